@@ -1,0 +1,3 @@
+//! The durahash command.
+#![forbid(unsafe_code)]
+fn main() {}

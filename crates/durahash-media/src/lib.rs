@@ -1,0 +1,24 @@
+//! Words, media and pools: the one door to persistent bytes.
+//!
+//! This crate holds all the `unsafe` code of durahash. From below to above:
+//!
+//! - [`PmU64`] and [`on_media!`]: the words that everything on a medium is made of.
+//! - [`VersionLock`], [`Rows`], [`probe`], [`hash`]: what lives in DRAM beside them.
+//! - [`Medium`]: loads, stores, flushes and fences; [`Dram`], [`Mapped`], [`Metered`], [`Sim`].
+//! - [`Pool`]: superblock, extents, record blocks, and finding free space again after a crash.
+
+mod error;
+mod primitive;
+mod word;
+
+mod lock;
+mod medium;
+#[cfg(not(loom))]
+mod rows;
+
+pub use error::{Error, ErrorKind, Result};
+pub use lock::{DirectoryLock, Version, VersionLock};
+pub use medium::{BLOCK_BYTES, Dram, Durability, Event, LINE_BYTES, Medium, Region};
+#[cfg(not(loom))]
+pub use rows::Rows;
+pub use word::{Field, OnMedia, PmU64, bits};

@@ -1,0 +1,222 @@
+//! Version locks for optimistic readers, and the lock of a directory.
+//!
+//! A [`VersionLock`] is a word {version, X, W}. **W** keeps writers out and lets readers pass; **X**
+//! stops readers as well. A writer takes W, probes, and sets X before its first visible store; when
+//! its commit is durable it releases both and raises the version in one store. A split or merge
+//! holds W on all buckets that it concerns and X only around its switch, so that readers never wait
+//! for a whole split.
+//!
+//! A reader takes the version before it looks and [validates](VersionLock::validate) it after its
+//! last load. It stores nothing. It is enough that data are loaded with acquire and stored with
+//! release order, as a [`Medium`] does: whoever sees a store made under X also sees X, or the higher
+//! version, when it validates. Versions never restart while a pool is open: at 62 bits they do not
+//! wrap either.
+
+use crate::medium::{Event, Medium};
+use crate::primitive::{AtomicU64, Backoff, Ordering};
+
+const W: u64 = 1;
+const X: u64 = 2;
+const VERSION: u64 = 4;
+
+/// What a reader saw of a lock: equal words mean that nothing was changed in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version(u64);
+
+/// A version lock over a word in DRAM that the caller keeps. See the [module docs](self).
+#[derive(Clone, Copy)]
+pub struct VersionLock<'a>(&'a AtomicU64);
+
+impl<'a> VersionLock<'a> {
+    /// The lock in `word`; zero is unlocked.
+    #[inline(always)]
+    #[must_use]
+    pub fn new(word: &'a AtomicU64) -> Self {
+        VersionLock(word)
+    }
+
+    fn id(self) -> usize {
+        std::ptr::from_ref(self.0).addr()
+    }
+
+    /// The version, after waiting for X to be released.
+    #[inline(always)]
+    pub fn read<M: Medium>(self, medium: &M) -> Version {
+        let word = self.0.load(Ordering::Acquire);
+        if word & X == 0 {
+            Version(word & !W)
+        } else {
+            self.read_slow(medium)
+        }
+    }
+
+    #[cold]
+    fn read_slow<M: Medium>(self, medium: &M) -> Version {
+        let mut backoff = Backoff::new();
+        loop {
+            medium.event(Event::Wait);
+            backoff.wait();
+            let word = self.0.load(Ordering::Acquire);
+            if word & X == 0 {
+                return Version(word & !W);
+            }
+        }
+    }
+
+    /// Whether nothing was changed since `version` was read. Loads made before this call, with
+    /// acquire order, saw a consistent state if so.
+    #[inline(always)]
+    #[must_use]
+    pub fn validate(self, version: Version) -> bool {
+        self.0.load(Ordering::Acquire) & !W == version.0
+    }
+
+    /// Takes W: no other writer from here on, readers pass.
+    #[inline]
+    pub fn lock<M: Medium>(self, medium: &M) {
+        let mut backoff = Backoff::new();
+        while !self.try_lock(medium) {
+            medium.event(Event::Wait);
+            backoff.wait();
+        }
+    }
+
+    /// Takes W if it is free.
+    #[inline]
+    #[must_use]
+    pub fn try_lock<M: Medium>(self, medium: &M) -> bool {
+        let word = self.0.load(Ordering::Relaxed);
+        let taken = word & W == 0
+            && self
+                .0
+                .compare_exchange(word, word | W, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok();
+        if taken {
+            medium.event(Event::Locked(self.id()));
+        }
+        taken
+    }
+
+    /// Sets X: readers wait. The caller holds W.
+    #[inline]
+    pub fn exclude_readers(self) {
+        let word = self.0.load(Ordering::Relaxed);
+        debug_assert!(word & W != 0, "X is set by the holder of W only");
+        // Release stores that follow carry this one with them (see the module docs).
+        self.0.store(word | X, Ordering::Release);
+    }
+
+    /// Releases W, and X if set, and raises the version: what was changed is durable.
+    #[inline]
+    #[track_caller]
+    pub fn unlock_changed<M: Medium>(self, medium: &M) {
+        let word = self.0.load(Ordering::Relaxed);
+        debug_assert!(word & W != 0, "unlocked by who does not hold it");
+        medium.event(Event::Unlocked(self.id()));
+        self.0.store((word & !(W | X)) + VERSION, Ordering::Release);
+    }
+
+    /// Releases W; nothing was changed, so readers under way stay valid.
+    #[inline]
+    pub fn unlock_unchanged<M: Medium>(self, medium: &M) {
+        let word = self.0.load(Ordering::Relaxed);
+        debug_assert!(word & (W | X) == W, "nothing may have been changed");
+        medium.event(Event::Unlocked(self.id()));
+        self.0.store(word & !W, Ordering::Release);
+    }
+
+    /// Whether someone holds W.
+    #[must_use]
+    pub fn is_locked(self) -> bool {
+        self.0.load(Ordering::Relaxed) & W != 0
+    }
+}
+
+/// The lock of a directory: held shared by whoever stores entries, exclusively by doubling and
+/// halving. Readers of the directory do not take it.
+pub struct DirectoryLock(AtomicU64);
+
+const EXCLUSIVE: u64 = 1 << 63;
+
+impl DirectoryLock {
+    /// An unlocked lock.
+    #[must_use]
+    pub fn new() -> Self {
+        DirectoryLock(AtomicU64::new(0))
+    }
+
+    /// Runs `f` while no doubling or halving happens.
+    pub fn shared<M: Medium, T>(&self, medium: &M, f: impl FnOnce() -> T) -> T {
+        let mut backoff = Backoff::new();
+        loop {
+            let word = self.0.load(Ordering::Relaxed);
+            if word & EXCLUSIVE == 0
+                && self
+                    .0
+                    .compare_exchange(word, word + 1, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+            {
+                break;
+            }
+            medium.event(Event::Wait);
+            backoff.wait();
+        }
+        medium.event(Event::Locked(self.id()));
+        let _release = Release { lock: self, by: 1 };
+        let done = f();
+        medium.event(Event::Unlocked(self.id()));
+        done
+    }
+
+    /// Runs `f` while nobody stores entries. Waiting writers keep later ones out.
+    pub fn exclusive<M: Medium, T>(&self, medium: &M, f: impl FnOnce() -> T) -> T {
+        let mut backoff = Backoff::new();
+        loop {
+            let word = self.0.load(Ordering::Relaxed);
+            if word & EXCLUSIVE == 0
+                && self
+                    .0
+                    .compare_exchange(word, word | EXCLUSIVE, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+            {
+                break;
+            }
+            medium.event(Event::Wait);
+            backoff.wait();
+        }
+        while self.0.load(Ordering::Acquire) != EXCLUSIVE {
+            medium.event(Event::Wait);
+            backoff.wait();
+        }
+        medium.event(Event::Locked(self.id()));
+        let _release = Release {
+            lock: self,
+            by: EXCLUSIVE,
+        };
+        let done = f();
+        medium.event(Event::Unlocked(self.id()));
+        done
+    }
+
+    fn id(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+}
+
+impl Default for DirectoryLock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Releases even when `f` panics.
+struct Release<'a> {
+    lock: &'a DirectoryLock,
+    by: u64,
+}
+
+impl Drop for Release<'_> {
+    fn drop(&mut self) {
+        self.lock.0.fetch_sub(self.by, Ordering::Release);
+    }
+}

@@ -1,0 +1,146 @@
+//! What every design offers: an [`Index`] of `(h, payload)` words.
+//!
+//! A design never sees a key. Typed keys and values become words above this trait, once for all
+//! designs (`data.rs`, `record.rs`, `map.rs`).
+
+use durahash_media::Result;
+
+/// What [`Index::update`] shall do with the slot that it found, or did not find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Leave everything as it is.
+    Keep,
+    /// Store this payload: into the slot if there is one, else into a new slot.
+    Set(u64),
+    /// Remove the slot, if there is one.
+    Remove,
+}
+
+/// Whether an update may need a new slot. One is secured before the closure runs if so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// The closure may answer [`Change::Set`] where nothing was found.
+    ForNew,
+    /// It never does: only what exists is changed.
+    None,
+}
+
+/// The reader's closure of [`Index::read`]: the payload if there is one, and a question to ask
+/// before trusting a length that was read: is all that was loaded so far still valid?
+pub type Reader<'a> = &'a mut dyn FnMut(Option<u64>, &dyn Fn() -> bool) -> Result<()>;
+
+/// The writer's closure of [`Index::update`].
+pub type Updater<'a> = &'a mut dyn FnMut(Option<u64>) -> Result<Change>;
+
+/// A finding of [`Index::check`]: an invariant that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The invariant's name, as in the design's docs (`REH-3`, `POOL-2`, `REC-1`).
+    pub invariant: &'static str,
+    /// Offset in the pool, in bytes.
+    pub off: u64,
+    /// What is wrong, in words.
+    pub what: String,
+}
+
+/// Figures about an index. See [`Map::stats`](crate::Map::stats) for the whole.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct IndexStats {
+    /// Live slots.
+    pub slots_used: u64,
+    /// Slots that exist, live or free.
+    pub slots: u64,
+    /// Bytes on the medium that hold slots (records and superblock not counted).
+    pub medium_bytes: u64,
+    /// Bytes of DRAM: directory, metadata, locks.
+    pub dram_bytes: u64,
+    /// Global depth of the directory.
+    pub global_depth: u32,
+    /// How many units have local depth `i`, for each `i`.
+    pub depths: Vec<u64>,
+    /// Splits since the pool was opened.
+    pub splits: u64,
+    /// Merges since the pool was opened.
+    pub merges: u64,
+    /// Doublings of the directory since the pool was opened.
+    pub doublings: u64,
+    /// Halvings of the directory since the pool was opened.
+    pub halvings: u64,
+}
+
+/// One design over one pool: a map from unique 64-bit hashes to 64-bit payloads.
+///
+/// Every operation is linearizable and strictly durably linearizable: once it has returned, it is
+/// durable, and nothing that it returns can be lost.
+pub trait Index: Send + Sync {
+    /// The payload of `h`.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) where the medium contradicts the format.
+    fn get(&self, h: u64) -> Result<Option<u64>>;
+
+    /// The payloads of many hashes, into `out`, which is as long.
+    ///
+    /// # Errors
+    /// As [`Index::get`].
+    fn get_many(&self, h: &[u64], out: &mut [Option<u64>]) -> Result<()> {
+        for (h, out) in h.iter().zip(out) {
+            *out = self.get(*h)?;
+        }
+        Ok(())
+    }
+
+    /// Runs `f` with the payload of `h` between two reads of the version, maybe several times: the
+    /// last run counts, and what it loaded is consistent with the payload.
+    ///
+    /// # Errors
+    /// Those of `f`'s last run, and as [`Index::get`].
+    fn read(&self, h: u64, f: Reader<'_>) -> Result<()>;
+
+    /// Runs `f` once with the payload of `h`, the bucket locked and a slot secured if `room` says
+    /// so, then does what it answers. Returns the payload found. An error of `f` changes nothing.
+    ///
+    /// # Errors
+    /// Those of `f`; [`Full`](crate::ErrorKind::Full), [`Skewed`](crate::ErrorKind::Skewed) when no
+    /// slot could be made; [`ReadOnly`](crate::ErrorKind::ReadOnly),
+    /// [`Poisoned`](crate::ErrorKind::Poisoned).
+    fn update(&self, h: u64, room: Room, f: Updater<'_>) -> Result<Option<u64>>;
+
+    /// Appends the slots of the unit that covers hash `at`, from `at` on, in the order of their
+    /// hashes, and returns where the next unit begins; `None` after the last.
+    ///
+    /// # Errors
+    /// As [`Index::get`].
+    fn scan(&self, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>>;
+
+    /// A piece of background work; whether more is waiting.
+    ///
+    /// # Errors
+    /// What the work meets.
+    fn step(&self) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// How many slots are live.
+    ///
+    /// # Errors
+    /// As [`Index::get`].
+    fn len(&self) -> Result<u64>;
+
+    /// Whether no slot is live.
+    ///
+    /// # Errors
+    /// As [`Index::len`].
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Figures about the index.
+    fn stats(&self) -> IndexStats;
+
+    /// Verifies every invariant of the design and changes nothing. Nobody writes meanwhile.
+    ///
+    /// # Errors
+    /// What keeps the check itself from being done; what it finds goes to `found`.
+    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()>;
+}

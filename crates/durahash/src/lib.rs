@@ -1,0 +1,8 @@
+//! Crash-consistent hash indexes for persistent memory, files and DRAM.
+
+#![forbid(unsafe_code)]
+
+mod index;
+
+pub use durahash_media::{Durability, Error, ErrorKind, Result};
+pub use index::{Change, Finding, Index, IndexStats, Reader, Room, Updater};
