@@ -11,6 +11,7 @@ mod error;
 mod primitive;
 mod word;
 
+pub mod hash;
 mod lock;
 mod medium;
 #[cfg(not(loom))]
