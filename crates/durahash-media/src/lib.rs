@@ -14,6 +14,7 @@ mod word;
 pub mod hash;
 mod lock;
 mod medium;
+pub mod probe;
 #[cfg(not(loom))]
 mod rows;
 
