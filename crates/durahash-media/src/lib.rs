@@ -7,6 +7,8 @@
 //! - [`Medium`]: loads, stores, flushes and fences; [`Dram`], [`Mapped`], [`Metered`], [`Sim`].
 //! - [`Pool`]: superblock, extents, record blocks, and finding free space again after a crash.
 
+#[cfg(not(loom))]
+mod alloc;
 mod error;
 mod primitive;
 mod word;
@@ -16,11 +18,19 @@ mod lock;
 mod medium;
 pub mod probe;
 #[cfg(not(loom))]
+mod pool;
+#[cfg(not(loom))]
 mod rows;
+#[cfg(not(loom))]
+mod sweep;
 
+#[cfg(not(loom))]
+pub use alloc::PoolStats;
 pub use error::{Error, ErrorKind, Result};
 pub use lock::{DirectoryLock, Version, VersionLock};
 pub use medium::{BLOCK_BYTES, Dram, Durability, Event, LINE_BYTES, Medium, Region};
+#[cfg(not(loom))]
+pub use pool::{ExtentKind, Format, Geometry, Pool, Superblock};
 #[cfg(not(loom))]
 pub use rows::Rows;
 pub use word::{Field, OnMedia, PmU64, bits};

@@ -12,6 +12,8 @@
 //! version, when it validates. Versions never restart while a pool is open: at 62 bits they do not
 //! wrap either.
 
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
 use crate::medium::{Event, Medium};
 use crate::primitive::{AtomicU64, Backoff, Ordering};
 
@@ -218,5 +220,22 @@ struct Release<'a> {
 impl Drop for Release<'_> {
     fn drop(&mut self) {
         self.lock.0.fetch_sub(self.by, Ordering::Release);
+    }
+}
+
+/// Takes a mutex whose holder may call the medium: it is polled, so that a simulated schedule can
+/// let the holder go on.
+pub(crate) fn wait_lock<'a, M: Medium, T>(mutex: &'a Mutex<T>, medium: &M) -> MutexGuard<'a, T> {
+    let mut backoff = Backoff::new();
+    loop {
+        match mutex.try_lock() {
+            Ok(guard) => return guard,
+            // What it guards is only ever changed after the steps that may fail.
+            Err(TryLockError::Poisoned(guard)) => return guard.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                medium.event(Event::Wait);
+                backoff.wait();
+            }
+        }
     }
 }

@@ -1,0 +1,300 @@
+//! Extents: what each is for, which are free, and growing ahead of use.
+
+use std::collections::BTreeSet;
+
+use super::superblock::{Format, Superblock, TABLE_OFF};
+use crate::error::{Error, ErrorKind, Result};
+use crate::medium::Medium;
+use crate::word::bits;
+
+/// The most that a pool grows by in one step.
+const GROWTH_BYTES_MAX: u64 = 1 << 30;
+
+/// What an extent holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExtentKind {
+    /// Nothing.
+    Free,
+    /// The superblock and the extent table.
+    Head,
+    /// Units of the design: buckets, segments.
+    Units,
+    /// A directory.
+    Directory,
+    /// The first extent of an object that takes several.
+    RunHead,
+    /// A further extent of such an object.
+    RunRest,
+    /// Record blocks of a size class.
+    Blocks(u8),
+}
+
+/// Codes of size classes start here.
+const FIRST_CLASS: u8 = 16;
+
+impl ExtentKind {
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            ExtentKind::Free => 0,
+            ExtentKind::Head => 1,
+            ExtentKind::Units => 2,
+            ExtentKind::Directory => 3,
+            ExtentKind::RunHead => 4,
+            ExtentKind::RunRest => 5,
+            ExtentKind::Blocks(class) => FIRST_CLASS + class,
+        }
+    }
+
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        Some(match code {
+            0 => ExtentKind::Free,
+            1 => ExtentKind::Head,
+            2 => ExtentKind::Units,
+            3 => ExtentKind::Directory,
+            4 => ExtentKind::RunHead,
+            5 => ExtentKind::RunRest,
+            FIRST_CLASS.. => ExtentKind::Blocks(code - FIRST_CLASS),
+            _ => return None,
+        })
+    }
+}
+
+/// The kind of extent `i`, from the table on the medium: for readers, who take no lock.
+#[inline]
+pub(crate) fn kind_on_medium<M: Medium>(medium: &M, i: u64) -> Result<ExtentKind> {
+    let word = medium.load(medium.region().at(TABLE_OFF + i / 8 * 8)?);
+    ExtentKind::from_code(bits(word, (i % 8) as u32 * 8, 8) as u8)
+        .ok_or_else(|| Error::corrupt("unknown kind of extent", TABLE_OFF + i))
+}
+
+/// The extents of a pool, mirrored in DRAM.
+pub(crate) struct Extents {
+    kinds: Vec<ExtentKind>,
+    free: BTreeSet<u64>,
+    max: u64,
+    shift: u32,
+}
+
+impl Extents {
+    /// Marks the extents of the head in a new pool's table.
+    #[track_caller]
+    pub(crate) fn create<M: Medium>(medium: &M, format: &Format) -> Result<Self> {
+        let mut extents = Extents {
+            kinds: Vec::new(),
+            free: BTreeSet::new(),
+            max: format.max_extents(),
+            shift: u32::from(format.geometry.extent_shift),
+        };
+        for i in 0..format.head_extents() {
+            extents.kinds.push(ExtentKind::Free);
+            extents.set_kind(medium, i, ExtentKind::Head)?;
+        }
+        medium.drain();
+        Ok(extents)
+    }
+
+    /// Reads the table of a pool of `count` extents.
+    pub(crate) fn open<M: Medium>(medium: &M, format: &Format, count: u64) -> Result<Self> {
+        let mut kinds = Vec::with_capacity(count as usize);
+        let mut free = BTreeSet::new();
+        let words = medium.region().words(TABLE_OFF, count.div_ceil(8))?;
+        for i in 0..count {
+            let word = medium.load(&words[(i / 8) as usize]);
+            let kind = ExtentKind::from_code(bits(word, (i % 8) as u32 * 8, 8) as u8)
+                .filter(|kind| (*kind == ExtentKind::Head) == (i < format.head_extents()))
+                .ok_or_else(|| Error::corrupt("kind of an extent", TABLE_OFF + i))?;
+            if kind == ExtentKind::Free {
+                free.insert(i);
+            }
+            kinds.push(kind);
+        }
+        let shift = u32::from(format.geometry.extent_shift);
+        let mut extents = Extents {
+            kinds,
+            free,
+            max: format.max_extents(),
+            shift,
+        };
+        extents.release_headless(medium)?;
+        Ok(extents)
+    }
+
+    /// Frees what a crash left of a run whose head did not become durable.
+    fn release_headless<M: Medium>(&mut self, medium: &M) -> Result<()> {
+        for i in 0..self.kinds.len() {
+            let headless = self.kinds[i] == ExtentKind::RunRest
+                && !matches!(self.kinds[i - 1], ExtentKind::RunHead | ExtentKind::RunRest);
+            if headless {
+                self.release(medium, i as u64)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Every extent's kind, by its number.
+    pub(crate) fn kinds(&self) -> &[ExtentKind] {
+        &self.kinds
+    }
+
+    /// Extents that are backed and hold nothing.
+    pub(crate) fn free_count(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Takes an extent for `kind`, growing the pool if there is none.
+    #[track_caller]
+    pub(crate) fn take<M: Medium>(&mut self, medium: &M, kind: ExtentKind) -> Result<u64> {
+        if self.free.is_empty() {
+            self.grow(medium, 1)?;
+        }
+        let i = *self.free.first().expect("grown by at least one");
+        if kind == ExtentKind::Units {
+            self.zero(medium, i)?;
+        }
+        self.set_kind(medium, i, kind)?;
+        medium.fence();
+        self.free.remove(&i);
+        Ok(i)
+    }
+
+    /// Takes `count` extents in a row for one object.
+    #[track_caller]
+    pub(crate) fn take_run<M: Medium>(&mut self, medium: &M, count: u64) -> Result<u64> {
+        let first = match self.find_run(count) {
+            Some(first) => first,
+            None => {
+                let tail = (0..self.kinds.len() as u64)
+                    .rev()
+                    .take_while(|i| self.free.contains(i))
+                    .count() as u64;
+                self.grow(medium, count - tail)?;
+                self.find_run(count)
+                    .expect("the pool's end is free for as long as was grown")
+            }
+        };
+        for i in first..first + count {
+            let kind = if i == first {
+                ExtentKind::RunHead
+            } else {
+                ExtentKind::RunRest
+            };
+            self.set_kind(medium, i, kind)?;
+            self.free.remove(&i);
+        }
+        medium.fence();
+        Ok(first)
+    }
+
+    /// The first of `count` free extents in a row.
+    pub(crate) fn find_run(&self, count: u64) -> Option<u64> {
+        let (mut first, mut found) = (0, 0);
+        for &i in &self.free {
+            if found == 0 || i != first + found {
+                (first, found) = (i, 0);
+            }
+            found += 1;
+            if found == count {
+                return Some(first);
+            }
+        }
+        None
+    }
+
+    /// Gives an extent back that nothing durable reaches any more.
+    #[track_caller]
+    pub(crate) fn release<M: Medium>(&mut self, medium: &M, i: u64) -> Result<()> {
+        self.set_kind(medium, i, ExtentKind::Free)?;
+        medium.fence();
+        self.free.insert(i);
+        Ok(())
+    }
+
+    /// Backs at least `need` more extents: a quarter of the pool, ahead of use, or what the medium
+    /// has.
+    #[track_caller]
+    fn grow<M: Medium>(&mut self, medium: &M, need: u64) -> Result<()> {
+        let have = self.kinds.len() as u64;
+        let least = if self.shift >= 16 { 8 } else { 1 };
+        let ahead = (have / 4)
+            .clamp(least, (GROWTH_BYTES_MAX >> self.shift).max(least))
+            .max(need);
+        let room = self.max.saturating_sub(have);
+        let full = || {
+            Error::from(ErrorKind::Full {
+                wanted_bytes: need << self.shift,
+            })
+        };
+        if room < need {
+            return Err(full());
+        }
+        let mut step = ahead.min(room);
+        loop {
+            match medium.grow((have + step) << self.shift) {
+                Ok(()) => break,
+                Err(e) if !matches!(e.kind(), ErrorKind::Full { .. }) => return Err(e),
+                Err(_) if step == need => return Err(full()),
+                // Less far ahead, as long as it is enough.
+                Err(_) => step = (step / 2).max(need),
+            }
+        }
+        self.set_count(medium, have + step)?;
+        for i in have..have + step {
+            self.kinds.push(ExtentKind::Free);
+            self.free.insert(i);
+        }
+        Ok(())
+    }
+
+    /// Drops the free extents at the pool's end; returns how many extents are left.
+    #[track_caller]
+    pub(crate) fn cut<M: Medium>(&mut self, medium: &M) -> Result<u64> {
+        let mut count = self.kinds.len() as u64;
+        while self.free.remove(&(count - 1)) {
+            count -= 1;
+        }
+        if count < self.kinds.len() as u64 {
+            self.set_count(medium, count)?;
+            self.kinds.truncate(count as usize);
+        }
+        Ok(count)
+    }
+
+    #[track_caller]
+    fn set_count<M: Medium>(&self, medium: &M, count: u64) -> Result<()> {
+        let word = &medium.region().at::<Superblock>(0)?.extents;
+        medium.store(word, count);
+        medium.flush(word);
+        medium.fence();
+        Ok(())
+    }
+
+    /// Stores and flushes the kind of extent `i`; the caller fences.
+    #[track_caller]
+    fn set_kind<M: Medium>(&mut self, medium: &M, i: u64, kind: ExtentKind) -> Result<()> {
+        let word = medium.region().at(TABLE_OFF + i / 8 * 8)?;
+        let shift = (i % 8) * 8;
+        let others = medium.load(word) & !(0xff << shift);
+        medium.store(word, others | u64::from(kind.code()) << shift);
+        medium.flush(word);
+        self.kinds[i as usize] = kind;
+        Ok(())
+    }
+
+    /// Zeroes what is not zero in extent `i` (POOL-2): leftovers of an earlier use.
+    #[track_caller]
+    fn zero<M: Medium>(&self, medium: &M, i: u64) -> Result<()> {
+        let words = medium
+            .region()
+            .words(i << self.shift, 1 << (self.shift - 3))?;
+        for line in words.chunks(8) {
+            if line.iter().any(|word| medium.load(word) != 0) {
+                for word in line {
+                    medium.store(word, 0);
+                }
+                medium.flush(line);
+            }
+        }
+        medium.fence();
+        Ok(())
+    }
+}

@@ -1,0 +1,394 @@
+//! Pools: one file, or one anonymous mapping, of extents.
+//!
+//! A pool begins with the [superblock](Superblock) and the extent table, one byte for each extent
+//! that it may ever have; all else is extents of one [`ExtentKind`] each. Space is found again by
+//! reachability: what no root reaches is free, so a crash never leaks and no allocation log is
+//! needed.
+//!
+//! # Invariants
+//! - **POOL-1** The first [`extents`](Superblock::extents) extents are backed by the file, never
+//!   sparsely; the word is stored after they are.
+//! - **POOL-2** The table says an extent's kind before anything in it is reachable, and an extent
+//!   of [`Units`](ExtentKind::Units) was zero when its kind was stored.
+//! - **POOL-3** The state word says unclean, on the disk, before the first store of an open, and
+//!   clean only after all data are where the medium keeps them.
+//!
+//! # Steps
+//!
+//! | Operation | Stores | Then | If it stops after this step |
+//! |---|---|---|---|
+//! | open | boot id | flush, fence | state still names the last open; the boot id alone says nothing |
+//! | | state: epoch + 1, unclean | flush, drain, sync | recovered at the next open |
+//! | grow | (file) | allocated and mapped | file longer than the pool: cut or used later |
+//! | | extents | flush, fence | extents exist, kind 0 |
+//! | take an extent | zeros where it was used before | flush, fence | still kind 0 |
+//! | | table byte (word of eight) | flush, fence | extent of that kind in which nothing is reachable |
+//! | close | saved counters, their CRC | flush, drain, sync of everything | unclean; counters ignored |
+//! | | state: clean | flush, drain, sync | closed |
+//! | | (file) | cut behind the last extent in use | file longer than the pool |
+
+mod extents;
+mod superblock;
+
+pub use superblock::{Format, Geometry, Superblock};
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::alloc::{Blocks, PoolStats};
+use crate::error::{Error, ErrorKind, Result};
+use crate::lock::wait_lock;
+use crate::medium::{Durability, Medium};
+use crate::word::{OnMedia, PmU64};
+use superblock::State;
+
+pub use extents::ExtentKind;
+pub(crate) use extents::{Extents, kind_on_medium};
+
+/// A pool on a medium. See the [module docs](self).
+pub struct Pool<M: Medium> {
+    pub(crate) medium: M,
+    format: Format,
+    uuid: [u64; 2],
+    state: State,
+    /// Whether the last writer closed the pool.
+    was_clean: bool,
+    /// Counters of the last clean close, and those for the next.
+    loaded: Option<[u64; 7]>,
+    saved: Mutex<[u64; 7]>,
+    read_only: bool,
+    stopped: AtomicBool,
+    pub(crate) extents: Mutex<Extents>,
+    pub(crate) blocks: Mutex<Blocks>,
+}
+
+impl<M: Medium> Pool<M> {
+    /// Formats `medium`, which is empty. The pool is unclean until [`close`](Pool::close); a file
+    /// gets its name by [`publish`](Pool::publish), after the design has made its root.
+    ///
+    /// # Errors
+    /// [`Options`](ErrorKind::Options) for a geometry or limit that cannot be;
+    /// [`Full`](ErrorKind::Full) where the first extents do not fit.
+    pub fn create(medium: M, format: &Format) -> Result<Self> {
+        let mut format = format.clone();
+        if !(10..=30).contains(&format.geometry.extent_shift)
+            || format.geometry.slots > 64
+            || format.geometry.hash_bits > 64
+        {
+            return Err(ErrorKind::Options {
+                what: "geometry out of range",
+            }
+            .into());
+        }
+        format.max_bytes = format
+            .max_bytes
+            .min(medium.region().reserved())
+            .min(1 << 48);
+        format.max_bytes &= !(format.extent_bytes() - 1);
+        let head = format.head_extents();
+        if head >= format.max_extents() {
+            return Err(ErrorKind::Options {
+                what: "the size limit is too small for a pool",
+            }
+            .into());
+        }
+        medium.grow(head * format.extent_bytes())?;
+        let mut uuid = [0; 2];
+        for word in &mut uuid {
+            *word = getrandom::u64().map_err(|e| {
+                Error::io("asking for random bytes", None, std::io::Error::other(e))
+            })?;
+        }
+        let state = State {
+            epoch: 1,
+            clean: false,
+            suspect: false,
+            page_cache: medium.durability() == Durability::Process,
+        };
+        let superblock = medium.region().at::<Superblock>(0)?;
+        superblock.write_fixed(&medium, &format, uuid)?;
+        for (word, v) in superblock.boot_id.iter().zip(boot_id()) {
+            medium.store(word, v);
+        }
+        medium.store(&superblock.extents, head);
+        medium.store(&superblock.state, state.to_word());
+        medium.flush(superblock);
+        medium.drain();
+        let extents = Extents::create(&medium, &format)?;
+        Ok(Self::assemble(
+            medium, format, uuid, state, true, None, extents,
+        ))
+    }
+
+    /// Opens the pool on `medium`. Space of units is found by the design's recovery, space of
+    /// record blocks by the [sweep](Pool::sweep_pending).
+    ///
+    /// # Errors
+    /// [`NotAPool`](ErrorKind::NotAPool), [`Version`](ErrorKind::Version),
+    /// [`ByteOrder`](ErrorKind::ByteOrder), [`Truncated`](ErrorKind::Truncated),
+    /// [`Corrupt`](ErrorKind::Corrupt) as the bytes are; [`PowerLoss`](ErrorKind::PowerLoss) unless
+    /// `accept_suspect`. The file is untouched then.
+    pub fn open(medium: M, accept_suspect: bool) -> Result<Self> {
+        let found_bytes = medium.region().len();
+        if found_bytes < size_of::<Superblock>() as u64 {
+            return Err(ErrorKind::NotAPool {
+                why: "it is too short",
+            }
+            .into());
+        }
+        let superblock = medium.region().at::<Superblock>(0)?;
+        let (format, uuid) = superblock.read_fixed(&medium)?;
+        let extents = medium.load(&superblock.extents);
+        if extents < format.head_extents() || extents > format.max_extents() {
+            return Err(Error::corrupt("number of extents out of range", 152));
+        }
+        let expected_bytes = extents << format.geometry.extent_shift;
+        if found_bytes < expected_bytes {
+            return Err(ErrorKind::Truncated {
+                found_bytes,
+                expected_bytes,
+            }
+            .into());
+        }
+        let before = superblock.state(&medium);
+        let boot = boot_id();
+        let booted = [
+            medium.load(&superblock.boot_id[0]),
+            medium.load(&superblock.boot_id[1]),
+        ];
+        let lost = !before.clean && before.page_cache && booted != boot;
+        if lost && !accept_suspect {
+            return Err(ErrorKind::PowerLoss.into());
+        }
+        let loaded = superblock.saved(&medium);
+        let table = Extents::open(&medium, &format, extents)?;
+        let state = State {
+            epoch: before.epoch.wrapping_add(1),
+            clean: false,
+            suspect: before.suspect || lost,
+            page_cache: medium.durability() == Durability::Process,
+        };
+        for (word, v) in superblock.boot_id.iter().zip(boot) {
+            medium.store(word, v);
+        }
+        medium.flush(&superblock.boot_id);
+        medium.fence();
+        medium.store(&superblock.state, state.to_word());
+        medium.flush(&superblock.state);
+        medium.drain();
+        if !medium.read_only() {
+            medium.sync(0, size_of::<Superblock>() as u64)?;
+        }
+        Ok(Self::assemble(
+            medium,
+            format,
+            uuid,
+            state,
+            before.clean,
+            loaded,
+            table,
+        ))
+    }
+
+    fn assemble(
+        medium: M,
+        format: Format,
+        uuid: [u64; 2],
+        state: State,
+        was_clean: bool,
+        loaded: Option<[u64; 7]>,
+        extents: Extents,
+    ) -> Self {
+        let blocks = Blocks::new(&extents, format.extent_bytes());
+        Pool {
+            read_only: medium.read_only(),
+            stopped: AtomicBool::new(medium.read_only()),
+            saved: Mutex::new(loaded.unwrap_or_default()),
+            medium,
+            format,
+            uuid,
+            state,
+            was_clean,
+            loaded,
+            extents: Mutex::new(extents),
+            blocks: Mutex::new(blocks),
+        }
+    }
+
+    /// Puts a new pool in its place: everything is synced, then its file gets its name.
+    ///
+    /// # Errors
+    /// [`Exists`](ErrorKind::Exists), [`Io`](ErrorKind::Io).
+    pub fn publish(&self) -> Result<()> {
+        self.medium.sync(0, self.medium.region().len())?;
+        self.medium.publish()
+    }
+
+    /// The medium.
+    #[inline(always)]
+    pub fn medium(&self) -> &M {
+        &self.medium
+    }
+
+    /// What the pool was made for.
+    pub fn format(&self) -> &Format {
+        &self.format
+    }
+
+    /// The random name of this pool.
+    pub fn uuid(&self) -> [u64; 2] {
+        self.uuid
+    }
+
+    /// The number of this open: larger than that of every open before.
+    pub fn epoch(&self) -> u32 {
+        self.state.epoch
+    }
+
+    /// Whether the pool was ever opened although pages may have been missing.
+    pub fn is_suspect(&self) -> bool {
+        self.state.suspect
+    }
+
+    /// Whether the pool is new or was closed cleanly before this open.
+    pub fn was_clean(&self) -> bool {
+        self.was_clean
+    }
+
+    /// Whether this is a read-only open.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// The `T` at `off`.
+    ///
+    /// # Errors
+    /// As [`Region::at`](crate::Region::at).
+    #[inline(always)]
+    pub fn at<T: OnMedia>(&self, off: u64) -> Result<&T> {
+        self.medium.region().at(off)
+    }
+
+    /// `count` words from `off`.
+    ///
+    /// # Errors
+    /// As [`Region::words`](crate::Region::words).
+    #[inline]
+    pub fn words(&self, off: u64, count: u64) -> Result<&[PmU64]> {
+        self.medium.region().words(off, count)
+    }
+
+    /// Whether the pool takes writes.
+    ///
+    /// # Errors
+    /// [`ReadOnly`](ErrorKind::ReadOnly), [`Poisoned`](ErrorKind::Poisoned).
+    #[inline(always)]
+    pub fn writable(&self) -> Result<()> {
+        if self.stopped.load(Ordering::Relaxed) {
+            Err(self.why_stopped())
+        } else {
+            Ok(())
+        }
+    }
+
+    #[cold]
+    fn why_stopped(&self) -> Error {
+        if self.read_only {
+            ErrorKind::ReadOnly.into()
+        } else {
+            ErrorKind::Poisoned.into()
+        }
+    }
+
+    /// Closes the pool to writes until it is opened again: an operation broke off, or a sync
+    /// failed. What was acknowledged stays.
+    pub fn poison(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the pool was poisoned.
+    pub fn is_poisoned(&self) -> bool {
+        !self.read_only && self.stopped.load(Ordering::SeqCst)
+    }
+
+    /// Root word `i` of the design.
+    ///
+    /// # Errors
+    /// Never for a pool that is open; the bounds are checked all the same.
+    pub fn root(&self, i: usize) -> Result<u64> {
+        Ok(self.medium.load(&self.at::<Superblock>(0)?.roots[i]))
+    }
+
+    /// Changes root word `i` by one durable store.
+    ///
+    /// # Errors
+    /// As [`Pool::root`].
+    #[track_caller]
+    pub fn set_root(&self, i: usize, v: u64) -> Result<()> {
+        let root = &self.at::<Superblock>(0)?.roots[i];
+        self.medium.store(root, v);
+        self.medium.flush(root);
+        self.medium.drain();
+        Ok(())
+    }
+
+    /// Counter `i` as the last clean close saved it.
+    pub fn saved(&self, i: usize) -> Option<u64> {
+        self.loaded.map(|saved| saved[i])
+    }
+
+    /// Sets counter `i` for the next clean close to save.
+    pub fn save(&self, i: usize, v: u64) {
+        wait_lock(&self.saved, &self.medium)[i] = v;
+    }
+
+    /// Closes the pool: nothing may be under way. Data first, then the clean flag, then the file is
+    /// cut behind its last extent in use. A poisoned pool stays unclean.
+    ///
+    /// # Errors
+    /// What the system says of sync and cut; the pool is unclean on the disk then, and loses
+    /// nothing.
+    pub fn close(&self) -> Result<()> {
+        self.writable()?;
+        self.stopped.store(true, Ordering::SeqCst);
+        self.retire_free_block_extents()?;
+        let medium = &self.medium;
+        let superblock = self.at::<Superblock>(0)?;
+        let extents = wait_lock(&self.extents, medium).cut(medium)?;
+        let state = State {
+            clean: true,
+            ..self.state
+        };
+        superblock.save(medium, *wait_lock(&self.saved, medium), state);
+        medium.flush(superblock);
+        medium.drain();
+        let bytes = extents << self.format.geometry.extent_shift;
+        medium.sync(0, bytes)?;
+        medium.store(&superblock.state, state.to_word());
+        medium.flush(&superblock.state);
+        medium.drain();
+        medium.sync(0, size_of::<Superblock>() as u64)?;
+        medium.trim(bytes)
+    }
+
+    /// Figures about the pool's space.
+    pub fn stats(&self) -> PoolStats {
+        let extents = wait_lock(&self.extents, &self.medium);
+        let blocks = wait_lock(&self.blocks, &self.medium);
+        blocks.stats(&extents, self.format.extent_bytes())
+    }
+}
+
+/// The machine's boot id, zero where the system does not tell it.
+fn boot_id() -> [u64; 2] {
+    static ID: std::sync::OnceLock<[u64; 2]> = std::sync::OnceLock::new();
+    *ID.get_or_init(|| {
+        let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let hex: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+        let half = |part: Option<&str>| {
+            part.and_then(|digits| u64::from_str_radix(digits, 16).ok())
+                .unwrap_or(0)
+        };
+        [half(hex.get(0..16)), half(hex.get(16..32))]
+    })
+}

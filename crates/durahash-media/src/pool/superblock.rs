@@ -1,0 +1,313 @@
+//! The superblock: the first 512 bytes of a pool, and the extent table behind it.
+//!
+//! ```text
+//! line  bytes
+//! 0     0    magic     8 byte_order 16 version  24 contents  32 types  40 geometry
+//!       48   max_extents            56 seed
+//! 1     64   uuid (2 words)         80 reserved 88 crc of the words before it
+//! 2     128  state     136 boot_id (2 words)    152 extents
+//! 3     192  saved: seven counters, good after a clean close, and their CRC
+//! 4     256  roots: eight words, for the design
+//! 5-7   320  reserved, zero
+//! 512   the extent table: one byte for each extent that the pool may ever have
+//! ```
+//!
+//! Lines 0 and 1 never change. `state` is the word that opens and closes: its low half is the open
+//! epoch, above it the flags. Every root changes by one 8-byte store.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::medium::Medium;
+use crate::on_media;
+use crate::word::{PmU64, bits};
+
+/// "DURAHASH", read as a little-endian word.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"DURAHASH");
+/// Reads differently on a machine of the other byte order.
+pub(crate) const BYTE_ORDER: u64 = 0x0102_0304_0506_0708;
+/// The format that this library reads and writes.
+pub(crate) const FORMAT_VERSION: u64 = 1;
+
+/// Bytes before the extent table.
+pub(crate) const TABLE_OFF: u64 = 512;
+
+/// Words of lines 0 and 1 that the CRC covers.
+const CRC_WORDS: u64 = 11;
+
+on_media! {
+    /// The superblock, at offset 0. See `docs/format.md`.
+    pub struct Superblock: 512, align 64 {
+        /// "DURAHASH".
+        pub magic: PmU64,
+        /// Eight bytes that tell the byte order.
+        pub byte_order: PmU64,
+        /// The format's version.
+        pub version: PmU64,
+        /// Design (bits 0-7) and kind of map (bits 8-15).
+        pub contents: PmU64,
+        /// Type tags: of the key (bits 0-31), of the value (bits 32-63).
+        pub types: PmU64,
+        /// Shifts and limits, see [`Geometry`].
+        pub geometry: PmU64,
+        /// Extents that the pool may ever have.
+        pub max_extents: PmU64,
+        /// Seed of every hash.
+        pub seed: PmU64,
+        /// Random, different for each pool.
+        pub uuid: [PmU64; 2],
+        /// Zero.
+        pub reserved0: PmU64,
+        /// CRC-32 of the eleven words before it.
+        pub crc: PmU64,
+        /// Zero.
+        pub reserved1: [PmU64; 4],
+        /// Open epoch (bits 0-31), clean (bit 32), suspect (bit 33), page cache (bit 34).
+        pub state: PmU64,
+        /// The machine's boot id at the last open.
+        pub boot_id: [PmU64; 2],
+        /// Extents that are backed by the file.
+        pub extents: PmU64,
+        /// Zero.
+        pub reserved2: [PmU64; 4],
+        /// Counters saved by a clean close.
+        pub saved: [PmU64; 7],
+        /// CRC-32 of the counters and the state word of the close that saved them.
+        pub saved_crc: PmU64,
+        /// Where the design starts from.
+        pub roots: [PmU64; 8],
+        /// Zero.
+        pub reserved3: [PmU64; 24],
+    }
+}
+
+/// Sizes that are read at open, so that tests can run with tiny ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// An extent has `1 << extent_shift` bytes: 19 by default, 10 to 30.
+    pub extent_shift: u8,
+    /// Slots of a bucket that are used; 0 is all of them.
+    pub slots: u8,
+    /// Bits of a byte key's hash that are used, from the most significant; 0 is all 64. For tests
+    /// of chains of equal hashes.
+    pub hash_bits: u8,
+}
+
+impl Default for Geometry {
+    fn default() -> Self {
+        Geometry {
+            extent_shift: 19,
+            slots: 0,
+            hash_bits: 0,
+        }
+    }
+}
+
+impl Geometry {
+    fn to_word(self) -> u64 {
+        u64::from(self.extent_shift) | u64::from(self.slots) << 8 | u64::from(self.hash_bits) << 16
+    }
+
+    fn from_word(word: u64) -> Result<Self> {
+        let geometry = Geometry {
+            extent_shift: bits(word, 0, 8) as u8,
+            slots: bits(word, 8, 8) as u8,
+            hash_bits: bits(word, 16, 8) as u8,
+        };
+        let known = (10..=30).contains(&geometry.extent_shift)
+            && geometry.slots <= 64
+            && geometry.hash_bits <= 64
+            && word >> 24 == 0;
+        if known {
+            Ok(geometry)
+        } else {
+            Err(Error::corrupt("geometry out of range", 40))
+        }
+    }
+}
+
+/// What a pool is made for: written once, when it is created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Format {
+    /// Number of the design.
+    pub design: u8,
+    /// Kind of map: 0 a map, 1 a multimap.
+    pub kind: u8,
+    /// Tag of the key's type.
+    pub key_type: u32,
+    /// Tag of the value's type.
+    pub value_type: u32,
+    /// Sizes.
+    pub geometry: Geometry,
+    /// Seed of every hash.
+    pub seed: u64,
+    /// Bytes beyond which the pool never grows.
+    pub max_bytes: u64,
+}
+
+impl Format {
+    pub(crate) fn extent_bytes(&self) -> u64 {
+        1 << self.geometry.extent_shift
+    }
+
+    pub(crate) fn max_extents(&self) -> u64 {
+        self.max_bytes >> self.geometry.extent_shift
+    }
+
+    /// Extents taken by the superblock and the extent table.
+    pub(crate) fn head_extents(&self) -> u64 {
+        (TABLE_OFF + self.max_extents()).div_ceil(self.extent_bytes())
+    }
+}
+
+fn crc_of(words: impl Iterator<Item = u64>) -> u64 {
+    let mut crc = crc32fast::Hasher::new();
+    for word in words {
+        crc.update(&word.to_le_bytes());
+    }
+    u64::from(crc.finalize())
+}
+
+impl Superblock {
+    fn fixed_crc<M: Medium>(&self, medium: &M) -> Result<u64> {
+        let words = medium.region().words(0, CRC_WORDS)?;
+        Ok(crc_of(words.iter().map(|word| medium.load(word))))
+    }
+
+    /// Writes lines 0 and 1; the caller makes them durable.
+    pub(crate) fn write_fixed<M: Medium>(
+        &self,
+        medium: &M,
+        format: &Format,
+        uuid: [u64; 2],
+    ) -> Result<()> {
+        medium.store(&self.magic, MAGIC);
+        medium.store(&self.byte_order, BYTE_ORDER);
+        medium.store(&self.version, FORMAT_VERSION);
+        medium.store(
+            &self.contents,
+            u64::from(format.design) | u64::from(format.kind) << 8,
+        );
+        medium.store(
+            &self.types,
+            u64::from(format.key_type) | u64::from(format.value_type) << 32,
+        );
+        medium.store(&self.geometry, format.geometry.to_word());
+        medium.store(&self.max_extents, format.max_extents());
+        medium.store(&self.seed, format.seed);
+        for (word, v) in self.uuid.iter().zip(uuid) {
+            medium.store(word, v);
+        }
+        medium.store(&self.crc, self.fixed_crc(medium)?);
+        Ok(())
+    }
+
+    /// Reads and verifies lines 0 and 1.
+    pub(crate) fn read_fixed<M: Medium>(&self, medium: &M) -> Result<(Format, [u64; 2])> {
+        let magic = medium.load(&self.magic);
+        if magic != MAGIC {
+            let why = if magic == MAGIC.swap_bytes() {
+                None
+            } else {
+                Some("it has another magic")
+            };
+            return Err(match why {
+                Some(why) => ErrorKind::NotAPool { why }.into(),
+                None => ErrorKind::ByteOrder.into(),
+            });
+        }
+        match medium.load(&self.byte_order) {
+            BYTE_ORDER => {}
+            order if order == BYTE_ORDER.swap_bytes() => return Err(ErrorKind::ByteOrder.into()),
+            _ => return Err(Error::corrupt("byte order mark", 8)),
+        }
+        let found = medium.load(&self.version);
+        let intact = self.fixed_crc(medium)? == medium.load(&self.crc);
+        if found != FORMAT_VERSION && intact {
+            return Err(ErrorKind::Version {
+                found,
+                expected: FORMAT_VERSION,
+            }
+            .into());
+        }
+        if !intact {
+            return Err(Error::corrupt("checksum of the superblock", 88));
+        }
+        let contents = medium.load(&self.contents);
+        let types = medium.load(&self.types);
+        let geometry = Geometry::from_word(medium.load(&self.geometry))?;
+        let format = Format {
+            design: bits(contents, 0, 8) as u8,
+            kind: bits(contents, 8, 8) as u8,
+            key_type: bits(types, 0, 32) as u32,
+            value_type: bits(types, 32, 32) as u32,
+            geometry,
+            seed: medium.load(&self.seed),
+            max_bytes: medium
+                .load(&self.max_extents)
+                .checked_shl(u32::from(geometry.extent_shift))
+                .filter(|bytes| *bytes >> geometry.extent_shift == medium.load(&self.max_extents))
+                .filter(|bytes| *bytes <= 1 << 48)
+                .ok_or_else(|| Error::corrupt("size limit out of range", 48))?,
+        };
+        if format.head_extents() > format.max_extents() {
+            return Err(Error::corrupt("size limit smaller than the superblock", 48));
+        }
+        let uuid = [medium.load(&self.uuid[0]), medium.load(&self.uuid[1])];
+        Ok((format, uuid))
+    }
+
+    /// The state word.
+    pub(crate) fn state<M: Medium>(&self, medium: &M) -> State {
+        State::from_word(medium.load(&self.state))
+    }
+
+    fn saved_crc<M: Medium>(&self, medium: &M, state: State) -> u64 {
+        let counters = self.saved.iter().map(|word| medium.load(word));
+        crc_of(counters.chain([state.to_word()]))
+    }
+
+    /// Stores the counters of a clean close whose state word will be `state`.
+    pub(crate) fn save<M: Medium>(&self, medium: &M, counters: [u64; 7], state: State) {
+        for (word, v) in self.saved.iter().zip(counters) {
+            medium.store(word, v);
+        }
+        medium.store(&self.saved_crc, self.saved_crc(medium, state));
+    }
+
+    /// The counters, if the last close was clean and they are intact.
+    pub(crate) fn saved<M: Medium>(&self, medium: &M) -> Option<[u64; 7]> {
+        let state = self.state(medium);
+        let good = state.clean && medium.load(&self.saved_crc) == self.saved_crc(medium, state);
+        good.then(|| std::array::from_fn(|i| medium.load(&self.saved[i])))
+    }
+}
+
+/// The state word, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct State {
+    /// Counts opens for writing; dates what a crash left behind.
+    pub(crate) epoch: u32,
+    /// The pool was closed, and nothing was written since.
+    pub(crate) clean: bool,
+    /// The pool was once opened although pages may have been missing.
+    pub(crate) suspect: bool,
+    /// The last writer relied on the page cache.
+    pub(crate) page_cache: bool,
+}
+
+impl State {
+    pub(crate) fn to_word(self) -> u64 {
+        u64::from(self.epoch)
+            | u64::from(self.clean) << 32
+            | u64::from(self.suspect) << 33
+            | u64::from(self.page_cache) << 34
+    }
+
+    fn from_word(word: u64) -> Self {
+        State {
+            epoch: bits(word, 0, 32) as u32,
+            clean: bits(word, 32, 1) == 1,
+            suspect: bits(word, 33, 1) == 1,
+            page_cache: bits(word, 34, 1) == 1,
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Finding free record blocks again after an open, in steps.
+//!
+//! Whoever knows how slots name blocks (the records above the designs) walks them unit by unit and
+//! marks each block that it meets; when all were walked, what is not marked is free. Until then:
+//!
+//! - nothing is allocated from an extent older than this open;
+//! - a block of such an extent that is freed is marked and kept, and freed when the sweep ends;
+//! - whoever publishes, moves or clears a slot that names such a block marks it first, so a record
+//!   that changes its place behind the walk is not taken for free.
+//!
+//! Marks live in DRAM. A crash during a sweep loses nothing: the next open sweeps again.
+
+use std::collections::BTreeMap;
+
+use crate::error::Result;
+use crate::lock::wait_lock;
+use crate::medium::Medium;
+use crate::pool::Pool;
+
+/// A sweep under way.
+#[derive(Default)]
+pub(crate) struct Sweep {
+    /// Extents of blocks that are older than this open.
+    pub(crate) extents: Vec<u64>,
+    /// First extents of older runs, and whether they are marked.
+    pub(crate) runs: BTreeMap<u64, bool>,
+    /// Older blocks freed meanwhile.
+    pub(crate) freed: Vec<u64>,
+}
+
+impl<M: Medium> Pool<M> {
+    /// Whether free record space is still to be found.
+    pub fn sweep_pending(&self) -> bool {
+        wait_lock(&self.blocks, &self.medium).sweep.is_some()
+    }
+
+    /// Marks the block at `off` as reachable. Returns whether that is new; false when no sweep is
+    /// pending, or the block is younger than this open.
+    ///
+    /// # Errors
+    /// Never now; a medium that reports damage may.
+    pub fn mark_block(&self, off: u64) -> Result<bool> {
+        Ok(wait_lock(&self.blocks, &self.medium).mark(off)? == Some(true))
+    }
+
+    /// Ends the sweep, after every slot was walked: what is not marked is free.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) where what was freed is no block.
+    #[track_caller]
+    pub fn finish_sweep(&self) -> Result<()> {
+        let mut extents = wait_lock(&self.extents, &self.medium);
+        wait_lock(&self.blocks, &self.medium).end_sweep(&mut extents, &self.medium)
+    }
+}
