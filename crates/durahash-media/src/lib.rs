@@ -16,9 +16,9 @@ mod word;
 pub mod hash;
 mod lock;
 mod medium;
-pub mod probe;
 #[cfg(not(loom))]
 mod pool;
+pub mod probe;
 #[cfg(not(loom))]
 mod rows;
 #[cfg(not(loom))]
@@ -28,7 +28,10 @@ mod sweep;
 pub use alloc::PoolStats;
 pub use error::{Error, ErrorKind, Result};
 pub use lock::{DirectoryLock, Version, VersionLock};
-pub use medium::{BLOCK_BYTES, Dram, Durability, Event, LINE_BYTES, Medium, Region};
+pub use medium::{
+    Action, BLOCK_BYTES, Call, Dram, Durability, Event, Hook, LINE_BYTES, Medium, Region, Sim,
+    Site, Step, name_thread,
+};
 #[cfg(not(loom))]
 pub use pool::{ExtentKind, Format, Geometry, Pool, Superblock};
 #[cfg(not(loom))]

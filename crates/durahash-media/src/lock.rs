@@ -75,6 +75,7 @@ impl<'a> VersionLock<'a> {
 
     /// Takes W: no other writer from here on, readers pass.
     #[inline]
+    #[track_caller]
     pub fn lock<M: Medium>(self, medium: &M) {
         let mut backoff = Backoff::new();
         while !self.try_lock(medium) {
@@ -86,6 +87,7 @@ impl<'a> VersionLock<'a> {
     /// Takes W if it is free.
     #[inline]
     #[must_use]
+    #[track_caller]
     pub fn try_lock<M: Medium>(self, medium: &M) -> bool {
         let word = self.0.load(Ordering::Relaxed);
         let taken = word & W == 0
@@ -120,6 +122,7 @@ impl<'a> VersionLock<'a> {
 
     /// Releases W; nothing was changed, so readers under way stay valid.
     #[inline]
+    #[track_caller]
     pub fn unlock_unchanged<M: Medium>(self, medium: &M) {
         let word = self.0.load(Ordering::Relaxed);
         debug_assert!(word & (W | X) == W, "nothing may have been changed");
@@ -148,6 +151,7 @@ impl DirectoryLock {
     }
 
     /// Runs `f` while no doubling or halving happens.
+    #[track_caller]
     pub fn shared<M: Medium, T>(&self, medium: &M, f: impl FnOnce() -> T) -> T {
         let mut backoff = Backoff::new();
         loop {
@@ -171,6 +175,7 @@ impl DirectoryLock {
     }
 
     /// Runs `f` while nobody stores entries. Waiting writers keep later ones out.
+    #[track_caller]
     pub fn exclusive<M: Medium, T>(&self, medium: &M, f: impl FnOnce() -> T) -> T {
         let mut backoff = Backoff::new();
         loop {

@@ -18,10 +18,12 @@
 
 mod dram;
 mod region;
+mod sim;
 
 pub(crate) use dram::Anonymous;
 pub use dram::Dram;
 pub use region::Region;
+pub use sim::{Action, Call, Hook, Sim, Site, Step, name_thread};
 
 use std::path::Path;
 
@@ -84,6 +86,7 @@ pub trait Medium: Send + Sync + Sized + 'static {
     fn region(&self) -> &Region;
 
     /// Acquire load.
+    #[track_caller]
     fn load(&self, word: &PmU64) -> u64;
 
     /// Release store.
@@ -126,6 +129,7 @@ pub trait Medium: Send + Sync + Sized + 'static {
 
     /// Tells simulation what happens; empty elsewhere.
     #[inline(always)]
+    #[track_caller]
     fn event(&self, _event: Event) {}
 
     /// Backs the first `bytes` bytes, never sparsely.

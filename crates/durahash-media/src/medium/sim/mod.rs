@@ -1,0 +1,408 @@
+//! The crash simulator's medium: heap memory that writes down what was done to it.
+//!
+//! The words of a [`Sim`] always hold what the program stored, as a cache does. What of that would
+//! have been durable is not its business: a recorded trace says all that is needed to find every
+//! state that a crash may leave, under any model of persistence (crate `durahash-crash`).
+//!
+//! A crash tester opens a pool on a fresh medium millions of times, so making one costs a copy of
+//! its image and little else; while nothing is recorded, counted or hooked, each call checks one
+//! byte.
+
+mod buffer;
+#[cfg(test)]
+mod tests;
+mod trace;
+
+use std::convert::Infallible;
+use std::panic::Location;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::{Durability, Event, LINE_BYTES, Medium, Region};
+use crate::error::{ErrorKind, Result};
+use crate::word::{OnMedia, PmU64};
+use buffer::Buffer;
+pub use trace::{Action, Call, Hook, Site, Step, name_thread};
+
+/// What is done beside the call itself; bits of `Inner::modes`.
+const RECORD: u8 = 1;
+const HOOK: u8 = 2;
+const BUDGET: u8 = 4;
+
+/// A simulated medium. Clones are handles to the same medium.
+///
+/// `SAME_LINE` is its [`SAME_LINE_ORDER`](Medium::SAME_LINE_ORDER), so that both ways of a design
+/// can be tested.
+pub struct Sim<const SAME_LINE: bool>(Arc<Inner>);
+
+impl<const SAME_LINE: bool> Clone for Sim<SAME_LINE> {
+    fn clone(&self) -> Self {
+        Sim(Arc::clone(&self.0))
+    }
+}
+
+struct Inner {
+    region: Region,
+    /// The region's memory; taken out by `drop` only.
+    buffer: Option<Buffer>,
+    modes: AtomicU8,
+    limit_bytes: AtomicU64,
+    calls_left: AtomicU64,
+    hook: OnceLock<Box<dyn Hook>>,
+    /// Held while a store is done and written down, so that the trace has the order of the stores;
+    /// never while a hook runs.
+    log: Mutex<Log>,
+}
+
+struct Log {
+    steps: Vec<Step>,
+    /// The file's length, which [`trim`](Medium::trim) cuts.
+    file_bytes: u64,
+}
+
+impl<const SAME_LINE: bool> Sim<SAME_LINE> {
+    /// An empty medium that can grow to `max_bytes`.
+    #[must_use]
+    pub fn new(max_bytes: u64) -> Self {
+        Self::from_image(&[], max_bytes)
+    }
+
+    /// A medium that holds `image`, as a crash left it, and can grow to `max_bytes`.
+    ///
+    /// # Panics
+    /// When the image is longer than `max_bytes`.
+    #[must_use]
+    pub fn from_image(image: &[u64], max_bytes: u64) -> Self {
+        let max_bytes = max_bytes.next_multiple_of(8);
+        assert!(
+            max_bytes / 8 <= u64::from(u32::MAX),
+            "a trace counts words in 32 bits"
+        );
+        let buffer = Buffer::take(max_bytes as usize, image);
+        let file_bytes = size_of_val(image) as u64;
+        // SAFETY: the buffer has `max_bytes`, aligned to 256, lives as long as the region, and is
+        // reached through it only.
+        let region = unsafe { Region::new(buffer.base(), file_bytes, max_bytes) };
+        Sim(Arc::new(Inner {
+            region,
+            buffer: Some(buffer),
+            modes: AtomicU8::new(0),
+            limit_bytes: AtomicU64::new(max_bytes),
+            calls_left: AtomicU64::new(0),
+            hook: OnceLock::new(),
+            log: Mutex::new(Log {
+                steps: Vec::new(),
+                file_bytes,
+            }),
+        }))
+    }
+
+    /// All words of the file as the program sees them, whether durable or not.
+    #[must_use]
+    pub fn image(&self) -> Vec<u64> {
+        let bytes = self.0.log().file_bytes;
+        let words = self.0.region.words(0, bytes / 8);
+        let words = words.expect("the file ends inside the region");
+        words.iter().map(PmU64::load).collect()
+    }
+
+    /// Writes down every step from here on, into `steps`, which is emptied first (its memory is
+    /// reused).
+    pub fn record(&self, mut steps: Vec<Step>) {
+        steps.clear();
+        self.0.log().steps = steps;
+        self.0.modes.fetch_or(RECORD, Ordering::Relaxed);
+    }
+
+    /// Ends recording and returns the trace.
+    #[must_use]
+    pub fn recorded(&self) -> Vec<Step> {
+        self.0.modes.fetch_and(!RECORD, Ordering::Relaxed);
+        std::mem::take(&mut self.0.log().steps)
+    }
+
+    /// Writes `mark` into the trace. Only whoever runs the simulation gives it a meaning.
+    #[track_caller]
+    pub fn mark(&self, mark: u64) {
+        if self.0.modes.load(Ordering::Relaxed) & RECORD != 0 {
+            let thread = self.0.thread();
+            let site = Location::caller();
+            let action = Action::Mark(mark);
+            self.0.log().steps.push(Step {
+                thread,
+                site,
+                action,
+            });
+        }
+    }
+
+    /// Calls `hook` before every call into the medium.
+    ///
+    /// # Panics
+    /// When a hook was set before.
+    pub fn set_hook(&self, hook: Box<dyn Hook>) {
+        assert!(self.0.hook.set(hook).is_ok(), "a medium has one hook");
+        self.0.modes.fetch_or(HOOK, Ordering::Release);
+    }
+
+    /// Panics after `calls` more calls into the medium: whatever runs on it is bounded, or caught.
+    /// `None` lifts the bound.
+    pub fn set_budget(&self, calls: Option<u64>) {
+        if let Some(calls) = calls {
+            self.0.calls_left.store(calls, Ordering::Relaxed);
+            self.0.modes.fetch_or(BUDGET, Ordering::Relaxed);
+        } else {
+            self.0.modes.fetch_and(!BUDGET, Ordering::Relaxed);
+        }
+    }
+
+    /// Growing beyond `bytes` fails from here on, as on a full disk.
+    pub fn set_limit(&self, bytes: u64) {
+        let bytes = bytes.min(self.0.region.reserved());
+        self.0.limit_bytes.store(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Inner {
+    fn log(&self) -> MutexGuard<'_, Log> {
+        // A panic of the program under test leaves whole steps only.
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn thread(&self) -> u32 {
+        self.hook.get().map_or_else(trace::thread, |h| h.thread())
+    }
+
+    fn word_of(&self, word: &PmU64) -> u32 {
+        (self.region.offset_of(word) / 8) as u32
+    }
+
+    #[inline]
+    fn before(&self, modes: u8, call: Call, site: Site) {
+        if modes & BUDGET != 0 {
+            // Threads that race here lose a count now and then; the bound stays a bound.
+            let left = self.calls_left.load(Ordering::Relaxed);
+            assert!(left != 0, "more calls into the medium than were allowed");
+            self.calls_left.store(left - 1, Ordering::Relaxed);
+        }
+        if modes & HOOK != 0
+            && let Some(hook) = self.hook.get()
+        {
+            hook.before(call, site);
+        }
+    }
+
+    /// Does `act`, with all that is done beside it.
+    #[inline]
+    fn act<T>(&self, call: Call, site: Site, action: Action, act: impl FnOnce() -> T) -> T {
+        let modes = self.modes.load(Ordering::Relaxed);
+        if modes == 0 {
+            return act();
+        }
+        let Ok(done) = self.act_watched(modes, call, site, action, || Ok::<T, Infallible>(act()));
+        done
+    }
+
+    /// As [`Inner::act`]; `action` is written down only where `act` succeeds.
+    #[inline(never)]
+    fn act_watched<T, E>(
+        &self,
+        modes: u8,
+        call: Call,
+        site: Site,
+        action: Action,
+        act: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.before(modes, call, site);
+        if modes & RECORD == 0 {
+            return act();
+        }
+        let thread = self.thread();
+        let mut log = self.log();
+        let done = act();
+        if done.is_ok() {
+            log.steps.push(Step {
+                thread,
+                site,
+                action,
+            });
+        }
+        done
+    }
+
+    /// Gives the file another length.
+    fn resize(&self, bytes: u64, site: Site) {
+        let modes = self.modes.load(Ordering::Relaxed);
+        self.before(modes, Call::System, site);
+        let thread = self.thread();
+        let mut log = self.log();
+        log.file_bytes = bytes;
+        if bytes > self.region.len() {
+            // SAFETY: all of the buffer is readable and writable.
+            unsafe { self.region.set_len(bytes) };
+        }
+        if modes & RECORD != 0 {
+            let words = (bytes / 8) as u32;
+            let action = Action::Resize { words };
+            log.steps.push(Step {
+                thread,
+                site,
+                action,
+            });
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(buffer) = self.buffer.take() {
+            buffer.recycle(self.region.len() as usize);
+        }
+    }
+}
+
+impl<const SAME_LINE: bool> Medium for Sim<SAME_LINE> {
+    const SAME_LINE_ORDER: bool = SAME_LINE;
+
+    #[inline(always)]
+    fn region(&self) -> &Region {
+        &self.0.region
+    }
+
+    #[inline]
+    #[track_caller]
+    fn load(&self, word: &PmU64) -> u64 {
+        let modes = self.0.modes.load(Ordering::Relaxed);
+        if modes & (HOOK | BUDGET) != 0 {
+            self.0.before(modes, Call::Load, Location::caller());
+        }
+        word.load()
+    }
+
+    #[inline]
+    #[track_caller]
+    fn store(&self, word: &PmU64, v: u64) {
+        let site = Location::caller();
+        let action = Action::Store {
+            word: self.0.word_of(word),
+            v,
+        };
+        self.0.act(Call::Store, site, action, || word.store(v));
+    }
+
+    #[inline]
+    #[track_caller]
+    fn cas(&self, word: &PmU64, old: u64, new: u64) -> Result<u64, u64> {
+        let modes = self.0.modes.load(Ordering::Relaxed);
+        if modes == 0 {
+            return word.cas(old, new);
+        }
+        let site = Location::caller();
+        let action = Action::Cas {
+            word: self.0.word_of(word),
+            v: new,
+        };
+        let swap = || word.cas(old, new);
+        self.0.act_watched(modes, Call::Store, site, action, swap)
+    }
+
+    #[inline]
+    #[track_caller]
+    fn store_nt(&self, word: &PmU64, v: u64) {
+        let site = Location::caller();
+        let action = Action::StoreNt {
+            word: self.0.word_of(word),
+            v,
+        };
+        self.0.act(Call::Store, site, action, || word.store(v));
+    }
+
+    fn prefetch<T: OnMedia + ?Sized>(&self, _obj: &T) {}
+
+    #[inline]
+    #[track_caller]
+    fn flush<T: OnMedia + ?Sized>(&self, obj: &T) {
+        let bytes = size_of_val(obj) as u64;
+        if bytes == 0 || self.0.modes.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let base = self.0.region.base().addr().get();
+        let off = (std::ptr::from_ref(obj).addr() - base) as u64;
+        let line = off / LINE_BYTES;
+        let action = Action::Flush {
+            line: line as u32,
+            lines: ((off + bytes).div_ceil(LINE_BYTES) - line) as u32,
+        };
+        let site = Location::caller();
+        self.0.act(Call::Flush, site, action, || ());
+    }
+
+    #[inline]
+    #[track_caller]
+    fn fence(&self) {
+        let site = Location::caller();
+        self.0.act(Call::Fence, site, Action::Fence, || ());
+    }
+
+    #[inline]
+    #[track_caller]
+    fn drain(&self) {
+        let site = Location::caller();
+        self.0.act(Call::Drain, site, Action::Drain, || ());
+    }
+
+    #[inline]
+    #[track_caller]
+    fn event(&self, event: Event) {
+        let site = Location::caller();
+        self.0
+            .act(Call::Event(event), site, Action::Event(event), || ());
+    }
+
+    #[track_caller]
+    fn grow(&self, bytes: u64) -> Result<()> {
+        let bytes = bytes.next_multiple_of(8);
+        if bytes > self.0.limit_bytes.load(Ordering::Relaxed) {
+            return Err(ErrorKind::Full {
+                wanted_bytes: bytes,
+            }
+            .into());
+        }
+        if bytes > self.0.log().file_bytes {
+            self.0.resize(bytes, Location::caller());
+        }
+        Ok(())
+    }
+
+    #[track_caller]
+    fn sync(&self, off: u64, bytes: u64) -> Result<()> {
+        let site = Location::caller();
+        let action = Action::Sync {
+            word: (off / 8) as u32,
+            words: ((off + bytes).div_ceil(8) - off / 8) as u32,
+        };
+        self.0.act(Call::System, site, action, || ());
+        Ok(())
+    }
+
+    #[track_caller]
+    fn publish(&self) -> Result<()> {
+        let site = Location::caller();
+        self.0.act(Call::System, site, Action::Publish, || ());
+        Ok(())
+    }
+
+    #[track_caller]
+    fn trim(&self, bytes: u64) -> Result<()> {
+        let file_bytes = self.0.log().file_bytes;
+        let bytes = bytes.next_multiple_of(8).min(file_bytes);
+        let cut = self.0.region.words(bytes, (file_bytes - bytes) / 8)?;
+        cut.iter().for_each(|word| word.store(0));
+        self.0.resize(bytes, Location::caller());
+        Ok(())
+    }
+
+    fn durability(&self) -> Durability {
+        Durability::Power
+    }
+}
