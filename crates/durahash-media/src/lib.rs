@@ -13,6 +13,7 @@ mod error;
 mod primitive;
 mod word;
 
+mod flush;
 pub mod hash;
 mod lock;
 mod medium;
@@ -28,9 +29,11 @@ mod sweep;
 pub use alloc::PoolStats;
 pub use error::{Error, ErrorKind, Result};
 pub use lock::{DirectoryLock, Version, VersionLock};
+#[doc(hidden)]
+pub use medium::faults;
 pub use medium::{
-    Action, BLOCK_BYTES, Call, Dram, Durability, Event, Hook, LINE_BYTES, Medium, Region, Sim,
-    Site, Step, name_thread,
+    Action, BLOCK_BYTES, Call, Dax, Dram, Durability, Event, Hook, LINE_BYTES, Mapped,
+    MappedOptions, Medium, Region, Sim, Site, Step, name_thread,
 };
 #[cfg(not(loom))]
 pub use pool::{ExtentKind, Format, Geometry, Pool, Superblock};

@@ -17,13 +17,17 @@
 //!   an operation's last step before it unlocks.
 
 mod dram;
+mod mapped;
 mod region;
 mod sim;
+mod sys;
 
 pub(crate) use dram::Anonymous;
 pub use dram::Dram;
+pub use mapped::{Dax, Mapped, MappedOptions};
 pub use region::Region;
 pub use sim::{Action, Call, Hook, Sim, Site, Step, name_thread};
+pub use sys::faults;
 
 use std::path::Path;
 

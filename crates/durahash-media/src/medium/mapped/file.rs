@@ -1,0 +1,221 @@
+//! The file of a pool: its names, its lock, its length.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::io::Errno;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::medium::sys;
+
+/// A locked file. One that was created goes by a temporary name until it is published, and goes
+/// away with `self` if it never is.
+pub(super) struct PoolFile {
+    file: File,
+    path: PathBuf,
+    temporary: Mutex<Option<PathBuf>>,
+}
+
+impl PoolFile {
+    /// An empty file beside `path`, which must be free, and still be so when it is published.
+    pub(super) fn create(path: &Path) -> Result<Self> {
+        if path.file_name().is_none() {
+            return Err(ErrorKind::Options {
+                what: "the path of a pool ends in the name of a file",
+            }
+            .into());
+        }
+        match sys::name_metadata(path) {
+            Ok(_) => return Err(ErrorKind::Exists.into()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(Error::io("creating the pool", Some(path.into()), e)),
+        }
+        let temporary = path.with_file_name(temporary_name()?);
+        let file = sys::create(&temporary)
+            .map_err(|e| Error::io("creating the pool", Some(path.into()), e))?;
+        let created = PoolFile {
+            file,
+            path: path.into(),
+            temporary: Mutex::new(Some(temporary)),
+        };
+        created.lock(false)?;
+        Ok(created)
+    }
+
+    /// The file at `path`, which is a regular one and not empty.
+    pub(super) fn open(path: &Path, read_only: bool) -> Result<Self> {
+        let file = match sys::open(path, !read_only) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::IsADirectory => {
+                return Err(not_a_pool("it is a directory"));
+            }
+            Err(e) => return Err(Error::io("opening the pool", Some(path.into()), e)),
+        };
+        let opened = PoolFile {
+            file,
+            path: path.into(),
+            temporary: Mutex::new(None),
+        };
+        let metadata = opened.metadata()?;
+        if metadata.is_dir() {
+            return Err(not_a_pool("it is a directory"));
+        }
+        if !metadata.is_file() {
+            return Err(not_a_pool("it is not a regular file"));
+        }
+        opened.lock(read_only)?;
+        // Only now: whoever held the lock may have changed it.
+        if opened.metadata()?.len() == 0 {
+            return Err(not_a_pool("it is empty"));
+        }
+        Ok(opened)
+    }
+
+    fn lock(&self, shared: bool) -> Result<()> {
+        match sys::try_lock(&self.file, shared) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(ErrorKind::Locked.into()),
+            Err(e) => Err(self.error("locking the pool", e)),
+        }
+    }
+
+    pub(super) fn metadata(&self) -> Result<std::fs::Metadata> {
+        sys::metadata(&self.file).map_err(|e| self.error("looking at the pool", e))
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A failure of `doing` on this file.
+    pub(super) fn error(&self, doing: &'static str, e: io::Error) -> Error {
+        Error::io(doing, Some(self.path.clone()), e)
+    }
+
+    /// Lengthens the file from `from` to `to` bytes, with space on the disk under all of it; cuts
+    /// it back to `from` where that fails.
+    pub(super) fn extend(&self, from: u64, to: u64) -> Result<()> {
+        let full = ErrorKind::Full {
+            wanted_bytes: to - from,
+        };
+        // The system answers an attempt beyond this limit with a signal that ends the process.
+        if to > sys::file_size_limit() {
+            return Err(full.into());
+        }
+        let extended = match sys::allocate(&self.file, from, to - from) {
+            Err(e) if sys::is(&e, Errno::OPNOTSUPP) => self.write_zeros(from, to),
+            other => other,
+        };
+        extended.map_err(|e| {
+            self.cut_back(from);
+            let no_space = [Errno::NOSPC, Errno::DQUOT, Errno::FBIG];
+            if no_space.into_iter().any(|errno| sys::is(&e, errno)) {
+                full.into()
+            } else {
+                self.error("growing the pool", e)
+            }
+        })
+    }
+
+    /// Undoes a growth. Where even this fails the file stays too long by bytes that the pool does
+    /// not count: the next growth takes them over.
+    pub(super) fn cut_back(&self, bytes: u64) {
+        let _ = sys::truncate(&self.file, bytes);
+    }
+
+    /// Takes space where the file system cannot reserve it.
+    fn write_zeros(&self, from: u64, to: u64) -> io::Result<()> {
+        const CHUNK_BYTES: u64 = 1 << 20;
+        let zeros = vec![0; CHUNK_BYTES.min(to - from) as usize];
+        let mut at = from;
+        while at < to {
+            let bytes = CHUNK_BYTES.min(to - at);
+            sys::write_at(&self.file, &zeros[..bytes as usize], at)?;
+            at += bytes;
+        }
+        Ok(())
+    }
+
+    pub(super) fn truncate(&self, bytes: u64) -> Result<()> {
+        sys::truncate(&self.file, bytes).map_err(|e| self.error("cutting the pool", e))
+    }
+
+    pub(super) fn sync(&self) -> Result<()> {
+        sys::sync_file(&self.file).map_err(|e| self.error("syncing the pool", e))
+    }
+
+    /// Gives a created file its own name, durably.
+    pub(super) fn publish(&self) -> Result<()> {
+        let mut slot = self
+            .temporary
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let Some(temporary) = &*slot else {
+            return Ok(());
+        };
+        self.sync()?;
+        let mut linked = true;
+        let named = match sys::link(temporary, &self.path) {
+            // A file system without hard links.
+            Err(e) if sys::is(&e, Errno::PERM) || sys::is(&e, Errno::OPNOTSUPP) => {
+                linked = false;
+                sys::rename_new(temporary, &self.path)
+            }
+            other => other,
+        };
+        named.map_err(|e| match e.kind() {
+            io::ErrorKind::AlreadyExists => ErrorKind::Exists.into(),
+            _ => self.error("naming the pool", e),
+        })?;
+        let unlinked = if linked {
+            sys::unlink(temporary)
+        } else {
+            Ok(())
+        };
+        let directory = match self.path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        if let Err(e) = unlinked.and_then(|()| sys::sync_dir(directory)) {
+            // As if it had never been: the temporary name, if it is left, goes with `self`.
+            let _ = sys::unlink(&self.path);
+            return Err(self.error("naming the pool", e));
+        }
+        *slot = None;
+        Ok(())
+    }
+}
+
+impl Drop for PoolFile {
+    fn drop(&mut self) {
+        let slot = self.temporary.get_mut();
+        if let Some(temporary) = slot.unwrap_or_else(PoisonError::into_inner) {
+            // Nobody is left to be told; the name says what the file was.
+            let _ = sys::unlink(temporary);
+        }
+        // Closing would do it, but not while a child that another thread is just starting still
+        // has the open file, which it closes only when it executes its program.
+        let _ = self.file.unlock();
+    }
+}
+
+fn not_a_pool(why: &'static str) -> Error {
+    ErrorKind::NotAPool { why }.into()
+}
+
+/// A name that no other creation, in any process, uses.
+fn temporary_name() -> Result<String> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let random = getrandom::u64()
+        .map_err(|e| Error::io("drawing a random name", None, io::Error::other(e)))?;
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let process = std::process::id();
+    Ok(format!(".durahash-{process}-{count}-{random:016x}.tmp"))
+}

@@ -1,0 +1,209 @@
+//! The address space of a pool: its whole reservation is one mapping of the file from its start.
+//!
+//! The mapping reaches beyond the file's end, which the system allows: growth is then a matter of
+//! the file alone, and cannot fail halfway between file and mapping. Addresses beyond the end are
+//! never touched, because the [`Region`](crate::Region) ends where the file does.
+
+use std::fs::File;
+use std::io;
+use std::ptr::NonNull;
+
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::param::page_size;
+
+use crate::medium::dram::HUGE_PAGE_BYTES;
+use crate::medium::sys;
+
+/// How the file is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sharing {
+    /// Stores go to the page cache.
+    PageCache,
+    /// Stores go to persistent memory, and a page that can be written has its metadata on it.
+    Dax,
+    /// Stores stay in pages of our own.
+    Private,
+}
+
+impl Sharing {
+    fn flags(self) -> MapFlags {
+        match self {
+            Sharing::PageCache => MapFlags::SHARED,
+            Sharing::Dax => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
+            Sharing::Private => MapFlags::PRIVATE | MapFlags::NORESERVE,
+        }
+    }
+}
+
+/// A mapping of a file, aligned to huge pages; unmapped when dropped.
+pub(super) struct Mapping {
+    base: NonNull<u8>,
+    bytes: u64,
+}
+
+// SAFETY: plain memory; the region over it says how it is accessed.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `wanted` bytes, or half of that, and so on, but at least `needed`.
+    pub(super) fn new(file: &File, sharing: Sharing, wanted: u64, needed: u64) -> io::Result<Self> {
+        let needed = round_up(needed.max(1));
+        let mut bytes = round_up(wanted).max(needed);
+        let base = loop {
+            match map_aligned(file, sharing, bytes) {
+                Err(e) if bytes > needed && is_too_much(&e) => {
+                    bytes = round_up(bytes / 2).max(needed);
+                }
+                other => break other?,
+            }
+        };
+        let mapping = Mapping { base, bytes };
+        // SAFETY: our own mapping; children of a fork shall not have it.
+        unsafe { sys::advise(base.as_ptr(), bytes, Advice::LinuxDontFork) }?;
+        // SAFETY: our own mapping; this changes no contents. A refusal only costs speed.
+        let _ = unsafe { sys::advise(base.as_ptr(), bytes, Advice::LinuxHugepage) };
+        Ok(mapping)
+    }
+
+    /// Whether `file` can be mapped so that flushed stores survive power failure.
+    pub(super) fn can_dax(file: &File, read_only: bool) -> io::Result<bool> {
+        let prot = if read_only {
+            ProtFlags::READ
+        } else {
+            ProtFlags::READ | ProtFlags::WRITE
+        };
+        let bytes = page_size() as u64;
+        let flags = Sharing::Dax.flags();
+        // SAFETY: a fresh mapping at an address of the system's choice, which nobody touches.
+        match unsafe { sys::map_file(std::ptr::null_mut(), bytes, prot, flags, file) } {
+            Ok(start) => {
+                // SAFETY: the mapping just made.
+                unsafe { sys::unmap(start, bytes) };
+                Ok(true)
+            }
+            // The second is the answer of systems that know no such flag.
+            Err(e) if sys::is(&e, Errno::OPNOTSUPP) || sys::is(&e, Errno::INVAL) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    pub(super) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Takes the pages of `off .. off + bytes` now, all at once, which costs a small part of what
+    /// their first touches would.
+    ///
+    /// # Safety
+    /// The file reaches that far, and nobody has accessed the range yet.
+    pub(super) unsafe fn populate(&self, off: u64, bytes: u64) -> io::Result<()> {
+        let page = page_size() as u64;
+        let (from, to) = (off / page * page, off + bytes);
+        let start = self.at(from);
+        // SAFETY: our own mapping, over the file by the caller's promise.
+        match unsafe { sys::advise(start, to - from, Advice::LinuxPopulateWrite) } {
+            Err(e) if sys::is(&e, Errno::INVAL) => {
+                // A system before Linux 5.14: touch every page. Its first word may be in use where
+                // the range begins inside a page, so it is changed by an atomic that changes nothing.
+                for off in (from..to).step_by(page as usize) {
+                    // SAFETY: inside the file; aligned, and accessed as an atomic only.
+                    let word = unsafe { &*self.at(off).cast::<std::sync::atomic::AtomicU64>() };
+                    word.fetch_or(0, std::sync::atomic::Ordering::Relaxed);
+                }
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// Writes the pages of `off .. off + bytes` to the disk.
+    pub(super) fn sync(&self, off: u64, bytes: u64) -> io::Result<()> {
+        let page = page_size() as u64;
+        let from = off / page * page;
+        let to = round_up(off + bytes).min(self.bytes);
+        if from >= to {
+            return Ok(());
+        }
+        // SAFETY: inside our own mapping.
+        unsafe { sys::sync_range(self.at(from), to - from) }
+    }
+
+    /// Lets go of the file from offset `from` on: what is there now are zeros of our own, so that
+    /// whoever still looks at it does not die of a file that is too short.
+    pub(super) fn detach(&self, from: u64) -> io::Result<()> {
+        let from = round_up(from);
+        if from >= self.bytes {
+            return Ok(());
+        }
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        // SAFETY: replaces part of our own mapping by memory of the same kind, which all that points
+        // into it accesses as atomics.
+        unsafe { sys::map_anonymous(self.at(from), self.bytes - from, prot, flags) }.map(drop)
+    }
+
+    fn at(&self, off: u64) -> *mut u8 {
+        self.base.as_ptr().wrapping_add(off as usize)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, and whoever borrowed from it is gone.
+        unsafe { sys::unmap(self.base.as_ptr(), self.bytes) };
+    }
+}
+
+pub(super) fn round_up(bytes: u64) -> u64 {
+    bytes.next_multiple_of(page_size() as u64)
+}
+
+/// Whether less might be granted: no address space, more than the file system can ever hold, or
+/// more than may be locked into memory.
+fn is_too_much(e: &io::Error) -> bool {
+    let too_much = [Errno::NOMEM, Errno::OVERFLOW, Errno::AGAIN];
+    too_much.into_iter().any(|errno| sys::is(e, errno))
+}
+
+/// Maps `bytes` of `file` at an address that is a multiple of the huge page.
+///
+/// Such an address is found by reserving more than is wanted, and giving it back; another thread may
+/// be faster to take it, so nothing is ever mapped over what is there.
+fn map_aligned(file: &File, sharing: Sharing, bytes: u64) -> io::Result<NonNull<u8>> {
+    const ATTEMPTS: u32 = 16;
+    let slack = HUGE_PAGE_BYTES;
+    let prot = ProtFlags::READ | ProtFlags::WRITE;
+    let mut taken = io::Error::from(Errno::EXIST);
+    for _ in 0..ATTEMPTS {
+        // SAFETY: a fresh mapping at an address of the system's choice, gone again at once.
+        let room = unsafe {
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+            let none = ProtFlags::empty();
+            let room = sys::map_anonymous(std::ptr::null_mut(), bytes + slack, none, flags)?;
+            sys::unmap(room, bytes + slack);
+            room
+        };
+        let lead = room.addr().next_multiple_of(slack as usize) - room.addr();
+        let base = room.wrapping_add(lead);
+        let flags = sharing.flags() | MapFlags::FIXED_NOREPLACE;
+        // SAFETY: replaces nothing.
+        match unsafe { sys::map_file(base, bytes, prot, flags, file) } {
+            Ok(start) if start == base => {
+                return Ok(NonNull::new(start).expect("the system never maps page zero"));
+            }
+            // A system before Linux 4.17 takes the address for a wish.
+            // SAFETY: the mapping just made.
+            Ok(start) => unsafe { sys::unmap(start, bytes) },
+            Err(e) if sys::is(&e, Errno::EXIST) => taken = e,
+            Err(e) => return Err(e),
+        }
+    }
+    Err(taken)
+}

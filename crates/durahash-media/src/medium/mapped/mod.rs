@@ -1,0 +1,307 @@
+//! A pool file, mapped.
+//!
+//! What an acknowledged operation survives depends on where the file lies:
+//!
+//! - on persistent memory with a DAX file system (`MAP_SYNC`), the loss of power. Flushes and fences
+//!   are instructions; where the caches belong to the persistence domain (eADR) the flushes are left
+//!   out, the fences never are.
+//! - elsewhere in the page cache, the death of the process at any instant. There flushes and fences
+//!   buy nothing, so they are left out: the system sees every store that was made, in order.
+//!
+//! A file is locked while it is open: for one writer, or for readers, who map it privately, so that
+//! recovery happens in pages of their own. The lock belongs to the open file, not to the process: a
+//! second open in the same process is refused as well. Children of a fork do not have the mapping.
+//! The lock is advisory: whoever cuts the file by other means while it is open ends this process
+//! (SIGBUS).
+
+mod domain;
+mod file;
+mod map;
+#[cfg(test)]
+mod tests;
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use super::{Durability, Medium, Region, each_line, prefetch_line};
+use crate::error::{ErrorKind, Result};
+use crate::flush::{self, WriteBack};
+use crate::word::{OnMedia, PmU64};
+use file::PoolFile;
+use map::{Mapping, Sharing};
+
+/// Whether a pool shall lie on directly mapped persistent memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dax {
+    /// It is used where it is had; [`durability`](Medium::durability) says so.
+    #[default]
+    Auto,
+    /// Without it the pool is not opened.
+    Require,
+    /// The page cache, even where there is DAX.
+    Off,
+}
+
+/// How a file is mapped.
+#[derive(Clone, Debug)]
+pub struct MappedOptions {
+    /// Bytes of address space, beyond which the file never grows. Less may be had where the system
+    /// has less, but always what the file holds already.
+    pub max_bytes: u64,
+    /// Whether persistent memory is wanted.
+    pub dax: Dax,
+    /// Makes the flushes and fences real in the page cache, where they buy nothing: for benchmarks.
+    pub force_flushes: bool,
+}
+
+impl Default for MappedOptions {
+    fn default() -> Self {
+        MappedOptions {
+            max_bytes: 1 << 40,
+            dax: Dax::Auto,
+            force_flushes: false,
+        }
+    }
+}
+
+/// Which instructions a flush and a fence are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flushes {
+    /// Both are made.
+    Real(WriteBack),
+    /// The caches survive power failure: fences only.
+    FencesOnly,
+    /// Neither.
+    None,
+}
+
+/// A mapped pool file. See the module docs.
+pub struct Mapped {
+    region: Region,
+    flushes: Flushes,
+    read_only: bool,
+    dax: bool,
+    /// The mapping holds the file's lock too, so it goes first.
+    mapping: Mapping,
+    file: PoolFile,
+    /// Held by whoever changes the file's length; whether it was cut for good.
+    trimmed: Mutex<bool>,
+}
+
+impl Mapped {
+    /// A new, empty pool file, under a temporary name until it is
+    /// [published](Medium::publish); if it never is, it goes away when dropped.
+    ///
+    /// **Concurrency.** Of several that create the same path at once, one publishes.
+    ///
+    /// # Errors
+    /// [`Exists`](ErrorKind::Exists) where the name is taken; [`NoDax`](ErrorKind::NoDax) where DAX
+    /// is required and not there; [`Io`](ErrorKind::Io) with what the system says.
+    pub fn create(path: &Path, options: &MappedOptions) -> Result<Self> {
+        Self::map(PoolFile::create(path)?, false, options)
+    }
+
+    /// An existing pool file.
+    ///
+    /// With `read_only`, the file needs to be readable only, stores never reach it, and other
+    /// readers may have it open too.
+    ///
+    /// # Errors
+    /// [`Locked`](ErrorKind::Locked) while somebody has it open for writing, or for reading if this
+    /// is for writing; [`NotAPool`](ErrorKind::NotAPool) where it is empty or not a regular file;
+    /// [`NoDax`](ErrorKind::NoDax) where DAX is required and not there; [`Io`](ErrorKind::Io) with
+    /// what the system says.
+    pub fn open(path: &Path, read_only: bool, options: &MappedOptions) -> Result<Self> {
+        Self::map(PoolFile::open(path, read_only)?, read_only, options)
+    }
+
+    fn map(file: PoolFile, read_only: bool, options: &MappedOptions) -> Result<Self> {
+        let metadata = file.metadata()?;
+        let len = metadata.len();
+        let write_back = WriteBack::detect();
+        let dax = options.dax != Dax::Off
+            && write_back.is_some()
+            && Mapping::can_dax(file.file(), read_only)
+                .map_err(|e| file.error("looking for DAX under", e))?;
+        if options.dax == Dax::Require && !dax {
+            return Err(ErrorKind::NoDax.into());
+        }
+        let (sharing, wanted) = if read_only {
+            (Sharing::Private, len)
+        } else if dax {
+            (Sharing::Dax, options.max_bytes.max(len))
+        } else {
+            (Sharing::PageCache, options.max_bytes.max(len))
+        };
+        let flushes = match write_back {
+            _ if read_only => Flushes::None,
+            Some(write_back) if options.force_flushes => Flushes::Real(write_back),
+            None if options.force_flushes => {
+                return Err(ErrorKind::Options {
+                    what: "this processor has no instruction to write a line back",
+                }
+                .into());
+            }
+            Some(_) if dax && domain::caches_survive(Path::new("/sys"), metadata.dev()) => {
+                Flushes::FencesOnly
+            }
+            Some(write_back) if dax => Flushes::Real(write_back),
+            _ => Flushes::None,
+        };
+        let mapping = Mapping::new(file.file(), sharing, wanted, len)
+            .map_err(|e| file.error("mapping the pool", e))?;
+        let reserved = mapping.bytes().min(wanted);
+        // SAFETY: the mapping is aligned, readable and writable as far as the file reaches, and
+        // lives as long as `self`; the file is locked, and is never cut under it (see `trim`).
+        let region = unsafe { Region::new(mapping.base(), len, reserved) };
+        Ok(Mapped {
+            region,
+            flushes,
+            read_only,
+            dax,
+            mapping,
+            file,
+            trimmed: Mutex::new(false),
+        })
+    }
+}
+
+impl Medium for Mapped {
+    const SAME_LINE_ORDER: bool = cfg!(target_arch = "x86_64");
+
+    #[inline(always)]
+    fn region(&self) -> &Region {
+        &self.region
+    }
+    #[inline(always)]
+    fn load(&self, word: &PmU64) -> u64 {
+        word.load()
+    }
+    #[inline(always)]
+    fn store(&self, word: &PmU64, v: u64) {
+        word.store(v);
+    }
+    #[inline(always)]
+    fn cas(&self, word: &PmU64, old: u64, new: u64) -> Result<u64, u64> {
+        word.cas(old, new)
+    }
+    #[inline(always)]
+    fn store_nt(&self, word: &PmU64, v: u64) {
+        match self.flushes {
+            Flushes::Real(write_back) => flush::store_nt(Some(write_back), word, v),
+            Flushes::FencesOnly => flush::store_nt(None, word, v),
+            Flushes::None => word.store(v),
+        }
+    }
+    #[inline(always)]
+    fn prefetch<T: OnMedia + ?Sized>(&self, obj: &T) {
+        each_line(obj, prefetch_line);
+    }
+    #[inline(always)]
+    fn flush<T: OnMedia + ?Sized>(&self, obj: &T) {
+        if let Flushes::Real(write_back) = self.flushes {
+            each_line(obj, |line| write_back.line(line));
+        }
+    }
+    #[inline(always)]
+    fn fence(&self) {
+        if self.flushes != Flushes::None {
+            flush::fence();
+        }
+    }
+    #[inline(always)]
+    fn drain(&self) {
+        self.fence();
+    }
+
+    fn grow(&self, bytes: u64) -> Result<()> {
+        if self.read_only {
+            return Err(ErrorKind::ReadOnly.into());
+        }
+        let trimmed = self.trimmed.lock().unwrap_or_else(PoisonError::into_inner);
+        let len = self.region.len();
+        if bytes <= len {
+            return Ok(());
+        }
+        if bytes > self.region.reserved() || *trimmed {
+            return Err(ErrorKind::Full {
+                wanted_bytes: bytes - len,
+            }
+            .into());
+        }
+        self.file.extend(len, bytes)?;
+        // SAFETY: the file was just extended over the range, and the region does not reach there.
+        let populated = unsafe { self.mapping.populate(len, bytes - len) }
+            .map_err(|e| self.file.error("growing the pool", e));
+        // With DAX what is stored there is durable when fenced, so the length must be before.
+        let durable = populated.and_then(|()| if self.dax { self.file.sync() } else { Ok(()) });
+        if let Err(e) = durable {
+            self.file.cut_back(len);
+            return Err(e);
+        }
+        // SAFETY: all of the file is mapped readable and writable.
+        unsafe { self.region.set_len(bytes) };
+        Ok(())
+    }
+
+    fn sync(&self, off: u64, bytes: u64) -> Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
+        if self.dax {
+            let first = off / 8;
+            let end = (off + bytes).div_ceil(8).min(self.region.len() / 8);
+            self.flush(self.region.words(first * 8, end.saturating_sub(first))?);
+            self.fence();
+            return Ok(());
+        }
+        self.mapping
+            .sync(off, bytes)
+            .map_err(|e| self.file.error("syncing the pool", e))
+    }
+
+    fn publish(&self) -> Result<()> {
+        self.file.publish()
+    }
+
+    fn trim(&self, bytes: u64) -> Result<()> {
+        if self.read_only {
+            return Err(ErrorKind::ReadOnly.into());
+        }
+        let mut trimmed = self.trimmed.lock().unwrap_or_else(PoisonError::into_inner);
+        if bytes >= self.region.len() {
+            return Ok(());
+        }
+        *trimmed = true;
+        // The region cannot shrink, as references into it may be about. What they still see are
+        // zeros, and what they store there is lost.
+        self.mapping
+            .detach(bytes)
+            .map_err(|e| self.file.error("cutting the pool", e))?;
+        self.file.truncate(bytes)
+    }
+
+    fn durability(&self) -> Durability {
+        if self.dax {
+            Durability::Power
+        } else {
+            Durability::Process
+        }
+    }
+
+    fn read_only(&self) -> bool {
+        self.read_only
+    }
+
+    fn huge_bytes(&self) -> Option<u64> {
+        super::dram::huge_bytes(
+            self.mapping.base().as_ptr().addr() as u64,
+            self.mapping.bytes(),
+        )
+    }
+
+    fn path(&self) -> Option<&Path> {
+        Some(self.file.path())
+    }
+}

@@ -1,0 +1,498 @@
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Barrier;
+
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, setrlimit};
+use tempfile::TempDir;
+
+use super::*;
+use crate::medium::faults;
+
+const EXTENT: u64 = 512 << 10;
+
+fn directory() -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    (dir, path)
+}
+
+fn options() -> MappedOptions {
+    MappedOptions::default()
+}
+
+fn word(medium: &Mapped, off: u64) -> &PmU64 {
+    medium.region().at::<PmU64>(off).unwrap()
+}
+
+/// A published pool of `bytes` bytes whose word 0 is `v`.
+fn make(path: &Path, bytes: u64, v: u64) -> Result<()> {
+    let medium = Mapped::create(path, &options())?;
+    medium.grow(bytes)?;
+    medium.store(medium.region().at(0)?, v);
+    medium.sync(0, bytes)?;
+    medium.publish()
+}
+
+fn names(dir: &TempDir) -> Vec<String> {
+    let entries = fs::read_dir(dir.path()).unwrap();
+    entries
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect()
+}
+
+fn kind<T>(result: Result<T>) -> String {
+    match result {
+        Ok(_) => "Ok".into(),
+        Err(e) => format!("{e:?}")
+            .split([' ', '('])
+            .next()
+            .unwrap_or_default()
+            .into(),
+    }
+}
+
+/// Runs this test binary again as a child that runs only `test`, with `path` in its environment.
+fn child(test: &str, path: &Path) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args([&format!("medium::mapped::tests::{test}"), "--exact"])
+        .args(["--nocapture", "--test-threads=1"])
+        .env(CHILD, path)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+const CHILD: &str = "DURAHASH_TEST_CHILD";
+
+fn child_path() -> Option<PathBuf> {
+    std::env::var_os(CHILD).map(PathBuf::from)
+}
+
+#[test]
+fn what_was_stored_is_there_after_growing_and_opening_again() {
+    let (_dir, path) = directory();
+    make(&path, EXTENT, 7).unwrap();
+    {
+        let medium = Mapped::open(&path, false, &options()).unwrap();
+        assert_eq!(medium.region().len(), EXTENT);
+        medium.grow(9 * EXTENT).unwrap();
+        medium.grow(EXTENT).unwrap();
+        assert_eq!(medium.region().len(), 9 * EXTENT);
+        assert_eq!(medium.load(word(&medium, 8 * EXTENT)), 0);
+        medium.store(word(&medium, 9 * EXTENT - 8), 8);
+        medium.store_nt(word(&medium, 8), 9);
+        medium.flush(word(&medium, 8));
+        medium.fence();
+        medium.drain();
+        assert_eq!(medium.durability(), Durability::Process);
+        assert!(medium.huge_bytes().is_some());
+        assert_eq!(medium.path(), Some(&*path));
+    }
+    let on_disk = fs::metadata(&path).unwrap();
+    assert_eq!(on_disk.len(), 9 * EXTENT);
+    assert!(on_disk.blocks() * 512 >= 9 * EXTENT, "never sparse");
+    let medium = Mapped::open(&path, false, &options()).unwrap();
+    let found = [0, 8, 9 * EXTENT - 8].map(|off| medium.load(word(&medium, off)));
+    assert_eq!(found, [7, 9, 8]);
+}
+
+#[test]
+fn forced_flushes_change_nothing_but_time() {
+    let (_dir, path) = directory();
+    let forced = MappedOptions {
+        force_flushes: true,
+        ..options()
+    };
+    let medium = Mapped::create(&path, &forced).unwrap();
+    assert!(matches!(medium.flushes, Flushes::Real(_)));
+    medium.grow(EXTENT).unwrap();
+    let words = medium.region().words(8, 100).unwrap();
+    for (i, word) in words.iter().enumerate() {
+        if i % 2 == 0 {
+            medium.store(word, i as u64);
+        } else {
+            medium.store_nt(word, i as u64);
+        }
+    }
+    medium.flush(words);
+    medium.drain();
+    for (i, word) in words.iter().enumerate() {
+        assert_eq!(medium.load(word), i as u64);
+    }
+    assert_eq!(medium.durability(), Durability::Process);
+}
+
+#[test]
+fn a_file_is_open_for_one_writer_or_for_readers() {
+    let (_dir, path) = directory();
+    make(&path, EXTENT, 7).unwrap();
+    let open = |read_only| Mapped::open(&path, read_only, &options());
+    let writer = open(false).unwrap();
+    assert_eq!(kind(open(false)), "Locked");
+    assert_eq!(kind(open(true)), "Locked");
+    drop(writer);
+    let readers = (open(true).unwrap(), open(true).unwrap());
+    assert_eq!(kind(open(false)), "Locked");
+    drop(readers);
+    open(false).unwrap();
+}
+
+#[test]
+fn stores_of_a_reader_stay_private_and_the_file_may_be_read_only() {
+    let (_dir, path) = directory();
+    make(&path, EXTENT + 8, 7).unwrap();
+    let before = fs::read(&path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+    let medium = Mapped::open(&path, true, &options()).unwrap();
+    assert!(medium.read_only());
+    medium.store(word(&medium, 0), 1);
+    medium.store_nt(word(&medium, EXTENT), 2);
+    medium.flush(word(&medium, 0));
+    medium.drain();
+    medium.sync(0, EXTENT + 8).unwrap();
+    assert_eq!(medium.load(word(&medium, 0)), 1);
+    assert_eq!(medium.load(word(&medium, EXTENT)), 2);
+    assert_eq!(kind(medium.grow(2 * EXTENT)), "ReadOnly");
+    assert_eq!(kind(medium.trim(0)), "ReadOnly");
+    drop(medium);
+    assert!(fs::read(&path).unwrap() == before);
+}
+
+#[test]
+fn what_is_no_pool_is_refused_without_waiting() {
+    let (dir, path) = directory();
+    let open = |path: &Path, read_only| kind(Mapped::open(path, read_only, &options()));
+    let fifo = dir.path().join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).unwrap();
+    fs::write(dir.path().join("empty"), b"").unwrap();
+    for read_only in [false, true] {
+        assert_eq!(open(&path, read_only), "Io");
+        assert_eq!(open(&path.join("below"), read_only), "Io");
+        assert_eq!(open(dir.path(), read_only), "NotAPool");
+        assert_eq!(open(&fifo, read_only), "NotAPool");
+        assert_eq!(open(&dir.path().join("empty"), read_only), "NotAPool");
+        assert_eq!(open(Path::new("/dev/null"), read_only), "NotAPool");
+    }
+    let error = Mapped::open(&path, false, &options()).err().unwrap();
+    let text = error.to_string();
+    assert!(text.starts_with("opening the pool"), "{text}");
+    assert!(text.contains(path.to_str().unwrap()), "{text}");
+}
+
+#[test]
+fn a_name_that_cannot_be_created_is_refused() {
+    let (dir, path) = directory();
+    let create = |path: &Path| kind(Mapped::create(path, &options()));
+    std::os::unix::fs::symlink(dir.path().join("nowhere"), dir.path().join("link")).unwrap();
+    make(&path, EXTENT, 7).unwrap();
+    assert_eq!(create(&path), "Exists");
+    assert_eq!(create(&dir.path().join("link")), "Exists");
+    assert_eq!(create(dir.path()), "Exists");
+    assert_eq!(create(Path::new("/")), "Options");
+    assert_eq!(create(&dir.path().join("missing/pool")), "Io");
+    assert_eq!(create(&path.join("below")), "Io");
+    let mut left = names(&dir);
+    left.sort();
+    assert_eq!(left, ["link", "pool"]);
+}
+
+#[test]
+fn an_unpublished_file_goes_away() {
+    let (dir, path) = directory();
+    let medium = Mapped::create(&path, &options()).unwrap();
+    medium.grow(EXTENT).unwrap();
+    let [name] = &names(&dir)[..] else {
+        panic!("one file")
+    };
+    assert!(name.starts_with(".durahash-") && name.ends_with(".tmp"));
+    drop(medium);
+    assert!(names(&dir).is_empty());
+}
+
+#[test]
+fn of_two_creations_one_wins() {
+    for _ in 0..20 {
+        let (dir, path) = directory();
+        let barrier = Barrier::new(2);
+        let run = || {
+            barrier.wait();
+            let medium = Mapped::create(&path, &options())?;
+            medium.grow(EXTENT)?;
+            barrier.wait();
+            medium.publish()?;
+            assert_eq!(kind(Mapped::open(&path, true, &options())), "Locked");
+            Ok(())
+        };
+        let mut ends = std::thread::scope(|scope| {
+            let other = scope.spawn(|| kind(run()));
+            [kind(run()), other.join().unwrap()]
+        });
+        ends.sort();
+        assert_eq!(ends, ["Exists", "Ok"]);
+        assert_eq!(names(&dir), ["pool"]);
+    }
+}
+
+#[test]
+fn growth_ends_at_the_size_limit() {
+    let (_dir, path) = directory();
+    let limited = MappedOptions {
+        max_bytes: 2 * EXTENT,
+        ..options()
+    };
+    let medium = Mapped::create(&path, &limited).unwrap();
+    medium.grow(2 * EXTENT).unwrap();
+    assert_eq!(kind(medium.grow(2 * EXTENT + 1)), "Full");
+    assert_eq!(medium.region().len(), 2 * EXTENT);
+    medium.publish().unwrap();
+    drop(medium);
+    // What is there is always mapped, whatever the limit.
+    let limited = MappedOptions {
+        max_bytes: 1,
+        ..limited
+    };
+    let medium = Mapped::open(&path, false, &limited).unwrap();
+    assert_eq!(medium.region().len(), 2 * EXTENT);
+    assert_eq!(kind(medium.grow(2 * EXTENT + 1)), "Full");
+}
+
+/// A full file system of its own, where the test may mount one; it goes away with its last file.
+#[test]
+fn a_full_file_system_is_full_and_nothing_has_changed() {
+    use rustix::mount::{
+        FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount,
+        fsopen,
+    };
+    use std::os::fd::AsRawFd;
+    let mounted = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).and_then(|fs| {
+        fsconfig_set_string(&fs, "size", "1m")?;
+        fsconfig_create(&fs)?;
+        fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
+    });
+    let root = match mounted {
+        Ok(root) => root,
+        Err(Errno::PERM) => {
+            // Only root mounts; `growth_stops_at_the_limit_of_the_process` fills up otherwise.
+            return;
+        }
+        Err(e) => panic!("mounting a tmpfs: {e}"),
+    };
+    let dir = PathBuf::from(format!("/proc/self/fd/{}", root.as_raw_fd()));
+    let path = dir.join("pool");
+    let medium = Mapped::create(&path, &options()).unwrap();
+    medium.grow(EXTENT).unwrap();
+    medium.store(word(&medium, 0), 7);
+    medium.publish().unwrap();
+    for bytes in [3 * EXTENT, 1 << 30] {
+        assert_eq!(kind(medium.grow(bytes)), "Full");
+        assert_eq!(medium.region().len(), EXTENT);
+        assert_eq!(fs::metadata(&path).unwrap().len(), EXTENT);
+    }
+    // What was taken on the way was given back.
+    medium.grow(EXTENT + EXTENT / 2).unwrap();
+    assert_eq!(medium.load(word(&medium, 0)), 7);
+    medium.store(word(&medium, EXTENT), 8);
+}
+
+#[test]
+fn growth_stops_at_the_limit_of_the_process() {
+    if let Some(path) = child_path() {
+        let limit = Rlimit {
+            current: Some(2 * EXTENT),
+            maximum: None,
+        };
+        setrlimit(Resource::Fsize, limit).unwrap();
+        let medium = Mapped::open(&path, false, &options()).unwrap();
+        medium.grow(2 * EXTENT).unwrap();
+        assert_eq!(kind(medium.grow(3 * EXTENT)), "Full");
+        assert_eq!(medium.region().len(), 2 * EXTENT);
+        return;
+    }
+    let (_dir, path) = directory();
+    make(&path, EXTENT, 7).unwrap();
+    let end = child("growth_stops_at_the_limit_of_the_process", &path)
+        .wait_with_output()
+        .unwrap();
+    assert!(end.status.success(), "{end:?}");
+    assert_eq!(fs::metadata(&path).unwrap().len(), 2 * EXTENT);
+}
+
+#[test]
+fn a_stored_word_survives_sigkill() {
+    if let Some(path) = child_path() {
+        let medium = Mapped::open(&path, false, &options()).unwrap();
+        medium.grow(4 * EXTENT).unwrap();
+        medium.store(word(&medium, 4 * EXTENT - 8), 0xabcd);
+        println!("stored");
+        loop {
+            std::thread::park();
+        }
+    }
+    let (_dir, path) = directory();
+    make(&path, EXTENT, 7).unwrap();
+    let mut child = child("a_stored_word_survives_sigkill", &path);
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().ends_with("stored")));
+    assert_eq!(kind(Mapped::open(&path, false, &options())), "Locked");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let medium = Mapped::open(&path, false, &options()).unwrap();
+    assert_eq!(medium.load(word(&medium, 4 * EXTENT - 8)), 0xabcd);
+    assert_eq!(medium.load(word(&medium, 0)), 7);
+}
+
+#[test]
+fn children_of_a_fork_do_not_have_the_mapping() {
+    let (_dir, path) = directory();
+    make(&path, EXTENT, 7).unwrap();
+    for read_only in [false, true] {
+        let medium = Mapped::open(&path, read_only, &options()).unwrap();
+        let base = medium.mapping.base().as_ptr().addr();
+        assert!((base as u64).is_multiple_of(2 << 20));
+        let smaps = fs::read_to_string("/proc/self/smaps").unwrap();
+        let flags = smaps
+            .lines()
+            .skip_while(|line| !line.starts_with(&format!("{base:x}-")))
+            .find_map(|line| line.strip_prefix("VmFlags:"))
+            .unwrap();
+        assert!(flags.split_whitespace().any(|flag| flag == "dc"), "{flags}");
+    }
+}
+
+#[test]
+fn dax_that_is_required_and_not_there_is_an_error() {
+    let (dir, path) = directory();
+    let required = MappedOptions {
+        dax: Dax::Require,
+        ..options()
+    };
+    make(&path, EXTENT, 7).unwrap();
+    for read_only in [false, true] {
+        assert_eq!(kind(Mapped::open(&path, read_only, &required)), "NoDax");
+    }
+    let other = dir.path().join("other");
+    assert_eq!(kind(Mapped::create(&other, &required)), "NoDax");
+    assert_eq!(names(&dir), ["pool"]);
+    let off = MappedOptions {
+        dax: Dax::Off,
+        ..options()
+    };
+    Mapped::open(&path, false, &off).unwrap();
+}
+
+#[test]
+fn trim_cuts_the_file_and_nobody_dies_of_it() {
+    let (_dir, path) = directory();
+    make(&path, 4 * EXTENT, 7).unwrap();
+    let medium = Mapped::open(&path, false, &options()).unwrap();
+    let beyond = word(&medium, 3 * EXTENT);
+    medium.store(beyond, 8);
+    medium.trim(5 * EXTENT).unwrap();
+    assert_eq!(medium.load(beyond), 8);
+    medium.trim(2 * EXTENT).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().len(), 2 * EXTENT);
+    assert_eq!(medium.load(word(&medium, 0)), 7);
+    assert_eq!(medium.load(beyond), 0);
+    medium.store(beyond, 9);
+    assert_eq!(kind(medium.grow(5 * EXTENT)), "Full");
+    drop(medium);
+    let medium = Mapped::open(&path, false, &options()).unwrap();
+    assert_eq!(medium.region().len(), 2 * EXTENT);
+    assert_eq!(medium.load(word(&medium, 0)), 7);
+}
+
+/// Error numbers with which calls may fail, and whether some call has another way then.
+const FAILURES: [(Errno, bool); 7] = [
+    (Errno::IO, false),
+    (Errno::NOSPC, false),
+    (Errno::PERM, true),
+    (Errno::OPNOTSUPP, true),
+    (Errno::INVAL, true),
+    (Errno::NOMEM, true),
+    (Errno::EXIST, true),
+];
+
+/// Runs `f` with its `n`th system call failing, for every `n`, and tells `after` how it ended.
+fn fail_each(errno: Errno, mut f: impl FnMut() -> Result<()>, mut after: impl FnMut(Result<()>)) {
+    for n in 1.. {
+        faults::arm(n, errno.raw_os_error());
+        let end = f();
+        let failed = faults::disarm();
+        assert!(failed || end.is_ok());
+        after(end);
+        if !failed {
+            break;
+        }
+    }
+}
+
+#[test]
+fn whichever_call_fails_a_creation_is_whole_or_leaves_nothing() {
+    for (errno, has_another_way) in FAILURES {
+        let (dir, path) = directory();
+        let mut survived = 0;
+        fail_each(
+            errno,
+            || make(&path, EXTENT, 7),
+            |end| {
+                if end.is_ok() {
+                    survived += 1;
+                    assert_eq!(names(&dir), ["pool"], "{errno:?}");
+                    let medium = Mapped::open(&path, false, &options()).unwrap();
+                    assert_eq!(medium.load(word(&medium, 0)), 7);
+                    assert_eq!(medium.region().len(), EXTENT);
+                    fs::remove_file(&path).unwrap();
+                } else {
+                    assert_eq!(names(&dir), [""; 0], "{errno:?} {end:?}");
+                }
+            },
+        );
+        // The last run, and that in which huge pages were refused, always succeed.
+        assert!(survived >= 2, "{errno:?}");
+        assert_eq!(survived > 2, has_another_way, "{errno:?}");
+    }
+}
+
+#[test]
+fn whichever_call_fails_a_growth_is_whole_or_changes_nothing() {
+    for (errno, _) in FAILURES {
+        let (_dir, path) = directory();
+        make(&path, EXTENT, 7).unwrap();
+        let mut bytes = EXTENT;
+        let medium = Mapped::open(&path, false, &options()).unwrap();
+        let next = std::cell::Cell::new(2 * EXTENT);
+        fail_each(
+            errno,
+            || medium.grow(next.get()),
+            |end| {
+                if end.is_ok() {
+                    bytes = next.get();
+                    next.set(bytes + EXTENT);
+                } else if errno == Errno::NOSPC {
+                    assert!(matches!(kind(end).as_str(), "Full" | "Io"));
+                }
+                assert_eq!(medium.region().len(), bytes, "{errno:?}");
+                assert_eq!(fs::metadata(&path).unwrap().len(), bytes, "{errno:?}");
+                let words = medium.region().words(0, bytes / 8).unwrap();
+                assert_eq!(words.iter().map(|w| medium.load(w)).sum::<u64>(), 7);
+            },
+        );
+        // And opening and cutting, with a call failing, leave it as it is or do what they shall.
+        drop(medium);
+        let cut = || {
+            let medium = Mapped::open(&path, false, &options())?;
+            medium.sync(0, EXTENT)?;
+            medium.trim(EXTENT)
+        };
+        fail_each(errno, cut, |_| {
+            let medium = Mapped::open(&path, true, &options()).unwrap();
+            assert!([bytes, EXTENT].contains(&medium.region().len()));
+            assert_eq!(medium.load(word(&medium, 0)), 7);
+        });
+        assert_eq!(fs::metadata(&path).unwrap().len(), EXTENT);
+    }
+}

@@ -1,0 +1,228 @@
+//! The system calls of media, in one place: thin, one per function, so that a test can make any of
+//! them fail ([`faults`]).
+
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::{FallocateFlags, OFlags, RenameFlags};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags};
+use rustix::process::Resource;
+
+/// Makes a chosen system call of this thread fail, for tests.
+#[doc(hidden)]
+pub mod faults {
+    use std::cell::Cell;
+    use std::io;
+
+    thread_local! {
+        /// Calls left until the one that fails, and its error number.
+        static ARMED: Cell<Option<(u64, i32)>> = const { Cell::new(None) };
+    }
+
+    /// Lets the `nth` call from here on fail with error number `errno`; the first is number 1.
+    pub fn arm(nth: u64, errno: i32) {
+        ARMED.set(Some((nth, errno)));
+    }
+
+    /// Ends it; whether a call failed.
+    pub fn disarm() -> bool {
+        matches!(ARMED.take(), Some((0, _)))
+    }
+
+    pub(super) fn gate() -> io::Result<()> {
+        match ARMED.get() {
+            None | Some((0, _)) => Ok(()),
+            Some((left, errno)) => {
+                ARMED.set(Some((left - 1, errno)));
+                if left == 1 {
+                    Err(io::Error::from_raw_os_error(errno))
+                } else {
+                    Ok(())
+                }
+            }
+        }
+    }
+}
+
+use faults::gate;
+
+/// Whether the error has this number.
+pub(crate) fn is(e: &io::Error, errno: Errno) -> bool {
+    e.raw_os_error() == Some(errno.raw_os_error())
+}
+
+/// Opens a file. Does not wait for the other end of a FIFO.
+pub(crate) fn open(path: &Path, write: bool) -> io::Result<File> {
+    gate()?;
+    OpenOptions::new()
+        .read(true)
+        .write(write)
+        .custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed())
+        .open(path)
+}
+
+/// Creates a file that must not exist, to be read and written.
+pub(crate) fn create(path: &Path) -> io::Result<File> {
+    gate()?;
+    File::create_new(path)
+}
+
+/// What there is under a name; a link is not followed.
+pub(crate) fn name_metadata(path: &Path) -> io::Result<Metadata> {
+    gate()?;
+    std::fs::symlink_metadata(path)
+}
+
+pub(crate) fn metadata(file: &File) -> io::Result<Metadata> {
+    gate()?;
+    file.metadata()
+}
+
+/// Locks a file for one writer, or for readers; `false` when it is locked already.
+pub(crate) fn try_lock(file: &File, shared: bool) -> io::Result<bool> {
+    gate()?;
+    let locked = if shared {
+        file.try_lock_shared()
+    } else {
+        file.try_lock()
+    };
+    match locked {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(e)) => Err(e),
+    }
+}
+
+/// Gives a file a second name, which must be free.
+pub(crate) fn link(from: &Path, to: &Path) -> io::Result<()> {
+    gate()?;
+    std::fs::hard_link(from, to)
+}
+
+/// Renames a file to a name that must be free.
+pub(crate) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    gate()?;
+    let here = rustix::fs::CWD;
+    Ok(rustix::fs::renameat_with(
+        here,
+        from,
+        here,
+        to,
+        RenameFlags::NOREPLACE,
+    )?)
+}
+
+pub(crate) fn unlink(path: &Path) -> io::Result<()> {
+    gate()?;
+    std::fs::remove_file(path)
+}
+
+/// Puts a file's data and metadata on the disk.
+pub(crate) fn sync_file(file: &File) -> io::Result<()> {
+    gate()?;
+    file.sync_all()
+}
+
+/// Puts a directory's names on the disk, where its file system knows how to.
+pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
+    gate()?;
+    match File::open(dir)?.sync_all() {
+        Err(e) if is(&e, Errno::INVAL) => Ok(()),
+        other => other,
+    }
+}
+
+/// Reserves space on the disk and lengthens the file over it.
+pub(crate) fn allocate(file: &File, off: u64, bytes: u64) -> io::Result<()> {
+    gate()?;
+    Ok(retry_on_intr(|| {
+        rustix::fs::fallocate(file, FallocateFlags::empty(), off, bytes)
+    })?)
+}
+
+pub(crate) fn write_at(file: &File, bytes: &[u8], off: u64) -> io::Result<()> {
+    gate()?;
+    file.write_all_at(bytes, off)
+}
+
+pub(crate) fn truncate(file: &File, bytes: u64) -> io::Result<()> {
+    gate()?;
+    file.set_len(bytes)
+}
+
+/// The longest file that this process may write; the system ends the process that tries more.
+pub(crate) fn file_size_limit() -> u64 {
+    rustix::process::getrlimit(Resource::Fsize)
+        .current
+        .unwrap_or(u64::MAX)
+}
+
+/// Maps `bytes` bytes of `file` from its start, at `addr`.
+///
+/// # Safety
+/// As `mmap`: with `MapFlags::FIXED` nothing may point into what is replaced.
+pub(crate) unsafe fn map_file(
+    addr: *mut u8,
+    bytes: u64,
+    prot: ProtFlags,
+    flags: MapFlags,
+    file: &File,
+) -> io::Result<*mut u8> {
+    gate()?;
+    // SAFETY: the caller's promise.
+    let start = unsafe { rustix::mm::mmap(addr.cast(), bytes as usize, prot, flags, file, 0) }?;
+    Ok(start.cast())
+}
+
+/// Maps zeroed memory.
+///
+/// # Safety
+/// As `mmap`: with `MapFlags::FIXED` nothing may point into what is replaced.
+pub(crate) unsafe fn map_anonymous(
+    addr: *mut u8,
+    bytes: u64,
+    prot: ProtFlags,
+    flags: MapFlags,
+) -> io::Result<*mut u8> {
+    gate()?;
+    // SAFETY: the caller's promise.
+    let start = unsafe { rustix::mm::mmap_anonymous(addr.cast(), bytes as usize, prot, flags) }?;
+    Ok(start.cast())
+}
+
+/// Gives addresses back. It fails only where the arguments are wrong, or where cutting a mapping in
+/// two is one mapping too many; then they stay taken, which harms nobody.
+///
+/// # Safety
+/// The range is the caller's own, and nothing points into it any more.
+pub(crate) unsafe fn unmap(addr: *mut u8, bytes: u64) {
+    if bytes != 0 {
+        // SAFETY: the caller's promise.
+        let _ = unsafe { rustix::mm::munmap(addr.cast(), bytes as usize) };
+    }
+}
+
+/// Gives advice on a mapping.
+///
+/// # Safety
+/// The range is the caller's own mapping, and what the advice does to it is wanted.
+pub(crate) unsafe fn advise(addr: *mut u8, bytes: u64, advice: Advice) -> io::Result<()> {
+    gate()?;
+    // SAFETY: the caller's promise.
+    Ok(retry_on_intr(|| unsafe {
+        rustix::mm::madvise(addr.cast(), bytes as usize, advice)
+    })?)
+}
+
+/// Writes the changed pages of a shared file mapping to the disk.
+///
+/// # Safety
+/// The range is the caller's own mapping.
+pub(crate) unsafe fn sync_range(addr: *mut u8, bytes: u64) -> io::Result<()> {
+    gate()?;
+    // SAFETY: the caller's promise.
+    Ok(unsafe { rustix::mm::msync(addr.cast(), bytes as usize, MsyncFlags::SYNC) }?)
+}
