@@ -28,7 +28,7 @@ mod sweep;
 #[cfg(not(loom))]
 pub use alloc::PoolStats;
 pub use error::{Error, ErrorKind, Result};
-pub use lock::{DirectoryLock, Version, VersionLock};
+pub use lock::{DirectoryLock, Version, VersionLock, wait_lock};
 #[doc(hidden)]
 pub use medium::faults;
 pub use medium::{

@@ -230,7 +230,7 @@ impl Drop for Release<'_> {
 
 /// Takes a mutex whose holder may call the medium: it is polled, so that a simulated schedule can
 /// let the holder go on.
-pub(crate) fn wait_lock<'a, M: Medium, T>(mutex: &'a Mutex<T>, medium: &M) -> MutexGuard<'a, T> {
+pub fn wait_lock<'a, M: Medium, T>(mutex: &'a Mutex<T>, medium: &M) -> MutexGuard<'a, T> {
     let mut backoff = Backoff::new();
     loop {
         match mutex.try_lock() {

@@ -1,0 +1,38 @@
+//! A counter that many threads change and few read.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+
+const STRIPES: usize = 16;
+
+/// One stripe to a pair of cache lines, since lines are fetched in pairs.
+#[repr(align(128))]
+#[derive(Default)]
+struct Stripe(AtomicI64);
+
+/// A sum over stripes: a thread adds to its own one.
+#[derive(Default)]
+pub(crate) struct Counter([Stripe; STRIPES]);
+
+thread_local! {
+    static STRIPE: Cell<usize> = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        Cell::new(NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES)
+    };
+}
+
+impl Counter {
+    pub(crate) fn add(&self, n: i64) {
+        self.0[STRIPE.get()].0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// The sum: exact when nobody adds meanwhile.
+    pub(crate) fn get(&self) -> u64 {
+        let sum: i64 = self
+            .0
+            .iter()
+            .map(|stripe| stripe.0.load(Ordering::Relaxed))
+            .sum();
+        sum.max(0) as u64
+    }
+}

@@ -1,0 +1,247 @@
+//! REH in DRAM: the directory, and 32 bytes of metadata for each bucket.
+//!
+//! A directory entry is one word {number of the bucket, local depth}. Bucket and metadata both lie
+//! at a place that is computed from that number, so they are fetched together. There is one buffer
+//! for each global depth, kept and reused; the depth that readers use is one word.
+//!
+//! ```text
+//! metadata of bucket n, row n
+//!  0  lock: {version, X, W}, see VersionLock
+//!  8  fingerprints of slots 0-7
+//! 16  fingerprints of slots 8-14; the last byte is unused
+//! 24  bitmap of live slots
+//! ```
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use durahash_media::hash::fingerprint;
+use durahash_media::probe::{self, BitMask};
+use durahash_media::{DirectoryLock, ErrorKind, Medium, Result, Rows, VersionLock, bits};
+
+use super::MAX_DEPTH;
+use crate::extend;
+
+/// A directory entry: where the bucket of a hash is. Equal places are the same bucket at the same
+/// depth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place(u64);
+
+impl Place {
+    pub(crate) const fn new(bucket: u64, depth: u32) -> Self {
+        Place(bucket << 8 | depth as u64)
+    }
+
+    /// The bucket's number: its offset in buckets.
+    #[inline(always)]
+    pub(crate) const fn bucket(self) -> u64 {
+        self.0 >> 8
+    }
+
+    /// Its local depth.
+    #[inline(always)]
+    pub(crate) const fn depth(self) -> u32 {
+        bits(self.0, 0, 8) as u32
+    }
+}
+
+/// The directory. Readers take no lock; whoever stores entries holds [`Directory::lock`] shared,
+/// whoever changes the depth holds it exclusively.
+pub(crate) struct Directory {
+    depth: AtomicU64,
+    buffers: Box<[OnceLock<Rows<1>>]>,
+    pub(crate) lock: DirectoryLock,
+}
+
+/// A directory may always have this many entries, and [`ENTRIES_PER_BUCKET`] for each bucket
+/// beyond.
+const ENTRIES_ALWAYS: u64 = 1 << 16;
+/// With uniform hashes there are about 16 at the most.
+const ENTRIES_PER_BUCKET: u64 = 256;
+
+impl Directory {
+    /// A directory of global depth `depth`, without entries.
+    pub(crate) fn new(depth: u32) -> Result<Self> {
+        let directory = Directory {
+            depth: AtomicU64::new(u64::from(depth)),
+            buffers: (0..=MAX_DEPTH).map(|_| OnceLock::new()).collect(),
+            lock: DirectoryLock::new(),
+        };
+        directory.buffer_for(depth)?;
+        Ok(directory)
+    }
+
+    /// The global depth.
+    #[inline(always)]
+    pub(crate) fn depth(&self) -> u32 {
+        self.depth.load(Ordering::Acquire) as u32
+    }
+
+    #[inline(always)]
+    fn buffer(&self, depth: u32) -> &Rows<1> {
+        self.buffers[depth as usize]
+            .get()
+            .expect("a buffer is made before its depth is set")
+    }
+
+    fn buffer_for(&self, depth: u32) -> Result<&Rows<1>> {
+        let buffer = &self.buffers[depth as usize];
+        if buffer.get().is_none() {
+            // Only the holder of the lock gets here, so nobody else sets it.
+            let _ = buffer.set(Rows::new(1 << depth)?);
+        }
+        Ok(self.buffer(depth))
+    }
+
+    /// The place of `h` now.
+    #[inline(always)]
+    pub(crate) fn find(&self, h: u64) -> Place {
+        loop {
+            let depth = self.depth();
+            let entry = self.buffer(depth).row(extend::index(h, depth))[0].load(Ordering::Acquire);
+            // A buffer that was just given up reads as zeros; the new depth is there already.
+            if entry != 0 {
+                return Place(entry);
+            }
+        }
+    }
+
+    /// Points the entries of a unit to `place`; the caller holds the lock shared, or is alone.
+    pub(crate) fn set(&self, prefix: u64, place: Place) {
+        let depth = self.depth();
+        let buffer = self.buffer(depth);
+        for i in extend::entries(prefix, place.depth(), depth) {
+            buffer.row(i)[0].store(place.0, Ordering::Release);
+        }
+    }
+
+    /// Whether all entries of a unit are `place`.
+    pub(crate) fn names(&self, prefix: u64, place: Place) -> bool {
+        let depth = self.depth();
+        let buffer = self.buffer(depth);
+        extend::entries(prefix, place.depth(), depth)
+            .all(|i| buffer.row(i)[0].load(Ordering::Acquire) == place.0)
+    }
+
+    /// Makes the global depth larger than `local`.
+    ///
+    /// # Errors
+    /// [`Skewed`](ErrorKind::Skewed) where that would be out of proportion to `buckets`.
+    pub(crate) fn double<M: Medium>(&self, medium: &M, local: u32, buckets: u64) -> Result<bool> {
+        self.lock.exclusive(medium, || {
+            let depth = self.depth();
+            if depth > local {
+                return Ok(false);
+            }
+            let entries = 2_u64 << depth;
+            if depth == MAX_DEPTH
+                || entries > ENTRIES_ALWAYS.max(buckets.saturating_mul(ENTRIES_PER_BUCKET))
+            {
+                return Err(ErrorKind::Skewed { depth: depth + 1 }.into());
+            }
+            let to = self.buffer_for(depth + 1)?;
+            let from = self.buffer(depth);
+            for i in 0..1 << depth {
+                let entry = from.row(i)[0].load(Ordering::Relaxed);
+                to.row(2 * i)[0].store(entry, Ordering::Relaxed);
+                to.row(2 * i + 1)[0].store(entry, Ordering::Relaxed);
+            }
+            self.switch(depth + 1);
+            Ok(true)
+        })
+    }
+
+    /// Halves the directory if `unused` says, under the lock, that no bucket has the present depth
+    /// or the one below: a depth to spare, so that splits and merges in turn do not double and
+    /// halve each time.
+    pub(crate) fn halve<M: Medium>(&self, medium: &M, unused: impl Fn(u32) -> bool) -> bool {
+        self.lock.exclusive(medium, || {
+            let depth = self.depth();
+            if depth < 3 || !unused(depth) || !unused(depth - 1) {
+                return false;
+            }
+            let Ok(to) = self.buffer_for(depth - 1) else {
+                return false;
+            };
+            let from = self.buffer(depth);
+            for i in 0..1 << (depth - 1) {
+                to.row(i)[0].store(
+                    from.row(2 * i)[0].load(Ordering::Relaxed),
+                    Ordering::Relaxed,
+                );
+            }
+            self.switch(depth - 1);
+            true
+        })
+    }
+
+    /// Publishes the filled buffer of `depth`, then gives the other's memory back.
+    fn switch(&self, depth: u32) {
+        let before = self.depth.swap(u64::from(depth), Ordering::AcqRel) as u32;
+        self.buffer(before).release();
+    }
+
+    /// Bytes of the buffer in use.
+    pub(crate) fn bytes(&self) -> u64 {
+        8 << self.depth()
+    }
+}
+
+/// The metadata of one bucket.
+#[derive(Clone, Copy)]
+pub(crate) struct Meta<'a>(&'a [AtomicU64; 4]);
+
+impl<'a> Meta<'a> {
+    #[inline(always)]
+    pub(crate) fn of(rows: &'a Rows<4>, bucket: u64) -> Self {
+        Meta(rows.row(bucket))
+    }
+
+    #[inline(always)]
+    pub(crate) fn lock(self) -> VersionLock<'a> {
+        VersionLock::new(&self.0[0])
+    }
+
+    /// Live slots, one bit each.
+    #[inline(always)]
+    pub(crate) fn live(self) -> u16 {
+        self.0[3].load(Ordering::Acquire) as u16
+    }
+
+    /// Live slots whose fingerprint is that of `h`.
+    #[inline(always)]
+    pub(crate) fn candidates(self, h: u64) -> BitMask {
+        let words = [
+            self.0[1].load(Ordering::Acquire),
+            self.0[2].load(Ordering::Acquire),
+        ];
+        BitMask(probe::match_byte(words, fingerprint(h)).0 & self.live())
+    }
+
+    /// Marks a slot as live, with its fingerprint.
+    #[inline]
+    pub(crate) fn add(self, slot: u32, h: u64) {
+        let word = &self.0[1 + (slot / 8) as usize];
+        let shift = slot % 8 * 8;
+        let others = word.load(Ordering::Relaxed) & !(0xff << shift);
+        word.store(
+            others | u64::from(fingerprint(h)) << shift,
+            Ordering::Release,
+        );
+        self.set_live(self.live() | 1 << slot);
+    }
+
+    #[inline]
+    pub(crate) fn set_live(self, live: u16) {
+        self.0[3].store(u64::from(live), Ordering::Release);
+    }
+
+    /// The fingerprint kept for a slot.
+    pub(crate) fn fingerprint(self, slot: u32) -> u8 {
+        bits(
+            self.0[1 + (slot / 8) as usize].load(Ordering::Acquire),
+            slot % 8 * 8,
+            8,
+        ) as u8
+    }
+}

@@ -1,0 +1,308 @@
+//! REH: extendible hashing whose buckets alone are persistent.
+//!
+//! # Paper
+//! Zhengtao Li, Zhipeng Tan, Jianxi Chen: *REH: Redesigning Extendible Hashing for Commercial
+//! Non-Volatile Memory*. Kept: selective persistence (§III-B), 256-byte buckets with a sibling
+//! pointer (§III-C), fingerprints in DRAM (§III-D), failure-atomic split and merge (§III-E),
+//! optimistic readers (§III-F), recovery by the sibling chain (§III-G, Algorithm 1).
+//!
+//! # Where state lives
+//! Buckets are in the pool, [one root](ROOT) names the first. Directory, bitmaps, fingerprints and
+//! locks are in DRAM (`directory.rs`) and rebuilt at every open. A lookup that hits reads one line
+//! of the medium; a miss reads none, but for a fingerprint that happens to be equal.
+//!
+//! # Layout
+//! `layout.rs`, with a picture.
+//!
+//! # Invariants
+//! As cited by `check`:
+//! - **REH-1** From the first bucket on, the siblings cover all hashes in order, each once: every
+//!   bucket begins where the one before ends, and its prefix word says so.
+//! - **REH-2** A slot is live if and only if the first `local depth` bits of its `h` are the
+//!   bucket's prefix; the bitmap says the same, and the fingerprint is that of `h`.
+//! - **REH-3** No two live slots have the same `h`.
+//! - **REH-4** The directory entries of a bucket's range, and no others, name it, with its depth;
+//!   no local depth exceeds the global depth.
+//! - **REH-5** Every bucket of an extent of units is on the chain or on the free list, never both.
+//! - **REH-6** The counters of depths and of live slots are exact, and no lock is held.
+//!
+//! # Commit steps
+//! The lock's X is held from the first store of a row marked ✕ to the end of its operation.
+//!
+//! | Operation | Stores | Then | If power fails after this step |
+//! |---|---|---|---|
+//! | insert | ✕ payload of a free slot | flush, fence where lines keep no order | slot does not match the prefix: free |
+//! | | its `h` | flush, drain | inserted |
+//! | update | ✕ payload | flush, drain | old or new payload, one word |
+//! | remove | ✕ `h` := marker | flush, drain | there or not, one word |
+//! | split | new bucket: live slots of the upper half, else markers; prefix; link {depth + 1, old sibling} | flush, fence | nothing links to it: free |
+//! | | old bucket's link := {depth + 1, new bucket} | flush, drain | split; what moved no longer matches the old prefix |
+//! | merge | free slots of the lower bucket: live slots of the upper; marker where a stale `h` belongs to the upper | flush, fence | none of it matches the lower prefix: free |
+//! | | lower bucket's link := {depth − 1, upper's sibling} | flush, drain | merged; nothing links to the upper: free |
+//!
+//! Nothing is erased by a split, so the lower bucket keeps stale copies. A merge would revive them
+//! with their old payloads, and even what was removed since; therefore it overwrites all of them
+//! before its commit.
+//!
+//! # Recovery
+//! `recover.rs`. No store to the medium is needed: the chain says which buckets are live, and a
+//! slot's `h` says whether it is. So recovery is idempotent, however often it is cut short.
+//!
+//! # Concurrency
+//! Readers: directory entry, version, entry again, metadata, one slot, version. Writers take W of
+//! the bucket and look at the entry again. A split holds W of the old and the new bucket, a merge
+//! of both buckets; the second lock of a merge is only tried, and a merge that does not get it is
+//! left to a later remove. Both hold X only while they switch the directory entries: readers never
+//! wait for the copying. A bucket that leaves the chain gets a higher version before it can be
+//! reused, so a reader that is still in it starts over. Locks are taken buckets first, then the
+//! directory's, which is held for DRAM stores only.
+//!
+//! # Departures from the paper
+//! - An empty slot holds a marker that cannot match the prefix instead of a reserved key; global
+//!   depth therefore starts at 1.
+//! - Algorithm 1 compares with the raw index `i`; it must be shifted to the local depth, and the
+//!   global depth is not known before the walk. Siblings are offsets, not pointers.
+//! - The reserved word holds the prefix, so that recovery reads all extents in parallel and follows
+//!   the chain in DRAM afterwards. Because the chain decides what is live, a bucket that left it
+//!   needs no mark of its own.
+//! - The lock word is 62 bits of version with W and X instead of 31 bits with one.
+//! - Merge is not simply the inverse of split (see above).
+
+mod directory;
+mod grow;
+mod layout;
+mod recover;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+
+use durahash_media::{Event, Medium, Pool, Result, Rows};
+
+use crate::count::Counter;
+use crate::index::{Change, Finding, Index, IndexStats, Reader, Room, Updater};
+use directory::{Directory, Meta, Place};
+use layout::BUCKET_BYTES;
+
+pub use layout::{Bucket, Slot};
+
+/// The root word that names the first bucket, by its number. It never changes: the first bucket is
+/// the lower one in every merge.
+pub(crate) const ROOT: usize = 0;
+
+/// The largest global depth.
+pub(crate) const MAX_DEPTH: u32 = 44;
+
+/// Tries of an optimistic reader before it takes the lock.
+const READ_TRIES: u32 = 16;
+
+/// REH over a pool. See the [module docs](self).
+pub struct Reh<M: Medium> {
+    pool: Arc<Pool<M>>,
+    directory: Directory,
+    /// Metadata, by the number of the bucket.
+    metas: Rows<4>,
+    /// Buckets that exist and are not on the chain.
+    free: Mutex<Vec<u64>>,
+    /// Slots of a bucket that are used.
+    slots: u32,
+    live: Counter,
+    /// How many buckets have each local depth.
+    depths: [AtomicU64; MAX_DEPTH as usize + 1],
+    events: Events,
+}
+
+/// What happened since the pool was opened.
+#[derive(Default)]
+struct Events {
+    splits: AtomicU64,
+    merges: AtomicU64,
+    doublings: AtomicU64,
+    halvings: AtomicU64,
+}
+
+impl<M: Medium> Reh<M> {
+    #[inline(always)]
+    fn medium(&self) -> &M {
+        self.pool.medium()
+    }
+
+    #[inline(always)]
+    fn bucket(&self, number: u64) -> Result<&Bucket> {
+        self.pool.at(number * BUCKET_BYTES)
+    }
+
+    #[inline(always)]
+    fn meta(&self, place: Place) -> Meta<'_> {
+        Meta::of(&self.metas, place.bucket())
+    }
+
+    /// Whether `h` still belongs to `place`: asked after reading the version, or taking the lock,
+    /// of the bucket there.
+    #[inline(always)]
+    fn still(&self, h: u64, place: Place) -> bool {
+        self.directory.find(h) == place
+    }
+
+    /// The bitmap of a bucket without a free slot.
+    fn full(&self) -> u16 {
+        ((1_u32 << self.slots) - 1) as u16
+    }
+
+    /// The payload of `h` in the bucket at `place`, and its slot. The caller holds W, or validates
+    /// the version afterwards.
+    #[inline(always)]
+    fn probe(&self, h: u64, place: Place) -> Result<Option<(u32, u64)>> {
+        let medium = self.medium();
+        let candidates = self.meta(place).candidates(h);
+        if candidates.is_empty() {
+            return Ok(None);
+        }
+        let bucket = self.bucket(place.bucket())?;
+        for i in candidates {
+            let slot = &bucket.slots[i as usize];
+            if medium.load(&slot.h) == h {
+                return Ok(Some((i, medium.load(&slot.payload))));
+            }
+        }
+        Ok(None)
+    }
+
+    #[inline(always)]
+    fn lookup(&self, h: u64) -> Result<Option<u64>> {
+        let medium = self.medium();
+        loop {
+            let place = self.directory.find(h);
+            let lock = self.meta(place).lock();
+            let version = lock.read(medium);
+            if !self.still(h, place) {
+                continue;
+            }
+            let found = self.probe(h, place);
+            if lock.validate(version) {
+                return Ok(found?.map(|(_, payload)| payload));
+            }
+            medium.event(Event::Wait);
+        }
+    }
+
+    fn read_with(&self, h: u64, f: Reader<'_>) -> Result<()> {
+        let medium = self.medium();
+        for _ in 0..READ_TRIES {
+            let place = self.directory.find(h);
+            let lock = self.meta(place).lock();
+            let version = lock.read(medium);
+            if !self.still(h, place) {
+                continue;
+            }
+            // An error that comes of reading what a writer has since taken away is no error.
+            let done = match self.probe(h, place) {
+                Ok(found) => f(found.map(|(_, payload)| payload), &|| {
+                    lock.validate(version)
+                }),
+                Err(e) => Err(e),
+            };
+            if lock.validate(version) {
+                return done;
+            }
+            medium.event(Event::Wait);
+        }
+        let held = self.hold(h);
+        let done = match self.probe(h, held.place) {
+            Ok(found) => f(found.map(|(_, payload)| payload), &|| true),
+            Err(e) => Err(e),
+        };
+        held.release_unchanged();
+        done
+    }
+
+    fn scan_unit(&self, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
+        let from = out.len();
+        let mut tries = 0;
+        let place = loop {
+            let collect = |place: Place, out: &mut Vec<(u64, u64)>| -> Result<()> {
+                out.truncate(from);
+                let medium = self.medium();
+                let bucket = self.bucket(place.bucket())?;
+                for i in durahash_media::probe::BitMask(self.meta(place).live()) {
+                    let slot = &bucket.slots[i as usize];
+                    let h = medium.load(&slot.h);
+                    if h >= at {
+                        out.push((h, medium.load(&slot.payload)));
+                    }
+                }
+                Ok(())
+            };
+            if tries == READ_TRIES {
+                let held = self.hold(at);
+                let place = held.place;
+                let done = collect(place, out);
+                held.release_unchanged();
+                done?;
+                break place;
+            }
+            tries += 1;
+            let place = self.directory.find(at);
+            let lock = self.meta(place).lock();
+            let version = lock.read(self.medium());
+            if self.still(at, place) {
+                let done = collect(place, out);
+                if lock.validate(version) {
+                    done?;
+                    break place;
+                }
+            }
+            self.medium().event(Event::Wait);
+        };
+        out[from..].sort_unstable();
+        let depth = place.depth();
+        Ok(crate::extend::next(crate::extend::prefix(at, depth), depth))
+    }
+}
+
+impl<M: Medium> Index for Reh<M> {
+    #[inline]
+    fn get(&self, h: u64) -> Result<Option<u64>> {
+        self.medium().event(Event::Begin);
+        let found = self.lookup(h);
+        self.medium().event(Event::Ack);
+        found
+    }
+
+    fn read(&self, h: u64, f: Reader<'_>) -> Result<()> {
+        self.medium().event(Event::Begin);
+        let done = self.read_with(h, f);
+        self.medium().event(Event::Ack);
+        done
+    }
+
+    fn update(&self, h: u64, room: Room, f: Updater<'_>) -> Result<Option<u64>> {
+        self.pool.writable()?;
+        self.medium().event(Event::Begin);
+        let done = self.update_slot(h, room, f);
+        self.medium().event(Event::Ack);
+        let (found, change) = done?;
+        if change == Change::Remove && found.is_some() {
+            self.merge_around(h)?;
+        }
+        Ok(found)
+    }
+
+    fn scan(&self, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
+        self.scan_unit(at, out)
+    }
+
+    fn len(&self) -> Result<u64> {
+        Ok(self.live.get())
+    }
+
+    fn stats(&self) -> IndexStats {
+        self.figures()
+    }
+
+    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+        self.check_all(found)
+    }
+}

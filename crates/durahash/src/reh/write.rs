@@ -1,0 +1,167 @@
+//! Insert, update and remove: one commit word each.
+
+use durahash_media::{Medium, Result};
+
+use super::directory::{Meta, Place};
+use super::layout::{Bucket, marker};
+use super::{Change, Reh, Room, Updater};
+
+/// W of one bucket, and the place that was found right under it. What is dropped without being
+/// released broke off: the pool takes no more writes then, and nobody waits for the lock.
+pub(super) struct Held<'a, M: Medium> {
+    reh: &'a Reh<M>,
+    pub(super) place: Place,
+    pub(super) meta: Meta<'a>,
+    released: bool,
+}
+
+impl<'a, M: Medium> Held<'a, M> {
+    /// Takes W of the bucket at `place`, which the caller checks afterwards.
+    pub(super) fn lock(reh: &'a Reh<M>, place: Place) -> Self {
+        let meta = reh.meta(place);
+        meta.lock().lock(reh.medium());
+        Held {
+            reh,
+            place,
+            meta,
+            released: false,
+        }
+    }
+
+    /// As [`Held::lock`], unless another writer holds it.
+    pub(super) fn try_lock(reh: &'a Reh<M>, place: Place) -> Option<Self> {
+        let meta = reh.meta(place);
+        let taken = meta.lock().try_lock(reh.medium());
+        taken.then_some(Held {
+            reh,
+            place,
+            meta,
+            released: false,
+        })
+    }
+
+    /// Stops readers: visible stores follow.
+    pub(super) fn exclude_readers(&self) {
+        self.meta.lock().exclude_readers();
+    }
+
+    #[track_caller]
+    pub(super) fn release_changed(mut self) {
+        self.released = true;
+        self.meta.lock().unlock_changed(self.reh.medium());
+    }
+
+    pub(super) fn release_unchanged(mut self) {
+        self.released = true;
+        self.meta.lock().unlock_unchanged(self.reh.medium());
+    }
+}
+
+impl<M: Medium> Drop for Held<'_, M> {
+    fn drop(&mut self) {
+        if self.released {
+            return;
+        }
+        self.reh.pool.poison();
+        let medium = self.reh.medium();
+        if let Ok(bucket) = self.reh.bucket(self.place.bucket()) {
+            medium.flush(bucket);
+            medium.drain();
+        }
+        self.meta.lock().unlock_changed(medium);
+    }
+}
+
+impl<M: Medium> Reh<M> {
+    /// Takes W of the bucket of `h`.
+    pub(super) fn hold(&self, h: u64) -> Held<'_, M> {
+        loop {
+            let held = Held::lock(self, self.directory.find(h));
+            if self.still(h, held.place) {
+                return held;
+            }
+            held.release_unchanged();
+        }
+    }
+
+    /// The body of [`Index::update`](crate::Index::update): what was found, and what was done.
+    pub(super) fn update_slot(
+        &self,
+        h: u64,
+        room: Room,
+        f: Updater<'_>,
+    ) -> Result<(Option<u64>, Change)> {
+        loop {
+            let held = self.hold(h);
+            let found = match self.probe(h, held.place) {
+                Ok(found) => found,
+                Err(e) => {
+                    held.release_unchanged();
+                    return Err(e);
+                }
+            };
+            if found.is_none() && room == Room::ForNew && held.meta.live() == self.full() {
+                self.split(held)?;
+                continue;
+            }
+            let payload = found.map(|(_, payload)| payload);
+            let change = match f(payload).and_then(|c| Ok((c, self.bucket(held.place.bucket())?))) {
+                Ok((change, bucket)) => {
+                    match (change, found) {
+                        (Change::Set(v), Some((i, _))) => self.set(held, bucket, i, v),
+                        (Change::Set(v), None) => self.insert(held, bucket, h, v),
+                        (Change::Remove, Some((i, _))) => self.remove(held, bucket, h, i),
+                        (Change::Keep, _) | (Change::Remove, None) => held.release_unchanged(),
+                    }
+                    change
+                }
+                Err(e) => {
+                    held.release_unchanged();
+                    return Err(e);
+                }
+            };
+            return Ok((payload, change));
+        }
+    }
+
+    fn insert(&self, held: Held<'_, M>, bucket: &Bucket, h: u64, payload: u64) {
+        let medium = self.medium();
+        let i = (!held.meta.live()).trailing_zeros();
+        assert!(i < self.slots, "Room::None was given for what inserts");
+        let slot = &bucket.slots[i as usize];
+        held.exclude_readers();
+        medium.store(&slot.payload, payload);
+        if !M::SAME_LINE_ORDER {
+            medium.flush(&slot.payload);
+            medium.fence();
+        }
+        medium.store(&slot.h, h);
+        medium.flush(slot);
+        medium.drain();
+        held.meta.add(i, h);
+        self.live.add(1);
+        held.release_changed();
+    }
+
+    fn set(&self, held: Held<'_, M>, bucket: &Bucket, i: u32, payload: u64) {
+        let medium = self.medium();
+        let slot = &bucket.slots[i as usize];
+        held.exclude_readers();
+        medium.store(&slot.payload, payload);
+        medium.flush(&slot.payload);
+        medium.drain();
+        held.release_changed();
+    }
+
+    fn remove(&self, held: Held<'_, M>, bucket: &Bucket, h: u64, i: u32) {
+        let medium = self.medium();
+        let slot = &bucket.slots[i as usize];
+        held.exclude_readers();
+        medium.store(&slot.h, marker(h));
+        medium.flush(&slot.h);
+        medium.drain();
+        held.meta.set_live(held.meta.live() & !(1 << i));
+        self.live.add(-1);
+        held.release_changed();
+    }
+}
