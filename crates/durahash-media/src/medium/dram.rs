@@ -2,9 +2,9 @@
 
 use std::ptr::NonNull;
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use super::{Durability, Medium, Region, each_line, prefetch_line};
+use super::{Durability, Medium, Region, each_line, prefetch_line, sys};
 use crate::error::{Error, ErrorKind, Result};
 use crate::word::{OnMedia, PmU64};
 
@@ -110,33 +110,22 @@ impl Anonymous {
         // Align by hand: map more than is wanted, give back both ends.
         let slack = if huge { HUGE_PAGE_BYTES } else { 0 };
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh anonymous mapping at an address of the system's choice.
-        let start = unsafe {
-            mmap_anonymous(
-                std::ptr::null_mut(),
-                (bytes + slack) as usize,
-                ProtFlags::READ | ProtFlags::WRITE,
-                flags,
-            )
-        }
-        .map_err(|e| Error::io("reserving memory", None, e.into()))?
-        .cast::<u8>();
+        let start = unsafe { sys::map_anonymous(std::ptr::null_mut(), bytes + slack, prot, flags) }
+            .map_err(|e| Error::io("reserving memory", None, e))?;
         let lead = start.addr().next_multiple_of(unit as usize) - start.addr();
         let base = start.wrapping_add(lead);
-        let trail = slack as usize - if slack == 0 { 0 } else { lead };
-        // SAFETY: both ends belong to the mapping just made, and nothing points into them.
+        // SAFETY: both ends belong to the mapping just made, and nothing points into them. Without
+        // slack they are empty, as the system aligns to pages.
         unsafe {
-            if slack != 0 && lead != 0 {
-                let _ = munmap(start.cast(), lead);
-            }
-            if trail != 0 {
-                let _ = munmap(base.wrapping_add(bytes as usize).cast(), trail);
-            }
+            sys::unmap(start, lead as u64);
+            sys::unmap(base.wrapping_add(bytes as usize), slack - lead as u64);
         }
         let base = NonNull::new(base).expect("the system never maps page zero");
         if huge {
             // SAFETY: advice on our own mapping; it changes no contents. A refusal only costs speed.
-            let _ = unsafe { madvise(base.as_ptr().cast(), bytes as usize, Advice::LinuxHugepage) };
+            let _ = unsafe { sys::advise(base.as_ptr(), bytes, Advice::LinuxHugepage) };
         }
         Ok(Anonymous { base, bytes })
     }
@@ -150,7 +139,7 @@ impl Anonymous {
 impl Drop for Anonymous {
     fn drop(&mut self) {
         // SAFETY: our own mapping, and whoever borrowed from it is gone.
-        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes as usize) };
+        unsafe { sys::unmap(self.base.as_ptr(), self.bytes) };
     }
 }
 

@@ -18,13 +18,17 @@
 
 mod dram;
 mod mapped;
+mod metered;
 mod region;
 mod sim;
 mod sys;
+#[cfg(test)]
+mod zero_cost;
 
 pub(crate) use dram::Anonymous;
 pub use dram::Dram;
 pub use mapped::{Dax, Mapped, MappedOptions};
+pub use metered::{Counts, Latency, Metered};
 pub use region::Region;
 pub use sim::{Action, Call, Hook, Sim, Site, Step, name_thread};
 pub use sys::faults;

@@ -1,0 +1,437 @@
+//! A medium that counts what is done to another one, and can make it slow.
+
+#[cfg(test)]
+mod tests;
+mod touched;
+
+use std::cell::RefCell;
+use std::ops::{Add, Sub};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::{BLOCK_BYTES, Durability, Event, LINE_BYTES, Medium, Region, each_line};
+use crate::error::Result;
+use crate::word::{OnMedia, PmU64};
+use touched::Touched;
+
+macro_rules! counts {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What was done to a medium. Distinct means counted once per operation and thread.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Counts {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Counts {
+            /// Every count with its name.
+            pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+        }
+
+        impl Add for Counts {
+            type Output = Counts;
+            fn add(self, other: Counts) -> Counts {
+                Counts { $($name: self.$name + other.$name,)* }
+            }
+        }
+
+        impl Sub for Counts {
+            type Output = Counts;
+            fn sub(self, other: Counts) -> Counts {
+                Counts { $($name: self.$name - other.$name,)* }
+            }
+        }
+
+        /// The counts of one thread, which alone stores them.
+        #[derive(Default)]
+        struct Tally {
+            $($name: AtomicU64,)*
+        }
+
+        impl Tally {
+            fn counts(&self) -> Counts {
+                Counts { $($name: self.$name.load(Relaxed),)* }
+            }
+        }
+    };
+}
+
+counts! {
+    /// Operations: from [`Event::Begin`] to [`Event::Ack`].
+    operations,
+    /// Distinct lines loaded from.
+    lines_read,
+    /// Distinct lines stored to.
+    lines_written,
+    /// Distinct blocks loaded from.
+    blocks_read,
+    /// Distinct blocks stored to.
+    blocks_written,
+    /// Lines flushed, each time that they are.
+    flushes,
+    /// Fences.
+    fences,
+    /// Drains.
+    drains,
+    /// Words stored past the cache.
+    nt_stores,
+    /// Bytes loaded, the same ones as often as they are.
+    bytes_loaded,
+    /// Bytes stored, the same ones as often as they are.
+    bytes_stored,
+}
+
+/// How much slower than DRAM an emulated medium is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Latency {
+    /// What it is called: the label of every figure.
+    pub name: &'static str,
+    /// Nanoseconds added when an operation loads from a block for the first time.
+    pub read_ns: u64,
+    /// Nanoseconds added when a block is flushed, or stored to past the cache, for the first time
+    /// since the last fence.
+    pub write_ns: u64,
+}
+
+impl Latency {
+    /// Nothing is added.
+    pub const DRAM: Latency = Latency {
+        name: "dram",
+        read_ns: 0,
+        write_ns: 0,
+    };
+    /// Optane DCPMM, after Rewo-Hash, Table 3. What is written is acknowledged by the controller's
+    /// queue, so it costs what the bandwidth makes of it: 256 bytes at 6 GB/s.
+    pub const OPTANE: Latency = Latency {
+        name: "optane",
+        read_ns: 300,
+        write_ns: 43,
+    };
+    /// CXL-based NVM, after the same table; 256 bytes at 4 GB/s.
+    pub const CXL: Latency = Latency {
+        name: "cxl",
+        read_ns: 900,
+        write_ns: 64,
+    };
+    /// All profiles.
+    pub const PROFILES: [Latency; 3] = [Latency::DRAM, Latency::OPTANE, Latency::CXL];
+}
+
+/// A medium that counts, per operation, what is done to the one inside it.
+///
+/// An operation is what a thread does from [`Event::Begin`] to [`Event::Ack`]; what it does between
+/// an acknowledgement and the next beginning counts as one operation without number. The counts
+/// depend on nothing but the calls, so they repeat exactly where the calls do. A prefetch is neither
+/// counted nor charged: what it fetches is, when it is loaded.
+pub struct Metered<M> {
+    inner: M,
+    latency: Latency,
+    /// Tells the state of this medium apart from that of others in a thread.
+    id: u64,
+    tallies: Mutex<Vec<Arc<Tally>>>,
+    /// What the counts were when the window began.
+    window: Mutex<Counts>,
+    /// Number of the window: a new one makes threads forget what they have touched.
+    windows: AtomicU64,
+}
+
+/// What a thread knows about one medium.
+struct Local {
+    id: u64,
+    window: u64,
+    tally: Arc<Tally>,
+    lines: Touched,
+    blocks: Touched,
+    /// Blocks on their way to the medium since the last fence.
+    under_way: Touched,
+}
+
+thread_local! {
+    static LOCALS: RefCell<Vec<Local>> = const { RefCell::new(Vec::new()) };
+}
+
+const READ: u32 = 1;
+const WRITTEN: u32 = 2;
+
+impl<M: Medium> Metered<M> {
+    /// Counts what is done to `inner`.
+    pub fn new(inner: M) -> Self {
+        Self::with_latency(inner, Latency::DRAM)
+    }
+
+    /// Counts what is done to `inner`, and makes it as slow as `latency` says.
+    pub fn with_latency(inner: M, latency: Latency) -> Self {
+        static IDS: AtomicU64 = AtomicU64::new(0);
+        Metered {
+            inner,
+            latency,
+            id: IDS.fetch_add(1, Relaxed),
+            tallies: Mutex::default(),
+            window: Mutex::default(),
+            windows: AtomicU64::new(0),
+        }
+    }
+
+    /// The medium inside.
+    pub fn inner(&self) -> &M {
+        &self.inner
+    }
+
+    /// What all threads did since the last [`reset`](Self::reset).
+    ///
+    /// **Concurrency.** Exact while no other thread uses the medium.
+    pub fn counts(&self) -> Counts {
+        self.total() - *self.window.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a new window: all counts are zero, and nothing has been touched.
+    ///
+    /// **Concurrency.** To be called while no other thread uses the medium.
+    pub fn reset(&self) {
+        let total = self.total();
+        *self.window.lock().unwrap_or_else(PoisonError::into_inner) = total;
+        self.windows.fetch_add(1, Relaxed);
+    }
+
+    fn total(&self) -> Counts {
+        let tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
+        tallies
+            .iter()
+            .map(|tally| tally.counts())
+            .fold(Counts::default(), Counts::add)
+    }
+
+    /// Runs `f` on what this thread knows about this medium.
+    #[inline]
+    fn local(&self, f: impl FnOnce(&mut Local)) {
+        LOCALS.with_borrow_mut(|locals| {
+            let at = match locals.iter().position(|local| local.id == self.id) {
+                Some(at) => at,
+                None => self.register(locals),
+            };
+            let local = &mut locals[at];
+            let window = self.windows.load(Relaxed);
+            if local.window != window {
+                local.window = window;
+                local.forget();
+                local.under_way.clear();
+            }
+            f(local);
+        });
+    }
+
+    #[cold]
+    fn register(&self, locals: &mut Vec<Local>) -> usize {
+        // Media that are gone keep no tally.
+        locals.retain(|local| Arc::strong_count(&local.tally) > 1);
+        let tally = Arc::<Tally>::default();
+        self.tallies
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Arc::clone(&tally));
+        locals.push(Local {
+            id: self.id,
+            window: self.windows.load(Relaxed),
+            tally,
+            lines: Touched::default(),
+            blocks: Touched::default(),
+            under_way: Touched::default(),
+        });
+        locals.len() - 1
+    }
+
+    #[inline]
+    fn loaded(&self, word: &PmU64) {
+        self.local(|local| {
+            add(&local.tally.bytes_loaded, PmU64::BYTES as u64);
+            let addr = word.addr().addr() as u64;
+            if local.lines.first(addr / LINE_BYTES, READ) {
+                add(&local.tally.lines_read, 1);
+                if local.blocks.first(addr / BLOCK_BYTES, READ) {
+                    add(&local.tally.blocks_read, 1);
+                    spin(self.latency.read_ns);
+                }
+            }
+        });
+    }
+
+    #[inline]
+    fn stored(&self, word: &PmU64) {
+        self.local(|local| {
+            add(&local.tally.bytes_stored, PmU64::BYTES as u64);
+            let addr = word.addr().addr() as u64;
+            if local.lines.first(addr / LINE_BYTES, WRITTEN) {
+                add(&local.tally.lines_written, 1);
+                if local.blocks.first(addr / BLOCK_BYTES, WRITTEN) {
+                    add(&local.tally.blocks_written, 1);
+                }
+            }
+        });
+    }
+
+    fn flushed<T: ?Sized>(&self, obj: &T) {
+        self.local(|local| {
+            each_line(obj, |line| {
+                add(&local.tally.flushes, 1);
+                self.sent(local, line);
+            });
+        });
+    }
+
+    /// The block of `addr` is on its way to the medium.
+    fn sent(&self, local: &mut Local, addr: *const u8) {
+        if local
+            .under_way
+            .first(addr.addr() as u64 / BLOCK_BYTES, WRITTEN)
+        {
+            spin(self.latency.write_ns);
+        }
+    }
+}
+
+impl Local {
+    /// An operation begins or ends.
+    fn forget(&mut self) {
+        self.lines.clear();
+        self.blocks.clear();
+    }
+}
+
+/// Adds to a count of this thread's own.
+#[inline(always)]
+fn add(count: &AtomicU64, n: u64) {
+    count.store(count.load(Relaxed) + n, Relaxed);
+}
+
+#[inline]
+fn spin(ns: u64) {
+    if ns != 0 {
+        let start = Instant::now();
+        let wait = Duration::from_nanos(ns);
+        while start.elapsed() < wait {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+impl<M: Medium> Medium for Metered<M> {
+    const SAME_LINE_ORDER: bool = M::SAME_LINE_ORDER;
+
+    #[inline]
+    fn region(&self) -> &Region {
+        self.inner.region()
+    }
+    #[inline]
+    fn load(&self, word: &PmU64) -> u64 {
+        self.loaded(word);
+        self.inner.load(word)
+    }
+    #[inline]
+    #[track_caller]
+    fn store(&self, word: &PmU64, v: u64) {
+        self.stored(word);
+        self.inner.store(word, v);
+    }
+    #[inline]
+    #[track_caller]
+    fn cas(&self, word: &PmU64, old: u64, new: u64) -> Result<u64, u64> {
+        self.loaded(word);
+        let answer = self.inner.cas(word, old, new);
+        if answer.is_ok() {
+            self.stored(word);
+        }
+        answer
+    }
+    #[inline]
+    #[track_caller]
+    fn store_nt(&self, word: &PmU64, v: u64) {
+        self.stored(word);
+        self.local(|local| {
+            add(&local.tally.nt_stores, 1);
+            self.sent(local, word.addr());
+        });
+        self.inner.store_nt(word, v);
+    }
+    #[inline]
+    fn prefetch<T: OnMedia + ?Sized>(&self, obj: &T) {
+        self.inner.prefetch(obj);
+    }
+    #[inline]
+    #[track_caller]
+    fn flush<T: OnMedia + ?Sized>(&self, obj: &T) {
+        self.flushed(obj);
+        self.inner.flush(obj);
+    }
+    #[inline]
+    #[track_caller]
+    fn flush_fresh<T: OnMedia + ?Sized>(&self, obj: &T) {
+        self.flushed(obj);
+        self.inner.flush_fresh(obj);
+    }
+    #[inline]
+    #[track_caller]
+    fn fence(&self) {
+        self.local(|local| {
+            add(&local.tally.fences, 1);
+            local.under_way.clear();
+        });
+        self.inner.fence();
+    }
+    #[inline]
+    #[track_caller]
+    fn drain(&self) {
+        self.local(|local| {
+            add(&local.tally.drains, 1);
+            local.under_way.clear();
+        });
+        self.inner.drain();
+    }
+    #[track_caller]
+    fn event(&self, event: Event) {
+        if matches!(event, Event::Begin | Event::Ack) {
+            self.local(|local| {
+                local.forget();
+                if event == Event::Begin {
+                    add(&local.tally.operations, 1);
+                }
+            });
+        }
+        self.inner.event(event);
+    }
+
+    fn grow(&self, bytes: u64) -> Result<()> {
+        self.inner.grow(bytes)
+    }
+    #[track_caller]
+    fn sync(&self, off: u64, bytes: u64) -> Result<()> {
+        self.inner.sync(off, bytes)
+    }
+    fn publish(&self) -> Result<()> {
+        self.inner.publish()
+    }
+    fn trim(&self, bytes: u64) -> Result<()> {
+        self.inner.trim(bytes)
+    }
+    fn durability(&self) -> Durability {
+        self.inner.durability()
+    }
+    fn read_only(&self) -> bool {
+        self.inner.read_only()
+    }
+    fn huge_bytes(&self) -> Option<u64> {
+        self.inner.huge_bytes()
+    }
+    fn path(&self) -> Option<&Path> {
+        self.inner.path()
+    }
+    fn emulates(&self) -> Option<&'static str> {
+        if self.latency.read_ns == 0 && self.latency.write_ns == 0 {
+            self.inner.emulates()
+        } else {
+            Some(self.latency.name)
+        }
+    }
+}
