@@ -113,10 +113,4 @@ impl Region {
             )
         })
     }
-
-    /// The address of offset `off`, for a prefetch: never dereferenced.
-    #[inline(always)]
-    pub(crate) fn addr(&self, off: u64) -> *const u8 {
-        self.base.as_ptr().wrapping_add(off as usize)
-    }
 }

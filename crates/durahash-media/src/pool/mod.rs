@@ -29,6 +29,8 @@
 
 mod extents;
 mod superblock;
+#[cfg(test)]
+mod tests;
 
 pub use superblock::{Format, Geometry, Superblock};
 

@@ -167,7 +167,7 @@ fn crc_of(words: impl Iterator<Item = u64>) -> u64 {
 }
 
 impl Superblock {
-    fn fixed_crc<M: Medium>(&self, medium: &M) -> Result<u64> {
+    pub(crate) fn fixed_crc<M: Medium>(&self, medium: &M) -> Result<u64> {
         let words = medium.region().words(0, CRC_WORDS)?;
         Ok(crc_of(words.iter().map(|word| medium.load(word))))
     }

@@ -1,0 +1,337 @@
+//! Pools alone: opening what is not one, closing, space taken, given back and found again.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::medium::{Dram, Mapped, MappedOptions, Sim};
+
+const MAX_BYTES: u64 = 256 << 10;
+
+fn format() -> Format {
+    Format {
+        design: 1,
+        kind: 0,
+        key_type: 7,
+        value_type: 8,
+        geometry: Geometry {
+            extent_shift: 10,
+            slots: 0,
+            hash_bits: 0,
+        },
+        seed: 42,
+        max_bytes: MAX_BYTES,
+    }
+}
+
+type Simulated = Sim<true>;
+
+fn create() -> Pool<Simulated> {
+    Pool::create(Simulated::new(MAX_BYTES), &format()).unwrap()
+}
+
+/// Opens what `pool` has on its medium, as after a crash in the middle of nothing.
+fn reopen(pool: &Pool<Simulated>) -> Result<Pool<Simulated>> {
+    open_image(&pool.medium().image())
+}
+
+fn open_image(image: &[u64]) -> Result<Pool<Simulated>> {
+    Pool::open(Simulated::from_image(image, MAX_BYTES), false)
+}
+
+#[test]
+fn what_was_created_is_opened_and_counters_come_with_a_clean_close_only() {
+    let pool = create();
+    pool.save(2, 77);
+    pool.set_root(3, 99).unwrap();
+    let after_crash = reopen(&pool).unwrap();
+    assert_eq!(after_crash.format(), &format());
+    assert_eq!(
+        (after_crash.was_clean(), after_crash.saved(2)),
+        (false, None)
+    );
+    assert_eq!(after_crash.root(3).unwrap(), 99);
+    assert_eq!(after_crash.epoch(), pool.epoch() + 1);
+
+    pool.close().unwrap();
+    let closed = reopen(&pool).unwrap();
+    assert_eq!((closed.was_clean(), closed.saved(2)), (true, Some(77)));
+    assert_eq!(closed.uuid(), pool.uuid());
+    assert!(matches!(
+        pool.writable().unwrap_err().kind(),
+        ErrorKind::Poisoned
+    ));
+}
+
+#[test]
+fn every_damaged_bit_of_the_fixed_lines_is_found() {
+    let image = create().medium().image();
+    for bit in 0..12 * 64 {
+        let mut damaged = image.clone();
+        damaged[bit / 64] ^= 1 << (bit % 64);
+        let error = open_image(&damaged)
+            .err()
+            .unwrap_or_else(|| panic!("bit {bit} was not missed"));
+        let expected = match bit / 64 {
+            0 => matches!(error.kind(), ErrorKind::NotAPool { .. }),
+            _ => matches!(error.kind(), ErrorKind::Corrupt { .. }),
+        };
+        assert!(expected, "bit {bit}: {error}");
+    }
+}
+
+#[test]
+fn other_versions_byte_orders_and_lengths_are_named() {
+    let pool = create();
+    let image = pool.medium().image();
+    let error = |image: &[u64]| open_image(image).err().unwrap();
+
+    let swapped: Vec<u64> = image.iter().map(|word| word.swap_bytes()).collect();
+    assert!(matches!(error(&swapped).kind(), ErrorKind::ByteOrder));
+
+    // A later version, with a checksum that is right.
+    let other = Simulated::from_image(&image, MAX_BYTES);
+    let superblock = other.region().at::<Superblock>(0).unwrap();
+    other.store(&superblock.version, 2);
+    other.store(&superblock.crc, superblock.fixed_crc(&other).unwrap());
+    assert!(matches!(
+        error(&other.image()).kind(),
+        ErrorKind::Version {
+            found: 2,
+            expected: 1
+        }
+    ));
+
+    let unit = pool.take_unit_extent().unwrap();
+    let grown = pool.medium().image();
+    let cut = &grown[..(unit * 128) as usize];
+    assert!(matches!(error(cut).kind(), ErrorKind::Truncated { .. }));
+    assert!(matches!(
+        error(&image[..8]).kind(),
+        ErrorKind::NotAPool { .. }
+    ));
+    assert!(matches!(
+        error(&[0; 128]).kind(),
+        ErrorKind::NotAPool { .. }
+    ));
+}
+
+#[test]
+fn geometries_and_limits_that_cannot_be_are_refused() {
+    for (extent_shift, slots, max_bytes) in [
+        (9, 0, MAX_BYTES),
+        (31, 0, MAX_BYTES),
+        (10, 65, MAX_BYTES),
+        (10, 0, 1023),
+        (10, 0, 0),
+    ] {
+        let geometry = Geometry {
+            extent_shift,
+            slots,
+            hash_bits: 0,
+        };
+        let format = Format {
+            geometry,
+            max_bytes,
+            ..format()
+        };
+        let refused = Pool::create(Simulated::new(MAX_BYTES), &format)
+            .err()
+            .unwrap();
+        assert!(
+            matches!(refused.kind(), ErrorKind::Options { .. }),
+            "{refused}"
+        );
+    }
+}
+
+/// A file whose writer died with the machine: unclean, and another boot id.
+#[test]
+fn a_pool_in_the_page_cache_that_lost_power_is_suspect_for_ever() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p");
+    let options = MappedOptions {
+        max_bytes: MAX_BYTES,
+        ..MappedOptions::default()
+    };
+    let pool = Pool::create(Mapped::create(&path, &options).unwrap(), &format()).unwrap();
+    pool.publish().unwrap();
+    let superblock = pool.at::<Superblock>(0).unwrap();
+    pool.medium().store(&superblock.boot_id[0], 1234);
+    drop(pool);
+
+    let open = |accept| Pool::open(Mapped::open(&path, false, &options).unwrap(), accept);
+    let before = std::fs::read(&path).unwrap();
+    assert!(matches!(
+        open(false).err().unwrap().kind(),
+        ErrorKind::PowerLoss
+    ));
+    assert_eq!(
+        std::fs::read(&path).unwrap(),
+        before,
+        "a refused file is untouched"
+    );
+    let pool = open(true).unwrap();
+    assert!(pool.is_suspect());
+    pool.close().unwrap();
+    drop(pool);
+    let pool = open(false).unwrap();
+    assert!(pool.is_suspect() && pool.was_clean());
+}
+
+/// Takes, frees, crashes and sweeps at random; the model knows every block.
+#[test]
+fn blocks_never_overlap_and_come_back_after_a_sweep() {
+    let mut random = 1_u64;
+    let mut next = move |below: u64| {
+        random = random
+            .wrapping_mul(0x5851_f42d_4c95_7f2d)
+            .wrapping_add(0x1405_7b7e_f767_814f);
+        (random >> 33) % below
+    };
+    let mut pool = create();
+    let mut model: BTreeMap<u64, u64> = BTreeMap::new();
+    for step in 0..20_000 {
+        match next(200) {
+            0 => {
+                // A crash: what the model knows is what is reachable.
+                pool = reopen(&pool).unwrap();
+                assert_eq!(
+                    pool.sweep_pending(),
+                    !model.is_empty() || pool.sweep_pending()
+                );
+            }
+            1..=3 if pool.sweep_pending() => {
+                for off in model.keys() {
+                    pool.mark_block(*off).unwrap();
+                }
+                pool.finish_sweep().unwrap();
+            }
+            4..=104 => {
+                let bytes = if next(20) == 0 {
+                    1 + next(5000)
+                } else {
+                    1 + next(600)
+                };
+                match pool.alloc_block(bytes, next(2) == 0) {
+                    Ok(Some(off)) => {
+                        let capacity = pool.block_bytes(off).unwrap();
+                        assert!(capacity >= bytes && off % 16 == 0);
+                        let before = model.range(..off + capacity).next_back();
+                        assert!(
+                            before.is_none_or(|(o, b)| o + b <= off),
+                            "step {step} overlaps"
+                        );
+                        model.insert(off, capacity);
+                    }
+                    Ok(None) => assert!(pool.sweep_pending()),
+                    Err(e) => assert!(matches!(e.kind(), ErrorKind::Full { .. }), "{e}"),
+                }
+            }
+            _ => {
+                let from = next(MAX_BYTES);
+                if let Some(off) = model.range(from..).next().map(|(off, _)| *off) {
+                    model.remove(&off);
+                    pool.free_block(off).unwrap();
+                }
+            }
+        }
+        if step % 64 == 0 && !pool.sweep_pending() {
+            let mut blocks = Vec::new();
+            pool.each_block(&mut |off| blocks.push(off));
+            assert!(blocks.iter().eq(model.keys()), "step {step}");
+        }
+    }
+}
+
+/// Everything that is not reachable comes back, so opening without closing does not grow a pool.
+#[test]
+fn kills_do_not_grow_a_pool() {
+    let mut pool = create();
+    let mut kept = Vec::new();
+    for _ in 0..20 {
+        kept.push(pool.alloc_block(100, true).unwrap().unwrap());
+    }
+    let mut sizes = Vec::new();
+    for _ in 0..50 {
+        pool = reopen(&pool).unwrap();
+        for off in &kept {
+            pool.mark_block(*off).unwrap();
+        }
+        pool.finish_sweep().unwrap();
+        for bytes in [100, 100, 700, 3000] {
+            pool.alloc_block(bytes, true).unwrap().unwrap();
+        }
+        sizes.push(pool.stats().bytes);
+    }
+    assert_eq!(sizes[5], sizes[49], "{sizes:?}");
+}
+
+#[test]
+fn a_full_medium_changes_nothing_and_what_is_freed_is_room_again() {
+    let pool = create();
+    let mut blocks = Vec::new();
+    let error = loop {
+        match pool.alloc_block(400, true) {
+            Ok(off) => blocks.push(off.unwrap()),
+            Err(e) => break e,
+        }
+    };
+    assert!(matches!(error.kind(), ErrorKind::Full { .. }));
+    let before = pool.medium().image();
+    assert!(pool.alloc_block(5000, true).is_err());
+    assert!(pool.take_unit_extent().is_err());
+    assert_eq!(pool.medium().image(), before);
+    for off in blocks {
+        pool.free_block(off).unwrap();
+    }
+    pool.alloc_block(100 << 10, true).unwrap().unwrap();
+}
+
+/// An object of the largest size that values may have, on a pool of ordinary geometry.
+#[test]
+fn runs_of_extents_hold_a_gibibyte() {
+    let max_bytes = 4 << 30;
+    let format = Format {
+        geometry: Geometry::default(),
+        max_bytes,
+        ..format()
+    };
+    let pool = Pool::create(Dram::new(max_bytes).unwrap(), &format).unwrap();
+    let bytes = (1 << 30) + 100;
+    let off = pool.alloc_block(bytes, true).unwrap().unwrap();
+    assert_eq!(pool.block_bytes(off).unwrap(), (1 << 30) + (512 << 10));
+    assert!(
+        pool.block_bytes(off + (512 << 10)).is_err(),
+        "the middle of a run is no block"
+    );
+    pool.free_block(off).unwrap();
+    assert_eq!(pool.alloc_block(bytes, true).unwrap(), Some(off));
+}
+
+#[test]
+fn a_closed_pool_is_cut_behind_its_last_extent() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p");
+    let options = MappedOptions {
+        max_bytes: MAX_BYTES,
+        ..MappedOptions::default()
+    };
+    let pool = Pool::create(Mapped::create(&path, &options).unwrap(), &format()).unwrap();
+    pool.publish().unwrap();
+    pool.take_unit_extent().unwrap();
+    let blocks: Vec<u64> = (0..50)
+        .map(|_| pool.alloc_block(500, true).unwrap().unwrap())
+        .collect();
+    for off in blocks {
+        pool.free_block(off).unwrap();
+    }
+    pool.close().unwrap();
+    drop(pool);
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 2048);
+    let pool = Pool::open(Mapped::open(&path, true, &options).unwrap(), false).unwrap();
+    assert!(matches!(
+        pool.writable().unwrap_err().kind(),
+        ErrorKind::ReadOnly
+    ));
+    assert_eq!(pool.unit_extents(), [1]);
+}
