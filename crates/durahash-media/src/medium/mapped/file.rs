@@ -1,7 +1,8 @@
 //! The file of a pool: its names, its lock, its length.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -82,7 +83,7 @@ impl PoolFile {
         }
     }
 
-    pub(super) fn metadata(&self) -> Result<std::fs::Metadata> {
+    pub(super) fn metadata(&self) -> Result<Metadata> {
         sys::metadata(&self.file).map_err(|e| self.error("looking at the pool", e))
     }
 
@@ -102,12 +103,12 @@ impl PoolFile {
     /// Lengthens the file from `from` to `to` bytes, with space on the disk under all of it; cuts
     /// it back to `from` where that fails.
     pub(super) fn extend(&self, from: u64, to: u64) -> Result<()> {
-        let full = ErrorKind::Full {
-            wanted_bytes: to - from,
-        };
         // The system answers an attempt beyond this limit with a signal that ends the process.
         if to > sys::file_size_limit() {
-            return Err(full.into());
+            return Err(ErrorKind::Full {
+                wanted_bytes: to - from,
+            }
+            .into());
         }
         let extended = match sys::allocate(&self.file, from, to - from) {
             Err(e) if sys::is(&e, Errno::OPNOTSUPP) => self.write_zeros(from, to),
@@ -115,13 +116,33 @@ impl PoolFile {
         };
         extended.map_err(|e| {
             self.cut_back(from);
-            let no_space = [Errno::NOSPC, Errno::DQUOT, Errno::FBIG];
-            if no_space.into_iter().any(|errno| sys::is(&e, errno)) {
-                full.into()
-            } else {
-                self.error("growing the pool", e)
-            }
+            self.no_space(e, to - from)
         })
+    }
+
+    /// Takes the space of holes, which a copy by other means may have left: a store into one would
+    /// end the process when the disk is full. Fewer blocks than bytes may also mean compression, on
+    /// a file system that has no holes to fill then.
+    pub(super) fn fill_holes(&self, metadata: &Metadata) -> Result<()> {
+        if metadata.blocks() * 512 >= metadata.len() {
+            return Ok(());
+        }
+        match sys::allocate(&self.file, 0, metadata.len()) {
+            Err(e) if !sys::is(&e, Errno::OPNOTSUPP) => {
+                Err(self.no_space(e, metadata.len() - metadata.blocks() * 512))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A growth by `wanted_bytes` that failed.
+    fn no_space(&self, e: io::Error, wanted_bytes: u64) -> Error {
+        let full = [Errno::NOSPC, Errno::DQUOT, Errno::FBIG];
+        if full.into_iter().any(|errno| sys::is(&e, errno)) {
+            ErrorKind::Full { wanted_bytes }.into()
+        } else {
+            self.error("taking space for the pool", e)
+        }
     }
 
     /// Undoes a growth. Where even this fails the file stays too long by bytes that the pool does

@@ -109,7 +109,8 @@ impl Mapped {
     ///
     /// # Errors
     /// [`Locked`](ErrorKind::Locked) while somebody has it open for writing, or for reading if this
-    /// is for writing; [`NotAPool`](ErrorKind::NotAPool) where it is empty or not a regular file;
+    /// is for writing; [`Full`](ErrorKind::Full) where a writer finds holes in the file and no space
+    /// to fill them; [`NotAPool`](ErrorKind::NotAPool) where it is empty or not a regular file;
     /// [`NoDax`](ErrorKind::NoDax) where DAX is required and not there; [`Io`](ErrorKind::Io) with
     /// what the system says.
     pub fn open(path: &Path, read_only: bool, options: &MappedOptions) -> Result<Self> {
@@ -119,6 +120,9 @@ impl Mapped {
     fn map(file: PoolFile, read_only: bool, options: &MappedOptions) -> Result<Self> {
         let metadata = file.metadata()?;
         let len = metadata.len();
+        if !read_only {
+            file.fill_holes(&metadata)?;
+        }
         let write_back = WriteBack::detect();
         let dax = options.dax != Dax::Off
             && write_back.is_some()

@@ -1,11 +1,16 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Barrier;
 
 use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_reconfigure,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen,
+};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use tempfile::TempDir;
 
@@ -260,29 +265,57 @@ fn growth_ends_at_the_size_limit() {
     assert_eq!(kind(medium.grow(2 * EXTENT + 1)), "Full");
 }
 
-/// A full file system of its own, where the test may mount one; it goes away with its last file.
+#[test]
+fn the_holes_of_a_sparse_copy_are_filled_by_a_writer() {
+    let (_dir, path) = directory();
+    let file = fs::File::create(&path).unwrap();
+    file.set_len(8 * EXTENT).unwrap();
+    Mapped::open(&path, true, &options()).unwrap();
+    assert_eq!(file.metadata().unwrap().blocks(), 0);
+    Mapped::open(&path, false, &options()).unwrap();
+    assert!(file.metadata().unwrap().blocks() * 512 >= 8 * EXTENT);
+}
+
+/// A file system of 1 MiB, where the test may mount one: its context and its root. It is in nobody's
+/// tree of names, and goes away when these are closed.
+fn small_file_system() -> Option<(OwnedFd, OwnedFd)> {
+    let fs = match fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC) {
+        Ok(fs) => fs,
+        // Only root mounts. Without it, `growth_stops_at_the_limit_of_the_process` fills up.
+        Err(Errno::PERM | Errno::ACCESS | Errno::NOSYS) => return None,
+        Err(e) => panic!("opening a tmpfs: {e}"),
+    };
+    fsconfig_set_string(&fs, "size", "1m").unwrap();
+    fsconfig_create(&fs).unwrap();
+    let (flags, attributes) = (FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty());
+    let root = fsmount(&fs, flags, attributes).unwrap();
+    Some((fs, root))
+}
+
+#[test]
+fn a_pool_on_a_read_only_file_system_can_be_read() {
+    let Some((fs, root)) = small_file_system() else {
+        return;
+    };
+    let path = PathBuf::from(format!("/proc/self/fd/{}/pool", root.as_raw_fd()));
+    make(&path, EXTENT, 7).unwrap();
+    fsconfig_set_flag(&fs, "ro").unwrap();
+    fsconfig_reconfigure(&fs).unwrap();
+    assert_eq!(kind(Mapped::open(&path, false, &options())), "Io");
+    let other = path.with_file_name("other");
+    assert_eq!(kind(Mapped::create(&other, &options())), "Io");
+    let medium = Mapped::open(&path, true, &options()).unwrap();
+    medium.store(word(&medium, 8), 8);
+    assert_eq!(medium.load(word(&medium, 0)), 7);
+    assert_eq!(medium.load(word(&medium, 8)), 8);
+}
+
 #[test]
 fn a_full_file_system_is_full_and_nothing_has_changed() {
-    use rustix::mount::{
-        FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount,
-        fsopen,
+    let Some((_fs, root)) = small_file_system() else {
+        return;
     };
-    use std::os::fd::AsRawFd;
-    let mounted = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).and_then(|fs| {
-        fsconfig_set_string(&fs, "size", "1m")?;
-        fsconfig_create(&fs)?;
-        fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
-    });
-    let root = match mounted {
-        Ok(root) => root,
-        Err(Errno::PERM) => {
-            // Only root mounts; `growth_stops_at_the_limit_of_the_process` fills up otherwise.
-            return;
-        }
-        Err(e) => panic!("mounting a tmpfs: {e}"),
-    };
-    let dir = PathBuf::from(format!("/proc/self/fd/{}", root.as_raw_fd()));
-    let path = dir.join("pool");
+    let path = PathBuf::from(format!("/proc/self/fd/{}/pool", root.as_raw_fd()));
     let medium = Mapped::create(&path, &options()).unwrap();
     medium.grow(EXTENT).unwrap();
     medium.store(word(&medium, 0), 7);
