@@ -96,6 +96,13 @@ pub enum ErrorKind {
         /// The limit in bytes.
         limit_bytes: u64,
     },
+    /// A text is no key or value of the type that the pool holds.
+    Text {
+        /// The text, or its beginning.
+        text: String,
+        /// The type that the pool holds.
+        wanted: String,
+    },
     /// So many keys share a long hash prefix that the directory would outgrow its bound.
     Skewed {
         /// The global depth that would have been needed.
@@ -227,6 +234,7 @@ impl fmt::Display for Error {
                     "the {what} has {bytes} bytes, the limit is {limit_bytes}"
                 )
             }
+            ErrorKind::Text { text, wanted } => write!(f, "{text:?} is no {wanted}"),
             ErrorKind::Skewed { depth } => write!(
                 f,
                 "too many keys share a hash prefix of {depth} bits: the directory would outgrow \

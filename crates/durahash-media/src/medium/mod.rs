@@ -199,7 +199,8 @@ pub trait Medium: Send + Sync + Sized + 'static {
     fn copy_in(&self, dst: &[PmU64], src: &[u8]) {
         let mut dst = dst.iter();
         let (words, rest) = src.as_chunks::<8>();
-        for (word, bytes) in dst.by_ref().zip(words) {
+        // In this order: the end of `words` must not cost a word of `dst`.
+        for (bytes, word) in words.iter().zip(dst.by_ref()) {
             self.store(word, u64::from_le_bytes(*bytes));
         }
         if !rest.is_empty() {
@@ -285,4 +286,30 @@ pub(crate) fn prefetch_line(addr: *const u8) {
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = addr;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_copied_in_out_and_compared_at_any_length() {
+        let medium = Dram::new(4096).unwrap();
+        medium.grow(4096).unwrap();
+        let bytes: Vec<u8> = (1..=64).collect();
+        for len in 0..=40 {
+            let words = medium.region().words(0, 8).unwrap();
+            for word in words {
+                medium.store(word, u64::MAX);
+            }
+            medium.copy_in(words, &bytes[..len]);
+            assert!(medium.starts_with(words, &bytes[..len]));
+            assert!(!medium.starts_with(words, &bytes[..=len]));
+            for skip in 0..=len {
+                let mut out = vec![0; len - skip];
+                medium.copy_out(words, skip, &mut out);
+                assert_eq!(out, bytes[skip..len]);
+            }
+        }
+    }
 }

@@ -122,6 +122,25 @@ impl<M: Medium> Pool<M> {
         ))
     }
 
+    /// What the pool on `medium` was made for. Writes nothing.
+    ///
+    /// # Errors
+    /// [`NotAPool`](ErrorKind::NotAPool), [`Version`](ErrorKind::Version),
+    /// [`ByteOrder`](ErrorKind::ByteOrder), [`Corrupt`](ErrorKind::Corrupt) as the bytes are.
+    pub fn peek(medium: &M) -> Result<Format> {
+        let (_, (format, _)) = Self::read_fixed(medium)?;
+        Ok(format)
+    }
+
+    fn read_fixed(medium: &M) -> Result<(&Superblock, (Format, [u64; 2]))> {
+        if medium.region().len() < size_of::<Superblock>() as u64 {
+            let why = "it is too short";
+            return Err(ErrorKind::NotAPool { why }.into());
+        }
+        let superblock = medium.region().at::<Superblock>(0)?;
+        Ok((superblock, superblock.read_fixed(medium)?))
+    }
+
     /// Opens the pool on `medium`. Space of units is found by the design's recovery, space of
     /// record blocks by the [sweep](Pool::sweep_pending).
     ///
@@ -132,14 +151,7 @@ impl<M: Medium> Pool<M> {
     /// `accept_suspect`. The file is untouched then.
     pub fn open(medium: M, accept_suspect: bool) -> Result<Self> {
         let found_bytes = medium.region().len();
-        if found_bytes < size_of::<Superblock>() as u64 {
-            return Err(ErrorKind::NotAPool {
-                why: "it is too short",
-            }
-            .into());
-        }
-        let superblock = medium.region().at::<Superblock>(0)?;
-        let (format, uuid) = superblock.read_fixed(&medium)?;
+        let (superblock, (format, uuid)) = Self::read_fixed(&medium)?;
         let extents = medium.load(&superblock.extents);
         if extents < format.head_extents() || extents > format.max_extents() {
             return Err(Error::corrupt("number of extents out of range", 152));

@@ -1,0 +1,384 @@
+//! How maps are made and opened.
+
+use std::path::Path;
+
+use durahash_media::{
+    Dax, Dram, Error, ErrorKind, Geometry, Mapped, MappedOptions, Medium, Result,
+};
+
+use crate::data::{Data, Type};
+use crate::design::{self, Design, Wanted};
+use crate::map::Map;
+use crate::raw::Raw;
+
+/// Bytes of address space for a map in memory, unless another limit is set.
+const MEMORY_BYTES: u64 = 64 << 30;
+/// What is always had: below this a refusal of address space is an error.
+const MEMORY_BYTES_MIN: u64 = 1 << 30;
+
+/// How a map is made or opened.
+///
+/// ```
+/// use durahash::{Map, Options};
+///
+/// # fn main() -> durahash::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("map.pool");
+/// let map: Map<u64, u64> = Options::new().max_bytes(1 << 30).open_or_create(&path)?;
+/// map.put(&1, &10)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    design: Design,
+    seed: Option<u64>,
+    max_bytes: Option<u64>,
+    dax: Dax,
+    force_flushes: bool,
+    read_only: bool,
+    accept_suspect: bool,
+    geometry: Geometry,
+}
+
+impl Options {
+    /// The defaults: design REH, a random seed, files of up to 1 TiB, DAX where it is had.
+    ///
+    /// ```
+    /// let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    #[must_use]
+    pub fn new() -> Self {
+        Options {
+            design: Design::default(),
+            seed: None,
+            max_bytes: None,
+            dax: Dax::Auto,
+            force_flushes: false,
+            read_only: false,
+            accept_suspect: false,
+            geometry: Geometry::default(),
+        }
+    }
+
+    /// The design of a new pool. An existing one keeps its own.
+    ///
+    /// ```
+    /// use durahash::{Design, Options};
+    /// let map = Options::new().design(Design::Reh).in_memory::<u64, u64>()?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    #[must_use]
+    pub fn design(mut self, design: Design) -> Self {
+        self.design = design;
+        self
+    }
+
+    /// The seed of a new pool's hashes; random unless set, so that nobody can choose keys that
+    /// collide. A fixed one makes costs repeatable.
+    ///
+    /// ```
+    /// let map = durahash::Options::new().seed(42).in_memory::<u64, u64>()?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Bytes beyond which a new pool never grows, and bytes of address space: 1 TiB for files and
+    /// 64 GiB in memory unless set, less where the system has less.
+    ///
+    /// ```
+    /// let map = durahash::Options::new().max_bytes(64 << 20).in_memory::<u64, u64>()?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    #[must_use]
+    pub fn max_bytes(mut self, bytes: u64) -> Self {
+        self.max_bytes = Some(bytes);
+        self
+    }
+
+    /// Whether a file shall be mapped directly, so that it survives the loss of power.
+    ///
+    /// ```
+    /// use durahash::{Dax, ErrorKind, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("map.pool");
+    /// match Options::new().dax(Dax::Require).create::<u64, u64>(&path) {
+    ///     Ok(map) => println!("durability: {}", map.durability()),
+    ///     Err(e) => assert!(matches!(e.kind(), ErrorKind::NoDax)),
+    /// }
+    /// ```
+    #[must_use]
+    pub fn dax(mut self, dax: Dax) -> Self {
+        self.dax = dax;
+        self
+    }
+
+    /// Makes flushes and fences real on files in the page cache, where they buy nothing: for
+    /// benchmarks.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("map.pool");
+    /// let map = durahash::Options::new().force_flushes(true).create::<u64, u64>(&path)?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    #[must_use]
+    pub fn force_flushes(mut self, force: bool) -> Self {
+        self.force_flushes = force;
+        self
+    }
+
+    /// Opens for reading only: the file is never written, several processes may read it at once,
+    /// and a recovery happens in memory.
+    ///
+    /// ```
+    /// use durahash::{ErrorKind, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("map.pool");
+    /// # Options::new().create::<u64, u64>(&path)?.close()?;
+    /// let map = Options::new().read_only(true).open::<u64, u64>(&path)?;
+    /// assert!(matches!(map.put(&1, &2).unwrap_err().kind(), ErrorKind::ReadOnly));
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    #[must_use]
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
+    }
+
+    /// Opens a pool that lay in the page cache when the machine went down, although whole pages may
+    /// be missing. It is marked as suspect for good; [`Map::check`] finds much, but not all.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("map.pool");
+    /// # durahash::Options::new().create::<u64, u64>(&path)?.close()?;
+    /// let map = durahash::Options::new().accept_suspect(true).open::<u64, u64>(&path)?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    #[must_use]
+    pub fn accept_suspect(mut self, accept: bool) -> Self {
+        self.accept_suspect = accept;
+        self
+    }
+
+    /// Sizes of a new pool's parts, so that tests see splits and chains in ten inserts.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn geometry(mut self, geometry: Geometry) -> Self {
+        self.geometry = geometry;
+        self
+    }
+
+    /// Creates a pool file at `path`.
+    ///
+    /// **Durability.** The file appears under its name when it is whole; a crash leaves it, or
+    /// nothing.
+    /// **Concurrency.** Of several that create the same path at once, one succeeds.
+    ///
+    /// # Errors
+    /// [`Exists`](ErrorKind::Exists); [`Full`](ErrorKind::Full); [`NoDax`](ErrorKind::NoDax);
+    /// [`Options`](ErrorKind::Options) where the options contradict each other;
+    /// [`Io`](ErrorKind::Io).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("map.pool");
+    /// let map = durahash::Options::new().create::<str, [u8]>(&path)?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn create<K: Data + ?Sized, V: Data + ?Sized>(
+        &self,
+        path: impl AsRef<Path>,
+    ) -> Result<Map<K, V>> {
+        self.create_raw(path.as_ref(), K::TYPE, V::TYPE)
+            .map(Map::new)
+    }
+
+    /// Opens the pool file at `path`, and recovers it if it was not closed.
+    ///
+    /// **Concurrency.** A pool is open for writing once, in one process, or for reading any number
+    /// of times.
+    ///
+    /// # Errors
+    /// [`Types`](ErrorKind::Types) where the pool holds other keys or values;
+    /// [`Locked`](ErrorKind::Locked); [`PowerLoss`](ErrorKind::PowerLoss), see
+    /// [`accept_suspect`](Options::accept_suspect); [`NotAPool`](ErrorKind::NotAPool),
+    /// [`Version`](ErrorKind::Version), [`ByteOrder`](ErrorKind::ByteOrder),
+    /// [`Design`](ErrorKind::Design), [`Truncated`](ErrorKind::Truncated),
+    /// [`Corrupt`](ErrorKind::Corrupt) as the bytes are; [`NoDax`](ErrorKind::NoDax);
+    /// [`Io`](ErrorKind::Io). None of them touches the file.
+    ///
+    /// ```
+    /// use durahash::{ErrorKind, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("map.pool");
+    /// # Options::new().create::<u64, u64>(&path)?.close()?;
+    /// let wrong = Options::new().open::<str, u64>(&path);
+    /// assert!(matches!(wrong.unwrap_err().kind(), ErrorKind::Types { .. }));
+    /// let map = Options::new().open::<u64, u64>(&path)?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn open<K: Data + ?Sized, V: Data + ?Sized>(
+        &self,
+        path: impl AsRef<Path>,
+    ) -> Result<Map<K, V>> {
+        self.open_raw(path.as_ref(), &accept::<K, V>).map(Map::new)
+    }
+
+    /// Opens the pool file at `path`, or creates it where there is none.
+    ///
+    /// # Errors
+    /// As [`open`](Options::open) and [`create`](Options::create).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("map.pool");
+    /// for visit in 1..=2 {
+    ///     let map = durahash::Options::new().open_or_create::<str, u64>(&path)?;
+    ///     let before = map.get("visits")?.unwrap_or(0);
+    ///     map.put("visits", &(before + 1))?;
+    ///     assert_eq!(map.get("visits")?, Some(visit));
+    /// }
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn open_or_create<K: Data + ?Sized, V: Data + ?Sized>(
+        &self,
+        path: impl AsRef<Path>,
+    ) -> Result<Map<K, V>> {
+        let path = path.as_ref();
+        match self.open(path) {
+            Err(e) if !self.read_only && is_missing(&e) => {}
+            opened => return opened,
+        }
+        match self.create(path) {
+            // Somebody else was quicker.
+            Err(e) if matches!(e.kind(), ErrorKind::Exists) => self.open(path),
+            created => created,
+        }
+    }
+
+    /// Makes a map in memory, which is gone when the last handle is.
+    ///
+    /// # Errors
+    /// [`Options`](ErrorKind::Options) where the options contradict each other;
+    /// [`Io`](ErrorKind::Io) where the system has no address space.
+    ///
+    /// ```
+    /// let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// map.put(&1, &10)?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn in_memory<K: Data + ?Sized, V: Data + ?Sized>(&self) -> Result<Map<K, V>> {
+        if self.read_only {
+            let what = "a new map cannot be read-only";
+            return Err(ErrorKind::Options { what }.into());
+        }
+        let mut bytes = self.max_bytes.unwrap_or(MEMORY_BYTES);
+        loop {
+            // The design's own arrays take address space too, so all of it is tried again.
+            match Dram::new(bytes).and_then(|medium| self.create_on(medium)) {
+                Err(e)
+                    if matches!(e.kind(), ErrorKind::Io { .. })
+                        && self.max_bytes.is_none()
+                        && bytes > MEMORY_BYTES_MIN =>
+                {
+                    bytes /= 2;
+                }
+                made => return made,
+            }
+        }
+    }
+
+    /// Makes a map on any medium, which is empty.
+    #[doc(hidden)]
+    pub fn create_on<M: Medium, K: Data + ?Sized, V: Data + ?Sized>(
+        &self,
+        medium: M,
+    ) -> Result<Map<K, V>> {
+        design::create(medium, &self.wanted(K::TYPE, V::TYPE)?).map(Map::new)
+    }
+
+    /// Opens the map on any medium.
+    #[doc(hidden)]
+    pub fn open_on<M: Medium, K: Data + ?Sized, V: Data + ?Sized>(
+        &self,
+        medium: M,
+    ) -> Result<Map<K, V>> {
+        design::open(medium, self.accept_suspect, &accept::<K, V>).map(Map::new)
+    }
+
+    pub(crate) fn create_raw(&self, path: &Path, key: Type, value: Type) -> Result<Raw> {
+        if self.read_only {
+            let what = "a new map cannot be read-only";
+            return Err(ErrorKind::Options { what }.into());
+        }
+        let medium = Mapped::create(path, &self.mapped())?;
+        design::create(medium, &self.wanted(key, value)?)
+    }
+
+    pub(crate) fn open_raw(
+        &self,
+        path: &Path,
+        accept: &dyn Fn(Design, Type, Type) -> Result<()>,
+    ) -> Result<Raw> {
+        let medium = Mapped::open(path, self.read_only, &self.mapped())?;
+        design::open(medium, self.accept_suspect, accept)
+    }
+
+    pub(crate) fn mapped(&self) -> MappedOptions {
+        let defaults = MappedOptions::default();
+        MappedOptions {
+            max_bytes: self.max_bytes.unwrap_or(defaults.max_bytes),
+            dax: self.dax,
+            force_flushes: self.force_flushes,
+        }
+    }
+
+    fn wanted(&self, key: Type, value: Type) -> Result<Wanted> {
+        let seed = match self.seed {
+            Some(seed) => seed,
+            None => getrandom::u64().map_err(|e| {
+                Error::io("asking for random bytes", None, std::io::Error::other(e))
+            })?,
+        };
+        Ok(Wanted {
+            design: self.design,
+            key,
+            value,
+            geometry: self.geometry,
+            seed,
+            max_bytes: self.max_bytes.unwrap_or(u64::MAX),
+        })
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options::new()
+    }
+}
+
+/// Whether an open failed because there is no file.
+pub(crate) fn is_missing(e: &Error) -> bool {
+    matches!(e.kind(), ErrorKind::Io { source, .. }
+        if source.kind() == std::io::ErrorKind::NotFound)
+}
+
+/// Refuses pools of other types.
+fn accept<K: Data + ?Sized, V: Data + ?Sized>(_: Design, key: Type, value: Type) -> Result<()> {
+    if (key, value) == (K::TYPE, V::TYPE) {
+        return Ok(());
+    }
+    let name = |key: Type, value: Type| format!("keys of {key} and values of {value}");
+    Err(ErrorKind::Types {
+        found: name(key, value),
+        wanted: name(K::TYPE, V::TYPE),
+    }
+    .into())
+}

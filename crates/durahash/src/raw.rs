@@ -1,0 +1,414 @@
+//! A map without types: an index, a pool, and what holds for keys of words and of bytes alike.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
+
+use durahash_media::hash::WordMix;
+use durahash_media::{Error, ErrorKind, Result};
+
+use crate::data::Type;
+use crate::design::Design;
+use crate::index::{Change, Finding, Index, Room};
+use crate::record::{Hashes, Store, is_chained, offset};
+use crate::stats::Stats;
+
+/// The pool's counter of records that hang on others; designs take theirs from the other end.
+const CHAINED_COUNTER: usize = 6;
+
+/// What [`Map`](crate::Map) and [`AnyMap`](crate::AnyMap) are handles to.
+pub(crate) struct Raw {
+    pub(crate) index: Box<dyn Index>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) design: Design,
+    pub(crate) key: Type,
+    pub(crate) value: Type,
+    pub(crate) mix: WordMix,
+    pub(crate) hashes: Hashes,
+    /// How long the open took, recovery included.
+    pub(crate) recovery: Duration,
+    /// How many records hang on others, once it is known. Held while a chain changes.
+    chained: Mutex<Option<u64>>,
+    /// Where the sweep goes on; held during a step.
+    sweep_at: Mutex<u64>,
+    /// A sweep never comes back.
+    swept: AtomicBool,
+    closed: bool,
+}
+
+impl Raw {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts {
+            index,
+            store,
+            design,
+            key,
+            value,
+            seed,
+            hash_bits,
+            recovery,
+        } = parts;
+        let words = key.is_word() && value.is_word();
+        let chained = if words {
+            Some(0)
+        } else {
+            store.saved(CHAINED_COUNTER)
+        };
+        Raw {
+            index,
+            store,
+            design,
+            key,
+            value,
+            mix: WordMix::new(seed),
+            hashes: Hashes::new(seed, hash_bits),
+            recovery,
+            chained: Mutex::new(chained),
+            sweep_at: Mutex::new(0),
+            swept: AtomicBool::new(false),
+            closed: false,
+        }
+    }
+
+    /// Whether slots hold keys and values themselves.
+    #[inline]
+    pub(crate) fn is_words(&self) -> bool {
+        self.key.is_word() && self.value.is_word()
+    }
+
+    /// Takes a mutex whose holder may call the medium: polled, so that a simulated schedule can let
+    /// the holder go on.
+    fn lock<'a, T>(&self, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
+        loop {
+            match mutex.try_lock() {
+                Ok(guard) => return guard,
+                // What they guard is changed by one assignment.
+                Err(TryLockError::Poisoned(guard)) => return guard.into_inner(),
+                Err(TryLockError::WouldBlock) => self.store.wait(),
+            }
+        }
+    }
+
+    /// The number of records that hang on others, locked against change.
+    pub(crate) fn lock_chained(&self) -> MutexGuard<'_, Option<u64>> {
+        self.lock(&self.chained)
+    }
+
+    /// The same for a writer, who holds a bucket that the counting thread may wait for: it must not
+    /// wait in turn.
+    pub(crate) fn try_lock_chained(&self) -> Option<MutexGuard<'_, Option<u64>>> {
+        match self.chained.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// How many keys there are. Counts chains at first, after the pool was not closed.
+    pub(crate) fn len(&self) -> Result<u64> {
+        if self.is_words() {
+            return self.index.len();
+        }
+        let mut chained = self.lock_chained();
+        let count = match *chained {
+            Some(count) => count,
+            None => {
+                let mut count = 0;
+                self.each_slot(&mut |h, payload| {
+                    if is_chained(payload) {
+                        count += self.chain(h, payload)?.len().saturating_sub(1) as u64;
+                    }
+                    Ok(())
+                })?;
+                *chained = Some(count);
+                count
+            }
+        };
+        Ok(self.index.len()? + count)
+    }
+
+    /// Calls `f` with every slot.
+    fn each_slot(&self, f: &mut dyn FnMut(u64, u64) -> Result<()>) -> Result<()> {
+        let mut slots = Vec::new();
+        let mut at = Some(0);
+        while let Some(from) = at {
+            slots.clear();
+            at = self.index.scan(from, &mut slots)?;
+            for (h, payload) in &slots {
+                f(*h, *payload)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The offsets of the records that hang on slot `h`, whose payload was `payload` a moment ago.
+    fn chain(&self, h: u64, payload: u64) -> Result<Vec<u64>> {
+        if !is_chained(payload) {
+            return Ok(vec![offset(payload)]);
+        }
+        let mut offs = Vec::new();
+        self.index.read(h, &mut |payload, still| {
+            offs.clear();
+            let Some(payload) = payload else {
+                return Ok(());
+            };
+            self.walk(payload, still, &mut |link| {
+                offs.push(link.off);
+                Ok(true)
+            })
+        })?;
+        Ok(offs)
+    }
+
+    /// Marks every record that hangs on a slot which is about to change, if a sweep is pending.
+    pub(crate) fn mark(&self, payload: u64) -> Result<()> {
+        if !self.sweep_pending() {
+            return Ok(());
+        }
+        self.walk(payload, &|| true, &mut |link| {
+            self.store.mark(link.off).map(|_| true)
+        })
+    }
+
+    /// Whether free record space is still to be found.
+    pub(crate) fn sweep_pending(&self) -> bool {
+        if self.swept.load(Ordering::Relaxed) {
+            return false;
+        }
+        let pending = self.store.sweep_pending();
+        if !pending {
+            self.swept.store(true, Ordering::Relaxed);
+        }
+        pending
+    }
+
+    /// Marks the records of one more unit; whether more is left.
+    fn sweep_step(&self) -> Result<bool> {
+        let mut at = self.lock(&self.sweep_at);
+        if !self.sweep_pending() {
+            return Ok(false);
+        }
+        let mut slots = Vec::new();
+        let next = self.index.scan(*at, &mut slots)?;
+        for (h, payload) in slots {
+            match self.chain(h, payload) {
+                Ok(offs) => {
+                    for off in offs {
+                        self.store.mark(off)?;
+                    }
+                }
+                // What cannot be reached through damage cannot be read either: nothing is lost by
+                // leaving it unmarked, and the damage must not keep the space of all others.
+                Err(e) if matches!(e.kind(), ErrorKind::Corrupt { .. }) => {
+                    self.store.mark(offset(payload))?;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        match next {
+            Some(next) => {
+                *at = next;
+                Ok(true)
+            }
+            None => self.store.finish_sweep().map(|()| false),
+        }
+    }
+
+    /// Ends the sweep here and now.
+    pub(crate) fn finish_sweep(&self) -> Result<()> {
+        while self.sweep_step()? {}
+        Ok(())
+    }
+
+    /// A piece of background work; whether more is waiting.
+    pub(crate) fn step(&self) -> Result<bool> {
+        Ok(self.sweep_step()? | self.index.step()?)
+    }
+
+    /// Removes every slot that is there when the walk comes by.
+    pub(crate) fn clear(&self) -> Result<()> {
+        self.store.writable()?;
+        self.each_slot(&mut |h, _| {
+            while !self.clear_slot(h)? {
+                drop(self.lock_chained());
+            }
+            Ok(())
+        })
+    }
+
+    /// Removes the slot of `h`; false while somebody counts chains.
+    fn clear_slot(&self, h: u64) -> Result<bool> {
+        let words = self.is_words();
+        let mut offs = Vec::new();
+        let mut chained = None;
+        let mut busy = false;
+        self.index.update(h, Room::None, &mut |payload| {
+            let Some(payload) = payload.filter(|_| !words) else {
+                return Ok(Change::Remove);
+            };
+            self.mark(payload)?;
+            self.walk(payload, &|| true, &mut |link| {
+                offs.push(link.off);
+                Ok(true)
+            })?;
+            if is_chained(payload) {
+                chained = self.try_lock_chained();
+                busy = chained.is_none();
+            }
+            Ok(if busy { Change::Keep } else { Change::Remove })
+        })?;
+        if busy {
+            return Ok(false);
+        }
+        if let Some(Some(count)) = chained.as_deref_mut() {
+            *count = count.saturating_sub(offs.len() as u64 - 1);
+        }
+        for off in offs {
+            self.release(off);
+        }
+        Ok(true)
+    }
+
+    /// Figures about the whole.
+    pub(crate) fn stats(&self) -> Result<Stats> {
+        let keys = self.len()?;
+        let index = self.index.stats();
+        Ok(Stats::new(self, keys, index, self.store.facts()))
+    }
+
+    /// Verifies every invariant of the design and of the records.
+    pub(crate) fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+        self.index.check(found)?;
+        if self.is_words() {
+            self.check_words(found)
+        } else {
+            self.check_records(found)
+        }
+    }
+
+    /// **MAP-1** Every slot's words are a key and a value of their types.
+    fn check_words(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+        self.each_slot(&mut |h, payload| {
+            for (ty, word) in [(self.key, self.mix.unmix(h)), (self.value, payload)] {
+                if !ty.has_word(word) {
+                    let what = format!("{word:#x} is no {ty} (slot of hash {h:#018x})");
+                    found(Finding {
+                        invariant: "MAP-1",
+                        off: 0,
+                        what,
+                    });
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// - **REC-1** Every record of every slot lies in a block, is intact, and belongs to its slot.
+    /// - **REC-2** No block is named twice.
+    /// - **REC-3** Every block in use is named (once the sweep has ended).
+    /// - **REC-4** The number of records that hang on others is the one that is kept.
+    /// - **MAP-1** as for words.
+    fn check_records(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+        let mut named = HashSet::new();
+        let mut chained = 0;
+        self.each_slot(&mut |h, payload| {
+            let mut rec = |invariant, off, what: String| {
+                found(Finding {
+                    invariant,
+                    off,
+                    what,
+                })
+            };
+            match self.chain(h, payload) {
+                Ok(offs) => {
+                    chained += offs.len().saturating_sub(1) as u64;
+                    for off in offs {
+                        if !named.insert(off) {
+                            rec("REC-2", off, format!("named twice, also by slot {h:#018x}"));
+                        }
+                    }
+                }
+                Err(e) => rec("REC-1", offset(payload), format!("slot {h:#018x}: {e}")),
+            }
+            let mut pairs = Vec::new();
+            if let Err(e) = self.pairs(h, &mut pairs) {
+                rec("REC-1", offset(payload), format!("slot {h:#018x}: {e}"));
+            }
+            for (key, value) in &pairs {
+                for (ty, bytes) in [(self.key, key), (self.value, value)] {
+                    if !ty.has_bytes(bytes) {
+                        let what = format!("{} bytes are no {ty}: slot {h:#018x}", bytes.len());
+                        rec("MAP-1", offset(payload), what);
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        self.store.each_block(&mut |off| {
+            if !named.contains(&off) {
+                let what = "block in use that no slot names".into();
+                found(Finding {
+                    invariant: "REC-3",
+                    off,
+                    what,
+                });
+            }
+        });
+        if let Some(kept) = *self.lock_chained()
+            && kept != chained
+        {
+            let what = format!("{chained} records hang on others, {kept} are counted");
+            found(Finding {
+                invariant: "REC-4",
+                off: 0,
+                what,
+            });
+        }
+        Ok(())
+    }
+
+    /// Closes the pool; nobody else has a handle.
+    pub(crate) fn close(mut self) -> Result<()> {
+        self.shut()
+    }
+
+    fn shut(&mut self) -> Result<()> {
+        self.closed = true;
+        if self.store.is_read_only() {
+            return Ok(());
+        }
+        if let Some(count) = *self.lock_chained() {
+            self.store.save(CHAINED_COUNTER, count);
+        }
+        self.store.close()
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        if !self.closed {
+            // Nobody is left to hear of a failure: the pool stays unclean and is recovered when it
+            // is opened. `close` reports.
+            let _ = self.shut();
+        }
+    }
+}
+
+/// What a [`Raw`] is put together from.
+pub(crate) struct Parts {
+    pub(crate) index: Box<dyn Index>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) design: Design,
+    pub(crate) key: Type,
+    pub(crate) value: Type,
+    pub(crate) seed: u64,
+    pub(crate) hash_bits: u8,
+    pub(crate) recovery: Duration,
+}
+
+/// A word that is no value of its type, or bytes that are none.
+#[cold]
+pub(crate) fn no_value() -> Error {
+    Error::corrupt("bytes that are no value of their type", 0)
+}

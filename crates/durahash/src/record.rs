@@ -1,0 +1,333 @@
+//! Byte-string records in the pool.
+//!
+//! ```text
+//! byte  0  lengths   key (bits 0-31), value (bits 32-63)
+//!       8  checksum  over the key's hash, lengths, next and value; seeded
+//!      16  next      record of another key with the same hash; 0 is none
+//!      24  key, then value, without a gap; the last word padded with zeros
+//! ```
+//!
+//! A record is written and fenced before anything names it, and never changes afterwards. What names
+//! it is the payload of a slot, or the `next` of another record:
+//!
+//! ```text
+//! payload  bits 0-47  offset of the record      bit 63  the record has a `next`
+//! ```
+
+use durahash_media::hash::{ByteHash, WordMix};
+use durahash_media::{
+    Durability, Error, ErrorKind, Event, Format, Medium, PmU64, Pool, PoolStats, Result, on_media,
+};
+
+on_media! {
+    /// What stands before the key and value of a record.
+    pub struct RecordHeader: 24, align 8 {
+        /// Bytes of the key (bits 0-31) and of the value (bits 32-63).
+        pub lengths: PmU64,
+        /// Checksum of everything else.
+        pub checksum: PmU64,
+        /// Offset of the next record of the chain; 0 is none.
+        pub next: PmU64,
+    }
+}
+
+pub(crate) const HEADER_BYTES: u64 = size_of::<RecordHeader>() as u64;
+
+/// The largest key, in bytes.
+pub const MAX_KEY_BYTES: usize = 1 << 20;
+/// The largest value, in bytes: 1 GiB.
+pub const MAX_VALUE_BYTES: usize = 1 << 30;
+
+/// The flag of a payload whose record has a `next`.
+const CHAINED: u64 = 1 << 63;
+const OFFSET: u64 = (1 << 48) - 1;
+
+/// The payload that names the record at `off`, whose next one is `next`.
+pub(crate) fn payload(off: u64, next: u64) -> u64 {
+    off | if next == 0 { 0 } else { CHAINED }
+}
+
+/// The offset in a payload.
+pub(crate) fn offset(payload: u64) -> u64 {
+    payload & OFFSET
+}
+
+/// Whether a payload says that its record has a next one.
+pub(crate) fn is_chained(payload: u64) -> bool {
+    payload & CHAINED != 0
+}
+
+/// A header as it was loaded, its lengths within the block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Header {
+    pub(crate) lengths: u64,
+    pub(crate) key_bytes: usize,
+    pub(crate) value_bytes: usize,
+    pub(crate) checksum: u64,
+    pub(crate) next: u64,
+}
+
+/// The seeded hashes of a pool of byte keys.
+#[derive(Clone, Debug)]
+pub(crate) struct Hashes {
+    bytes: ByteHash,
+    mix: WordMix,
+    /// The bits of a hash that are used: all, but for tests of chains.
+    used: u64,
+}
+
+impl Hashes {
+    pub(crate) fn new(seed: u64, hash_bits: u8) -> Self {
+        let used = match hash_bits {
+            0 | 64.. => u64::MAX,
+            bits => !(u64::MAX >> bits),
+        };
+        Hashes {
+            bytes: ByteHash::new(seed),
+            mix: WordMix::new(seed),
+            used,
+        }
+    }
+
+    /// The whole hash of a key.
+    pub(crate) fn key(&self, key: &[u8]) -> u64 {
+        self.bytes.hash(key)
+    }
+
+    /// What an index knows a key by whose hash is `key_hash`.
+    pub(crate) fn h(&self, key_hash: u64) -> u64 {
+        key_hash & self.used
+    }
+
+    /// The checksum of a record. Each step is a bijection of what it adds, so that no change of one
+    /// of them goes unseen.
+    pub(crate) fn checksum(&self, key_hash: u64, lengths: u64, next: u64, value: &[u8]) -> u64 {
+        let sum = self.mix.mix(self.bytes.hash(value) ^ lengths);
+        self.mix.mix(self.mix.mix(sum ^ key_hash) ^ next)
+    }
+}
+
+fn lengths(key_bytes: usize, value_bytes: usize) -> u64 {
+    key_bytes as u64 | (value_bytes as u64) << 32
+}
+
+/// What is to become a record.
+#[derive(Clone, Copy)]
+pub(crate) struct Draft<'a> {
+    pub(crate) key_hash: u64,
+    pub(crate) key: &'a [u8],
+    pub(crate) value: &'a [u8],
+    pub(crate) next: u64,
+}
+
+impl Draft<'_> {
+    pub(crate) fn bytes(&self) -> u64 {
+        HEADER_BYTES + (self.key.len() + self.value.len()) as u64
+    }
+}
+
+/// Figures about a pool and its medium.
+#[derive(Clone, Debug)]
+pub(crate) struct PoolFacts {
+    pub(crate) space: PoolStats,
+    pub(crate) durability: Durability,
+    pub(crate) huge_bytes: Option<u64>,
+    pub(crate) epoch: u32,
+    pub(crate) suspect: bool,
+    pub(crate) emulates: Option<&'static str>,
+}
+
+/// A pool, its medium forgotten: what stands above the designs is compiled once for all media.
+pub(crate) trait Store: Send + Sync {
+    /// As [`Pool::format`].
+    fn format(&self) -> &Format;
+    /// As [`Pool::writable`].
+    fn writable(&self) -> Result<()>;
+    /// As [`Pool::alloc_block`], where nothing may grow while a sweep is pending.
+    fn alloc(&self, bytes: u64) -> Result<Option<u64>>;
+    /// As [`Pool::free_block`].
+    fn free(&self, off: u64) -> Result<()>;
+    /// As [`Pool::mark_block`].
+    fn mark(&self, off: u64) -> Result<bool>;
+    /// As [`Pool::sweep_pending`].
+    fn sweep_pending(&self) -> bool;
+    /// As [`Pool::finish_sweep`].
+    fn finish_sweep(&self) -> Result<()>;
+    /// Writes a record into the block at `off`, which nothing names yet, and fences it.
+    fn write(&self, off: u64, hashes: &Hashes, draft: &Draft<'_>) -> Result<()>;
+    /// Loads the header of the record at `off` and checks its lengths against the block.
+    fn header(&self, off: u64) -> Result<Header>;
+    /// Whether the record at `off` has this key.
+    fn key_is(&self, off: u64, header: &Header, key: &[u8]) -> Result<bool>;
+    /// Copies `out.len()` bytes of the record at `off`, from byte `skip` of its key on.
+    fn copy(&self, off: u64, skip: usize, out: &mut [u8]) -> Result<()>;
+    /// One round of waiting for another thread, which simulation sees.
+    fn wait(&self);
+    /// As [`Pool::saved`].
+    fn saved(&self, i: usize) -> Option<u64>;
+    /// As [`Pool::save`].
+    fn save(&self, i: usize, v: u64);
+    /// As [`Pool::each_block`].
+    fn each_block(&self, f: &mut dyn FnMut(u64));
+    /// As [`Medium::durability`].
+    fn durability(&self) -> Durability;
+    /// As [`Pool::is_read_only`].
+    fn is_read_only(&self) -> bool;
+    /// As [`Pool::close`].
+    fn close(&self) -> Result<()>;
+    /// Figures.
+    fn facts(&self) -> PoolFacts;
+}
+
+impl<M: Medium> Store for Pool<M> {
+    fn format(&self) -> &Format {
+        Pool::format(self)
+    }
+
+    fn writable(&self) -> Result<()> {
+        Pool::writable(self)
+    }
+
+    fn alloc(&self, bytes: u64) -> Result<Option<u64>> {
+        self.alloc_block(bytes, false)
+    }
+
+    fn free(&self, off: u64) -> Result<()> {
+        self.free_block(off)
+    }
+
+    fn mark(&self, off: u64) -> Result<bool> {
+        self.mark_block(off)
+    }
+
+    fn sweep_pending(&self) -> bool {
+        Pool::sweep_pending(self)
+    }
+
+    fn finish_sweep(&self) -> Result<()> {
+        Pool::finish_sweep(self)
+    }
+
+    fn write(&self, off: u64, hashes: &Hashes, draft: &Draft<'_>) -> Result<()> {
+        let medium = self.medium();
+        let words = self.words(off, draft.bytes().div_ceil(8))?;
+        let lengths = lengths(draft.key.len(), draft.value.len());
+        let checksum = hashes.checksum(draft.key_hash, lengths, draft.next, draft.value);
+        let (header, body) = words.split_at(HEADER_BYTES as usize / 8);
+        for (word, v) in header.iter().zip([lengths, checksum, draft.next]) {
+            medium.store(word, v);
+        }
+        // The word that key and value share is put together first.
+        let (key, key_end) = draft.key.split_at(draft.key.len() / 8 * 8);
+        let (key_words, rest) = body.split_at(key.len() / 8);
+        medium.copy_in(key_words, key);
+        if key_end.is_empty() {
+            medium.copy_in(rest, draft.value);
+        } else {
+            let (begin, value) = draft
+                .value
+                .split_at(draft.value.len().min(8 - key_end.len()));
+            let mut shared = [0; 8];
+            shared[..key_end.len()].copy_from_slice(key_end);
+            shared[key_end.len()..][..begin.len()].copy_from_slice(begin);
+            medium.copy_in(&rest[..1], &shared);
+            medium.copy_in(&rest[1..], value);
+        }
+        medium.flush_fresh(words);
+        medium.fence();
+        Ok(())
+    }
+
+    fn header(&self, off: u64) -> Result<Header> {
+        let block_bytes = self.block_bytes(off)?;
+        let medium = self.medium();
+        let words = self.at::<RecordHeader>(off)?;
+        let lengths = medium.load(&words.lengths);
+        let header = Header {
+            lengths,
+            key_bytes: (lengths & u64::from(u32::MAX)) as usize,
+            value_bytes: (lengths >> 32) as usize,
+            checksum: medium.load(&words.checksum),
+            next: medium.load(&words.next),
+        };
+        if HEADER_BYTES + header.key_bytes as u64 + header.value_bytes as u64 > block_bytes {
+            return Err(Error::corrupt("record longer than its block", off));
+        }
+        Ok(header)
+    }
+
+    fn key_is(&self, off: u64, header: &Header, key: &[u8]) -> Result<bool> {
+        Ok(header.key_bytes == key.len()
+            && self.medium().starts_with(
+                self.words(off + HEADER_BYTES, key.len().div_ceil(8) as u64)?,
+                key,
+            ))
+    }
+
+    fn copy(&self, off: u64, skip: usize, out: &mut [u8]) -> Result<()> {
+        let end = (skip + out.len()).div_ceil(8) as u64;
+        let words = self.words(off + HEADER_BYTES, end)?;
+        self.medium().copy_out(words, skip, out);
+        Ok(())
+    }
+
+    fn wait(&self) {
+        self.medium().event(Event::Wait);
+        std::thread::yield_now();
+    }
+
+    fn saved(&self, i: usize) -> Option<u64> {
+        Pool::saved(self, i)
+    }
+
+    fn save(&self, i: usize, v: u64) {
+        Pool::save(self, i, v);
+    }
+
+    fn each_block(&self, f: &mut dyn FnMut(u64)) {
+        Pool::each_block(self, f);
+    }
+
+    fn durability(&self) -> Durability {
+        self.medium().durability()
+    }
+
+    fn is_read_only(&self) -> bool {
+        Pool::is_read_only(self)
+    }
+
+    fn close(&self) -> Result<()> {
+        Pool::close(self)
+    }
+
+    fn facts(&self) -> PoolFacts {
+        let medium = self.medium();
+        PoolFacts {
+            space: self.stats(),
+            durability: medium.durability(),
+            huge_bytes: medium.huge_bytes(),
+            epoch: self.epoch(),
+            suspect: self.is_suspect(),
+            emulates: medium.emulates(),
+        }
+    }
+}
+
+/// Refuses keys and values that are too large.
+pub(crate) fn check_sizes(key: &[u8], value: &[u8]) -> Result<()> {
+    for (what, bytes, limit) in [
+        ("key", key.len(), MAX_KEY_BYTES),
+        ("value", value.len(), MAX_VALUE_BYTES),
+    ] {
+        if bytes > limit {
+            let (bytes, limit_bytes) = (bytes as u64, limit as u64);
+            return Err(ErrorKind::TooLarge {
+                what,
+                bytes,
+                limit_bytes,
+            }
+            .into());
+        }
+    }
+    Ok(())
+}

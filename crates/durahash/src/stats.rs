@@ -1,0 +1,108 @@
+//! Figures about a map.
+
+use std::time::Duration;
+
+use durahash_media::{Durability, PoolStats};
+
+use crate::data::Type;
+use crate::design::Design;
+use crate::index::IndexStats;
+use crate::raw::Raw;
+use crate::record::PoolFacts;
+
+/// Figures about a map, its pool and its medium. See [`Map::stats`](crate::Map::stats).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Stats {
+    /// The design.
+    pub design: Design,
+    /// Type of the keys.
+    pub key_type: Type,
+    /// Type of the values.
+    pub value_type: Type,
+    /// How many keys there are.
+    pub keys: u64,
+    /// Slots, depths and what happened since the open.
+    pub index: IndexStats,
+    /// Extents and blocks of the pool; `space.bytes` is the size of the file.
+    pub space: PoolStats,
+    /// What an acknowledged operation survives.
+    pub durability: Durability,
+    /// Bytes of the pool in huge pages, where the system tells.
+    pub huge_bytes: Option<u64>,
+    /// The number of this open; larger than that of every open before.
+    pub epoch: u32,
+    /// How long the open took, recovery included.
+    pub recovery: Duration,
+    /// Whether the pool was ever opened although pages may have been missing.
+    pub suspect: bool,
+    /// What is emulated: no figure of this map is one of the real thing then.
+    pub emulates: Option<&'static str>,
+}
+
+impl Stats {
+    pub(crate) fn new(raw: &Raw, keys: u64, index: IndexStats, facts: PoolFacts) -> Self {
+        Stats {
+            design: raw.design,
+            key_type: raw.key,
+            value_type: raw.value,
+            keys,
+            index,
+            space: facts.space,
+            durability: facts.durability,
+            huge_bytes: facts.huge_bytes,
+            epoch: facts.epoch,
+            recovery: raw.recovery,
+            suspect: facts.suspect,
+            emulates: facts.emulates,
+        }
+    }
+
+    /// Slots in use, as a part of all slots.
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// map.put(&1, &10)?;
+    /// assert!(map.stats()?.load_factor() > 0.0);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    #[must_use]
+    pub fn load_factor(&self) -> f64 {
+        ratio(self.index.slots_used, self.index.slots)
+    }
+
+    /// Bytes on the medium in use for slots and records, for each key.
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// map.put(&1, &10)?;
+    /// assert!(map.stats()?.medium_bytes_per_key() >= 16.0);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    #[must_use]
+    pub fn medium_bytes_per_key(&self) -> f64 {
+        ratio(self.index.medium_bytes + self.space.record_bytes, self.keys)
+    }
+
+    /// Bytes of DRAM for directory, metadata and locks, for each key.
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// map.put(&1, &10)?;
+    /// assert!(map.stats()?.dram_bytes_per_key() > 0.0);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    #[must_use]
+    pub fn dram_bytes_per_key(&self) -> f64 {
+        ratio(self.index.dram_bytes, self.keys)
+    }
+}
+
+/// `part / whole`; nothing of nothing is nothing.
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 {
+        0.0
+    } else {
+        part as f64 / whole as f64
+    }
+}
