@@ -12,6 +12,9 @@
 //! version, when it validates. Versions never restart while a pool is open: at 62 bits they do not
 //! wrap either.
 
+#[cfg(all(test, loom))]
+mod loom;
+
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use crate::medium::{Event, Medium};
