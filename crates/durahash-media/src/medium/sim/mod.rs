@@ -106,10 +106,8 @@ impl<const SAME_LINE: bool> Sim<SAME_LINE> {
         words.iter().map(PmU64::load).collect()
     }
 
-    /// Writes down every step from here on, into `steps`, which is emptied first (its memory is
-    /// reused).
-    pub fn record(&self, mut steps: Vec<Step>) {
-        steps.clear();
+    /// Writes down every step from here on, behind those in `steps`.
+    pub fn record(&self, steps: Vec<Step>) {
         self.0.log().steps = steps;
         self.0.modes.fetch_or(RECORD, Ordering::Relaxed);
     }

@@ -1,0 +1,433 @@
+//! What must be true of a table that was recovered from a crash state.
+//!
+//! For every state: recovery succeeds, within a bound and without a panic; the contents are the
+//! acknowledged operations plus, for each operation in flight, all of it or nothing; iteration,
+//! `get` and `len` agree; the design's own `check` finds nothing. For some of them: recovery crashes
+//! at each of its own steps, two levels deep, and ends in the same contents; twenty more operations
+//! work. (Some: the first recoveries that take a path not seen before, then a fixed share.)
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::ControlFlow;
+
+use durahash_media::{Sim, Site, Step};
+
+use crate::quiet::catch;
+use crate::script::{Op, Rng, mix, random};
+use crate::states::{CrashState, Explorer, Model, Visit};
+use crate::subject::{Subject, Table};
+
+/// How deep crashes are nested: the recovery of a recovery of a crash.
+const LEVELS: usize = 2;
+/// So many recoveries along one path have crashes inside them tried, before it is a share of them.
+const PER_PATH: u32 = 32;
+/// One recovery in so many, after that.
+const NESTED_SHARE: u64 = 64;
+/// So many states whose recovery takes one path are gone on from by scripts of their own.
+const NOTABLE_PER_PATH: u32 = 3;
+/// One state in so many has more operations done on it.
+const MORE_SHARE: u64 = 16;
+/// How many operations.
+const MORE: usize = 20;
+
+/// What a table may hold.
+#[derive(Clone, Debug)]
+pub struct Expected {
+    /// The settled value of each key.
+    settled: Vec<Option<u64>>,
+    /// Operations in flight: the number, its key, and the value if it happened.
+    in_flight: Vec<(u64, u16, Option<u64>)>,
+}
+
+impl Expected {
+    /// Exactly these values.
+    #[must_use]
+    pub fn new(settled: Vec<Option<u64>>) -> Self {
+        Expected {
+            settled,
+            in_flight: Vec::new(),
+        }
+    }
+
+    /// Operation `op` is in flight and will give `key` this value.
+    pub fn begin(&mut self, op: u64, key: u16, v: Option<u64>) {
+        self.in_flight.push((op, key, v));
+    }
+
+    /// Operation `op` is not in flight any more; if it was, it has happened.
+    pub fn settle(&mut self, op: u64) -> bool {
+        let Some(at) = self.in_flight.iter().position(|(other, ..)| *other == op) else {
+            return false;
+        };
+        let (_, key, v) = self.in_flight.remove(at);
+        self.settled[usize::from(key)] = v;
+        true
+    }
+
+    fn allows(&self, key: usize, found: Option<u64>) -> bool {
+        self.settled[key] == found
+            || self
+                .in_flight
+                .iter()
+                .any(|(_, other, v)| usize::from(*other) == key && *v == found)
+    }
+
+    /// A hash of what is settled, and one of that and what is in flight.
+    pub(crate) fn hashes(&self) -> (u64, u64) {
+        let one = |key: usize, v: Option<u64>| v.map_or(0, |v| mix(mix(v) ^ !(key as u64)));
+        let settled = self.settled.iter().enumerate();
+        let settled = settled.fold(0, |hash, (key, v)| hash ^ one(key, *v));
+        let all = self.in_flight.iter().fold(settled, |hash, (_, key, v)| {
+            mix(hash) ^ one(usize::from(*key), *v) ^ u64::from(*key)
+        });
+        (settled, all)
+    }
+}
+
+/// A number for a place in the source.
+pub(crate) fn place(site: Site) -> u64 {
+    u64::from(site.line()) << 32 | u64::from(site.column())
+}
+
+/// Hashes that are hashes already.
+#[derive(Default)]
+struct Same(u64);
+
+impl Hasher for Same {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only words are hashed");
+    }
+    fn write_u64(&mut self, v: u64) {
+        self.0 = v;
+    }
+}
+
+type Hashes = HashSet<u64, BuildHasherDefault<Same>>;
+
+/// Counts of what was done.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// States that differ, in their image or in what may be expected of it, each opened and
+    /// compared.
+    pub unique: u64,
+    /// States visited, again and again included.
+    pub visited: u64,
+    /// Recoveries inside which crashes were tried.
+    pub nested: u64,
+    /// States on which more operations were done.
+    pub continued: u64,
+}
+
+/// Opens crash states of a design and compares.
+pub struct Judge<'s, S, const LINE: bool> {
+    subject: &'s S,
+    keys: Vec<u64>,
+    /// Positions in `keys` by key.
+    order: Vec<u16>,
+    /// For the crashes inside recoveries, by level.
+    explorers: Vec<Explorer>,
+    /// Where the crash is, as far as it tells recoveries apart.
+    pub(crate) place: u64,
+    /// Crash states of a script, by how many were visited before them, whose recovery took a path
+    /// that few took before: worth going on from.
+    pub(crate) notable: Vec<u64>,
+    /// States that were judged before and found right.
+    known: Hashes,
+    /// States judged since they were last forgotten.
+    fresh: Hashes,
+    /// Recoveries by the steps they took.
+    paths: HashMap<u64, u32>,
+    contents: Vec<(u64, u64)>,
+    traces: Vec<Vec<Step>>,
+    /// What was done so far.
+    pub counts: Counts,
+}
+
+impl<'s, S: Subject, const LINE: bool> Judge<'s, S, LINE> {
+    /// A judge that has seen nothing.
+    pub fn new(subject: &'s S, model: Model, seed: u64) -> Self {
+        let keys = subject.keys();
+        let mut order: Vec<u16> = (0..keys.len() as u16).collect();
+        order.sort_unstable_by_key(|key| keys[usize::from(*key)]);
+        Judge {
+            subject,
+            keys,
+            order,
+            explorers: (0..LEVELS).map(|_| Explorer::new(model, seed)).collect(),
+            place: 0,
+            notable: Vec::new(),
+            known: Hashes::default(),
+            fresh: Hashes::default(),
+            paths: HashMap::new(),
+            contents: Vec::new(),
+            traces: Vec::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Forgets the states judged since the last [`Judge::keep`].
+    pub fn forget(&mut self) {
+        self.fresh.clear();
+        self.paths.clear();
+    }
+
+    /// Takes the states judged so far for right from here on.
+    pub fn keep(&mut self) {
+        self.known.extend(self.fresh.drain());
+        self.paths.clear();
+    }
+
+    /// From here on, recoveries count as not seen before.
+    pub(crate) fn forget_paths(&mut self) {
+        self.paths.clear();
+    }
+
+    /// The key space.
+    pub fn keys(&self) -> &[u64] {
+        &self.keys
+    }
+
+    /// Looks at a state, unless it was looked at before.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn look(&mut self, state: &CrashState<'_>, expected: &Expected) -> Result<(), String> {
+        let hashes = expected.hashes();
+        self.look_at_level(state, expected, hashes, 0)
+    }
+
+    pub(crate) fn look_at_level(
+        &mut self,
+        state: &CrashState<'_>,
+        expected: &Expected,
+        (settled, all): (u64, u64),
+        level: usize,
+    ) -> Result<(), String> {
+        self.counts.visited += 1;
+        // What is right where an operation has not begun is right while it is in flight.
+        let strict = mix(state.hash ^ settled);
+        let hash = mix(state.hash ^ all);
+        if self.known.contains(&strict)
+            || self.fresh.contains(&strict)
+            || self.known.contains(&hash)
+            || !self.fresh.insert(hash)
+        {
+            return Ok(());
+        }
+        self.counts.unique += 1;
+        self.judge(state.image, expected, hash, level)
+    }
+
+    fn judge(
+        &mut self,
+        image: &[u64],
+        expected: &Expected,
+        hash: u64,
+        level: usize,
+    ) -> Result<(), String> {
+        let sim = Sim::<LINE>::from_image(image, S::MAX_BYTES);
+        sim.set_budget(Some(S::RECOVERY_CALLS));
+        let deep = level < LEVELS;
+        if deep {
+            let mut trace = self.traces.pop().unwrap_or_default();
+            trace.clear();
+            sim.record(trace);
+        }
+        let subject = self.subject;
+        let table = catch(|| subject.open(sim.clone()))
+            .map_err(|said| format!("recovery panicked: {said}"))?
+            .map_err(|error| format!("recovery failed: {error}"))?;
+        let trace = sim.recorded();
+        let mut contents = std::mem::take(&mut self.contents);
+        catch(|| self.compare(&*table, expected, &mut contents))
+            .unwrap_or_else(|said| Err(format!("reading after recovery panicked: {said}")))?;
+        let before = if deep && !trace.is_empty() {
+            self.taken_before(&trace)
+        } else {
+            u32::MAX
+        };
+        if level == 0 && before < NOTABLE_PER_PATH {
+            self.notable.push(self.counts.visited - 1);
+        }
+        let nested = deep && (before < PER_PATH || hash.is_multiple_of(NESTED_SHARE));
+        let continued = (hash >> 32).is_multiple_of(MORE_SHARE);
+        if nested || continued {
+            let held = self.held(&contents);
+            if continued {
+                self.counts.continued += 1;
+                sim.set_budget(None);
+                catch(|| self.go_on(&*table, held.clone(), hash))
+                    .unwrap_or_else(|said| Err(format!("an operation panicked: {said}")))?;
+            }
+            if nested {
+                self.nest(image, &trace, held, level)?;
+            }
+        }
+        self.contents = contents;
+        if deep {
+            self.traces.push(trace);
+        }
+        Ok(())
+    }
+
+    /// The values by key, where each key is one of the key space.
+    pub(crate) fn held(&self, contents: &[(u64, u64)]) -> Vec<Option<u64>> {
+        let mut held = vec![None; self.keys.len()];
+        let mut contents = contents.iter().peekable();
+        for key in &self.order {
+            let h = self.keys[usize::from(*key)];
+            held[usize::from(*key)] = contents.next_if(|(found, _)| *found == h).map(|(_, v)| *v);
+        }
+        held
+    }
+
+    /// Compares all that can be read with what is expected, and leaves the contents, sorted.
+    pub(crate) fn compare(
+        &self,
+        table: &dyn Table,
+        expected: &Expected,
+        contents: &mut Vec<(u64, u64)>,
+    ) -> Result<(), String> {
+        contents.clear();
+        table
+            .contents(contents)
+            .map_err(|error| format!("iteration failed: {error}"))?;
+        contents.sort_unstable();
+        let mut found = contents.iter().peekable();
+        for key in &self.order {
+            let key = usize::from(*key);
+            let h = self.keys[key];
+            let held = found.next_if(|(found, _)| *found == h).map(|(_, v)| *v);
+            if !expected.allows(key, held) {
+                return Err(format!(
+                    "key {key} ({h:#x}) holds {held:?}, settled is {:?}, in flight {:?}",
+                    expected.settled[key], expected.in_flight
+                ));
+            }
+            let get = Op::Get(key as u16);
+            let got = table
+                .apply(get, h)
+                .map_err(|error| format!("get failed: {error}"))?;
+            if got != held {
+                return Err(format!(
+                    "key {key} ({h:#x}): get says {got:?}, iteration {held:?}"
+                ));
+            }
+        }
+        if let Some((h, v)) = found.next() {
+            return Err(format!("{h:#x} with {v} twice, or never put"));
+        }
+        let len = table.len().map_err(|error| format!("len: {error}"))?;
+        if len != contents.len() as u64 {
+            return Err(format!("len says {len}, iteration {}", contents.len()));
+        }
+        self.check(table)
+    }
+
+    fn check(&self, table: &dyn Table) -> Result<(), String> {
+        let mut first = None;
+        table
+            .check(&mut |finding| {
+                first.get_or_insert(finding);
+            })
+            .map_err(|error| format!("check: {error}"))?;
+        first.map_or(Ok(()), |finding| {
+            Err(format!(
+                "{} at {:#x}: {}",
+                finding.invariant, finding.off, finding.what
+            ))
+        })
+    }
+
+    /// How many recoveries took this one's path before, from a crash at the same place.
+    fn taken_before(&mut self, trace: &[Step]) -> u32 {
+        let path = trace
+            .iter()
+            .fold(self.place, |path, step| mix(path ^ place(step.site)));
+        let taken = self.paths.entry(path).or_default();
+        *taken += 1;
+        *taken - 1
+    }
+
+    /// Crashes inside a recovery.
+    fn nest(
+        &mut self,
+        image: &[u64],
+        trace: &[Step],
+        held: Vec<Option<u64>>,
+        level: usize,
+    ) -> Result<(), String> {
+        self.counts.nested += 1;
+        let Some(mut explorer) = self.explorers.pop() else {
+            return Ok(());
+        };
+        let expected = Expected::new(held);
+        let mut inside = Inside {
+            hashes: expected.hashes(),
+            expected,
+            level: level + 1,
+            judge: self,
+            wrong: None,
+        };
+        let flow = explorer.explore(image, trace, 0, &mut inside);
+        let wrong = inside.wrong.take();
+        self.explorers.push(explorer);
+        match (flow, wrong) {
+            (ControlFlow::Break(()), Some(wrong)) => Err(format!("crash in recovery: {wrong}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Does more operations on a recovered table that holds `held`.
+    fn go_on(
+        &self,
+        table: &dyn Table,
+        mut held: Vec<Option<u64>>,
+        seed: u64,
+    ) -> Result<(), String> {
+        let mut rng = Rng::new(seed);
+        for op in random(self.keys.len() as u16, MORE, rng.number()) {
+            let Some(key) = op.key() else { continue };
+            let key = usize::from(key);
+            let found = table
+                .apply(op, self.keys[key])
+                .map_err(|error| format!("{op} after recovery: {error}"))?;
+            if found != held[key] {
+                let held = held[key];
+                return Err(format!("{op} after recovery found {found:?}, not {held:?}"));
+            }
+            held[key] = op.outcome(found);
+        }
+        self.compare(table, &Expected::new(held), &mut Vec::new())
+            .map_err(|wrong| format!("after more operations: {wrong}"))
+    }
+}
+
+/// Looks at crashes inside a recovery: whatever happens, the same contents.
+struct Inside<'j, 's, S, const LINE: bool> {
+    judge: &'j mut Judge<'s, S, LINE>,
+    expected: Expected,
+    hashes: (u64, u64),
+    level: usize,
+    wrong: Option<String>,
+}
+
+impl<S: Subject, const LINE: bool> Visit for Inside<'_, '_, S, LINE> {
+    fn passed(&mut self, _step: usize) -> bool {
+        false
+    }
+
+    fn state(&mut self, state: &CrashState<'_>) -> ControlFlow<()> {
+        let judge = &mut *self.judge;
+        match judge.look_at_level(state, &self.expected, self.hashes, self.level) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(wrong) => {
+                self.wrong = Some(wrong);
+                ControlFlow::Break(())
+            }
+        }
+    }
+}

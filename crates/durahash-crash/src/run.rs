@@ -1,0 +1,634 @@
+//! Running scripts: record what the design does, explore what a crash may leave of it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+
+use durahash::ErrorKind;
+use durahash_media::{Action, Event, Sim, Site, Step};
+
+use crate::mutate::{Kind, Mutant, collect};
+use crate::oracle::{Counts, Expected, Judge, place};
+use crate::quiet::catch;
+use crate::script::{Op, exhaustive, print, random};
+use crate::states::{CrashState, Explorer, Model, Visit};
+use crate::subject::{Prefill, Subject, Table};
+
+/// A script that led to a state which recovery did not get right.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The design.
+    pub design: &'static str,
+    /// The model.
+    pub model: Model,
+    /// The prefill that the script set out from.
+    pub prefill: &'static str,
+    /// The script.
+    pub ops: Vec<Op>,
+    /// What is wrong.
+    pub wrong: String,
+    /// The crash was before this step of the trace since the last crash or the beginning.
+    pub at: usize,
+    /// What the design was about to do there.
+    pub site: Option<Site>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (design, model, prefill) = (self.design, self.model.name(), self.prefill);
+        let script = print(&self.ops);
+        writeln!(f, "{design} under {model}: {}", self.wrong)?;
+        write!(f, "crash before step {}", self.at)?;
+        if let Some(site) = self.site {
+            write!(f, " ({site})")?;
+        }
+        writeln!(f, ", from {prefill}: {script}")?;
+        write!(
+            f,
+            "repeat: cargo run -p durahash-crash -- repeat --design {design} --model {model} \
+             --prefill {prefill} --script '{script}'"
+        )
+    }
+}
+
+/// What one run of a design did, from one image on, and what the operations meant.
+pub struct Segment {
+    image: Rc<[u64]>,
+    /// The value of each key at the beginning.
+    held: Vec<Option<u64>>,
+    steps: Vec<Step>,
+    /// What each operation changed: the key and its new value.
+    effects: Vec<Option<(u16, Option<u64>)>>,
+    /// States before this step are somebody else's.
+    from: usize,
+}
+
+/// A state to set out from.
+#[derive(Clone)]
+pub struct Base {
+    /// The prefill's name.
+    pub name: &'static str,
+    image: Rc<[u64]>,
+    held: Vec<Option<u64>>,
+}
+
+/// How a mutant fared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// A state that it allows is not recovered right: what is wrong.
+    Caught(String),
+    /// It allows states that the design does not, this many, and all are recovered right.
+    Survived(u64),
+    /// It allows no state that the design does not allow anyway.
+    Equivalent,
+}
+
+/// Runs scripts of one design under one model.
+pub struct Tester<'s, S, const LINE: bool> {
+    subject: &'s S,
+    model: Model,
+    explorer: Explorer,
+    judge: Judge<'s, S, LINE>,
+    /// Segments are kept for [`Tester::mutants`].
+    corpus: Option<Vec<Rc<Segment>>>,
+    /// How many notable recoveries were gone on from.
+    went_on: u64,
+}
+
+/// Which crashes of a script are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// All.
+    All,
+    /// Those within the last operation: the others belong to shorter scripts.
+    LastOp,
+    /// Those after the last [`Op::Crash`].
+    LastSegment,
+}
+
+/// The name of [`Tester::nothing`] in commands.
+pub const NOTHING: &str = "nothing";
+/// Operations that follow a crash whose recovery is notable.
+const BEYOND: usize = 30;
+
+/// Before which step, what the design was about to do there, what is wrong.
+type Wrong = (usize, Option<Site>, String);
+
+/// Marks in the trace.
+fn begin_mark(op: usize) -> u64 {
+    op as u64 * 2
+}
+
+fn ack_mark(op: usize) -> u64 {
+    op as u64 * 2 + 1
+}
+
+impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
+    /// A tester that has seen nothing; `seed` decides what is sampled where all is too much.
+    pub fn new(subject: &'s S, model: Model, seed: u64) -> Self {
+        Tester {
+            subject,
+            model,
+            explorer: Explorer::new(model, seed),
+            judge: Judge::new(subject, model, seed),
+            corpus: None,
+            went_on: 0,
+        }
+    }
+
+    /// What was done so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.judge.counts
+    }
+
+    /// Keeps what is recorded from here on, for [`Tester::mutants`].
+    pub fn keep_corpus(&mut self) {
+        self.corpus.get_or_insert_default();
+    }
+
+    /// Forgets which states were looked at, so that memory stays bounded over many random scripts.
+    pub fn forget(&mut self) {
+        self.judge.forget();
+    }
+
+    /// Makes the table that exhaustive scripts set out from; crashes on the way are looked at too.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub fn prefill(&mut self, prefill: &Prefill) -> Result<Base, Box<Failure>> {
+        let nothing = self.nothing();
+        let last = self.script(&nothing, &prefill.ops, Look::All)?;
+        Ok(Base {
+            name: prefill.name,
+            image: Rc::from(self.explorer.durable()),
+            held: last.after(),
+        })
+    }
+
+    /// The base of scripts that begin with making the table.
+    #[must_use]
+    pub fn nothing(&self) -> Base {
+        Base {
+            name: NOTHING,
+            image: Rc::from([]),
+            held: vec![None; self.judge.keys().len()],
+        }
+    }
+
+    /// Runs `ops` from `base`.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub fn script(
+        &mut self,
+        base: &Base,
+        ops: &[Op],
+        look: Look,
+    ) -> Result<Rc<Segment>, Box<Failure>> {
+        let mut image = Rc::clone(&base.image);
+        let mut held = base.held.clone();
+        let mut rest = ops;
+        loop {
+            let crash = rest.iter().position(|op| matches!(op, Op::Crash(_)));
+            let (now, later) = rest.split_at(crash.unwrap_or(rest.len()));
+            let mut segment = self
+                .record(&image, held, now)
+                .map_err(|wrong| self.failure(base, ops, (0, None, wrong)))?;
+            let is_last = later.is_empty();
+            if is_last || look == Look::All {
+                if look == Look::LastOp {
+                    segment.from = segment.begin_of_last(now.len());
+                }
+                self.explore(&segment)
+                    .map_err(|wrong| self.failure(base, ops, wrong))?;
+            }
+            let segment = Rc::new(segment);
+            if let Some(corpus) = &mut self.corpus
+                && (is_last || look == Look::All)
+            {
+                corpus.push(Rc::clone(&segment));
+            }
+            let Some((Op::Crash(which), later)) = later.split_first() else {
+                return Ok(segment);
+            };
+            image = self.crash(&segment, now.len(), *which);
+            held = self.holds(&image).map_err(|wrong| {
+                let at = segment.steps.len();
+                self.failure(base, ops, (at, None, wrong))
+            })?;
+            rest = later;
+        }
+    }
+
+    /// Runs `ops` and looks at crashes within the last of them; then goes on from those whose
+    /// recovery is notable, looking at every crash.
+    fn script_and_beyond(&mut self, base: &Base, ops: &[Op]) -> Result<(), Box<Failure>> {
+        let before = self.judge.counts.visited;
+        self.judge.notable.clear();
+        self.script(base, ops, Look::LastOp)?;
+        for visited in std::mem::take(&mut self.judge.notable) {
+            let mut longer = ops.to_vec();
+            longer.push(Op::Crash((visited - before) as u32));
+            longer.extend(self.beyond());
+            self.script(base, &longer, Look::LastSegment)?;
+        }
+        Ok(())
+    }
+
+    /// What is done after a notable recovery: in turn, every key is removed (what was not durably
+    /// gone comes back), every key is put, or anything happens.
+    fn beyond(&mut self) -> Vec<Op> {
+        let keys = self.judge.keys().len() as u16;
+        self.went_on += 1;
+        match self.went_on % 3 {
+            0 => (0..keys).map(Op::Remove).collect(),
+            1 => (0..keys).map(|key| Op::Put(key, self.went_on)).collect(),
+            _ => random(keys, BEYOND, self.went_on),
+        }
+    }
+
+    /// Runs all sequences of up to `length` operations from every prefill.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub fn exhaustive(&mut self, length: u32) -> Result<(), Box<Failure>> {
+        for prefill in self.subject.prefills() {
+            let base = self.prefill(&prefill)?;
+            self.judge.forget_paths();
+            for length in 0..=length {
+                for ops in exhaustive(&prefill.kinds, length) {
+                    self.script_and_beyond(&base, &ops)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs `count` random operations from the empty table.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub fn random(&mut self, seed: u64, count: usize) -> Result<(), Box<Failure>> {
+        let ops = random(self.judge.keys().len() as u16, count, seed);
+        let nothing = self.nothing();
+        self.script(&nothing, &ops, Look::All).map(|_| ())
+    }
+
+    fn failure(&self, base: &Base, ops: &[Op], (at, site, wrong): Wrong) -> Box<Failure> {
+        Box::new(Failure {
+            design: S::NAME,
+            model: self.model,
+            prefill: base.name,
+            ops: ops.to_vec(),
+            wrong,
+            at,
+            site,
+        })
+    }
+
+    /// Runs `ops` from `image`, writes down what is done, and compares every answer.
+    fn record(
+        &mut self,
+        image: &Rc<[u64]>,
+        held: Vec<Option<u64>>,
+        ops: &[Op],
+    ) -> Result<Segment, String> {
+        let mut now = held.clone();
+        let mut effects = Vec::with_capacity(ops.len());
+        let steps = catch(|| self.run(image, &mut now, ops, &mut effects))
+            .unwrap_or_else(|said| Err(format!("an operation panicked: {said}")))?;
+        let mut segment = Segment {
+            image: Rc::clone(image),
+            held,
+            steps,
+            effects,
+            from: 0,
+        };
+        segment.from = segment.published();
+        Ok(segment)
+    }
+
+    fn run(
+        &self,
+        image: &[u64],
+        held: &mut [Option<u64>],
+        ops: &[Op],
+        effects: &mut Vec<Option<(u16, Option<u64>)>>,
+    ) -> Result<Vec<Step>, String> {
+        let mut sim = Sim::<LINE>::from_image(image, S::MAX_BYTES);
+        sim.record(Vec::new());
+        let mut table = if image.is_empty() {
+            self.subject.create(sim.clone())
+        } else {
+            self.subject.open(sim.clone())
+        }
+        .map_err(|error| format!("no table: {error}"))?;
+        for (number, op) in ops.iter().enumerate() {
+            sim.mark(begin_mark(number));
+            let mut effect = None;
+            if let Some(key) = op.key() {
+                effect = self.apply(&*table, *op, key, held)?;
+            } else if matches!(op, Op::Step) {
+                table
+                    .apply(*op, 0)
+                    .map_err(|error| format!("{op}: {error}"))?;
+            } else {
+                if matches!(op, Op::Close) {
+                    table.close().map_err(|error| format!("{op}: {error}"))?;
+                } else {
+                    drop(table);
+                }
+                let steps = sim.recorded();
+                sim = Sim::from_image(&sim.image(), S::MAX_BYTES);
+                sim.record(steps);
+                table = self
+                    .subject
+                    .open(sim.clone())
+                    .map_err(|error| format!("{op}: {error}"))?;
+            }
+            sim.mark(ack_mark(number));
+            effects.push(effect);
+        }
+        let steps = sim.recorded();
+        let expected = Expected::new(held.to_vec());
+        self.judge
+            .compare(&*table, &expected, &mut Vec::new())
+            .map_err(|wrong| format!("without any crash: {wrong}"))?;
+        Ok(steps)
+    }
+
+    /// Does one operation with a key; what it changes.
+    fn apply(
+        &self,
+        table: &dyn Table,
+        op: Op,
+        key: u16,
+        held: &mut [Option<u64>],
+    ) -> Result<Option<(u16, Option<u64>)>, String> {
+        let slot = &mut held[usize::from(key)];
+        match table.apply(op, self.judge.keys()[usize::from(key)]) {
+            Ok(found) if found == *slot => {
+                *slot = op.outcome(found);
+                Ok((*slot != found).then_some((key, *slot)))
+            }
+            Ok(found) => Err(format!("{op} found {found:?}, not {slot:?}")),
+            // Nothing was changed.
+            Err(error) if matches!(error.kind(), ErrorKind::Full { .. }) => Ok(None),
+            Err(error) => Err(format!("{op}: {error}")),
+        }
+    }
+
+    /// Looks at every state that a crash in the segment may leave.
+    fn explore(&mut self, segment: &Segment) -> Result<(), Wrong> {
+        self.explore_steps(segment, &segment.steps, segment.from)
+    }
+
+    fn explore_steps(
+        &mut self,
+        segment: &Segment,
+        steps: &[Step],
+        from: usize,
+    ) -> Result<(), Wrong> {
+        let mut watch = Watch {
+            turns: turns(steps, &segment.effects),
+            next: 0,
+            hashes: (0, 0),
+            expected: Expected::new(segment.held.clone()),
+            steps,
+            judge: &mut self.judge,
+            wrong: None,
+        };
+        watch.hashes = watch.expected.hashes();
+        let flow = self
+            .explorer
+            .explore(&segment.image, steps, from, &mut watch);
+        match (flow, watch.wrong) {
+            (ControlFlow::Break(()), Some((at, wrong))) => {
+                Err((at, steps.get(at).map(|step| step.site), wrong))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// One of the states that a crash within the last of `count` operations may leave.
+    fn crash(&mut self, segment: &Segment, count: usize, which: u32) -> Rc<[u64]> {
+        let from = segment.begin_of_last(count);
+        let mut pick = Pick {
+            left: u64::MAX,
+            image: Vec::new(),
+        };
+        // Once to count them, once to take one.
+        for _ in 0..2 {
+            let seen = u64::MAX - pick.left;
+            pick.left = u64::from(which).checked_rem(seen).unwrap_or(u64::MAX);
+            let _ = self
+                .explorer
+                .explore(&segment.image, &segment.steps, from, &mut pick);
+        }
+        Rc::from(pick.image)
+    }
+
+    /// What a crash state, which was looked at already, holds.
+    fn holds(&mut self, image: &[u64]) -> Result<Vec<Option<u64>>, String> {
+        let sim = Sim::<LINE>::from_image(image, S::MAX_BYTES);
+        let mut contents = Vec::new();
+        let table = catch(|| self.subject.open(sim))
+            .map_err(|said| format!("recovery panicked: {said}"))?
+            .map_err(|error| format!("recovery failed: {error}"))?;
+        table
+            .contents(&mut contents)
+            .map_err(|error| format!("iteration failed: {error}"))?;
+        contents.sort_unstable();
+        Ok(self.judge.held(&contents))
+    }
+
+    /// Tries every mutant of every site that the corpus reaches. All states that were looked at
+    /// before are right, so only those that a mutant adds are opened.
+    ///
+    /// # Panics
+    /// When no corpus was kept.
+    pub fn mutants(&mut self) -> Vec<(Mutant, Verdict)> {
+        let corpus = self.corpus.take().expect("a corpus was kept");
+        let mut all = BTreeSet::new();
+        for segment in &corpus {
+            collect(&segment.steps[segment.published()..], &mut all);
+        }
+        self.judge.keep();
+        // Only X86 keeps an order inside a line.
+        all.retain(|mutant| self.model == Model::X86 || mutant.kind != Kind::SwapInLine);
+        let verdicts = all
+            .into_iter()
+            .map(|mutant| (mutant, self.mutant(mutant, &corpus)))
+            .collect();
+        self.corpus = Some(corpus);
+        verdicts
+    }
+
+    fn mutant(&mut self, mutant: Mutant, corpus: &[Rc<Segment>]) -> Verdict {
+        self.judge.forget();
+        let before = self.judge.counts.unique;
+        let mut steps = Vec::new();
+        let caught = corpus.iter().find_map(|segment| {
+            let changed = mutant.apply(&segment.steps, &mut steps)?;
+            // Nothing before the change differs, but what is in flight there may be lost by it.
+            let from = changed.max(segment.from);
+            self.explore_steps(segment, &steps, from).err()
+        });
+        match (caught, self.judge.counts.unique - before) {
+            (Some((_, _, wrong)), _) => Verdict::Caught(wrong),
+            (None, 0) => Verdict::Equivalent,
+            (None, states) => Verdict::Survived(states),
+        }
+    }
+}
+
+impl Segment {
+    /// The step at which the last of `count` operations begins.
+    fn begin_of_last(&self, count: usize) -> usize {
+        let Some(last) = count.checked_sub(1) else {
+            return self.from;
+        };
+        let mark = Action::Mark(begin_mark(last));
+        let found = self.steps.iter().position(|step| step.action == mark);
+        found.unwrap_or(self.steps.len())
+    }
+
+    /// The first step behind the publishing of the table.
+    fn published(&self) -> usize {
+        let found = self
+            .steps
+            .iter()
+            .position(|step| step.action == Action::Publish);
+        found.map_or(0, |at| at + 1)
+    }
+
+    /// The value of each key at the end.
+    fn after(&self) -> Vec<Option<u64>> {
+        let mut held = self.held.clone();
+        for (key, v) in self.effects.iter().flatten() {
+            held[usize::from(*key)] = *v;
+        }
+        held
+    }
+}
+
+/// A step at which what may be expected changes.
+struct Turn {
+    step: usize,
+    op: u64,
+    /// The operation begins and will have this effect; or it is settled.
+    begins: Option<(u16, Option<u64>)>,
+}
+
+/// Where operations begin and are settled. An operation is settled when it is acknowledged, or
+/// earlier: when it released its last lock, others see what it did, and what they see must be
+/// durable.
+fn turns(steps: &[Step], effects: &[Option<(u16, Option<u64>)>]) -> Vec<Turn> {
+    let mut turns = Vec::new();
+    // Operations under way: the thread, the number, the last release.
+    let mut open: Vec<(u32, u64, Option<usize>)> = Vec::new();
+    for (at, step) in steps.iter().enumerate() {
+        match step.action {
+            Action::Mark(mark) if mark % 2 == 0 => open.push((step.thread, mark / 2, None)),
+            Action::Event(Event::Unlocked(_)) => {
+                for (thread, _, released) in &mut open {
+                    if *thread == step.thread {
+                        *released = Some(at);
+                    }
+                }
+            }
+            Action::Mark(mark) => {
+                let op = mark / 2;
+                let begun = begin_mark(op as usize);
+                let Some(slot) = open.iter().position(|(_, other, _)| *other == op) else {
+                    continue;
+                };
+                let (_, _, released) = open.swap_remove(slot);
+                let Some(effect) = effects.get(op as usize).copied().flatten() else {
+                    continue;
+                };
+                let begun = steps
+                    .iter()
+                    .position(|step| step.action == Action::Mark(begun));
+                turns.push(Turn {
+                    step: begun.unwrap_or(0),
+                    op,
+                    begins: Some(effect),
+                });
+                turns.push(Turn {
+                    step: released.unwrap_or(at),
+                    op,
+                    begins: None,
+                });
+            }
+            _ => {}
+        }
+    }
+    turns.sort_by_key(|turn| turn.step);
+    turns
+}
+
+/// Looks at the states of a script, knowing what may be expected of each.
+struct Watch<'j, 's, S, const LINE: bool> {
+    turns: Vec<Turn>,
+    next: usize,
+    expected: Expected,
+    hashes: (u64, u64),
+    steps: &'j [Step],
+    judge: &'j mut Judge<'s, S, LINE>,
+    wrong: Option<(usize, String)>,
+}
+
+impl<S: Subject, const LINE: bool> Visit for Watch<'_, '_, S, LINE> {
+    fn passed(&mut self, step: usize) -> bool {
+        let mut settled = false;
+        while let Some(turn) = self.turns.get(self.next)
+            && turn.step == step
+        {
+            match turn.begins {
+                Some((key, v)) => self.expected.begin(turn.op, key, v),
+                None => settled |= self.expected.settle(turn.op),
+            }
+            self.hashes = self.expected.hashes();
+            self.next += 1;
+        }
+        settled
+    }
+
+    fn state(&mut self, state: &CrashState<'_>) -> ControlFlow<()> {
+        self.judge.place = self.steps.get(state.at).map_or(0, |step| place(step.site));
+        match self
+            .judge
+            .look_at_level(state, &self.expected, self.hashes, 0)
+        {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(wrong) => {
+                self.wrong = Some((state.at, wrong));
+                ControlFlow::Break(())
+            }
+        }
+    }
+}
+
+/// Takes a state after so many others.
+struct Pick {
+    left: u64,
+    image: Vec<u64>,
+}
+
+impl Visit for Pick {
+    fn passed(&mut self, _step: usize) -> bool {
+        false
+    }
+
+    fn state(&mut self, state: &CrashState<'_>) -> ControlFlow<()> {
+        if self.left == 0 {
+            self.image.extend_from_slice(state.image);
+            return ControlFlow::Break(());
+        }
+        self.left -= 1;
+        ControlFlow::Continue(())
+    }
+}

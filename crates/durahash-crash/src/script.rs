@@ -1,0 +1,221 @@
+//! Sequences of operations: what is done before the crash.
+//!
+//! Keys are named by their position in the subject's key space, so that a script is short to print
+//! (`put 3 17, remove 3`) and means the same for every design.
+
+use std::fmt;
+
+/// An operation on a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Inserts or replaces.
+    Put(u16, u64),
+    /// Inserts where the key is absent.
+    Insert(u16, u64),
+    /// Replaces where the key is present.
+    Update(u16, u64),
+    /// Removes.
+    Remove(u16),
+    /// Reads.
+    Get(u16),
+    /// Background work, one step.
+    Step,
+    /// Drops the table without closing it and opens the medium again.
+    Reopen,
+    /// Closes the table properly and opens the medium again.
+    Close,
+    /// The machine dies inside the operation before this one; of the states that this may leave, the
+    /// one of this number (they are counted around) is opened again. What it holds is what goes on.
+    Crash(u32),
+}
+
+impl Op {
+    /// The operation with another value, if it has one.
+    #[must_use]
+    pub fn with_value(self, v: u64) -> Op {
+        match self {
+            Op::Put(key, _) => Op::Put(key, v),
+            Op::Insert(key, _) => Op::Insert(key, v),
+            Op::Update(key, _) => Op::Update(key, v),
+            other => other,
+        }
+    }
+
+    /// The key, if it has one.
+    #[must_use]
+    pub fn key(self) -> Option<u16> {
+        match self {
+            Op::Put(key, _) | Op::Insert(key, _) | Op::Update(key, _) => Some(key),
+            Op::Remove(key) | Op::Get(key) => Some(key),
+            Op::Step | Op::Reopen | Op::Close | Op::Crash(_) => None,
+        }
+    }
+
+    /// The value of its key after it, where the key had `found` before.
+    #[must_use]
+    pub fn outcome(self, found: Option<u64>) -> Option<u64> {
+        match self {
+            Op::Put(_, v) => Some(v),
+            Op::Insert(_, v) => found.or(Some(v)),
+            Op::Update(_, v) => found.and(Some(v)),
+            Op::Remove(_) => None,
+            Op::Get(_) | Op::Step | Op::Reopen | Op::Close | Op::Crash(_) => found,
+        }
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Op::Put(key, v) => write!(f, "put {key} {v}"),
+            Op::Insert(key, v) => write!(f, "insert {key} {v}"),
+            Op::Update(key, v) => write!(f, "update {key} {v}"),
+            Op::Remove(key) => write!(f, "remove {key}"),
+            Op::Get(key) => write!(f, "get {key}"),
+            Op::Step => f.write_str("step"),
+            Op::Reopen => f.write_str("reopen"),
+            Op::Close => f.write_str("close"),
+            Op::Crash(which) => write!(f, "crash {which}"),
+        }
+    }
+}
+
+/// A script as text.
+#[must_use]
+pub fn print(ops: &[Op]) -> String {
+    let ops: Vec<String> = ops.iter().map(Op::to_string).collect();
+    ops.join(", ")
+}
+
+/// The script that `text` holds, as [`print`] writes it.
+///
+/// # Errors
+/// The part that is no operation.
+pub fn parse(text: &str) -> Result<Vec<Op>, String> {
+    let parts = text.split(',').map(str::trim).filter(|op| !op.is_empty());
+    parts
+        .map(|part| {
+            let words: Vec<&str> = part.split_whitespace().collect();
+            let key = || words.get(1).and_then(|key| key.parse().ok());
+            let v = || words.get(2).and_then(|v| v.parse().ok());
+            let op = match words[0] {
+                "put" => key().zip(v()).map(|(key, v)| Op::Put(key, v)),
+                "insert" => key().zip(v()).map(|(key, v)| Op::Insert(key, v)),
+                "update" => key().zip(v()).map(|(key, v)| Op::Update(key, v)),
+                "remove" => key().map(Op::Remove),
+                "get" => key().map(Op::Get),
+                "step" => Some(Op::Step),
+                "reopen" => Some(Op::Reopen),
+                "close" => Some(Op::Close),
+                "crash" => words.get(1).and_then(|n| n.parse().ok()).map(Op::Crash),
+                _ => None,
+            };
+            op.ok_or_else(|| format!("no operation: {part}"))
+        })
+        .collect()
+}
+
+/// All sequences of exactly `length` of `kinds`; the values say at which place they were written.
+pub fn exhaustive(kinds: &[Op], length: u32) -> impl Iterator<Item = Vec<Op>> {
+    (0..kinds.len().pow(length)).map(move |mut number| {
+        let place = |at| {
+            let op = kinds[number % kinds.len()];
+            number /= kinds.len();
+            op.with_value(1000 + u64::from(at))
+        };
+        (0..length).map(place).collect()
+    })
+}
+
+/// `count` random operations on `keys` keys: phases of growth, churn and shrinking, a
+/// few crashes and reopens.
+#[must_use]
+pub fn random(keys: u16, count: usize, seed: u64) -> Vec<Op> {
+    let mut rng = Rng::new(seed);
+    let mut removes = 0;
+    (0..count)
+        .map(|at| {
+            if at % 40 == 0 {
+                removes = [10, 25, 45, 80][rng.below(4)];
+            }
+            let key = rng.below(usize::from(keys)) as u16;
+            let v = (seed % 1_000_000) * 1_000_000 + at as u64;
+            match rng.below(100) {
+                0 => Op::Crash(rng.below(100_000) as u32),
+                1 if rng.below(2) == 0 => Op::Close,
+                1 => Op::Reopen,
+                2..=3 => Op::Step,
+                4..=8 => Op::Get(key),
+                9..=14 => Op::Update(key, v),
+                15..=22 => Op::Insert(key, v),
+                _ if rng.below(100) < removes => Op::Remove(key),
+                _ => Op::Put(key, v),
+            }
+        })
+        .collect()
+}
+
+/// Hashes that differ in their top `prefix_bits`, `each` of every prefix: enough of one prefix fill
+/// a bucket and split it, and the lowest bits differ as fingerprints do.
+#[must_use]
+pub fn keys_by_prefix(prefix_bits: u32, each: u64) -> Vec<u64> {
+    let prefixes = 0..1_u64 << prefix_bits;
+    let key = |prefix, at| prefix << (64 - prefix_bits) | at << 40 | (at * 37 + 1) & 0xff;
+    prefixes
+        .flat_map(|prefix| (0..each).map(move |at| key(prefix, at)))
+        .collect()
+}
+
+/// A small generator of pseudo-random numbers (SplitMix64), the same everywhere and forever, so
+/// that a seed repeats a failure.
+pub struct Rng(u64);
+
+impl Rng {
+    /// A generator that begins at `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Rng(seed)
+    }
+
+    /// The next number.
+    pub fn number(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: usize) -> usize {
+        ((u128::from(self.number()) * bound as u128) >> 64) as usize
+    }
+}
+
+/// A bijection in which every bit of the input reaches every bit of the output.
+#[must_use]
+pub fn mix(v: u64) -> u64 {
+    let v = (v ^ v >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let v = (v ^ v >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    v ^ v >> 31
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_are_read_as_they_are_printed() {
+        let ops = random(9, 300, 5);
+        assert_eq!(parse(&print(&ops)), Ok(ops));
+        assert_eq!(parse("put 1"), Err("no operation: put 1".to_string()));
+    }
+
+    #[test]
+    fn exhaustive_sequences_are_all_there() {
+        let kinds = [Op::Put(0, 0), Op::Remove(0), Op::Get(0)];
+        let mut all: Vec<String> = exhaustive(&kinds, 3).map(|ops| print(&ops)).collect();
+        assert_eq!(all.len(), 27);
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 27);
+        assert!(all.contains(&"put 0 1000, get 0, put 0 1002".to_string()));
+    }
+}

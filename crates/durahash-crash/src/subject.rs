@@ -1,0 +1,137 @@
+//! What the tester has to know about a design: a [`Subject`], in well under a hundred lines.
+
+use durahash::{Change, Finding, Index, Result, Room};
+use durahash_media::Sim;
+
+use crate::script::Op;
+
+/// A design under test: how its tables come into being on a simulated medium, in geometry so tiny
+/// that a few operations reach every path, and from where exhaustive scripts set out.
+pub trait Subject: Sync {
+    /// The name in commands.
+    const NAME: &'static str;
+    /// How far a medium may grow.
+    const MAX_BYTES: u64;
+    /// How many calls into the medium a recovery may need at most.
+    const RECOVERY_CALLS: u64 = 200_000;
+
+    /// Makes an empty table on an empty medium and publishes it.
+    ///
+    /// # Errors
+    /// Those of the design.
+    fn create<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>>;
+
+    /// Opens the table on `sim`, recovering it as after a crash.
+    ///
+    /// # Errors
+    /// Those of the design.
+    fn open<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>>;
+
+    /// The key space: few keys, chosen so that they meet.
+    fn keys(&self) -> Vec<u64>;
+
+    /// The states that exhaustive scripts set out from; the first is the empty table.
+    fn prefills(&self) -> Vec<Prefill>;
+}
+
+/// A state that exhaustive scripts set out from, and the operations that are tried there.
+#[derive(Clone, Debug)]
+pub struct Prefill {
+    /// Its name in commands.
+    pub name: &'static str,
+    /// What leads to it from the empty table.
+    pub ops: Vec<Op>,
+    /// About six operations: every sequence of up to four of them is tried.
+    pub kinds: Vec<Op>,
+}
+
+/// What the tester asks of a table; keys and values are words.
+///
+/// An [`Index`] becomes one through [`Slots`], with the hash as the key; a map of typed keys by
+/// choosing a key for each word.
+pub trait Table: Send + Sync {
+    /// Does `op`, which has a key, and returns the value that the key had; or does a step.
+    ///
+    /// # Errors
+    /// Those of the table.
+    fn apply(&self, op: Op, key: u64) -> Result<Option<u64>>;
+
+    /// Appends everything that the table holds.
+    ///
+    /// # Errors
+    /// Those of the table.
+    fn contents(&self, out: &mut Vec<(u64, u64)>) -> Result<()>;
+
+    /// How many keys it holds.
+    ///
+    /// # Errors
+    /// Those of the table.
+    fn len(&self) -> Result<u64>;
+
+    /// Whether it holds none.
+    ///
+    /// # Errors
+    /// Those of the table.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Verifies every invariant.
+    ///
+    /// # Errors
+    /// What keeps the check from being done.
+    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()>;
+
+    /// Closes it properly.
+    ///
+    /// # Errors
+    /// Those of the table.
+    fn close(self: Box<Self>) -> Result<()>;
+}
+
+/// An index as a table.
+pub struct Slots<I, C> {
+    /// The index.
+    pub index: I,
+    /// Closes it.
+    pub close: C,
+}
+
+impl<I: Index, C: FnOnce(I) -> Result<()> + Send + Sync> Table for Slots<I, C> {
+    fn apply(&self, op: Op, h: u64) -> Result<Option<u64>> {
+        let index = &self.index;
+        match op {
+            Op::Put(_, v) => index.update(h, Room::ForNew, &mut |_| Ok(Change::Set(v))),
+            Op::Insert(_, v) => index.update(h, Room::ForNew, &mut |found| {
+                Ok(found.map_or(Change::Set(v), |_| Change::Keep))
+            }),
+            Op::Update(_, v) => index.update(h, Room::None, &mut |found| {
+                Ok(found.map_or(Change::Keep, |_| Change::Set(v)))
+            }),
+            Op::Remove(_) => index.update(h, Room::None, &mut |_| Ok(Change::Remove)),
+            Op::Get(_) => index.get(h),
+            Op::Step => index.step().map(|_| None),
+            Op::Reopen | Op::Close | Op::Crash(_) => Ok(None),
+        }
+    }
+
+    fn contents(&self, out: &mut Vec<(u64, u64)>) -> Result<()> {
+        let mut at = Some(0);
+        while let Some(from) = at {
+            at = self.index.scan(from, out)?;
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.index.len()
+    }
+
+    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+        self.index.check(found)
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        (self.close)(self.index)
+    }
+}

@@ -1,0 +1,89 @@
+//! The tester on a toy: nothing found where nothing is wrong, and everything that is planted.
+
+#[path = "toy/mod.rs"]
+mod table;
+
+use durahash_crash::run::{Failure, Tester, Verdict};
+use durahash_crash::states::Model;
+use durahash_crash::subject::Subject;
+use table::{Bug, ToySubject};
+
+/// Short scripts, all of them, and a few long ones.
+fn first_failure<const LINE: bool>(bug: Bug, model: Model) -> Option<Box<Failure>> {
+    let subject = ToySubject(bug);
+    let mut tester = Tester::<_, LINE>::new(&subject, model, 1);
+    let run = |tester: &mut Tester<'_, _, LINE>| {
+        tester.exhaustive(2)?;
+        (0..20).try_for_each(|seed| {
+            tester.forget();
+            tester.random(seed, 200)
+        })
+    };
+    let failure = run(&mut tester).err();
+    println!("{bug:?} {}: {:?}", model.name(), tester.counts());
+    failure
+}
+
+#[test]
+fn nothing_is_found_where_nothing_is_wrong() {
+    for (model, failure) in [
+        (Model::X86, first_failure::<true>(Bug::None, Model::X86)),
+        (Model::Word, first_failure::<false>(Bug::None, Model::Word)),
+        (
+            Model::Program,
+            first_failure::<true>(Bug::None, Model::Program),
+        ),
+    ] {
+        assert!(failure.is_none(), "{model:?}: {}", failure.unwrap());
+    }
+}
+
+#[test]
+fn stores_to_a_line_out_of_order_are_found() {
+    // Written for a medium that keeps their order, run on one that does not.
+    let failure = first_failure::<true>(Bug::None, Model::Word).expect("a violation");
+    assert!(failure.wrong.contains("holds Some(0)"), "{failure}");
+}
+
+#[test]
+fn what_is_planted_is_found() {
+    for bug in [
+        Bug::CommitFirst,
+        Bug::TwoWords,
+        Bug::CapacityFirst,
+        Bug::MarkStays,
+        Bug::VisibleFirst,
+        Bug::FirstLine,
+        Bug::FreshUnpersisted,
+        Bug::BothCopies,
+        Bug::RepairUnflushed,
+        Bug::WrongCount,
+        Bug::ClearFirst,
+        Bug::Endless,
+        Bug::Panics,
+    ] {
+        let failure = first_failure::<true>(bug, Model::X86);
+        println!(
+            "{}\n",
+            failure.unwrap_or_else(|| panic!("{bug:?} was not found"))
+        );
+    }
+}
+
+#[test]
+fn every_flush_fence_and_release_is_needed() {
+    let subject = ToySubject(Bug::None);
+    let mut tester = Tester::<_, true>::new(&subject, Model::X86, 1);
+    tester.keep_corpus();
+    tester.exhaustive(2).unwrap();
+    (0..10)
+        .try_for_each(|seed| tester.random(seed, 200))
+        .unwrap();
+    let mut wrong = 0;
+    for (mutant, verdict) in tester.mutants() {
+        println!("{mutant}: {verdict:?}");
+        wrong += u32::from(matches!(verdict, Verdict::Survived(_)));
+    }
+    println!("{:?} {wrong}", tester.counts());
+    let _ = subject.keys();
+}
