@@ -155,15 +155,12 @@ pub fn random(keys: u16, count: usize, seed: u64) -> Vec<Op> {
         .collect()
 }
 
-/// Hashes that differ in their top `prefix_bits`, `each` of every prefix: enough of one prefix fill
-/// a bucket and split it, and the lowest bits differ as fingerprints do.
-#[must_use]
-pub fn keys_by_prefix(prefix_bits: u32, each: u64) -> Vec<u64> {
-    let prefixes = 0..1_u64 << prefix_bits;
-    let key = |prefix, at| prefix << (64 - prefix_bits) | at << 40 | (at * 37 + 1) & 0xff;
-    prefixes
-        .flat_map(|prefix| (0..each).map(move |at| key(prefix, at)))
-        .collect()
+/// `count` hashes that begin with the `bits` bits of `prefix` and are spread evenly behind it: the
+/// first two differ in the next bit, the first four in the next two. Their lowest bytes differ as
+/// fingerprints do.
+pub fn spread(prefix: u64, bits: u32, count: u64) -> impl Iterator<Item = u64> {
+    let top = prefix.unbounded_shl(64 - bits);
+    (0..count).map(move |at| top | at.reverse_bits() >> bits | (at * 37 + prefix + 1) & 0xff)
 }
 
 /// A small generator of pseudo-random numbers (SplitMix64), the same everywhere and forever, so
