@@ -37,7 +37,9 @@ fn mutants<const LINE: bool>(model: Model) {
     let start = std::time::Instant::now();
     tester.keep_corpus();
     tester.exhaustive(2).unwrap();
-    (0..4).try_for_each(|seed| tester.random(seed, 150)).unwrap();
+    (0..4)
+        .try_for_each(|seed| tester.random(seed, 150))
+        .unwrap();
     for (mutant, verdict) in tester.mutants() {
         println!("{mutant}: {verdict:?}");
     }

@@ -1,0 +1,251 @@
+//! Processes killed at random moments while several threads write to a real pool file. Whatever a
+//! thread was told, by the return of an operation, is there when the pool is opened again.
+//!
+//! `DURAHASH_KILL_ROUNDS=10000 cargo test --release -p durahash --test kill -- --nocapture`
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use durahash::{Data, Map, Options};
+
+const THREADS: u64 = 3;
+/// Keys of one thread; nobody else writes them.
+const KEYS: u64 = 1500;
+/// Operations after which a thread turns from filling to emptying, so that units split and merge.
+const PHASE: u64 = 4000;
+
+/// What thread `thread` does as its operation number `i`: a key, and its new value if it is put.
+fn operation(seed: u64, thread: u64, i: u64) -> (u64, Option<u64>) {
+    let random = mix(seed ^ (thread << 56) ^ i);
+    let puts_of_ten = if (i / PHASE).is_multiple_of(2) { 8 } else { 3 };
+    let put = random % 10 < puts_of_ten;
+    (
+        thread * KEYS + (random >> 8) % KEYS,
+        put.then_some(random >> 20),
+    )
+}
+
+/// SplitMix64's finaliser.
+fn mix(mut x: u64) -> u64 {
+    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// A kind of map under test: how numbers become its keys and values.
+trait Subject {
+    type K: Data + ?Sized;
+    type V: Data + ?Sized;
+    fn put(map: &Map<Self::K, Self::V>, key: u64, value: u64);
+    fn remove(map: &Map<Self::K, Self::V>, key: u64);
+    /// All that is in the map, every value verified to be whole.
+    fn all(map: &Map<Self::K, Self::V>) -> HashMap<u64, u64>;
+}
+
+struct Words;
+
+impl Subject for Words {
+    type K = u64;
+    type V = u64;
+    fn put(map: &Map<u64, u64>, key: u64, value: u64) {
+        map.put(&key, &value).unwrap();
+    }
+    fn remove(map: &Map<u64, u64>, key: u64) {
+        map.remove(&key).unwrap();
+    }
+    fn all(map: &Map<u64, u64>) -> HashMap<u64, u64> {
+        map.iter().map(Result::unwrap).collect()
+    }
+}
+
+struct Records;
+
+/// Of many lengths, up to some size classes.
+fn bytes_of(value: u64) -> Vec<u8> {
+    let mut bytes = value.to_le_bytes().to_vec();
+    bytes.resize(8 + (value % 700) as usize, value as u8);
+    bytes
+}
+
+impl Subject for Records {
+    type K = str;
+    type V = [u8];
+    fn put(map: &Map<str, [u8]>, key: u64, value: u64) {
+        map.put(&format!("key {key}"), &bytes_of(value)).unwrap();
+    }
+    fn remove(map: &Map<str, [u8]>, key: u64) {
+        map.remove(&format!("key {key}")).unwrap();
+    }
+    fn all(map: &Map<str, [u8]>) -> HashMap<u64, u64> {
+        let pairs = map.iter().map(Result::unwrap);
+        pairs
+            .map(|(key, bytes)| {
+                let value = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+                assert_eq!(bytes, bytes_of(value));
+                (key["key ".len()..].parse().unwrap(), value)
+            })
+            .collect()
+    }
+}
+
+/// The child: writes until it is killed, and tells every operation that has returned.
+fn write_for_ever<S: Subject>(path: &Path, seed: u64) {
+    let map: Map<S::K, S::V> = Options::new()
+        .max_bytes(1 << 30)
+        .open_or_create(path)
+        .unwrap();
+    // Without the buffer of `stdout()`, in which what was told would die with the process.
+    let pipe = File::from(std::io::stdout().as_fd().try_clone_to_owned().unwrap());
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (map, mut pipe) = (&map, &pipe);
+            scope.spawn(move || {
+                for i in 0.. {
+                    match operation(seed, thread, i) {
+                        (key, Some(value)) => S::put(map, key, value),
+                        (key, None) => S::remove(map, key),
+                    }
+                    // So few bytes reach a pipe at once or not at all.
+                    if pipe.write_all(&[b'=', thread as u8]).is_err() {
+                        std::process::exit(0);
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn child() {
+    let Ok(path) = std::env::var("DURAHASH_KILL_POOL") else {
+        return;
+    };
+    let seed = std::env::var("DURAHASH_KILL_SEED")
+        .unwrap()
+        .parse()
+        .unwrap();
+    match std::env::var("DURAHASH_KILL_SUBJECT").as_deref() {
+        Ok("words") => write_for_ever::<Words>(Path::new(&path), seed),
+        _ => write_for_ever::<Records>(Path::new(&path), seed),
+    }
+}
+
+/// Runs a child until it has told `told` operations, kills it, and returns how many each thread
+/// has told.
+fn run_and_kill(subject: &str, path: &Path, seed: u64, told: u64) -> [u64; THREADS as usize] {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child", "--nocapture", "--test-threads=1"])
+        .env("DURAHASH_KILL_POOL", path)
+        .env("DURAHASH_KILL_SEED", seed.to_string())
+        .env("DURAHASH_KILL_SUBJECT", subject)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut pipe = child.stdout.take().unwrap();
+    let (mut counts, mut total, mut killed) = ([0; THREADS as usize], 0, false);
+    let (mut bytes, mut marked) = (vec![0; 4096], false);
+    loop {
+        let n = pipe.read(&mut bytes).unwrap();
+        if n == 0 {
+            break;
+        }
+        for byte in &bytes[..n] {
+            // What the test harness itself prints has no mark before a byte this small.
+            if marked && u64::from(*byte) < THREADS {
+                counts[usize::from(*byte)] += 1;
+                total += 1;
+            }
+            marked = *byte == b'=';
+        }
+        if total >= told && !killed {
+            child.kill().unwrap();
+            killed = true;
+        }
+    }
+    let status = child.wait().unwrap();
+    assert!(killed, "seed {seed}: the child ended by itself: {status}");
+    counts
+}
+
+fn rounds() -> u64 {
+    std::env::var("DURAHASH_KILL_ROUNDS").map_or(25, |rounds| rounds.parse().unwrap())
+}
+
+fn survive<S: Subject>(subject: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let mut model: HashMap<u64, u64> = HashMap::new();
+    let mut sizes = Vec::new();
+    for round in 0..rounds() {
+        let seed = mix(round ^ 0xdead);
+        let counts = run_and_kill(subject, &path, seed, mix(seed) % 20_000);
+        // Every other time the file stays as the kill left it: recovery happens in memory.
+        let options = Options::new().read_only(round % 2 == 0);
+        let map: Map<S::K, S::V> = options.open(&path).unwrap();
+        map.check(&mut |finding| panic!("round {round}, seed {seed}: {finding:?}"))
+            .unwrap();
+        let found = S::all(&map);
+        assert_eq!(map.len().unwrap(), found.len() as u64);
+        for (thread, told) in (0..).zip(counts) {
+            for i in 0..told {
+                match operation(seed, thread, i) {
+                    (key, Some(value)) => model.insert(key, value),
+                    (key, None) => model.remove(&key),
+                };
+            }
+            // The one that was under way: all of it, or nothing.
+            let (key, value) = operation(seed, thread, told);
+            if found.get(&key) == value.as_ref() {
+                match value {
+                    Some(value) => model.insert(key, value),
+                    None => model.remove(&key),
+                };
+            }
+        }
+        assert!(
+            found == model,
+            "round {round}, seed {seed}: {}",
+            difference(&found, &model)
+        );
+        sizes.push(std::fs::metadata(&path).unwrap().len());
+        map.close().unwrap();
+        println!(
+            "{subject}: round {round}, {} operations told",
+            counts.iter().sum::<u64>()
+        );
+    }
+    let early = sizes[..sizes.len() / 2].iter().max().unwrap();
+    let late = sizes[sizes.len() / 2..].iter().max().unwrap();
+    assert!(
+        late <= &(early * 5 / 4),
+        "the pool grows with the kills: {sizes:?}"
+    );
+}
+
+fn difference(found: &HashMap<u64, u64>, model: &HashMap<u64, u64>) -> String {
+    let keys = model.keys().chain(found.keys());
+    let wrong = keys.filter(|key| found.get(key) != model.get(key)).take(5);
+    let told = wrong.map(|key| {
+        format!(
+            "key {key}: found {:?}, expected {:?}",
+            found.get(key),
+            model.get(key)
+        )
+    });
+    told.collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn words_survive_kills() {
+    survive::<Words>("words");
+}
+
+#[test]
+fn records_survive_kills() {
+    survive::<Records>("records");
+}
