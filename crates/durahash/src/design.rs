@@ -9,7 +9,7 @@ use durahash_media::{Error, ErrorKind, Format, Geometry, Medium, Pool, Result};
 
 use crate::data::Type;
 use crate::index::Index;
-use crate::raw::{Parts, Raw};
+use crate::raw::Raw;
 use crate::reh::Reh;
 
 /// The published designs that a pool can be built as.
@@ -96,7 +96,7 @@ pub(crate) fn create<M: Medium>(medium: M, wanted: &Wanted) -> Result<Raw> {
     let Wanted {
         design, key, value, ..
     } = *wanted;
-    Ok(assemble(pool, index, design, (key, value), start))
+    Ok(Raw::new(index, pool, design, key, value, true, start))
 }
 
 /// Opens the pool on `medium`, after `accept` has agreed to its design and types.
@@ -112,7 +112,7 @@ pub(crate) fn open<M: Medium>(
     let index: Box<dyn Index> = match design {
         Design::Reh => Box::new(Reh::open(Arc::clone(&pool))?),
     };
-    Ok(assemble(pool, index, design, (key, value), start))
+    Ok(Raw::new(index, pool, design, key, value, false, start))
 }
 
 /// Design, key and value of a format, if this library knows them.
@@ -138,24 +138,4 @@ fn read(format: &Format) -> Result<(Design, Type, Type)> {
         }
         .into()),
     }
-}
-
-fn assemble<M: Medium>(
-    pool: Arc<Pool<M>>,
-    index: Box<dyn Index>,
-    design: Design,
-    (key, value): (Type, Type),
-    start: Instant,
-) -> Raw {
-    let format = pool.format();
-    Raw::new(Parts {
-        index,
-        design,
-        key,
-        value,
-        seed: format.seed,
-        hash_bits: format.geometry.hash_bits,
-        recovery: start.elapsed(),
-        store: pool,
-    })
 }

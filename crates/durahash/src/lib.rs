@@ -24,7 +24,7 @@ mod text;
 pub use any::{AnyIter, AnyMap};
 pub use data::{Data, Type};
 pub use design::Design;
-pub use durahash_media::{Dax, Durability, Error, ErrorKind, PoolStats, Result};
+pub use durahash_media::{Counts, Dax, Durability, Error, ErrorKind, Latency, PoolStats, Result};
 pub use index::{Change, Finding, Index, IndexStats, Reader, Room, Updater};
 pub use iter::Iter;
 pub use map::Map;

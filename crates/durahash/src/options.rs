@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use durahash_media::{
-    Dax, Dram, Error, ErrorKind, Geometry, Mapped, MappedOptions, Medium, Result,
+    Dax, Dram, Error, ErrorKind, Geometry, Latency, Mapped, MappedOptions, Medium, Metered, Result,
 };
 
 use crate::data::{Data, Type};
@@ -38,6 +38,7 @@ pub struct Options {
     force_flushes: bool,
     read_only: bool,
     accept_suspect: bool,
+    emulate: Option<Latency>,
     geometry: Geometry,
 }
 
@@ -58,6 +59,7 @@ impl Options {
             force_flushes: false,
             read_only: false,
             accept_suspect: false,
+            emulate: None,
             geometry: Geometry::default(),
         }
     }
@@ -164,6 +166,25 @@ impl Options {
     #[must_use]
     pub fn accept_suspect(mut self, accept: bool) -> Self {
         self.accept_suspect = accept;
+        self
+    }
+
+    /// Counts what is done to the medium, and makes it as slow as another one.
+    /// [`Stats::counts`](crate::Stats::counts) has the counts, and
+    /// [`Stats::emulates`](crate::Stats::emulates) the label that every figure shall bear. With
+    /// [`Latency::DRAM`] nothing is made slower.
+    ///
+    /// ```
+    /// use durahash::{Latency, Options};
+    /// let map = Options::new().emulate(Latency::DRAM).in_memory::<u64, u64>()?;
+    /// let before = map.stats()?.counts.unwrap();
+    /// map.put(&1, &10)?;
+    /// assert_eq!((map.stats()?.counts.unwrap() - before).flushes, 1);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    #[must_use]
+    pub fn emulate(mut self, latency: Latency) -> Self {
+        self.emulate = Some(latency);
         self
     }
 
@@ -282,7 +303,11 @@ impl Options {
         let mut bytes = self.max_bytes.unwrap_or(MEMORY_BYTES);
         loop {
             // The design's own arrays take address space too, so all of it is tried again.
-            match Dram::new(bytes).and_then(|medium| self.create_on(medium)) {
+            let made = Dram::new(bytes).and_then(|medium| match self.emulate {
+                Some(latency) => self.create_on(Metered::with_latency(medium, latency)),
+                None => self.create_on(medium),
+            });
+            match made {
                 Err(e)
                     if matches!(e.kind(), ErrorKind::Io { .. })
                         && self.max_bytes.is_none()
@@ -319,7 +344,11 @@ impl Options {
             return Err(ErrorKind::Options { what }.into());
         }
         let medium = Mapped::create(path, &self.mapped())?;
-        design::create(medium, &self.wanted(key, value)?)
+        let wanted = self.wanted(key, value)?;
+        match self.emulate {
+            Some(latency) => design::create(Metered::with_latency(medium, latency), &wanted),
+            None => design::create(medium, &wanted),
+        }
     }
 
     pub(crate) fn open_raw(
@@ -328,7 +357,11 @@ impl Options {
         accept: &dyn Fn(Design, Type, Type) -> Result<()>,
     ) -> Result<Raw> {
         let medium = Mapped::open(path, self.read_only, &self.mapped())?;
-        design::open(medium, self.accept_suspect, accept)
+        let suspect = self.accept_suspect;
+        match self.emulate {
+            Some(latency) => design::open(Metered::with_latency(medium, latency), suspect, accept),
+            None => design::open(medium, suspect, accept),
+        }
     }
 
     pub(crate) fn mapped(&self) -> MappedOptions {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use durahash_media::hash::WordMix;
 use durahash_media::{Error, ErrorKind, Result};
@@ -14,7 +14,8 @@ use crate::index::{Change, Finding, Index, Room};
 use crate::record::{Hashes, Store, is_chained, offset};
 use crate::stats::Stats;
 
-/// The pool's counter of records that hang on others; designs take theirs from the other end.
+/// The pool's counter of records that hang on others, and one more: zero where they were not counted.
+/// Designs take theirs from the other end.
 const CHAINED_COUNTER: usize = 6;
 
 /// What [`Map`](crate::Map) and [`AnyMap`](crate::AnyMap) are handles to.
@@ -38,23 +39,25 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    pub(crate) fn new(parts: Parts) -> Self {
-        let Parts {
-            index,
-            store,
-            design,
-            key,
-            value,
-            seed,
-            hash_bits,
-            recovery,
-        } = parts;
-        let words = key.is_word() && value.is_word();
-        let chained = if words {
+    /// `is_new`: it was just made, and is empty. `start`: when its open began.
+    pub(crate) fn new(
+        index: Box<dyn Index>,
+        store: Arc<dyn Store>,
+        design: Design,
+        key: Type,
+        value: Type,
+        is_new: bool,
+        start: Instant,
+    ) -> Self {
+        let chained = if is_new {
             Some(0)
         } else {
-            store.saved(CHAINED_COUNTER)
+            store
+                .saved(CHAINED_COUNTER)
+                .and_then(|count| count.checked_sub(1))
         };
+        let format = store.format();
+        let (seed, hash_bits) = (format.seed, format.geometry.hash_bits);
         Raw {
             index,
             store,
@@ -63,7 +66,7 @@ impl Raw {
             value,
             mix: WordMix::new(seed),
             hashes: Hashes::new(seed, hash_bits),
-            recovery,
+            recovery: start.elapsed(),
             chained: Mutex::new(chained),
             sweep_at: Mutex::new(0),
             swept: AtomicBool::new(false),
@@ -379,7 +382,7 @@ impl Raw {
             return Ok(());
         }
         if let Some(count) = *self.lock_chained() {
-            self.store.save(CHAINED_COUNTER, count);
+            self.store.save(CHAINED_COUNTER, count + 1);
         }
         self.store.close()
     }
@@ -393,18 +396,6 @@ impl Drop for Raw {
             let _ = self.shut();
         }
     }
-}
-
-/// What a [`Raw`] is put together from.
-pub(crate) struct Parts {
-    pub(crate) index: Box<dyn Index>,
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) design: Design,
-    pub(crate) key: Type,
-    pub(crate) value: Type,
-    pub(crate) seed: u64,
-    pub(crate) hash_bits: u8,
-    pub(crate) recovery: Duration,
 }
 
 /// A word that is no value of its type, or bytes that are none.

@@ -16,7 +16,8 @@
 
 use durahash_media::hash::{ByteHash, WordMix};
 use durahash_media::{
-    Durability, Error, ErrorKind, Event, Format, Medium, PmU64, Pool, PoolStats, Result, on_media,
+    Counts, Durability, Error, ErrorKind, Event, Format, Medium, PmU64, Pool, PoolStats, Result,
+    on_media,
 };
 
 on_media! {
@@ -135,6 +136,7 @@ pub(crate) struct PoolFacts {
     pub(crate) epoch: u32,
     pub(crate) suspect: bool,
     pub(crate) emulates: Option<&'static str>,
+    pub(crate) counts: Option<Counts>,
 }
 
 /// A pool, its medium forgotten: what stands above the designs is compiled once for all media.
@@ -309,6 +311,7 @@ impl<M: Medium> Store for Pool<M> {
             epoch: self.epoch(),
             suspect: self.is_suspect(),
             emulates: medium.emulates(),
+            counts: medium.counts(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use durahash_media::{Durability, PoolStats};
+use durahash_media::{Counts, Durability, PoolStats};
 
 use crate::data::Type;
 use crate::design::Design;
@@ -38,6 +38,8 @@ pub struct Stats {
     pub suspect: bool,
     /// What is emulated: no figure of this map is one of the real thing then.
     pub emulates: Option<&'static str>,
+    /// What was done to the medium, where that is [counted](crate::Options::emulate).
+    pub counts: Option<Counts>,
 }
 
 impl Stats {
@@ -55,6 +57,7 @@ impl Stats {
             recovery: raw.recovery,
             suspect: facts.suspect,
             emulates: facts.emulates,
+            counts: facts.counts,
         }
     }
 

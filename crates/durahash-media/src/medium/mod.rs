@@ -193,6 +193,11 @@ pub trait Medium: Send + Sync + Sized + 'static {
         None
     }
 
+    /// What was done to this medium, where that is counted.
+    fn counts(&self) -> Option<Counts> {
+        None
+    }
+
     /// Stores `src` into the words, whole words at a time, the last one padded with zeros.
     #[inline]
     #[track_caller]

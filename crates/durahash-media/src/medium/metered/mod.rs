@@ -434,4 +434,7 @@ impl<M: Medium> Medium for Metered<M> {
             Some(self.latency.name)
         }
     }
+    fn counts(&self) -> Option<Counts> {
+        Some(Metered::counts(self))
+    }
 }

@@ -1,0 +1,270 @@
+//! What every test body runs over: designs, media, and keys and values of several types.
+
+#![allow(dead_code, reason = "each test binary uses a part of this")]
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use durahash::{Data, Design, Latency, Map, Options};
+use durahash_media::{Geometry, Sim};
+use tempfile::TempDir;
+
+/// Bytes that a tiny pool may grow to.
+const TINY_BYTES: u64 = 16 << 20;
+
+/// Where the words of a test live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Medium {
+    /// Anonymous memory: cannot be opened again.
+    Memory,
+    /// Simulated, stores to one line in order.
+    Sim,
+    /// Simulated, no order.
+    SimWord,
+    /// A file in the page cache.
+    File,
+    /// The same with real flushes and fences.
+    ForcedFile,
+    /// The same, counted.
+    CountedFile,
+}
+
+impl Medium {
+    pub(crate) const ALL: [Medium; 6] = [
+        Medium::Memory,
+        Medium::Sim,
+        Medium::SimWord,
+        Medium::File,
+        Medium::ForcedFile,
+        Medium::CountedFile,
+    ];
+}
+
+/// How a map is left before it is opened again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Closed,
+    /// As if the process had died.
+    Dead,
+}
+
+/// A design on a medium, and the pools that are made of it.
+pub(crate) struct Place {
+    pub(crate) medium: Medium,
+    options: Options,
+    dir: TempDir,
+    sims: Sims,
+    number: AtomicU32,
+}
+
+#[derive(Default)]
+struct Sims {
+    x86: std::sync::Mutex<Option<Sim<true>>>,
+    word: std::sync::Mutex<Option<Sim<false>>>,
+}
+
+impl Place {
+    pub(crate) fn new(design: Design, medium: Medium, geometry: Geometry) -> Self {
+        // The seed is fixed, so that a failure can be repeated and shrunk.
+        let mut options = Options::new()
+            .design(design)
+            .geometry(geometry)
+            .seed(7)
+            .max_bytes(TINY_BYTES);
+        options = match medium {
+            Medium::ForcedFile => options.force_flushes(true),
+            Medium::CountedFile => options.emulate(Latency::DRAM),
+            _ => options,
+        };
+        Place {
+            medium,
+            options,
+            dir: tempfile::tempdir().expect("a directory for a test"),
+            sims: Sims::default(),
+            number: AtomicU32::new(0),
+        }
+    }
+
+    /// All designs on all media.
+    pub(crate) fn all(geometry: Geometry) -> Vec<Self> {
+        let each = |medium| {
+            Design::ALL
+                .iter()
+                .map(move |d| Place::new(*d, medium, geometry))
+        };
+        Medium::ALL.into_iter().flat_map(each).collect()
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir
+            .path()
+            .join(format!("{}.pool", self.number.load(Ordering::Relaxed)))
+    }
+
+    fn next_path(&self) -> PathBuf {
+        self.number.fetch_add(1, Ordering::Relaxed);
+        self.path()
+    }
+
+    /// A new, empty map.
+    pub(crate) fn create<K: Data + ?Sized, V: Data + ?Sized>(&self) -> Map<K, V> {
+        let made = match self.medium {
+            Medium::Memory => self.options.in_memory(),
+            Medium::Sim => {
+                let sim = Sim::new(TINY_BYTES);
+                *self.sims.x86.lock().unwrap() = Some(sim.clone());
+                self.options.create_on(sim)
+            }
+            Medium::SimWord => {
+                let sim = Sim::new(TINY_BYTES);
+                *self.sims.word.lock().unwrap() = Some(sim.clone());
+                self.options.create_on(sim)
+            }
+            _ => self.options.create(self.next_path()),
+        };
+        made.expect("a new map")
+    }
+
+    /// Leaves a map and opens it again; in memory it just stays.
+    pub(crate) fn reopen<K: Data + ?Sized, V: Data + ?Sized>(
+        &self,
+        map: Map<K, V>,
+        exit: Exit,
+    ) -> Map<K, V> {
+        let opened = match self.medium {
+            Medium::Memory => return map,
+            Medium::Sim => {
+                let mut sim = self.sims.x86.lock().unwrap();
+                leave(map, exit, || {
+                    let image = sim.as_ref().expect("a map was made").image();
+                    *sim = Some(Sim::from_image(&image, TINY_BYTES));
+                });
+                self.options.open_on(sim.clone().expect("just set"))
+            }
+            Medium::SimWord => {
+                let mut sim = self.sims.word.lock().unwrap();
+                leave(map, exit, || {
+                    let image = sim.as_ref().expect("a map was made").image();
+                    *sim = Some(Sim::from_image(&image, TINY_BYTES));
+                });
+                self.options.open_on(sim.clone().expect("just set"))
+            }
+            _ => {
+                // What a process leaves behind that dies is what its file holds at that moment.
+                leave(map, exit, || {
+                    let from = self.path();
+                    std::fs::copy(from, self.next_path()).expect("a copy of the pool");
+                });
+                self.options.open(self.path())
+            }
+        };
+        opened.expect("the map opens again")
+    }
+}
+
+/// Runs `copy` after the map was closed, or while it is in use.
+fn leave<K: Data + ?Sized, V: Data + ?Sized>(map: Map<K, V>, exit: Exit, copy: impl FnOnce()) {
+    match exit {
+        Exit::Closed => {
+            map.close().expect("the map closes");
+            copy();
+        }
+        Exit::Dead => copy(),
+    }
+}
+
+/// Sizes with which everything happens in a few inserts: four slots to a bucket, 4 KiB extents.
+pub(crate) fn tiny() -> Geometry {
+    Geometry {
+        extent_shift: 12,
+        slots: 4,
+        hash_bits: 0,
+    }
+}
+
+/// The same, and eight hashes for all byte keys, so that most of them share a chain.
+pub(crate) fn colliding() -> Geometry {
+    Geometry {
+        hash_bits: 3,
+        ..tiny()
+    }
+}
+
+/// Types whose values can be counted off: equal numbers give equal values, others different ones.
+pub(crate) trait Sample: PartialEq + Data<Owned: Eq + Hash> {
+    fn sample(i: u64) -> Self::Owned;
+}
+
+impl Sample for u64 {
+    fn sample(i: u64) -> u64 {
+        // The words that mark empty slots are keys and values like all others.
+        match i {
+            0 => 0,
+            1 => u64::MAX,
+            _ => i,
+        }
+    }
+}
+
+impl Sample for i32 {
+    fn sample(i: u64) -> i32 {
+        -(i as i32)
+    }
+}
+
+impl Sample for [u8; 5] {
+    fn sample(i: u64) -> [u8; 5] {
+        let [a, b, c, d, ..] = i.to_le_bytes();
+        [b'k', a, b, c, d]
+    }
+}
+
+impl Sample for str {
+    fn sample(i: u64) -> String {
+        match i {
+            0 => String::new(),
+            _ => format!("{i}{}", "·".repeat((i % 7) as usize)),
+        }
+    }
+}
+
+impl Sample for [u8] {
+    /// Mostly short; some need blocks of other classes, some a run of extents.
+    fn sample(i: u64) -> Vec<u8> {
+        let bytes = match i % 16 {
+            0..=12 => i % 16 * 5,
+            13 => 100,
+            14 => 1500,
+            _ => 9000,
+        };
+        let mut value = i.to_le_bytes()[..2].to_vec();
+        value.resize(2 + bytes as usize, i as u8);
+        value
+    }
+}
+
+/// Says what is wrong with the map, if anything is.
+pub(crate) fn assert_sound<K: Data + ?Sized, V: Data + ?Sized>(map: &Map<K, V>) {
+    let mut findings = Vec::new();
+    map.check(&mut |finding| findings.push(finding))
+        .expect("the check runs");
+    assert!(findings.is_empty(), "{findings:#?}");
+}
+
+/// What a map shall hold: numbers of sample keys, and of their values.
+pub(crate) type Model = HashMap<u64, u64>;
+
+/// The map holds exactly what the model does, however it is asked.
+pub(crate) fn assert_equal<K: Sample + ?Sized, V: Sample + ?Sized>(map: &Map<K, V>, model: &Model) {
+    assert_eq!(map.len().unwrap(), model.len() as u64);
+    assert_eq!(map.is_empty().unwrap(), model.is_empty());
+    let mut seen = HashMap::new();
+    for pair in map {
+        let (key, value) = pair.unwrap();
+        assert_eq!(seen.insert(key.clone(), value), None, "{key:?} twice");
+    }
+    let want = model.iter().map(|(k, v)| (K::sample(*k), V::sample(*v)));
+    assert_eq!(seen, want.collect::<HashMap<_, _>>());
+}
