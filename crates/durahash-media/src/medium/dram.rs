@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use super::{Durability, Medium, Region, each_line, prefetch_line, sys};
+use super::{ADDRESS_BYTES, Durability, Medium, Region, each_line, prefetch_line, sys};
 use crate::error::{Error, ErrorKind, Result};
 use crate::word::{OnMedia, PmU64};
 
@@ -106,7 +106,7 @@ impl Anonymous {
     pub(crate) fn reserve(bytes: u64) -> Result<Self> {
         let huge = bytes >= HUGE_PAGE_BYTES;
         let unit = if huge { HUGE_PAGE_BYTES } else { 4096 };
-        let bytes = bytes.max(1).next_multiple_of(unit);
+        let bytes = bytes.clamp(1, ADDRESS_BYTES).next_multiple_of(unit);
         // Align by hand: map more than is wanted, give back both ends.
         let slack = if huge { HUGE_PAGE_BYTES } else { 0 };
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;

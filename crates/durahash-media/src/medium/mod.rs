@@ -44,6 +44,9 @@ pub const LINE_BYTES: u64 = 64;
 /// Bytes of a block: the medium's own unit, by which cost is counted.
 pub const BLOCK_BYTES: u64 = 256;
 
+/// Bytes of address space that a process has, at the most: a larger wish is cut to it.
+pub(crate) const ADDRESS_BYTES: u64 = 1 << 47;
+
 /// What an acknowledged operation survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]

@@ -73,6 +73,8 @@ pub(crate) struct Extents {
     free: BTreeSet<u64>,
     max: u64,
     shift: u32,
+    /// Rests of runs without a head, found at open.
+    headless: Vec<u64>,
 }
 
 impl Extents {
@@ -84,6 +86,7 @@ impl Extents {
             free: BTreeSet::new(),
             max: format.max_extents(),
             shift: u32::from(format.geometry.extent_shift),
+            headless: Vec::new(),
         };
         for i in 0..format.head_extents() {
             extents.kinds.push(ExtentKind::Free);
@@ -114,19 +117,29 @@ impl Extents {
             free,
             max: format.max_extents(),
             shift,
+            headless: Vec::new(),
         };
-        extents.release_headless(medium)?;
+        extents.find_headless();
         Ok(extents)
     }
 
-    /// Frees what a crash left of a run whose head did not become durable.
-    fn release_headless<M: Medium>(&mut self, medium: &M) -> Result<()> {
-        for i in 0..self.kinds.len() {
+    /// Sees to it that what a crash left of a run whose head did not become durable is free.
+    fn find_headless(&mut self) {
+        for i in 1..self.kinds.len() {
             let headless = self.kinds[i] == ExtentKind::RunRest
                 && !matches!(self.kinds[i - 1], ExtentKind::RunHead | ExtentKind::RunRest);
             if headless {
-                self.release(medium, i as u64)?;
+                self.kinds[i] = ExtentKind::Free;
+                self.headless.push(i as u64);
             }
+        }
+    }
+
+    /// Frees on the medium, too, what [`find_headless`](Self::find_headless) found.
+    #[track_caller]
+    pub(crate) fn release_headless<M: Medium>(&mut self, medium: &M) -> Result<()> {
+        for i in std::mem::take(&mut self.headless) {
+            self.release(medium, i)?;
         }
         Ok(())
     }

@@ -10,8 +10,8 @@
 //!   sparsely; the word is stored after they are.
 //! - **POOL-2** The table says an extent's kind before anything in it is reachable, and an extent
 //!   of [`Units`](ExtentKind::Units) was zero when its kind was stored.
-//! - **POOL-3** The state word says unclean, on the disk, before the first store of an open, and
-//!   clean only after all data are where the medium keeps them.
+//! - **POOL-3** The state word says unclean, on the disk, before the first store of an open
+//!   ([`Pool::begin`]), and clean only after all data are where the medium keeps them.
 //!
 //! # Steps
 //!
@@ -117,9 +117,9 @@ impl<M: Medium> Pool<M> {
         medium.flush(superblock);
         medium.drain();
         let extents = Extents::create(&medium, &format)?;
-        Ok(Self::assemble(
-            medium, format, uuid, state, true, None, extents,
-        ))
+        let pool = Self::assemble(medium, format, uuid, state, true, None, extents);
+        pool.stopped.store(false, Ordering::SeqCst);
+        Ok(pool)
     }
 
     /// What the pool on `medium` was made for. Writes nothing.
@@ -141,7 +141,7 @@ impl<M: Medium> Pool<M> {
         Ok((superblock, superblock.read_fixed(medium)?))
     }
 
-    /// Opens the pool on `medium`. Space of units is found by the design's recovery, space of
+    /// Opens the pool on `medium`. Nothing is written before [`begin`](Pool::begin). Space of units is found by the design's recovery, space of
     /// record blocks by the [sweep](Pool::sweep_pending).
     ///
     /// # Errors
@@ -182,17 +182,6 @@ impl<M: Medium> Pool<M> {
             suspect: before.suspect || lost,
             page_cache: medium.durability() == Durability::Process,
         };
-        for (word, v) in superblock.boot_id.iter().zip(boot) {
-            medium.store(word, v);
-        }
-        medium.flush(&superblock.boot_id);
-        medium.fence();
-        medium.store(&superblock.state, state.to_word());
-        medium.flush(&superblock.state);
-        medium.drain();
-        if !medium.read_only() {
-            medium.sync(0, size_of::<Superblock>() as u64)?;
-        }
         Ok(Self::assemble(
             medium,
             format,
@@ -216,7 +205,7 @@ impl<M: Medium> Pool<M> {
         let blocks = Blocks::new(&extents, format.extent_bytes());
         Pool {
             read_only: medium.read_only(),
-            stopped: AtomicBool::new(medium.read_only()),
+            stopped: AtomicBool::new(true),
             saved: Mutex::new(loaded.unwrap_or_default()),
             medium,
             format,
@@ -227,6 +216,31 @@ impl<M: Medium> Pool<M> {
             extents: Mutex::new(extents),
             blocks: Mutex::new(blocks),
         }
+    }
+
+    /// Begins to write: from here on the pool is unclean, on the disk. A design calls this when its
+    /// recovery has found the pool sound, and before its first store; what is refused before is
+    /// left as it was.
+    ///
+    /// # Errors
+    /// [`Io`](ErrorKind::Io) when the state could not be synced.
+    #[track_caller]
+    pub fn begin(&self) -> Result<()> {
+        let medium = &self.medium;
+        let superblock = self.at::<Superblock>(0)?;
+        for (word, v) in superblock.boot_id.iter().zip(boot_id()) {
+            medium.store(word, v);
+        }
+        medium.flush(&superblock.boot_id);
+        medium.fence();
+        medium.store(&superblock.state, self.state.to_word());
+        medium.flush(&superblock.state);
+        medium.drain();
+        if !self.read_only {
+            medium.sync(0, size_of::<Superblock>() as u64)?;
+            self.stopped.store(false, Ordering::SeqCst);
+        }
+        wait_lock(&self.extents, medium).release_headless(medium)
     }
 
     /// Puts a new pool in its place: everything is synced, then its file gets its name.

@@ -35,7 +35,9 @@ fn reopen(pool: &Pool<Simulated>) -> Result<Pool<Simulated>> {
 }
 
 fn open_image(image: &[u64]) -> Result<Pool<Simulated>> {
-    Pool::open(Simulated::from_image(image, MAX_BYTES), false)
+    let pool = Pool::open(Simulated::from_image(image, MAX_BYTES), false)?;
+    pool.begin()?;
+    Ok(pool)
 }
 
 #[test]
@@ -159,7 +161,11 @@ fn a_pool_in_the_page_cache_that_lost_power_is_suspect_for_ever() {
     pool.medium().store(&superblock.boot_id[0], 1234);
     drop(pool);
 
-    let open = |accept| Pool::open(Mapped::open(&path, false, &options).unwrap(), accept);
+    let open = |accept| -> Result<Pool<Mapped>> {
+        let pool = Pool::open(Mapped::open(&path, false, &options)?, accept)?;
+        pool.begin()?;
+        Ok(pool)
+    };
     let before = std::fs::read(&path).unwrap();
     assert!(matches!(
         open(false).err().unwrap().kind(),

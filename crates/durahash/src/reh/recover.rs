@@ -88,6 +88,7 @@ impl<M: Medium> Reh<M> {
             live += i64::from(reh.meta(*place).live().count_ones());
         }
         reh.live.add(live);
+        reh.pool.begin()?;
         reh.find_free(&extents, per_extent, &seen)?;
         Ok(reh)
     }

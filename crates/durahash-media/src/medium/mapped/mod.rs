@@ -24,7 +24,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use super::{Durability, Medium, Region, each_line, prefetch_line};
+use super::{ADDRESS_BYTES, Durability, Medium, Region, each_line, prefetch_line};
 use crate::error::{ErrorKind, Result};
 use crate::flush::{self, WriteBack};
 use crate::word::{OnMedia, PmU64};
@@ -131,12 +131,13 @@ impl Mapped {
         if options.dax == Dax::Require && !dax {
             return Err(ErrorKind::NoDax.into());
         }
+        let max_bytes = options.max_bytes.min(ADDRESS_BYTES).max(len);
         let (sharing, wanted) = if read_only {
             (Sharing::Private, len)
         } else if dax {
-            (Sharing::Dax, options.max_bytes.max(len))
+            (Sharing::Dax, max_bytes)
         } else {
-            (Sharing::PageCache, options.max_bytes.max(len))
+            (Sharing::PageCache, max_bytes)
         };
         let flushes = match write_back {
             _ if read_only => Flushes::None,

@@ -1,0 +1,299 @@
+//! Misuse and failing systems: a typed error or the right answer, and nothing is lost.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use durahash::{Dax, ErrorKind, Map, Options, Result};
+use durahash_media::{Geometry, faults};
+
+/// A closed pool with the numbers below `count` as keys, twice them as values.
+fn pool(dir: &Path, count: u64) -> PathBuf {
+    let path = dir.join("pool");
+    let map: Map<u64, u64> = Options::new()
+        .max_bytes(64 << 20)
+        .seed(7)
+        .create(&path)
+        .unwrap();
+    for key in 0..count {
+        map.put(&key, &(key * 2)).unwrap();
+    }
+    map.close().unwrap();
+    path
+}
+
+fn open(path: &Path) -> Result<Map<u64, u64>> {
+    Options::new().max_bytes(64 << 20).open(path)
+}
+
+/// Opening `path` fails as `expected` says, for a writer and for a reader, and leaves the file as
+/// it was.
+fn refused(path: &Path, expected: impl Fn(&ErrorKind) -> bool) {
+    let before = fs::read(path).unwrap();
+    for read_only in [false, true] {
+        let error = Options::new()
+            .read_only(read_only)
+            .open::<u64, u64>(path)
+            .unwrap_err();
+        assert!(expected(error.kind()), "{error}");
+    }
+    assert!(fs::read(path).unwrap() == before, "the file was touched");
+}
+
+fn damage(path: &Path, at: usize, bytes: &[u8]) {
+    let mut file = fs::read(path).unwrap();
+    file[at..at + bytes.len()].copy_from_slice(bytes);
+    fs::write(path, file).unwrap();
+}
+
+#[test]
+fn files_that_are_no_sound_pool_are_named_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = pool(dir.path(), 100);
+    let sound = fs::read(&path).unwrap();
+    let with = |change: &dyn Fn()| {
+        fs::write(&path, &sound).unwrap();
+        change();
+    };
+
+    with(&|| fs::write(&path, b"key\tvalue\n".repeat(100)).unwrap());
+    refused(&path, |kind| matches!(kind, ErrorKind::NotAPool { .. }));
+    with(&|| fs::write(&path, b"").unwrap());
+    refused(&path, |kind| matches!(kind, ErrorKind::NotAPool { .. }));
+    with(&|| fs::write(&path, &sound[..sound.len() / 2]).unwrap());
+    refused(&path, |kind| matches!(kind, ErrorKind::Truncated { .. }));
+    with(&|| damage(&path, 16, &[9]));
+    refused(&path, |kind| matches!(kind, ErrorKind::Corrupt { .. }));
+    // A bucket that does not follow the one before it: the first bucket's link.
+    let first_bucket = 512 << 10;
+    with(&|| {
+        let at = (first_bucket..sound.len())
+            .step_by(256)
+            .find(|at| sound[at + 240] != 0)
+            .unwrap();
+        damage(&path, at + 240, &[63]);
+    });
+    refused(&path, |kind| matches!(kind, ErrorKind::Corrupt { .. }));
+
+    fs::write(&path, &sound).unwrap();
+    assert_eq!(open(&path).unwrap().len().unwrap(), 100);
+}
+
+#[test]
+fn other_types_are_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = pool(dir.path(), 1);
+    let error = Options::new().open::<str, [u8]>(&path).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Types { .. }));
+    assert!(error.to_string().contains("u64"), "{error}");
+    assert!(
+        Options::new().open::<u64, i64>(&path).is_err(),
+        "also of the same size"
+    );
+}
+
+#[test]
+fn one_writer_or_many_readers() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = pool(dir.path(), 10);
+    let locked = |read_only: bool| {
+        let second = Options::new().read_only(read_only).open::<u64, u64>(&path);
+        matches!(
+            second.err().map(|e| matches!(e.kind(), ErrorKind::Locked)),
+            Some(true)
+        )
+    };
+    let writer = open(&path).unwrap();
+    assert!(locked(false) && locked(true));
+    drop(writer);
+    let reader: Map<u64, u64> = Options::new().read_only(true).open(&path).unwrap();
+    assert!(locked(false));
+    let other: Map<u64, u64> = Options::new().read_only(true).open(&path).unwrap();
+    assert_eq!(
+        (reader.get(&3).unwrap(), other.get(&3).unwrap()),
+        (Some(6), Some(6))
+    );
+    assert!(matches!(
+        reader.put(&1, &1).unwrap_err().kind(),
+        ErrorKind::ReadOnly
+    ));
+    assert!(matches!(
+        reader.remove(&1).unwrap_err().kind(),
+        ErrorKind::ReadOnly
+    ));
+}
+
+#[test]
+fn what_exists_is_not_created_over_and_leftovers_do_not_disturb() {
+    let dir = tempfile::tempdir().unwrap();
+    // What a creation that was killed leaves behind.
+    fs::write(dir.path().join(".durahash-1-2-3.tmp"), [0; 4096]).unwrap();
+    let path = pool(dir.path(), 10);
+    let error = Options::new().create::<u64, u64>(&path).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Exists));
+    assert_eq!(open(&path).unwrap().len().unwrap(), 10);
+}
+
+#[test]
+fn every_key_is_legal_and_sizes_have_limits() {
+    let words: Map<u64, u64> = Options::new().in_memory().unwrap();
+    for key in [0, 1, u64::MAX, u64::MAX - 1, 1 << 63] {
+        words.put(&key, &!key).unwrap();
+    }
+    for key in [0, 1, u64::MAX, u64::MAX - 1, 1 << 63] {
+        assert_eq!(words.get(&key).unwrap(), Some(!key));
+    }
+    let bytes: Map<[u8], [u8]> = Options::new().in_memory().unwrap();
+    bytes.put(b"", b"").unwrap();
+    assert_eq!(bytes.get(b"").unwrap().as_deref(), Some(&b""[..]));
+    assert_eq!(bytes.remove(b"").unwrap().as_deref(), Some(&b""[..]));
+    assert!(bytes.is_empty().unwrap());
+    let huge = vec![0; (1 << 30) + 1];
+    let error = bytes.put(b"k", &huge).unwrap_err();
+    assert!(
+        matches!(error.kind(), ErrorKind::TooLarge { .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_value_of_a_gibibyte_comes_back() {
+    let map: Map<str, [u8]> = Options::new().max_bytes(4 << 30).in_memory().unwrap();
+    let mut value = vec![7; 1 << 30];
+    value[(1 << 30) - 1] = 9;
+    map.put("large", &value).unwrap();
+    assert!(map.get("large").unwrap().unwrap() == value);
+    map.put("large", b"small").unwrap();
+    assert_eq!(map.get("large").unwrap().as_deref(), Some(&b"small"[..]));
+    assert_eq!(map.stats().unwrap().space.record_bytes, 48);
+}
+
+#[test]
+fn absurd_limits_are_refused_or_met() {
+    let dir = tempfile::tempdir().unwrap();
+    for max_bytes in [0, 1, 4096, 600 << 10] {
+        let made = Options::new()
+            .max_bytes(max_bytes)
+            .create::<u64, u64>(dir.path().join("small"));
+        let error = made.unwrap_err();
+        let small = matches!(
+            error.kind(),
+            ErrorKind::Options { .. } | ErrorKind::Full { .. }
+        );
+        assert!(small, "{max_bytes}: {error}");
+    }
+    assert_eq!(
+        fs::read_dir(dir.path()).unwrap().count(),
+        0,
+        "nothing is left behind"
+    );
+    for max_bytes in [1 << 50, u64::MAX] {
+        let path = dir.path().join("large");
+        let made = Options::new()
+            .max_bytes(max_bytes)
+            .create::<u64, u64>(&path);
+        match made {
+            Ok(map) => map.put(&1, &1).unwrap(),
+            Err(e) => assert!(matches!(e.kind(), ErrorKind::Options { .. }), "{e}"),
+        }
+        let _ = fs::remove_file(path);
+    }
+}
+
+#[test]
+fn a_full_pool_says_so_and_goes_on_reading_and_removing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let map: Map<str, [u8]> = Options::new().max_bytes(8 << 20).create(&path).unwrap();
+    let mut stored = 0;
+    let error = loop {
+        match map.put(&format!("key {stored}"), &[1; 10_000]) {
+            Ok(()) => stored += 1,
+            Err(e) => break e,
+        }
+    };
+    assert!(matches!(error.kind(), ErrorKind::Full { .. }), "{error}");
+    assert!(stored > 300);
+    assert_eq!(map.len().unwrap(), stored);
+    for i in 0..stored {
+        assert_eq!(
+            map.get(&format!("key {i}")).unwrap().as_deref(),
+            Some(&[1; 10_000][..])
+        );
+    }
+    for i in 0..stored {
+        assert!(map.remove(&format!("key {i}")).unwrap().is_some());
+    }
+    map.put("again", &[2; 100_000]).unwrap();
+    map.check(&mut |finding| panic!("{finding:?}")).unwrap();
+}
+
+#[test]
+fn dax_is_never_silently_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = pool(dir.path(), 1);
+    match Options::new().dax(Dax::Require).open::<u64, u64>(&path) {
+        Ok(map) => assert_eq!(map.durability(), durahash::Durability::Power),
+        Err(e) => assert!(matches!(e.kind(), ErrorKind::NoDax), "{e}"),
+    }
+    assert_eq!(open(&path).unwrap().len().unwrap(), 1);
+}
+
+/// Whichever system call fails, the operation says so, and the pool that is opened afterwards holds
+/// everything that was acknowledged and nothing else.
+#[test]
+fn whichever_call_fails_the_pool_is_intact() {
+    const EIO: i32 = 5;
+    const ENOSPC: i32 = 28;
+    // Small extents, so that few writes need the system often.
+    let options = Options::new().max_bytes(1 << 20).geometry(Geometry {
+        extent_shift: 12,
+        ..Geometry::default()
+    });
+    for errno in [EIO, ENOSPC] {
+        let mut failed_in_a_row = 0;
+        for nth in 1.. {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("pool");
+            let mut model = HashMap::new();
+            let mut told = |map: &Map<u64, u64>, from: u64| -> Result<()> {
+                for key in from..from + 400 {
+                    map.put(&key, &(key + nth))?;
+                    model.insert(key, key + nth);
+                }
+                Ok(())
+            };
+            faults::arm(nth, errno);
+            let run = (|| {
+                let map = options.create(&path)?;
+                told(&map, 0)?;
+                map.close()?;
+                let map = options.open(&path)?;
+                told(&map, 1000)?;
+                map.close()
+            })();
+            if !faults::disarm() {
+                run.unwrap();
+                break;
+            }
+            failed_in_a_row += 1;
+            if path.exists() {
+                let map: Map<u64, u64> = options.open(&path).unwrap();
+                map.check(&mut |finding| panic!("call {nth}: {finding:?}"))
+                    .unwrap();
+                let found: HashMap<u64, u64> = map.iter().map(Result::unwrap).collect();
+                assert!(found == model, "call {nth}, error {errno}");
+                map.put(&5000, &1).unwrap();
+                map.close().unwrap();
+            } else {
+                assert!(run.is_err() && model.is_empty());
+            }
+            let rest = fs::read_dir(dir.path()).unwrap().count();
+            assert!(rest <= 1, "call {nth}: something was left behind");
+        }
+        assert!(
+            failed_in_a_row > 20,
+            "only {failed_in_a_row} calls were made to fail"
+        );
+    }
+}
