@@ -32,7 +32,8 @@ impl<'a, M: Medium> Held<'a, M> {
     pub(super) fn try_lock(reh: &'a Reh<M>, place: Place) -> Option<Self> {
         let meta = reh.meta(place);
         let taken = meta.lock().try_lock(reh.medium());
-        taken.then_some(Held {
+        // Lazily: a value that is made and dropped would release another writer's lock.
+        taken.then(|| Held {
             reh,
             place,
             meta,

@@ -175,9 +175,10 @@ fn is_too_much(e: &io::Error) -> bool {
 /// Maps `bytes` of `file` at an address that is a multiple of the huge page.
 ///
 /// Such an address is found by reserving more than is wanted, and giving it back; another thread may
-/// be faster to take it, so nothing is ever mapped over what is there.
+/// be faster to take it, so nothing is ever mapped over what is there, and it is tried again. Threads
+/// that map at the same time are all given the same address first, so it takes many tries at worst.
 fn map_aligned(file: &File, sharing: Sharing, bytes: u64) -> io::Result<NonNull<u8>> {
-    const ATTEMPTS: u32 = 16;
+    const ATTEMPTS: u32 = 1 << 12;
     let slack = HUGE_PAGE_BYTES;
     let prot = ProtFlags::READ | ProtFlags::WRITE;
     let mut taken = io::Error::from(Errno::EXIST);
@@ -201,7 +202,10 @@ fn map_aligned(file: &File, sharing: Sharing, bytes: u64) -> io::Result<NonNull<
             // A system before Linux 4.17 takes the address for a wish.
             // SAFETY: the mapping just made.
             Ok(start) => unsafe { sys::unmap(start, bytes) },
-            Err(e) if sys::is(&e, Errno::EXIST) => taken = e,
+            Err(e) if sys::is(&e, Errno::EXIST) => {
+                taken = e;
+                std::thread::yield_now();
+            }
             Err(e) => return Err(e),
         }
     }

@@ -1,0 +1,256 @@
+//! Two threads and more on one map: what each may see, whatever the others do. Written for any
+//! design on any medium that takes real threads.
+
+mod common;
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use common::{Exit, Model, Place, Sample, assert_equal, assert_sound, colliding, tiny};
+use durahash::{Map, Outcome};
+
+/// Rounds of a thread: enough for every split and merge of a tiny pool to happen many times.
+const ROUNDS: u64 = 2_000;
+
+/// A small generator, different for each thread, equal in each run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+}
+
+/// Each thread owns a part of the keys and sees exactly its own changes of them.
+fn disjoint_keys<K: Sample + ?Sized, V: Sample + ?Sized>(place: &Place) {
+    const THREADS: u64 = 2;
+    const KEYS: u64 = 60;
+    let map: Map<K, V> = place.create();
+    let model: Model = thread::scope(|scope| {
+        let workers: Vec<_> = (0..THREADS)
+            .map(|t| {
+                let map = map.clone();
+                scope.spawn(move || {
+                    let (mut random, mut model) = (Random(t), Model::new());
+                    for _ in 0..ROUNDS {
+                        let k = random.below(KEYS) * THREADS + t;
+                        let v = random.below(64);
+                        let key = K::sample(k);
+                        let old = if random.below(5) < 3 {
+                            let old = map.insert(key.borrow(), V::sample(v).borrow()).unwrap();
+                            (old, model.insert(k, v))
+                        } else {
+                            (map.remove(key.borrow()).unwrap(), model.remove(&k))
+                        };
+                        assert_eq!(old.0, old.1.map(V::sample));
+                        let other = random.below(KEYS) * THREADS + t;
+                        let found = map.get(K::sample(other).borrow()).unwrap();
+                        assert_eq!(found, model.get(&other).map(|v| V::sample(*v)));
+                    }
+                    model
+                })
+            })
+            .collect();
+        workers
+            .into_iter()
+            .flat_map(|worker| worker.join().unwrap())
+            .collect()
+    });
+    assert_equal(&map, &model);
+    assert_sound(&map);
+    let map = place.reopen(map, Exit::Dead);
+    assert_equal(&map, &model);
+    assert_sound(&map);
+}
+
+/// Counters that several threads raise by compare-and-exchange: no increment is lost or doubled.
+fn shared_counters<K: Sample + ?Sized>(place: &Place) {
+    const THREADS: u64 = 2;
+    const KEYS: u64 = 8;
+    let map: Map<K, u64> = place.create();
+    thread::scope(|scope| {
+        for t in 0..THREADS {
+            let map = map.clone();
+            scope.spawn(move || {
+                let mut random = Random(t);
+                for _ in 0..ROUNDS {
+                    let key = K::sample(random.below(KEYS));
+                    loop {
+                        let outcome = match map.get(key.borrow()).unwrap() {
+                            None => map.try_insert(key.borrow(), &1).unwrap(),
+                            Some(n) => map.compare_exchange(key.borrow(), &n, &(n + 1)).unwrap(),
+                        };
+                        if outcome == Outcome::Done {
+                            break;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let sum: u64 = map.iter().map(|pair| pair.unwrap().1).sum();
+    assert_eq!(sum, THREADS * ROUNDS);
+    assert_sound(&map);
+}
+
+/// Readers and iterators, while other keys come and go so that units split and merge all the time:
+/// what stays is always found, with one of the values that it may have, and given exactly once.
+fn readers_during_growth<K: Sample + ?Sized, V: Sample + ?Sized>(place: &Place) {
+    const STABLE: u64 = 40;
+    const COMING: u64 = 300;
+    let map: Map<K, V> = place.create();
+    for k in 0..STABLE {
+        map.put(K::sample(k).borrow(), V::sample(k % 8).borrow())
+            .unwrap();
+    }
+    let (done, walks) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // At least a few walks fall into the time of the changes, however threads are scheduled.
+            for round in 0.. {
+                for k in STABLE..STABLE + COMING {
+                    map.put(K::sample(k).borrow(), V::sample(k % 64).borrow())
+                        .unwrap();
+                    let stable = k % STABLE;
+                    let value = stable % 8 + (k + round) % 3 * 8;
+                    map.put(K::sample(stable).borrow(), V::sample(value).borrow())
+                        .unwrap();
+                }
+                for k in STABLE..STABLE + COMING {
+                    map.remove(K::sample(k).borrow()).unwrap();
+                }
+                if round >= 3 && walks.load(Ordering::Relaxed) >= 6 {
+                    break;
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        scope.spawn(|| {
+            let stable: HashMap<K::Owned, u64> = (0..STABLE).map(|k| (K::sample(k), k)).collect();
+            while !done.load(Ordering::Relaxed) {
+                let mut seen = HashMap::new();
+                for pair in &map {
+                    let (key, value) = pair.unwrap();
+                    assert_eq!(seen.insert(key, value), None, "a key was given twice");
+                }
+                for (key, k) in &stable {
+                    let value = seen.iter().find(|(seen, _)| *seen == key);
+                    let (_, value) = value.expect("a key that stays was not given");
+                    assert!(is_one_of::<V>(*k, value), "a value that the key never had");
+                }
+                walks.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let mut random = Random(3);
+        while !done.load(Ordering::Relaxed) {
+            let k = random.below(STABLE);
+            let value = map
+                .get(K::sample(k).borrow())
+                .unwrap()
+                .expect("a key that stays");
+            assert!(is_one_of::<V>(k, &value), "a value that the key never had");
+            assert_eq!(map.get(K::sample(1 << 20).borrow()).unwrap(), None);
+        }
+    });
+    assert_equal(&map, &(0..STABLE).map(|k| (k, value_of(&map, k))).collect());
+    assert_sound(&map);
+}
+
+/// Whether a stable key may have this value.
+fn is_one_of<V: Sample + ?Sized>(k: u64, v: &V::Owned) -> bool {
+    (0..3).any(|i| *v == V::sample(k % 8 + i * 8))
+}
+
+/// The number of the value that a stable key has at the end.
+fn value_of<K: Sample + ?Sized, V: Sample + ?Sized>(map: &Map<K, V>, k: u64) -> u64 {
+    let value = map
+        .get(K::sample(k).borrow())
+        .unwrap()
+        .expect("a key that stays");
+    (0..64)
+        .find(|v| V::sample(*v) == value)
+        .expect("a sample value")
+}
+
+/// Records are found free again while writers go on, after a death: nothing is lost, nothing is
+/// used twice.
+fn sweep_during_writes<K: Sample + ?Sized>(place: &Place) {
+    const KEYS: u64 = 200;
+    let map: Map<K, [u8]> = place.create();
+    for k in 0..KEYS {
+        map.put(K::sample(k).borrow(), &<[u8]>::sample(k)).unwrap();
+    }
+    let map = place.reopen(map, Exit::Dead);
+    let model: Model = thread::scope(|scope| {
+        scope.spawn(|| while map.step().unwrap() {});
+        let mut random = Random(5);
+        let mut model: Model = (0..KEYS).map(|k| (k, k)).collect();
+        for _ in 0..ROUNDS {
+            let (k, v) = (random.below(KEYS), random.below(256));
+            if random.below(3) < 2 {
+                map.put(K::sample(k).borrow(), &<[u8]>::sample(v)).unwrap();
+                model.insert(k, v);
+            } else {
+                let old = map.remove(K::sample(k).borrow()).unwrap();
+                assert_eq!(old, model.remove(&k).map(<[u8]>::sample));
+            }
+        }
+        model
+    });
+    while map.step().unwrap() {}
+    assert_equal(&map, &model);
+    assert_sound(&map);
+}
+
+#[test]
+fn threads_see_their_own_keys() {
+    for place in Place::all(tiny()) {
+        disjoint_keys::<u64, u64>(&place);
+        disjoint_keys::<str, [u8]>(&place);
+    }
+    for place in Place::all(colliding()) {
+        disjoint_keys::<str, u64>(&place);
+    }
+}
+
+#[test]
+fn threads_share_counters() {
+    for place in Place::all(tiny()) {
+        shared_counters::<u64>(&place);
+        shared_counters::<str>(&place);
+    }
+    for place in Place::all(colliding()) {
+        shared_counters::<str>(&place);
+    }
+}
+
+#[test]
+fn readers_and_iterators_during_growth() {
+    for place in Place::all(tiny()) {
+        readers_during_growth::<u64, u64>(&place);
+        readers_during_growth::<str, [u8]>(&place);
+    }
+}
+
+#[test]
+fn readers_and_iterators_of_chains() {
+    for place in Place::all(colliding()) {
+        readers_during_growth::<str, u64>(&place);
+    }
+}
+
+#[test]
+fn a_sweep_during_writes() {
+    for place in Place::all(tiny()) {
+        sweep_during_writes::<str>(&place);
+    }
+    for place in Place::all(colliding()) {
+        sweep_during_writes::<str>(&place);
+    }
+}
