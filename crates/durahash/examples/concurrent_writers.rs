@@ -1,0 +1,81 @@
+//! Several threads transfer money between accounts of one durable map, while another one reads.
+//! Every transfer takes from one account and gives to another by compare-and-exchange.
+//!
+//!     cargo run --release -p durahash --example concurrent_writers -- accounts.pool 4
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use durahash::{Map, Options, Outcome, Result};
+
+const ACCOUNTS: u64 = 10_000;
+const TRANSFERS: u64 = 200_000;
+
+/// Adds `by` to the balance of `account`, unless it would become negative.
+fn change(balances: &Map<u64, i64>, account: u64, by: i64) -> Result<bool> {
+    loop {
+        let balance = balances.get(&account)?.unwrap_or(0);
+        if balance + by < 0 {
+            return Ok(false);
+        }
+        if balances.compare_exchange(&account, &balance, &(balance + by))? == Outcome::Done {
+            return Ok(true);
+        }
+    }
+}
+
+fn transfers(balances: &Map<u64, i64>, thread: u64) -> Result<()> {
+    let mut random = thread + 1;
+    for _ in 0..TRANSFERS {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let (from, to) = (random % ACCOUNTS, random / ACCOUNTS % ACCOUNTS);
+        if change(balances, from, -1)? {
+            change(balances, to, 1)?;
+        }
+    }
+    Ok(())
+}
+
+fn sum(balances: &Map<u64, i64>) -> Result<i64> {
+    balances.iter().try_fold(0, |sum, pair| Ok(sum + pair?.1))
+}
+
+fn main() -> Result<()> {
+    let mut args = std::env::args().skip(1);
+    let pool = args.next().unwrap_or_else(|| "accounts.pool".into());
+    let threads: u64 = args.next().and_then(|n| n.parse().ok()).unwrap_or(2);
+    let balances: Map<u64, i64> = Options::new().open_or_create(pool)?;
+    for account in 0..ACCOUNTS {
+        // What is there from an earlier run stays.
+        let _ = balances.try_insert(&account, &100)?;
+    }
+    println!("what a transfer survives: {}", balances.durability());
+
+    let (before, start, done) = (sum(&balances)?, Instant::now(), AtomicBool::new(false));
+    let (balances, done) = (&balances, &done);
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|t| scope.spawn(move || transfers(balances, t)))
+            .collect();
+        scope.spawn(move || {
+            let walks = (0..).take_while(|_| !done.load(Ordering::Relaxed));
+            println!(
+                "{} walks over all accounts meanwhile",
+                walks.map(|_| sum(balances)).count()
+            );
+        });
+        let ended = workers
+            .into_iter()
+            .try_for_each(|worker| worker.join().expect("no panic"));
+        done.store(true, Ordering::Relaxed);
+        ended
+    })?;
+    let rate = (threads * TRANSFERS) as f64 / start.elapsed().as_secs_f64();
+    println!("{rate:.0} transfers a second by {threads} threads");
+    assert_eq!(sum(balances)?, before, "money is neither lost nor made");
+    println!("the balances add up to {before}, as before");
+    Ok(())
+}
