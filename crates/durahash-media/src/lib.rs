@@ -3,30 +3,30 @@
 //! This crate holds all the `unsafe` code of durahash. From below to above:
 //!
 //! - [`PmU64`] and [`on_media!`]: the words that everything on a medium is made of.
-//! - [`VersionLock`], [`Rows`], [`probe`], [`hash`]: what lives in DRAM beside them.
+//! - [`hash`], [`probe`]: arithmetic on words that were loaded.
 //! - [`Medium`]: loads, stores, flushes and fences; [`Dram`], [`Mapped`], [`Metered`], [`Sim`].
+//! - [`VersionLock`], [`Rows`]: what lives in DRAM beside them.
 //! - [`Pool`]: superblock, extents, record blocks, and finding free space again after a crash.
 
-#[cfg(not(loom))]
-mod alloc;
+// From low to high: a module uses only what stands in the groups above its own
+// (`durahash/tests/layers.rs`).
 mod error;
 mod primitive;
 mod word;
 
 mod flush;
 pub mod hash;
-mod lock;
-mod medium;
-#[cfg(not(loom))]
-mod pool;
 pub mod probe;
+
+mod medium;
+
+mod lock;
 #[cfg(not(loom))]
 mod rows;
-#[cfg(not(loom))]
-mod sweep;
 
 #[cfg(not(loom))]
-pub use alloc::PoolStats;
+mod pool;
+
 pub use error::{Error, ErrorKind, Result};
 pub use lock::{DirectoryLock, Version, VersionLock, wait_lock};
 #[doc(hidden)]
@@ -36,7 +36,7 @@ pub use medium::{
     Mapped, MappedOptions, Medium, Metered, Region, Sim, Site, Step, name_thread,
 };
 #[cfg(not(loom))]
-pub use pool::{ExtentKind, Format, Geometry, Pool, Superblock};
+pub use pool::{ExtentKind, Format, Geometry, Pool, PoolStats, Superblock};
 #[cfg(not(loom))]
 pub use rows::Rows;
 pub use word::{Field, OnMedia, PmU64, bits};

@@ -27,25 +27,27 @@
 //! | | state: clean | flush, drain, sync | closed |
 //! | | (file) | cut behind the last extent in use | file longer than the pool |
 
+mod alloc;
 mod extents;
 mod superblock;
+mod sweep;
 #[cfg(test)]
 mod tests;
 
+pub use alloc::PoolStats;
+pub use extents::ExtentKind;
 pub use superblock::{Format, Geometry, Superblock};
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::alloc::{Blocks, PoolStats};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::wait_lock;
 use crate::medium::{Durability, Medium};
 use crate::word::{OnMedia, PmU64};
+use alloc::Blocks;
+use extents::Extents;
 use superblock::State;
-
-pub use extents::ExtentKind;
-pub(crate) use extents::{Extents, kind_on_medium};
 
 /// A pool on a medium. See the [module docs](self).
 pub struct Pool<M: Medium> {

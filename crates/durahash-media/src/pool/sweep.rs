@@ -12,10 +12,10 @@
 
 use std::collections::BTreeMap;
 
+use super::Pool;
 use crate::error::Result;
 use crate::lock::wait_lock;
 use crate::medium::Medium;
-use crate::pool::Pool;
 
 /// A sweep under way.
 #[derive(Default)]

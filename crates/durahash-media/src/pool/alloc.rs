@@ -9,11 +9,12 @@
 //! reader that is late may then find foreign words where a record was; its version check rejects
 //! what it read, and words are words, so nothing undefined happens.
 
+use super::Pool;
+use super::extents::{ExtentKind, Extents, kind_on_medium};
+use super::sweep::Sweep;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::wait_lock;
 use crate::medium::Medium;
-use crate::pool::{ExtentKind, Extents, Pool, kind_on_medium};
-use crate::sweep::Sweep;
 
 /// Blocks are multiples of this.
 const STEP_BYTES: u64 = 16;
