@@ -87,7 +87,7 @@ pub fn print(ops: &[Op]) -> String {
     ops.join(", ")
 }
 
-/// The script that `text` holds, as [`print`] writes it.
+/// The script that `text` holds, as [`print()`] writes it.
 ///
 /// # Errors
 /// The part that is no operation.

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use durahash_media::{Error, ErrorKind, Mapped, Result};
 
 use crate::chain::Rule;
-use crate::design::{self, Wanted};
 use crate::index::{Change, Room};
 use crate::iter::{Pairs, Slots};
+use crate::open::{self, Wanted};
 use crate::options::Options;
 use crate::raw::Raw;
 
@@ -80,7 +80,7 @@ fn copy(old: &Arc<Raw>, path: &Path, options: &Options) -> Result<()> {
         max_bytes: format.max_bytes,
     };
     let options = options.clone().max_bytes(format.max_bytes);
-    let new = design::create(Mapped::create(path, &options.mapped())?, &wanted)?;
+    let new = open::create(Mapped::create(path, &options.mapped())?, &wanted)?;
     if old.is_words() {
         let mut slots = Slots::new(Arc::clone(old));
         while let Some(slot) = slots.next() {

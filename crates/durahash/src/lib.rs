@@ -1,25 +1,54 @@
 //! Crash-consistent hash indexes for persistent memory, files and DRAM.
+//!
+//! [`Options`] makes or opens a [`Map`] of typed keys and values, or an [`AnyMap`] of types known at
+//! run time. When an operation returns, what it did survives what [`Durability`] says of the medium
+//! that the map lies on; nothing needs to be saved or synced.
+//!
+//! ```
+//! use durahash::{Map, Options};
+//!
+//! # fn main() -> durahash::Result<()> {
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let path = dir.path().join("ages.pool");
+//! let ages: Map<str, u32> = Options::new().open_or_create(&path)?;
+//! ages.put("Ada", &36)?;
+//! assert_eq!(ages.get("Ada")?, Some(36));
+//! # Ok(())
+//! # }
+//! ```
 
 #![forbid(unsafe_code)]
 
+// From low to high: a module uses only what stands in the groups above its own (`tests/layers.rs`).
 mod count;
 mod data;
 mod extend;
 mod index;
 mod outcome;
+
+// The designs. None uses another.
 pub mod reh;
 
-mod any;
-mod chain;
-mod compact;
 mod design;
-mod iter;
-mod map;
-mod options;
-mod raw;
 mod record;
+
 mod stats;
+
+mod raw;
+
+mod chain;
+mod open;
 mod text;
+
+mod iter;
+
+mod map;
+
+mod options;
+
+mod compact;
+
+mod any;
 
 pub use any::{AnyIter, AnyMap};
 pub use data::{Data, Type};

@@ -7,8 +7,9 @@ use durahash_media::{
 };
 
 use crate::data::{Data, Type};
-use crate::design::{self, Design, Wanted};
+use crate::design::Design;
 use crate::map::Map;
+use crate::open::{self, Wanted};
 use crate::raw::Raw;
 
 /// Bytes of address space for a map in memory, unless another limit is set.
@@ -326,7 +327,7 @@ impl Options {
         &self,
         medium: M,
     ) -> Result<Map<K, V>> {
-        design::create(medium, &self.wanted(K::TYPE, V::TYPE)?).map(Map::new)
+        open::create(medium, &self.wanted(K::TYPE, V::TYPE)?).map(Map::new)
     }
 
     /// Opens the map on any medium.
@@ -335,7 +336,7 @@ impl Options {
         &self,
         medium: M,
     ) -> Result<Map<K, V>> {
-        design::open(medium, self.accept_suspect, &accept::<K, V>).map(Map::new)
+        open::open(medium, self.accept_suspect, &accept::<K, V>).map(Map::new)
     }
 
     pub(crate) fn create_raw(&self, path: &Path, key: Type, value: Type) -> Result<Raw> {
@@ -346,8 +347,8 @@ impl Options {
         let medium = Mapped::create(path, &self.mapped())?;
         let wanted = self.wanted(key, value)?;
         match self.emulate {
-            Some(latency) => design::create(Metered::with_latency(medium, latency), &wanted),
-            None => design::create(medium, &wanted),
+            Some(latency) => open::create(Metered::with_latency(medium, latency), &wanted),
+            None => open::create(medium, &wanted),
         }
     }
 
@@ -359,8 +360,8 @@ impl Options {
         let medium = Mapped::open(path, self.read_only, &self.mapped())?;
         let suspect = self.accept_suspect;
         match self.emulate {
-            Some(latency) => design::open(Metered::with_latency(medium, latency), suspect, accept),
-            None => design::open(medium, suspect, accept),
+            Some(latency) => open::open(Metered::with_latency(medium, latency), suspect, accept),
+            None => open::open(medium, suspect, accept),
         }
     }
 

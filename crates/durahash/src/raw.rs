@@ -277,7 +277,22 @@ impl Raw {
     pub(crate) fn stats(&self) -> Result<Stats> {
         let keys = self.len()?;
         let index = self.index.stats();
-        Ok(Stats::new(self, keys, index, self.store.facts()))
+        let facts = self.store.facts();
+        Ok(Stats {
+            design: self.design,
+            key_type: self.key,
+            value_type: self.value,
+            keys,
+            index,
+            space: facts.space,
+            durability: facts.durability,
+            huge_bytes: facts.huge_bytes,
+            epoch: facts.epoch,
+            recovery: self.recovery,
+            suspect: facts.suspect,
+            emulates: facts.emulates,
+            counts: facts.counts,
+        })
     }
 
     /// Verifies every invariant of the design and of the records.

@@ -7,8 +7,6 @@ use durahash_media::{Counts, Durability, PoolStats};
 use crate::data::Type;
 use crate::design::Design;
 use crate::index::IndexStats;
-use crate::raw::Raw;
-use crate::record::PoolFacts;
 
 /// Figures about a map, its pool and its medium. See [`Map::stats`](crate::Map::stats).
 #[derive(Clone, Debug)]
@@ -43,24 +41,6 @@ pub struct Stats {
 }
 
 impl Stats {
-    pub(crate) fn new(raw: &Raw, keys: u64, index: IndexStats, facts: PoolFacts) -> Self {
-        Stats {
-            design: raw.design,
-            key_type: raw.key,
-            value_type: raw.value,
-            keys,
-            index,
-            space: facts.space,
-            durability: facts.durability,
-            huge_bytes: facts.huge_bytes,
-            epoch: facts.epoch,
-            recovery: raw.recovery,
-            suspect: facts.suspect,
-            emulates: facts.emulates,
-            counts: facts.counts,
-        }
-    }
-
     /// Slots in use, as a part of all slots.
     ///
     /// ```

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -168,7 +169,12 @@ fn run_and_kill(subject: &str, path: &Path, seed: u64, told: u64) -> [u64; THREA
         }
     }
     let status = child.wait().unwrap();
-    assert!(killed, "seed {seed}: the child ended by itself: {status}");
+    // One that breaks off by itself may have told enough before.
+    let by_itself = !killed || status.signal() != Some(9);
+    assert!(
+        !by_itself,
+        "seed {seed}: the child ended by itself: {status}"
+    );
     counts
 }
 

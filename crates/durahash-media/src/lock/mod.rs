@@ -28,7 +28,7 @@ const VERSION: u64 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version(u64);
 
-/// A version lock over a word in DRAM that the caller keeps. See the [module docs](self).
+/// A version lock over a word in DRAM that the caller keeps. See the module docs in the source.
 #[derive(Clone, Copy)]
 pub struct VersionLock<'a>(&'a AtomicU64);
 

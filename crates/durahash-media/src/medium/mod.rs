@@ -85,7 +85,7 @@ pub enum Event {
     Wait,
 }
 
-/// The way to persistent words. See the [module docs](self) for the rules.
+/// The way to persistent words. See the module docs in the source for the rules.
 ///
 /// A medium owns a [`Region`] of bytes. Offsets into it are the addresses that are stored.
 pub trait Medium: Send + Sync + Sized + 'static {

@@ -49,7 +49,7 @@ use alloc::Blocks;
 use extents::Extents;
 use superblock::State;
 
-/// A pool on a medium. See the [module docs](self).
+/// A pool on a medium. See the module docs in the source.
 pub struct Pool<M: Medium> {
     pub(crate) medium: M,
     format: Format,

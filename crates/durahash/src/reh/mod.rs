@@ -7,7 +7,7 @@
 //! optimistic readers (§III-F), recovery by the sibling chain (§III-G, Algorithm 1).
 //!
 //! # Where state lives
-//! Buckets are in the pool, [one root](ROOT) names the first. Directory, bitmaps, fingerprints and
+//! Buckets are in the pool, one root word names the first. Directory, bitmaps, fingerprints and
 //! locks are in DRAM (`directory.rs`) and rebuilt at every open. A lookup that hits reads one line
 //! of the medium; a miss reads none, but for a fingerprint that happens to be equal.
 //!
