@@ -231,6 +231,27 @@ impl AnyMap {
         }
     }
 
+    /// Inserts or replaces many, as [`Map::put_many`](crate::Map::put_many).
+    ///
+    /// # Errors
+    /// As [`put`](AnyMap::put). Those before the one that failed are there.
+    ///
+    /// ```
+    /// use durahash::{AnyMap, Options, Type};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("map.pool");
+    /// let map = AnyMap::create(&path, Type::U64, Type::U64, &Options::new())?;
+    /// map.put_many(&[("1", "10"), ("2", "20")])?;
+    /// assert_eq!(map.len()?, 2);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn put_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, pairs: &[(K, V)]) -> Result<()> {
+        for (key, value) in pairs {
+            self.put(key.as_ref(), value.as_ref())?;
+        }
+        Ok(())
+    }
+
     /// Removes `key`; whether it was there.
     ///
     /// # Errors
