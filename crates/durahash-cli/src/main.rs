@@ -1,3 +1,60 @@
-//! The durahash command.
+//! The `durahash` command: pools created, filled, read, checked and measured from a shell.
+
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod args;
+mod check;
+mod compact;
+mod dump;
+mod escape;
+mod exit;
+mod input;
+mod load;
+mod output;
+mod point;
+mod pool;
+mod progress;
+mod size;
+mod stats;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use args::{Cli, Command};
+use exit::{Exit, Failure};
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            if let Some(message) = failure.message {
+                output::complain(&format!("durahash: {message}"));
+            }
+            failure.exit.into()
+        }
+    }
+}
+
+fn run(command: Command) -> Result<Exit, Failure> {
+    match command {
+        Command::Create(args) => pool::create(&args),
+        Command::Put { pool, key, value } => point::put(&pool, &key, &value),
+        Command::Get { read, key } => point::get(&read, &key),
+        Command::Del { pool, key } => point::del(&pool, &key),
+        Command::Load { pool, file, new } => load::load(&pool, &file, &new),
+        Command::Dump { read, limit } => dump::dump(&read, limit),
+        Command::Stats { read, json } => stats::stats(&read, json),
+        Command::Check { read, json } => check::check(&read, json),
+        Command::Compact { pool } => compact::compact(&pool),
+        Command::Completions { shell } => completions(shell),
+    }
+}
+
+fn completions(shell: clap_complete::Shell) -> Result<Exit, Failure> {
+    // Into memory first: the generator panics where its output is closed.
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "durahash", &mut script);
+    output::print(&script)?;
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,264 @@
+//! The command line: commands, options and their help.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use durahash::{Design, Type};
+
+use crate::size::parse_size;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0 found, or done                  3 corrupt: not a sound pool
+  1 not found                       4 I/O error, or full
+  2 wrong usage, or bad lines       5 locked: open elsewhere
+
+Examples:
+  durahash load packages.pool packages.tsv.gz
+  durahash get packages.pool bash
+  durahash stats packages.pool";
+
+/// Durable hash indexes in files: what a command has done survives kill -9.
+#[derive(Debug, Parser)]
+#[command(name = "durahash", version, after_help = EXIT_CODES)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Create an empty pool
+    #[command(
+        verbatim_doc_comment,
+        after_help = "\
+Examples:
+  durahash create packages.pool
+  durahash create edges.pool --codec u64 --max-size 10GiB"
+    )]
+    Create(Create),
+
+    /// Store VALUE under KEY, replacing what was there
+    ///
+    /// Both are taken as they are, without escapes. When the command returns, the entry is stored.
+    #[command(
+        verbatim_doc_comment,
+        after_help = "\
+Examples:
+  durahash put ages.pool Ada 36
+  durahash put ages.pool -- -key -value"
+    )]
+    Put {
+        /// The pool's file
+        pool: PathBuf,
+        /// The key
+        key: OsString,
+        /// The value
+        value: OsString,
+    },
+
+    /// Print the value of KEY, as it is, and a line feed
+    ///
+    /// Exit code 1, and no output, where the key is not there.
+    #[command(
+        verbatim_doc_comment,
+        after_help = "Example:\n  durahash get ages.pool Ada"
+    )]
+    Get {
+        #[command(flatten)]
+        read: Read,
+        /// The key
+        key: OsString,
+    },
+
+    /// Remove KEY
+    ///
+    /// Exit code 1 where the key is not there.
+    #[command(
+        verbatim_doc_comment,
+        after_help = "Example:\n  durahash del ages.pool Ada"
+    )]
+    Del {
+        /// The pool's file
+        pool: PathBuf,
+        /// The key
+        key: OsString,
+    },
+
+    /// Store every line KEY<TAB>VALUE of a file; the pool is created if it is missing
+    ///
+    /// The first tab ends the key. \t, \n, \r, \\ and \# stand for tab, line feed, carriage return,
+    /// backslash and #; a carriage return before the line feed belongs to the line's end. Lines that
+    /// start with # are skipped. A bad line is named on the standard error as FILE:LINE: REASON and
+    /// left out; the rest is loaded, and the exit code is 2. A key that comes again replaces the
+    /// value it had, so a load that was cut short can be repeated.
+    #[command(
+        verbatim_doc_comment,
+        after_help = "\
+Examples:
+  durahash load packages.pool packages.tsv.gz
+  durahash load edges.pool edges.tsv --codec u64
+  durahash dump old.pool | durahash load new.pool"
+    )]
+    Load {
+        /// The pool's file
+        pool: PathBuf,
+        /// The file to read, decompressed if its name ends in .gz; - is the standard input
+        #[arg(default_value = "-")]
+        file: PathBuf,
+        #[command(flatten)]
+        new: New,
+    },
+
+    /// Print all entries as lines KEY<TAB>VALUE that load reads
+    ///
+    /// Tab, line feed, carriage return and backslash are written \t, \n, \r and \\, and a # that
+    /// begins a key is written \#; all other bytes are as they are. The order is that of the
+    /// hashes. An entry that is damaged is named on the standard error; the rest is printed, and
+    /// the exit code is 3.
+    #[command(
+        verbatim_doc_comment,
+        after_help = "\
+Examples:
+  durahash dump packages.pool --limit 10
+  durahash dump packages.pool | gzip > packages.tsv.gz"
+    )]
+    Dump {
+        #[command(flatten)]
+        read: Read,
+        /// Stop after N entries
+        #[arg(long, value_name = "N")]
+        limit: Option<u64>,
+    },
+
+    /// Print figures: keys, load factor, depths, space, durability, recovery
+    #[command(
+        verbatim_doc_comment,
+        after_help = "Example:\n  durahash stats packages.pool --json"
+    )]
+    Stats {
+        #[command(flatten)]
+        read: Read,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+
+    /// Verify every invariant and change nothing
+    ///
+    /// Prints what is wrong and where. Exit code 3 if anything is.
+    #[command(
+        verbatim_doc_comment,
+        after_help = "Example:\n  durahash check packages.pool"
+    )]
+    Check {
+        #[command(flatten)]
+        read: Read,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+
+    /// Write the pool anew without gaps, and print its size before and after
+    ///
+    /// Needs space for the new file beside the old one, which is replaced when the new one is whole.
+    #[command(
+        verbatim_doc_comment,
+        after_help = "Example:\n  durahash compact packages.pool"
+    )]
+    Compact {
+        /// The pool's file
+        pool: PathBuf,
+    },
+
+    /// Print a script that completes this command in a shell
+    #[command(
+        verbatim_doc_comment,
+        after_help = "\
+Example:
+  durahash completions bash > ~/.local/share/bash-completion/completions/durahash"
+    )]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// What reading commands have in common.
+#[derive(Debug, Args)]
+pub(crate) struct Read {
+    /// The pool's file
+    pub(crate) pool: PathBuf,
+    /// Read a pool that was open when the machine went down, though pages of it may be missing
+    #[arg(long)]
+    pub(crate) accept_suspect: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Create {
+    /// The pool's file
+    pub(crate) pool: PathBuf,
+    #[command(flatten)]
+    pub(crate) new: New,
+    /// One value for each key, or any number of them
+    #[arg(long, value_enum, default_value_t = Kind::Map)]
+    pub(crate) kind: Kind,
+}
+
+/// What a new pool is made as.
+#[derive(Debug, Args)]
+pub(crate) struct New {
+    /// Design of a new pool: reh [default: reh]
+    #[arg(long, value_parser = parse_design)]
+    pub(crate) design: Option<Design>,
+    /// Keys and values of a new pool: any bytes, or integers below 2^64 [default: bytes]
+    #[arg(long, value_enum)]
+    pub(crate) codec: Option<Codec>,
+    /// Bytes beyond which a new pool never grows, as 10GiB [default: 1TiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_max_size)]
+    pub(crate) max_size: Option<u64>,
+}
+
+/// Types of keys and values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Codec {
+    #[default]
+    Bytes,
+    U64,
+}
+
+impl Codec {
+    /// The type of keys and values in the pool.
+    pub(crate) fn data(self) -> Type {
+        match self {
+            Codec::Bytes => Type::Bytes,
+            Codec::U64 => Type::U64,
+        }
+    }
+}
+
+/// Kinds of map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    Map,
+    Multimap,
+}
+
+fn parse_design(name: &str) -> Result<Design, String> {
+    name.parse().map_err(|_| {
+        let known: Vec<_> = Design::ALL.iter().map(Design::to_string).collect();
+        format!("the designs are {}", known.join(", "))
+    })
+}
+
+/// The most that an offset in a pool can reach.
+const POOL_BYTES_MAX: u64 = 1 << 48;
+
+fn parse_max_size(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text)?;
+    if bytes > POOL_BYTES_MAX {
+        return Err("no pool can have more than 256TiB".into());
+    }
+    Ok(bytes)
+}

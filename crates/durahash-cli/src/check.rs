@@ -1,0 +1,85 @@
+//! `check`: every invariant verified.
+
+use durahash::{AnyMap, Error, ErrorKind, Finding};
+use serde_json::{Value, json};
+
+use crate::args::Read;
+use crate::exit::{Exit, Failure};
+use crate::output::print;
+use crate::pool::open_to_read;
+use crate::progress::Progress;
+
+/// `durahash check`.
+pub(crate) fn check(read: &Read, json: bool) -> Result<Exit, Failure> {
+    let pool = read.pool.display().to_string();
+    let progress = Progress::without_end("checking");
+    let looked =
+        open_to_read(read).and_then(|map| look(&map).map_err(|e| Failure::pool(&read.pool, &e)));
+    drop(progress);
+    let (keys, findings) = match looked {
+        Err(failure) if json && failure.exit == Exit::Corrupt => {
+            let answer = json!({ "pool": pool, "ok": false, "error": failure.message });
+            print(format!("{answer:#}\n").as_bytes())?;
+            return Ok(failure.exit);
+        }
+        looked => looked?,
+    };
+    let text = if json {
+        format!("{:#}\n", as_json(&pool, keys, &findings))
+    } else {
+        as_text(&pool, keys, &findings)
+    };
+    print(text.as_bytes())?;
+    Ok(if findings.is_empty() {
+        Exit::Ok
+    } else {
+        Exit::Corrupt
+    })
+}
+
+/// The number of keys, where it can be told, and what is wrong.
+fn look(map: &AnyMap) -> Result<(Option<u64>, Vec<Finding>), Error> {
+    let mut findings = Vec::new();
+    map.check(&mut |finding| findings.push(finding))?;
+    match map.len() {
+        Ok(keys) => Ok((Some(keys), findings)),
+        // Then it is among the findings.
+        Err(e) if matches!(e.kind(), ErrorKind::Corrupt { .. }) && !findings.is_empty() => {
+            Ok((None, findings))
+        }
+        Err(e) => Err(e),
+    }
+}
+
+fn as_json(pool: &str, keys: Option<u64>, findings: &[Finding]) -> Value {
+    let list = findings.iter().map(|finding| {
+        json!({
+            "invariant": finding.invariant,
+            "offset": finding.off,
+            "what": finding.what,
+        })
+    });
+    json!({
+        "pool": pool,
+        "ok": findings.is_empty(),
+        "keys": keys,
+        "findings": list.collect::<Vec<_>>(),
+    })
+}
+
+fn as_text(pool: &str, keys: Option<u64>, findings: &[Finding]) -> String {
+    let mut text = String::new();
+    for Finding {
+        invariant,
+        off,
+        what,
+    } in findings
+    {
+        text.push_str(&format!("{pool}: {invariant} at offset {off:#x}: {what}\n"));
+    }
+    text.push_str(&match (findings.len(), keys) {
+        (0, Some(keys)) => format!("{pool}: ok, {keys} keys\n"),
+        (found, _) => format!("{pool}: {found} findings\n"),
+    });
+    text
+}

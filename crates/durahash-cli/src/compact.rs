@@ -1,0 +1,35 @@
+//! `compact`: a pool written anew.
+
+use std::fs;
+use std::path::Path;
+
+use durahash::{AnyMap, Error, Options};
+
+use crate::exit::{Exit, Failure};
+use crate::output::print;
+use crate::progress::Progress;
+use crate::size::human;
+
+/// `durahash compact`.
+pub(crate) fn compact(pool: &Path) -> Result<Exit, Failure> {
+    let before = file_bytes(pool)?;
+    let progress = Progress::without_end("compacting");
+    AnyMap::compact(pool, &Options::new()).map_err(|e| Failure::pool(pool, &e))?;
+    drop(progress);
+    let after = file_bytes(pool)?;
+    let text = format!(
+        "{}: {before} bytes before, {after} bytes after ({} -> {})\n",
+        pool.display(),
+        human(before),
+        human(after)
+    );
+    print(text.as_bytes())?;
+    Ok(Exit::Ok)
+}
+
+fn file_bytes(pool: &Path) -> Result<u64, Failure> {
+    let metadata = fs::metadata(pool);
+    metadata
+        .map(|metadata| metadata.len())
+        .map_err(|e| Failure::pool(pool, &Error::io("looking at", Some(pool.into()), e)))
+}

@@ -1,0 +1,62 @@
+//! `dump`: all entries as text.
+
+use std::io::{self, BufWriter, IsTerminal, Write};
+
+use durahash::ErrorKind;
+
+use crate::args::Read;
+use crate::escape::write_line;
+use crate::exit::{Exit, Failure};
+use crate::pool::open_to_read;
+use crate::progress::{Progress, STEP};
+
+/// `durahash dump`. What is damaged is named and left out: a dump is how a pool is salvaged.
+pub(crate) fn dump(read: &Read, limit: Option<u64>) -> Result<Exit, Failure> {
+    let map = open_to_read(read)?;
+    let limit = limit.unwrap_or(u64::MAX);
+    let stdout = io::stdout();
+    // On a terminal the entries themselves show how far it is.
+    let progress = if stdout.is_terminal() {
+        // The entries themselves show how far it is.
+        Progress::none()
+    } else {
+        // Without their number there is still a dump to be had.
+        Progress::of_entries("dumping", map.len().unwrap_or(0).min(limit))
+    };
+    let mut out = BufWriter::with_capacity(64 << 10, stdout.lock());
+    let mut line = Vec::new();
+    let (mut dumped, mut damaged) = (0, 0);
+    for pair in &map {
+        if dumped == limit {
+            break;
+        }
+        match pair {
+            Ok((key, value)) => {
+                line.clear();
+                write_line(&key, &value, &mut line);
+                out.write_all(&line).map_err(|e| Failure::output(&e))?;
+                dumped += 1;
+            }
+            Err(e) if matches!(e.kind(), ErrorKind::Corrupt { .. }) => {
+                damaged += 1;
+                let text = format!("durahash: {}: left out: {e}", read.pool.display());
+                progress.complain(&text);
+            }
+            Err(e) => return Err(Failure::pool(&read.pool, &e)),
+        }
+        if dumped % STEP == 0 {
+            progress.set(dumped);
+        }
+    }
+    out.flush().map_err(|e| Failure::output(&e))?;
+    drop(progress);
+    if damaged == 0 {
+        return Ok(Exit::Ok);
+    }
+    let pool = read.pool.display();
+    let message = format!(
+        "{pool}: {dumped} entries dumped, damage met {damaged} times; \
+         `durahash check {pool}` lists it"
+    );
+    Err(Failure::new(Exit::Corrupt, message))
+}

@@ -1,0 +1,190 @@
+//! How the command ends: exit codes, and failures in plain words with what to do about them.
+
+use std::fmt::Display;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use durahash::{Error, ErrorKind};
+
+/// The exit codes, as the help of the command lists them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Found, or done.
+    Ok = 0,
+    /// The key is not there.
+    NotFound = 1,
+    /// Wrong usage, or lines that were left out.
+    Usage = 2,
+    /// The file is no sound pool.
+    Corrupt = 3,
+    /// The system refused something, or there is no space.
+    Io = 4,
+    /// Somebody else has the pool open.
+    Locked = 5,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// Why a command ended before its work was done.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    /// Nothing where the reader of our output simply went away.
+    pub(crate) message: Option<String>,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Failure {
+            exit,
+            message: Some(message.into()),
+        }
+    }
+
+    /// A failure of the pool at `path`.
+    pub(crate) fn pool(path: &Path, e: &Error) -> Self {
+        let pool = path.display();
+        let mut message = match e.kind() {
+            // These name the file themselves.
+            ErrorKind::Io { path: Some(_), .. } => e.to_string(),
+            _ => format!("{pool}: {e}"),
+        };
+        if let Some(advice) = advice(e.kind(), &pool) {
+            message.push_str("; ");
+            message.push_str(&advice);
+        }
+        Failure::new(exit_of(e.kind()), message)
+    }
+
+    /// A failure to write what the command has to say.
+    pub(crate) fn output(e: &io::Error) -> Self {
+        if e.kind() == io::ErrorKind::BrokenPipe {
+            return Failure {
+                exit: Exit::Ok,
+                message: None,
+            };
+        }
+        Failure::new(Exit::Io, format!("writing the output: {e}"))
+    }
+}
+
+/// The exit code of a failed operation on a pool.
+fn exit_of(kind: &ErrorKind) -> Exit {
+    match kind {
+        ErrorKind::NotAPool { .. }
+        | ErrorKind::Version { .. }
+        | ErrorKind::ByteOrder
+        | ErrorKind::Truncated { .. }
+        | ErrorKind::Corrupt { .. }
+        | ErrorKind::PowerLoss => Exit::Corrupt,
+        ErrorKind::Design { .. }
+        | ErrorKind::Types { .. }
+        | ErrorKind::Exists
+        | ErrorKind::TooLarge { .. }
+        | ErrorKind::Text { .. }
+        | ErrorKind::Options { .. } => Exit::Usage,
+        ErrorKind::Locked => Exit::Locked,
+        // Io, Full, ReadOnly, Poisoned, NoDax, Skewed, and what a later library adds.
+        _ => Exit::Io,
+    }
+}
+
+/// What to do, where the error itself does not say it.
+fn advice(kind: &ErrorKind, pool: &dyn Display) -> Option<String> {
+    let advice = match kind {
+        ErrorKind::Io { source, .. } => match source.kind() {
+            io::ErrorKind::NotFound => {
+                return Some(format!("`durahash create {pool}` makes a new pool"));
+            }
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                "get, dump, stats and check need permission to read only"
+            }
+            _ => return None,
+        },
+        ErrorKind::NotAPool { .. } => "is the path right?",
+        ErrorKind::Version { .. } | ErrorKind::ByteOrder => {
+            "dump it where it was written, and load the dump here"
+        }
+        ErrorKind::Truncated { .. } => "copy it again, or take a backup",
+        ErrorKind::Corrupt { .. } => {
+            return Some(format!(
+                "`durahash check {pool}` says where, `durahash dump {pool}` saves what can be read"
+            ));
+        }
+        ErrorKind::Full { .. } => {
+            "make space, or dump it and load the dump into a pool with a larger --max-size"
+        }
+        ErrorKind::Locked => "try again when it has been closed",
+        ErrorKind::Exists => "take another name, or remove the file first",
+        ErrorKind::PowerLoss => {
+            return Some(format!(
+                "`durahash dump --accept-suspect {pool}` saves what is there, and get, stats and \
+                 check take --accept-suspect too"
+            ));
+        }
+        _ => return None,
+    };
+    Some(advice.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_have_their_exit_code_and_say_what_to_do() {
+        let pool = Path::new("a.pool");
+        let failed = |kind: ErrorKind| {
+            let failure = Failure::pool(pool, &kind.into());
+            (failure.exit as u8, failure.message.unwrap())
+        };
+        let (exit, message) = failed(ErrorKind::Locked);
+        assert_eq!(exit, 5);
+        assert!(message.starts_with("a.pool: another process"), "{message}");
+        assert!(
+            message.ends_with("; try again when it has been closed"),
+            "{message}"
+        );
+
+        let (exit, message) = failed(ErrorKind::PowerLoss);
+        assert_eq!(exit, 3);
+        assert!(
+            message.contains("`durahash dump --accept-suspect a.pool`"),
+            "{message}"
+        );
+
+        assert_eq!(failed(ErrorKind::Full { wanted_bytes: 1 }).0, 4);
+        assert_eq!(failed(ErrorKind::Corrupt { what: "x", off: 0 }).0, 3);
+        assert_eq!(failed(ErrorKind::Exists).0, 2);
+        let missing = io::Error::from(io::ErrorKind::NotFound);
+        let (exit, message) = failed(ErrorKind::Io {
+            doing: "opening the pool",
+            path: Some(pool.into()),
+            source: missing,
+        });
+        assert_eq!(exit, 4);
+        assert!(
+            message.starts_with("opening the pool a.pool: "),
+            "{message}"
+        );
+        assert!(
+            message.ends_with("`durahash create a.pool` makes a new pool"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_no_failure() {
+        let closed = Failure::output(&io::ErrorKind::BrokenPipe.into());
+        assert_eq!((closed.exit, closed.message), (Exit::Ok, None));
+        assert_eq!(
+            Failure::output(&io::ErrorKind::StorageFull.into()).exit,
+            Exit::Io
+        );
+    }
+}

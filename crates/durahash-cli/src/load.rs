@@ -1,0 +1,157 @@
+//! `load`: entries from text.
+
+use std::path::Path;
+use std::time::Instant;
+
+use durahash::{AnyMap, Error, ErrorKind};
+
+use crate::args::New;
+use crate::escape::read_line;
+use crate::exit::{Exit, Failure};
+use crate::input::{Input, Line};
+use crate::output::print;
+use crate::pool::{close, open_or_create};
+use crate::progress::Progress;
+
+/// Bytes of keys and values from which on a batch is not added to.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// `durahash load`.
+pub(crate) fn load(pool: &Path, file: &Path, new: &New) -> Result<Exit, Failure> {
+    let start = Instant::now();
+    // Before the pool: a wrong name must not leave an empty one behind.
+    let input = Input::open(file).map_err(|e| unreadable(&file.display().to_string(), &e))?;
+    let map = open_or_create(pool, new)?;
+    let progress = Progress::of_bytes("loading", input.total_bytes);
+    let mut load = Load {
+        map: &map,
+        pool,
+        input,
+        progress,
+        start,
+        batch: Vec::new(),
+        lines: Vec::new(),
+        batch_bytes: 0,
+        loaded: 0,
+        comments: 0,
+        left_out: 0,
+    };
+    load.run()?;
+    let Load {
+        progress,
+        loaded,
+        comments,
+        left_out,
+        ..
+    } = load;
+    drop(progress);
+    close(pool, map)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let summary = format!(
+        "entries loaded: {loaded}, comments skipped: {comments}, bad lines left out: {left_out} \
+         ({seconds:.1} s)\n"
+    );
+    print(summary.as_bytes())?;
+    Ok(if left_out == 0 { Exit::Ok } else { Exit::Usage })
+}
+
+struct Load<'a> {
+    map: &'a AnyMap,
+    pool: &'a Path,
+    input: Input,
+    progress: Progress,
+    start: Instant,
+    /// Entries that go to the pool together: those that could be read without waiting.
+    batch: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The lines that they stood in.
+    lines: Vec<u64>,
+    batch_bytes: usize,
+    loaded: u64,
+    comments: u64,
+    left_out: u64,
+}
+
+impl Load<'_> {
+    fn run(&mut self) -> Result<(), Failure> {
+        let mut line = Vec::new();
+        loop {
+            let what = match self.input.next_line(&mut line) {
+                Ok(what) => what,
+                Err(e) => return Err(self.stopped(unreadable(&self.input.name, &e))),
+            };
+            match what {
+                Line::End => return Ok(()),
+                Line::Comment => self.comments += 1,
+                Line::TooLong(part) => {
+                    self.leave_out(self.input.line, &format!("the {part} is too large"));
+                }
+                Line::Entry => match read_line(&line) {
+                    Ok((key, value)) => {
+                        self.batch_bytes += key.len() + value.len();
+                        self.batch.push((key, value));
+                        self.lines.push(self.input.line);
+                    }
+                    Err(why) => self.leave_out(self.input.line, &why),
+                },
+            }
+            if self.input.may_wait() || self.batch_bytes >= BATCH_BYTES {
+                self.put_batch()?;
+            }
+        }
+    }
+
+    /// Puts the batch. Where one entry of it is bad all are put again, one by one, which tells
+    /// which one it is.
+    fn put_batch(&mut self) -> Result<(), Failure> {
+        let batch = std::mem::take(&mut self.batch);
+        match self.map.put_many(&batch) {
+            Ok(()) => self.loaded += batch.len() as u64,
+            Err(e) if is_bad_line(&e) => {
+                for (i, (key, value)) in batch.iter().enumerate() {
+                    match self.map.put(key, value) {
+                        Ok(()) => self.loaded += 1,
+                        Err(e) if is_bad_line(&e) => self.leave_out(self.lines[i], &e.to_string()),
+                        Err(e) => return Err(self.stopped(Failure::pool(self.pool, &e))),
+                    }
+                }
+            }
+            Err(e) => return Err(self.stopped(Failure::pool(self.pool, &e))),
+        }
+        self.lines.clear();
+        self.batch_bytes = 0;
+        self.progress.set(self.input.read_bytes());
+        self.progress.say(|| {
+            let rate = self.loaded as f64 / self.start.elapsed().as_secs_f64();
+            format!("{} entries, {rate:.0}/s, ", self.loaded)
+        });
+        Ok(())
+    }
+
+    fn leave_out(&mut self, line: u64, why: &str) {
+        self.left_out += 1;
+        self.progress
+            .complain(&format!("{}:{line}: {why}", self.input.name));
+    }
+
+    /// The failure that ends the load, with what became of the entries before it.
+    fn stopped(&self, mut failure: Failure) -> Failure {
+        let message = failure.message.get_or_insert_default();
+        message.push_str(&format!(
+            "; at least {} entries were loaded and stay, load again for the rest",
+            self.loaded
+        ));
+        failure
+    }
+}
+
+/// Whether a failure is that of one line, not of the pool.
+fn is_bad_line(e: &Error) -> bool {
+    matches!(
+        e.kind(),
+        ErrorKind::Text { .. } | ErrorKind::TooLarge { .. }
+    )
+}
+
+fn unreadable(name: &str, e: &std::io::Error) -> Failure {
+    Failure::new(Exit::Io, format!("reading {name}: {e}"))
+}

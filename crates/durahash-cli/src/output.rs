@@ -1,0 +1,19 @@
+//! What the command says: results on the standard output, all else on the standard error.
+
+use std::io::{self, Write};
+
+use crate::exit::Failure;
+
+/// Writes to the standard output.
+pub(crate) fn print(bytes: &[u8]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)
+        .and_then(|()| out.flush())
+        .map_err(|e| Failure::output(&e))
+}
+
+/// Writes a line to the standard error.
+pub(crate) fn complain(line: &str) {
+    // Where even this fails nobody is left to hear of it.
+    let _ = writeln!(io::stderr(), "{line}");
+}

@@ -1,0 +1,102 @@
+//! Pools as the commands open them.
+
+use std::io;
+use std::path::Path;
+
+use durahash::{AnyMap, Error, ErrorKind, Options};
+
+use crate::args::{Create, Kind, New, Read};
+use crate::exit::{Exit, Failure};
+
+/// `durahash create`.
+pub(crate) fn create(args: &Create) -> Result<Exit, Failure> {
+    if args.kind == Kind::Multimap {
+        let design = args.new.design.unwrap_or_default();
+        let message =
+            format!("design {design} keeps one value for each key, so no --kind multimap");
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    let ty = args.new.codec.unwrap_or_default().data();
+    let made = AnyMap::create(&args.pool, ty, ty, &options(&args.new));
+    close(
+        &args.pool,
+        made.map_err(|e| creation_failed(&args.pool, &e))?,
+    )?;
+    Ok(Exit::Ok)
+}
+
+/// Opens a pool for a command that only reads, as many at a time as like to.
+pub(crate) fn open_to_read(args: &Read) -> Result<AnyMap, Failure> {
+    let options = Options::new()
+        .read_only(true)
+        .accept_suspect(args.accept_suspect);
+    AnyMap::open(&args.pool, &options).map_err(|e| open_failed(&args.pool, &e))
+}
+
+/// Opens a pool that exists, for a command that writes.
+pub(crate) fn open_to_write(pool: &Path) -> Result<AnyMap, Failure> {
+    AnyMap::open(pool, &Options::new()).map_err(|e| open_failed(pool, &e))
+}
+
+/// Opens a pool for writing, or creates it as `new` says. An existing one is as it is, but must not
+/// be another than was asked for.
+pub(crate) fn open_or_create(pool: &Path, new: &New) -> Result<AnyMap, Failure> {
+    let map = match AnyMap::open(pool, &Options::new()) {
+        Err(e) if is_missing(&e) => {
+            let ty = new.codec.unwrap_or_default().data();
+            AnyMap::open_or_create(pool, ty, ty, &options(new))
+                .map_err(|e| creation_failed(pool, &e))
+        }
+        opened => opened.map_err(|e| open_failed(pool, &e)),
+    }?;
+    let (design, types) = (map.design(), [map.key_type(), map.value_type()]);
+    let wanted_types = new.codec.map_or(types, |codec| [codec.data(); 2]);
+    if wanted_types != types || new.design.is_some_and(|wanted| wanted != design) {
+        let [key, value] = types;
+        let message = format!(
+            "{}: the pool exists, as --design {design} with keys of {key} and values of {value}; \
+             leave --design and --codec out to load into it",
+            pool.display()
+        );
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    Ok(map)
+}
+
+/// Closes a pool, which is when its file is cut and marked as whole.
+pub(crate) fn close(pool: &Path, map: AnyMap) -> Result<(), Failure> {
+    map.close().map_err(|e| Failure::pool(pool, &e))
+}
+
+fn options(new: &New) -> Options {
+    let options = Options::new().design(new.design.unwrap_or_default());
+    match new.max_size {
+        Some(bytes) => options.max_bytes(bytes),
+        None => options,
+    }
+}
+
+/// Damage that keeps a pool from being opened keeps its entries from being saved, too.
+fn open_failed(pool: &Path, e: &Error) -> Failure {
+    if matches!(e.kind(), ErrorKind::Corrupt { .. }) {
+        let message = format!(
+            "{}: {e}; it cannot be opened: take a backup",
+            pool.display()
+        );
+        return Failure::new(Exit::Corrupt, message);
+    }
+    Failure::pool(pool, e)
+}
+
+/// Where a pool was to be made, a missing file is its directory.
+fn creation_failed(pool: &Path, e: &Error) -> Failure {
+    if is_missing(e) {
+        return Failure::new(Exit::Io, format!("{e}; does its directory exist?"));
+    }
+    Failure::pool(pool, e)
+}
+
+/// Whether there was no file.
+fn is_missing(e: &Error) -> bool {
+    matches!(e.kind(), ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+}

@@ -1,0 +1,136 @@
+//! `stats`: figures about a pool.
+
+use std::fmt::Write as _;
+
+use durahash::{AnyMap, Durability, Error, Stats};
+use serde_json::{Value, json};
+
+use crate::args::Read;
+use crate::exit::{Exit, Failure};
+use crate::output::print;
+use crate::pool::open_to_read;
+use crate::progress::Progress;
+use crate::size::human;
+
+/// The longest bar of the histogram.
+const BAR_CHARS: u64 = 40;
+
+/// `durahash stats`.
+pub(crate) fn stats(read: &Read, json: bool) -> Result<Exit, Failure> {
+    let map = open_to_read(read)?;
+    let progress = Progress::without_end("looking");
+    let stats = look(&map).map_err(|e| Failure::pool(&read.pool, &e))?;
+    drop(progress);
+    let pool = read.pool.display().to_string();
+    let text = if json {
+        format!("{:#}\n", as_json(&pool, &stats))
+    } else {
+        as_text(&pool, &stats)
+    };
+    print(text.as_bytes())?;
+    Ok(Exit::Ok)
+}
+
+/// Which blocks of records are free is known when every slot was looked at.
+fn look(map: &AnyMap) -> Result<Stats, Error> {
+    while map.step()? {}
+    map.stats()
+}
+
+/// How many units have each local depth that occurs.
+fn depths(stats: &Stats) -> impl Iterator<Item = (usize, u64)> {
+    stats
+        .index
+        .depths
+        .iter()
+        .copied()
+        .enumerate()
+        .filter(|(_, units)| *units != 0)
+}
+
+fn as_json(pool: &str, stats: &Stats) -> Value {
+    let depths = depths(stats).map(|(depth, units)| json!({ "depth": depth, "units": units }));
+    json!({
+        "pool": pool,
+        "design": stats.design.to_string(),
+        "kind": "map",
+        "key_type": stats.key_type.to_string(),
+        "value_type": stats.value_type.to_string(),
+        "keys": stats.keys,
+        "load_factor": stats.load_factor(),
+        "global_depth": stats.index.global_depth,
+        "depths": depths.collect::<Vec<_>>(),
+        "bytes_per_entry": {
+            "medium": stats.medium_bytes_per_key(),
+            "dram": stats.dram_bytes_per_key(),
+        },
+        "file_bytes": stats.space.bytes,
+        "free_bytes": stats.space.free_bytes,
+        "durability": match stats.durability {
+            Durability::None => "none",
+            Durability::Process => "process",
+            Durability::Power => "power",
+            _ => "other",
+        },
+        "huge_page_bytes": stats.huge_bytes,
+        "open_epoch": stats.epoch,
+        "recovery_seconds": stats.recovery.as_secs_f64(),
+        "suspect": stats.suspect,
+    })
+}
+
+fn as_text(pool: &str, stats: &Stats) -> String {
+    let mut text = String::new();
+    let mut row = |name: &str, value: String| {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{name:<18}{value}");
+    };
+    row("pool", pool.into());
+    row("design", stats.design.to_string());
+    row(
+        "types",
+        format!("{} -> {}", stats.key_type, stats.value_type),
+    );
+    row("keys", stats.keys.to_string());
+    row("load factor", format!("{:.3}", stats.load_factor()));
+    row(
+        "bytes per entry",
+        format!(
+            "{:.1} on the medium, {:.1} in DRAM",
+            stats.medium_bytes_per_key(),
+            stats.dram_bytes_per_key()
+        ),
+    );
+    row(
+        "file size",
+        format!(
+            "{} ({} free)",
+            human(stats.space.bytes),
+            human(stats.space.free_bytes)
+        ),
+    );
+    row("durability", stats.durability.to_string());
+    row(
+        "huge pages",
+        stats.huge_bytes.map_or("unknown".into(), human),
+    );
+    row("open epoch", stats.epoch.to_string());
+    row(
+        "last recovery",
+        format!("{:.1} ms", stats.recovery.as_secs_f64() * 1e3),
+    );
+    if stats.suspect {
+        row(
+            "suspect",
+            "yes: pages may have been lost with the power".into(),
+        );
+    }
+    row("global depth", stats.index.global_depth.to_string());
+    let most = stats.index.depths.iter().copied().max().unwrap_or(0).max(1);
+    for (i, (depth, units)) in depths(stats).enumerate() {
+        let name = if i == 0 { "local depths" } else { "" };
+        let bar = "#".repeat((units * BAR_CHARS).div_ceil(most) as usize);
+        row(name, format!("{depth:>2} {units:>9} {bar}"));
+    }
+    text
+}

@@ -1,0 +1,343 @@
+//! Every command, its formats and its exit codes.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+
+use serde_json::Value;
+
+use crate::tool::{Work, answer};
+
+#[test]
+fn entries_are_put_found_and_removed() {
+    let work = Work::new();
+    assert_eq!(work.run("create a.pool").ok(), "");
+    assert_eq!(work.run("put a.pool key value").ok(), "");
+    assert_eq!(work.run("get a.pool key").ok(), "value\n");
+    assert_eq!(work.run("put a.pool key other").ok(), "");
+    assert_eq!(work.run("get a.pool key").ok(), "other\n");
+    assert_eq!(work.run("del a.pool key").ok(), "");
+    for line in ["get a.pool key", "del a.pool key"] {
+        let absent = work.run(line);
+        assert_eq!((absent.code, absent.err.as_str()), (Some(1), ""));
+        assert!(absent.out.is_empty());
+    }
+}
+
+#[test]
+fn keys_and_values_are_any_bytes() {
+    let work = Work::new();
+    work.run("create a.pool").ok();
+    let cases: [(&[u8], &[u8]); 4] = [
+        (b"", b""),
+        (b"#\xff\\n", b"a\tb\nc\r"),
+        (b"-k", b"--json"),
+        (b"\xf0", b"# \x01"),
+    ];
+    for (key, value) in cases {
+        let [key, value] = [key, value].map(OsStr::from_bytes);
+        work.run_args([
+            OsStr::new("put"),
+            "a.pool".as_ref(),
+            "--".as_ref(),
+            key,
+            value,
+        ])
+        .ok();
+    }
+    for (key, value) in cases {
+        let args = ["get", "a.pool", "--"].map(OsStr::new);
+        let got = work.run_args(args.into_iter().chain([OsStr::from_bytes(key)]));
+        assert_eq!(got.code, Some(0));
+        assert_eq!(got.out, [value, b"\n"].concat());
+    }
+    let dump = work.run("dump a.pool");
+    let lines: [&[u8]; 4] = [
+        b"\t\n",
+        b"-k\t--json\n",
+        b"\\#\xff\\\\n\ta\\tb\\nc\\r\n",
+        b"\xf0\t# \x01\n",
+    ];
+    assert_eq!(dump.sorted_lines(), lines);
+    work.feed("load b.pool", &dump.out).ok();
+    assert_eq!(work.run("dump b.pool").sorted_lines(), lines);
+}
+
+#[test]
+fn numbers_are_decimal() {
+    let work = Work::new();
+    work.run("create n.pool --codec u64 --design reh --kind map --max-size 10GiB")
+        .ok();
+    work.run("put n.pool 0 18446744073709551615").ok();
+    assert_eq!(work.run("get n.pool 0").ok(), "18446744073709551615\n");
+    assert_eq!(work.run("dump n.pool").ok(), "0\t18446744073709551615\n");
+    assert!(
+        work.run("put n.pool x 1")
+            .failed(2)
+            .ends_with("\"x\" is no u64")
+    );
+    assert!(
+        work.run("get n.pool 18446744073709551616")
+            .failed(2)
+            .ends_with("is no u64")
+    );
+    let load = work.feed("load n.pool", b"1\t2\n3\tx\n-1\t0\n4\t5");
+    assert_eq!(load.code, Some(2));
+    assert_eq!(
+        load.err,
+        "standard input:2: \"x\" is no u64\nstandard input:3: \"-1\" is no u64\n"
+    );
+    assert_eq!(work.run("dump n.pool").sorted_lines().len(), 3);
+    assert_eq!(work.run("get n.pool 4").ok(), "5\n");
+}
+
+#[test]
+fn a_load_leaves_bad_lines_out_and_says_which() {
+    let work = Work::new();
+    let mut text = b"# comment\na\t1\nno tab\n\nb\t\\x\n\\#c\tx\ty\r\na\t2\nd\\\t\n".to_vec();
+    let long = vec![b'k'; (1 << 20) + 1];
+    text.extend([&long, &b"\tv\n"[..]].concat());
+    text.extend([&long, &long, &b"\tv\nlast\t"[..]].concat());
+    work.write("in.tsv", text);
+    let load = work.run("load a.pool in.tsv");
+    assert_eq!(load.code, Some(2));
+    let out = String::from_utf8(load.out).unwrap();
+    let counts = "entries loaded: 4, comments skipped: 1, bad lines left out: 6 (";
+    assert!(out.starts_with(counts), "{out}");
+    let wanted = [
+        "in.tsv:3: no tab between key and value",
+        "in.tsv:4: no tab between key and value",
+        r"in.tsv:5: \x is no escape (a backslash is written \\)",
+        r"in.tsv:8: a single backslash at the end (it is written \\)",
+        "in.tsv:10: the key is too large",
+        "in.tsv:9: the key has 1048577 bytes, the limit is 1048576",
+    ];
+    let mut found: Vec<_> = load.err.lines().collect();
+    found.sort_by_key(|line| wanted.iter().position(|wanted| wanted == line));
+    assert_eq!(found, wanted);
+    let dump = work.run("dump a.pool");
+    let lines: [&[u8]; 3] = [b"\\#c\tx\\ty\n", b"a\t2\n", b"last\t\n"];
+    assert_eq!(dump.sorted_lines(), lines);
+}
+
+#[test]
+fn compressed_files_are_loaded() {
+    let work = Work::new();
+    let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gz.write_all(b"a\t1\nb\t2\n").unwrap();
+    let gz = gz.finish().unwrap();
+    work.write("in.tsv.gz", &gz);
+    work.run("load a.pool in.tsv.gz").ok();
+    assert_eq!(work.run("get a.pool b").ok(), "2\n");
+
+    work.write("cut.gz", &gz[..gz.len() - 4]);
+    let complaint = work.run("load b.pool cut.gz").failed(4);
+    assert!(complaint.starts_with("reading cut.gz: "), "{complaint}");
+    assert!(
+        complaint.contains("at least 2 entries were loaded and stay"),
+        "{complaint}"
+    );
+    assert_eq!(work.run("get b.pool b").ok(), "2\n");
+    work.write("no.gz", "a\t1\n");
+    assert!(
+        work.run("load c.pool no.gz")
+            .failed(4)
+            .starts_with("reading no.gz: ")
+    );
+}
+
+#[test]
+fn a_load_agrees_with_the_pool_that_is_there() {
+    let work = Work::new();
+    work.feed("load n.pool - --codec u64", b"1\t1\n").ok();
+    work.feed("load n.pool", b"2\t2\n").ok();
+    work.feed("load n.pool --codec u64 --design reh", b"3\t3\n")
+        .ok();
+    let complaint = work.feed("load n.pool --codec bytes", b"4\t4\n").failed(2);
+    assert!(
+        complaint.contains("keys of u64 and values of u64"),
+        "{complaint}"
+    );
+    assert_eq!(work.run("dump n.pool").sorted_lines().len(), 3);
+}
+
+#[test]
+fn dump_stops_at_the_limit_and_when_nobody_reads() {
+    let work = Work::new();
+    let text: String = (0..50_000)
+        .map(|i| format!("key {i}\tvalue {i}\n"))
+        .collect();
+    work.feed("load a.pool -", text.as_bytes()).ok();
+    let few = work.run("dump a.pool --limit 3").ok();
+    assert_eq!(few.lines().count(), 3);
+    assert!(work.run("dump a.pool").ok().starts_with(&few));
+    assert_eq!(work.run("dump a.pool --limit 0").ok(), "");
+
+    let mut child = work.start("dump a.pool");
+    drop(child.stdout.take());
+    let closed = answer(child);
+    assert_eq!((closed.code, closed.err.as_str()), (Some(0), ""));
+    for line in [
+        "get a.pool key\u{a0}1",
+        "stats a.pool",
+        "check a.pool",
+        "completions bash",
+    ] {
+        // The key's name has a space, which separates words here.
+        let args = line.split(' ').map(|word| word.replace('\u{a0}', " "));
+        let mut child = work.command(args).spawn().unwrap();
+        drop(child.stdout.take());
+        let closed = answer(child);
+        assert_eq!((closed.code, closed.err.as_str()), (Some(0), ""), "{line}");
+    }
+}
+
+#[test]
+fn readers_share_a_pool() {
+    let work = Work::new();
+    let text: String = (0..50_000).map(|i| format!("{i}\tvalue {i}\n")).collect();
+    work.feed("load a.pool", text.as_bytes()).ok();
+    // More than a pipe holds, so it has the pool open until its output is read.
+    let dump = work.start("dump a.pool");
+    assert_eq!(work.run("get a.pool 7").ok(), "value 7\n");
+    work.run("check a.pool").ok();
+    let dump = answer(dump);
+    assert_eq!(dump.sorted_lines().len(), 50_000);
+}
+
+#[test]
+fn figures_are_printed() {
+    let work = Work::new();
+    let text: String = (0..10_000).map(|i| format!("{i}\t{i}\n")).collect();
+    work.feed("load n.pool - --codec u64", text.as_bytes()).ok();
+    let stats: Value = serde_json::from_str(&work.run("stats n.pool --json").ok()).unwrap();
+    let names: Vec<_> = stats
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    let wanted = [
+        "pool",
+        "design",
+        "kind",
+        "key_type",
+        "value_type",
+        "keys",
+        "load_factor",
+        "global_depth",
+        "depths",
+        "bytes_per_entry",
+        "file_bytes",
+        "free_bytes",
+        "durability",
+        "huge_page_bytes",
+        "open_epoch",
+        "recovery_seconds",
+        "suspect",
+    ];
+    assert_eq!(names, wanted);
+    assert_eq!(stats["pool"], "n.pool");
+    assert_eq!(stats["design"], "reh");
+    assert_eq!(stats["key_type"], "u64");
+    assert_eq!(stats["keys"], 10_000);
+    assert!((0.6..0.8).contains(&stats["load_factor"].as_f64().unwrap()));
+    assert_eq!(
+        stats["file_bytes"],
+        work.path("n.pool").metadata().unwrap().len()
+    );
+    assert!(stats["bytes_per_entry"]["medium"].as_f64().unwrap() >= 16.0);
+    assert!(stats["bytes_per_entry"]["dram"].as_f64().unwrap() > 0.0);
+    assert_eq!(stats["suspect"], false);
+    let units: u64 = stats["depths"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|d| d["units"].as_u64().unwrap())
+        .sum();
+    assert!(units > 10_000 / 15);
+
+    let text = work.run("stats n.pool").ok();
+    for start in [
+        "pool              n.pool\n",
+        "keys              10000\n",
+        "load factor       0.",
+        "durability        ",
+        "local depths ",
+    ] {
+        assert!(
+            text.lines()
+                .any(|line| format!("{line}\n").starts_with(start)),
+            "{start}:\n{text}"
+        );
+    }
+}
+
+#[test]
+fn a_sound_pool_passes_the_check_and_stays_as_it_is() {
+    let work = Work::new();
+    work.feed("load a.pool", b"a\t1\nb\t2\n").ok();
+    let before = std::fs::read(work.path("a.pool")).unwrap();
+    assert_eq!(work.run("check a.pool").ok(), "a.pool: ok, 2 keys\n");
+    let check: Value = serde_json::from_str(&work.run("check a.pool --json").ok()).unwrap();
+    let wanted = serde_json::json!({ "pool": "a.pool", "ok": true, "keys": 2, "findings": [] });
+    assert_eq!(check, wanted);
+    assert_eq!(std::fs::read(work.path("a.pool")).unwrap(), before);
+}
+
+#[test]
+fn a_compacted_pool_is_smaller_and_has_everything() {
+    let work = Work::new();
+    let value = "x".repeat(100);
+    let text: String = (0..50_000).map(|i| format!("{i}\t{value}\n")).collect();
+    work.feed("load a.pool", text.as_bytes()).ok();
+    // Values of another size: the space of the old ones stays in the file.
+    let text: String = (0..50_000).map(|i| format!("{i}\t{i}\n")).collect();
+    work.feed("load a.pool", text.as_bytes()).ok();
+    let size = || work.path("a.pool").metadata().unwrap().len();
+    let before = size();
+    let said = work.run("compact a.pool").ok();
+    let after = size();
+    assert!(after < before, "{said}");
+    let wanted = format!("a.pool: {before} bytes before, {after} bytes after (");
+    assert!(said.starts_with(&wanted), "{said}");
+    let dump = work.run("dump a.pool");
+    let mut lines: Vec<_> = text.split_inclusive('\n').map(str::as_bytes).collect();
+    lines.sort();
+    assert_eq!(dump.sorted_lines(), lines);
+}
+
+#[test]
+fn scripts_for_shells_are_printed() {
+    let work = Work::new();
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(
+            work.run(&format!("completions {shell}"))
+                .ok()
+                .contains("durahash")
+        );
+    }
+}
+
+#[test]
+fn wrong_usage_says_what_is_right() {
+    let work = Work::new();
+    for (line, wanted) in [
+        ("nonsense", "unrecognized subcommand"),
+        ("get a.pool", "<KEY>"),
+        ("create a.pool --design none", "the designs are reh"),
+        ("create a.pool --codec text", "bytes, u64"),
+        ("create a.pool --max-size 10", "too small"),
+        ("create a.pool --max-size 10Gb", "KiB, MiB, GiB or TiB"),
+        ("create a.pool --max-size 1EiB", "256TiB"),
+        ("create a.pool --kind multimap", "no --kind multimap"),
+        ("completions tcsh", "bash"),
+    ] {
+        let answer = work.run(line);
+        assert_eq!(answer.code, Some(2), "{line}: {answer:?}");
+        assert!(answer.err.contains(wanted), "{line}: {answer:?}");
+        assert!(!work.path("a.pool").exists());
+    }
+    assert!(work.run("--help").ok().contains("Exit codes"));
+    assert!(work.run("--version").ok().starts_with("durahash "));
+}

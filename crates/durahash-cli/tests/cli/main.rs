@@ -1,0 +1,8 @@
+//! The `durahash` command as its users meet it: real processes, real files.
+
+#![forbid(unsafe_code)]
+
+mod commands;
+mod faults;
+mod tables;
+mod tool;

@@ -1,0 +1,178 @@
+//! Whole tables: what is loaded reads back, and the dump is the input.
+
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::path::Path;
+
+use durahash::{AnyMap, Options};
+
+use crate::tool::Work;
+
+/// Lines of the table of Debian's packages.
+const PACKAGES: usize = 63_666;
+
+/// A sequence of numbers that is the same in every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % end as u64) as usize
+    }
+
+    fn of<'a>(&mut self, words: &[&'a str]) -> &'a str {
+        words[self.below(words.len())]
+    }
+}
+
+/// A table of the same shape: names with parts and versions, then version, section, size and a
+/// description, some with escapes.
+fn stand_in() -> String {
+    const STEMS: [&str; 12] = [
+        "lib",
+        "python3-",
+        "golang-github-",
+        "librust-",
+        "node-",
+        "r-cran-",
+        "ruby-",
+        "haskell-",
+        "fonts-",
+        "gir1.2-",
+        "php-",
+        "",
+    ];
+    const PARTS: [&str; 16] = [
+        "net", "json", "http", "async", "core", "utils", "graph", "crypt", "image", "text", "date",
+        "math", "proto", "shell", "audio", "data",
+    ];
+    const ENDS: [&str; 8] = [
+        "", "-dev", "-doc", "-dbg", "-common", "-bin", "-perl", "-java",
+    ];
+    const SECTIONS: [&str; 8] = [
+        "libs",
+        "devel",
+        "python",
+        "rust",
+        "perl",
+        "games",
+        "localization",
+        "science",
+    ];
+    const WORDS: [&str; 14] = [
+        "library",
+        "for",
+        "the",
+        "fast",
+        "reading",
+        "of",
+        "files",
+        "(documentation)",
+        "toolkit",
+        "daemon,",
+        "Größe",
+        r"C:\\dir",
+        r"\n",
+        "and",
+    ];
+    let mut numbers = Numbers(12);
+    let mut names = BTreeSet::new();
+    while names.len() < PACKAGES {
+        let (stem, end) = (numbers.of(&STEMS), numbers.of(&ENDS));
+        let (one, two) = (numbers.of(&PARTS), numbers.of(&PARTS));
+        names.insert(format!("{stem}{one}-{two}{}{end}", numbers.below(90)));
+    }
+    let mut table = String::from("# name<TAB>version | section | size | description\n");
+    for name in names {
+        let version = format!(
+            "{}.{}-{}",
+            numbers.below(20),
+            numbers.below(50),
+            numbers.below(9)
+        );
+        let (section, size) = (numbers.of(&SECTIONS), numbers.below(90_000));
+        let words: Vec<_> = (0..3 + numbers.below(8))
+            .map(|_| numbers.of(&WORDS))
+            .collect();
+        let words = words.join(" ");
+        table.push_str(&format!(
+            "{name}\t{version} | {section} | {size} KiB | {words}\n"
+        ));
+    }
+    table
+}
+
+/// What the escapes in `text` stand for.
+fn plain(text: &str) -> Vec<u8> {
+    let parts: Vec<_> = text
+        .split(r"\\")
+        .map(|part| {
+            part.replace(r"\t", "\t")
+                .replace(r"\n", "\n")
+                .replace(r"\r", "\r")
+        })
+        .collect();
+    parts.join(r"\").into_bytes()
+}
+
+/// Loads the file `name`, whose text is `table`.
+fn load(work: &Work, name: &str, table: &str) {
+    let lines: BTreeSet<_> = table
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .collect();
+    assert_eq!(lines.len(), PACKAGES);
+    let said = work.run(&format!("load t.pool {name}")).ok();
+    let wanted =
+        format!("entries loaded: {PACKAGES}, comments skipped: 1, bad lines left out: 0 (");
+    assert!(said.starts_with(&wanted), "{said}");
+
+    let map = AnyMap::open(work.path("t.pool"), &Options::new().read_only(true)).unwrap();
+    assert_eq!(map.len().unwrap(), PACKAGES as u64);
+    for line in &lines {
+        let (key, value) = line.split_once('\t').unwrap();
+        assert_eq!(map.get(&plain(key)).unwrap(), Some(plain(value)), "{key}");
+    }
+    drop(map);
+    let (key, value) = lines.first().unwrap().split_once('\t').unwrap();
+    let got = work.run_args(["get", "t.pool", key]).ok();
+    assert_eq!(got.as_bytes(), [&plain(value)[..], b"\n"].concat());
+
+    let dump = work.run("dump t.pool").ok();
+    assert_eq!(dump.lines().count(), PACKAGES);
+    assert_eq!(dump.lines().collect::<BTreeSet<_>>(), lines);
+    assert_eq!(
+        work.run("check t.pool").ok(),
+        format!("t.pool: ok, {PACKAGES} keys\n")
+    );
+}
+
+#[test]
+fn a_table_like_the_packages_of_debian() {
+    let work = Work::new();
+    let table = stand_in();
+    work.write("table.tsv", &table);
+    load(&work, "table.tsv", &table);
+}
+
+/// The table itself lies beside the repository, or not.
+#[test]
+fn the_packages_of_debian() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let path = root.join("shared/data/debian12-packages.tsv.gz");
+    let Ok(file) = std::fs::File::open(&path) else {
+        println!(
+            "{} is not there: only its stand-in was tested",
+            path.display()
+        );
+        return;
+    };
+    let mut table = String::new();
+    flate2::read::MultiGzDecoder::new(file)
+        .read_to_string(&mut table)
+        .unwrap();
+    load(&Work::new(), path.to_str().unwrap(), &table);
+}
