@@ -4,13 +4,11 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use durahash_media::{Error, ErrorKind, Mapped, Result};
 
 use crate::chain::Rule;
 use crate::index::{Change, Room};
-use crate::iter::{Pairs, Slots};
 use crate::open::{self, Wanted};
 use crate::options::Options;
 use crate::raw::Raw;
@@ -20,12 +18,10 @@ pub(crate) fn compact(path: &Path, options: &Options) -> Result<()> {
     // Where the name is a link, the file that it leads to is replaced, not the link.
     let path = &fs::canonicalize(path)
         .map_err(|e| Error::io("looking for", Some(path.to_path_buf()), e))?;
-    let old = Arc::new(
-        options
-            .clone()
-            .read_only(false)
-            .open_raw(path, &|_, _, _| Ok(()))?,
-    );
+    let old = options
+        .clone()
+        .read_only(false)
+        .open_raw(path, &|_, _, _| Ok(()))?;
     if old.store.facts().suspect {
         let what = "a suspect pool is not compacted: dump it into a new one";
         return Err(ErrorKind::Options { what }.into());
@@ -69,7 +65,7 @@ fn remove(path: &Path) -> Result<()> {
 }
 
 /// Copies all entries into a new pool at `path`, and closes it.
-fn copy(old: &Arc<Raw>, path: &Path, options: &Options) -> Result<()> {
+fn copy(old: &Raw, path: &Path, options: &Options) -> Result<()> {
     let format = old.store.format();
     let wanted = Wanted {
         design: old.design,
@@ -81,18 +77,104 @@ fn copy(old: &Arc<Raw>, path: &Path, options: &Options) -> Result<()> {
     };
     let options = options.clone().max_bytes(format.max_bytes);
     let new = open::create(Mapped::create(path, &options.mapped())?, &wanted)?;
-    if old.is_words() {
-        let mut slots = Slots::new(Arc::clone(old));
-        while let Some(slot) = slots.next() {
-            let (h, payload) = slot?;
-            new.index
-                .update(h, Room::ForNew, &mut |_| Ok(Change::Set(payload)))?;
+    let mut pairs = Vec::new();
+    each_slot(old, &mut |h, payload| {
+        if old.is_words() {
+            let set = &mut |_| Ok(Change::Set(payload));
+            return new.index.update(h, Room::ForNew, set).map(drop);
         }
-    } else {
-        for pair in Pairs::new(Arc::clone(old)) {
-            let (key, value) = pair?;
-            let _ = new.change(&key, Some(&value), Rule::Always, None)?;
+        pairs.clear();
+        old.pairs(h, &mut pairs)?;
+        for (key, value) in &pairs {
+            let _ = new.change(key, Some(value), Rule::Always, None)?;
+        }
+        Ok(())
+    })?;
+    new.close()
+}
+
+/// Calls `f` with every slot, ranges of hashes in the order of their reversed bits: each halves the
+/// widest gap between those before it. In the order of hashes the new index would be full at one
+/// end and empty at the other, and its directory outgrow its bound.
+fn each_slot(old: &Raw, f: &mut dyn FnMut(u64, u64) -> Result<()>) -> Result<()> {
+    // A slot or two a range: more of them at once would already split a unit of few.
+    let range_bits = old.index.len()?.max(1).ilog2();
+    let mut slots = Vec::new();
+    for i in 0..1_u64 << range_bits {
+        let first = i.reverse_bits();
+        let last = first | (u64::MAX >> range_bits);
+        let mut at = Some(first);
+        while let Some(from) = at.filter(|at| *at <= last) {
+            slots.clear();
+            at = old.index.scan(from, &mut slots)?;
+            for (h, payload) in slots.iter().filter(|(h, _)| *h <= last) {
+                f(*h, *payload)?;
+            }
         }
     }
-    new.close()
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AnyMap, Map};
+
+    #[test]
+    fn a_compacted_pool_has_everything_in_the_space_of_a_fresh_one() {
+        const KEYS: u64 = 1_000_000;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("map.pool");
+        let options = Options::new().seed(42);
+        let map: Map<u64, u64> = options.create(&path).unwrap();
+        for i in 0..2 * KEYS {
+            map.put(&i, &!i).unwrap();
+        }
+        for i in KEYS..2 * KEYS {
+            map.remove(&i).unwrap();
+        }
+        map.close().unwrap();
+        AnyMap::compact(&path, &options).unwrap();
+
+        let map: Map<u64, u64> = options.open(&path).unwrap();
+        assert_eq!(map.len().unwrap(), KEYS);
+        for i in 0..KEYS {
+            assert_eq!(map.get(&i).unwrap(), Some(!i));
+        }
+        map.check(&mut |finding| panic!("{finding:?}")).unwrap();
+        let fresh: Map<u64, u64> = options.in_memory().unwrap();
+        for i in 0..KEYS {
+            fresh.put(&i, &!i).unwrap();
+        }
+        // How keys are spread over buckets is not a matter of their order.
+        assert_eq!(
+            map.stats().unwrap().index.depths,
+            fresh.stats().unwrap().index.depths
+        );
+    }
+
+    #[test]
+    fn chains_of_equal_hashes_are_copied_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("map.pool");
+        let geometry = durahash_media::Geometry {
+            hash_bits: 4,
+            ..Default::default()
+        };
+        let map: Map<str, str> = Options::new().geometry(geometry).create(&path).unwrap();
+        for i in 0..500 {
+            map.put(&format!("key {i}"), &format!("value {i}")).unwrap();
+        }
+        map.close().unwrap();
+        AnyMap::compact(&path, &Options::new()).unwrap();
+        let map: Map<str, str> = Options::new().open(&path).unwrap();
+        assert_eq!(map.len().unwrap(), 500);
+        for i in 0..500 {
+            assert_eq!(
+                map.get(&format!("key {i}")).unwrap(),
+                Some(format!("value {i}"))
+            );
+        }
+        map.check(&mut |finding| panic!("{finding:?}")).unwrap();
+    }
 }
