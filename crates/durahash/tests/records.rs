@@ -1,0 +1,219 @@
+//! Byte-string records: sizes, space, damage.
+
+mod common;
+
+use std::collections::HashMap;
+
+use common::{Exit, Medium, Place, Sample, assert_equal, assert_sound, colliding, tiny};
+use durahash::{Design, ErrorKind, Latency, MAX_KEY_BYTES, MAX_VALUE_BYTES, Map, Options};
+use durahash_media::{Geometry, Sim};
+
+const BYTES: u64 = 16 << 20;
+
+fn options(design: Design, geometry: Geometry) -> Options {
+    Options::new()
+        .design(design)
+        .geometry(geometry)
+        .seed(7)
+        .max_bytes(BYTES)
+}
+
+#[test]
+fn sizes_from_nothing_to_runs_of_extents() {
+    for place in Place::all(tiny()) {
+        let map: Map<[u8], [u8]> = place.create();
+        let sizes = [
+            0, 1, 7, 8, 9, 23, 24, 40, 63, 64, 2000, 2048, 4072, 4096, 100_000,
+        ];
+        for key_bytes in sizes {
+            for value_bytes in sizes {
+                let key = vec![(key_bytes % 251) as u8; key_bytes];
+                let value = vec![(value_bytes % 251) as u8; value_bytes];
+                let had = map.insert(&key, &value).unwrap();
+                assert_eq!(
+                    map.get(&key).unwrap(),
+                    Some(value),
+                    "{key_bytes} {value_bytes}"
+                );
+                assert_eq!(had.is_some(), value_bytes > 0);
+            }
+        }
+        assert_sound(&map);
+        let map = place.reopen(map, Exit::Dead);
+        assert_eq!(map.len().unwrap(), sizes.len() as u64);
+        assert_eq!(map.get(&[]).unwrap().unwrap().len(), 100_000);
+        map.clear().unwrap();
+        while map.step().unwrap() {}
+        assert_eq!(map.stats().unwrap().space.record_bytes, 0);
+        assert_sound(&map);
+    }
+}
+
+#[test]
+fn what_is_too_large_is_refused() {
+    let map = Options::new()
+        .max_bytes(BYTES)
+        .in_memory::<[u8], [u8]>()
+        .unwrap();
+    let refused = |key: &[u8], value: &[u8], limit: usize| {
+        let e = map.put(key, value).unwrap_err();
+        let large = (key.len() + value.len()) as u64;
+        assert!(
+            matches!(*e.kind(), ErrorKind::TooLarge { bytes, limit_bytes, .. }
+            if bytes == large && limit_bytes == limit as u64)
+        );
+    };
+    refused(&vec![0; MAX_KEY_BYTES + 1], b"", MAX_KEY_BYTES);
+    refused(b"", &vec![0; MAX_VALUE_BYTES + 1], MAX_VALUE_BYTES);
+    map.put(&vec![1; MAX_KEY_BYTES], b"").unwrap();
+    assert_eq!(map.get(&vec![1; MAX_KEY_BYTES]).unwrap(), Some(vec![]));
+    // No larger than allowed, but than the pool.
+    let e = map.put(b"", &vec![0; 20 << 20]).unwrap_err();
+    assert!(matches!(e.kind(), ErrorKind::Full { .. }));
+    assert_eq!(map.len().unwrap(), 1);
+}
+
+/// A full medium: what fails has changed nothing and taken nothing, the rest goes on working.
+#[test]
+fn a_full_pool_loses_and_leaks_nothing() {
+    for design in Design::ALL {
+        for geometry in [tiny(), colliding()] {
+            let sim = Sim::<true>::new(BYTES);
+            let map: Map<str, [u8]> = options(*design, geometry).create_on(sim.clone()).unwrap();
+            let mut model = common::Model::new();
+            sim.set_limit(200 << 10);
+            let mut failed = 0;
+            for k in 0..2000 {
+                match map.put(&str::sample(k), &<[u8]>::sample(k % 64)) {
+                    Ok(()) => drop(model.insert(k, k % 64)),
+                    Err(e) => {
+                        assert!(matches!(e.kind(), ErrorKind::Full { .. }), "{e}");
+                        failed += 1;
+                    }
+                }
+            }
+            assert!(failed > 100 && model.len() > 100);
+            assert_equal(&map, &model);
+            assert_sound(&map);
+            for k in (0..2000).step_by(2) {
+                let old = map.remove(&str::sample(k)).unwrap();
+                assert_eq!(old, model.remove(&k).map(<[u8]>::sample));
+            }
+            for k in 2000..2050 {
+                map.put(&str::sample(k), &<[u8]>::sample(1)).unwrap();
+                model.insert(k, 1);
+            }
+            assert_equal(&map, &model);
+            assert_sound(&map);
+        }
+    }
+}
+
+/// However often a pool is left without being closed, it does not grow: a writer that would have
+/// to grow it looks for free space first.
+#[test]
+fn deaths_do_not_grow_a_pool() {
+    for medium in [Medium::Sim, Medium::File] {
+        for design in Design::ALL {
+            let place = Place::new(*design, medium, tiny());
+            let mut map: Map<str, [u8]> = place.create();
+            let mut bytes = Vec::new();
+            for round in 0..30 {
+                for k in 0..300 {
+                    map.put(&str::sample(k), &<[u8]>::sample((k + round) % 13))
+                        .unwrap();
+                }
+                bytes.push(map.stats().unwrap().space.bytes);
+                map = place.reopen(map, Exit::Dead);
+            }
+            assert!(bytes[29] <= bytes[3], "{bytes:?}");
+            while map.step().unwrap() {}
+            assert_sound(&map);
+        }
+    }
+}
+
+/// One bit of the pool is wrong, each in turn: at most one entry suffers, no value is ever wrong,
+/// and nothing panics or hangs.
+#[test]
+fn a_flipped_bit_harms_one_entry_at_most() {
+    for design in Design::ALL {
+        for geometry in [tiny(), colliding()] {
+            let options = options(*design, geometry);
+            let sim = Sim::<true>::new(BYTES);
+            let map: Map<str, [u8]> = options.create_on(sim.clone()).unwrap();
+            let chained = geometry.hash_bits != 0;
+            const KEYS: u64 = 12;
+            for k in 0..KEYS {
+                map.put(&str::sample(k), &<[u8]>::sample(k)).unwrap();
+            }
+            map.close().unwrap();
+            let image = sim.image();
+            let want: HashMap<String, Vec<u8>> = (0..KEYS)
+                .map(|k| (str::sample(k), <[u8]>::sample(k)))
+                .collect();
+            // A stride that meets every bit of a byte, and every byte of a word, in turn.
+            for bit in (0..image.len() * 64).step_by(11) {
+                let mut image = image.clone();
+                image[bit / 64] ^= 1 << (bit % 64);
+                let sim = Sim::<true>::from_image(&image, BYTES);
+                sim.set_budget(Some(1_000_000));
+                let Ok(map) = options.open_on::<_, str, [u8]>(sim.clone()) else {
+                    continue;
+                };
+                let mut harmed = 0;
+                for (key, value) in &want {
+                    match map.get(key) {
+                        Ok(Some(found)) => assert_eq!(found, *value, "bit {bit}"),
+                        Ok(None) | Err(_) => harmed += 1,
+                    }
+                }
+                // A record takes those with it that hang on it.
+                assert!(harmed <= 1 || chained, "bit {bit} harms {harmed} entries");
+                for (key, value) in map.iter().flatten() {
+                    assert_eq!(want.get(&key), Some(&value), "bit {bit}");
+                }
+                let mut findings = 0;
+                let checked = map.check(&mut |_| findings += 1);
+                assert!(
+                    harmed == 0 || findings > 0 || checked.is_err(),
+                    "bit {bit} goes unseen"
+                );
+                for k in 0..KEYS + 3 {
+                    // Refused or done; never a wrong answer, never a panic.
+                    let _ = map.put(&str::sample(k), b"new");
+                    let _ = map.remove(&str::sample(k));
+                }
+                while map.step().is_ok_and(|more| more) {}
+            }
+        }
+    }
+}
+
+/// What a new entry costs: the lines of its record and one of its slot, a fence before it is linked
+/// and a drain after.
+#[test]
+fn a_put_costs_what_its_record_and_slot_do() {
+    for design in Design::ALL {
+        let counted = Options::new()
+            .design(*design)
+            .seed(7)
+            .emulate(Latency::DRAM);
+        let map = counted
+            .max_bytes(64 << 20)
+            .in_memory::<[u8], [u8]>()
+            .unwrap();
+        let counts = || map.stats().unwrap().counts.unwrap();
+        map.put(b"first", b"takes an extent").unwrap();
+        for value_bytes in [8, 100, 1000] {
+            // The class of the block is there before it is measured.
+            map.put(b"warm", &vec![0; value_bytes]).unwrap();
+            let before = counts();
+            map.put(b"key", &vec![1; value_bytes]).unwrap();
+            let cost = counts() - before;
+            let lines = (24 + 3 + value_bytes as u64).div_ceil(64);
+            assert!((lines + 1..=lines + 2).contains(&cost.flushes), "{cost:?}");
+            assert!(cost.fences + cost.drains <= 3, "{cost:?}");
+        }
+    }
+}
