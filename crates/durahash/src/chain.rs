@@ -4,7 +4,7 @@
 //! the commit is the one store of the slot's payload that the index makes: a new record stands at
 //! the head of its chain, and records before one that is replaced or removed are copied, so nothing
 //! that is reachable is ever written to. Chains are longer than one record practically only in
-//! tests, which shorten the hash.
+//! tests, which shorten the hash: so it is no loss that a removal needs space for such copies.
 //!
 //! Readers copy a record between two reads of the bucket's version. What they load may be stale or
 //! reused meanwhile; they ask before they trust a length that would grow a buffer, and verify the

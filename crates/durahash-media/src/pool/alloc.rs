@@ -227,8 +227,12 @@ impl Blocks {
         let Some(extent) = self.extent_mut(i) else {
             return Err(Error::corrupt("freed what is no block", i));
         };
-        assert!(!extent.free.contains(block), "block freed twice");
         let class = extent.class;
+        if extent.free.contains(block) {
+            // Two slots of a damaged pool name it.
+            let off = i * self.extent_bytes + block * class_bytes(class);
+            return Err(Error::corrupt("block freed twice", off));
+        }
         extent.free.insert(block);
         extent.free_count += 1;
         let free_count = extent.free_count;
