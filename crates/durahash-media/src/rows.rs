@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicU64;
 
 use rustix::mm::{Advice, madvise};
 
-use crate::error::Result;
-use crate::medium::Anonymous;
+use crate::error::{ErrorKind, Result};
+use crate::medium::{ADDRESS_BYTES, Anonymous};
 
 /// A fixed number of rows of `N` atomic words each, all zero at first.
 ///
@@ -40,7 +40,12 @@ impl<const N: usize> Rows<N> {
     /// [`Io`](crate::ErrorKind::Io) when the system has no address space for them.
     pub fn new(count: u64) -> Result<Self> {
         const { assert!(N > 0 && N <= 8) }
-        let bytes = count * size_of::<[AtomicU64; N]>() as u64;
+        let bytes = count
+            .checked_mul(size_of::<[AtomicU64; N]>() as u64)
+            .filter(|bytes| *bytes <= ADDRESS_BYTES)
+            .ok_or(ErrorKind::Options {
+                what: "an array larger than the address space",
+            })?;
         if bytes <= HEAP_BYTES {
             let mut heap = Vec::new();
             heap.resize_with(bytes.div_ceil(64).max(1) as usize, || {

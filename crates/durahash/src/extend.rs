@@ -48,6 +48,7 @@ pub(crate) const fn next(unit: u64, depth: u32) -> Option<u64> {
 #[inline(always)]
 #[must_use]
 pub(crate) const fn entries(unit: u64, local: u32, global: u32) -> std::ops::Range<u64> {
+    assert!(local <= global, "a unit deeper than its directory");
     let first = index(unit, global);
     first..first + (1 << (global - local))
 }

@@ -5,6 +5,10 @@
 
 use durahash_media::Result;
 
+/// Hashes to a call of [`Index::prefetch`]: enough to overlap their misses, few enough for the
+/// processor's buffers and its nearest cache.
+pub(crate) const PREFETCHED: usize = 32;
+
 /// What [`Index::update`] shall do with the slot that it found, or did not find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -79,13 +83,20 @@ pub trait Index: Send + Sync {
     /// [`Corrupt`](crate::ErrorKind::Corrupt) where the medium contradicts the format.
     fn get(&self, h: u64) -> Result<Option<u64>>;
 
+    /// Starts to fetch what an operation on each of a few hashes (some dozens) will touch, so that
+    /// the misses of all overlap.
+    fn prefetch(&self, _h: &[u64]) {}
+
     /// The payloads of many hashes, into `out`, which is as long.
     ///
     /// # Errors
     /// As [`Index::get`].
     fn get_many(&self, h: &[u64], out: &mut [Option<u64>]) -> Result<()> {
-        for (h, out) in h.iter().zip(out) {
-            *out = self.get(*h)?;
+        for (h, out) in h.chunks(PREFETCHED).zip(out.chunks_mut(PREFETCHED)) {
+            self.prefetch(h);
+            for (h, out) in h.iter().zip(out) {
+                *out = self.get(*h)?;
+            }
         }
         Ok(())
     }

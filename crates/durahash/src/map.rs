@@ -11,7 +11,7 @@ use durahash_media::{Durability, Result};
 use crate::chain::Rule;
 use crate::data::Data;
 use crate::design::Design;
-use crate::index::{Change, Finding, Room};
+use crate::index::{Change, Finding, PREFETCHED, Room};
 use crate::iter::Iter;
 use crate::outcome::Outcome;
 use crate::raw::{Raw, no_value};
@@ -377,6 +377,24 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         self.raw.change(key.bytes(&mut key_room), new, rule, old)
     }
 
+    /// Starts to fetch what operations on a few keys, [`PREFETCHED`] at the most, will touch of the
+    /// index.
+    fn prefetch<'a>(&self, keys: impl Iterator<Item = &'a K>) {
+        let mut hashes = [0; PREFETCHED];
+        let mut count = 0;
+        for (h, key) in hashes.iter_mut().zip(keys) {
+            *h = if Self::WORDS {
+                self.hash(key)
+            } else {
+                self.raw
+                    .hashes
+                    .h(self.raw.hashes.key(key.bytes(&mut [0; 16])))
+            };
+            count += 1;
+        }
+        self.raw.index.prefetch(&hashes[..count]);
+    }
+
     /// The values of many keys, into `out`, which is as long.
     ///
     /// **Concurrency.** Each key is looked up as by [`get`](Map::get), at an instant of its own.
@@ -398,8 +416,11 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     pub fn get_many<Q: Borrow<K>>(&self, keys: &[Q], out: &mut [Option<V::Owned>]) -> Result<()> {
         assert_eq!(keys.len(), out.len(), "a place for every value");
         if !Self::WORDS {
-            for (key, out) in keys.iter().zip(out) {
-                *out = self.get(key.borrow())?;
+            for (keys, out) in keys.chunks(PREFETCHED).zip(out.chunks_mut(PREFETCHED)) {
+                self.prefetch(keys.iter().map(Borrow::borrow));
+                for (key, out) in keys.iter().zip(out) {
+                    *out = self.get(key.borrow())?;
+                }
             }
             return Ok(());
         }
@@ -433,8 +454,11 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn put_many<Q: Borrow<K>, W: Borrow<V>>(&self, pairs: &[(Q, W)]) -> Result<()> {
-        for (key, value) in pairs {
-            self.put(key.borrow(), value.borrow())?;
+        for pairs in pairs.chunks(PREFETCHED) {
+            self.prefetch(pairs.iter().map(|(key, _)| key.borrow()));
+            for (key, value) in pairs {
+                self.put(key.borrow(), value.borrow())?;
+            }
         }
         Ok(())
     }

@@ -79,6 +79,7 @@ impl Region {
     /// backed. An offset that is merely stale reads words that the caller's version check rejects.
     #[inline(always)]
     pub fn at<T: OnMedia>(&self, off: u64) -> Result<&T> {
+        const { assert!(align_of::<T>() <= 256, "no base is aligned to more") }
         let bytes = size_of::<T>() as u64;
         let len = self.len();
         if off > len.wrapping_sub(bytes)

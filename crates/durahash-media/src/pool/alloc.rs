@@ -483,7 +483,9 @@ impl<M: Medium> Pool<M> {
         match kind_on_medium(&self.medium, i)? {
             ExtentKind::Blocks(class) => {
                 let bytes = class_bytes(class);
-                let fits = within.is_multiple_of(bytes) && within + bytes <= self.extent_bytes();
+                let fits = within.is_multiple_of(bytes)
+                    && bytes <= self.extent_bytes() / 2
+                    && within + bytes <= self.extent_bytes();
                 if fits { Ok(bytes) } else { Err(corrupt()) }
             }
             ExtentKind::RunHead if within == 0 => {
@@ -562,6 +564,11 @@ mod tests {
         assert_eq!(
             class_bytes(class_of(extent_bytes / 2, extent_bytes).unwrap()),
             256 << 10
+        );
+        assert_eq!(
+            class_of(1 << 29, 1 << 30),
+            Some(94),
+            "the last class that has a code"
         );
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::superblock::{Format, Superblock, TABLE_OFF};
+use crate::alloc::class_bytes;
 use crate::error::{Error, ErrorKind, Result};
 use crate::medium::Medium;
 use crate::word::bits;
@@ -31,6 +32,8 @@ pub enum ExtentKind {
 
 /// Codes of size classes start here.
 const FIRST_CLASS: u8 = 16;
+/// The code of blocks of half the largest extent.
+const LAST_CLASS: u8 = FIRST_CLASS + 94;
 
 impl ExtentKind {
     pub(crate) fn code(self) -> u8 {
@@ -53,10 +56,15 @@ impl ExtentKind {
             3 => ExtentKind::Directory,
             4 => ExtentKind::RunHead,
             5 => ExtentKind::RunRest,
-            FIRST_CLASS.. => ExtentKind::Blocks(code - FIRST_CLASS),
+            FIRST_CLASS..=LAST_CLASS => ExtentKind::Blocks(code - FIRST_CLASS),
             _ => return None,
         })
     }
+}
+
+/// Whether an extent can have two blocks of its class, if it has one.
+fn class_fits(kind: ExtentKind, extent_bytes: u64) -> bool {
+    !matches!(kind, ExtentKind::Blocks(class) if class_bytes(class) > extent_bytes / 2)
 }
 
 /// The kind of extent `i`, from the table on the medium: for readers, who take no lock.
@@ -105,6 +113,7 @@ impl Extents {
             let word = medium.load(&words[(i / 8) as usize]);
             let kind = ExtentKind::from_code(bits(word, (i % 8) as u32 * 8, 8) as u8)
                 .filter(|kind| (*kind == ExtentKind::Head) == (i < format.head_extents()))
+                .filter(|kind| class_fits(*kind, format.extent_bytes()))
                 .ok_or_else(|| Error::corrupt("kind of an extent", TABLE_OFF + i))?;
             if kind == ExtentKind::Free {
                 free.insert(i);

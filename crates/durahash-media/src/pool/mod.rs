@@ -17,7 +17,8 @@
 //!
 //! | Operation | Stores | Then | If it stops after this step |
 //! |---|---|---|---|
-//! | open | boot id | flush, fence | state still names the last open; the boot id alone says nothing |
+//! | begin, if power was lost | state: suspect | flush, drain, sync | lost and suspect |
+//! | begin | boot id | flush, fence | state still names the last open; the boot id alone says nothing |
 //! | | state: epoch + 1, unclean | flush, drain, sync | recovered at the next open |
 //! | grow | (file) | allocated and mapped | file longer than the pool: cut or used later |
 //! | | extents | flush, fence | extents exist, kind 0 |
@@ -55,6 +56,8 @@ pub struct Pool<M: Medium> {
     format: Format,
     uuid: [u64; 2],
     state: State,
+    /// The state of a pool that lost power, until this open has marked it as suspect.
+    lost: Option<State>,
     /// Whether the last writer closed the pool.
     was_clean: bool,
     /// Counters of the last clean close, and those for the next.
@@ -119,9 +122,20 @@ impl<M: Medium> Pool<M> {
         medium.flush(superblock);
         medium.drain();
         let extents = Extents::create(&medium, &format)?;
-        let pool = Self::assemble(medium, format, uuid, state, true, None, extents);
-        pool.stopped.store(false, Ordering::SeqCst);
-        Ok(pool)
+        Ok(Pool {
+            read_only: false,
+            stopped: AtomicBool::new(false),
+            saved: Mutex::default(),
+            blocks: Mutex::new(Blocks::new(&extents, format.extent_bytes())),
+            extents: Mutex::new(extents),
+            medium,
+            format,
+            uuid,
+            state,
+            lost: None,
+            was_clean: true,
+            loaded: None,
+        })
     }
 
     /// What the pool on `medium` was made for. Writes nothing.
@@ -143,8 +157,9 @@ impl<M: Medium> Pool<M> {
         Ok((superblock, superblock.read_fixed(medium)?))
     }
 
-    /// Opens the pool on `medium`. Nothing is written before [`begin`](Pool::begin). Space of units is found by the design's recovery, space of
-    /// record blocks by the [sweep](Pool::sweep_pending).
+    /// Opens the pool on `medium`. Nothing is written before [`begin`](Pool::begin). Space of units
+    /// is found by the design's recovery, space of record blocks by the
+    /// [sweep](Pool::sweep_pending).
     ///
     /// # Errors
     /// [`NotAPool`](ErrorKind::NotAPool), [`Version`](ErrorKind::Version),
@@ -167,12 +182,12 @@ impl<M: Medium> Pool<M> {
             .into());
         }
         let before = superblock.state(&medium);
-        let boot = boot_id();
         let booted = [
             medium.load(&superblock.boot_id[0]),
             medium.load(&superblock.boot_id[1]),
         ];
-        let lost = !before.clean && before.page_cache && booted != boot;
+        let same_boot = booted == boot_id() && booted != UNKNOWN_BOOT;
+        let lost = !before.clean && before.page_cache && !same_boot;
         if lost && !accept_suspect {
             return Err(ErrorKind::PowerLoss.into());
         }
@@ -182,30 +197,13 @@ impl<M: Medium> Pool<M> {
             epoch: before.epoch.wrapping_add(1),
             clean: false,
             suspect: before.suspect || lost,
-            page_cache: medium.durability() == Durability::Process,
+            // What an earlier open left in the page cache may still be there.
+            page_cache: medium.durability() == Durability::Process
+                || (before.page_cache && !before.clean),
         };
-        Ok(Self::assemble(
-            medium,
-            format,
-            uuid,
-            state,
-            before.clean,
-            loaded,
-            table,
-        ))
-    }
-
-    fn assemble(
-        medium: M,
-        format: Format,
-        uuid: [u64; 2],
-        state: State,
-        was_clean: bool,
-        loaded: Option<[u64; 7]>,
-        extents: Extents,
-    ) -> Self {
-        let blocks = Blocks::new(&extents, format.extent_bytes());
-        Pool {
+        let lost = lost.then_some(before);
+        let blocks = Blocks::new(&table, format.extent_bytes());
+        Ok(Pool {
             read_only: medium.read_only(),
             stopped: AtomicBool::new(true),
             saved: Mutex::new(loaded.unwrap_or_default()),
@@ -213,11 +211,12 @@ impl<M: Medium> Pool<M> {
             format,
             uuid,
             state,
-            was_clean,
+            lost,
+            was_clean: before.clean,
             loaded,
-            extents: Mutex::new(extents),
+            extents: Mutex::new(table),
             blocks: Mutex::new(blocks),
-        }
+        })
     }
 
     /// Begins to write: from here on the pool is unclean, on the disk. A design calls this when its
@@ -230,19 +229,35 @@ impl<M: Medium> Pool<M> {
     pub fn begin(&self) -> Result<()> {
         let medium = &self.medium;
         let superblock = self.at::<Superblock>(0)?;
+        let bytes = size_of::<Superblock>() as u64;
+        if let Some(before) = self.lost {
+            // First of all: under the new boot id nothing would tell that power was lost.
+            self.store_state(State {
+                suspect: true,
+                ..before
+            })?;
+            medium.sync(0, bytes)?;
+        }
         for (word, v) in superblock.boot_id.iter().zip(boot_id()) {
             medium.store(word, v);
         }
         medium.flush(&superblock.boot_id);
         medium.fence();
-        medium.store(&superblock.state, self.state.to_word());
-        medium.flush(&superblock.state);
-        medium.drain();
+        self.store_state(self.state)?;
         if !self.read_only {
-            medium.sync(0, size_of::<Superblock>() as u64)?;
+            medium.sync(0, bytes)?;
             self.stopped.store(false, Ordering::SeqCst);
         }
         wait_lock(&self.extents, medium).release_headless(medium)
+    }
+
+    #[track_caller]
+    fn store_state(&self, state: State) -> Result<()> {
+        let word = &self.at::<Superblock>(0)?.state;
+        self.medium.store(word, state.to_word());
+        self.medium.flush(word);
+        self.medium.drain();
+        Ok(())
     }
 
     /// Puts a new pool in its place: everything is synced, then its file gets its name.
@@ -376,8 +391,8 @@ impl<M: Medium> Pool<M> {
     /// cut behind its last extent in use. A poisoned pool stays unclean.
     ///
     /// # Errors
-    /// What the system says of sync and cut; the pool is unclean on the disk then, and loses
-    /// nothing.
+    /// What the system says of sync and cut. Nothing is lost then: the pool is recovered at the next
+    /// open, or its file is longer than it need be.
     pub fn close(&self) -> Result<()> {
         self.writable()?;
         self.stopped.store(true, Ordering::SeqCst);
@@ -394,9 +409,7 @@ impl<M: Medium> Pool<M> {
         medium.drain();
         let bytes = extents << self.format.geometry.extent_shift;
         medium.sync(0, bytes)?;
-        medium.store(&superblock.state, state.to_word());
-        medium.flush(&superblock.state);
-        medium.drain();
+        self.store_state(state)?;
         medium.sync(0, size_of::<Superblock>() as u64)?;
         medium.trim(bytes)
     }
@@ -409,7 +422,10 @@ impl<M: Medium> Pool<M> {
     }
 }
 
-/// The machine's boot id, zero where the system does not tell it.
+/// Where the system does not tell: such a boot is not the same as any other.
+const UNKNOWN_BOOT: [u64; 2] = [0; 2];
+
+/// The machine's boot id.
 fn boot_id() -> [u64; 2] {
     static ID: std::sync::OnceLock<[u64; 2]> = std::sync::OnceLock::new();
     *ID.get_or_init(|| {

@@ -12,6 +12,7 @@
 //! 24  bitmap of live slots
 //! ```
 
+use std::ops::Deref;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -45,19 +46,38 @@ impl Place {
     }
 }
 
+/// A place, and the word of the directory that it was read from.
+pub(crate) struct Sought<'a> {
+    pub(crate) place: Place,
+    depth: u32,
+    entry: &'a AtomicU64,
+}
+
 /// The directory. Readers take no lock; whoever stores entries holds [`Directory::lock`] shared,
 /// whoever changes the depth holds it exclusively.
 pub(crate) struct Directory {
     depth: AtomicU64,
     buffers: Box<[OnceLock<Rows<1>>]>,
-    pub(crate) lock: DirectoryLock,
+    pub(crate) lock: Apart<DirectoryLock>,
+}
+
+/// Keeps what writers store to off the lines that every lookup reads.
+#[repr(align(128))]
+pub(crate) struct Apart<T>(T);
+
+impl<T> Deref for Apart<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
 }
 
 /// A directory may always have this many entries, and [`ENTRIES_PER_BUCKET`] for each bucket
 /// beyond.
 const ENTRIES_ALWAYS: u64 = 1 << 16;
 /// With uniform hashes there are about 16 at the most.
-const ENTRIES_PER_BUCKET: u64 = 256;
+pub(crate) const ENTRIES_PER_BUCKET: u64 = 256;
 
 impl Directory {
     /// A directory of global depth `depth`, without entries.
@@ -65,7 +85,7 @@ impl Directory {
         let directory = Directory {
             depth: AtomicU64::new(u64::from(depth)),
             buffers: (0..=MAX_DEPTH).map(|_| OnceLock::new()).collect(),
-            lock: DirectoryLock::new(),
+            lock: Apart(DirectoryLock::new()),
         };
         directory.buffer_for(depth)?;
         Ok(directory)
@@ -96,14 +116,39 @@ impl Directory {
     /// The place of `h` now.
     #[inline(always)]
     pub(crate) fn find(&self, h: u64) -> Place {
+        self.seek(h).place
+    }
+
+    /// The place of `h` now, and where that was read.
+    #[inline(always)]
+    pub(crate) fn seek(&self, h: u64) -> Sought<'_> {
         loop {
             let depth = self.depth();
-            let entry = self.buffer(depth).row(extend::index(h, depth))[0].load(Ordering::Acquire);
+            let [entry] = self.buffer(depth).row(extend::index(h, depth));
+            let place = Place(entry.load(Ordering::Acquire));
             // A buffer that was just given up reads as zeros; the new depth is there already.
-            if entry != 0 {
-                return Place(entry);
+            if place.0 != 0 {
+                return Sought {
+                    place,
+                    depth,
+                    entry,
+                };
             }
         }
+    }
+
+    /// Whether `h` is still where it was found.
+    #[inline(always)]
+    pub(crate) fn is_current(&self, h: u64, sought: &Sought<'_>) -> bool {
+        let place = Place(sought.entry.load(Ordering::Acquire));
+        (place == sought.place && self.depth() == sought.depth) || self.find(h) == sought.place
+    }
+
+    /// Starts to fetch the entry of `h`.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, h: u64) {
+        let depth = self.depth();
+        self.buffer(depth).prefetch(extend::index(h, depth));
     }
 
     /// Points the entries of a unit to `place`; the caller holds the lock shared, or is alone.
@@ -142,9 +187,11 @@ impl Directory {
             let to = self.buffer_for(depth + 1)?;
             let from = self.buffer(depth);
             for i in 0..1 << depth {
-                let entry = from.row(i)[0].load(Ordering::Relaxed);
-                to.row(2 * i)[0].store(entry, Ordering::Relaxed);
-                to.row(2 * i + 1)[0].store(entry, Ordering::Relaxed);
+                // A late reader may look into a buffer that is being filled again, so what an entry
+                // names goes with it.
+                let entry = from.row(i)[0].load(Ordering::Acquire);
+                to.row(2 * i)[0].store(entry, Ordering::Release);
+                to.row(2 * i + 1)[0].store(entry, Ordering::Release);
             }
             self.switch(depth + 1);
             Ok(true)

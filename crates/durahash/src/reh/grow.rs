@@ -2,13 +2,24 @@
 
 use std::sync::atomic::Ordering;
 
-use durahash_media::{Medium, Result, wait_lock};
+use durahash_media::probe::BitMask;
+use durahash_media::{Event, Medium, Result, wait_lock};
 
 use super::directory::Place;
-use super::layout::{BUCKET_BYTES, Link, SLOTS, marker};
+use super::layout::{ALL_SLOTS, BUCKET_BYTES, Link, SLOTS, marker, slot_for};
 use super::write::Held;
 use super::{MAX_DEPTH, Reh};
 use crate::extend;
+
+/// How an attempt to merge ended.
+#[derive(Clone, Copy)]
+enum Merge {
+    Done,
+    /// There is nothing to merge, or it must not be.
+    NotDue,
+    /// Another writer was in the way.
+    Busy,
+}
 
 impl<M: Medium> Reh<M> {
     /// Splits the bucket that is held, and lets go of it. Nothing is changed where that fails.
@@ -25,28 +36,37 @@ impl<M: Medium> Reh<M> {
         // Nothing leads to the new bucket; a late writer may hold its lock for a moment.
         let upper = Held::lock(self, Place::new(new, depth + 1));
         let place = held.place;
-        let (old_bucket, new_bucket) = (self.bucket(place.bucket())?, self.bucket(new)?);
+        let (old_bucket, new_bucket) = match (self.bucket(place.bucket()), self.bucket(new)) {
+            (Ok(old), Ok(new)) => (old, new),
+            (Err(e), _) | (_, Err(e)) => {
+                upper.release_unchanged();
+                held.release_unchanged();
+                return Err(e);
+            }
+        };
         let prefix = medium.load(&old_bucket.prefix);
         let upper_prefix = extend::buddy(prefix, depth + 1);
 
         // Step 1: the upper half aside.
         let live = held.meta.live();
-        let (mut stays, mut filled) = (live, 0);
+        let mut stays = live;
         upper.meta.set_live(0);
-        for i in durahash_media::probe::BitMask(live) {
+        for i in BitMask(live) {
             let slot = &old_bucket.slots[i as usize];
             let h = medium.load(&slot.h);
             if extend::covers(upper_prefix, depth + 1, h) {
-                let to = &new_bucket.slots[filled as usize];
-                medium.store(&to.payload, medium.load(&slot.payload));
-                medium.store(&to.h, h);
-                upper.meta.add(filled, h);
-                filled += 1;
+                let to = slot_for(h, self.full() & !upper.meta.live());
+                medium.store(
+                    &new_bucket.slots[to as usize].payload,
+                    medium.load(&slot.payload),
+                );
+                medium.store(&new_bucket.slots[to as usize].h, h);
+                upper.meta.add(to, h);
                 stays &= !(1 << i);
             }
         }
-        for slot in &new_bucket.slots[filled as usize..] {
-            medium.store(&slot.h, marker(prefix));
+        for i in BitMask(!upper.meta.live() & ALL_SLOTS) {
+            medium.store(&new_bucket.slots[i as usize].h, marker(prefix));
         }
         medium.store(&new_bucket.prefix, upper_prefix);
         medium.store(&new_bucket.link, medium.load(&old_bucket.link) + 1);
@@ -65,16 +85,15 @@ impl<M: Medium> Reh<M> {
         medium.flush(&old_bucket.link);
         medium.drain();
 
-        self.depths[depth as usize].fetch_sub(1, Ordering::Relaxed);
-        self.depths[depth as usize + 1].fetch_add(2, Ordering::Relaxed);
         held.exclude_readers();
-        held.meta.set_live(stays);
-        self.directory.lock.shared(medium, || {
+        self.switch_directory(|| {
+            self.count_depths(depth, -1, 2);
             self.directory.set(upper_prefix, upper.place);
             self.directory
                 .set(prefix, Place::new(place.bucket(), depth + 1));
         });
-        self.events.splits.fetch_add(1, Ordering::Relaxed);
+        held.meta.set_live(stays);
+        self.writers.events.splits.fetch_add(1, Ordering::Relaxed);
         upper.release_changed();
         held.release_changed();
         Ok(())
@@ -84,13 +103,15 @@ impl<M: Medium> Reh<M> {
     fn room_for_split(&self, depth: u32) -> Result<u64> {
         let new = self.take_bucket()?;
         let buckets = self
+            .writers
             .depths
             .iter()
             .map(|count| count.load(Ordering::Relaxed))
             .sum();
         match self.directory.double(self.medium(), depth, buckets) {
             Ok(doubled) => {
-                self.events
+                self.writers
+                    .events
                     .doublings
                     .fetch_add(u64::from(doubled), Ordering::Relaxed);
                 Ok(new)
@@ -103,7 +124,7 @@ impl<M: Medium> Reh<M> {
     }
 
     pub(super) fn take_bucket(&self) -> Result<u64> {
-        let mut free = wait_lock(&self.free, self.medium());
+        let mut free = wait_lock(&self.writers.free, self.medium());
         if let Some(bucket) = free.pop() {
             return Ok(bucket);
         }
@@ -115,7 +136,7 @@ impl<M: Medium> Reh<M> {
     }
 
     fn give_bucket(&self, bucket: u64) {
-        wait_lock(&self.free, self.medium()).push(bucket);
+        wait_lock(&self.writers.free, self.medium()).push(bucket);
     }
 
     /// The most live slots of two buddies that are merged: 11 of 15. A lower bound would leave more
@@ -125,90 +146,93 @@ impl<M: Medium> Reh<M> {
     }
 
     /// Merges the bucket of `h` with its buddy, as often as both are sparse.
-    pub(super) fn merge_around(&self, h: u64) -> Result<()> {
-        while self.merge_once(h)? {}
-        Ok(())
+    pub(super) fn merge_around(&self, h: u64) {
+        loop {
+            match self.merge_once(h) {
+                Merge::Done => {}
+                Merge::NotDue => return,
+                Merge::Busy => {
+                    self.medium().event(Event::Wait);
+                    std::thread::yield_now();
+                }
+            }
+        }
     }
 
-    fn merge_once(&self, h: u64) -> Result<bool> {
+    fn merge_once(&self, h: u64) -> Merge {
         let place = self.directory.find(h);
         let depth = place.depth();
-        if depth < 2 {
-            return Ok(false);
-        }
-        let buddy = self
-            .directory
-            .find(extend::buddy(extend::prefix(h, depth), depth));
         let live = |place: Place| self.meta(place).live().count_ones();
-        let mergeable =
-            || buddy.depth() == depth && live(place) + live(buddy) <= self.merge_limit();
-        if !mergeable() {
-            return Ok(false);
+        // The buddy's line is looked at only if it matters.
+        if depth < 2 || live(place) > self.merge_limit() {
+            return Merge::NotDue;
         }
-        let in_upper = h & extend::span(depth) != 0;
-        let (lower, upper) = if in_upper {
-            (buddy, place)
-        } else {
+        let h_buddy = h ^ extend::span(depth);
+        let buddy = self.directory.find(h_buddy);
+        let due = || buddy.depth() == depth && live(place) + live(buddy) <= self.merge_limit();
+        if !due() {
+            return Merge::NotDue;
+        }
+        let (first, second) = if place.bucket() < buddy.bucket() {
             (place, buddy)
-        };
-        let (first, second) = if lower.bucket() < upper.bucket() {
-            (lower, upper)
         } else {
-            (upper, lower)
+            (buddy, place)
         };
         let first = Held::lock(self, first);
         let Some(second) = Held::try_lock(self, second) else {
             first.release_unchanged();
-            return Ok(false);
+            return Merge::Busy;
         };
-        let h_buddy = h ^ extend::span(depth);
-        if !self.still(h, place) || !self.still(h_buddy, buddy) || !mergeable() {
+        let current = self.still(h, place) && self.still(h_buddy, buddy);
+        if !current || !due() || self.pool.writable().is_err() {
             second.release_unchanged();
             first.release_unchanged();
-            return Ok(false);
+            return if current { Merge::NotDue } else { Merge::Busy };
         }
+        let in_upper = h & extend::span(depth) != 0;
+        let lower = if in_upper { buddy } else { place };
         let (lower, upper) = if first.place == lower {
             (first, second)
         } else {
             (second, first)
         };
-        self.merge(lower, upper)?;
-        Ok(true)
+        self.merge(lower, upper)
     }
 
     /// Moves everything into the lower of two buddies, and lets go of both.
-    fn merge(&self, lower: Held<'_, M>, upper: Held<'_, M>) -> Result<()> {
+    fn merge(&self, lower: Held<'_, M>, upper: Held<'_, M>) -> Merge {
         let medium = self.medium();
         let depth = lower.place.depth();
-        let (to, from) = (
-            self.bucket(lower.place.bucket())?,
-            self.bucket(upper.place.bucket())?,
+        let buckets = (
+            self.bucket(lower.place.bucket()),
+            self.bucket(upper.place.bucket()),
         );
+        let (Ok(to), Ok(from)) = buckets else {
+            upper.release_unchanged();
+            lower.release_unchanged();
+            return Merge::NotDue;
+        };
         let prefix = medium.load(&to.prefix);
         let upper_prefix = extend::buddy(prefix, depth);
 
-        // Step 1: every free slot of the lower bucket gets a live one of the upper, or is made
-        // unable to come back to life when the shorter prefix matches it.
-        let lower_live = lower.meta.live();
-        let mut rest = durahash_media::probe::BitMask(upper.meta.live());
+        // Step 1: the upper bucket's live slots into free ones of the lower; the free ones that are
+        // left are made unable to come back to life when the shorter prefix matches them.
+        let mut free = ALL_SLOTS & !lower.meta.live();
         let mut moved = [None; SLOTS as usize];
-        for (i, slot) in to.slots.iter().enumerate() {
-            if lower_live & 1 << i != 0 {
-                continue;
-            }
-            let next = if (i as u32) < self.slots {
-                rest.next()
-            } else {
-                None
-            };
-            if let Some(j) = next {
-                let source = &from.slots[j as usize];
-                let h = medium.load(&source.h);
-                medium.store(&slot.payload, medium.load(&source.payload));
-                medium.store(&slot.h, h);
-                medium.flush(slot);
-                moved[i] = Some(h);
-            } else if extend::covers(upper_prefix, depth, medium.load(&slot.h)) {
+        for i in BitMask(upper.meta.live()) {
+            let source = &from.slots[i as usize];
+            let h = medium.load(&source.h);
+            let i = slot_for(h, free & self.full());
+            let slot = &to.slots[i as usize];
+            medium.store(&slot.payload, medium.load(&source.payload));
+            medium.store(&slot.h, h);
+            medium.flush(slot);
+            moved[i as usize] = Some(h);
+            free &= !(1 << i);
+        }
+        for i in BitMask(free) {
+            let slot = &to.slots[i as usize];
+            if extend::covers(upper_prefix, depth, medium.load(&slot.h)) {
                 medium.store(&slot.h, marker(prefix));
                 medium.flush(slot);
             }
@@ -221,33 +245,46 @@ impl<M: Medium> Reh<M> {
         medium.flush(&to.link);
         medium.drain();
 
-        self.depths[depth as usize].fetch_sub(2, Ordering::Relaxed);
-        self.depths[depth as usize - 1].fetch_add(1, Ordering::Relaxed);
         lower.exclude_readers();
         for (i, h) in moved.iter().enumerate() {
             if let Some(h) = h {
                 lower.meta.add(i as u32, *h);
             }
         }
-        self.directory.lock.shared(medium, || {
+        self.switch_directory(|| {
+            self.count_depths(depth - 1, 1, -2);
             self.directory
                 .set(prefix, Place::new(lower.place.bucket(), depth - 1));
         });
-        self.events.merges.fetch_add(1, Ordering::Relaxed);
+        self.writers.events.merges.fetch_add(1, Ordering::Relaxed);
         let dead = upper.place.bucket();
         upper.release_changed();
         lower.release_changed();
         self.give_bucket(dead);
         self.halve_if_sparse();
-        Ok(())
+        Merge::Done
+    }
+
+    /// Runs `f`, which stores directory entries. The depths that it makes are counted in it too:
+    /// whether the directory may be halved is decided by these counters, under the same lock.
+    fn switch_directory(&self, f: impl FnOnce()) {
+        self.directory.lock.shared(self.medium(), f);
+    }
+
+    /// Adds to the numbers of buckets of depth `depth` and of the next one.
+    fn count_depths(&self, depth: u32, here: i64, next: i64) {
+        for (depth, by) in [(depth, here), (depth + 1, next)] {
+            self.writers.depths[depth as usize].fetch_add(by as u64, Ordering::Relaxed);
+        }
     }
 
     fn halve_if_sparse(&self) {
-        let unused = |depth: u32| self.depths[depth as usize].load(Ordering::Relaxed) == 0;
+        let unused = |depth: u32| self.writers.depths[depth as usize].load(Ordering::Relaxed) == 0;
         let depth = self.directory.depth();
         if depth <= MAX_DEPTH && depth > 2 && unused(depth) && unused(depth - 1) {
             let halved = self.directory.halve(self.medium(), unused);
-            self.events
+            self.writers
+                .events
                 .halvings
                 .fetch_add(u64::from(halved), Ordering::Relaxed);
         }

@@ -21,6 +21,9 @@ use super::MAX_DEPTH;
 /// Slots of a bucket.
 pub(crate) const SLOTS: u32 = 15;
 
+/// All of them, one bit each.
+pub(crate) const ALL_SLOTS: u16 = (1 << SLOTS) - 1;
+
 /// Bytes of a bucket: one block.
 pub(crate) const BUCKET_BYTES: u64 = 256;
 
@@ -50,6 +53,24 @@ on_media! {
 #[inline(always)]
 pub(crate) const fn marker(prefix: u64) -> u64 {
     if prefix >> 63 == 0 { u64::MAX } else { 0 }
+}
+
+/// The first slot of the line that `h` goes to if there is room. A lookup fetches that line together
+/// with the metadata, instead of after it.
+#[inline(always)]
+pub(crate) const fn preferred_slot(h: u64) -> u32 {
+    bits(h, 8, 2) as u32 * 4
+}
+
+/// The slot for `h` among those that are `free`, one bit each: in its preferred line, if one is.
+#[inline(always)]
+pub(crate) const fn slot_for(h: u64, free: u16) -> u32 {
+    let preferred = free & (0xf << preferred_slot(h));
+    if preferred != 0 {
+        preferred.trailing_zeros()
+    } else {
+        free.trailing_zeros()
+    }
 }
 
 /// A bucket's link, taken apart.

@@ -84,7 +84,7 @@ use durahash_media::{Event, Medium, Pool, Result, Rows};
 use crate::count::Counter;
 use crate::index::{Change, Finding, Index, IndexStats, Reader, Room, Updater};
 use directory::{Directory, Meta, Place};
-use layout::BUCKET_BYTES;
+use layout::{BUCKET_BYTES, preferred_slot};
 
 pub use layout::{Bucket, Slot};
 
@@ -104,11 +104,17 @@ pub struct Reh<M: Medium> {
     directory: Directory,
     /// Metadata, by the number of the bucket.
     metas: Rows<4>,
-    /// Buckets that exist and are not on the chain.
-    free: Mutex<Vec<u64>>,
     /// Slots of a bucket that are used.
     slots: u32,
     live: Counter,
+    writers: Writers,
+}
+
+/// What splits and merges store to: kept off the lines that every lookup reads.
+#[repr(align(128))]
+struct Writers {
+    /// Buckets that exist and are not on the chain.
+    free: Mutex<Vec<u64>>,
     /// How many buckets have each local depth.
     depths: [AtomicU64; MAX_DEPTH as usize + 1],
     events: Events,
@@ -151,6 +157,16 @@ impl<M: Medium> Reh<M> {
         ((1_u32 << self.slots) - 1) as u16
     }
 
+    /// Starts to fetch the line of the bucket in which `h` probably is, while the metadata are
+    /// fetched.
+    #[inline(always)]
+    fn prefetch_slot(&self, h: u64, place: Place) {
+        if let Ok(bucket) = self.bucket(place.bucket()) {
+            self.medium()
+                .prefetch(&bucket.slots[preferred_slot(h) as usize]);
+        }
+    }
+
     /// The payload of `h` in the bucket at `place`, and its slot. The caller holds W, or validates
     /// the version afterwards.
     #[inline(always)]
@@ -173,11 +189,13 @@ impl<M: Medium> Reh<M> {
     #[inline(always)]
     fn lookup(&self, h: u64) -> Result<Option<u64>> {
         let medium = self.medium();
-        loop {
-            let place = self.directory.find(h);
+        for _ in 0..READ_TRIES {
+            let sought = self.directory.seek(h);
+            let place = sought.place;
+            self.prefetch_slot(h, place);
             let lock = self.meta(place).lock();
             let version = lock.read(medium);
-            if !self.still(h, place) {
+            if !self.directory.is_current(h, &sought) {
                 continue;
             }
             let found = self.probe(h, place);
@@ -186,6 +204,16 @@ impl<M: Medium> Reh<M> {
             }
             medium.event(Event::Wait);
         }
+        self.lookup_locked(h)
+    }
+
+    /// After many failures: writers of the bucket are made to wait for once.
+    #[cold]
+    fn lookup_locked(&self, h: u64) -> Result<Option<u64>> {
+        let held = self.hold(h);
+        let found = self.probe(h, held.place);
+        held.release_unchanged();
+        Ok(found?.map(|(_, payload)| payload))
     }
 
     fn read_with(&self, h: u64, f: Reader<'_>) -> Result<()> {
@@ -229,7 +257,14 @@ impl<M: Medium> Reh<M> {
                 for i in durahash_media::probe::BitMask(self.meta(place).live()) {
                     let slot = &bucket.slots[i as usize];
                     let h = medium.load(&slot.h);
-                    if h >= at {
+                    // Only a break of a remove leaves a live bit on a slot that is none.
+                    if h >= at
+                        && crate::extend::covers(
+                            crate::extend::prefix(at, place.depth()),
+                            place.depth(),
+                            h,
+                        )
+                    {
                         out.push((h, medium.load(&slot.payload)));
                     }
                 }
@@ -271,6 +306,17 @@ impl<M: Medium> Index for Reh<M> {
         found
     }
 
+    fn prefetch(&self, h: &[u64]) {
+        for h in h {
+            self.directory.prefetch(*h);
+        }
+        for h in h {
+            let place = self.directory.find(*h);
+            self.metas.prefetch(place.bucket());
+            self.prefetch_slot(*h, place);
+        }
+    }
+
     fn read(&self, h: u64, f: Reader<'_>) -> Result<()> {
         self.medium().event(Event::Begin);
         let done = self.read_with(h, f);
@@ -285,7 +331,7 @@ impl<M: Medium> Index for Reh<M> {
         self.medium().event(Event::Ack);
         let (found, change) = done?;
         if change == Change::Remove && found.is_some() {
-            self.merge_around(h)?;
+            self.merge_around(h);
         }
         Ok(found)
     }

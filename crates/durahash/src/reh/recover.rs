@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex};
 use durahash_media::hash::fingerprint;
 use durahash_media::{Error, ErrorKind, Medium, Pool, Result, Rows, wait_lock};
 
-use super::directory::{Directory, Meta, Place};
+use super::directory::{Directory, ENTRIES_PER_BUCKET, Meta, Place};
 use super::layout::{BUCKET_BYTES, Bucket, Link, SLOTS, marker};
-use super::{Events, MAX_DEPTH, ROOT, Reh};
+use super::{Events, MAX_DEPTH, ROOT, Reh, Writers};
 use crate::count::Counter;
 use crate::extend;
 use crate::index::{Finding, IndexStats};
@@ -28,9 +28,10 @@ type Seen = Rows<2>;
 /// Stands in the link of a bucket that the second pass has met.
 const MET: u64 = u64::MAX;
 
-/// A pool whose directory is larger than this in relation to its buckets is taken for damaged; a
-/// sound one may be left with a deep directory by removals.
-const RECOVERED_DEPTH_MAX: u32 = 28;
+/// Up to this depth, half a gigabyte of directory, a pool is opened whatever its size: one that was
+/// far larger may keep a deep bucket. Beyond, the directory must be in proportion to the pool, or a
+/// small file that was made with malice would take all memory.
+const RECOVERED_DEPTH_MAX: u32 = 26;
 
 impl<M: Medium> Reh<M> {
     /// Makes the first two buckets, and the root.
@@ -53,7 +54,7 @@ impl<M: Medium> Reh<M> {
         }
         medium.fence();
         reh.pool.set_root(ROOT, lower)?;
-        reh.depths[1].store(2, Ordering::Relaxed);
+        reh.writers.depths[1].store(2, Ordering::Relaxed);
         Ok(reh)
     }
 
@@ -74,17 +75,14 @@ impl<M: Medium> Reh<M> {
             .map(|(_, place)| place.depth())
             .max()
             .unwrap_or(1);
-        if depth > RECOVERED_DEPTH_MAX && 1 << depth > chain.len() * 256 {
-            return Err(Error::corrupt(
-                "a bucket's depth is out of all proportion",
-                0,
-            ));
+        if depth > RECOVERED_DEPTH_MAX && 1 << depth > seen.count() * ENTRIES_PER_BUCKET {
+            return Err(ErrorKind::Skewed { depth }.into());
         }
         reh.directory = Directory::new(depth)?;
         let mut live = 0;
         for (prefix, place) in &chain {
             reh.directory.set(*prefix, *place);
-            *reh.depths[place.depth() as usize].get_mut() += 1;
+            *reh.writers.depths[place.depth() as usize].get_mut() += 1;
             live += i64::from(reh.meta(*place).live().count_ones());
         }
         reh.live.add(live);
@@ -106,13 +104,17 @@ impl<M: Medium> Reh<M> {
             }
         };
         Ok(Reh {
-            metas: Rows::new(format.max_bytes / BUCKET_BYTES)?,
+            metas: Rows::new(
+                format.max_bytes.min(pool.medium().region().reserved()) / BUCKET_BYTES,
+            )?,
             directory: Directory::new(depth)?,
-            free: Mutex::new(Vec::new()),
             slots,
             live: Counter::default(),
-            depths: [const { AtomicU64::new(0) }; MAX_DEPTH as usize + 1],
-            events: Events::default(),
+            writers: Writers {
+                free: Mutex::new(Vec::new()),
+                depths: [const { AtomicU64::new(0) }; MAX_DEPTH as usize + 1],
+                events: Events::default(),
+            },
             pool,
         })
     }
@@ -138,8 +140,18 @@ impl<M: Medium> Reh<M> {
             return read(extents);
         }
         std::thread::scope(|scope| {
-            let parts = extents.chunks(extents.len().div_ceil(threads));
-            let workers: Vec<_> = parts.map(|part| scope.spawn(move || read(part))).collect();
+            let read = &read;
+            let mut parts = extents.chunks(extents.len().div_ceil(threads));
+            let own = parts.next().unwrap_or_default();
+            let mut workers = Vec::new();
+            for part in parts {
+                match std::thread::Builder::new().spawn_scoped(scope, move || read(part)) {
+                    Ok(worker) => workers.push(worker),
+                    // The system gives no more threads: this one does it.
+                    Err(_) => read(part)?,
+                }
+            }
+            read(own)?;
             workers
                 .into_iter()
                 .try_for_each(|worker| match worker.join() {
@@ -181,7 +193,7 @@ impl<M: Medium> Reh<M> {
     /// Buckets that the second pass has not met are free; extents without any that it has go back
     /// to the pool.
     fn find_free(&self, extents: &[u64], per_extent: u64, seen: &Seen) -> Result<()> {
-        let mut free = wait_lock(&self.free, self.medium());
+        let mut free = wait_lock(&self.writers.free, self.medium());
         for i in extents.iter().rev() {
             let from = free.len();
             let numbers = (i * per_extent..(i + 1) * per_extent).rev();
@@ -197,6 +209,7 @@ impl<M: Medium> Reh<M> {
     /// The figures of [`Index::stats`](crate::Index::stats).
     pub(super) fn figures(&self) -> IndexStats {
         let depths: Vec<u64> = self
+            .writers
             .depths
             .iter()
             .map(|n| n.load(Ordering::Relaxed))
@@ -206,7 +219,7 @@ impl<M: Medium> Reh<M> {
             .iter()
             .rposition(|n| *n != 0)
             .map_or(0, |depth| depth + 1);
-        let events = &self.events;
+        let events = &self.writers.events;
         IndexStats {
             slots_used: self.live.get(),
             slots: buckets * u64::from(self.slots),
@@ -266,7 +279,7 @@ impl<M: Medium> Reh<M> {
         if expected.is_none() && number != 0 {
             report("REH-1", number, "the last bucket has a sibling".to_owned());
         }
-        for &free in wait_lock(&self.free, medium).iter() {
+        for &free in wait_lock(&self.writers.free, medium).iter() {
             if std::mem::replace(&mut met[free as usize], true) {
                 report(
                     "REH-5",
@@ -287,7 +300,7 @@ impl<M: Medium> Reh<M> {
                 );
             }
         }
-        for (depth, (count, counter)) in depths.iter().zip(&self.depths).enumerate() {
+        for (depth, (count, counter)) in depths.iter().zip(&self.writers.depths).enumerate() {
             let counter = counter.load(Ordering::Relaxed);
             if *count != counter {
                 let what = format!("{count} buckets of depth {depth}, the counter says {counter}");

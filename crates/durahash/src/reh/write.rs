@@ -3,7 +3,7 @@
 use durahash_media::{Medium, Result};
 
 use super::directory::{Meta, Place};
-use super::layout::{Bucket, marker};
+use super::layout::{Bucket, marker, slot_for};
 use super::{Change, Reh, Room, Updater};
 
 /// W of one bucket, and the place that was found right under it. What is dropped without being
@@ -85,6 +85,20 @@ impl<M: Medium> Reh<M> {
         }
     }
 
+    /// As [`hold`](Self::hold), for a writer. Whoever waited for the lock may get it from an
+    /// operation that broke off, which leaves what is in DRAM behind what is durable: it must not
+    /// write on.
+    fn hold_to_write(&self, h: u64) -> Result<Held<'_, M>> {
+        let held = self.hold(h);
+        match self.pool.writable() {
+            Ok(()) => Ok(held),
+            Err(e) => {
+                held.release_unchanged();
+                Err(e)
+            }
+        }
+    }
+
     /// The body of [`Index::update`](crate::Index::update): what was found, and what was done.
     pub(super) fn update_slot(
         &self,
@@ -93,7 +107,7 @@ impl<M: Medium> Reh<M> {
         f: Updater<'_>,
     ) -> Result<(Option<u64>, Change)> {
         loop {
-            let held = self.hold(h);
+            let held = self.hold_to_write(h)?;
             let found = match self.probe(h, held.place) {
                 Ok(found) => found,
                 Err(e) => {
@@ -127,8 +141,9 @@ impl<M: Medium> Reh<M> {
 
     fn insert(&self, held: Held<'_, M>, bucket: &Bucket, h: u64, payload: u64) {
         let medium = self.medium();
-        let i = (!held.meta.live()).trailing_zeros();
-        assert!(i < self.slots, "Room::None was given for what inserts");
+        let free = self.full() & !held.meta.live();
+        assert!(free != 0, "Room::None was given for what inserts");
+        let i = slot_for(h, free);
         let slot = &bucket.slots[i as usize];
         held.exclude_readers();
         medium.store(&slot.payload, payload);
