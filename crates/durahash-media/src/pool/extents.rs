@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use super::alloc::class_bytes;
 use super::superblock::{Format, Superblock, TABLE_OFF};
-use crate::alloc::class_bytes;
 use crate::error::{Error, ErrorKind, Result};
 use crate::medium::Medium;
 use crate::word::bits;
