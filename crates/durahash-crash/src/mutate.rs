@@ -22,7 +22,7 @@ pub struct Mutant {
 /// What a mutant does at its site, each time that the site is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// The flush, fence, drain or sync is left out.
+    /// The flush, fence or drain is left out.
     Drop,
     /// The flush, fence or drain comes after this thread's next store instead. (A flush that moves
     /// past no fence is left alone: it would flush the same and more.)
@@ -33,7 +33,8 @@ pub enum Kind {
     SwapInLine,
     /// The store changes places with this thread's next one, which follows a fence.
     SwapAcrossFence,
-    /// The lock is released before the fence or drain that comes before its release.
+    /// The lock is released before the fence or drain that comes before its release, and then the
+    /// thread is stopped: what follows is done by others, who see what is not durable yet.
     UnlockEarly,
 }
 
@@ -114,8 +115,8 @@ fn edit(kind: Kind, steps: &[Step], at: usize) -> Option<Edit> {
     let action = steps[at].action;
     match kind {
         Kind::Drop => {
-            let drops = matches!(action, Action::Flush { .. } | Action::Sync { .. });
-            (drops || is_fence(action)).then_some(Edit::Drop(at))
+            let is_flush = matches!(action, Action::Flush { .. });
+            (is_flush || is_fence(action)).then_some(Edit::Drop(at))
         }
         Kind::FirstLine => {
             let many = matches!(action, Action::Flush { lines: 2.., .. });
@@ -160,8 +161,7 @@ fn edit(kind: Kind, steps: &[Step], at: usize) -> Option<Edit> {
                     stored(*action).is_none() && !matches!(action, Action::Mark(_))
                 })
                 .find(|(_, action)| is_fence(*action))?;
-            // It comes as late as this thread can let it: before whatever it does next that is not
-            // another release.
+            // The other locks are released with this one.
             let behind = after(steps, at)
                 .take_while(|(_, action)| matches!(action, Action::Event(Event::Unlocked(_))))
                 .last()
@@ -174,59 +174,89 @@ fn edit(kind: Kind, steps: &[Step], at: usize) -> Option<Edit> {
 impl Mutant {
     /// Changes `steps` as the mutant would have, into `out`. Returns the first step that differs,
     /// or `None` where nothing does.
-    pub fn apply(&self, steps: &[Step], out: &mut Vec<Step>) -> Option<usize> {
+    ///
+    /// Most mutants change all passes of their site at once. A thread is stopped only once, so for
+    /// [`Kind::UnlockEarly`] each pass is a `variant`, from zero on.
+    pub fn apply(&self, steps: &[Step], variant: usize, out: &mut Vec<Step>) -> Option<usize> {
         out.clear();
-        let mut edits = Vec::new();
-        let mut swapped = 0;
-        for at in 0..steps.len() {
-            if steps[at].site != self.site || at < swapped {
-                continue;
-            }
-            if let Some(edit) = edit(self.kind, steps, at) {
-                if let Edit::Swap(_, other) = edit {
-                    // In a loop, pairs: what was swapped once stays where it is.
-                    swapped = other + 1;
-                }
-                if !edits.contains(&edit) {
-                    edits.push(edit);
-                }
-            }
+        let here = |at: &usize| steps[*at].site == self.site;
+        let mut edits = (0..steps.len()).filter(here).filter_map(|at| {
+            let edit = edit(self.kind, steps, at)?;
+            Some((at, edit))
+        });
+        if self.kind == Kind::UnlockEarly {
+            let mut edits: Vec<Edit> = edits.map(|(_, edit)| edit).collect();
+            edits.dedup();
+            let Some(Edit::Move(fence, release)) = edits.get(variant) else {
+                return None;
+            };
+            stop(steps, *fence, *release, out);
+            return Some(*fence);
+        }
+        if variant > 0 {
+            return None;
         }
         // Each step gets its place; what moves goes behind another.
-        let mut places: Vec<(usize, usize, Option<Step>)> = Vec::with_capacity(steps.len());
-        let steps = steps.iter().copied().enumerate();
-        places.extend(steps.map(|(at, step)| (at, 0, Some(step))));
-        let mut first = None::<usize>;
-        for edit in edits {
-            let at = match edit {
-                Edit::Drop(at) => {
-                    places[at].2 = None;
-                    at
-                }
+        let place = |(at, step): (usize, &Step)| (at, 0, Some(*step));
+        let mut places: Vec<(usize, usize, Option<Step>)> =
+            steps.iter().enumerate().map(place).collect();
+        let mut first = None;
+        let mut swapped = 0;
+        for (at, edit) in edits.by_ref() {
+            match edit {
+                Edit::Drop(at) => places[at].2 = None,
                 Edit::FirstLine(at) => {
                     if let Some(step) = &mut places[at].2
                         && let Action::Flush { lines, .. } = &mut step.action
                     {
                         *lines = 1;
                     }
-                    at
                 }
-                Edit::Move(at, behind) => {
-                    (places[at].0, places[at].1) = (behind, 1);
-                    at
-                }
+                Edit::Move(at, behind) => (places[at].0, places[at].1) = (behind, 1),
+                // In a loop, pairs: what was swapped once stays where it is.
+                Edit::Swap(..) if at < swapped => continue,
                 Edit::Swap(at, other) => {
                     (places[at].0, places[other].0) = (other, at);
-                    at
+                    swapped = other + 1;
                 }
-            };
-            first = Some(first.map_or(at, |first| first.min(at)));
+            }
+            first = first.or(Some(at));
         }
-        let first = first?;
         places.sort_by_key(|(place, behind, _)| (*place, *behind));
         out.extend(places.iter().filter_map(|(_, _, step)| *step));
-        Some(first)
+        first
     }
+}
+
+/// Added to a thread's number for what others do in its stead.
+const OTHERS: u32 = 1 << 31;
+/// So many operations are done by others.
+const BY_OTHERS: usize = 8;
+
+/// A thread that was to fence and then release is stopped after the release, before the fence.
+fn stop(steps: &[Step], fence: usize, release: usize, out: &mut Vec<Step>) {
+    let thread = steps[fence].thread;
+    // What it has not done yet, and the operation that this belongs to, is done by others.
+    let begin = before(steps, fence)
+        .find(|(_, action)| matches!(action, Action::Mark(_)))
+        .map(|(at, _)| at);
+    let mut left = BY_OTHERS;
+    for (at, step) in steps.iter().enumerate() {
+        let mut step = *step;
+        if step.thread == thread && (at > release || Some(at) == begin) {
+            step.thread |= OTHERS;
+        }
+        if at != fence {
+            out.push(step);
+        }
+        if at > release && matches!(step.action, Action::Mark(mark) if mark % 2 == 1) {
+            left -= 1;
+            if left == 0 {
+                break;
+            }
+        }
+    }
+    out.push(steps[fence]);
 }
 
 /// Adds all mutants that change something in `steps`.
@@ -240,4 +270,65 @@ pub fn collect(steps: &[Step], mutants: &mut BTreeSet<Mutant>) {
             }
         }
     }
+}
+
+/// How a mutant fared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// A state that it allows is not recovered right: what is wrong.
+    Caught(String),
+    /// It allows states that the design does not, this many, and all are recovered right.
+    Survived(u64),
+    /// It allows no state that the design does not allow anyway.
+    Equivalent,
+}
+
+/// A mutant that need not be caught, and why.
+#[derive(Clone, Copy, Debug)]
+pub struct Accepted {
+    /// What the mutant does.
+    pub kind: Kind,
+    /// What the source says at its site.
+    pub source: &'static str,
+    /// Why its survival is right.
+    pub why: &'static str,
+}
+
+/// The mutants that were neither caught nor `accepted`, in words; and what was accepted in vain.
+///
+/// A flush, fence or drain whose removal changes nothing is as suspicious as one whose removal
+/// goes unnoticed: it is not needed. That nothing relies on the order of two stores to one line is
+/// no fault.
+#[must_use]
+pub fn unproven(verdicts: &[(Mutant, Verdict)], accepted: &[Accepted]) -> Vec<String> {
+    let mut used = vec![false; accepted.len()];
+    let mut unproven = Vec::new();
+    for (mutant, verdict) in verdicts {
+        let fine = match verdict {
+            Verdict::Caught(_) => true,
+            Verdict::Survived(_) => mutant.kind == Kind::SwapInLine,
+            Verdict::Equivalent => mutant.kind != Kind::Drop,
+        };
+        let source = source_line(mutant.site);
+        let known = accepted
+            .iter()
+            .position(|accepted| accepted.kind == mutant.kind && source.contains(accepted.source));
+        match known {
+            Some(known) if !fine => used[known] = true,
+            None if !fine => unproven.push(format!("{mutant} ({}): {verdict:?}", source.trim())),
+            _ => {}
+        }
+    }
+    let vain = accepted.iter().zip(used).filter(|(_, used)| !used);
+    unproven.extend(vain.map(|(accepted, _)| format!("accepted in vain: {accepted:?}")));
+    unproven
+}
+
+/// The line of the source that a site names, nothing where the source is not there.
+fn source_line(site: Site) -> String {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let path = std::path::Path::new(root).join(site.file());
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let line = text.lines().nth(site.line() as usize - 1);
+    line.unwrap_or_default().to_string()
 }

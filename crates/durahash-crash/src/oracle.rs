@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::ops::ControlFlow;
+use std::ops::{AddAssign, ControlFlow};
 
 use durahash_media::{Sim, Site, Step};
 
@@ -119,6 +119,15 @@ pub struct Counts {
     pub nested: u64,
     /// States on which more operations were done.
     pub continued: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        self.unique += other.unique;
+        self.visited += other.visited;
+        self.nested += other.nested;
+        self.continued += other.continued;
+    }
 }
 
 /// Opens crash states of a design and compares.

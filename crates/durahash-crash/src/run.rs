@@ -8,7 +8,7 @@ use std::rc::Rc;
 use durahash::ErrorKind;
 use durahash_media::{Action, Event, Sim, Site, Step};
 
-use crate::mutate::{Kind, Mutant, collect};
+use crate::mutate::{Kind, Mutant, Verdict, collect};
 use crate::oracle::{Counts, Expected, Judge, place};
 use crate::quiet::catch;
 use crate::script::{Op, exhaustive, print, random};
@@ -73,17 +73,6 @@ pub struct Base {
     held: Vec<Option<u64>>,
 }
 
-/// How a mutant fared.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// A state that it allows is not recovered right: what is wrong.
-    Caught(String),
-    /// It allows states that the design does not, this many, and all are recovered right.
-    Survived(u64),
-    /// It allows no state that the design does not allow anyway.
-    Equivalent,
-}
-
 /// Runs scripts of one design under one model.
 pub struct Tester<'s, S, const LINE: bool> {
     subject: &'s S,
@@ -109,6 +98,8 @@ pub enum Look {
 
 /// The name of [`Tester::nothing`] in commands.
 pub const NOTHING: &str = "nothing";
+/// Decides what is sampled where all is too much: always the same, so that a failure repeats.
+const SAMPLE_SEED: u64 = 1;
 /// Operations that follow a crash whose recovery is notable.
 const BEYOND: usize = 30;
 
@@ -125,13 +116,13 @@ fn ack_mark(op: usize) -> u64 {
 }
 
 impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
-    /// A tester that has seen nothing; `seed` decides what is sampled where all is too much.
-    pub fn new(subject: &'s S, model: Model, seed: u64) -> Self {
+    /// A tester that has seen nothing.
+    pub fn new(subject: &'s S, model: Model) -> Self {
         Tester {
             subject,
             model,
-            explorer: Explorer::new(model, seed),
-            judge: Judge::new(subject, model, seed),
+            explorer: Explorer::new(model, SAMPLE_SEED),
+            judge: Judge::new(subject, model, SAMPLE_SEED),
             corpus: None,
             went_on: 0,
         }
@@ -175,6 +166,19 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
             image: Rc::from([]),
             held: vec![None; self.judge.keys().len()],
         }
+    }
+
+    /// The base of this name: [`NOTHING`], or that of a prefill.
+    ///
+    /// # Errors
+    /// The first failure on the way there. `None` where there is no such prefill.
+    pub fn base(&mut self, name: &str) -> Result<Option<Base>, Box<Failure>> {
+        if name == NOTHING {
+            return Ok(Some(self.nothing()));
+        }
+        let prefills = self.subject.prefills();
+        let prefill = prefills.iter().find(|prefill| prefill.name == name);
+        prefill.map(|prefill| self.prefill(prefill)).transpose()
     }
 
     /// Runs `ops` from `base`.
@@ -470,12 +474,17 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
         self.judge.forget();
         let before = self.judge.counts.unique;
         let mut steps = Vec::new();
-        let caught = corpus.iter().find_map(|segment| {
-            let changed = mutant.apply(&segment.steps, &mut steps)?;
-            // Nothing before the change differs, but what is in flight there may be lost by it.
-            let from = changed.max(segment.from);
-            self.explore_steps(segment, &steps, from).err()
-        });
+        let mut caught = None;
+        for segment in corpus {
+            let mut variant = 0;
+            while caught.is_none()
+                && let Some(changed) = mutant.apply(&segment.steps, variant, &mut steps)
+            {
+                let from = changed.max(segment.from);
+                caught = self.explore_steps(segment, &steps, from).err();
+                variant += 1;
+            }
+        }
         match (caught, self.judge.counts.unique - before) {
             (Some((_, _, wrong)), _) => Verdict::Caught(wrong),
             (None, 0) => Verdict::Equivalent,

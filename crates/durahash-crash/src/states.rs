@@ -94,6 +94,17 @@ struct Cell {
     applied: usize,
 }
 
+impl Cell {
+    /// The key says which word, or line, it is for.
+    fn first_word(&self) -> u32 {
+        if self.key.is_multiple_of(2) {
+            self.key / 2 * LINE_WORDS
+        } else {
+            self.key / 2
+        }
+    }
+}
+
 /// What a thread flushed: its next fence makes the cell's stores below a number durable.
 struct Mark {
     thread: u32,
@@ -204,8 +215,12 @@ impl Explorer {
                 Model::Word => false,
                 Model::Program => true,
             },
-            Action::Sync { .. } | Action::Resize { .. } => true,
-            Action::Flush { .. } | Action::Publish | Action::Event(_) | Action::Mark(_) => false,
+            Action::Resize { .. } => true,
+            Action::Flush { .. }
+            | Action::Sync { .. }
+            | Action::Publish
+            | Action::Event(_)
+            | Action::Mark(_) => false,
         }
     }
 
@@ -222,9 +237,10 @@ impl Explorer {
             }
             Action::Flush { line, lines } => self.flush(step.thread, line, lines),
             Action::Fence | Action::Drain => self.fence(step.thread),
-            Action::Sync { word, words } => self.sync(word, words),
             Action::Resize { words } => self.resize(words as usize),
-            Action::Publish | Action::Event(_) | Action::Mark(_) => {}
+            // These media lose nothing that was drained, so a sync has nothing left to do, and
+            // nothing may rely on it.
+            Action::Sync { .. } | Action::Publish | Action::Event(_) | Action::Mark(_) => {}
         }
     }
 
@@ -324,23 +340,6 @@ impl Explorer {
         }
     }
 
-    fn sync(&mut self, word: u32, words: u32) {
-        let mut at = 0;
-        while at < self.cells.len() {
-            let (key, count) = (self.cells[at].key, self.cells[at].stores.len());
-            let (first, size) = if key % 2 == 0 {
-                (key / 2 * LINE_WORDS, LINE_WORDS)
-            } else {
-                (key / 2, 1)
-            };
-            if first < word + words && word < first + size {
-                self.make_durable(at, count);
-            } else {
-                at += 1;
-            }
-        }
-    }
-
     /// Moves the first `count` stores of a cell to the durable words; an empty cell goes away.
     fn make_durable(&mut self, at: usize, count: usize) {
         let mut stores = std::mem::take(&mut self.cells[at].stores);
@@ -360,12 +359,16 @@ impl Explorer {
     }
 
     fn resize(&mut self, words: usize) {
-        if words < self.image.len() {
-            let all = self.current.len() as u32;
-            self.sync(words as u32, all - words as u32);
-            for word in words..self.image.len() {
-                self.set_word(word as u32, self.image[word], 0);
+        // What is on its way behind the cut goes nowhere.
+        let cells = 0..self.cells.len();
+        for at in cells.rev() {
+            if self.cells[at].first_word() as usize >= words {
+                let count = self.cells[at].stores.len();
+                self.make_durable(at, count);
             }
+        }
+        for word in words..self.image.len() {
+            self.set_word(word as u32, self.image[word], 0);
         }
         self.hash ^= length_hash(self.image.len()) ^ length_hash(words);
         self.image.resize(words, 0);

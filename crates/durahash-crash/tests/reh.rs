@@ -1,11 +1,12 @@
 //! REH under the tester.
 
 use durahash_crash::designs::RehSubject;
+use durahash_crash::mutate::unproven;
 use durahash_crash::run::Tester;
 use durahash_crash::states::Model;
 
 fn clean<const LINE: bool>(model: Model) {
-    let mut tester = Tester::<_, LINE>::new(&RehSubject, model, 1);
+    let mut tester = Tester::<_, LINE>::new(&RehSubject, model);
     let start = std::time::Instant::now();
     let done = tester.exhaustive(2).and_then(|()| {
         println!("{:?} {:?}", tester.counts(), start.elapsed());
@@ -33,15 +34,16 @@ fn program() {
 }
 
 fn mutants<const LINE: bool>(model: Model) {
-    let mut tester = Tester::<_, LINE>::new(&RehSubject, model, 1);
+    let mut tester = Tester::<_, LINE>::new(&RehSubject, model);
     let start = std::time::Instant::now();
     tester.keep_corpus();
     tester.exhaustive(2).unwrap();
     (0..4)
         .try_for_each(|seed| tester.random(seed, 150))
         .unwrap();
-    for (mutant, verdict) in tester.mutants() {
-        println!("{mutant}: {verdict:?}");
+    let verdicts = tester.mutants();
+    for line in unproven(&verdicts, &[]) {
+        println!("{line}");
     }
     println!("{:?} {:?}", tester.counts(), start.elapsed());
 }

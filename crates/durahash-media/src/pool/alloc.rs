@@ -216,7 +216,6 @@ impl Blocks {
 
     /// Makes a block free again; an extent that is free as a whole goes back to the pool, but for
     /// the last one with room of its class.
-    #[track_caller]
     fn push<M: Medium>(
         &mut self,
         extents: &mut Extents,
@@ -246,7 +245,6 @@ impl Blocks {
     }
 
     /// Gives an extent back to the pool.
-    #[track_caller]
     fn retire<M: Medium>(&mut self, extents: &mut Extents, medium: &M, i: u64) -> Result<()> {
         if let Some(extent) = self.by_extent[i as usize].take() {
             self.class_mut(extent.class).retain(|other| *other != i);
@@ -255,7 +253,6 @@ impl Blocks {
     }
 
     /// Frees the object at `off`, of which no sweep needs to hear.
-    #[track_caller]
     pub(crate) fn free<M: Medium>(
         &mut self,
         extents: &mut Extents,
@@ -283,7 +280,6 @@ impl Blocks {
     }
 
     /// Ends the sweep: what was not marked is free.
-    #[track_caller]
     pub(crate) fn end_sweep<M: Medium>(&mut self, extents: &mut Extents, medium: &M) -> Result<()> {
         let Some(sweep) = self.sweep.take() else {
             return Ok(());
@@ -387,7 +383,6 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     /// [`Full`](ErrorKind::Full); nothing has changed then.
-    #[track_caller]
     pub fn take_unit_extent(&self) -> Result<u64> {
         wait_lock(&self.extents, &self.medium).take(&self.medium, ExtentKind::Units)
     }
@@ -396,7 +391,6 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     /// Never for an extent of this pool.
-    #[track_caller]
     pub fn release_unit_extent(&self, i: u64) -> Result<()> {
         wait_lock(&self.extents, &self.medium).release(&self.medium, i)
     }
@@ -417,7 +411,6 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     /// [`Full`](ErrorKind::Full); nothing has changed then.
-    #[track_caller]
     pub fn alloc_block(&self, bytes: u64, may_grow: bool) -> Result<Option<u64>> {
         let medium = &self.medium;
         let mut extents = wait_lock(&self.extents, medium);
@@ -446,7 +439,6 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     /// [`Corrupt`](ErrorKind::Corrupt) where there is no block.
-    #[track_caller]
     pub fn free_block(&self, off: u64) -> Result<()> {
         let medium = &self.medium;
         let mut extents = wait_lock(&self.extents, medium);
@@ -520,7 +512,6 @@ impl<M: Medium> Pool<M> {
     }
 
     /// Gives all extents of blocks that are free as a whole back to the pool.
-    #[track_caller]
     pub(crate) fn retire_free_block_extents(&self) -> Result<()> {
         let mut extents = wait_lock(&self.extents, &self.medium);
         let mut blocks = wait_lock(&self.blocks, &self.medium);

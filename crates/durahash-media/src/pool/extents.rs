@@ -87,7 +87,6 @@ pub(crate) struct Extents {
 
 impl Extents {
     /// Marks the extents of the head in a new pool's table.
-    #[track_caller]
     pub(crate) fn create<M: Medium>(medium: &M, format: &Format) -> Result<Self> {
         let mut extents = Extents {
             kinds: Vec::new(),
@@ -164,7 +163,6 @@ impl Extents {
     }
 
     /// Takes an extent for `kind`, growing the pool if there is none.
-    #[track_caller]
     pub(crate) fn take<M: Medium>(&mut self, medium: &M, kind: ExtentKind) -> Result<u64> {
         if self.free.is_empty() {
             self.grow(medium, 1)?;
@@ -180,7 +178,6 @@ impl Extents {
     }
 
     /// Takes `count` extents in a row for one object.
-    #[track_caller]
     pub(crate) fn take_run<M: Medium>(&mut self, medium: &M, count: u64) -> Result<u64> {
         let first = match self.find_run(count) {
             Some(first) => first,
@@ -223,7 +220,6 @@ impl Extents {
     }
 
     /// Gives an extent back that nothing durable reaches any more.
-    #[track_caller]
     pub(crate) fn release<M: Medium>(&mut self, medium: &M, i: u64) -> Result<()> {
         self.set_kind(medium, i, ExtentKind::Free)?;
         medium.fence();
@@ -233,7 +229,6 @@ impl Extents {
 
     /// Backs at least `need` more extents: a quarter of the pool, ahead of use, or what the medium
     /// has.
-    #[track_caller]
     fn grow<M: Medium>(&mut self, medium: &M, need: u64) -> Result<()> {
         let have = self.kinds.len() as u64;
         let least = if self.shift >= 16 { 8 } else { 1 };
@@ -268,7 +263,6 @@ impl Extents {
     }
 
     /// Drops the free extents at the pool's end; returns how many extents are left.
-    #[track_caller]
     pub(crate) fn cut<M: Medium>(&mut self, medium: &M) -> Result<u64> {
         let mut count = self.kinds.len() as u64;
         while self.free.remove(&(count - 1)) {
@@ -281,7 +275,6 @@ impl Extents {
         Ok(count)
     }
 
-    #[track_caller]
     fn set_count<M: Medium>(&self, medium: &M, count: u64) -> Result<()> {
         let word = &medium.region().at::<Superblock>(0)?.extents;
         medium.store(word, count);
@@ -291,7 +284,6 @@ impl Extents {
     }
 
     /// Stores and flushes the kind of extent `i`; the caller fences.
-    #[track_caller]
     fn set_kind<M: Medium>(&mut self, medium: &M, i: u64, kind: ExtentKind) -> Result<()> {
         let word = medium.region().at(TABLE_OFF + i / 8 * 8)?;
         let shift = (i % 8) * 8;
@@ -303,7 +295,6 @@ impl Extents {
     }
 
     /// Zeroes what is not zero in extent `i` (POOL-2): leftovers of an earlier use.
-    #[track_caller]
     fn zero<M: Medium>(&self, medium: &M, i: u64) -> Result<()> {
         let words = medium
             .region()

@@ -47,7 +47,6 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     /// [`Corrupt`](crate::ErrorKind::Corrupt) where what was freed is no block.
-    #[track_caller]
     pub fn finish_sweep(&self) -> Result<()> {
         let mut extents = wait_lock(&self.extents, &self.medium);
         wait_lock(&self.blocks, &self.medium).end_sweep(&mut extents, &self.medium)

@@ -1,0 +1,271 @@
+//! The crash tester's command: repeats a failure, runs for as long as it is told, tries mutants.
+
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use durahash_crash::designs::RehSubject;
+use durahash_crash::mutate::{Mutant, Verdict};
+use durahash_crash::oracle::Counts;
+use durahash_crash::run::{Failure, Look, NOTHING, Tester};
+use durahash_crash::script::{Op, parse};
+use durahash_crash::shrink::smallest;
+use durahash_crash::states::Model;
+use durahash_crash::subject::Subject;
+
+const USAGE: &str = "\
+usage: durahash-crash repeat  --design D --model M --prefill P --script 'put 0 1, remove 0'
+       durahash-crash repeat  --design D --model M --seed N --ops N
+       durahash-crash soak    --design D [--model M] [--seconds N | --states N] [--threads N]
+                              [--seed N] [--ops N] [--json]
+       durahash-crash mutants --design D --model M [--seeds N]
+designs: reh    models: x86, word, program";
+
+/// What was asked for.
+struct Args {
+    command: String,
+    design: String,
+    models: Vec<Model>,
+    prefill: String,
+    script: Option<Vec<Op>>,
+    seed: u64,
+    seeds: u64,
+    ops: usize,
+    seconds: Option<u64>,
+    states: u64,
+    threads: usize,
+    json: bool,
+}
+
+impl Args {
+    fn parse(mut args: impl Iterator<Item = String>) -> Result<Args, String> {
+        let mut parsed = Args {
+            command: args.next().ok_or("no command")?,
+            design: "reh".into(),
+            models: Model::ALL.to_vec(),
+            prefill: NOTHING.into(),
+            script: None,
+            seed: 0,
+            seeds: 10,
+            ops: 300,
+            seconds: None,
+            states: 1_000_000,
+            threads: 1,
+            json: false,
+        };
+        while let Some(name) = args.next() {
+            if name == "--json" {
+                parsed.json = true;
+                continue;
+            }
+            let value = args.next().ok_or_else(|| format!("{name} has no value"))?;
+            let number = || {
+                let number = value.parse::<u64>();
+                number.map_err(|_| format!("{name}: {value} is no number"))
+            };
+            match name.as_str() {
+                "--design" => parsed.design = value,
+                "--model" => {
+                    let known = Model::ALL.into_iter().find(|model| model.name() == value);
+                    parsed.models = vec![known.ok_or_else(|| format!("no model {value}"))?];
+                }
+                "--prefill" => parsed.prefill = value,
+                "--script" => parsed.script = Some(parse(&value)?),
+                "--seed" => parsed.seed = number()?,
+                "--seeds" => parsed.seeds = number()?,
+                "--ops" => parsed.ops = number()? as usize,
+                "--seconds" => parsed.seconds = Some(number()?),
+                "--states" => parsed.states = number()?,
+                "--threads" => parsed.threads = number()?.max(1) as usize,
+                _ => return Err(format!("unknown option {name}")),
+            }
+        }
+        Ok(parsed)
+    }
+}
+
+fn main() -> ExitCode {
+    let done = Args::parse(std::env::args().skip(1)).and_then(|args| {
+        let design = args.design.as_str();
+        match design {
+            "reh" => run(&RehSubject, &args),
+            _ => Err(format!("no design {design}")),
+        }
+    });
+    done.unwrap_or_else(|wrong| {
+        eprintln!("{wrong}\n{USAGE}");
+        ExitCode::from(2)
+    })
+}
+
+fn run<S: Subject>(subject: &S, args: &Args) -> Result<ExitCode, String> {
+    match args.command.as_str() {
+        "repeat" => repeat(subject, args),
+        "soak" => Ok(soak(subject, args)),
+        "mutants" => Ok(mutants(subject, args)),
+        command => Err(format!("no command {command}")),
+    }
+}
+
+fn report<S: Subject>(subject: &S, failure: Box<Failure>) -> ExitCode {
+    println!("{failure}\nmaking it smaller ...");
+    println!("{}", smallest(subject, failure));
+    ExitCode::FAILURE
+}
+
+fn repeat<S: Subject>(subject: &S, args: &Args) -> Result<ExitCode, String> {
+    for model in &args.models {
+        let counts = match model {
+            Model::Word => repeat_on::<S, false>(subject, *model, args)?,
+            Model::X86 | Model::Program => repeat_on::<S, true>(subject, *model, args)?,
+        };
+        match counts {
+            Ok(counts) => println!("{}: {} states, nothing wrong", model.name(), counts.unique),
+            Err(failure) => return Ok(report(subject, failure)),
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn repeat_on<S: Subject, const LINE: bool>(
+    subject: &S,
+    model: Model,
+    args: &Args,
+) -> Result<Result<Counts, Box<Failure>>, String> {
+    let Some(ops) = &args.script else {
+        return Ok(random(subject, model, args.seed, args.ops));
+    };
+    let mut tester = Tester::<S, LINE>::new(subject, model);
+    let done = match tester.base(&args.prefill) {
+        Ok(Some(base)) => tester.script(&base, ops, Look::All).map(|_| ()),
+        Ok(None) => return Err(format!("no prefill {}", args.prefill)),
+        Err(failure) => Err(failure),
+    };
+    Ok(done.map(|()| tester.counts()))
+}
+
+/// One random script.
+fn random<S: Subject>(
+    subject: &S,
+    model: Model,
+    seed: u64,
+    ops: usize,
+) -> Result<Counts, Box<Failure>> {
+    fn on<S: Subject, const LINE: bool>(
+        mut tester: Tester<'_, S, LINE>,
+        seed: u64,
+        ops: usize,
+    ) -> Result<Counts, Box<Failure>> {
+        tester.random(seed, ops)?;
+        Ok(tester.counts())
+    }
+    match model {
+        Model::Word => on(Tester::<S, false>::new(subject, model), seed, ops),
+        Model::X86 | Model::Program => on(Tester::<S, true>::new(subject, model), seed, ops),
+    }
+}
+
+/// Random scripts, one seed after the other, each under every model.
+fn soak<S: Subject>(subject: &S, args: &Args) -> ExitCode {
+    let start = Instant::now();
+    let seeds = AtomicU64::new(args.seed);
+    let total = Mutex::new(Counts::default());
+    let failure = Mutex::new(None);
+    let is_over = || {
+        let enough = match args.seconds {
+            Some(seconds) => start.elapsed() >= Duration::from_secs(seconds),
+            None => lock(&total).unique >= args.states,
+        };
+        enough || lock(&failure).is_some()
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..args.threads {
+            scope.spawn(|| {
+                while !is_over() {
+                    let seed = seeds.fetch_add(1, Ordering::Relaxed);
+                    for model in &args.models {
+                        match random(subject, *model, seed, args.ops) {
+                            Ok(counts) => *lock(&total) += counts,
+                            Err(found) => *lock(&failure) = Some(found),
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let counts = *lock(&total);
+    let seconds = start.elapsed().as_secs_f64();
+    let rate = counts.unique as f64 / seconds / args.threads as f64;
+    let found = lock(&failure).take();
+    let models: Vec<&str> = args.models.iter().map(|model| model.name()).collect();
+    let scripts = seeds.into_inner() - args.seed;
+    if args.json {
+        println!(
+            "{{\"design\":\"{}\",\"models\":\"{}\",\"first_seed\":{},\"scripts\":{scripts},\
+             \"ops\":{},\"threads\":{},\"seconds\":{seconds:.1},\"unique_states\":{},\
+             \"visited\":{},\"crashes_in_recovery\":{},\"continued\":{},\
+             \"unique_per_second_and_thread\":{rate:.0},\"violations\":{}}}",
+            S::NAME,
+            models.join(" "),
+            args.seed,
+            args.ops,
+            args.threads,
+            counts.unique,
+            counts.visited,
+            counts.nested,
+            counts.continued,
+            u32::from(found.is_some()),
+        );
+    } else {
+        println!(
+            "{} under {}: {scripts} scripts, {} unique states in {seconds:.1} s, \
+             {rate:.0} a second and thread; crashes inside {} recoveries",
+            S::NAME,
+            models.join(", "),
+            counts.unique,
+            counts.nested,
+        );
+    }
+    found.map_or(ExitCode::SUCCESS, |failure| report(subject, failure))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no thread panics with it")
+}
+
+/// Every mutant of every site, and how it fared.
+fn mutants<S: Subject>(subject: &S, args: &Args) -> ExitCode {
+    for model in &args.models {
+        println!("{} under {}", S::NAME, model.name());
+        let verdicts = match model {
+            Model::Word => mutants_on(Tester::<S, false>::new(subject, *model), args),
+            Model::X86 | Model::Program => {
+                mutants_on(Tester::<S, true>::new(subject, *model), args)
+            }
+        };
+        match verdicts {
+            Ok(verdicts) => {
+                for (mutant, verdict) in verdicts {
+                    println!("{mutant}: {verdict:?}");
+                }
+            }
+            Err(failure) => return report(subject, failure),
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn mutants_on<S: Subject, const LINE: bool>(
+    mut tester: Tester<'_, S, LINE>,
+    args: &Args,
+) -> Result<Vec<(Mutant, Verdict)>, Box<Failure>> {
+    tester.keep_corpus();
+    tester.exhaustive(2)?;
+    for seed in args.seed..args.seed + args.seeds {
+        tester.random(seed, args.ops)?;
+    }
+    Ok(tester.mutants())
+}
