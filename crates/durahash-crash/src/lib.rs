@@ -1,12 +1,66 @@
 //! Crash tester: every state that a crash may leave, opened by the real recovery and compared.
+//!
+//! # How a design is tested
+//!
+//! A [script](script) of operations runs on a [simulated medium](durahash_media::Sim), which writes
+//! down every store, flush and fence with its place in the source. From that trace a
+//! [model](states::Model) of persistence says what a crash at any step may leave: of each cache line
+//! a prefix of the stores that were not fenced, say. [Each such state](states::Explorer) is opened by
+//! the design's own recovery, and the [oracle](oracle) compares: what was acknowledged is there, of
+//! what was in flight all or nothing, and the design's `check` finds nothing. An operation counts as
+//! acknowledged as soon as it has released its last lock, because from then on others may rely on it.
+//!
+//! Scripts are all sequences of a few operations from several prefilled tables, and random ones. From
+//! crash states whose recovery does something new, scripts go on, so that what a recovery forgot to
+//! make durable comes to light at the next crash. Crashes happen inside recoveries, too.
+//!
+//! # How the tester is tested
+//!
+//! [Mutants](mutate) of the same traces leave out one flush or fence, flush only a first line, swap
+//! stores, or release a lock too early and stop the thread there. Each must lead to a state that
+//! recovery gets wrong; if not, a test is missing, or the flush is not needed.
+//!
+//! # How to add a design
+//!
+//! Describe it as a [`Subject`](subject::Subject): how to make and open it in tiny geometry, its key
+//! space, and the prefilled tables. [`designs::RehSubject`] is one. Then
+//!
+//! ```
+//! use durahash_crash::designs::RehSubject;
+//! use durahash_crash::run::Tester;
+//! use durahash_crash::states::Model;
+//!
+//! let mut tester = Tester::<_, true>::new(&RehSubject, Model::X86);
+//! if let Err(failure) = tester.random(1, 50) {
+//!     panic!("{failure}"); // with the command that repeats it
+//! }
+//! assert!(tester.counts().unique > 0);
+//! ```
+//!
+//! # The command
+//!
+//! ```text
+//! cargo run -p durahash-crash -- repeat --design reh --model x86 --prefill full --script 'put 3 1'
+//! cargo run --release -p durahash-crash -- soak --design reh --states 100000000 --threads 2 --json
+//! cargo run --release -p durahash-crash -- mutants --design reh --model word
+//! ```
+
 #![forbid(unsafe_code)]
 
-pub mod designs;
-pub mod mutate;
-pub mod oracle;
-mod quiet;
-pub mod run;
 pub mod script;
-pub mod shrink;
+
 pub mod states;
+
 pub mod subject;
+
+pub mod designs;
+
+pub mod mutate;
+
+mod quiet;
+
+pub mod oracle;
+
+pub mod run;
+
+pub mod shrink;

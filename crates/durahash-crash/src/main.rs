@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use durahash_crash::designs::RehSubject;
+use durahash_crash::designs::{RehMapSubject, RehSubject};
 use durahash_crash::mutate::{Mutant, Verdict};
 use durahash_crash::oracle::Counts;
 use durahash_crash::run::{Failure, Look, NOTHING, Tester};
@@ -22,7 +22,7 @@ usage: durahash-crash repeat  --design D --model M --prefill P --script 'put 0 1
        durahash-crash soak    --design D [--model M] [--seconds N | --states N] [--threads N]
                               [--seed N] [--ops N] [--json]
        durahash-crash mutants --design D --model M [--seeds N]
-designs: reh    models: x86, word, program";
+designs: reh, reh-map    models: x86, word, program";
 
 /// What was asked for.
 struct Args {
@@ -92,6 +92,7 @@ fn main() -> ExitCode {
         let design = args.design.as_str();
         match design {
             "reh" => run(&RehSubject, &args),
+            "reh-map" => run(&RehMapSubject, &args),
             _ => Err(format!("no design {design}")),
         }
     });

@@ -1,5 +1,7 @@
 //! The designs under test, each in geometry so tiny that a handful of keys reaches every path.
 
 mod reh;
+mod reh_map;
 
 pub use reh::RehSubject;
+pub use reh_map::RehMapSubject;
