@@ -5,7 +5,7 @@
 //! program itself read and decided, and so it is: dropping a flush or letting a store be durable
 //! later changes nothing but what a crash may leave.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use durahash_media::{Action, Event, Site, Step};
@@ -283,15 +283,29 @@ pub enum Verdict {
     Equivalent,
 }
 
-/// A mutant that need not be caught, and why.
+/// Mutants that need not be caught, and why.
 #[derive(Clone, Copy, Debug)]
 pub struct Accepted {
-    /// What the mutant does.
-    pub kind: Kind,
-    /// What the source says at its site.
+    /// The function that the site is in.
+    pub function: &'static str,
+    /// What the source says there.
     pub source: &'static str,
-    /// Why its survival is right.
+    /// What the mutants do.
+    pub kinds: &'static [Kind],
+    /// Why their survival is right.
     pub why: &'static str,
+}
+
+/// Adds verdicts from another subject or model: a mutant that is caught anywhere is caught.
+pub fn add(all: &mut BTreeMap<Mutant, Verdict>, verdicts: Vec<(Mutant, Verdict)>) {
+    for (mutant, verdict) in verdicts {
+        let known = all.entry(mutant).or_insert(Verdict::Equivalent);
+        *known = match (&*known, verdict) {
+            (Verdict::Survived(a), Verdict::Survived(b)) => Verdict::Survived(a + b),
+            (Verdict::Equivalent, other) | (_, other @ Verdict::Caught(_)) => other,
+            (known, _) => known.clone(),
+        };
+    }
 }
 
 /// The mutants that were neither caught nor `accepted`, in words; and what was accepted in vain.
@@ -300,7 +314,7 @@ pub struct Accepted {
 /// goes unnoticed: it is not needed. That nothing relies on the order of two stores to one line is
 /// no fault.
 #[must_use]
-pub fn unproven(verdicts: &[(Mutant, Verdict)], accepted: &[Accepted]) -> Vec<String> {
+pub fn unproven(verdicts: &BTreeMap<Mutant, Verdict>, accepted: &[Accepted]) -> Vec<String> {
     let mut used = vec![false; accepted.len()];
     let mut unproven = Vec::new();
     for (mutant, verdict) in verdicts {
@@ -309,14 +323,18 @@ pub fn unproven(verdicts: &[(Mutant, Verdict)], accepted: &[Accepted]) -> Vec<St
             Verdict::Survived(_) => mutant.kind == Kind::SwapInLine,
             Verdict::Equivalent => mutant.kind != Kind::Drop,
         };
-        let source = source_line(mutant.site);
-        let known = accepted
-            .iter()
-            .position(|accepted| accepted.kind == mutant.kind && source.contains(accepted.source));
+        if fine {
+            continue;
+        }
+        let (function, source) = source(mutant.site);
+        let known = accepted.iter().position(|accepted| {
+            accepted.function == function
+                && source.contains(accepted.source)
+                && accepted.kinds.contains(&mutant.kind)
+        });
         match known {
-            Some(known) if !fine => used[known] = true,
-            None if !fine => unproven.push(format!("{mutant} ({}): {verdict:?}", source.trim())),
-            _ => {}
+            Some(known) => used[known] = true,
+            None => unproven.push(format!("{mutant}, {function}: {source}: {verdict:?}")),
         }
     }
     let vain = accepted.iter().zip(used).filter(|(_, used)| !used);
@@ -324,11 +342,17 @@ pub fn unproven(verdicts: &[(Mutant, Verdict)], accepted: &[Accepted]) -> Vec<St
     unproven
 }
 
-/// The line of the source that a site names, nothing where the source is not there.
-fn source_line(site: Site) -> String {
+/// The function that a site is in, and its line; nothing where the source is not there.
+fn source(site: Site) -> (String, String) {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let path = std::path::Path::new(root).join(site.file());
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    let line = text.lines().nth(site.line() as usize - 1);
-    line.unwrap_or_default().to_string()
+    let lines: Vec<&str> = text.lines().take(site.line() as usize).collect();
+    let name = |line: &&str| {
+        let (_, rest) = line.split_once("fn ")?;
+        rest.split(['<', '(']).next().map(str::to_string)
+    };
+    let function = lines.iter().rev().find_map(name).unwrap_or_default();
+    let line = lines.last().map_or("", |line| line.trim());
+    (function, line.to_string())
 }

@@ -37,6 +37,8 @@ pub struct Expected {
     settled: Vec<Option<u64>>,
     /// Operations in flight: the number, its key, and the value if it happened.
     in_flight: Vec<(u64, u16, Option<u64>)>,
+    /// Something was settled since the table was opened: it is not closed properly.
+    is_open: bool,
 }
 
 impl Expected {
@@ -46,6 +48,7 @@ impl Expected {
         Expected {
             settled,
             in_flight: Vec::new(),
+            is_open: false,
         }
     }
 
@@ -61,7 +64,13 @@ impl Expected {
         };
         let (_, key, v) = self.in_flight.remove(at);
         self.settled[usize::from(key)] = v;
+        self.is_open = true;
         true
+    }
+
+    /// The table is being closed.
+    pub fn close(&mut self) {
+        self.is_open = false;
     }
 
     fn allows(&self, key: usize, found: Option<u64>) -> bool {
@@ -80,7 +89,8 @@ impl Expected {
         let all = self.in_flight.iter().fold(settled, |hash, (_, key, v)| {
             mix(hash) ^ one(usize::from(*key), *v) ^ u64::from(*key)
         });
-        (settled, all)
+        let is_open = u64::from(self.is_open);
+        (settled ^ is_open, all ^ is_open)
     }
 }
 
@@ -328,6 +338,9 @@ impl<'s, S: Subject, const LINE: bool> Judge<'s, S, LINE> {
         }
         if let Some((h, v)) = found.next() {
             return Err(format!("{h:#x} with {v} twice, or never put"));
+        }
+        if expected.is_open && table.was_closed() == Some(true) {
+            return Err("says that it was closed".to_string());
         }
         let len = table.len().map_err(|error| format!("len: {error}"))?;
         if len != contents.len() as u64 {

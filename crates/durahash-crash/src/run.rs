@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use durahash::ErrorKind;
-use durahash_media::{Action, Event, Sim, Site, Step};
+use durahash_media::{Action, Event, Sim, Site, Step, name_thread};
 
 use crate::mutate::{Kind, Mutant, Verdict, collect};
 use crate::oracle::{Counts, Expected, Judge, place};
@@ -58,8 +58,8 @@ pub struct Segment {
     /// The value of each key at the beginning.
     held: Vec<Option<u64>>,
     steps: Vec<Step>,
-    /// What each operation changed: the key and its new value.
-    effects: Vec<Option<(u16, Option<u64>)>>,
+    /// What each operation changed.
+    effects: Vec<Effect>,
     /// States before this step are somebody else's.
     from: usize,
 }
@@ -100,6 +100,10 @@ pub enum Look {
 pub const NOTHING: &str = "nothing";
 /// Decides what is sampled where all is too much: always the same, so that a failure repeats.
 const SAMPLE_SEED: u64 = 1;
+/// Threads as the trace names them: operations take turns, so that what one acknowledges is not
+/// made durable by the fences of the next.
+const OPENER: u32 = 0;
+const WRITERS: [u32; 2] = [1, 2];
 /// Operations that follow a crash whose recovery is notable.
 const BEYOND: usize = 30;
 
@@ -319,10 +323,11 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
         image: &[u64],
         held: &mut [Option<u64>],
         ops: &[Op],
-        effects: &mut Vec<Option<(u16, Option<u64>)>>,
+        effects: &mut Vec<Effect>,
     ) -> Result<Vec<Step>, String> {
         let mut sim = Sim::<LINE>::from_image(image, S::MAX_BYTES);
         sim.record(Vec::new());
+        name_thread(OPENER);
         let mut table = if image.is_empty() {
             self.subject.create(sim.clone())
         } else {
@@ -330,8 +335,9 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
         }
         .map_err(|error| format!("no table: {error}"))?;
         for (number, op) in ops.iter().enumerate() {
+            name_thread(WRITERS[number % WRITERS.len()]);
             sim.mark(begin_mark(number));
-            let mut effect = None;
+            let mut effect = Effect::None;
             if let Some(key) = op.key() {
                 effect = self.apply(&*table, *op, key, held)?;
             } else if matches!(op, Op::Step) {
@@ -340,6 +346,7 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
                     .map_err(|error| format!("{op}: {error}"))?;
             } else {
                 if matches!(op, Op::Close) {
+                    effect = Effect::Close;
                     table.close().map_err(|error| format!("{op}: {error}"))?;
                 } else {
                     drop(table);
@@ -370,16 +377,21 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
         op: Op,
         key: u16,
         held: &mut [Option<u64>],
-    ) -> Result<Option<(u16, Option<u64>)>, String> {
+    ) -> Result<Effect, String> {
         let slot = &mut held[usize::from(key)];
         match table.apply(op, self.judge.keys()[usize::from(key)]) {
             Ok(found) if found == *slot => {
                 *slot = op.outcome(found);
-                Ok((*slot != found).then_some((key, *slot)))
+                let changed = *slot != found;
+                Ok(if changed {
+                    Effect::Set(key, *slot)
+                } else {
+                    Effect::None
+                })
             }
             Ok(found) => Err(format!("{op} found {found:?}, not {slot:?}")),
             // Nothing was changed.
-            Err(error) if matches!(error.kind(), ErrorKind::Full { .. }) => Ok(None),
+            Err(error) if matches!(error.kind(), ErrorKind::Full { .. }) => Ok(Effect::None),
             Err(error) => Err(format!("{op}: {error}")),
         }
     }
@@ -516,61 +528,69 @@ impl Segment {
     /// The value of each key at the end.
     fn after(&self) -> Vec<Option<u64>> {
         let mut held = self.held.clone();
-        for (key, v) in self.effects.iter().flatten() {
-            held[usize::from(*key)] = *v;
+        for effect in &self.effects {
+            if let Effect::Set(key, v) = effect {
+                held[usize::from(*key)] = *v;
+            }
         }
         held
     }
+}
+
+/// What an operation does to the contents.
+#[derive(Clone, Copy)]
+enum Effect {
+    None,
+    /// The key has this value from here on.
+    Set(u16, Option<u64>),
+    Close,
 }
 
 /// A step at which what may be expected changes.
 struct Turn {
     step: usize,
     op: u64,
-    /// The operation begins and will have this effect; or it is settled.
-    begins: Option<(u16, Option<u64>)>,
+    what: What,
+}
+
+enum What {
+    Begins(u16, Option<u64>),
+    Closes,
+    IsSettled,
 }
 
 /// Where operations begin and are settled. An operation is settled when it is acknowledged, or
 /// earlier: when it released its last lock, others see what it did, and what they see must be
 /// durable.
-fn turns(steps: &[Step], effects: &[Option<(u16, Option<u64>)>]) -> Vec<Turn> {
+fn turns(steps: &[Step], effects: &[Effect]) -> Vec<Turn> {
     let mut turns = Vec::new();
     // Operations under way: the thread, the number, the last release.
     let mut open: Vec<(u32, u64, Option<usize>)> = Vec::new();
     for (at, step) in steps.iter().enumerate() {
+        let mut turn = |step, op, what| turns.push(Turn { step, op, what });
         match step.action {
-            Action::Mark(mark) if mark % 2 == 0 => open.push((step.thread, mark / 2, None)),
+            Action::Mark(mark) if mark % 2 == 0 => {
+                let op = mark / 2;
+                open.push((step.thread, op, None));
+                match effects.get(op as usize) {
+                    Some(Effect::Set(key, v)) => turn(at, op, What::Begins(*key, *v)),
+                    Some(Effect::Close) => turn(at, op, What::Closes),
+                    Some(Effect::None) | None => {}
+                }
+            }
+            Action::Mark(mark) => {
+                let op = mark / 2;
+                if let Some(slot) = open.iter().position(|(_, other, _)| *other == op) {
+                    let (_, _, released) = open.swap_remove(slot);
+                    turn(released.unwrap_or(at), op, What::IsSettled);
+                }
+            }
             Action::Event(Event::Unlocked(_)) => {
                 for (thread, _, released) in &mut open {
                     if *thread == step.thread {
                         *released = Some(at);
                     }
                 }
-            }
-            Action::Mark(mark) => {
-                let op = mark / 2;
-                let begun = begin_mark(op as usize);
-                let Some(slot) = open.iter().position(|(_, other, _)| *other == op) else {
-                    continue;
-                };
-                let (_, _, released) = open.swap_remove(slot);
-                let Some(effect) = effects.get(op as usize).copied().flatten() else {
-                    continue;
-                };
-                let begun = steps
-                    .iter()
-                    .position(|step| step.action == Action::Mark(begun));
-                turns.push(Turn {
-                    step: begun.unwrap_or(0),
-                    op,
-                    begins: Some(effect),
-                });
-                turns.push(Turn {
-                    step: released.unwrap_or(at),
-                    op,
-                    begins: None,
-                });
             }
             _ => {}
         }
@@ -596,9 +616,10 @@ impl<S: Subject, const LINE: bool> Visit for Watch<'_, '_, S, LINE> {
         while let Some(turn) = self.turns.get(self.next)
             && turn.step == step
         {
-            match turn.begins {
-                Some((key, v)) => self.expected.begin(turn.op, key, v),
-                None => settled |= self.expected.settle(turn.op),
+            match turn.what {
+                What::Begins(key, v) => self.expected.begin(turn.op, key, v),
+                What::Closes => self.expected.close(),
+                What::IsSettled => settled |= self.expected.settle(turn.op),
             }
             self.hashes = self.expected.hashes();
             self.next += 1;

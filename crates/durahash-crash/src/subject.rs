@@ -82,6 +82,11 @@ pub trait Table: Send + Sync {
     /// What keeps the check from being done.
     fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()>;
 
+    /// Whether the medium said, when it was opened, that the table had been closed properly.
+    fn was_closed(&self) -> Option<bool> {
+        None
+    }
+
     /// Closes it properly.
     ///
     /// # Errors
@@ -93,6 +98,8 @@ pub trait Table: Send + Sync {
 pub struct Slots<I, C> {
     /// The index.
     pub index: I,
+    /// Whether it had been closed properly, if the medium tells.
+    pub was_closed: Option<bool>,
     /// Closes it.
     pub close: C,
 }
@@ -129,6 +136,10 @@ impl<I: Index, C: FnOnce(I) -> Result<()> + Send + Sync> Table for Slots<I, C> {
 
     fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
         self.index.check(found)
+    }
+
+    fn was_closed(&self) -> Option<bool> {
+        self.was_closed
     }
 
     fn close(self: Box<Self>) -> Result<()> {

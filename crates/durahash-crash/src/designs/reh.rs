@@ -20,11 +20,16 @@ impl RehSubject {
         pool: Arc<Pool<Sim<LINE>>>,
         index: Reh<Sim<LINE>>,
     ) -> Box<dyn Table> {
+        let was_closed = Some(pool.was_clean());
         let close = move |index| {
             drop(index);
             pool.close()
         };
-        Box::new(Slots { index, close })
+        Box::new(Slots {
+            index,
+            was_closed,
+            close,
+        })
     }
 }
 

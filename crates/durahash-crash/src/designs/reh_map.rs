@@ -1,7 +1,7 @@
 //! A map of byte strings over REH: records, their chains and the sweep, with hashes of four bits so
 //! that most keys share theirs with others.
 
-use durahash::{Finding, Map, Options, Result};
+use durahash::{Finding, Map, Options, Outcome, Result};
 use durahash_media::{Geometry, Sim};
 
 use crate::script::Op;
@@ -86,7 +86,8 @@ impl Table for Strings {
             Op::Insert(_, v) => drop(map.try_insert(&name, &text(v))?),
             Op::Update(_, v) => {
                 if let Some(old) = &found {
-                    drop(map.compare_exchange(&name, old, &text(v))?);
+                    let swapped = map.compare_exchange(&name, old, &text(v))?;
+                    assert_eq!(swapped, Outcome::Done, "nobody else writes");
                 }
             }
             Op::Remove(_) => return Ok(map.remove(&name)?.as_deref().map(word)),

@@ -313,6 +313,7 @@ impl Subject for ToySubject {
         let index = Toy::create(sim, self.0)?;
         Ok(Box::new(Slots {
             index,
+            was_closed: None,
             close: drop_it,
         }))
     }
@@ -321,6 +322,7 @@ impl Subject for ToySubject {
         let index = Toy::open(sim, self.0)?;
         Ok(Box::new(Slots {
             index,
+            was_closed: None,
             close: drop_it,
         }))
     }

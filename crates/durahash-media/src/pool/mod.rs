@@ -225,7 +225,6 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     /// [`Io`](ErrorKind::Io) when the state could not be synced.
-    #[track_caller]
     pub fn begin(&self) -> Result<()> {
         let medium = &self.medium;
         let superblock = self.at::<Superblock>(0)?;
