@@ -145,24 +145,60 @@ impl AnyMap {
     }
 
     /// The type of the keys.
+    ///
+    /// ```
+    /// use durahash::{AnyMap, Options, Type};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("map.pool");
+    /// let map = AnyMap::create(&path, Type::U64, Type::Str, &Options::new())?;
+    /// assert_eq!(map.key_type(), Type::U64);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
     #[must_use]
     pub fn key_type(&self) -> Type {
         self.raw.key
     }
 
     /// The type of the values.
+    ///
+    /// ```
+    /// use durahash::{AnyMap, Options, Type};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("map.pool");
+    /// let map = AnyMap::create(&path, Type::U64, Type::Str, &Options::new())?;
+    /// assert_eq!(map.value_type(), Type::Str);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
     #[must_use]
     pub fn value_type(&self) -> Type {
         self.raw.value
     }
 
     /// The design.
+    ///
+    /// ```
+    /// use durahash::{AnyMap, Options, Type};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("map.pool");
+    /// let map = AnyMap::create(&path, Type::U64, Type::Str, &Options::new())?;
+    /// assert_eq!(map.design().to_string(), "reh");
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
     #[must_use]
     pub fn design(&self) -> Design {
         self.raw.design
     }
 
     /// What an acknowledged operation survives.
+    ///
+    /// ```
+    /// use durahash::{AnyMap, Options, Type};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("map.pool");
+    /// let map = AnyMap::create(&path, Type::U64, Type::Str, &Options::new())?;
+    /// println!("survives: {}", map.durability());
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
     #[must_use]
     pub fn durability(&self) -> Durability {
         self.raw.store.durability()
@@ -308,6 +344,16 @@ impl AnyMap {
     ///
     /// # Errors
     /// As there.
+    ///
+    /// ```
+    /// use durahash::{AnyMap, Options, Type};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("map.pool");
+    /// let map = AnyMap::create(&path, Type::U64, Type::Str, &Options::new())?;
+    /// map.put(b"1", b"one")?;
+    /// assert_eq!(map.len()?, 1);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
     pub fn len(&self) -> Result<u64> {
         self.raw.len()
     }
@@ -316,6 +362,15 @@ impl AnyMap {
     ///
     /// # Errors
     /// As there.
+    ///
+    /// ```
+    /// use durahash::{AnyMap, Options, Type};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("map.pool");
+    /// let map = AnyMap::create(&path, Type::U64, Type::Str, &Options::new())?;
+    /// assert!(map.is_empty()?);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
     pub fn is_empty(&self) -> Result<bool> {
         self.raw.index.is_empty()
     }
@@ -324,6 +379,17 @@ impl AnyMap {
     ///
     /// # Errors
     /// As there.
+    ///
+    /// ```
+    /// use durahash::{AnyMap, Options, Type};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("map.pool");
+    /// let map = AnyMap::create(&path, Type::U64, Type::Str, &Options::new())?;
+    /// map.put(b"1", b"one")?;
+    /// map.clear()?;
+    /// assert!(map.is_empty()?);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
     pub fn clear(&self) -> Result<()> {
         self.raw.clear()
     }
@@ -332,6 +398,15 @@ impl AnyMap {
     ///
     /// # Errors
     /// As there.
+    ///
+    /// ```
+    /// use durahash::{AnyMap, Options, Type};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("map.pool");
+    /// let map = AnyMap::create(&path, Type::U64, Type::Str, &Options::new())?;
+    /// assert_eq!(map.stats()?.keys, 0);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
     pub fn stats(&self) -> Result<Stats> {
         self.raw.stats()
     }
@@ -340,6 +415,15 @@ impl AnyMap {
     ///
     /// # Errors
     /// As there.
+    ///
+    /// ```
+    /// use durahash::{AnyMap, Options, Type};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("map.pool");
+    /// let map = AnyMap::create(&path, Type::U64, Type::Str, &Options::new())?;
+    /// map.check(&mut |finding| panic!("{finding:?}"))?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
     pub fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
         self.raw.check(found)
     }
@@ -348,6 +432,15 @@ impl AnyMap {
     ///
     /// # Errors
     /// As there.
+    ///
+    /// ```
+    /// use durahash::{AnyMap, Options, Type};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("map.pool");
+    /// let map = AnyMap::create(&path, Type::U64, Type::Str, &Options::new())?;
+    /// while map.step()? {}
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
     pub fn step(&self) -> Result<bool> {
         self.raw.step()
     }
@@ -356,6 +449,15 @@ impl AnyMap {
     ///
     /// # Errors
     /// As there.
+    ///
+    /// ```
+    /// use durahash::{AnyMap, Options, Type};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("map.pool");
+    /// let map = AnyMap::create(&path, Type::U64, Type::Str, &Options::new())?;
+    /// map.close()?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
     pub fn close(self) -> Result<()> {
         Arc::into_inner(self.raw).map_or(Ok(()), Raw::close)
     }

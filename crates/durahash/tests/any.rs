@@ -1,0 +1,169 @@
+//! Maps whose types are found at run time, and their compaction.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use durahash::{AnyMap, Data, Durability, ErrorKind, Map, Options, Type};
+use durahash_media::Geometry;
+
+fn options() -> Options {
+    let geometry = Geometry {
+        extent_shift: 12,
+        slots: 4,
+        hash_bits: 0,
+    };
+    Options::new().geometry(geometry).max_bytes(16 << 20)
+}
+
+/// A pool that a typed program made opens without its types, and the other way round.
+fn both_ways<K: Data + ?Sized, V: Data + PartialEq + ?Sized>(
+    pairs: &[(&K, &V)],
+    texts: &[(&str, &str)],
+) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("map.pool");
+    let map: Map<K, V> = options().create(&path).unwrap();
+    for (key, value) in pairs {
+        map.put(key, value).unwrap();
+    }
+    map.close().unwrap();
+
+    let any = AnyMap::open(&path, &options()).unwrap();
+    assert_eq!((any.key_type(), any.value_type()), (K::TYPE, V::TYPE));
+    assert_eq!(any.durability(), Durability::Process);
+    let want: BTreeMap<_, _> = texts
+        .iter()
+        .map(|(k, v)| (k.as_bytes().to_vec(), v.as_bytes().to_vec()))
+        .collect();
+    assert_eq!(
+        any.iter()
+            .collect::<durahash::Result<BTreeMap<_, _>>>()
+            .unwrap(),
+        want
+    );
+    for (key, value) in texts {
+        assert_eq!(
+            any.get(key.as_bytes()).unwrap().as_deref(),
+            Some(value.as_bytes())
+        );
+        assert!(any.remove(key.as_bytes()).unwrap());
+        assert!(!any.remove(key.as_bytes()).unwrap());
+        any.put(key.as_bytes(), value.as_bytes()).unwrap();
+    }
+    assert_eq!(any.len().unwrap(), texts.len() as u64);
+    any.check(&mut |finding| panic!("{finding:?}")).unwrap();
+    any.close().unwrap();
+
+    let map: Map<K, V> = options().open(&path).unwrap();
+    for (key, value) in pairs {
+        assert_eq!(
+            map.get_with(key, |found| found == *value).unwrap(),
+            Some(true)
+        );
+    }
+}
+
+#[test]
+fn pools_of_typed_programs_are_read_and_written_as_text() {
+    both_ways::<u64, u64>(
+        &[(&0, &1), (&u64::MAX, &2)],
+        &[("0", "1"), ("18446744073709551615", "2")],
+    );
+    both_ways::<i16, bool>(
+        &[(&-7, &true), (&7, &false)],
+        &[("-7", "true"), ("7", "false")],
+    );
+    both_ways::<char, i64>(&[(&'é', &-1)], &[("é", "-1")]);
+    both_ways::<str, u64>(&[("", &1), ("key", &2)], &[("", "1"), ("key", "2")]);
+    both_ways::<[u8; 3], u128>(&[(b"abc", &u128::MAX)], &[("abc", &u128::MAX.to_string())]);
+    both_ways::<[u8; 12], [u8; 2]>(&[(b"twelve bytes", b"xy")], &[("twelve bytes", "xy")]);
+    both_ways::<[u8], [u8]>(&[(b"", b""), (b"a\0b", b"\n")], &[("", ""), ("a\0b", "\n")]);
+}
+
+#[test]
+fn texts_that_are_no_values_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("map.pool");
+    let map = AnyMap::create(&path, Type::U64, Type::Str, &options()).unwrap();
+    for (key, value) in [(&b"x"[..], &b"v"[..]), (b"-1", b"v"), (b"1", b"\xff")] {
+        let e = map.put(key, value).unwrap_err();
+        assert!(matches!(e.kind(), ErrorKind::Text { .. }), "{e}");
+    }
+    assert!(map.get(b"").is_err() && map.remove(b"1.0").is_err());
+    assert!(map.is_empty().unwrap());
+}
+
+#[test]
+fn compaction_keeps_everything_and_gives_space_back() {
+    for (key, value) in [(Type::U64, Type::U64), (Type::Str, Type::Bytes)] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("map.pool");
+        let map = AnyMap::create(&path, key, value, &options()).unwrap();
+        for i in 0..3000 {
+            map.put(format!("{i}").as_bytes(), format!("{}", i * i).as_bytes())
+                .unwrap();
+        }
+        for i in (0..3000).filter(|i| i % 10 != 0) {
+            map.remove(format!("{i}").as_bytes()).unwrap();
+        }
+        map.close().unwrap();
+        let before = fs::metadata(&path).unwrap().len();
+        // What an earlier compaction left that was killed is in nobody's way.
+        fs::write(dir.path().join(".map.pool.compact~"), b"left over").unwrap();
+        AnyMap::compact(&path, &options()).unwrap();
+        let after = fs::metadata(&path).unwrap().len();
+        assert!(after < before / 2, "{before} bytes, then {after}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+
+        let map = AnyMap::open(&path, &options()).unwrap();
+        assert_eq!((map.key_type(), map.value_type()), (key, value));
+        assert_eq!(map.len().unwrap(), 300);
+        for i in (0..3000).step_by(10) {
+            let value = format!("{}", i * i).into_bytes();
+            assert_eq!(map.get(format!("{i}").as_bytes()).unwrap(), Some(value));
+        }
+        map.check(&mut |finding| panic!("{finding:?}")).unwrap();
+
+        // In use, it is left alone.
+        let e = AnyMap::compact(&path, &options()).unwrap_err();
+        assert!(matches!(e.kind(), ErrorKind::Locked), "{e}");
+        map.put(b"1", b"2").unwrap();
+    }
+    assert!(AnyMap::compact("/no/such.pool", &options()).is_err());
+}
+
+#[test]
+fn a_name_that_is_a_link_stays_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, link) = (dir.path().join("map.pool"), dir.path().join("link.pool"));
+    AnyMap::create(&path, Type::U64, Type::U64, &options())
+        .unwrap()
+        .put(b"1", b"2")
+        .unwrap();
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    AnyMap::compact(&link, &options()).unwrap();
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(
+        AnyMap::open(&path, &options()).unwrap().get(b"1").unwrap(),
+        Some(b"2".to_vec())
+    );
+}
+
+#[test]
+fn a_pool_is_open_as_long_as_somebody_has_a_handle() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("map.pool");
+    let map: Map<u64, u64> = options().create(&path).unwrap();
+    map.put(&1, &10).unwrap();
+    let (other, pairs) = (map.clone(), map.iter());
+    map.close().unwrap();
+    other.put(&2, &20).unwrap();
+    drop(other);
+    let locked = options().open::<u64, u64>(&path).unwrap_err();
+    assert!(matches!(locked.kind(), ErrorKind::Locked), "{locked}");
+    let pairs: BTreeMap<u64, u64> = pairs.collect::<durahash::Result<_>>().unwrap();
+    assert_eq!(pairs, BTreeMap::from([(1, 10), (2, 20)]));
+    let map: Map<u64, u64> = options().open(&path).unwrap();
+    assert_eq!(map.stats().unwrap().epoch, 2);
+    assert_eq!(map.len().unwrap(), 2);
+}
