@@ -118,7 +118,7 @@ fn each_slot(old: &Raw, f: &mut dyn FnMut(u64, u64) -> Result<()>) -> Result<()>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AnyMap, Map};
+    use crate::map::Map;
 
     #[test]
     fn a_compacted_pool_has_everything_in_the_space_of_a_fresh_one() {
@@ -134,7 +134,7 @@ mod tests {
             map.remove(&i).unwrap();
         }
         map.close().unwrap();
-        AnyMap::compact(&path, &options).unwrap();
+        compact(&path, &options).unwrap();
 
         let map: Map<u64, u64> = options.open(&path).unwrap();
         assert_eq!(map.len().unwrap(), KEYS);
@@ -166,7 +166,7 @@ mod tests {
             map.put(&format!("key {i}"), &format!("value {i}")).unwrap();
         }
         map.close().unwrap();
-        AnyMap::compact(&path, &Options::new()).unwrap();
+        compact(&path, &Options::new()).unwrap();
         let map: Map<str, str> = Options::new().open(&path).unwrap();
         assert_eq!(map.len().unwrap(), 500);
         for i in 0..500 {
