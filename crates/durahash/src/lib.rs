@@ -50,6 +50,10 @@ mod compact;
 
 mod any;
 
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}
+
 pub use any::{AnyIter, AnyMap};
 pub use data::{Data, Type};
 pub use design::Design;
