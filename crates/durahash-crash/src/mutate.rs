@@ -288,7 +288,7 @@ pub enum Verdict {
 pub struct Accepted {
     /// The function that the site is in.
     pub function: &'static str,
-    /// What the source says there.
+    /// What the source says there, or a part of it.
     pub source: &'static str,
     /// What the mutants do.
     pub kinds: &'static [Kind],

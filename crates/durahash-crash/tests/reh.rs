@@ -117,13 +117,13 @@ const ACCEPTED: &[Accepted] = &[
     },
     Accepted {
         function: "begin",
-        source: "medium.",
+        source: "",
         kinds: &[Kind::Delay, Kind::SwapAcrossFence],
         why: "the next store is not visible yet",
     },
     Accepted {
         function: "close",
-        source: "medium.",
+        source: "",
         kinds: &[
             Kind::Drop,
             Kind::Delay,
