@@ -2,11 +2,11 @@
 //!
 //! # How a design is tested
 //!
-//! A [script](script) of operations runs on a [simulated medium](durahash_media::Sim), which writes
+//! A [`script`] of operations runs on a [simulated medium](durahash_media::Sim), which writes
 //! down every store, flush and fence with its place in the source. From that trace a
 //! [model](states::Model) of persistence says what a crash at any step may leave: of each cache line
 //! a prefix of the stores that were not fenced, say. [Each such state](states::Explorer) is opened by
-//! the design's own recovery, and the [oracle](oracle) compares: what was acknowledged is there, of
+//! the design's own recovery, and the [`oracle`] compares: what was acknowledged is there, of
 //! what was in flight all or nothing, and the design's `check` finds nothing. An operation counts as
 //! acknowledged as soon as it has released its last lock, because from then on others may rely on it.
 //!

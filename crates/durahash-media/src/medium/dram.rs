@@ -104,12 +104,14 @@ impl Anonymous {
     /// Reserves `bytes`, rounded up to pages (to huge pages, and aligned to them, where there is
     /// at least one).
     pub(crate) fn reserve(bytes: u64) -> Result<Self> {
-        let huge = bytes >= HUGE_PAGE_BYTES;
+        // Miri knows plain mappings only.
+        let huge = bytes >= HUGE_PAGE_BYTES && !cfg!(miri);
         let unit = if huge { HUGE_PAGE_BYTES } else { 4096 };
         let bytes = bytes.clamp(1, ADDRESS_BYTES).next_multiple_of(unit);
         // Align by hand: map more than is wanted, give back both ends.
         let slack = if huge { HUGE_PAGE_BYTES } else { 0 };
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        let mut flags = MapFlags::PRIVATE;
+        flags.set(MapFlags::NORESERVE, !cfg!(miri));
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh anonymous mapping at an address of the system's choice.
         let start = unsafe { sys::map_anonymous(std::ptr::null_mut(), bytes + slack, prot, flags) }
