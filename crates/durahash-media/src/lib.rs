@@ -33,7 +33,7 @@ pub use lock::{DirectoryLock, Version, VersionLock, wait_lock};
 pub use medium::faults;
 pub use medium::{
     Action, BLOCK_BYTES, Call, Counts, Dax, Dram, Durability, Event, Hook, LINE_BYTES, Latency,
-    Mapped, MappedOptions, Medium, Metered, Region, Sim, Site, Step, name_thread,
+    Mapped, MappedOptions, Medium, Meter, Metered, Region, Sim, Site, Step, name_thread,
 };
 #[cfg(not(loom))]
 pub use pool::{ExtentKind, Format, Geometry, Pool, PoolStats, Superblock};

@@ -28,7 +28,7 @@ mod zero_cost;
 pub(crate) use dram::Anonymous;
 pub use dram::Dram;
 pub use mapped::{Dax, Mapped, MappedOptions};
-pub use metered::{Counts, Latency, Metered};
+pub use metered::{Counts, Latency, Meter, Metered};
 pub use region::Region;
 pub use sim::{Action, Call, Hook, Sim, Site, Step, name_thread};
 pub use sys::faults;

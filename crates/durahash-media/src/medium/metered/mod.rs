@@ -129,6 +129,11 @@ impl Latency {
 pub struct Metered<M> {
     inner: M,
     latency: Latency,
+    meter: Arc<Meter>,
+}
+
+/// The counts of a [`Metered`] medium, for those who have given it away to a pool.
+pub struct Meter {
     /// Tells the state of this medium apart from that of others in a thread.
     id: u64,
     tallies: Mutex<Vec<Arc<Tally>>>,
@@ -168,10 +173,12 @@ impl<M: Medium> Metered<M> {
         Metered {
             inner,
             latency,
-            id: IDS.fetch_add(1, Relaxed),
-            tallies: Mutex::default(),
-            window: Mutex::default(),
-            windows: AtomicU64::new(0),
+            meter: Arc::new(Meter {
+                id: IDS.fetch_add(1, Relaxed),
+                tallies: Mutex::default(),
+                window: Mutex::default(),
+                windows: AtomicU64::new(0),
+            }),
         }
     }
 
@@ -180,6 +187,76 @@ impl<M: Medium> Metered<M> {
         &self.inner
     }
 
+    /// The counts, to be looked at while the medium is somebody else's.
+    #[must_use]
+    pub fn meter(&self) -> &Arc<Meter> {
+        &self.meter
+    }
+
+    /// What all threads did since the last [`reset`](Self::reset).
+    ///
+    /// **Concurrency.** Exact while no other thread uses the medium.
+    pub fn counts(&self) -> Counts {
+        self.meter.counts()
+    }
+
+    /// Begins a new window: all counts are zero, and nothing has been touched.
+    ///
+    /// **Concurrency.** To be called while no other thread uses the medium.
+    pub fn reset(&self) {
+        self.meter.reset();
+    }
+
+    #[inline]
+    fn loaded(&self, word: &PmU64) {
+        self.meter.local(|local| {
+            add(&local.tally.bytes_loaded, PmU64::BYTES as u64);
+            let addr = word.addr().addr() as u64;
+            if local.lines.first(addr / LINE_BYTES, READ) {
+                add(&local.tally.lines_read, 1);
+                if local.blocks.first(addr / BLOCK_BYTES, READ) {
+                    add(&local.tally.blocks_read, 1);
+                    spin(self.latency.read_ns);
+                }
+            }
+        });
+    }
+
+    #[inline]
+    fn stored(&self, word: &PmU64) {
+        self.meter.local(|local| {
+            add(&local.tally.bytes_stored, PmU64::BYTES as u64);
+            let addr = word.addr().addr() as u64;
+            if local.lines.first(addr / LINE_BYTES, WRITTEN) {
+                add(&local.tally.lines_written, 1);
+                if local.blocks.first(addr / BLOCK_BYTES, WRITTEN) {
+                    add(&local.tally.blocks_written, 1);
+                }
+            }
+        });
+    }
+
+    fn flushed<T: ?Sized>(&self, obj: &T) {
+        self.meter.local(|local| {
+            each_line(obj, |line| {
+                add(&local.tally.flushes, 1);
+                self.sent(local, line);
+            });
+        });
+    }
+
+    /// The block of `addr` is on its way to the medium.
+    fn sent(&self, local: &mut Local, addr: *const u8) {
+        if local
+            .under_way
+            .first(addr.addr() as u64 / BLOCK_BYTES, WRITTEN)
+        {
+            spin(self.latency.write_ns);
+        }
+    }
+}
+
+impl Meter {
     /// What all threads did since the last [`reset`](Self::reset).
     ///
     /// **Concurrency.** Exact while no other thread uses the medium.
@@ -242,54 +319,6 @@ impl<M: Medium> Metered<M> {
         });
         locals.len() - 1
     }
-
-    #[inline]
-    fn loaded(&self, word: &PmU64) {
-        self.local(|local| {
-            add(&local.tally.bytes_loaded, PmU64::BYTES as u64);
-            let addr = word.addr().addr() as u64;
-            if local.lines.first(addr / LINE_BYTES, READ) {
-                add(&local.tally.lines_read, 1);
-                if local.blocks.first(addr / BLOCK_BYTES, READ) {
-                    add(&local.tally.blocks_read, 1);
-                    spin(self.latency.read_ns);
-                }
-            }
-        });
-    }
-
-    #[inline]
-    fn stored(&self, word: &PmU64) {
-        self.local(|local| {
-            add(&local.tally.bytes_stored, PmU64::BYTES as u64);
-            let addr = word.addr().addr() as u64;
-            if local.lines.first(addr / LINE_BYTES, WRITTEN) {
-                add(&local.tally.lines_written, 1);
-                if local.blocks.first(addr / BLOCK_BYTES, WRITTEN) {
-                    add(&local.tally.blocks_written, 1);
-                }
-            }
-        });
-    }
-
-    fn flushed<T: ?Sized>(&self, obj: &T) {
-        self.local(|local| {
-            each_line(obj, |line| {
-                add(&local.tally.flushes, 1);
-                self.sent(local, line);
-            });
-        });
-    }
-
-    /// The block of `addr` is on its way to the medium.
-    fn sent(&self, local: &mut Local, addr: *const u8) {
-        if local
-            .under_way
-            .first(addr.addr() as u64 / BLOCK_BYTES, WRITTEN)
-        {
-            spin(self.latency.write_ns);
-        }
-    }
 }
 
 impl Local {
@@ -349,7 +378,7 @@ impl<M: Medium> Medium for Metered<M> {
     #[track_caller]
     fn store_nt(&self, word: &PmU64, v: u64) {
         self.stored(word);
-        self.local(|local| {
+        self.meter.local(|local| {
             add(&local.tally.nt_stores, 1);
             self.sent(local, word.addr());
         });
@@ -374,7 +403,7 @@ impl<M: Medium> Medium for Metered<M> {
     #[inline]
     #[track_caller]
     fn fence(&self) {
-        self.local(|local| {
+        self.meter.local(|local| {
             add(&local.tally.fences, 1);
             local.under_way.clear();
         });
@@ -383,7 +412,7 @@ impl<M: Medium> Medium for Metered<M> {
     #[inline]
     #[track_caller]
     fn drain(&self) {
-        self.local(|local| {
+        self.meter.local(|local| {
             add(&local.tally.drains, 1);
             local.under_way.clear();
         });
@@ -392,7 +421,7 @@ impl<M: Medium> Medium for Metered<M> {
     #[track_caller]
     fn event(&self, event: Event) {
         if matches!(event, Event::Begin | Event::Ack) {
-            self.local(|local| {
+            self.meter.local(|local| {
                 local.forget();
                 if event == Event::Begin {
                     add(&local.tally.operations, 1);
