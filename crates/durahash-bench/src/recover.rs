@@ -1,0 +1,245 @@
+//! A child process that inserts, is killed in the middle of it, and what it leaves behind.
+//!
+//! The child is this same program: [`child_main`] does its work if the parent asked for it. It
+//! tells of every insert that has returned through a pipe, and never stops of itself.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use durahash::{Design, Map, Options};
+
+use crate::Config;
+use crate::driver::BATCH;
+use crate::error::{Error, Result};
+use crate::workload::Random;
+
+/// Names the pool that a child shall fill; a program that finds it set is such a child.
+const CHILD_ENV: &str = "DURAHASH_BENCH_CHILD";
+
+/// What the child says when the keys are there that it does not acknowledge one by one.
+const LOADED: u64 = u64::MAX;
+
+/// What a killed child left.
+pub(crate) struct Recovered {
+    pub(crate) threads: usize,
+    pub(crate) keys: u64,
+    pub(crate) acknowledged: u64,
+    pub(crate) lost: u64,
+    /// Keys whose insert was under way.
+    pub(crate) unacknowledged: u64,
+    /// Time to open the pool after the kill, recovery included.
+    pub(crate) open: Duration,
+    /// Time to open it after it was closed.
+    pub(crate) open_closed: Duration,
+}
+
+/// What a child is to do.
+struct Task {
+    path: PathBuf,
+    design: Design,
+    threads: u64,
+    seed: u64,
+    /// Keys that are inserted in batches and acknowledged all at once.
+    loaded: u64,
+}
+
+/// Does the work of a child process, if this process was started as one by
+/// [`run`](crate::run): to be called first thing in `main`, which returns what this does.
+#[must_use]
+pub fn child_main() -> Option<ExitCode> {
+    let path = std::env::var_os(CHILD_ENV)?;
+    let done = Task::from_args(path.into(), std::env::args().skip(1)).and_then(|task| task.run());
+    Some(match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            // Nobody is left to be told if this fails.
+            let _ = writeln!(io::stderr(), "benchmark child: {e}");
+            ExitCode::FAILURE
+        }
+    })
+}
+
+impl Task {
+    fn from_args(path: PathBuf, mut args: impl Iterator<Item = String>) -> Result<Self> {
+        let mut next = |what: &str| {
+            args.next().ok_or_else(|| Error::Config {
+                what: format!("the child was not told its {what}"),
+            })
+        };
+        let design = next("design")?.parse()?;
+        let mut number = |what: &str| {
+            next(what)?.parse().map_err(|e| Error::Config {
+                what: format!("the child's {what}: {e}"),
+            })
+        };
+        Ok(Task {
+            path,
+            design,
+            threads: number("threads")?,
+            seed: number("seed")?,
+            loaded: number("keys")?,
+        })
+    }
+
+    fn spawn(&self, program: Option<&Path>) -> Result<Child> {
+        let program = match program {
+            Some(program) => program.to_owned(),
+            None => std::env::current_exe()
+                .map_err(|e| Error::io("looking for this program", None, e))?,
+        };
+        Command::new(&program)
+            .env(CHILD_ENV, &self.path)
+            .arg(self.design.to_string())
+            .args([self.threads, self.seed, self.loaded].map(|n| n.to_string()))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|e| Error::io("starting", Some(&program), e))
+    }
+
+    /// The child's work. It ends when it is killed, or when nobody listens any more.
+    fn run(&self) -> Result<()> {
+        let options = Options::new().design(self.design).seed(self.seed);
+        let map: Map<u64, u64> = options.create(&self.path)?;
+        let stdout = io::stdout().as_fd().try_clone_to_owned();
+        let pipe = File::from(stdout.map_err(|e| Error::io("duplicating the pipe", None, e))?);
+        let numbers: Vec<u64> = (0..self.loaded).collect();
+        for batch in numbers.chunks(BATCH) {
+            let pairs: Vec<(u64, u64)> = batch.iter().map(|i| (self.key(*i), value(*i))).collect();
+            map.put_many(&pairs)?;
+        }
+        tell(&pipe, LOADED)?;
+        let insert = |thread| {
+            let mut numbers = (self.loaded + thread..LOADED).step_by(self.threads as usize);
+            numbers.try_for_each(|i| {
+                map.put(&self.key(i), &value(i))?;
+                tell(&pipe, i)
+            })
+        };
+        std::thread::scope(|scope| {
+            let insert = &insert;
+            let threads: Vec<_> = (0..self.threads)
+                .map(|thread| scope.spawn(move || insert(thread)))
+                .collect();
+            threads.into_iter().try_for_each(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+        })
+    }
+
+    /// The `i`-th key.
+    fn key(&self, i: u64) -> u64 {
+        Random::new(self.seed ^ i.rotate_left(32)).word()
+    }
+}
+
+/// The value of the `i`-th key.
+fn value(i: u64) -> u64 {
+    !i
+}
+
+/// One write of eight bytes, so that those of several threads do not mix.
+fn tell(mut pipe: &File, number: u64) -> Result<()> {
+    pipe.write_all(&number.to_le_bytes())
+        .map_err(|e| Error::io("writing to the pipe", None, e))
+}
+
+/// Lets a child insert about `keys` keys into a new pool at `path`, kills it, and opens the pool.
+pub(crate) fn kill_and_recover(
+    config: &Config,
+    design: Design,
+    path: &Path,
+    keys: u64,
+) -> Result<Recovered> {
+    let threads = config.threads.iter().copied().max().unwrap_or(1);
+    let mut random = Random::new(config.seed ^ keys);
+    // Most are loaded quickly; the rest one by one, each acknowledged, until an arbitrary moment.
+    let one_by_one = keys / 32 + random.below(keys / 32 + 1);
+    let task = Task {
+        path: path.to_owned(),
+        design,
+        threads: threads as u64,
+        seed: config.seed,
+        loaded: keys - one_by_one,
+    };
+    let mut child = task.spawn(config.child.as_deref())?;
+    let listened = listen(&mut child, one_by_one);
+    // Dead or not, whatever went wrong: no child is left behind.
+    let killed = child.kill();
+    let rest = child
+        .wait_with_output()
+        .map_err(|e| Error::io("waiting for the child", None, e))?;
+    let mut told = listened?;
+    killed.map_err(|e| Error::io("killing the child", None, e))?;
+    told.extend_from_slice(&rest.stdout);
+    let (told, _torn) = told.as_chunks::<8>();
+    let told: Vec<u64> = told.iter().map(|word| u64::from_le_bytes(*word)).collect();
+
+    let from = Instant::now();
+    let map: Map<u64, u64> = Options::new().open(path)?;
+    let open = from.elapsed();
+    let (loaded, acknowledged) = (0..task.loaded, told.into_iter().filter(|i| *i != LOADED));
+    let (mut found, mut lost) = (0, 0);
+    for i in loaded.chain(acknowledged) {
+        match map.get(&task.key(i))? {
+            Some(v) if v == value(i) => found += 1,
+            _ => lost += 1,
+        }
+    }
+    let keys = map.len()?;
+    let wrong = |what: String| Error::Wrong {
+        what: format!("{design}, after kill -9: {what}"),
+    };
+    if lost > 0 {
+        return Err(wrong(format!("{lost} acknowledged keys are lost")));
+    }
+    let unacknowledged = keys.saturating_sub(found);
+    if keys < found || unacknowledged > task.threads {
+        return Err(wrong(format!("{keys} keys, but {found} were acknowledged")));
+    }
+    let mut finding = None;
+    map.check(&mut |first| {
+        finding.get_or_insert(first);
+    })?;
+    if let Some(finding) = finding {
+        return Err(wrong(format!("{finding:?}")));
+    }
+    map.close()?;
+    let from = Instant::now();
+    let map: Map<u64, u64> = Options::new().open(path)?;
+    let open_closed = from.elapsed();
+    map.close()?;
+    Ok(Recovered {
+        threads,
+        keys,
+        acknowledged: found,
+        lost,
+        unacknowledged,
+        open,
+        open_closed,
+    })
+}
+
+/// Listens to a child until it has loaded and acknowledged `one_by_one` keys more; what it said.
+fn listen(child: &mut Child, one_by_one: u64) -> Result<Vec<u8>> {
+    let pipe = child
+        .stdout
+        .as_mut()
+        .expect("the child was started with a pipe");
+    let wanted = (one_by_one as usize + 1) * 8;
+    let mut told = Vec::with_capacity(wanted);
+    pipe.take(wanted as u64)
+        .read_to_end(&mut told)
+        .map_err(|e| Error::io("listening to the child", None, e))?;
+    if told.len() < wanted {
+        let what = "the child process ended before it was killed".into();
+        return Err(Error::Wrong { what });
+    }
+    Ok(told)
+}

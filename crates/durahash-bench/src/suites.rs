@@ -1,0 +1,481 @@
+//! The measurements, one function each. All of them run every design in turn before they go on to
+//! the next step, so that a machine that drifts hurts all alike.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use durahash::{Design, IndexStats, Map, Options};
+use durahash_media::{Counts, Dram, Metered};
+use hdrhistogram::Histogram;
+
+use crate::driver::{self, Table, Timed};
+use crate::error::Result;
+use crate::report::Row;
+use crate::subject::{Bench, Subject};
+use crate::workload::{Op, Workload, Workloads};
+use crate::{Config, recover};
+
+/// Bytes of a key and its value.
+const ENTRY_BYTES: u64 = 16;
+/// Points of the curves of growth.
+const GROWTH_POINTS: u64 = 128;
+/// Keys of the counted runs: counts do not depend on the size.
+const COUNTED_KEYS: u64 = 200_000;
+/// Address space for these.
+const COUNTED_BYTES: u64 = 4 << 30;
+
+/// A run under way: where rows go, and who is told how far it is.
+pub(crate) struct Suites<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) bench: Bench,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) progress: &'a mut dyn crate::Progress,
+    /// Work done, in runs of all keys.
+    pub(crate) done: u64,
+}
+
+/// What a row is about.
+pub(crate) struct About<'a> {
+    pub(crate) table: &'a str,
+    pub(crate) design: Design,
+    pub(crate) case: &'a str,
+    pub(crate) threads: usize,
+    pub(crate) keys: u64,
+}
+
+/// Work of the parts beside the timed runs, in runs of all keys for each design.
+const GROWTH_WORK: u64 = 2;
+const COSTS_WORK: u64 = 1;
+const RECOVERY_WORK: u64 = 6;
+
+impl Suites<'_> {
+    /// All measurements.
+    pub(crate) fn run(&mut self) -> Result<()> {
+        self.times()?;
+        self.growth()?;
+        self.costs()?;
+        self.recovery()
+    }
+
+    /// The work of all measurements, in runs of all keys.
+    fn total(config: &Config) -> u64 {
+        let rounds = u64::from(config.repeats) + 1;
+        let timed = rounds * config.threads.len() as u64 * Workload::ALL.len() as u64;
+        config.designs.len() as u64 * (timed + GROWTH_WORK + COSTS_WORK + RECOVERY_WORK)
+    }
+
+    /// Says what comes next, and that `work` was done before.
+    fn next(&mut self, work: u64, what: &str) {
+        self.done += work;
+        self.progress.at(self.done, Self::total(self.config), what);
+    }
+
+    pub(crate) fn add(&mut self, about: &About<'_>, metric: &str, value: f64) {
+        self.add_samples(about, metric, &[value]);
+    }
+
+    /// Adds the median of samples, of which there is at least one.
+    fn add_samples(&mut self, about: &About<'_>, metric: &str, samples: &[f64]) {
+        let mut sorted = samples.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let middle = sorted.len() / 2;
+        let median = if sorted.len().is_multiple_of(2) {
+            f64::midpoint(sorted[middle - 1], sorted[middle])
+        } else {
+            sorted[middle]
+        };
+        let row = Row {
+            table: about.table.to_owned(),
+            design: about.design.to_string(),
+            case: about.case.to_owned(),
+            threads: about.threads as u64,
+            keys: about.keys,
+            metric: metric.to_owned(),
+            value: median,
+            min: sorted[0],
+            max: sorted[sorted.len() - 1],
+        };
+        self.rows.push(row.rounded());
+    }
+
+    fn add_percentiles(
+        &mut self,
+        about: &About<'_>,
+        latency: &Histogram<u64>,
+        percentiles: &[(&str, f64)],
+    ) {
+        for (metric, quantile) in percentiles {
+            self.add(about, metric, latency.value_at_quantile(*quantile) as f64);
+        }
+        self.add(about, "max_ns", latency.max() as f64);
+    }
+
+    /// Throughput and latency of every workload. The first round is a small one and counts for
+    /// nothing: it warms up the processor, the allocator and the file system. The last one takes
+    /// the time of every operation, which costs throughput, so the others do not.
+    fn times(&mut self) -> Result<()> {
+        let config = self.config;
+        let small = Workloads::new((config.keys / 10).max(1), config.seed);
+        let full = Workloads::new(config.keys, config.seed);
+        let mut throughput: HashMap<(usize, Workload, Design), Vec<f64>> = HashMap::new();
+        let mut latency = HashMap::new();
+        let last = u64::from(config.repeats) + 1;
+        for round in 0..=last {
+            let workloads = if round == 0 { &small } else { &full };
+            let timed = if round == last {
+                Timed::Each
+            } else {
+                Timed::Whole
+            };
+            for &threads in &config.threads {
+                let mut loaded: HashMap<Design, Subject> = HashMap::new();
+                for workload in Workload::ALL {
+                    let streams = workloads.draw(workload, threads, round);
+                    for &design in &config.designs {
+                        let what = match round {
+                            0 => "warming up".to_owned(),
+                            _ => format!("{design}: {}, threads: {threads}", workload.name()),
+                        };
+                        self.next(u64::from(round > 0), &what);
+                        let run = if workload == Workload::PutMany {
+                            let own = self.bench.create(design, "put-many")?;
+                            let run = driver::run(&own.map, workload, &streams, timed)?;
+                            own.remove()?;
+                            run
+                        } else {
+                            if workload == Workload::Load {
+                                loaded.insert(design, self.bench.create(design, "load")?);
+                            }
+                            driver::run(&loaded[&design].map, workload, &streams, timed)?
+                        };
+                        let key = (threads, workload, design);
+                        match timed {
+                            Timed::Each => drop(latency.insert(key, run.latency)),
+                            Timed::Whole if round > 0 => {
+                                throughput.entry(key).or_default().push(run.ops_per_s());
+                            }
+                            Timed::Whole => {}
+                        }
+                    }
+                }
+                loaded.into_values().try_for_each(Subject::remove)?;
+            }
+        }
+        let keys = config.keys;
+        for &threads in &config.threads {
+            for workload in Workload::ALL {
+                for &design in &config.designs {
+                    let mut about = About {
+                        table: "throughput",
+                        design,
+                        case: workload.name(),
+                        threads,
+                        keys,
+                    };
+                    let key = (threads, workload, design);
+                    self.add_samples(&about, "ops_per_s", &throughput[&key]);
+                    about.table = "latency";
+                    let percentiles = [("p50_ns", 0.5), ("p99_ns", 0.99), ("p99.99_ns", 0.9999)];
+                    self.add_percentiles(&about, &latency[&key], &percentiles);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One thread inserts all keys and looks around after each: load factor, space, and what the
+    /// inserts take that split something.
+    fn growth(&mut self) -> Result<()> {
+        let config = self.config;
+        let workloads = Workloads::new(config.keys, config.seed);
+        let stream = &workloads.draw(Workload::Load, 1, 0)[0];
+        for &design in &config.designs {
+            self.next(GROWTH_WORK, &format!("{design}: growth"));
+            let subject = self.bench.create(design, "growth")?;
+            self.grow(design, &subject.map, stream)?;
+            subject.remove()?;
+        }
+        Ok(())
+    }
+
+    fn grow(&mut self, design: Design, map: &Map<u64, u64>, stream: &[Op]) -> Result<()> {
+        let keys = stream.len() as u64;
+        let mut about = About {
+            table: "growth",
+            design,
+            case: "load",
+            threads: 1,
+            keys: 0,
+        };
+        let (mut others, mut splitting) = (driver::histogram(), driver::histogram());
+        let mut doubling_ns = 0;
+        let mut utility = Utility::default();
+        let mut before = map.index_stats();
+        for (op, count) in stream.iter().zip(1..) {
+            let from = Instant::now();
+            map.put(&op.key, &op.key)?;
+            let ns = from.elapsed().as_nanos() as u64;
+            let stats = map.index_stats();
+            if stats.doublings != before.doublings {
+                doubling_ns = doubling_ns.max(ns);
+            }
+            let latency = if moved(&stats, &before) {
+                &mut splitting
+            } else {
+                &mut others
+            };
+            latency.saturating_record(ns);
+            utility.add(count, keys, &stats);
+            // The last of the inserts that belong to a point.
+            if count * GROWTH_POINTS / keys != (count - 1) * GROWTH_POINTS / keys {
+                about.keys = count;
+                self.add(&about, "load_factor", load_factor(&stats));
+                let per_key = |bytes: u64| bytes as f64 / count as f64;
+                self.add(&about, "medium_bytes_per_key", per_key(stats.medium_bytes));
+                self.add(&about, "dram_bytes_per_key", per_key(stats.dram_bytes));
+            }
+            before = stats;
+        }
+        about.table = "space";
+        for (metric, value) in utility.figures() {
+            self.add(&about, metric, value);
+        }
+        let stats = map.stats()?;
+        self.add(&about, "load_factor", stats.load_factor());
+        self.add(&about, "medium_bytes_per_key", stats.medium_bytes_per_key());
+        self.add(&about, "dram_bytes_per_key", stats.dram_bytes_per_key());
+        self.add(&about, "file_bytes", stats.space.bytes as f64);
+        about.table = "resize";
+        about.case = "all";
+        self.add(&about, "splits", stats.index.splits as f64);
+        self.add(&about, "doublings", stats.index.doublings as f64);
+        if stats.index.doublings > 0 {
+            self.add(&about, "doubling_max_ns", doubling_ns as f64);
+        }
+        for (case, latency) in [("insert", others), ("insert that splits", splitting)] {
+            if latency.is_empty() {
+                continue;
+            }
+            about.case = case;
+            self.add(&about, "count", latency.len() as f64);
+            let percentiles = [
+                ("p50_ns", 0.5),
+                ("p90_ns", 0.9),
+                ("p99_ns", 0.99),
+                ("p99.9_ns", 0.999),
+                ("p99.99_ns", 0.9999),
+            ];
+            self.add_percentiles(&about, &latency, &percentiles);
+        }
+        Ok(())
+    }
+
+    /// What operations do to the medium, counted on one in memory: the same everywhere.
+    fn costs(&mut self) -> Result<()> {
+        let config = self.config;
+        let workloads = Workloads::new(config.keys.min(COUNTED_KEYS), config.seed);
+        for &design in &config.designs {
+            self.next(COSTS_WORK, &format!("{design}: counting"));
+            self.count(design, &workloads)?;
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, design: Design, workloads: &Workloads) -> Result<()> {
+        let medium = Metered::new(Dram::new(COUNTED_BYTES)?);
+        let meter = std::sync::Arc::clone(medium.meter());
+        let options = Options::new().design(design).seed(self.config.seed);
+        let map: Map<u64, u64> = options.create_on(medium)?;
+        let load = &workloads.draw(Workload::Load, 1, 0)[0];
+        // Whoever looks at all inserts from one size to twice that size sees everything that
+        // growth does, as often as it does it.
+        let (first, second) = load.split_at(load.len() / 2);
+        for op in first {
+            map.put(&op.key, &op.key)?;
+        }
+        let draw = |workload| workloads.draw(workload, 1, 0).swap_remove(0);
+        let put = |op: &Op| Table::put(&map, op.key, op.key);
+        let get = |op: &Op| Table::get(&map, op.key).map(drop);
+        let remove = |op: &Op| Table::remove(&map, op.key).map(drop);
+        let run = |ops: &[Op], f: &dyn Fn(&Op) -> Result<()>| -> Result<[Counted; 2]> {
+            let mut counted = [Counted::default(); 2];
+            let (mut stats, mut counts) = (map.index_stats(), meter.counts());
+            for op in ops {
+                f(op)?;
+                let (stats_now, counts_now) = (map.index_stats(), meter.counts());
+                let counted = &mut counted[usize::from(moved(&stats_now, &stats))];
+                counted.operations += 1;
+                counted.counts = counted.counts + (counts_now - counts);
+                (stats, counts) = (stats_now, counts_now);
+            }
+            Ok(counted)
+        };
+        let inserts = run(second, &put)?;
+        let parts = [
+            (["hit", ""], run(&draw(Workload::Hit), &get)?),
+            (["miss", ""], run(&draw(Workload::Miss), &get)?),
+            (["insert", "insert that splits"], inserts),
+            (["update", ""], run(&draw(Workload::Update), &put)?),
+            (
+                ["remove", "remove that merges"],
+                run(&draw(Workload::Delete), &remove)?,
+            ),
+        ];
+        for (cases, counted) in parts {
+            for (case, counted) in cases.into_iter().zip(counted) {
+                let Counted { operations, counts } = counted;
+                if operations == 0 {
+                    continue;
+                }
+                let about = About {
+                    table: "cost",
+                    design,
+                    case,
+                    threads: 1,
+                    keys: workloads.keys(),
+                };
+                self.add(&about, "count", operations as f64);
+                let each = |n: u64| n as f64 / operations as f64;
+                let named = counts.named().filter(|(name, _)| *name != "operations");
+                for (name, n) in named {
+                    self.add(&about, name, each(n));
+                }
+                self.add(&about, "waits", each(counts.fences + counts.drains));
+            }
+        }
+        Ok(())
+    }
+
+    /// Kills a child in the middle of its inserts, opens what it left, and looks up every key that
+    /// it had acknowledged. In memory there is nothing to be opened.
+    fn recovery(&mut self) -> Result<()> {
+        let config = self.config;
+        for keys in [config.keys / 4, config.keys / 2, config.keys] {
+            for &design in &config.designs {
+                self.next(
+                    RECOVERY_WORK / 3,
+                    &format!("{design}: kill -9 and recovery"),
+                );
+                let name = format!("{design}-recovery.pool");
+                let Some(path) = self.bench.path(&name) else {
+                    continue;
+                };
+                let found = recover::kill_and_recover(config, design, &path, keys)?;
+                std::fs::remove_file(&path)
+                    .map_err(|e| crate::Error::io("removing", Some(&path), e))?;
+                let about = About {
+                    table: "recovery",
+                    design,
+                    case: "kill -9",
+                    threads: found.threads,
+                    keys: found.keys,
+                };
+                self.add(&about, "acknowledged", found.acknowledged as f64);
+                self.add(&about, "lost", found.lost as f64);
+                self.add(&about, "unacknowledged", found.unacknowledged as f64);
+                self.add(&about, "open_ms", found.open.as_secs_f64() * 1e3);
+                self.add(
+                    &about,
+                    "open_closed_ms",
+                    found.open_closed.as_secs_f64() * 1e3,
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Operations and what they did to the medium.
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    operations: u64,
+    counts: Counts,
+}
+
+/// Whether something split, merged, doubled or halved between two looks.
+fn moved(now: &IndexStats, before: &IndexStats) -> bool {
+    let events = |stats: &IndexStats| (stats.splits, stats.merges, stats.doublings, stats.halvings);
+    events(now) != events(before)
+}
+
+fn load_factor(stats: &IndexStats) -> f64 {
+    stats.slots_used as f64 / stats.slots.max(1) as f64
+}
+
+/// Average utility (Pea Hash, §2.2.2): the space that entries take after each insert, summed up,
+/// over the space that the table takes, summed up likewise. And the load factor over the last
+/// doubling, in which every state of growth is met once.
+#[derive(Default)]
+struct Utility {
+    entries: f64,
+    medium: f64,
+    dram: f64,
+    sum: f64,
+    samples: f64,
+    min: f64,
+    max: f64,
+}
+
+impl Utility {
+    fn add(&mut self, count: u64, keys: u64, stats: &IndexStats) {
+        self.entries += (count * ENTRY_BYTES) as f64;
+        self.medium += stats.medium_bytes as f64;
+        self.dram += stats.dram_bytes as f64;
+        if count <= keys / 2 {
+            return;
+        }
+        let load_factor = load_factor(stats);
+        self.min = if self.samples == 0.0 {
+            load_factor
+        } else {
+            self.min.min(load_factor)
+        };
+        self.max = self.max.max(load_factor);
+        self.sum += load_factor;
+        self.samples += 1.0;
+    }
+
+    fn figures(&self) -> [(&'static str, f64); 5] {
+        [
+            ("load_factor_mean", self.sum / self.samples),
+            ("load_factor_min", self.min),
+            ("load_factor_max", self.max),
+            ("utility_medium", self.entries / self.medium),
+            ("utility", self.entries / (self.medium + self.dram)),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The paper's own example: one-entry buckets, `n = 2 αM` with one doubling at `αM`.
+    #[test]
+    fn utility_is_that_of_the_paper() {
+        let (buckets, alpha_m) = (1000, 800);
+        let mut utility = Utility::default();
+        for count in 1..=2 * alpha_m {
+            let slots = if count <= alpha_m {
+                buckets
+            } else {
+                2 * buckets
+            };
+            let stats = IndexStats {
+                slots_used: count,
+                slots,
+                medium_bytes: slots * ENTRY_BYTES,
+                dram_bytes: slots * ENTRY_BYTES,
+                ..IndexStats::default()
+            };
+            utility.add(count, 2 * alpha_m, &stats);
+        }
+        let figures: HashMap<_, _> = utility.figures().into();
+        let expected = (2 * alpha_m + 1) as f64 / (3 * buckets) as f64;
+        assert!((figures["utility_medium"] - expected).abs() < 1e-9);
+        assert!((figures["utility"] - expected / 2.0).abs() < 1e-9);
+        assert!((figures["load_factor_max"] - 0.8).abs() < 1e-9);
+        assert!((figures["load_factor_min"] - 801.0 / 2000.0).abs() < 1e-9);
+        assert!((figures["load_factor_mean"] - 0.6).abs() < 1e-3);
+    }
+}
