@@ -12,9 +12,9 @@ use crate::progress::Progress;
 /// `durahash check`.
 pub(crate) fn check(read: &Read, json: bool) -> Result<Exit, Failure> {
     let pool = read.pool.display().to_string();
-    let progress = Progress::without_end("checking");
-    let looked =
-        open_to_read(read).and_then(|map| look(&map).map_err(|e| Failure::pool(&read.pool, &e)));
+    let mut progress = Progress::without_end("checking");
+    let looked = open_to_read(read)
+        .and_then(|map| look(&map, &mut progress).map_err(|e| Failure::pool(&read.pool, &e)));
     drop(progress);
     let (keys, findings) = match looked {
         Err(failure) if json && failure.exit == Exit::Corrupt => {
@@ -38,9 +38,11 @@ pub(crate) fn check(read: &Read, json: bool) -> Result<Exit, Failure> {
 }
 
 /// The number of keys, where it can be told, and what is wrong.
-fn look(map: &AnyMap) -> Result<(Option<u64>, Vec<Finding>), Error> {
+fn look(map: &AnyMap, progress: &mut Progress) -> Result<(Option<u64>, Vec<Finding>), Error> {
     let mut findings = Vec::new();
-    map.check(&mut |finding| findings.push(finding))?;
+    map.check_watched(&mut |finding| findings.push(finding), &mut |done, of| {
+        progress.watch(done, of)
+    })?;
     match map.len() {
         Ok(keys) => Ok((Some(keys), findings)),
         // Then it is among the findings.

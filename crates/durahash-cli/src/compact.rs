@@ -13,8 +13,9 @@ use crate::size::human;
 /// `durahash compact`.
 pub(crate) fn compact(pool: &Path) -> Result<Exit, Failure> {
     let before = file_bytes(pool)?;
-    let progress = Progress::without_end("compacting");
-    AnyMap::compact(pool, &Options::new()).map_err(|e| Failure::pool(pool, &e))?;
+    let mut progress = Progress::without_end("compacting");
+    let watch = &mut |done, of| progress.watch(done, of);
+    AnyMap::compact_watched(pool, &Options::new(), watch).map_err(|e| Failure::pool(pool, &e))?;
     drop(progress);
     let after = file_bytes(pool)?;
     let text = format!(

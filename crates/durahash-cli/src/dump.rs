@@ -44,7 +44,7 @@ pub(crate) fn dump(read: &Read, limit: Option<u64>) -> Result<Exit, Failure> {
             }
             Err(e) => return Err(Failure::pool(&read.pool, &e)),
         }
-        if dumped % STEP == 0 {
+        if dumped.is_multiple_of(STEP) {
             progress.set(dumped);
         }
     }

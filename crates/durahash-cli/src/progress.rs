@@ -1,9 +1,11 @@
 //! Bars for long work, on the standard error and only if that is a terminal.
 
+use std::borrow::Cow;
+use std::fmt::Write;
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 use crate::output::complain;
 
@@ -29,10 +31,10 @@ impl Progress {
     }
 
     /// A bar of entries.
-    pub(crate) fn of_entries(what: &'static str, total: u64) -> Self {
+    pub(crate) fn of_entries(what: impl Into<Cow<'static, str>>, total: u64) -> Self {
         Self::with(
             ProgressBar::new(total),
-            "{prefix} {wide_bar} {percent:>3}%  {human_pos} entries, {per_sec}, {eta} left",
+            "{prefix} {wide_bar} {percent:>3}%  {human_pos} entries, {rate}, {eta} left",
             what,
         )
     }
@@ -50,16 +52,30 @@ impl Progress {
         bar
     }
 
+    /// Where the work is now, of how much. Until this is first said there is a sign of life.
+    pub(crate) fn watch(&mut self, done: u64, of: u64) {
+        if done == 1 {
+            *self = Self::of_entries(self.0.prefix(), of);
+        }
+        if done.is_multiple_of(STEP) {
+            self.set(done);
+        }
+    }
+
     /// Nothing to be seen.
     pub(crate) fn none() -> Self {
         Progress(ProgressBar::hidden())
     }
 
-    fn with(bar: ProgressBar, template: &str, what: &'static str) -> Self {
+    fn with(bar: ProgressBar, template: &str, what: impl Into<Cow<'static, str>>) -> Self {
         if !io::stderr().is_terminal() {
             return Self::none();
         }
         let style = ProgressStyle::with_template(template).expect("templates are constants");
+        let style = style.with_key("rate", |state: &ProgressState, out: &mut dyn Write| {
+            // A bar that cannot be drawn is not missed.
+            let _ = write!(out, "{:.0}/s", state.per_sec());
+        });
         Progress(bar.with_style(style).with_prefix(what))
     }
 

@@ -137,7 +137,28 @@ impl AnyMap {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn compact(path: impl AsRef<Path>, options: &Options) -> Result<()> {
-        compact::compact(path.as_ref(), options)
+        Self::compact_watched(path, options, &mut |_, _| ())
+    }
+
+    /// The same, and tells `watch` how many slots of how many were copied.
+    ///
+    /// # Errors
+    /// As [`compact`](AnyMap::compact).
+    ///
+    /// ```
+    /// use durahash::{AnyMap, Options, Type};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("map.pool");
+    /// # AnyMap::create(&path, Type::U64, Type::U64, &Options::new())?.close()?;
+    /// AnyMap::compact_watched(&path, &Options::new(), &mut |done, of| println!("{done} of {of}"))?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn compact_watched(
+        path: impl AsRef<Path>,
+        options: &Options,
+        watch: &mut dyn FnMut(u64, u64),
+    ) -> Result<()> {
+        compact::compact(path.as_ref(), options, watch)
     }
 
     fn new(raw: Raw) -> Self {
@@ -425,7 +446,31 @@ impl AnyMap {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
-        self.raw.check(found)
+        self.check_watched(found, &mut |_, _| ())
+    }
+
+    /// The same, and tells `watch` how many slots of how many were looked at.
+    ///
+    /// # Errors
+    /// As [`check`](AnyMap::check).
+    ///
+    /// ```
+    /// use durahash::{AnyMap, Options, Type};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("map.pool");
+    /// let map = AnyMap::create(&path, Type::U64, Type::U64, &Options::new())?;
+    /// map.check_watched(
+    ///     &mut |finding| panic!("{finding:?}"),
+    ///     &mut |done, of| println!("{done} of {of}"),
+    /// )?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn check_watched(
+        &self,
+        found: &mut dyn FnMut(Finding),
+        watch: &mut dyn FnMut(u64, u64),
+    ) -> Result<()> {
+        self.raw.check(found, watch)
     }
 
     /// As [`Map::step`](crate::Map::step).

@@ -14,7 +14,11 @@ use crate::options::Options;
 use crate::raw::Raw;
 
 /// See [`AnyMap::compact`](crate::AnyMap::compact).
-pub(crate) fn compact(path: &Path, options: &Options) -> Result<()> {
+pub(crate) fn compact(
+    path: &Path,
+    options: &Options,
+    watch: &mut dyn FnMut(u64, u64),
+) -> Result<()> {
     // Where the name is a link, the file that it leads to is replaced, not the link.
     let path = &fs::canonicalize(path)
         .map_err(|e| Error::io("looking for", Some(path.to_path_buf()), e))?;
@@ -29,7 +33,7 @@ pub(crate) fn compact(path: &Path, options: &Options) -> Result<()> {
     let aside = aside(path);
     // Only the holder of the old pool's lock compacts it: what is there was left by a crash.
     remove(&aside)?;
-    let copied = copy(&old, &aside, options).and_then(|()| {
+    let copied = copy(&old, &aside, options, watch).and_then(|()| {
         fs::rename(&aside, path)
             .and_then(|()| fs::File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all())
             .map_err(|e| {
@@ -65,7 +69,7 @@ fn remove(path: &Path) -> Result<()> {
 }
 
 /// Copies all entries into a new pool at `path`, and closes it.
-fn copy(old: &Raw, path: &Path, options: &Options) -> Result<()> {
+fn copy(old: &Raw, path: &Path, options: &Options, watch: &mut dyn FnMut(u64, u64)) -> Result<()> {
     let format = old.store.format();
     let wanted = Wanted {
         design: old.design,
@@ -77,8 +81,12 @@ fn copy(old: &Raw, path: &Path, options: &Options) -> Result<()> {
     };
     let options = options.clone().max_bytes(format.max_bytes);
     let new = open::create(Mapped::create(path, &options.mapped())?, &wanted)?;
+    let slots = old.index.len()?;
+    let mut copied = 0;
     let mut pairs = Vec::new();
-    each_slot(old, &mut |h, payload| {
+    each_slot(old, slots, &mut |h, payload| {
+        copied += 1;
+        watch(copied, slots);
         if old.is_words() {
             let set = &mut |_| Ok(Change::Set(payload));
             return new.index.update(h, Room::ForNew, set).map(drop);
@@ -93,21 +101,21 @@ fn copy(old: &Raw, path: &Path, options: &Options) -> Result<()> {
     new.close()
 }
 
-/// Calls `f` with every slot, ranges of hashes in the order of their reversed bits: each halves the
+/// Calls `f` with each of so many slots, ranges of hashes in the order of their reversed bits: each halves the
 /// widest gap between those before it. In the order of hashes the new index would be full at one
 /// end and empty at the other, and its directory outgrow its bound.
-fn each_slot(old: &Raw, f: &mut dyn FnMut(u64, u64) -> Result<()>) -> Result<()> {
+fn each_slot(old: &Raw, slots: u64, f: &mut dyn FnMut(u64, u64) -> Result<()>) -> Result<()> {
     // A slot or two a range: more of them at once would already split a unit of few.
-    let range_bits = old.index.len()?.max(1).ilog2();
-    let mut slots = Vec::new();
+    let range_bits = slots.max(1).ilog2();
+    let mut found = Vec::new();
     for i in 0..1_u64 << range_bits {
         let first = i.reverse_bits();
         let last = first | (u64::MAX >> range_bits);
         let mut at = Some(first);
         while let Some(from) = at.filter(|at| *at <= last) {
-            slots.clear();
-            at = old.index.scan(from, &mut slots)?;
-            for (h, payload) in slots.iter().filter(|(h, _)| *h <= last) {
+            found.clear();
+            at = old.index.scan(from, &mut found)?;
+            for (h, payload) in found.iter().filter(|(h, _)| *h <= last) {
                 f(*h, *payload)?;
             }
         }
@@ -134,7 +142,7 @@ mod tests {
             map.remove(&i).unwrap();
         }
         map.close().unwrap();
-        compact(&path, &options).unwrap();
+        compact(&path, &options, &mut |done, of| assert!(done <= of)).unwrap();
 
         let map: Map<u64, u64> = options.open(&path).unwrap();
         assert_eq!(map.len().unwrap(), KEYS);
@@ -166,7 +174,7 @@ mod tests {
             map.put(&format!("key {i}"), &format!("value {i}")).unwrap();
         }
         map.close().unwrap();
-        compact(&path, &Options::new()).unwrap();
+        compact(&path, &Options::new(), &mut |_, _| ()).unwrap();
         let map: Map<str, str> = Options::new().open(&path).unwrap();
         assert_eq!(map.len().unwrap(), 500);
         for i in 0..500 {

@@ -575,7 +575,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
-        self.raw.check(found)
+        self.raw.check(found, &mut |_, _| ())
     }
 
     /// Does a piece of background work; whether more is waiting.

@@ -296,18 +296,34 @@ impl Raw {
     }
 
     /// Verifies every invariant of the design and of the records.
-    pub(crate) fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+    /// `watch` is told how many slots of how many were looked at.
+    pub(crate) fn check(
+        &self,
+        found: &mut dyn FnMut(Finding),
+        watch: &mut dyn FnMut(u64, u64),
+    ) -> Result<()> {
         self.index.check(found)?;
+        let slots = self.index.len()?;
+        let mut looked = 0;
+        let mut looked_at_one = || {
+            looked += 1;
+            watch(looked, slots);
+        };
         if self.is_words() {
-            self.check_words(found)
+            self.check_words(found, &mut looked_at_one)
         } else {
-            self.check_records(found)
+            self.check_records(found, &mut looked_at_one)
         }
     }
 
     /// **MAP-1** Every slot's words are a key and a value of their types.
-    fn check_words(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+    fn check_words(
+        &self,
+        found: &mut dyn FnMut(Finding),
+        looked_at_one: &mut dyn FnMut(),
+    ) -> Result<()> {
         self.each_slot(&mut |h, payload| {
+            looked_at_one();
             for (ty, word) in [(self.key, self.mix.unmix(h)), (self.value, payload)] {
                 if !ty.has_word(word) {
                     let what = format!("{word:#x} is no {ty} (slot of hash {h:#018x})");
@@ -327,10 +343,15 @@ impl Raw {
     /// - **REC-3** Every block in use is named (once the sweep has ended).
     /// - **REC-4** The number of records that hang on others is the one that is kept.
     /// - **MAP-1** as for words.
-    fn check_records(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+    fn check_records(
+        &self,
+        found: &mut dyn FnMut(Finding),
+        looked_at_one: &mut dyn FnMut(),
+    ) -> Result<()> {
         let mut named = HashSet::new();
         let mut chained = 0;
         self.each_slot(&mut |h, payload| {
+            looked_at_one();
             let mut rec = |invariant, off, what: String| {
                 found(Finding {
                     invariant,
