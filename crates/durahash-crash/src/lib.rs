@@ -30,7 +30,7 @@
 //! use durahash_crash::run::Tester;
 //! use durahash_crash::states::Model;
 //!
-//! let mut tester = Tester::<_, true>::new(&RehSubject, Model::X86);
+//! let mut tester = Tester::<_, true>::new(&RehSubject::default(), Model::X86);
 //! if let Err(failure) = tester.random(1, 50) {
 //!     panic!("{failure}"); // with the command that repeats it
 //! }
@@ -60,6 +60,8 @@ pub mod mutate;
 mod quiet;
 
 pub mod oracle;
+
+mod segment;
 
 pub mod run;
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use durahash_crash::designs::{RehMapSubject, RehSubject};
+use durahash_crash::designs::{RehFullSubject, RehMapSubject, RehSubject};
 use durahash_crash::mutate::{Mutant, Verdict};
 use durahash_crash::oracle::Counts;
 use durahash_crash::run::{Failure, Look, NOTHING, Tester};
@@ -22,7 +22,7 @@ usage: durahash-crash repeat  --design D --model M --prefill P --script 'put 0 1
        durahash-crash soak    --design D [--model M] [--seconds N | --states N] [--threads N]
                               [--seed N] [--ops N] [--json]
        durahash-crash mutants --design D --model M [--seeds N]
-designs: reh, reh-map    models: x86, word, program";
+designs: reh, reh-full, reh-map    models: x86, word, program";
 
 /// What was asked for.
 struct Args {
@@ -91,7 +91,8 @@ fn main() -> ExitCode {
     let done = Args::parse(std::env::args().skip(1)).and_then(|args| {
         let design = args.design.as_str();
         match design {
-            "reh" => run(&RehSubject, &args),
+            "reh" => run(&RehSubject::default(), &args),
+            "reh-full" => run(&RehFullSubject::default(), &args),
             "reh-map" => run(&RehMapSubject, &args),
             _ => Err(format!("no design {design}")),
         }
@@ -141,7 +142,7 @@ fn repeat_on<S: Subject, const LINE: bool>(
     };
     let mut tester = Tester::<S, LINE>::new(subject, model);
     let done = match tester.base(&args.prefill) {
-        Ok(Some(base)) => tester.script(&base, ops, Look::All).map(|_| ()),
+        Ok(Some(base)) => tester.script(&base, ops, Look::All),
         Ok(None) => return Err(format!("no prefill {}", args.prefill)),
         Err(failure) => Err(failure),
     };

@@ -6,13 +6,14 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use durahash::ErrorKind;
-use durahash_media::{Action, Event, Sim, Site, Step, name_thread};
+use durahash_media::{Sim, Site, Step, name_thread};
 
 use crate::mutate::{Kind, Mutant, Verdict, collect};
-use crate::oracle::{Counts, Expected, Judge, place};
+use crate::oracle::{Counts, Expected, Judge};
 use crate::quiet::catch;
 use crate::script::{Op, exhaustive, print, random};
-use crate::states::{CrashState, Explorer, Model, Visit};
+use crate::segment::{Effect, Pick, Segment, Watch, ack_mark, begin_mark};
+use crate::states::{Explorer, Model};
 use crate::subject::{Prefill, Subject, Table};
 
 /// A script that led to a state which recovery did not get right.
@@ -28,7 +29,8 @@ pub struct Failure {
     pub ops: Vec<Op>,
     /// What is wrong.
     pub wrong: String,
-    /// The crash was before this step of the trace since the last crash or the beginning.
+    /// The crash was before this step of the trace since the last crash or the beginning; zero where
+    /// it went wrong without a crash.
     pub at: usize,
     /// What the design was about to do there.
     pub site: Option<Site>,
@@ -39,29 +41,20 @@ impl fmt::Display for Failure {
         let (design, model, prefill) = (self.design, self.model.name(), self.prefill);
         let script = print(&self.ops);
         writeln!(f, "{design} under {model}: {}", self.wrong)?;
-        write!(f, "crash before step {}", self.at)?;
-        if let Some(site) = self.site {
-            write!(f, " ({site})")?;
+        if self.at > 0 {
+            write!(f, "crash before step {}", self.at)?;
+            if let Some(site) = self.site {
+                write!(f, " ({site})")?;
+            }
+            write!(f, ", ")?;
         }
-        writeln!(f, ", from {prefill}: {script}")?;
+        writeln!(f, "from {prefill}: {script}")?;
         write!(
             f,
             "repeat: cargo run -p durahash-crash -- repeat --design {design} --model {model} \
              --prefill {prefill} --script '{script}'"
         )
     }
-}
-
-/// What one run of a design did, from one image on, and what the operations meant.
-pub struct Segment {
-    image: Rc<[u64]>,
-    /// The value of each key at the beginning.
-    held: Vec<Option<u64>>,
-    steps: Vec<Step>,
-    /// What each operation changed.
-    effects: Vec<Effect>,
-    /// States before this step are somebody else's.
-    from: usize,
 }
 
 /// A state to set out from.
@@ -110,15 +103,6 @@ const BEYOND: usize = 30;
 /// Before which step, what the design was about to do there, what is wrong.
 type Wrong = (usize, Option<Site>, String);
 
-/// Marks in the trace.
-fn begin_mark(op: usize) -> u64 {
-    op as u64 * 2
-}
-
-fn ack_mark(op: usize) -> u64 {
-    op as u64 * 2 + 1
-}
-
 impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
     /// A tester that has seen nothing.
     pub fn new(subject: &'s S, model: Model) -> Self {
@@ -154,7 +138,7 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
     /// The first failure.
     pub fn prefill(&mut self, prefill: &Prefill) -> Result<Base, Box<Failure>> {
         let nothing = self.nothing();
-        let last = self.script(&nothing, &prefill.ops, Look::All)?;
+        let last = self.run_script(&nothing, &prefill.ops, Look::All)?;
         Ok(Base {
             name: prefill.name,
             image: Rc::from(self.explorer.durable()),
@@ -189,7 +173,12 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
     ///
     /// # Errors
     /// The first failure.
-    pub fn script(
+    pub fn script(&mut self, base: &Base, ops: &[Op], look: Look) -> Result<(), Box<Failure>> {
+        self.run_script(base, ops, look).map(|_| ())
+    }
+
+    /// As [`Tester::script`]; returns what it did after its last crash.
+    fn run_script(
         &mut self,
         base: &Base,
         ops: &[Op],
@@ -281,7 +270,7 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
     pub fn random(&mut self, seed: u64, count: usize) -> Result<(), Box<Failure>> {
         let ops = random(self.judge.keys().len() as u16, count, seed);
         let nothing = self.nothing();
-        self.script(&nothing, &ops, Look::All).map(|_| ())
+        self.script(&nothing, &ops, Look::All)
     }
 
     fn failure(&self, base: &Base, ops: &[Op], (at, site, wrong): Wrong) -> Box<Failure> {
@@ -391,7 +380,9 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
             }
             Ok(found) => Err(format!("{op} found {found:?}, not {slot:?}")),
             // Nothing was changed.
-            Err(error) if matches!(error.kind(), ErrorKind::Full { .. }) => Ok(Effect::None),
+            Err(error) if S::MAY_FILL && matches!(error.kind(), ErrorKind::Full { .. }) => {
+                Ok(Effect::None)
+            }
             Err(error) => Err(format!("{op}: {error}")),
         }
     }
@@ -407,16 +398,7 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
         steps: &[Step],
         from: usize,
     ) -> Result<(), Wrong> {
-        let mut watch = Watch {
-            turns: turns(steps, &segment.effects),
-            next: 0,
-            hashes: (0, 0),
-            expected: Expected::new(segment.held.clone()),
-            steps,
-            judge: &mut self.judge,
-            wrong: None,
-        };
-        watch.hashes = watch.expected.hashes();
+        let mut watch = Watch::new(segment, steps, &mut self.judge);
         let flow = self
             .explorer
             .explore(&segment.image, steps, from, &mut watch);
@@ -502,163 +484,5 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
             (None, 0) => Verdict::Equivalent,
             (None, states) => Verdict::Survived(states),
         }
-    }
-}
-
-impl Segment {
-    /// The step at which the last of `count` operations begins.
-    fn begin_of_last(&self, count: usize) -> usize {
-        let Some(last) = count.checked_sub(1) else {
-            return self.from;
-        };
-        let mark = Action::Mark(begin_mark(last));
-        let found = self.steps.iter().position(|step| step.action == mark);
-        found.unwrap_or(self.steps.len())
-    }
-
-    /// The first step behind the publishing of the table.
-    fn published(&self) -> usize {
-        let found = self
-            .steps
-            .iter()
-            .position(|step| step.action == Action::Publish);
-        found.map_or(0, |at| at + 1)
-    }
-
-    /// The value of each key at the end.
-    fn after(&self) -> Vec<Option<u64>> {
-        let mut held = self.held.clone();
-        for effect in &self.effects {
-            if let Effect::Set(key, v) = effect {
-                held[usize::from(*key)] = *v;
-            }
-        }
-        held
-    }
-}
-
-/// What an operation does to the contents.
-#[derive(Clone, Copy)]
-enum Effect {
-    None,
-    /// The key has this value from here on.
-    Set(u16, Option<u64>),
-    Close,
-}
-
-/// A step at which what may be expected changes.
-struct Turn {
-    step: usize,
-    op: u64,
-    what: What,
-}
-
-enum What {
-    Begins(u16, Option<u64>),
-    Closes,
-    IsSettled,
-}
-
-/// Where operations begin and are settled. An operation is settled when it is acknowledged, or
-/// earlier: when it released its last lock, others see what it did, and what they see must be
-/// durable.
-fn turns(steps: &[Step], effects: &[Effect]) -> Vec<Turn> {
-    let mut turns = Vec::new();
-    // Operations under way: the thread, the number, the last release.
-    let mut open: Vec<(u32, u64, Option<usize>)> = Vec::new();
-    for (at, step) in steps.iter().enumerate() {
-        let mut turn = |step, op, what| turns.push(Turn { step, op, what });
-        match step.action {
-            Action::Mark(mark) if mark % 2 == 0 => {
-                let op = mark / 2;
-                open.push((step.thread, op, None));
-                match effects.get(op as usize) {
-                    Some(Effect::Set(key, v)) => turn(at, op, What::Begins(*key, *v)),
-                    Some(Effect::Close) => turn(at, op, What::Closes),
-                    Some(Effect::None) | None => {}
-                }
-            }
-            Action::Mark(mark) => {
-                let op = mark / 2;
-                if let Some(slot) = open.iter().position(|(_, other, _)| *other == op) {
-                    let (_, _, released) = open.swap_remove(slot);
-                    turn(released.unwrap_or(at), op, What::IsSettled);
-                }
-            }
-            Action::Event(Event::Unlocked(_)) => {
-                for (thread, _, released) in &mut open {
-                    if *thread == step.thread {
-                        *released = Some(at);
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-    turns.sort_by_key(|turn| turn.step);
-    turns
-}
-
-/// Looks at the states of a script, knowing what may be expected of each.
-struct Watch<'j, 's, S, const LINE: bool> {
-    turns: Vec<Turn>,
-    next: usize,
-    expected: Expected,
-    hashes: (u64, u64),
-    steps: &'j [Step],
-    judge: &'j mut Judge<'s, S, LINE>,
-    wrong: Option<(usize, String)>,
-}
-
-impl<S: Subject, const LINE: bool> Visit for Watch<'_, '_, S, LINE> {
-    fn passed(&mut self, step: usize) -> bool {
-        let mut settled = false;
-        while let Some(turn) = self.turns.get(self.next)
-            && turn.step == step
-        {
-            match turn.what {
-                What::Begins(key, v) => self.expected.begin(turn.op, key, v),
-                What::Closes => self.expected.close(),
-                What::IsSettled => settled |= self.expected.settle(turn.op),
-            }
-            self.hashes = self.expected.hashes();
-            self.next += 1;
-        }
-        settled
-    }
-
-    fn state(&mut self, state: &CrashState<'_>) -> ControlFlow<()> {
-        self.judge.place = self.steps.get(state.at).map_or(0, |step| place(step.site));
-        match self
-            .judge
-            .look_at_level(state, &self.expected, self.hashes, 0)
-        {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(wrong) => {
-                self.wrong = Some((state.at, wrong));
-                ControlFlow::Break(())
-            }
-        }
-    }
-}
-
-/// Takes a state after so many others.
-struct Pick {
-    left: u64,
-    image: Vec<u64>,
-}
-
-impl Visit for Pick {
-    fn passed(&mut self, _step: usize) -> bool {
-        false
-    }
-
-    fn state(&mut self, state: &CrashState<'_>) -> ControlFlow<()> {
-        if self.left == 0 {
-            self.image.extend_from_slice(state.image);
-            return ControlFlow::Break(());
-        }
-        self.left -= 1;
-        ControlFlow::Continue(())
     }
 }

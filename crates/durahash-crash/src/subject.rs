@@ -12,6 +12,8 @@ pub trait Subject: Sync {
     const NAME: &'static str;
     /// How far a medium may grow.
     const MAX_BYTES: u64;
+    /// Whether operations may find the medium full, and then change nothing.
+    const MAY_FILL: bool = false;
     /// How many calls into the medium a recovery may need at most.
     const RECOVERY_CALLS: u64 = 200_000;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use durahash_crash::designs::{RehMapSubject, RehSubject};
+use durahash_crash::designs::{RehFullSubject, RehMapSubject, RehSubject};
 use durahash_crash::mutate::{Accepted, Kind, Mutant, Verdict, add, unproven};
 use durahash_crash::run::Tester;
 use durahash_crash::states::Model;
@@ -31,20 +31,27 @@ fn is_right<S: Subject, const LINE: bool>(
 
 #[test]
 fn reh_survives_on_x86() {
-    let unique = is_right::<_, true>(&RehSubject, Model::X86, 3, 30);
+    let unique = is_right::<_, true>(&RehSubject::default(), Model::X86, 3, 30);
     assert!(unique > 400_000, "only {unique} states");
 }
 
 #[test]
 fn reh_survives_where_words_have_no_order() {
-    let unique = is_right::<_, false>(&RehSubject, Model::Word, 2, 12);
+    let unique = is_right::<_, false>(&RehSubject::default(), Model::Word, 2, 12);
     assert!(unique > 600_000, "only {unique} states");
 }
 
 #[test]
 fn reh_survives_the_death_of_its_process() {
-    let unique = is_right::<_, true>(&RehSubject, Model::Program, 3, 12);
+    let unique = is_right::<_, true>(&RehSubject::default(), Model::Program, 3, 12);
     assert!(unique > 15_000, "only {unique} states");
+}
+
+#[test]
+fn reh_survives_on_a_full_medium() {
+    let x86 = is_right::<_, true>(&RehFullSubject::default(), Model::X86, 2, 8);
+    let word = is_right::<_, false>(&RehFullSubject::default(), Model::Word, 2, 2);
+    assert!(x86 + word > 100_000, "only {x86} {word} states");
 }
 
 #[test]
@@ -149,8 +156,14 @@ const ACCEPTED: &[Accepted] = &[
 #[test]
 fn every_flush_fence_and_release_is_needed() {
     let mut verdicts = BTreeMap::new();
-    add(&mut verdicts, mutants::<_, true>(&RehSubject, Model::X86));
-    add(&mut verdicts, mutants::<_, false>(&RehSubject, Model::Word));
+    add(
+        &mut verdicts,
+        mutants::<_, true>(&RehSubject::default(), Model::X86),
+    );
+    add(
+        &mut verdicts,
+        mutants::<_, false>(&RehSubject::default(), Model::Word),
+    );
     add(
         &mut verdicts,
         mutants::<_, true>(&RehMapSubject, Model::X86),

@@ -3,5 +3,5 @@
 mod reh;
 mod reh_map;
 
-pub use reh::RehSubject;
+pub use reh::{RehFullSubject, RehSubject, RehWithin};
 pub use reh_map::RehMapSubject;

@@ -10,12 +10,19 @@ use crate::script::{Op, spread};
 use crate::subject::{Prefill, Slots, Subject, Table};
 
 /// REH under test.
-pub struct RehSubject;
+pub type RehSubject = RehWithin<{ 64 << 10 }>;
+
+/// REH under test on a medium that fills up.
+pub type RehFullSubject = RehWithin<{ 3 << 10 }>;
+
+/// REH under test on a medium of so many bytes.
+#[derive(Default)]
+pub struct RehWithin<const MAX_BYTES: u64>;
 
 /// Keys 0 to 7 begin with 00, 8 to 15 with 01, 16 to 23 with 1; then the smallest and the largest.
 const GROUP: u16 = 8;
 
-impl RehSubject {
+impl<const MAX_BYTES: u64> RehWithin<MAX_BYTES> {
     fn table<const LINE: bool>(
         pool: Arc<Pool<Sim<LINE>>>,
         index: Reh<Sim<LINE>>,
@@ -33,9 +40,10 @@ impl RehSubject {
     }
 }
 
-impl Subject for RehSubject {
-    const NAME: &'static str = "reh";
-    const MAX_BYTES: u64 = 64 << 10;
+impl<const MAX_BYTES: u64> Subject for RehWithin<MAX_BYTES> {
+    const NAME: &'static str = if Self::MAY_FILL { "reh-full" } else { "reh" };
+    const MAX_BYTES: u64 = MAX_BYTES;
+    const MAY_FILL: bool = MAX_BYTES < 16 << 10;
 
     fn create<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
         let format = Format {
@@ -49,7 +57,7 @@ impl Subject for RehSubject {
                 hash_bits: 0,
             },
             seed: 1,
-            max_bytes: Self::MAX_BYTES,
+            max_bytes: MAX_BYTES,
         };
         let pool = Arc::new(Pool::create(sim, &format)?);
         let index = Reh::create(Arc::clone(&pool))?;
