@@ -30,7 +30,8 @@
 //! use durahash_crash::run::Tester;
 //! use durahash_crash::states::Model;
 //!
-//! let mut tester = Tester::<_, true>::new(&RehSubject::default(), Model::X86);
+//! let reh = RehSubject::default();
+//! let mut tester = Tester::<_, true>::new(&reh, Model::X86);
 //! if let Err(failure) = tester.random(1, 50) {
 //!     panic!("{failure}"); // with the command that repeats it
 //! }
