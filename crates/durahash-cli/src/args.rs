@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use durahash::{Design, Type};
+use durahash_bench::{Config, Latency};
 
 use crate::size::parse_size;
 
@@ -172,6 +173,21 @@ Examples:
         pool: PathBuf,
     },
 
+    /// Measure designs on this machine
+    ///
+    /// Load, hits, misses, updates, deletes and mixed work by threads on a durable pool; load
+    /// factor and bytes per entry; lines, blocks, flushes and fences of each operation; recovery
+    /// after kill -9 with every acknowledged key verified. Prints tables.
+    #[command(
+        verbatim_doc_comment,
+        after_help = "\
+Examples:
+  durahash bench
+  durahash bench --keys 10000000 --threads 1,2,4 --pool /mnt/pmem --report report
+  durahash bench --medium dram --emulate optane --json optane.json"
+    )]
+    Bench(BenchArgs),
+
     /// Print a script that completes this command in a shell
     #[command(
         verbatim_doc_comment,
@@ -218,6 +234,71 @@ pub(crate) struct New {
     /// Bytes beyond which a new pool never grows, as 10GiB [default: 1TiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_max_size)]
     pub(crate) max_size: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// Designs to measure, separated by commas [default: all]
+    #[arg(long, value_parser = parse_design, value_delimiter = ',')]
+    pub(crate) design: Option<Vec<Design>>,
+    /// Keys to load
+    #[arg(long, value_name = "N", default_value_t = Config::default().keys)]
+    pub(crate) keys: u64,
+    /// Numbers of threads, separated by commas
+    #[arg(
+        long,
+        value_name = "N,...",
+        value_delimiter = ',',
+        default_value = "1,2"
+    )]
+    pub(crate) threads: Vec<usize>,
+    /// Where pools are made: in memory, or in files
+    #[arg(long, value_enum, default_value_t = Medium::File)]
+    pub(crate) medium: Medium,
+    /// Directory for pool files, which are removed afterwards [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) pool: Option<PathBuf>,
+    /// Add the latency of a slower medium; every figure says so
+    #[arg(long, value_enum)]
+    pub(crate) emulate: Option<Emulate>,
+    /// Write all results to FILE as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Write a page with figures to DIR
+    #[arg(long, value_name = "DIR")]
+    pub(crate) report: Option<PathBuf>,
+}
+
+/// Where a benchmark makes its pools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Medium {
+    Dram,
+    File,
+}
+
+impl From<Medium> for durahash_bench::Medium {
+    fn from(medium: Medium) -> Self {
+        match medium {
+            Medium::Dram => durahash_bench::Medium::Dram,
+            Medium::File => durahash_bench::Medium::File,
+        }
+    }
+}
+
+/// Slower media.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Emulate {
+    Optane,
+    Cxl,
+}
+
+impl From<Emulate> for Latency {
+    fn from(emulate: Emulate) -> Self {
+        match emulate {
+            Emulate::Optane => Latency::OPTANE,
+            Emulate::Cxl => Latency::CXL,
+        }
+    }
 }
 
 /// Types of keys and values.

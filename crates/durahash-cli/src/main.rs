@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bench;
 mod check;
 mod compact;
 mod dump;
@@ -25,6 +26,10 @@ use args::{Cli, Command};
 use exit::{Exit, Failure};
 
 fn main() -> ExitCode {
+    // A benchmark starts this program again, to kill it.
+    if let Some(code) = durahash_bench::child_main() {
+        return code;
+    }
     match run(Cli::parse().command) {
         Ok(exit) => exit.into(),
         Err(failure) => {
@@ -47,6 +52,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Stats { read, json } => stats::stats(&read, json),
         Command::Check { read, json } => check::check(&read, json),
         Command::Compact { pool } => compact::compact(&pool),
+        Command::Bench(args) => bench::bench(&args),
         Command::Completions { shell } => completions(shell),
     }
 }

@@ -39,6 +39,12 @@ impl Progress {
         )
     }
 
+    /// A bar of parts of about equal length.
+    pub(crate) fn of_parts(what: &'static str, total: u64) -> Self {
+        let template = "{prefix} {wide_bar} {percent:>3}%  {msg}{elapsed}, {eta} left";
+        Self::with(ProgressBar::new(total), template, what)
+    }
+
     /// A sign of life, with the time it has taken.
     pub(crate) fn without_end(what: &'static str) -> Self {
         let bar = Self::with(

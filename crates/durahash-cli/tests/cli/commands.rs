@@ -341,3 +341,28 @@ fn wrong_usage_says_what_is_right() {
     assert!(work.run("--help").ok().contains("Exit codes"));
     assert!(work.run("--version").ok().starts_with("durahash "));
 }
+
+#[test]
+fn a_benchmark_prints_tables_and_saves_what_it_measured() {
+    let work = Work::new();
+    std::fs::create_dir(work.path("pools")).unwrap();
+    let text = work
+        .run("bench --keys 1000 --threads 1 --pool pools --json out.json --report page")
+        .ok();
+    assert!(text.contains("Recovery after kill -9"), "{text}");
+    let json = std::fs::read_to_string(work.path("out.json")).unwrap();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert!(json.is_object());
+    assert!(work.path("page/report.html").exists());
+    let left = std::fs::read_dir(work.path("pools")).unwrap().count();
+    assert_eq!(left, 0, "the pools are removed");
+
+    for line in ["bench --keys 1", "bench --threads 0"] {
+        let complaint = work.run(line).failed(2);
+        assert!(complaint.starts_with("the benchmark cannot be run so: "));
+    }
+    for line in ["bench --json no/out.json", "bench --report /dev/null/page"] {
+        assert!(work.run(line).failed(4).starts_with("writing "), "{line}");
+    }
+    assert_eq!(work.run("bench --emulate fast").code, Some(2));
+}
