@@ -413,7 +413,7 @@ fn recovery(report: &Report) -> Option<Figure> {
     let keys = points.map(|(keys, _)| *keys).fold(0.0, f64::max);
     let chart = Lines {
         title: "Time to open after kill -9",
-        subtitle: &place(report),
+        subtitle: &format!("{}{}", place(report), report.not_emulated()),
         x: ("keys in the table", Axis::linear(0.0, keys, number)),
         y: ("milliseconds", Axis::linear(0.0, highest(&series), number)),
         series,
@@ -493,6 +493,7 @@ pub(crate) mod tests {
                 ("bytes-per-entry", "bytes per entry"),
                 ("resize-latency", "p99.9<"),
                 ("blocks-read", "blocks of 256 bytes"),
+                ("recovery", "nothing emulated"),
                 ("flushes", "64-byte lines"),
                 ("recovery", "milliseconds"),
             ] {

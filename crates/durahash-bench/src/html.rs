@@ -64,7 +64,7 @@ impl Report {
             // Writing to a string does not fail.
             let _ = writeln!(
                 page,
-                "<p class=\"warn\">The latency of {} is emulated. No time on this page was taken \
+                "<p class=\"warn\">The latency of {} is emulated: no time on this page was taken \
                  on the real thing.</p>",
                 escape(name)
             );

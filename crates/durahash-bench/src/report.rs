@@ -120,6 +120,14 @@ impl Report {
         name.map_or_else(String::new, |name| format!(", emulated {name}"))
     }
 
+    /// What a figure says that shows the medium as it is, while others emulate.
+    pub(crate) fn not_emulated(&self) -> &'static str {
+        match self.setup.emulates {
+            Some(_) => ", nothing emulated",
+            None => "",
+        }
+    }
+
     /// The report as JSON.
     #[must_use]
     pub fn to_json(&self) -> String {

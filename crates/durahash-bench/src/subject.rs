@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use durahash::{Design, Map, Options};
+use durahash::{Design, Durability, Map, Options};
 use durahash_media::{Dram, Latency, Mapped, MappedOptions, Metered};
 use tempfile::TempDir;
 
@@ -52,52 +52,36 @@ impl Bench {
     }
 
     /// What acknowledged operations survive here.
-    pub(crate) fn durability(&self) -> Result<String> {
-        let subject = self.create(Design::default(), "durability")?;
-        let durability = subject.map.durability().to_string();
-        subject.remove()?;
-        Ok(durability)
+    pub(crate) fn durability(&self) -> Result<Durability> {
+        Ok(self.create(Design::default())?.durability())
     }
 
-    fn options(&self, design: Design) -> Options {
-        Options::new().design(design).seed(self.seed)
-    }
-
-    /// An empty map. `name` tells its file apart.
-    pub(crate) fn create(&self, design: Design, name: &str) -> Result<Subject> {
-        let options = self.options(design);
-        let path = self.path(&format!("{design}-{name}.pool"));
-        let map = match (&path, self.emulate) {
-            (None, None) => options.in_memory()?,
-            (None, Some(latency)) => {
-                let medium = Dram::new(EMULATED_BYTES)?;
-                options.create_on(Metered::with_latency(medium, latency))?
-            }
-            (Some(path), None) => options.create(path)?,
-            (Some(path), Some(latency)) => {
-                let medium = Mapped::create(path, &MappedOptions::default())?;
+    /// An empty map. Its file has no name any more, so it goes with the map, or with this process,
+    /// however that ends.
+    pub(crate) fn create(&self, design: Design) -> Result<Map<u64, u64>> {
+        let options = Options::new().design(design).seed(self.seed);
+        let Some(path) = self.path("pool") else {
+            return Ok(match self.emulate {
+                None => options.in_memory()?,
+                Some(latency) => {
+                    let medium = Dram::new(EMULATED_BYTES)?;
+                    options.create_on(Metered::with_latency(medium, latency))?
+                }
+            });
+        };
+        let map = match self.emulate {
+            None => options.create(&path)?,
+            Some(latency) => {
+                let medium = Mapped::create(&path, &MappedOptions::default())?;
                 options.create_on(Metered::with_latency(medium, latency))?
             }
         };
-        Ok(Subject { map, path })
+        remove(&path)?;
+        Ok(map)
     }
 }
 
-/// A map, and the file that goes with it.
-pub(crate) struct Subject {
-    pub(crate) map: Map<u64, u64>,
-    path: Option<PathBuf>,
-}
-
-impl Subject {
-    /// Ends the map and removes its file, so that files never add up.
-    pub(crate) fn remove(self) -> Result<()> {
-        drop(self.map);
-        match &self.path {
-            Some(path) => {
-                std::fs::remove_file(path).map_err(|e| Error::io("removing", Some(path), e))
-            }
-            None => Ok(()),
-        }
-    }
+/// Removes a file.
+pub(crate) fn remove(path: &Path) -> Result<()> {
+    std::fs::remove_file(path).map_err(|e| Error::io("removing", Some(path), e))
 }

@@ -11,7 +11,7 @@ use hdrhistogram::Histogram;
 use crate::driver::{self, Table, Timed};
 use crate::error::Result;
 use crate::report::Row;
-use crate::subject::{Bench, Subject};
+use crate::subject::{Bench, remove};
 use crate::workload::{Op, Workload, Workloads};
 use crate::{Config, recover};
 
@@ -128,7 +128,7 @@ impl Suites<'_> {
                 Timed::Whole
             };
             for &threads in &config.threads {
-                let mut loaded: HashMap<Design, Subject> = HashMap::new();
+                let mut loaded: HashMap<Design, Map<u64, u64>> = HashMap::new();
                 for workload in Workload::ALL {
                     let streams = workloads.draw(workload, threads, round);
                     for &design in &config.designs {
@@ -138,15 +138,13 @@ impl Suites<'_> {
                         };
                         self.next(u64::from(round > 0), &what);
                         let run = if workload == Workload::PutMany {
-                            let own = self.bench.create(design, "put-many")?;
-                            let run = driver::run(&own.map, workload, &streams, timed)?;
-                            own.remove()?;
-                            run
+                            let own = self.bench.create(design)?;
+                            driver::run(&own, workload, &streams, timed)?
                         } else {
                             if workload == Workload::Load {
-                                loaded.insert(design, self.bench.create(design, "load")?);
+                                loaded.insert(design, self.bench.create(design)?);
                             }
-                            driver::run(&loaded[&design].map, workload, &streams, timed)?
+                            driver::run(&loaded[&design], workload, &streams, timed)?
                         };
                         let key = (threads, workload, design);
                         match timed {
@@ -158,7 +156,6 @@ impl Suites<'_> {
                         }
                     }
                 }
-                loaded.into_values().try_for_each(Subject::remove)?;
             }
         }
         let keys = config.keys;
@@ -191,9 +188,8 @@ impl Suites<'_> {
         let stream = &workloads.draw(Workload::Load, 1, 0)[0];
         for &design in &config.designs {
             self.next(GROWTH_WORK, &format!("{design}: growth"));
-            let subject = self.bench.create(design, "growth")?;
-            self.grow(design, &subject.map, stream)?;
-            subject.remove()?;
+            let map = self.bench.create(design)?;
+            self.grow(design, &map, stream)?;
         }
         Ok(())
     }
@@ -356,13 +352,11 @@ impl Suites<'_> {
                     RECOVERY_WORK / 3,
                     &format!("{design}: kill -9 and recovery"),
                 );
-                let name = format!("{design}-recovery.pool");
-                let Some(path) = self.bench.path(&name) else {
+                let Some(path) = self.bench.path("killed.pool") else {
                     continue;
                 };
                 let found = recover::kill_and_recover(config, design, &path, keys)?;
-                std::fs::remove_file(&path)
-                    .map_err(|e| crate::Error::io("removing", Some(&path), e))?;
+                remove(&path)?;
                 let about = About {
                     table: "recovery",
                     design,

@@ -119,7 +119,7 @@ pub(crate) fn facts(report: &Report) -> Vec<(&'static str, String)> {
         (
             "method",
             format!(
-                "medians of {} repeats; latencies in runs of their own, with {} ns of the clock's",
+                "medians of {} repeats; latencies in runs of their own, each with {} ns of clock",
                 setup.repeats,
                 number(setup.clock_ns)
             ),
@@ -261,7 +261,8 @@ fn latency(report: &Report, of_threads: u64) -> Table {
     }
     Table {
         title: format!("Latency, {}{}", threads(of_threads), report.emulated()),
-        note: "Each operation timed; get_many and put_many by batches of 64.".into(),
+        note: "Each operation timed; get_many and put_many by batches of 64, which are fewer."
+            .into(),
         header: texts(["workload", "design", "p50", "p99", "p99.99", "max"]),
         names: 2,
         rows,
@@ -430,7 +431,10 @@ fn recovery(report: &Report) -> Table {
         ]
     });
     Table {
-        title: "Recovery after kill -9 of a process that inserts".into(),
+        title: format!(
+            "Recovery after kill -9 of a process that inserts{}",
+            report.not_emulated()
+        ),
         note: "Every acknowledged key was looked up, and every invariant checked.".into(),
         header: texts([
             "design",
