@@ -56,6 +56,7 @@ pub mod subject;
 
 pub mod designs;
 
+pub mod linear;
 pub mod mutate;
 
 mod quiet;

@@ -1,0 +1,370 @@
+//! Threads under chosen schedules, with a crash at every event.
+//!
+//! Each run makes a small table on a simulated medium and lets three threads work on few keys. Every
+//! call into the medium and every event of a lock is a point at which the scheduler may let another
+//! thread go on: at random, or by priorities that change at a few points (PCT), or with one thread
+//! stopped for good wherever it is, while the others run until they end or wait for it.
+//!
+//! Of the trace, every crash state at every point is recovered and held against the histories of
+//! its keys: what a crash leaves must be explained together with every answer that was given before
+//! it, so a value that was read and then lost is found as well as an acknowledged operation.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex};
+
+use durahash_crash::designs::RehSubject;
+use durahash_crash::linear::{Operation, outcomes};
+use durahash_crash::script::{Op, Rng};
+use durahash_crash::states::{CrashState, Explorer, Model, Visit};
+use durahash_crash::subject::{Subject, Table};
+use durahash_media::{Action, Call, Event, Hook, Sim, Site, Step};
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::sync::atomic::{AtomicUsize, Ordering};
+
+const THREADS: usize = 3;
+const OPS: usize = 4;
+
+/// Lets the scheduler choose before every call, and may stop a thread for good.
+struct Switch {
+    /// Where the scheduler takes its choice.
+    point: AtomicUsize,
+    /// A thread, and the number of its calls before it stops.
+    stopped: Option<(u32, usize)>,
+    calls: Mutex<usize>,
+    /// How many threads have ended, so that the stopped one can in the end.
+    ended: Arc<AtomicUsize>,
+}
+
+fn current() -> u32 {
+    usize::from(shuttle::current::me()) as u32
+}
+
+impl Hook for Switch {
+    fn thread(&self) -> u32 {
+        current()
+    }
+
+    fn before(&self, call: Call, _site: Site) {
+        match call {
+            Call::Event(Event::Wait) => shuttle::thread::yield_now(),
+            _ => drop(self.point.load(Ordering::Relaxed)),
+        }
+        if self
+            .stopped
+            .is_some_and(|(thread, after)| thread == current() && self.is_past(after))
+        {
+            // Others that wait for it yield too; it goes on when they have had many turns.
+            for _ in 0..200 {
+                if self.ended.load(Ordering::Relaxed) == THREADS - 1 {
+                    break;
+                }
+                shuttle::thread::yield_now();
+            }
+        }
+    }
+}
+
+impl Switch {
+    /// Whether this is the call after which the thread stops.
+    fn is_past(&self, after: usize) -> bool {
+        let mut calls = self.calls.lock().unwrap();
+        *calls += 1;
+        *calls == after
+    }
+}
+
+/// An operation as a thread did it.
+#[derive(Clone, Copy)]
+struct Done {
+    op: Op,
+    answer: Option<u64>,
+}
+
+/// Marks in the trace: twice the operation's number, and one more for its end.
+fn mark<const LINE: bool>(sim: &Sim<LINE>, number: usize, end: bool) {
+    sim.mark(2 * number as u64 + u64::from(end));
+}
+
+/// The history of `key` up to step `at` of `trace`.
+fn history(trace: &[Step], done: &[Done], key: u16) -> Vec<Operation> {
+    let mut begun = vec![None; done.len()];
+    let mut operations = Vec::new();
+    for (time, step) in trace.iter().enumerate() {
+        let Action::Mark(mark) = step.action else {
+            continue;
+        };
+        let number = (mark / 2) as usize;
+        let Done { op, answer } = done[number];
+        if op.key() != Some(key) {
+            continue;
+        }
+        if mark % 2 == 0 {
+            begun[number] = Some(operations.len());
+            operations.push(Operation {
+                op,
+                begin: time as u64,
+                end: None,
+            });
+        } else if let Some(i) = begun[number] {
+            operations[i].end = Some((time as u64, answer));
+        }
+    }
+    operations
+}
+
+/// Recovers the states of one trace and holds them against its histories.
+struct Judge<'a, S, const LINE: bool> {
+    subject: &'a S,
+    keys: Vec<u64>,
+    /// What each key had before the trace.
+    initial: Vec<Option<u64>>,
+    trace: &'a [Step],
+    done: &'a [Done],
+    /// What each key may have, as of the step that was passed last, and its hash.
+    allowed: Vec<Vec<Option<u64>>>,
+    allowed_hash: u64,
+    /// States that were judged, in this run or an earlier one.
+    known: &'a mut HashSet<(u64, u64)>,
+    wrong: Option<String>,
+}
+
+impl<S: Subject, const LINE: bool> Judge<'_, S, LINE> {
+    fn allow(&mut self, at: usize) {
+        for (key, allowed) in self.allowed.iter_mut().enumerate() {
+            let history = history(&self.trace[..at], self.done, key as u16);
+            *allowed = outcomes(self.initial[key], &history);
+            allowed.sort_unstable();
+            if allowed.is_empty() {
+                self.wrong = Some(format!("key {key} is not linearizable: {history:?}"));
+            }
+        }
+        let mut hasher = DefaultHasher::new();
+        self.allowed.hash(&mut hasher);
+        self.allowed_hash = hasher.finish();
+    }
+
+    fn recover(&self, image: &[u64]) -> Result<(), String> {
+        let sim = Sim::<LINE>::from_image(image, S::MAX_BYTES);
+        let table = self
+            .subject
+            .open(sim)
+            .map_err(|e| format!("recovery failed: {e}"))?;
+        let mut wrong = None;
+        table
+            .check(&mut |finding| wrong = Some(format!("{finding:?}")))
+            .unwrap();
+        let mut contents = Vec::new();
+        table.contents(&mut contents).unwrap();
+        for (key, h) in self.keys.iter().enumerate() {
+            let found = contents
+                .iter()
+                .find(|(other, _)| other == h)
+                .map(|(_, v)| *v);
+            if !self.allowed[key].contains(&found) {
+                let allowed = &self.allowed[key];
+                wrong = Some(format!(
+                    "key {key} holds {found:?}, explained are {allowed:?}"
+                ));
+            }
+        }
+        wrong.map_or(Ok(()), Err)
+    }
+}
+
+impl<S: Subject, const LINE: bool> Visit for Judge<'_, S, LINE> {
+    fn passed(&mut self, step: usize) -> bool {
+        let is_mark = matches!(self.trace[step].action, Action::Mark(_));
+        if is_mark {
+            self.allow(step + 1);
+        }
+        is_mark
+    }
+
+    fn state(&mut self, state: &CrashState<'_>) -> ControlFlow<()> {
+        if self.wrong.is_none() && self.known.insert((state.hash, self.allowed_hash)) {
+            self.wrong = self.recover(state.image).err();
+        }
+        match &mut self.wrong {
+            None => ControlFlow::Continue(()),
+            Some(wrong) => {
+                *wrong = format!("a crash before step {} of the trace: {wrong}", state.at);
+                ControlFlow::Break(())
+            }
+        }
+    }
+}
+
+/// One run, inside a shuttle execution.
+fn run<S: Subject, const LINE: bool>(
+    subject: &'static S,
+    model: Model,
+    seed: u64,
+    known: &Mutex<HashSet<(u64, u64)>>,
+) {
+    let mut rng = Rng::new(seed);
+    let sim = Sim::<LINE>::new(S::MAX_BYTES);
+    let table: Arc<dyn Table> = Arc::from(subject.create(sim.clone()).unwrap());
+    let prefills = subject.prefills();
+    let prefill = &prefills[rng.below(prefills.len())];
+    let keys = subject.keys();
+    for op in &prefill.ops {
+        if let Some(key) = op.key() {
+            table.apply(*op, keys[usize::from(key)]).unwrap();
+        }
+    }
+    let mut before = Vec::new();
+    table.contents(&mut before).unwrap();
+    let value = |h: &u64| before.iter().find(|(other, _)| other == h).map(|(_, v)| *v);
+    let initial: Vec<Option<u64>> = keys.iter().map(value).collect();
+    let image = sim.image();
+
+    // Few keys, so that threads meet; those that the exhaustive scripts of this state use, too.
+    let few: Vec<u16> = prefill.kinds.iter().filter_map(|op| op.key()).collect();
+    let pick = |rng: &mut Rng, number: usize| {
+        let key = few[rng.below(few.len())];
+        let v = 1000 + number as u64;
+        match rng.below(8) {
+            0..=2 => Op::Put(key, v),
+            3 => Op::Insert(key, v),
+            4 => Op::Update(key, v),
+            5 | 6 => Op::Remove(key),
+            _ => Op::Get(key),
+        }
+    };
+    let ops: Vec<Op> = (0..THREADS * OPS).map(|i| pick(&mut rng, i)).collect();
+    let ended = Arc::new(AtomicUsize::new(0));
+    let stopped = (rng.below(2) == 0).then(|| (1 + rng.below(THREADS) as u32, 1 + rng.below(60)));
+    sim.record(Vec::new());
+    sim.set_hook(Box::new(Switch {
+        point: AtomicUsize::new(0),
+        stopped,
+        calls: Mutex::new(0),
+        ended: Arc::clone(&ended),
+    }));
+    let threads: Vec<_> = (0..THREADS)
+        .map(|thread| {
+            let numbers = thread * OPS..(thread + 1) * OPS;
+            let ops = ops[numbers.clone()].to_vec();
+            let (table, sim, keys) = (Arc::clone(&table), sim.clone(), keys.clone());
+            let ended = Arc::clone(&ended);
+            shuttle::thread::spawn(move || {
+                let mut done = Vec::new();
+                for (number, op) in numbers.zip(ops) {
+                    mark(&sim, number, false);
+                    let h = keys[usize::from(op.key().expect("every one has a key"))];
+                    let answer = table.apply(op, h).unwrap();
+                    mark(&sim, number, true);
+                    done.push(Done { op, answer });
+                }
+                ended.fetch_add(1, Ordering::Relaxed);
+                done
+            })
+        })
+        .collect();
+    let done: Vec<Done> = threads
+        .into_iter()
+        .flat_map(|t| t.join().unwrap())
+        .collect();
+    let trace = sim.recorded();
+
+    let mut known = known.lock().unwrap();
+    let mut judge = Judge::<S, LINE> {
+        subject,
+        allowed: vec![Vec::new(); keys.len()],
+        allowed_hash: 0,
+        keys,
+        initial,
+        trace: &trace,
+        done: &done,
+        known: &mut known,
+        wrong: None,
+    };
+    judge.allow(0);
+    // Under this model there are so many states that a part of the schedules must do.
+    if model != Model::Word || seed.is_multiple_of(word_every()) {
+        let _ = Explorer::new(model, seed).explore(&image, &trace, 0, &mut judge);
+    }
+    // The end of it all without a crash: the table itself, and its history.
+    judge.allow(trace.len());
+    let told = judge
+        .wrong
+        .take()
+        .or_else(|| judge.recover(&sim.image()).err());
+    let mut findings = Vec::new();
+    table.check(&mut |finding| findings.push(finding)).unwrap();
+    assert!(
+        findings.is_empty(),
+        "seed {seed}, {}: {findings:?}",
+        prefill.name
+    );
+    if let Some(told) = told {
+        panic!("seed {seed}, {}, {ops:?}: {told}", prefill.name);
+    }
+}
+
+/// `DURAHASH_SCHEDULES=N` asks for another number of schedules than CI's.
+fn schedules() -> usize {
+    std::env::var("DURAHASH_SCHEDULES").map_or(2500, |n| n.parse().unwrap())
+}
+
+/// Of how many schedules one has its crash states visited under `Word`.
+fn word_every() -> u64 {
+    if std::env::var_os("DURAHASH_SCHEDULES").is_some() {
+        1
+    } else {
+        8
+    }
+}
+
+fn explore<S: Subject, const LINE: bool>(
+    subject: &'static S,
+    model: Model,
+    scheduler: impl Scheduler + 'static,
+) {
+    let seed = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let known = Arc::new(Mutex::new(HashSet::new()));
+    let states = Arc::clone(&known);
+    let mut config = shuttle::Config::new();
+    config.max_steps = shuttle::MaxSteps::FailAfter(200_000);
+    shuttle::Runner::new(scheduler, config).run(move || {
+        let seed = seed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        run::<S, LINE>(subject, model, seed, &known);
+    });
+    println!(
+        "{} crash states under {}",
+        states.lock().unwrap().len(),
+        model.name()
+    );
+}
+
+#[test]
+fn reh_at_random_x86() {
+    explore::<_, true>(
+        &RehSubject,
+        Model::X86,
+        RandomScheduler::new_from_seed(1, schedules()),
+    );
+}
+
+#[test]
+fn reh_by_priorities_x86() {
+    let scheduler = PctScheduler::new_from_seed(2, 3, schedules());
+    explore::<_, true>(&RehSubject, Model::X86, scheduler);
+}
+
+#[test]
+fn reh_at_random_word() {
+    explore::<_, false>(
+        &RehSubject,
+        Model::Word,
+        RandomScheduler::new_from_seed(3, schedules()),
+    );
+}
+
+#[test]
+fn reh_by_priorities_word() {
+    let scheduler = PctScheduler::new_from_seed(4, 3, schedules());
+    explore::<_, false>(&RehSubject, Model::Word, scheduler);
+}
