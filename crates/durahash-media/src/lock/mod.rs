@@ -48,11 +48,13 @@ impl<'a> VersionLock<'a> {
     #[inline(always)]
     pub fn read<M: Medium>(self, medium: &M) -> Version {
         let word = self.0.load(Ordering::Acquire);
-        if word & X == 0 {
+        let version = if word & X == 0 {
             Version(word & !W)
         } else {
             self.read_slow(medium)
-        }
+        };
+        medium.event(Event::Look);
+        version
     }
 
     #[cold]

@@ -81,6 +81,8 @@ pub enum Event {
     Locked(usize),
     /// A lock was released.
     Unlocked(usize),
+    /// About to look at what a lock guards, without holding it.
+    Look,
     /// About to look again whether a lock is free, or a state has changed.
     Wait,
 }

@@ -27,11 +27,12 @@
 //! - **REH-6** The counters of depths and of live slots are exact, and no lock is held.
 //!
 //! # Commit steps
-//! The lock's X is held from the first store of a row marked ✕ to the end of its operation.
+//! The lock's X is held from the first store of a row marked ✕ to the end of its operation. An
+//! insert needs none: its slot becomes visible by the bitmap in DRAM, after the drain.
 //!
 //! | Operation | Stores | Then | If power fails after this step |
 //! |---|---|---|---|
-//! | insert | ✕ payload of a free slot | flush, fence where lines keep no order | slot does not match the prefix: free |
+//! | insert | payload of a free slot | flush, fence where lines keep no order | slot does not match the prefix: free |
 //! | | its `h` | flush, drain | inserted |
 //! | update | ✕ payload | flush, drain | old or new payload, one word |
 //! | remove | ✕ `h` := marker | flush, drain | there or not, one word |
@@ -172,6 +173,7 @@ impl<M: Medium> Reh<M> {
     #[inline(always)]
     fn probe(&self, h: u64, place: Place) -> Result<Option<(u32, u64)>> {
         let medium = self.medium();
+        medium.event(Event::Look);
         let candidates = self.meta(place).candidates(h);
         if candidates.is_empty() {
             return Ok(None);

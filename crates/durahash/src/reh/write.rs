@@ -145,7 +145,8 @@ impl<M: Medium> Reh<M> {
         assert!(free != 0, "Room::None was given for what inserts");
         let i = slot_for(h, free);
         let slot = &bucket.slots[i as usize];
-        held.exclude_readers();
+        // Readers need not wait: they see the slot when the bitmap says so, and that is after the
+        // drain.
         medium.store(&slot.payload, payload);
         if !M::SAME_LINE_ORDER {
             medium.flush(&slot.payload);
