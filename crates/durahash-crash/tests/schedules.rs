@@ -220,17 +220,22 @@ fn run<S: Subject, const LINE: bool>(
     let initial: Vec<Option<u64>> = keys.iter().map(value).collect();
     let image = sim.image();
 
-    // Few keys, so that threads meet; those that the exhaustive scripts of this state use, too.
+    // Writes to few keys, so that threads meet, those that the exhaustive scripts of this state use;
+    // reads of all that is there, since a split or merge moves what nobody writes.
+    let present: Vec<u16> = (0..keys.len() as u16)
+        .filter(|k| initial[usize::from(*k)].is_some())
+        .collect();
     let few: Vec<u16> = prefill.kinds.iter().filter_map(|op| op.key()).collect();
     let pick = |rng: &mut Rng, number: usize| {
         let key = few[rng.below(few.len())];
         let v = 1000 + number as u64;
-        match rng.below(8) {
-            0..=2 => Op::Put(key, v),
-            3 => Op::Insert(key, v),
-            4 => Op::Update(key, v),
-            5 | 6 => Op::Remove(key),
-            _ => Op::Get(key),
+        match rng.below(9) {
+            0 | 1 => Op::Put(key, v),
+            2 => Op::Insert(key, v),
+            3 => Op::Update(key, v),
+            4 | 5 => Op::Remove(key),
+            _ if present.is_empty() => Op::Get(key),
+            _ => Op::Get(present[rng.below(present.len())]),
         }
     };
     let ops: Vec<Op> = (0..THREADS * OPS).map(|i| pick(&mut rng, i)).collect();

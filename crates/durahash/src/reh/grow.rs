@@ -245,7 +245,6 @@ impl<M: Medium> Reh<M> {
         medium.flush(&to.link);
         medium.drain();
 
-        lower.exclude_readers();
         for (i, h) in moved.iter().enumerate() {
             if let Some(h) = h {
                 lower.meta.add(i as u32, *h);

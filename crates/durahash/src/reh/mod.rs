@@ -52,9 +52,12 @@
 //! # Concurrency
 //! Readers: directory entry, version, entry again, metadata, one slot, version. Writers take W of
 //! the bucket and look at the entry again. A split holds W of the old and the new bucket, a merge
-//! of both buckets; the second lock of a merge is only tried, and a merge that does not get it is
-//! left to a later remove. Both hold X only while they switch the directory entries: readers never
-//! wait for the copying. A bucket that leaves the chain gets a higher version before it can be
+//! of both buckets; the second lock of a merge is only tried, and a merge that does not get it lets
+//! go of the first and begins again. A split holds X of the old bucket only while it switches the
+//! directory entries and takes the moved slots out of the bitmap: readers never wait for the
+//! copying. A merge needs no X: what a reader finds in either bucket stays true until the upper's
+//! version is raised, and only then is the lower's lock released to the next writer. A bucket that
+//! leaves the chain gets a higher version before it can be
 //! reused, so a reader that is still in it starts over. Locks are taken buckets first, then the
 //! directory's, which is held for DRAM stores only.
 //!
