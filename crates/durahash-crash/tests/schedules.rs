@@ -14,7 +14,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
-use durahash_crash::designs::RehSubject;
+use durahash_crash::designs::{RehMapSubject, RehSubject, RehWithin};
 use durahash_crash::linear::{Operation, outcomes};
 use durahash_crash::script::{Op, Rng};
 use durahash_crash::states::{CrashState, Explorer, Model, Visit};
@@ -22,6 +22,8 @@ use durahash_crash::subject::{Subject, Table};
 use durahash_media::{Action, Call, Event, Hook, Sim, Site, Step};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::sync::atomic::{AtomicUsize, Ordering};
+
+static REH: RehSubject = RehWithin;
 
 const THREADS: usize = 3;
 const OPS: usize = 4;
@@ -347,7 +349,7 @@ fn explore<S: Subject, const LINE: bool>(
 #[test]
 fn reh_at_random_x86() {
     explore::<_, true>(
-        &RehSubject,
+        &REH,
         Model::X86,
         RandomScheduler::new_from_seed(1, schedules()),
     );
@@ -356,13 +358,13 @@ fn reh_at_random_x86() {
 #[test]
 fn reh_by_priorities_x86() {
     let scheduler = PctScheduler::new_from_seed(2, 3, schedules());
-    explore::<_, true>(&RehSubject, Model::X86, scheduler);
+    explore::<_, true>(&REH, Model::X86, scheduler);
 }
 
 #[test]
 fn reh_at_random_word() {
     explore::<_, false>(
-        &RehSubject,
+        &REH,
         Model::Word,
         RandomScheduler::new_from_seed(3, schedules()),
     );
@@ -371,5 +373,12 @@ fn reh_at_random_word() {
 #[test]
 fn reh_by_priorities_word() {
     let scheduler = PctScheduler::new_from_seed(4, 3, schedules());
-    explore::<_, false>(&RehSubject, Model::Word, scheduler);
+    explore::<_, false>(&REH, Model::Word, scheduler);
+}
+
+/// Byte strings with chains of equal hashes, and the sweep.
+#[test]
+fn maps_at_random_x86() {
+    let scheduler = RandomScheduler::new_from_seed(5, schedules() / 5);
+    explore::<_, true>(&RehMapSubject, Model::X86, scheduler);
 }

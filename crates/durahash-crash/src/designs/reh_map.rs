@@ -80,20 +80,34 @@ impl Table for Strings {
     fn apply(&self, op: Op, key: u64) -> Result<Option<u64>> {
         let map = &self.0;
         let name = key.to_string();
-        let found = map.get(&name)?;
-        match op {
-            Op::Put(_, v) => return Ok(map.insert(&name, &text(v))?.as_deref().map(word)),
-            Op::Insert(_, v) => drop(map.try_insert(&name, &text(v))?),
-            Op::Update(_, v) => {
-                if let Some(old) = &found {
-                    let swapped = map.compare_exchange(&name, old, &text(v))?;
-                    assert_eq!(swapped, Outcome::Done, "nobody else writes");
+        // Where the answer comes from another call than the change, a change by somebody else in
+        // between is seen, and all is done again.
+        let found = match op {
+            Op::Put(_, v) => map.insert(&name, &text(v))?,
+            Op::Insert(_, v) => loop {
+                if map.try_insert(&name, &text(v))? == Outcome::Done {
+                    break None;
                 }
+                if let Some(found) = map.get(&name)? {
+                    break Some(found);
+                }
+            },
+            Op::Update(_, v) => loop {
+                let Some(found) = map.get(&name)? else {
+                    break None;
+                };
+                if map.compare_exchange(&name, &found, &text(v))? == Outcome::Done {
+                    break Some(found);
+                }
+            },
+            Op::Remove(_) => map.remove(&name)?,
+            Op::Get(_) => map.get(&name)?,
+            Op::Step => {
+                map.step()?;
+                None
             }
-            Op::Remove(_) => return Ok(map.remove(&name)?.as_deref().map(word)),
-            Op::Step => drop(map.step()?),
-            Op::Get(_) | Op::Reopen | Op::Close | Op::Crash(_) => {}
-        }
+            Op::Reopen | Op::Close | Op::Crash(_) => None,
+        };
         Ok(found.as_deref().map(word))
     }
 
