@@ -1,7 +1,7 @@
 //! Figures of a report: rows as charts.
 
 use crate::charts::{Bar, Bars, Line, Lines, Ranges, Style, highest};
-use crate::report::{Report, Row};
+use crate::report::{Report, Row, threads_text};
 use crate::svg::{Axis, duration, number, stand_alone, three_digits};
 
 /// A figure.
@@ -62,16 +62,16 @@ impl View {
             let series = setup
                 .threads
                 .iter()
-                .map(|t| (threads(*t), design.clone(), *t));
+                .map(|t| (threads_text(*t), design.clone(), *t));
             return vec![View {
                 suffix: String::new(),
-                subtitle: format!("{design}, {}{emulated}", place(report)),
+                subtitle: format!("{design}, {}{emulated}", report.place()),
                 series: series.collect(),
             }];
         }
         let views = setup.threads.iter().map(|t| View {
             suffix: format!("-{t}"),
-            subtitle: format!("{}, {}{emulated}", threads(*t), place(report)),
+            subtitle: format!("{}, {}{emulated}", threads_text(*t), report.place()),
             series: setup
                 .designs
                 .iter()
@@ -100,22 +100,6 @@ impl View {
             (case.to_owned(), series.collect())
         });
         groups.collect()
-    }
-}
-
-fn threads(n: u64) -> String {
-    if n == 1 {
-        "1 thread".into()
-    } else {
-        format!("{n} threads")
-    }
-}
-
-/// Where the pools lie.
-fn place(report: &Report) -> String {
-    match report.setup.file_system.as_str() {
-        "" => report.setup.medium.clone(),
-        file_system => format!("{} on {file_system}", report.setup.medium),
     }
 }
 
@@ -163,7 +147,7 @@ fn scaling(report: &Report) -> Vec<Figure> {
         let most = threads.iter().max().map_or(1.0, |t| *t as f64);
         let chart = Lines {
             title: &format!("Throughput over threads: {case}"),
-            subtitle: &format!("{}{}", place(report), report.emulated()),
+            subtitle: &format!("{}{}", report.place(), report.emulated()),
             x: ("threads", Axis::linear(0.0, most, number)),
             y: (
                 "million operations per second",
@@ -314,7 +298,7 @@ fn resizes(report: &Report) -> Option<Figure> {
     if series.is_empty() {
         return None;
     }
-    let subtitle = format!("1 thread, {}{}", place(report), report.emulated());
+    let subtitle = format!("1 thread, {}{}", report.place(), report.emulated());
     let chart = Lines {
         title: "Latency of inserts that split, and of others",
         subtitle: &subtitle,
@@ -413,7 +397,7 @@ fn recovery(report: &Report) -> Option<Figure> {
     let keys = points.map(|(keys, _)| *keys).fold(0.0, f64::max);
     let chart = Lines {
         title: "Time to open after kill -9",
-        subtitle: &format!("{}{}", place(report), report.not_emulated()),
+        subtitle: &format!("{}{}", report.place(), report.not_emulated()),
         x: ("keys in the table", Axis::linear(0.0, keys, number)),
         y: ("milliseconds", Axis::linear(0.0, highest(&series), number)),
         series,

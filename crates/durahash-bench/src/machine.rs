@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::error::Result;
-use crate::report::Object;
+use crate::json::Object;
 
 /// A machine. What the system does not tell is `unknown`, or zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

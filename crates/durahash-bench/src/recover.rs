@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use durahash::{Design, Map, Options};
 
-use crate::Config;
+use crate::config::Config;
 use crate::driver::BATCH;
 use crate::error::{Error, Result};
 use crate::workload::Random;

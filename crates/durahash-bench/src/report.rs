@@ -2,9 +2,10 @@
 //!
 //! A report is saved as JSON and read back from it; tables and figures are drawn from either.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
+use crate::json::Object;
 use crate::machine::Machine;
 
 /// The version of the JSON; it changes when a reader would have to.
@@ -118,6 +119,19 @@ impl Report {
     pub fn emulated(&self) -> String {
         let name = self.setup.emulates.as_deref();
         name.map_or_else(String::new, |name| format!(", emulated {name}"))
+    }
+
+    /// Where the pools lie.
+    pub(crate) fn place(&self) -> String {
+        let Setup {
+            medium,
+            file_system,
+            ..
+        } = &self.setup;
+        match file_system.as_str() {
+            "" => medium.clone(),
+            _ => format!("{medium} on {file_system}"),
+        }
     }
 
     /// What a figure says that shows the medium as it is, while others emulate.
@@ -244,59 +258,12 @@ impl Setup {
     }
 }
 
-/// An object of saved JSON, and what it is called in errors.
-pub(crate) struct Object<'a> {
-    fields: &'a Map<String, Value>,
-    name: &'static str,
-}
-
-impl<'a> Object<'a> {
-    pub(crate) fn of(value: &'a Value, name: &'static str) -> Result<Self> {
-        let fields = value.as_object().ok_or_else(|| Error::Report {
-            what: format!("{name} is not an object"),
-        })?;
-        Ok(Object { fields, name })
-    }
-
-    fn wrong(&self, field: &str, kind: &str) -> Error {
-        Error::Report {
-            what: format!("{} of {} is not {kind}", field, self.name),
-        }
-    }
-
-    fn get(&self, field: &str) -> Result<&'a Value> {
-        self.fields.get(field).ok_or_else(|| Error::Report {
-            what: format!("{} has no {field}", self.name),
-        })
-    }
-
-    pub(crate) fn text(&self, field: &str) -> Result<String> {
-        let text = self.get(field)?.as_str();
-        Ok(text.ok_or_else(|| self.wrong(field, "a text"))?.to_owned())
-    }
-
-    fn text_or_null(&self, field: &str) -> Result<Option<String>> {
-        match self.get(field)? {
-            Value::Null => Ok(None),
-            _ => self.text(field).map(Some),
-        }
-    }
-
-    pub(crate) fn count(&self, field: &str) -> Result<u64> {
-        let count = self.get(field)?.as_u64();
-        count.ok_or_else(|| self.wrong(field, "a count"))
-    }
-
-    fn number(&self, field: &str) -> Result<f64> {
-        let number = self.get(field)?.as_f64();
-        number.ok_or_else(|| self.wrong(field, "a number"))
-    }
-
-    fn list<T>(&self, field: &str, item: impl Fn(&Value) -> Option<T>) -> Result<Vec<T>> {
-        let items = self.get(field)?.as_array();
-        items
-            .and_then(|items| items.iter().map(item).collect())
-            .ok_or_else(|| self.wrong(field, "a list of such"))
+/// `1 thread`, `2 threads`
+pub(crate) fn threads_text(n: u64) -> String {
+    if n == 1 {
+        "1 thread".into()
+    } else {
+        format!("{n} threads")
     }
 }
 

@@ -6,9 +6,9 @@ use durahash::{Design, Durability, Map, Options};
 use durahash_media::{Dram, Latency, Mapped, MappedOptions, Metered};
 use tempfile::TempDir;
 
+use crate::config::{Config, Medium};
 use crate::error::{Error, Result};
 use crate::machine;
-use crate::{Config, Medium};
 
 /// Bytes of address space for a map in memory whose latency is emulated.
 const EMULATED_BYTES: u64 = 64 << 30;

@@ -8,12 +8,13 @@ use durahash::{Design, IndexStats, Map, Options};
 use durahash_media::{Counts, Dram, Metered};
 use hdrhistogram::Histogram;
 
+use crate::config::{Config, Progress};
 use crate::driver::{self, Table, Timed};
 use crate::error::Result;
+use crate::recover;
 use crate::report::Row;
 use crate::subject::{Bench, remove};
 use crate::workload::{Op, Workload, Workloads};
-use crate::{Config, recover};
 
 /// Bytes of a key and its value.
 const ENTRY_BYTES: u64 = 16;
@@ -29,7 +30,7 @@ pub(crate) struct Suites<'a> {
     pub(crate) config: &'a Config,
     pub(crate) bench: Bench,
     pub(crate) rows: Vec<Row>,
-    pub(crate) progress: &'a mut dyn crate::Progress,
+    pub(crate) progress: &'a mut dyn Progress,
     /// Work done, in runs of all keys.
     pub(crate) done: u64,
 }

@@ -154,7 +154,7 @@ pub(crate) fn stand_alone(svg: &str) -> String {
 
 /// How wide a text of the usual size is, about.
 pub(crate) fn width_of(text: &str) -> f64 {
-    text.chars().count() as f64 * 6.7
+    text.chars().count() as f64 * 7.1
 }
 
 /// A number as an axis shows it.

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::report::{Report, Row};
+use crate::report::{Report, Row, threads_text};
 use crate::svg::{duration, number};
 use crate::workload::Workload;
 
@@ -82,10 +82,6 @@ pub(crate) fn facts(report: &Report) -> Vec<(&'static str, String)> {
         .as_ref()
         .map_or_else(String::new, |commit| format!(" ({commit})"));
     let threads: Vec<String> = setup.threads.iter().map(u64::to_string).collect();
-    let medium = match setup.file_system.as_str() {
-        "" => setup.medium.clone(),
-        file_system => format!("{} on {file_system}", setup.medium),
-    };
     let emulated = setup.emulates.as_ref().map_or_else(String::new, |name| {
         format!("; latency of {name} is emulated: no time here is one of the real thing")
     });
@@ -105,7 +101,7 @@ pub(crate) fn facts(report: &Report) -> Vec<(&'static str, String)> {
                 machine.system, machine.architecture, machine.huge_pages
             ),
         ),
-        ("medium", format!("{medium}{emulated}")),
+        ("medium", format!("{}{emulated}", report.place())),
         ("durability", setup.durability.clone()),
         (
             "workload",
@@ -192,14 +188,6 @@ pub(crate) fn described(case: &str) -> &'static str {
     workload.map_or("", Workload::description)
 }
 
-fn threads(n: u64) -> String {
-    if n == 1 {
-        "1 thread".into()
-    } else {
-        format!("{n} threads")
-    }
-}
-
 fn throughput(report: &Report) -> Table {
     let mut header = texts(["workload"]);
     for threads in &report.setup.threads {
@@ -260,7 +248,7 @@ fn latency(report: &Report, of_threads: u64) -> Table {
         }
     }
     Table {
-        title: format!("Latency, {}{}", threads(of_threads), report.emulated()),
+        title: format!("Latency, {}{}", threads_text(of_threads), report.emulated()),
         note: "Each operation timed; get_many and put_many by batches of 64, which are fewer."
             .into(),
         header: texts(["workload", "design", "p50", "p99", "p99.99", "max"]),

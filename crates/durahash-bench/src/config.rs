@@ -1,0 +1,123 @@
+//! What is run, and who is told of it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use durahash::Design;
+use durahash_media::Latency;
+
+use crate::error::{Error, Result};
+
+/// Where pools are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Medium {
+    /// Files.
+    #[default]
+    File,
+    /// Memory of this process.
+    Dram,
+}
+
+impl fmt::Display for Medium {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Medium::File => "file",
+            Medium::Dram => "dram",
+        })
+    }
+}
+
+impl FromStr for Medium {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "file" => Ok(Medium::File),
+            "dram" => Ok(Medium::Dram),
+            _ => Err(Error::Config {
+                what: format!("no such medium: {name} (file or dram)"),
+            }),
+        }
+    }
+}
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The designs.
+    pub designs: Vec<Design>,
+    /// Keys that are loaded.
+    pub keys: u64,
+    /// Numbers of threads, each measured.
+    pub threads: Vec<usize>,
+    /// Where pools are made.
+    pub medium: Medium,
+    /// The directory in which the files are made, in one of their own that is removed afterwards;
+    /// the current one unless set.
+    pub pool: Option<PathBuf>,
+    /// Latency that is added to the medium's.
+    pub emulate: Option<Latency>,
+    /// Repeats of each timed run.
+    pub repeats: u32,
+    /// Seed of keys, draws and pools.
+    pub seed: u64,
+    /// The program that is started to be killed, which calls
+    /// [`child_main`](crate::child_main); this one unless set.
+    pub child: Option<PathBuf>,
+}
+
+impl Default for Config {
+    /// All designs, a million keys in files, one thread and two, three repeats.
+    fn default() -> Self {
+        Config {
+            designs: Design::ALL.to_vec(),
+            keys: 1_000_000,
+            threads: vec![1, 2],
+            medium: Medium::File,
+            pool: None,
+            emulate: None,
+            repeats: 3,
+            seed: 42,
+            child: None,
+        }
+    }
+}
+
+impl Config {
+    /// The fewest keys: with fewer, nothing grows.
+    pub const KEYS_MIN: u64 = 1000;
+
+    /// Refuses what cannot be run.
+    pub(crate) fn check(&self) -> Result<()> {
+        let what = if self.designs.is_empty() {
+            "no design is named".into()
+        } else if self.keys < Self::KEYS_MIN {
+            format!(
+                "{} keys are too few, at least {} are needed",
+                self.keys,
+                Self::KEYS_MIN
+            )
+        } else if self.threads.is_empty() || self.threads.contains(&0) {
+            "numbers of threads begin with one".into()
+        } else if self.repeats == 0 {
+            "at least one repeat is needed".into()
+        } else if self.pool.is_some() && self.medium == Medium::Dram {
+            "pools in memory have no directory".into()
+        } else {
+            return Ok(());
+        };
+        Err(Error::Config { what })
+    }
+}
+
+/// Who wants to know how far a run is.
+pub trait Progress {
+    /// `done` of `total` parts, of about equal length, are done; `what` begins.
+    fn at(&mut self, done: u64, total: u64, what: &str);
+}
+
+/// Nobody wants to know.
+impl Progress for () {
+    fn at(&mut self, _done: u64, _total: u64, _what: &str) {}
+}
