@@ -25,6 +25,7 @@ mod sys;
 #[cfg(test)]
 mod zero_cost;
 
+#[cfg(not(loom))]
 pub(crate) use dram::Anonymous;
 pub use dram::Dram;
 pub use mapped::{Dax, Mapped, MappedOptions};
