@@ -75,7 +75,11 @@ fn named<'a>(line: &'a str, module: &[String]) -> Vec<&'a str> {
 #[test]
 fn no_module_imports_upward() {
     let mut wrong = Vec::new();
-    for (name, macros) in [("durahash-media", &["on_media"][..]), ("durahash", &[])] {
+    for (name, macros) in [
+        ("durahash-media", &["on_media"][..]),
+        ("durahash", &[]),
+        ("durahash-bench", &[]),
+    ] {
         let src = crates().join(name).join("src");
         let lib = read(&src.join("lib.rs"));
         let groups = groups(&lib);
