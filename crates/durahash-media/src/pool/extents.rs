@@ -168,10 +168,8 @@ impl Extents {
             self.grow(medium, 1)?;
         }
         let i = *self.free.first().expect("grown by at least one");
-        if kind == ExtentKind::Units {
-            self.zero(medium, i)?;
-        }
         self.set_kind(medium, i, kind)?;
+        // Another thread may be the first to link what is in the extent, and fences its own flushes.
         medium.fence();
         self.free.remove(&i);
         Ok(i)
@@ -221,8 +219,8 @@ impl Extents {
 
     /// Gives an extent back that nothing durable reaches any more.
     pub(crate) fn release<M: Medium>(&mut self, medium: &M, i: u64) -> Result<()> {
+        // No fence: what nothing reaches is found to be free again, whatever the table says.
         self.set_kind(medium, i, ExtentKind::Free)?;
-        medium.fence();
         self.free.insert(i);
         Ok(())
     }
@@ -275,11 +273,11 @@ impl Extents {
         Ok(count)
     }
 
+    /// Stores and flushes the number of extents; the caller fences, or syncs.
     fn set_count<M: Medium>(&self, medium: &M, count: u64) -> Result<()> {
         let word = &medium.region().at::<Superblock>(0)?.extents;
         medium.store(word, count);
         medium.flush(word);
-        medium.fence();
         Ok(())
     }
 
@@ -291,23 +289,6 @@ impl Extents {
         medium.store(word, others | u64::from(kind.code()) << shift);
         medium.flush(word);
         self.kinds[i as usize] = kind;
-        Ok(())
-    }
-
-    /// Zeroes what is not zero in extent `i` (POOL-2): leftovers of an earlier use.
-    fn zero<M: Medium>(&self, medium: &M, i: u64) -> Result<()> {
-        let words = medium
-            .region()
-            .words(i << self.shift, 1 << (self.shift - 3))?;
-        for line in words.chunks(8) {
-            if line.iter().any(|word| medium.load(word) != 0) {
-                for word in line {
-                    medium.store(word, 0);
-                }
-                medium.flush(line);
-            }
-        }
-        medium.fence();
         Ok(())
     }
 }

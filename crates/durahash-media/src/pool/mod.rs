@@ -8,8 +8,8 @@
 //! # Invariants
 //! - **POOL-1** The first [`extents`](Superblock::extents) extents are backed by the file, never
 //!   sparsely; the word is stored after they are.
-//! - **POOL-2** The table says an extent's kind before anything in it is reachable, and an extent
-//!   of [`Units`](ExtentKind::Units) was zero when its kind was stored.
+//! - **POOL-2** The table says an extent's kind, durably, before anybody can link what is in it.
+//!   What an extent holds when it is taken is anything.
 //! - **POOL-3** The state word says unclean, on the disk, before the first store of an open
 //!   ([`Pool::begin`]), and clean only after all data are where the medium keeps them.
 //!
@@ -18,13 +18,12 @@
 //! | Operation | Stores | Then | If it stops after this step |
 //! |---|---|---|---|
 //! | begin, if power was lost | state: suspect | flush, drain, sync | lost and suspect |
-//! | begin | boot id | flush, fence | state still names the last open; the boot id alone says nothing |
-//! | | state: epoch + 1, unclean | flush, drain, sync | recovered at the next open |
+//! | begin | boot id, then state: epoch + 1, unclean (one line) | flush, drain, sync | recovered at the next open |
 //! | grow | (file) | allocated and mapped | file longer than the pool: cut or used later |
-//! | | extents | flush, fence | extents exist, kind 0 |
-//! | take an extent | zeros where it was used before | flush, fence | still kind 0 |
-//! | | table byte (word of eight) | flush, fence | extent of that kind in which nothing is reachable |
-//! | close | saved counters, their CRC | flush, drain, sync of everything | unclean; counters ignored |
+//! | | extents | flush; fenced when one is taken | extents exist, kind 0 |
+//! | take an extent | table byte (word of eight) | flush, fence | extent of that kind in which nothing is reachable |
+//! | release an extent | table byte | flush | found to be free again, whatever the table says |
+//! | close | saved counters, their CRC | sync of everything | unclean; counters ignored |
 //! | | state: clean | flush, drain, sync | closed |
 //! | | (file) | cut behind the last extent in use | file longer than the pool |
 
@@ -237,11 +236,10 @@ impl<M: Medium> Pool<M> {
             })?;
             medium.sync(0, bytes)?;
         }
+        // In the state's line, with which it is flushed; it is read only where the sync matters.
         for (word, v) in superblock.boot_id.iter().zip(boot_id()) {
             medium.store(word, v);
         }
-        medium.flush(&superblock.boot_id);
-        medium.fence();
         self.store_state(self.state)?;
         if !self.read_only {
             medium.sync(0, bytes)?;
@@ -404,8 +402,6 @@ impl<M: Medium> Pool<M> {
             ..self.state
         };
         superblock.save(medium, *wait_lock(&self.saved, medium), state);
-        medium.flush(superblock);
-        medium.drain();
         let bytes = extents << self.format.geometry.extent_shift;
         medium.sync(0, bytes)?;
         self.store_state(state)?;
