@@ -18,31 +18,32 @@ const SLOTS_OFF: u64 = 256;
 const STEP: u64 = 8;
 const SLOT_BYTES: u64 = 16;
 
-/// What is wrong with it: the classes of faults that published tables were found to have.
+/// What is wrong with it: the classes of faults that published tables were found to have, by their
+/// numbers in `docs/testing.md`. Class 9, allocators, is in `tests/blocks.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
     None,
-    /// The commit word is durable before its data.
+    /// The commit word is durable before its data (class 1).
     CommitFirst,
-    /// A replacement is two words that are not one atomic store.
+    /// A replacement is two words that are not one atomic store (class 2).
     TwoWords,
-    /// The capacity is durable before what it describes.
+    /// The capacity is durable before what it describes (class 3).
     CapacityFirst,
-    /// A mark that means something only to a running process blocks a slot after a restart.
+    /// A mark that means something only to a running process blocks a slot after a restart (class 5).
     MarkStays,
-    /// The lock is released before what was stored is durable.
+    /// The lock is released before what was stored is durable (class 6).
     VisibleFirst,
-    /// Only the first line of an object is flushed.
+    /// Only the first line of an object is flushed (class 7).
     FirstLine,
-    /// The fresh table is not persisted before it is published.
+    /// The fresh table is not persisted before it is published (class 8).
     FreshUnpersisted,
-    /// Of two copies, recovery leaves both.
+    /// Of two copies, recovery leaves both (class 10).
     BothCopies,
     /// Recovery forgets to flush what it repaired.
     RepairUnflushed,
-    /// State in DRAM is rebuilt wrongly.
+    /// State in DRAM is rebuilt wrongly (class 11).
     WrongCount,
-    /// A remove clears the moved slot before its new home is durable.
+    /// A remove clears the moved slot before its new home is durable (class 4).
     ClearFirst,
     /// Recovery never ends.
     Endless,

@@ -1,0 +1,241 @@
+//! Record blocks under the tester: values that stand in blocks of the pool, so that every put takes
+//! one block and frees another. What allocators were found to do wrong is planted, and caught.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex};
+
+use durahash::reh::Reh;
+use durahash::{Change, Finding, Index, Result, Room};
+use durahash_crash::designs::{RehSubject, RehWithin};
+use durahash_crash::run::Tester;
+use durahash_crash::script::Op;
+use durahash_crash::states::Model;
+use durahash_crash::subject::{Prefill, Subject, Table};
+use durahash_media::{Format, Geometry, Medium, Pool, Sim};
+
+/// Faults of class 9, "allocator", and one of class 7.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bug {
+    None,
+    /// What was replaced or removed is not freed.
+    Leak,
+    /// The old block is freed, and taken by the next put, before the slot names the new one.
+    FreedFirst,
+    /// The block is named before what it holds is durable.
+    NotPersisted,
+    /// The sweep forgets what is in use.
+    SweptAll,
+}
+
+struct Blocks {
+    bug: Bug,
+    base: RehSubject,
+}
+
+struct Values<const LINE: bool> {
+    bug: Bug,
+    pool: Arc<Pool<Sim<LINE>>>,
+    index: Reh<Sim<LINE>>,
+    /// Writers take turns: what is tested is the blocks.
+    turn: Mutex<()>,
+}
+
+impl<const LINE: bool> Values<LINE> {
+    /// A new block that holds `v`.
+    fn write(&self, v: u64) -> Result<u64> {
+        let bytes = 16 + v % 3 * 40;
+        let off = self.pool.alloc_block(bytes, true)?.expect("it may grow");
+        let words = self.pool.words(off, 2)?;
+        let medium = self.pool.medium();
+        medium.store(&words[0], v);
+        medium.store(&words[1], !v);
+        if self.bug != Bug::NotPersisted {
+            medium.flush_fresh(words);
+            medium.fence();
+        }
+        Ok(off)
+    }
+
+    fn read(&self, off: u64) -> Result<u64> {
+        let words = self.pool.words(off, 2)?;
+        let medium = self.pool.medium();
+        let (v, complement) = (medium.load(&words[0]), medium.load(&words[1]));
+        // Something that was never put, and so is found to be wrong.
+        Ok(if v == !complement { v } else { u64::MAX })
+    }
+
+    fn change(&self, h: u64, new: Option<u64>, needs: Option<bool>) -> Result<Option<u64>> {
+        let found = self.index.get(h)?;
+        if needs.is_some_and(|present| present != found.is_some()) {
+            return found.map(|off| self.read(off)).transpose();
+        }
+        let value = found.map(|off| self.read(off)).transpose()?;
+        let free = |off: Option<u64>| off.map_or(Ok(()), |off| self.pool.free_block(off));
+        if self.bug == Bug::FreedFirst {
+            free(found)?;
+        }
+        let change = match new {
+            Some(v) => Change::Set(self.write(v)?),
+            None => Change::Remove,
+        };
+        self.index.update(h, Room::ForNew, &mut |_| Ok(change))?;
+        if !matches!(self.bug, Bug::Leak | Bug::FreedFirst) {
+            free(found)?;
+        }
+        Ok(value)
+    }
+
+    fn slots(&self) -> Result<Vec<(u64, u64)>> {
+        let (mut slots, mut at) = (Vec::new(), Some(0));
+        while let Some(from) = at {
+            at = self.index.scan(from, &mut slots)?;
+        }
+        Ok(slots)
+    }
+}
+
+impl<const LINE: bool> Table for Values<LINE> {
+    fn apply(&self, op: Op, h: u64) -> Result<Option<u64>> {
+        let _turn = self.turn.lock().unwrap();
+        match op {
+            Op::Put(_, v) => self.change(h, Some(v), None),
+            Op::Insert(_, v) => self.change(h, Some(v), Some(false)),
+            Op::Update(_, v) => self.change(h, Some(v), Some(true)),
+            Op::Remove(_) => self.change(h, None, Some(true)),
+            _ => self.index.get(h)?.map(|off| self.read(off)).transpose(),
+        }
+    }
+
+    fn contents(&self, out: &mut Vec<(u64, u64)>) -> Result<()> {
+        for (h, off) in self.slots()? {
+            out.push((h, self.read(off)?));
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.index.len()
+    }
+
+    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+        self.index.check(found)?;
+        let mut named = HashMap::new();
+        let mut tell = |what: &str, off| {
+            found(Finding {
+                invariant: "BLOCK",
+                off,
+                what: what.to_owned(),
+            });
+        };
+        for (h, off) in self.slots()? {
+            if named.insert(off, h).is_some() {
+                tell("named twice", off);
+            }
+        }
+        let mut used = BTreeSet::new();
+        self.pool.each_block(&mut |off| {
+            used.insert(off);
+        });
+        for off in &used {
+            if !named.contains_key(off) {
+                tell("in use and not named", *off);
+            }
+        }
+        for off in named.keys() {
+            if !used.contains(off) {
+                tell("named and not in use", *off);
+            }
+        }
+        Ok(())
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        self.pool.close()
+    }
+}
+
+impl Subject for Blocks {
+    const NAME: &'static str = "blocks";
+    const MAX_BYTES: u64 = 64 << 10;
+
+    fn create<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+        let format = Format {
+            design: 1,
+            kind: 0,
+            key_type: 0,
+            value_type: 0,
+            geometry: Geometry {
+                extent_shift: 10,
+                slots: 3,
+                hash_bits: 0,
+            },
+            seed: 1,
+            max_bytes: Self::MAX_BYTES,
+        };
+        let pool = Arc::new(Pool::create(sim, &format)?);
+        let index = Reh::create(Arc::clone(&pool))?;
+        pool.publish()?;
+        Ok(Box::new(Values {
+            bug: self.bug,
+            pool,
+            index,
+            turn: Mutex::new(()),
+        }))
+    }
+
+    fn open<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+        let pool = Arc::new(Pool::open(sim, false)?);
+        let index = Reh::open(Arc::clone(&pool))?;
+        let values = Values {
+            bug: self.bug,
+            pool,
+            index,
+            turn: Mutex::new(()),
+        };
+        if values.bug != Bug::SweptAll {
+            for (_, off) in values.slots()? {
+                values.pool.mark_block(off)?;
+            }
+        }
+        values.pool.finish_sweep()?;
+        Ok(Box::new(values))
+    }
+
+    fn keys(&self) -> Vec<u64> {
+        self.base.keys()
+    }
+
+    fn prefills(&self) -> Vec<Prefill> {
+        self.base.prefills()
+    }
+}
+
+/// The first thing that is found wrong.
+fn first_failure<const LINE: bool>(bug: Bug, model: Model) -> Option<String> {
+    let subject = Blocks {
+        bug,
+        base: RehWithin,
+    };
+    let mut tester = Tester::<_, LINE>::new(&subject, model);
+    let run = tester
+        .exhaustive(2)
+        .and_then(|()| (0..4).try_for_each(|seed| tester.random(seed, 150)));
+    run.err().map(|failure| failure.to_string())
+}
+
+#[test]
+fn blocks_are_named_once_or_free_whatever_the_crash() {
+    assert_eq!(first_failure::<true>(Bug::None, Model::X86), None);
+    assert_eq!(first_failure::<false>(Bug::None, Model::Word), None);
+}
+
+#[test]
+fn faults_of_allocators_are_found() {
+    for bug in [Bug::Leak, Bug::FreedFirst, Bug::NotPersisted, Bug::SweptAll] {
+        let failure = first_failure::<true>(bug, Model::X86);
+        println!(
+            "{bug:?}: {}\n",
+            failure.unwrap_or_else(|| panic!("{bug:?} was not found"))
+        );
+    }
+}
