@@ -7,7 +7,7 @@
 //!
 //! # Invariants
 //! - **POOL-1** The first [`extents`](Superblock::extents) extents are backed by the file, never
-//!   sparsely; the word is stored after they are.
+//!   sparsely; the word is stored after they are. The table says free of all others.
 //! - **POOL-2** The table says an extent's kind, durably, before anybody can link what is in it.
 //!   What an extent holds when it is taken is anything.
 //! - **POOL-3** The state word says unclean, on the disk, before the first store of an open
