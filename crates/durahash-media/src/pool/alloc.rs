@@ -281,7 +281,7 @@ impl Blocks {
 
     /// Ends the sweep: what was not marked is free.
     pub(crate) fn end_sweep<M: Medium>(&mut self, extents: &mut Extents, medium: &M) -> Result<()> {
-        let Some(sweep) = self.sweep.take() else {
+        let Some(mut sweep) = self.sweep.take() else {
             return Ok(());
         };
         for i in sweep.extents {
@@ -314,6 +314,9 @@ impl Blocks {
                 self.free(extents, medium, first * self.extent_bytes)?;
             }
         }
+        // Damaged slots may have named the same block.
+        sweep.freed.sort_unstable();
+        sweep.freed.dedup();
         for off in sweep.freed {
             self.free(extents, medium, off)?;
         }
