@@ -21,9 +21,6 @@ use crate::record::{
     Draft, Header, MAX_KEY_BYTES, MAX_VALUE_BYTES, check_sizes, is_chained, offset, payload,
 };
 
-/// No chain is longer, unless it is damaged and runs in a circle.
-const MAX_CHAIN: usize = 1 << 20;
-
 /// When a change shall be made.
 #[derive(Clone, Copy)]
 pub(crate) enum Rule<'a> {
@@ -152,8 +149,8 @@ impl Raw {
         }
     }
 
-    /// Every key and value whose hash is `h`. Damaged ones are left out, and reported after the
-    /// others were found.
+    /// Every key and value whose hash is `h`. A damaged record ends the chain, since its `next` may
+    /// lead to one that was replaced; it is reported after those before it were found.
     pub(crate) fn pairs(&self, h: u64, out: &mut Vec<Pair>) -> Result<()> {
         let mut copies: Vec<(Link, Pair)> = Vec::new();
         let mut damage = None;
@@ -176,15 +173,9 @@ impl Raw {
         })?;
         for (link, pair) in copies {
             let key_hash = self.hashes.key(&pair.0);
-            let sound = if self.hashes.h(key_hash) == h {
-                self.verify(&link, key_hash, &pair.1)
-            } else {
-                Err(Error::corrupt("record of another hash", link.off))
-            };
-            match sound {
-                Ok(()) => out.push(pair),
-                Err(e) => damage = damage.or(Some(e)),
-            }
+            self.of_slot(&link, h, key_hash)?;
+            self.verify(&link, key_hash, &pair.1)?;
+            out.push(pair);
         }
         damage.map_or(Ok(()), Err)
     }
@@ -197,20 +188,29 @@ impl Raw {
         f: &mut dyn FnMut(Link) -> Result<bool>,
     ) -> Result<()> {
         let mut off = offset(payload);
-        for at in 0..MAX_CHAIN {
+        // A damaged chain may run in a circle: then it comes back to a record that it passed, and to
+        // one of these, which lie ever further apart.
+        let mut passed = 0;
+        for at in 1_u64.. {
             let header = self.store.header(off)?;
-            if at == 0 && is_chained(payload) != (header.next != 0) {
+            if at == 1 && is_chained(payload) != (header.next != 0) {
                 return Err(Error::corrupt(
                     "a slot contradicts its record about a chain",
                     off,
                 ));
             }
             if !f(Link { off, header })? || header.next == 0 || !still() {
-                return Ok(());
+                break;
+            }
+            if at.is_power_of_two() {
+                passed = off;
             }
             off = header.next;
+            if off == passed {
+                return Err(Error::corrupt("a chain of records runs in a circle", off));
+            }
         }
-        Err(Error::corrupt("chain of records without an end", off))
+        Ok(())
     }
 
     /// The record of `key` in the chain that `payload` begins. Those before it go to `before`.
@@ -228,11 +228,15 @@ impl Raw {
                 found = Some(link);
                 return Ok(false);
             }
-            // Another key of the same hash, or a damaged one? Only damage makes a key disappear.
-            let mut other = Vec::new();
+            // Another key of the same hash, or the wanted one, damaged? No key is called absent
+            // because of damage.
+            let (mut other, mut value) = (Vec::new(), Vec::new());
             self.copy_key(&link, &mut other, still)?;
-            if still() && self.hashes.h(self.hashes.key(&other)) != h {
-                return Err(Error::corrupt("record of another hash", link.off));
+            self.copy_value(&link, &mut value, still)?;
+            let other_hash = self.hashes.key(&other);
+            if still() {
+                self.of_slot(&link, h, other_hash)?;
+                self.verify(&link, other_hash, &value)?;
             }
             before.push(link.off);
             Ok(true)
@@ -240,7 +244,12 @@ impl Raw {
         Ok(found)
     }
 
-    fn copy_key(&self, link: &Link, out: &mut Vec<u8>, still: &dyn Fn() -> bool) -> Result<()> {
+    pub(crate) fn copy_key(
+        &self,
+        link: &Link,
+        out: &mut Vec<u8>,
+        still: &dyn Fn() -> bool,
+    ) -> Result<()> {
         let bytes = link.header.key_bytes;
         if bytes > MAX_KEY_BYTES {
             return Err(Error::corrupt("key longer than any", link.off));
@@ -267,6 +276,15 @@ impl Raw {
         }
         out.resize(bytes, 0);
         self.store.copy(link.off, link.header.key_bytes, out)
+    }
+
+    /// Whether a key whose hash is `key_hash` belongs to slot `h`.
+    pub(crate) fn of_slot(&self, link: &Link, h: u64, key_hash: u64) -> Result<()> {
+        if self.hashes.h(key_hash) == h {
+            Ok(())
+        } else {
+            Err(Error::corrupt("record of another hash", link.off))
+        }
     }
 
     /// Verifies the checksum of a record that was copied.
@@ -406,6 +424,14 @@ impl<'a> Plan<'a> {
             self.before.clear();
             return self.absent(offset(head));
         };
+        if self.draft.is_some_and(|(_, off)| off == link.off) {
+            // The new record came to lie where damage points to; it must not be taken for an old one
+            // and freed.
+            return Err(Error::corrupt(
+                "a slot names a block that was free",
+                link.off,
+            ));
+        }
         self.had = true;
         let mut value = Vec::new();
         let wanted = old.is_some();

@@ -49,14 +49,16 @@ impl Raw {
         is_new: bool,
         start: Instant,
     ) -> Self {
+        let format = store.format();
         let chained = if is_new {
             Some(0)
         } else {
-            store
-                .saved(CHAINED_COUNTER)
+            // A number that the pool cannot hold is none, whatever its checksum says.
+            let saved = store.saved(CHAINED_COUNTER);
+            saved
                 .and_then(|count| count.checked_sub(1))
+                .filter(|count| *count <= format.max_bytes)
         };
-        let format = store.format();
         let (seed, hash_bits) = (format.seed, format.geometry.hash_bits);
         Raw {
             index,
@@ -120,7 +122,9 @@ impl Raw {
                 let mut count = 0;
                 self.each_slot(&mut |h, payload| {
                     if is_chained(payload) {
-                        count += self.chain(h, payload)?.len().saturating_sub(1) as u64;
+                        let mut offs = Vec::new();
+                        self.chain(h, payload, &mut offs)?;
+                        count += offs.len().saturating_sub(1) as u64;
                     }
                     Ok(())
                 })?;
@@ -145,12 +149,13 @@ impl Raw {
         Ok(())
     }
 
-    /// The offsets of the records that hang on slot `h`, whose payload was `payload` a moment ago.
-    fn chain(&self, h: u64, payload: u64) -> Result<Vec<u64>> {
+    /// The offsets of the records that hang on slot `h`, whose payload was `payload` a moment ago;
+    /// those before the damage where there is some.
+    fn chain(&self, h: u64, payload: u64, offs: &mut Vec<u64>) -> Result<()> {
         if !is_chained(payload) {
-            return Ok(vec![offset(payload)]);
+            offs.push(offset(payload));
+            return Ok(());
         }
-        let mut offs = Vec::new();
         self.index.read(h, &mut |payload, still| {
             offs.clear();
             let Some(payload) = payload else {
@@ -160,8 +165,7 @@ impl Raw {
                 offs.push(link.off);
                 Ok(true)
             })
-        })?;
-        Ok(offs)
+        })
     }
 
     /// Marks every record that hangs on a slot which is about to change, if a sweep is pending.
@@ -169,9 +173,10 @@ impl Raw {
         if !self.sweep_pending() {
             return Ok(());
         }
-        self.walk(payload, &|| true, &mut |link| {
+        is_whole(self.walk(payload, &|| true, &mut |link| {
             self.store.mark(link.off).map(|_| true)
-        })
+        }))
+        .map(drop)
     }
 
     /// Whether free record space is still to be found.
@@ -195,18 +200,14 @@ impl Raw {
         let mut slots = Vec::new();
         let next = self.index.scan(*at, &mut slots)?;
         for (h, payload) in slots {
-            match self.chain(h, payload) {
-                Ok(offs) => {
-                    for off in offs {
-                        self.store.mark(off)?;
-                    }
-                }
-                // What cannot be reached through damage cannot be read either: nothing is lost by
-                // leaving it unmarked, and the damage must not keep the space of all others.
-                Err(e) if matches!(e.kind(), ErrorKind::Corrupt { .. }) => {
-                    self.store.mark(offset(payload))?;
-                }
-                Err(e) => return Err(e),
+            let mut offs = Vec::new();
+            // What cannot be reached through damage cannot be read either: nothing is lost by
+            // leaving it unmarked, and the damage must not keep the space of all others.
+            if !is_whole(self.chain(h, payload, &mut offs))? {
+                offs.push(offset(payload));
+            }
+            for off in offs {
+                self.store.mark(off)?;
             }
         }
         match next {
@@ -229,7 +230,7 @@ impl Raw {
         Ok(self.sweep_step()? | self.index.step()?)
     }
 
-    /// Removes every slot that is there when the walk comes by.
+    /// Removes every slot that is there when the walk comes by, damaged ones too.
     pub(crate) fn clear(&self) -> Result<()> {
         self.store.writable()?;
         self.each_slot(&mut |h, _| {
@@ -245,17 +246,21 @@ impl Raw {
         let words = self.is_words();
         let mut offs = Vec::new();
         let mut chained = None;
-        let mut busy = false;
+        let (mut busy, mut whole) = (false, true);
         self.index.update(h, Room::None, &mut |payload| {
             let Some(payload) = payload.filter(|_| !words) else {
                 return Ok(Change::Remove);
             };
             self.mark(payload)?;
-            self.walk(payload, &|| true, &mut |link| {
+            let mut key = Vec::new();
+            whole = is_whole(self.walk(payload, &|| true, &mut |link| {
+                // A damaged slot may name the record of another: that is not its to free.
+                self.copy_key(&link, &mut key, &|| true)?;
+                self.of_slot(&link, h, self.hashes.key(&key))?;
                 offs.push(link.off);
                 Ok(true)
-            })?;
-            if is_chained(payload) {
+            }))?;
+            if is_chained(payload) || !whole {
                 chained = self.try_lock_chained();
                 busy = chained.is_none();
             }
@@ -264,8 +269,11 @@ impl Raw {
         if busy {
             return Ok(false);
         }
-        if let Some(Some(count)) = chained.as_deref_mut() {
-            *count = count.saturating_sub(offs.len() as u64 - 1);
+        if let Some(count) = chained.as_deref_mut() {
+            // Nobody knows how many hung on a damaged one: they are counted anew.
+            *count = count
+                .filter(|_| whole)
+                .map(|count| count.saturating_sub((offs.len() as u64).saturating_sub(1)));
         }
         for off in offs {
             self.release(off);
@@ -359,16 +367,15 @@ impl Raw {
                     what,
                 })
             };
-            match self.chain(h, payload) {
-                Ok(offs) => {
-                    chained += offs.len().saturating_sub(1) as u64;
-                    for off in offs {
-                        if !named.insert(off) {
-                            rec("REC-2", off, format!("named twice, also by slot {h:#018x}"));
-                        }
-                    }
+            let mut offs = Vec::new();
+            if let Err(e) = self.chain(h, payload, &mut offs) {
+                rec("REC-1", offset(payload), format!("slot {h:#018x}: {e}"));
+            }
+            chained += offs.len().saturating_sub(1) as u64;
+            for off in offs {
+                if !named.insert(off) {
+                    rec("REC-2", off, format!("named twice, also by slot {h:#018x}"));
                 }
-                Err(e) => rec("REC-1", offset(payload), format!("slot {h:#018x}: {e}")),
             }
             let mut pairs = Vec::new();
             if let Err(e) = self.pairs(h, &mut pairs) {
@@ -431,6 +438,14 @@ impl Drop for Raw {
             // is opened. `close` reports.
             let _ = self.shut();
         }
+    }
+}
+
+/// Whether a walk came to its end; damage on the way is no error here.
+fn is_whole(walked: Result<()>) -> Result<bool> {
+    match walked {
+        Err(e) if matches!(e.kind(), ErrorKind::Corrupt { .. }) => Ok(false),
+        walked => walked.map(|()| true),
     }
 }
 

@@ -1,0 +1,301 @@
+//! Damaged pools: every bit of small images flipped, words that change under an open map, and
+//! structures that no writer makes. A typed error or the right answer; nothing wrong beyond what is
+//! damaged. Where the words of a slot are the key and value themselves, that one key may differ:
+//! such a flip cannot be told from a value.
+
+mod common;
+
+use std::borrow::Borrow;
+use std::collections::HashSet;
+
+use common::{Model, Sample};
+use durahash::{Error, ErrorKind, Map, Options, Result};
+use durahash_media::{Geometry, Medium, Sim};
+
+const MAX_BYTES: u64 = 256 << 10;
+const EXTENT_WORDS: usize = 128;
+const BUCKET_WORDS: usize = 32;
+const TABLE_BYTE: usize = 512;
+
+/// What a word of an image is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// What a checksum covers, and what the siblings must agree about: damage is always found.
+    Guarded,
+    /// A slot of a live bucket.
+    Slot,
+    /// A record block, used or not.
+    Record,
+    /// Kinds of extents, and their number.
+    Table,
+    /// What nothing depends on.
+    Loose,
+}
+
+/// A pool that was left open, what it holds, and what its words are.
+struct Sound {
+    image: Vec<u64>,
+    model: Model,
+    parts: Vec<Part>,
+    /// How many keys a slot may have.
+    slot_keys: usize,
+}
+
+fn geometry(hash_bits: u8) -> Geometry {
+    Geometry {
+        extent_shift: 10,
+        slots: 3,
+        hash_bits,
+    }
+}
+
+fn open<K: Sample + ?Sized, V: Sample + ?Sized>(image: &[u64]) -> Result<Map<K, V>> {
+    Options::new().open_on(Sim::<true>::from_image(image, MAX_BYTES))
+}
+
+fn byte(image: &[u64], at: usize) -> u8 {
+    image[at / 8].to_le_bytes()[at % 8]
+}
+
+impl Sound {
+    fn new<K: Sample + ?Sized, V: Sample + ?Sized>(hash_bits: u8, keys: u64) -> Self {
+        let sim = Sim::<true>::new(MAX_BYTES);
+        let options = Options::new()
+            .geometry(geometry(hash_bits))
+            .seed(7)
+            .max_bytes(MAX_BYTES);
+        let map: Map<K, V> = options.create_on(sim.clone()).unwrap();
+        let mut model = Model::new();
+        // More than stays, so that there are stale copies, free blocks and free buckets.
+        for k in 0..2 * keys {
+            map.put(K::sample(k).borrow(), V::sample(k % 15).borrow())
+                .unwrap();
+            model.insert(k, k % 15);
+        }
+        for k in keys..2 * keys {
+            map.remove(K::sample(k).borrow()).unwrap();
+            model.remove(&k);
+        }
+        let image = sim.image();
+        let parts = parts(&image);
+        let slot_keys = if hash_bits == 0 { 1 } else { keys as usize };
+        Sound {
+            image,
+            model,
+            parts,
+            slot_keys,
+        }
+    }
+
+    /// Opens and uses the image with one bit flipped.
+    fn flip<K: Sample + ?Sized, V: Sample + ?Sized>(&self, bit: usize) {
+        let part = self.parts[bit / 64];
+        let mut image = self.image.clone();
+        image[bit / 64] ^= 1 << (bit % 64);
+        let case = format!("word {}, bit {}, {part:?}", bit / 64, bit % 64);
+        let sim = Sim::<true>::from_image(&image, MAX_BYTES);
+        let map: Map<K, V> = match Options::new().open_on(sim.clone()) {
+            Ok(map) => map,
+            Err(e) => {
+                assert!(
+                    matches!(part, Part::Guarded | Part::Table),
+                    "{case}: refused: {e}"
+                );
+                assert!(is_damage(&e), "{case}: {e}");
+                assert!(sim.image() == image, "{case}: refused, but written to");
+                return;
+            }
+        };
+        assert_ne!(part, Part::Guarded, "{case}: not found");
+        let right = self.read(&map, part, &case);
+        write(&map, &right, &case);
+        heal(map, &sim, &case);
+    }
+
+    /// Reads everything in every way; returns the keys that have their values.
+    fn read<K: Sample + ?Sized, V: Sample + ?Sized>(
+        &self,
+        map: &Map<K, V>,
+        part: Part,
+        case: &str,
+    ) -> HashSet<u64> {
+        let words = size_of_val(&V::sample(0)) == 8;
+        let (mut right, mut failed, mut lost) = (HashSet::new(), 0, 0);
+        for (k, v) in &self.model {
+            match map.get(K::sample(*k).borrow()) {
+                Ok(Some(value)) if value == V::sample(*v) => drop(right.insert(*k)),
+                Ok(Some(value)) => {
+                    assert!(words && part == Part::Slot, "{case}: {k} has {value:?}");
+                    lost += 1;
+                }
+                Ok(None) => lost += 1,
+                Err(e) => {
+                    assert!(is_damage(&e), "{case}: {e}");
+                    failed += 1;
+                }
+            }
+        }
+        assert!(lost == 0 || part == Part::Slot, "{case}: a key is absent");
+        assert!(lost <= self.slot_keys, "{case}: {lost} keys lost");
+        if part != Part::Table {
+            assert!(
+                failed <= self.slot_keys,
+                "{case}: {failed} keys cannot be read"
+            );
+        }
+        if part == Part::Loose {
+            assert_eq!(right.len(), self.model.len(), "{case}");
+        }
+        let mut strangers = 0;
+        let mut seen = 0;
+        for pair in map {
+            match pair {
+                Ok((key, value)) => {
+                    let known = right
+                        .iter()
+                        .any(|k| key == K::sample(*k) && value == V::sample(self.model[k]));
+                    seen += usize::from(known);
+                    strangers += usize::from(!known);
+                }
+                Err(e) => assert!(is_damage(&e), "{case}: {e}"),
+            }
+        }
+        assert_eq!(seen, right.len(), "{case}: iteration and lookup disagree");
+        assert!(
+            strangers <= usize::from(words && part == Part::Slot),
+            "{case}"
+        );
+        let mut findings = 0;
+        map.check(&mut |_| findings += 1).unwrap();
+        assert!(findings > 0 || failed == 0, "{case}: not found by check");
+        match map.len().and_then(|len| Ok((len, map.stats()?))) {
+            Ok((len, _)) => assert!(
+                part != Part::Loose || len == self.model.len() as u64,
+                "{case}: {len} keys"
+            ),
+            Err(e) => assert!(is_damage(&e), "{case}: {e}"),
+        }
+        right
+    }
+}
+
+/// Writes before, during and after the sweep; what was right stays right.
+fn write<K: Sample + ?Sized, V: Sample + ?Sized>(
+    map: &Map<K, V>,
+    right: &HashSet<u64>,
+    case: &str,
+) {
+    let mut put = HashSet::new();
+    for k in 100..118 {
+        match map.put(K::sample(k).borrow(), V::sample(k % 15).borrow()) {
+            Ok(()) => drop(put.insert(k)),
+            Err(e) => assert!(is_damage(&e), "{case}: {e}"),
+        }
+        if k == 108 {
+            let mut steps = 0;
+            while map.step().unwrap() {
+                steps += 1;
+                assert!(steps < 1000, "{case}: a sweep without an end");
+            }
+        }
+    }
+    for k in right.union(&put) {
+        let got = map.get(K::sample(*k).borrow());
+        let got = got.unwrap_or_else(|e| panic!("{case}: {k} was right before others: {e}"));
+        assert_eq!(got, Some(V::sample(k % 15)), "{case}: {k}");
+    }
+    for k in put
+        .iter()
+        .filter(|k| **k % 2 == 0)
+        .chain(right.iter().next())
+    {
+        match map.remove(K::sample(*k).borrow()) {
+            Ok(old) => assert_eq!(old, Some(V::sample(k % 15)), "{case}: {k}"),
+            // What stands before it in its chain is damaged.
+            Err(e) => assert!(is_damage(&e), "{case}: {e}"),
+        }
+    }
+}
+
+/// What was cleared is sound and empty after the next open, whatever the damage was.
+fn heal<K: Sample + ?Sized, V: Sample + ?Sized>(map: Map<K, V>, sim: &Sim<true>, case: &str) {
+    map.clear().unwrap();
+    assert_eq!(map.iter().count(), 0, "{case}");
+    map.put(K::sample(3).borrow(), V::sample(14).borrow())
+        .unwrap();
+    map.close().unwrap();
+    let map: Map<K, V> = open(&sim.image()).unwrap_or_else(|e| panic!("{case}: {e}"));
+    while map.step().unwrap() {}
+    map.check(&mut |finding| panic!("{case}: {finding:?}"))
+        .unwrap();
+    let all: Vec<_> = map.iter().map(Result::unwrap).collect();
+    assert_eq!(all, [(K::sample(3), V::sample(14))], "{case}");
+    assert_eq!(map.len().unwrap(), 1, "{case}");
+}
+
+/// Names the words of an image.
+fn parts(image: &[u64]) -> Vec<Part> {
+    let mut parts = vec![Part::Loose; image.len()];
+    parts[..12].fill(Part::Guarded);
+    parts[19] = Part::Table;
+    parts[32] = Part::Guarded;
+    let table = TABLE_BYTE / 8..(TABLE_BYTE + image.len() / EXTENT_WORDS).div_ceil(8);
+    parts[table].fill(Part::Table);
+    for extent in 0..image.len() / EXTENT_WORDS {
+        if byte(image, TABLE_BYTE + extent) >= 4 {
+            parts[extent * EXTENT_WORDS..][..EXTENT_WORDS].fill(Part::Record);
+        }
+    }
+    let mut bucket = image[32];
+    while bucket != 0 {
+        let from = bucket as usize * BUCKET_WORDS;
+        parts[from..][..30].fill(Part::Slot);
+        parts[from + 30..][..2].fill(Part::Guarded);
+        bucket = image[from + 30] >> 24;
+    }
+    parts
+}
+
+fn is_damage(e: &Error) -> bool {
+    matches!(
+        e.kind(),
+        ErrorKind::Corrupt { .. }
+            | ErrorKind::NotAPool { .. }
+            | ErrorKind::ByteOrder
+            | ErrorKind::Truncated { .. }
+    )
+}
+
+/// Both halves of the bits at once: this is what takes the time.
+fn all_flips<K: Sample + ?Sized, V: Sample + ?Sized>(sound: &Sound, step: usize) {
+    let bits = sound.image.len() * 64;
+    std::thread::scope(|scope| {
+        for from in 0..2 {
+            scope.spawn(move || {
+                for bit in (from * step..bits).step_by(2 * step) {
+                    // Hashes of two bits: flipped, they are those of other keys, as never happens
+                    // to whole ones.
+                    if sound.slot_keys == 1 || sound.parts[bit / 64] != Part::Slot || bit % 64 < 62
+                    {
+                        sound.flip::<K, V>(bit);
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn every_bit_of_words() {
+    all_flips::<u64, u64>(&Sound::new::<u64, u64>(0, 30), 1);
+}
+
+#[test]
+fn every_bit_of_texts_and_bytes() {
+    all_flips::<str, [u8]>(&Sound::new::<str, [u8]>(0, 14), 1);
+}
+
+#[test]
+fn bits_of_chains() {
+    all_flips::<str, [u8]>(&Sound::new::<str, [u8]>(2, 12), 3);
+}
