@@ -299,3 +299,78 @@ fn every_bit_of_texts_and_bytes() {
 fn bits_of_chains() {
     all_flips::<str, [u8]>(&Sound::new::<str, [u8]>(2, 12), 3);
 }
+
+/// Words that change under an open map: directory, fingerprints and bitmaps in DRAM keep all keys
+/// readable but the one of the slot, and nothing is built on damage.
+fn live_flips<K: Sample + ?Sized, V: Sample + ?Sized>(sound: &Sound) {
+    for bit in (0..sound.image.len() * 64).step_by(11) {
+        let part = sound.parts[bit / 64];
+        let case = format!("live word {}, bit {}, {part:?}", bit / 64, bit % 64);
+        let sim = Sim::<true>::from_image(&sound.image, MAX_BYTES);
+        let map: Map<K, V> = Options::new().open_on(sim.clone()).unwrap();
+        let word = &sim.region().words(0, sound.image.len() as u64).unwrap()[bit / 64];
+        sim.store(word, sim.load(word) ^ 1 << (bit % 64));
+        let mut model = sound.model.clone();
+        let mut unsure = HashSet::new();
+        let mut failed = 0;
+        for k in (100..140).chain(0..30).chain(100..130) {
+            let (key, value) = (K::sample(k), V::sample(k % 15));
+            let done = if k >= 100 && !model.contains_key(&k) && !unsure.contains(&k) {
+                map.put(key.borrow(), value.borrow()).map(|()| {
+                    model.insert(k, k % 15);
+                })
+            } else {
+                map.remove(key.borrow()).map(|_| {
+                    model.remove(&k);
+                })
+            };
+            if let Err(e) = done {
+                assert!(is_damage(&e), "{case}: {e}");
+                unsure.insert(k);
+                failed += 1;
+            }
+        }
+        let mut wrong = 0;
+        for (k, v) in model.iter().filter(|(k, _)| !unsure.contains(k)) {
+            match map.get(K::sample(*k).borrow()) {
+                Ok(value) => wrong += usize::from(value != Some(V::sample(*v))),
+                Err(e) => {
+                    assert!(is_damage(&e), "{case}: {e}");
+                    failed += 1;
+                }
+            }
+        }
+        assert!(
+            wrong <= usize::from(part == Part::Slot),
+            "{case}: {wrong} wrong"
+        );
+        assert!(
+            failed == 0 || part != Part::Loose,
+            "{case}: {failed} failed"
+        );
+        map.check(&mut |_| ()).unwrap();
+        let _ = map.iter().count();
+        map.close().unwrap();
+        match open::<K, V>(&sim.image()) {
+            Ok(map) => {
+                let got = |k: u64| map.get(K::sample(k).borrow());
+                for (k, v) in model.iter().filter(|(k, _)| !unsure.contains(k)) {
+                    match got(*k) {
+                        Ok(value) => assert!(
+                            value == Some(V::sample(*v)) || part == Part::Slot,
+                            "{case}: {k}"
+                        ),
+                        Err(e) => assert!(is_damage(&e), "{case}: {e}"),
+                    }
+                }
+            }
+            Err(e) => assert!(is_damage(&e), "{case}: {e}"),
+        }
+    }
+}
+
+#[test]
+fn words_that_change_under_an_open_map() {
+    live_flips::<u64, u64>(&Sound::new::<u64, u64>(0, 30));
+    live_flips::<str, [u8]>(&Sound::new::<str, [u8]>(0, 14));
+}

@@ -3,10 +3,10 @@
 use std::sync::atomic::Ordering;
 
 use durahash_media::probe::BitMask;
-use durahash_media::{Event, Medium, Result, wait_lock};
+use durahash_media::{Error, Event, Medium, Result, wait_lock};
 
 use super::directory::Place;
-use super::layout::{ALL_SLOTS, BUCKET_BYTES, Link, SLOTS, marker, slot_for};
+use super::layout::{ALL_SLOTS, BUCKET_BYTES, Bucket, Link, SLOTS, marker, slot_for};
 use super::write::Held;
 use super::{MAX_DEPTH, Reh};
 use crate::extend;
@@ -22,11 +22,37 @@ enum Merge {
 }
 
 impl<M: Medium> Reh<M> {
-    /// Splits the bucket that is held, and lets go of it. Nothing is changed where that fails.
-    pub(super) fn split(&self, held: Held<'_, M>) -> Result<()> {
+    /// The bucket of `h`, which is held, with its prefix and link. What is on the medium must agree
+    /// with the directory: a split or merge on top of damage would spread it to other buckets.
+    ///
+    /// The next bucket is the same for as long as this one is held: it stays the lower one in all
+    /// that happens to it, unless it merges with this one.
+    fn sound(&self, held: &Held<'_, M>, h: u64) -> Result<(&Bucket, u64, Link)> {
+        let medium = self.medium();
+        let bucket = self.bucket(held.place.bucket())?;
         let depth = held.place.depth();
-        let new = match self.room_for_split(depth) {
-            Ok(new) => new,
+        let prefix = extend::prefix(h, depth);
+        let sibling =
+            extend::next(prefix, depth).map_or(0, |next| self.directory.find(next).bucket());
+        let link = Link { depth, sibling };
+        if medium.load(&bucket.prefix) == prefix && medium.load(&bucket.link) == link.to_word() {
+            Ok((bucket, prefix, link))
+        } else {
+            let off = held.place.bucket() * BUCKET_BYTES;
+            Err(Error::corrupt("prefix or link of a bucket", off))
+        }
+    }
+
+    /// Splits the bucket of `h` that is held, and lets go of it. Nothing is changed where that
+    /// fails.
+    pub(super) fn split(&self, held: Held<'_, M>, h: u64) -> Result<()> {
+        let depth = held.place.depth();
+        let room = self.sound(&held, h).and_then(|old| {
+            let new = self.room_for_split(depth)?;
+            Ok((old, new, self.bucket(new)?))
+        });
+        let ((old_bucket, prefix, link), new, new_bucket) = match room {
+            Ok(room) => room,
             Err(e) => {
                 held.release_unchanged();
                 return Err(e);
@@ -36,15 +62,6 @@ impl<M: Medium> Reh<M> {
         // Nothing leads to the new bucket; a late writer may hold its lock for a moment.
         let upper = Held::lock(self, Place::new(new, depth + 1));
         let place = held.place;
-        let (old_bucket, new_bucket) = match (self.bucket(place.bucket()), self.bucket(new)) {
-            (Ok(old), Ok(new)) => (old, new),
-            (Err(e), _) | (_, Err(e)) => {
-                upper.release_unchanged();
-                held.release_unchanged();
-                return Err(e);
-            }
-        };
-        let prefix = medium.load(&old_bucket.prefix);
         let upper_prefix = extend::buddy(prefix, depth + 1);
 
         // Step 1: the upper half aside.
@@ -69,7 +86,11 @@ impl<M: Medium> Reh<M> {
             medium.store(&new_bucket.slots[i as usize].h, marker(prefix));
         }
         medium.store(&new_bucket.prefix, upper_prefix);
-        medium.store(&new_bucket.link, medium.load(&old_bucket.link) + 1);
+        let new_link = Link {
+            depth: depth + 1,
+            ..link
+        };
+        medium.store(&new_bucket.link, new_link.to_word());
         medium.flush_fresh(new_bucket);
         medium.fence();
 
@@ -196,24 +217,22 @@ impl<M: Medium> Reh<M> {
         } else {
             (second, first)
         };
-        self.merge(lower, upper)
+        self.merge(lower, upper, h)
     }
 
-    /// Moves everything into the lower of two buddies, and lets go of both.
-    fn merge(&self, lower: Held<'_, M>, upper: Held<'_, M>) -> Merge {
+    /// Moves everything into the lower of two buddies, one of which is that of `h`, and lets go of
+    /// both.
+    fn merge(&self, lower: Held<'_, M>, upper: Held<'_, M>, h: u64) -> Merge {
         let medium = self.medium();
         let depth = lower.place.depth();
-        let buckets = (
-            self.bucket(lower.place.bucket()),
-            self.bucket(upper.place.bucket()),
-        );
-        let (Ok(to), Ok(from)) = buckets else {
+        let bit = extend::span(depth);
+        let buckets = (self.sound(&lower, h & !bit), self.sound(&upper, h | bit));
+        let (Ok((to, prefix, _)), Ok((from, upper_prefix, link))) = buckets else {
+            // What was removed is removed; the damage is for `check` and the next open to tell.
             upper.release_unchanged();
             lower.release_unchanged();
             return Merge::NotDue;
         };
-        let prefix = medium.load(&to.prefix);
-        let upper_prefix = extend::buddy(prefix, depth);
 
         // Step 1: the upper bucket's live slots into free ones of the lower; the free ones that are
         // left are made unable to come back to life when the shorter prefix matches them.
@@ -240,8 +259,11 @@ impl<M: Medium> Reh<M> {
         medium.fence();
 
         // Step 2: the commit.
-        let link = medium.load(&from.link);
-        medium.store(&to.link, link - 1);
+        let link = Link {
+            depth: depth - 1,
+            ..link
+        };
+        medium.store(&to.link, link.to_word());
         medium.flush(&to.link);
         medium.drain();
 

@@ -116,7 +116,7 @@ impl<M: Medium> Reh<M> {
                 }
             };
             if found.is_none() && room == Room::ForNew && held.meta.live() == self.full() {
-                self.split(held)?;
+                self.split(held, h)?;
                 continue;
             }
             let payload = found.map(|(_, payload)| payload);
