@@ -87,12 +87,6 @@ const ACCEPTED: &[Accepted] = &[
         why: "only another thread needs it: tests/schedules.rs",
     },
     Accepted {
-        function: "set_kind",
-        source: "medium.flush(word);",
-        kinds: &[Kind::Delay],
-        why: "the next store is not reachable yet",
-    },
-    Accepted {
         function: "begin",
         source: "self.store_state(self.state)?;",
         kinds: &[Kind::SwapAcrossFence],

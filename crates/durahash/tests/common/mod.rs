@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 
+pub(crate) mod ops;
+
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::path::PathBuf;

@@ -1,0 +1,123 @@
+//! Operations on a map, and what a `HashMap` does.
+
+use std::borrow::Borrow;
+
+use durahash::{Map, Outcome};
+
+use super::{Model, Sample, assert_equal, assert_sound};
+
+/// An operation; keys and values by the numbers of their samples.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    Get(u64),
+    Insert(u64, u64),
+    Put(u64, u64),
+    TryInsert(u64, u64),
+    /// The second number is the expected value, or the present one if even.
+    CompareExchange(u64, u64, u64),
+    Remove(u64),
+    RemoveAll(Vec<u64>),
+    GetMany(Vec<u64>),
+    PutMany(Vec<(u64, u64)>),
+    Compare,
+    Check,
+    Step,
+    Clear,
+}
+
+/// Does `op` to both, and compares what they say.
+pub(crate) fn apply<K: Sample + ?Sized, V: Sample + ?Sized>(
+    map: &Map<K, V>,
+    model: &mut Model,
+    op: &Op,
+) {
+    let value = |v: Option<&u64>| v.map(|v| V::sample(*v));
+    match op {
+        Op::Get(k) => {
+            let (key, want) = (K::sample(*k), value(model.get(k)));
+            assert_eq!(map.get(key.borrow()).unwrap(), want);
+            assert_eq!(map.contains_key(key.borrow()).unwrap(), want.is_some());
+            let lent = map.get_with(key.borrow(), |v| {
+                want.as_ref().map(Borrow::borrow) == Some(v)
+            });
+            assert_eq!(lent.unwrap(), want.is_some().then_some(true));
+        }
+        Op::Insert(k, v) => {
+            let old = map
+                .insert(K::sample(*k).borrow(), V::sample(*v).borrow())
+                .unwrap();
+            assert_eq!(old, value(model.insert(*k, *v).as_ref()));
+        }
+        Op::Put(k, v) => {
+            map.put(K::sample(*k).borrow(), V::sample(*v).borrow())
+                .unwrap();
+            model.insert(*k, *v);
+        }
+        Op::TryInsert(k, v) => {
+            let outcome = map
+                .try_insert(K::sample(*k).borrow(), V::sample(*v).borrow())
+                .unwrap();
+            let there = model.contains_key(k);
+            assert_eq!(
+                outcome,
+                if there {
+                    Outcome::Present
+                } else {
+                    Outcome::Done
+                }
+            );
+            model.entry(*k).or_insert(*v);
+        }
+        Op::CompareExchange(k, old, new) => {
+            let old = model
+                .get(k)
+                .copied()
+                .filter(|_| old % 2 == 0)
+                .unwrap_or(*old);
+            let (expected, desired) = (V::sample(old), V::sample(*new));
+            let outcome =
+                map.compare_exchange(K::sample(*k).borrow(), expected.borrow(), desired.borrow());
+            let want = match model.get_mut(k) {
+                None => Outcome::Absent,
+                Some(v) if *v != old => Outcome::Present,
+                Some(v) => {
+                    *v = *new;
+                    Outcome::Done
+                }
+            };
+            assert_eq!(outcome.unwrap(), want);
+        }
+        Op::Remove(k) => {
+            let old = map.remove(K::sample(*k).borrow()).unwrap();
+            assert_eq!(old, value(model.remove(k).as_ref()));
+        }
+        Op::RemoveAll(keys) => {
+            for k in keys {
+                let old = map.remove(K::sample(*k).borrow()).unwrap();
+                assert_eq!(old, value(model.remove(k).as_ref()));
+            }
+        }
+        Op::GetMany(numbers) => {
+            let keys: Vec<K::Owned> = numbers.iter().map(|k| K::sample(*k)).collect();
+            let mut values = vec![None; keys.len()];
+            map.get_many(&keys, &mut values).unwrap();
+            let want: Vec<_> = numbers.iter().map(|k| value(model.get(k))).collect();
+            assert_eq!(values, want);
+        }
+        Op::PutMany(numbers) => {
+            let pairs: Vec<_> = numbers
+                .iter()
+                .map(|(k, v)| (K::sample(*k), V::sample(*v)))
+                .collect();
+            map.put_many(&pairs).unwrap();
+            model.extend(numbers.iter().copied());
+        }
+        Op::Compare => assert_equal(map, model),
+        Op::Check => assert_sound(map),
+        Op::Step => drop(map.step().unwrap()),
+        Op::Clear => {
+            map.clear().unwrap();
+            model.clear();
+        }
+    }
+}
