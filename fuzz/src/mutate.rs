@@ -1,0 +1,301 @@
+//! Mutations of images that know what the words are: hostile values behind valid checksums.
+
+use durahash_media::hash::{ByteHash, WordMix};
+
+use crate::Rng;
+
+const GEOMETRY: usize = 5;
+const SEED: usize = 7;
+const CRC: usize = 11;
+const STATE: usize = 16;
+const EXTENTS: usize = 19;
+const SAVED: usize = 24;
+const ROOT: usize = 32;
+const TABLE: usize = 64;
+const BUCKET_WORDS: usize = 32;
+const LINK: usize = 30;
+const PREFIX: usize = 31;
+/// The flag of a payload whose record has a next one.
+const CHAINED: u64 = 1 << 63;
+
+/// Kinds of extents: of units, and of records from this on.
+const UNITS: u8 = 2;
+const RECORDS: u8 = 4;
+
+/// Changes `image` in one way. `other` is another image, to copy from.
+pub(crate) fn mutate_words(rng: &mut Rng, image: &mut Vec<u64>, other: &[u64]) {
+    if image.len() < TABLE + 1 {
+        image.push(rng.number());
+        return;
+    }
+    let mut pool = Image { rng, words: image };
+    match pool.rng.below(24) {
+        0 => pool.any_word(),
+        1..=4 => pool.superblock(),
+        5 | 6 => pool.kind(),
+        7..=11 => pool.chain(),
+        12..=15 => pool.slot(),
+        16..=20 => pool.record(),
+        21 => pool.swap_extents(),
+        22 => pool.copy(other),
+        _ => pool.cut(),
+    }
+    pool.seal();
+}
+
+struct Image<'a> {
+    rng: &'a mut Rng,
+    words: &'a mut Vec<u64>,
+}
+
+impl Image<'_> {
+    fn below(&mut self, bound: usize) -> usize {
+        self.rng.below(bound.max(1))
+    }
+
+    fn extent_words(&self) -> usize {
+        1 << ((self.words[GEOMETRY] & 0xff).clamp(10, 30) - 3)
+    }
+
+    fn extents(&self) -> usize {
+        self.words.len() / self.extent_words()
+    }
+
+    fn kind_of(&self, extent: usize) -> u8 {
+        let word = self.words.get(TABLE + extent / 8).copied().unwrap_or(0);
+        word.to_le_bytes()[extent % 8]
+    }
+
+    /// The first word of an extent whose kind is `wanted`, or of any.
+    fn extent(&mut self, wanted: impl Fn(u8) -> bool) -> usize {
+        let count = self.extents();
+        let fitting: Vec<usize> = (0..count).filter(|i| wanted(self.kind_of(*i))).collect();
+        let extent = if fitting.is_empty() {
+            self.below(count)
+        } else {
+            fitting[self.below(fitting.len())]
+        };
+        extent * self.extent_words()
+    }
+
+    /// The first word of a bucket.
+    fn bucket(&mut self) -> usize {
+        let buckets = self.extent_words() / BUCKET_WORDS;
+        let from = self.extent(|kind| kind == UNITS);
+        from + self.below(buckets) * BUCKET_WORDS
+    }
+
+    /// Where a record may be: what a slot names, or the next of it, or anything.
+    fn record_word(&mut self) -> usize {
+        let bucket = self.bucket();
+        let slot = bucket + 2 * self.below(15) + 1;
+        let named = self.words.get(slot).map_or(0, |v| v & (CHAINED - 1)) as usize / 8;
+        let next = self.words.get(named + 2).map_or(0, |v| *v as usize / 8);
+        let from = self.extent(|kind| kind >= RECORDS);
+        let anywhere = from + self.below(self.extent_words());
+        let choice = [named, named, next, anywhere];
+        choice[self.below(4)]
+    }
+
+    /// A word that is likely to be at an edge.
+    fn edge(&mut self, old: u64) -> u64 {
+        let r = self.rng.number();
+        match self.below(10) {
+            0 => 0,
+            1 => u64::MAX,
+            2 => old ^ 1 << (r % 64),
+            3 => old.wrapping_add(1),
+            4 => old.wrapping_sub(1),
+            5 => 1 << (r % 64),
+            6 => u64::MAX >> (r % 64),
+            7 => r % (8 * self.words.len() as u64),
+            8 => self.words[self.rng.below(self.words.len())],
+            _ => r,
+        }
+    }
+
+    fn change(&mut self, at: usize) {
+        if let Some(&old) = self.words.get(at) {
+            self.words[at] = self.edge(old);
+        }
+    }
+
+    fn any_word(&mut self) {
+        let at = self.below(self.words.len());
+        self.change(at);
+    }
+
+    fn superblock(&mut self) {
+        let at = match self.below(6) {
+            0 => self.below(CRC),
+            1 => STATE + self.below(3),
+            2 => EXTENTS,
+            3 => SAVED + self.below(8),
+            4 => {
+                self.words[ROOT] = (self.bucket() / BUCKET_WORDS) as u64;
+                return;
+            }
+            _ => ROOT,
+        };
+        self.change(at);
+    }
+
+    fn kind(&mut self) {
+        let extent = self.below(self.extents() + 1);
+        let kind = match self.below(4) {
+            0 => self.below(6) as u8,
+            1 => 16 + self.below(12) as u8,
+            2 => self.kind_of(extent) ^ 1 << self.below(8),
+            _ => self.rng.number() as u8,
+        };
+        if let Some(word) = self.words.get_mut(TABLE + extent / 8) {
+            let mut bytes = word.to_le_bytes();
+            bytes[extent % 8] = kind;
+            *word = u64::from_le_bytes(bytes);
+        }
+    }
+
+    /// Links and prefixes. One way keeps the chain sound: the last bucket becomes two, and so on.
+    fn chain(&mut self) {
+        let (bucket, other) = (self.bucket(), self.bucket());
+        if bucket.max(other) + BUCKET_WORDS > self.words.len() {
+            return;
+        }
+        let link = self.words[bucket + LINK];
+        let sibling = (other * 8) as u64;
+        match self.below(6) {
+            0 => self.change(bucket + LINK),
+            1 => self.change(bucket + PREFIX),
+            2 => self.words[bucket + LINK] = link & !0xffff | self.below(70) as u64,
+            3 => self.words[bucket + LINK] = sibling << 16 | link & 0xffff,
+            _ => {
+                let depth = (link & 0xffff).clamp(1, 62);
+                let prefix = self.words[bucket + PREFIX];
+                self.words[other + PREFIX] = prefix | 1 << (63 - depth);
+                self.words[other + LINK] = link.wrapping_add(1);
+                self.words[bucket + LINK] = sibling << 16 | (depth + 1);
+            }
+        }
+    }
+
+    fn slot(&mut self) {
+        let bucket = self.bucket();
+        let slot = bucket + 2 * self.below(15);
+        if bucket + BUCKET_WORDS > self.words.len() {
+            return;
+        }
+        let prefix = self.words[bucket + PREFIX];
+        let depth = (self.words[bucket + LINK] & 0xffff).min(63);
+        let other = bucket + 2 * self.below(15);
+        match self.below(7) {
+            0 => self.change(slot),
+            1 => self.words[slot] = prefix | self.rng.number() >> depth,
+            2 => self.words[slot] = self.words[other],
+            3 => self.change(slot + 1),
+            4 => self.words[slot + 1] = self.words[other + 1],
+            5 => self.words[slot + 1] ^= CHAINED,
+            _ => {
+                let named = (self.record_word() * 8) as u64;
+                self.words[slot + 1] = named | self.rng.number() & CHAINED;
+            }
+        }
+    }
+
+    fn record(&mut self) {
+        let at = self.record_word();
+        if at + 3 > self.words.len() {
+            return;
+        }
+        match self.below(6) {
+            0 => self.change(at),
+            1 => {
+                let bytes = u64::from(u32::MAX) - self.below(64) as u64;
+                let shift = 32 * self.below(2);
+                self.words[at] = self.words[at] & !(0xffff_ffff << shift) | bytes << shift;
+            }
+            2 => self.words[at] = self.below(80) as u64 | (self.below(2000) as u64) << 32,
+            3 => self.words[at + 2] = (self.record_word() * 8) as u64,
+            4 => self.change(at + 2),
+            _ => {
+                let at = at + 3 + self.below(8);
+                self.change(at);
+            }
+        }
+        if self.below(5) > 0 {
+            self.seal_record(at);
+        }
+    }
+
+    /// Computes a record's checksum, where its lengths allow.
+    fn seal_record(&mut self, at: usize) {
+        let [lengths, _, next] = self.words[at..at + 3] else {
+            return;
+        };
+        let (key, value) = (lengths as u32 as usize, (lengths >> 32) as usize);
+        let bytes: Vec<u8> = self.words[at + 3..]
+            .iter()
+            .take((key + value).div_ceil(8))
+            .flat_map(|word| word.to_le_bytes())
+            .collect();
+        let Some((key, value)) = bytes.get(..key + value).map(|pair| pair.split_at(key)) else {
+            return;
+        };
+        let (mix, hash) = (
+            WordMix::new(self.words[SEED]),
+            ByteHash::new(self.words[SEED]),
+        );
+        let sum = mix.mix(hash.hash(value) ^ lengths);
+        self.words[at + 1] = mix.mix(mix.mix(sum ^ hash.hash(key)) ^ next);
+    }
+
+    fn swap_extents(&mut self) {
+        let (a, b) = (self.extent(|_| true), self.extent(|_| true));
+        for i in 0..self.extent_words() {
+            if a.max(b) + i < self.words.len() {
+                self.words.swap(a + i, b + i);
+            }
+        }
+    }
+
+    fn copy(&mut self, other: &[u64]) {
+        let from = self.below(other.len());
+        let count = self.below(64).min(other.len() - from);
+        let at = self.below(self.words.len());
+        let count = count.min(self.words.len() - at);
+        self.words[at..at + count].copy_from_slice(&other[from..from + count]);
+    }
+
+    fn cut(&mut self) {
+        let words = self.extent_words();
+        match self.below(3) {
+            0 => self.words.resize(self.words.len() + words, 0),
+            1 => {
+                let len = self.words.len().saturating_sub(words).max(TABLE + 1);
+                self.words.truncate(len);
+            }
+            _ => {
+                let len = TABLE + 1 + self.below(self.words.len() - TABLE);
+                self.words.truncate(len);
+            }
+        }
+    }
+
+    /// Puts most checksums of the superblock right.
+    fn seal(&mut self) {
+        let crc = |words: &[u64]| {
+            let mut crc = crc32fast::Hasher::new();
+            for word in words {
+                crc.update(&word.to_le_bytes());
+            }
+            u64::from(crc.finalize())
+        };
+        if self.below(16) > 0 {
+            self.words[CRC] = crc(&self.words[..CRC]);
+        }
+        if self.below(2) > 0 {
+            let state = self.words[STATE];
+            let counters = &self.words[SAVED..SAVED + 7];
+            self.words[SAVED + 7] = crc(&[counters, &[state]].concat());
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! Pools of any bytes: opened, read in every way, checked, written to, closed and opened again.
+//!
+//! Nothing may panic, hang or take memory without bounds; a pool that is refused is left as it was;
+//! and what `check` finds nothing wrong with behaves as a map does.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+
+use durahash::{Data, Error, ErrorKind, Map, Options, Result};
+use durahash_media::hash::WordMix;
+use durahash_media::{Geometry, Sim};
+
+use crate::common::Sample;
+use crate::mutate::mutate_words;
+use crate::ops_vs_model::replay;
+use crate::{Features, Rng, Target};
+
+/// What a pool of the seeds may grow to.
+const MAX_BYTES: u64 = 256 << 10;
+/// What an input begins with: types in the first byte, the seed of what is done in the second word.
+const HEAD_BYTES: usize = 16;
+const SEED: u64 = 7;
+
+/// Byte strings as images of pools.
+pub struct OpenImage;
+
+impl Target for OpenImage {
+    fn seeds(&self, rng: &mut Rng) -> Vec<Vec<u8>> {
+        let mut seeds = Vec::new();
+        for (extent_shift, slots) in [(10, 3), (10, 2), (12, 4), (12, 0)] {
+            for hash_bits in [0, 2] {
+                let geometry = Geometry {
+                    extent_shift,
+                    slots,
+                    hash_bits,
+                };
+                if hash_bits == 0 {
+                    images::<u64, u64>(geometry, 0, rng, &mut seeds);
+                    seeds.push(input(0, rng, &deep(geometry)));
+                }
+                images::<str, [u8]>(geometry, 1, rng, &mut seeds);
+                images::<str, u64>(geometry, 2, rng, &mut seeds);
+            }
+        }
+        seeds
+    }
+
+    fn mutate(&self, rng: &mut Rng, input: &mut Vec<u8>, other: &[u8]) {
+        input.resize(input.len().max(HEAD_BYTES).next_multiple_of(8), 0);
+        match rng.below(40) {
+            0 => input[0] = rng.number() as u8,
+            1 => input[8..HEAD_BYTES].copy_from_slice(&rng.number().to_le_bytes()),
+            _ => {
+                let mut image = words(&input[HEAD_BYTES..]);
+                let other = words(other.get(HEAD_BYTES..).unwrap_or_default());
+                mutate_words(rng, &mut image, &other);
+                input.truncate(HEAD_BYTES);
+                input.extend(image.iter().flat_map(|word| word.to_le_bytes()));
+            }
+        }
+    }
+
+    fn run(&self, input: &[u8], features: &mut Features) {
+        let Some((head, image)) = input.split_at_checked(HEAD_BYTES) else {
+            return;
+        };
+        let (image, mut rng) = (words(image), Rng::new(words(head)[1]));
+        match head[0] % 3 {
+            0 => use_image::<u64, u64>(&image, &mut rng, features),
+            1 => use_image::<str, [u8]>(&image, &mut rng, features),
+            _ => use_image::<str, u64>(&image, &mut rng, features),
+        }
+    }
+}
+
+fn words(bytes: &[u8]) -> Vec<u64> {
+    let word = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
+    bytes.as_chunks().0.iter().map(word).collect()
+}
+
+fn input(types: u8, rng: &mut Rng, image: &[u64]) -> Vec<u8> {
+    let head = [u64::from(types), rng.number()];
+    let all = head.iter().chain(image);
+    all.flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn options(geometry: Geometry) -> Options {
+    Options::new()
+        .geometry(geometry)
+        .seed(SEED)
+        .max_bytes(MAX_BYTES)
+}
+
+/// Pools as they come into being: open, closed, and killed within splits and merges.
+fn images<K: Sample + ?Sized, V: Sample + ?Sized>(
+    geometry: Geometry,
+    types: u8,
+    rng: &mut Rng,
+    out: &mut Vec<Vec<u8>>,
+) {
+    let sim = Sim::<true>::new(MAX_BYTES);
+    let map: Map<K, V> = options(geometry).create_on(sim.clone()).expect("a new map");
+    let (mut longest, mut cut) = (0, Vec::new());
+    for i in 0..70 {
+        let mut before = sim.image();
+        sim.record(Vec::new());
+        let key = K::sample(i % 40);
+        let done = if i < 40 {
+            map.put(key.borrow(), V::sample(i % 16).borrow())
+        } else {
+            map.remove(key.borrow()).map(drop)
+        };
+        done.expect("there is room");
+        // The operation with the most stores is one that splits or merges.
+        let steps = sim.recorded();
+        if steps.len() >= longest {
+            longest = steps.len();
+            replay(&mut before, &steps[..steps.len() * 2 / 3]);
+            cut = before;
+        }
+        if i % 20 == 0 {
+            out.push(input(types, rng, &sim.image()));
+        }
+        if i % 35 == 0 {
+            out.push(input(types, rng, &cut));
+            longest = 0;
+        }
+    }
+    map.close().expect("closes");
+    out.push(input(types, rng, &sim.image()));
+}
+
+/// A pool of keys that share a long prefix: a deep directory.
+fn deep(geometry: Geometry) -> Vec<u64> {
+    let sim = Sim::<true>::new(MAX_BYTES);
+    let map: Map<u64, u64> = options(geometry).create_on(sim.clone()).expect("a new map");
+    let mix = WordMix::new(SEED);
+    for bits in 0..40 {
+        let h = (u64::MAX >> (bits % 14)) ^ (bits << 52);
+        map.put(&mix.unmix(h), &bits).expect("there is room");
+    }
+    sim.image()
+}
+
+/// What damage is reported as. Digits say where it is, not what.
+fn kind(e: &Error) -> String {
+    match e.kind() {
+        ErrorKind::Full { .. } => "full".to_owned(),
+        _ => e.to_string().split('(').next().unwrap_or("").to_owned(),
+    }
+}
+
+fn findings<K: Sample + ?Sized, V: Sample + ?Sized>(
+    map: &Map<K, V>,
+    features: &mut Features,
+) -> bool {
+    let mut sound = true;
+    let checked = map.check(&mut |finding| {
+        sound = false;
+        let words = finding.what.split(|c: char| !c.is_ascii_alphabetic());
+        features.add((finding.invariant, words.collect::<Vec<_>>()));
+    });
+    if let Err(e) = checked {
+        features.add(("check", kind(&e)));
+        sound = false;
+    }
+    sound
+}
+
+fn use_image<K: Sample + ?Sized, V: Sample + ?Sized>(
+    image: &[u64],
+    rng: &mut Rng,
+    features: &mut Features,
+) {
+    let room = (size_of_val(image) as u64).max(MAX_BYTES);
+    let sim = Sim::<true>::from_image(image, room);
+    let opened = Options::new()
+        .accept_suspect(rng.below(2) == 0)
+        .open_on(sim.clone());
+    let map: Map<K, V> = match opened {
+        Ok(map) => map,
+        Err(e) => {
+            features.add(("open", kind(&e)));
+            assert!(sim.image() == image, "refused, but written to");
+            return;
+        }
+    };
+    let sound = findings(&map, features);
+    let mut model = read(&map, sound, features);
+    write(&map, &mut model, sound, rng, features);
+    note(&map, features);
+    if sound {
+        assert!(findings(&map, features), "no longer sound");
+        assert!(read(&map, sound, features) == model);
+    }
+    if rng.below(4) == 0 {
+        match map.clear() {
+            Ok(()) => model.clear(),
+            Err(e) => features.add(("clear", kind(&e))),
+        }
+    }
+    match map.close() {
+        Ok(()) => {}
+        Err(e) => {
+            assert!(!sound, "{e}");
+            features.add(("close", kind(&e)));
+        }
+    }
+    match Options::new().open_on::<_, K, V>(Sim::<true>::from_image(&sim.image(), room)) {
+        Ok(map) => {
+            let still = findings(&map, features);
+            assert!(still || !sound, "not sound when opened again");
+            let found = read(&map, sound, features);
+            assert!(!sound || found == model);
+        }
+        Err(e) => assert!(!sound, "not opened again: {e}"),
+    }
+}
+
+type Found<K, V> = HashMap<<K as Data>::Owned, <V as Data>::Owned>;
+
+/// Reads everything that can be read.
+fn read<K: Sample + ?Sized, V: Sample + ?Sized>(
+    map: &Map<K, V>,
+    sound: bool,
+    features: &mut Features,
+) -> Found<K, V> {
+    let mut found = HashMap::new();
+    for pair in map {
+        match pair {
+            Ok((key, value)) => {
+                let twice = found.insert(key, value).is_some();
+                assert!(!twice || !sound, "a key twice");
+            }
+            Err(e) => {
+                assert!(!sound, "{e}");
+                features.add(("iter", kind(&e)));
+            }
+        }
+    }
+    for (key, value) in &found {
+        match map.get(key.borrow()) {
+            Ok(got) => assert!(
+                !sound || got.as_ref() == Some(value),
+                "lookup and iteration"
+            ),
+            Err(e) => {
+                assert!(!sound, "{e}");
+                features.add(("get", kind(&e)));
+            }
+        }
+    }
+    match map.len() {
+        Ok(len) => assert!(!sound || len == found.len() as u64, "{len} keys"),
+        Err(e) => {
+            assert!(!sound, "{e}");
+            features.add(("len", kind(&e)));
+        }
+    }
+    found
+}
+
+fn write<K: Sample + ?Sized, V: Sample + ?Sized>(
+    map: &Map<K, V>,
+    model: &mut Found<K, V>,
+    sound: bool,
+    rng: &mut Rng,
+    features: &mut Features,
+) {
+    let known: Vec<K::Owned> = model.keys().cloned().collect();
+    for i in 0..80 {
+        let key = if known.is_empty() || rng.below(2) == 0 {
+            K::sample(rng.below(120) as u64)
+        } else {
+            known[rng.below(known.len())].clone()
+        };
+        let done: Result<()> = match rng.below(8) {
+            0..=3 => {
+                let value = V::sample(rng.below(32) as u64);
+                map.put(key.borrow(), value.borrow())
+                    .map(|()| drop(model.insert(key, value)))
+            }
+            4 => {
+                let value = V::sample(rng.below(32) as u64);
+                map.insert(key.borrow(), value.borrow()).map(|old| {
+                    let want = model.insert(key, value);
+                    assert!(!sound || old == want, "insert");
+                })
+            }
+            5 | 6 => map.remove(key.borrow()).map(|old| {
+                let want = model.remove::<K::Owned>(&key);
+                assert!(!sound || old == want, "remove");
+            }),
+            _ => map.get(key.borrow()).map(|got| {
+                assert!(!sound || got.as_ref() == model.get::<K::Owned>(&key), "get");
+            }),
+        };
+        if let Err(e) = done {
+            let expected = matches!(e.kind(), ErrorKind::Full { .. } | ErrorKind::Skewed { .. });
+            assert!(!sound || expected, "{e}");
+            features.add(("write", kind(&e)));
+        }
+        if i == 40 {
+            finish_sweep(map, sound, features);
+        }
+    }
+}
+
+fn finish_sweep<K: Sample + ?Sized, V: Sample + ?Sized>(
+    map: &Map<K, V>,
+    sound: bool,
+    features: &mut Features,
+) {
+    for _ in 0..1 << 20 {
+        match map.step() {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(e) => {
+                assert!(!sound, "{e}");
+                return features.add(("step", kind(&e)));
+            }
+        }
+    }
+    panic!("a sweep without an end");
+}
+
+fn note<K: Sample + ?Sized, V: Sample + ?Sized>(map: &Map<K, V>, features: &mut Features) {
+    match map.stats() {
+        Ok(stats) => {
+            let (index, space) = (&stats.index, &stats.space);
+            let sizes = [
+                index.splits,
+                index.merges,
+                index.doublings,
+                index.halvings,
+                u64::from(index.global_depth),
+                space.record_bytes,
+            ];
+            for (i, size) in sizes.into_iter().enumerate() {
+                features.add((i, size.checked_ilog2()));
+            }
+        }
+        Err(e) => features.add(("stats", kind(&e))),
+    }
+}

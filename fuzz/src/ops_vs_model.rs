@@ -1,0 +1,258 @@
+//! Operations on maps of several types and geometries, compared with a `HashMap`; closed, killed
+//! between two operations and in the middle of one, and opened again.
+
+use std::borrow::Borrow;
+
+use durahash::{ErrorKind, Map, Options};
+use durahash_media::{Action, Geometry, Sim, Step};
+
+use crate::common::ops::{Op, apply};
+use crate::common::{Model, Sample, assert_equal, assert_sound};
+use crate::{Features, Rng, Target};
+
+const MAX_BYTES: u64 = 4 << 20;
+/// Operations of an input that are done.
+const OPS_MAX: usize = 1000;
+
+/// Byte strings as sequences of operations.
+pub struct OpsVsModel;
+
+impl Target for OpsVsModel {
+    fn seeds(&self, rng: &mut Rng) -> Vec<Vec<u8>> {
+        let random = |i: usize| {
+            let bytes = (0..40 << (i % 6)).map(|_| rng.number() as u8);
+            bytes.collect()
+        };
+        (0..64).map(random).collect()
+    }
+
+    fn mutate(&self, rng: &mut Rng, input: &mut Vec<u8>, other: &[u8]) {
+        let at = rng.below(input.len() + 1);
+        let end = (at + 1 + rng.below(60)).min(input.len());
+        match rng.below(6) {
+            0 => drop(input.drain(at..end)),
+            1 => input.extend_from_within(at..end),
+            2 => {
+                let from = rng.below(other.len() + 1);
+                let to = (from + 1 + rng.below(200)).min(other.len());
+                input.splice(at..end, other[from..to].iter().copied());
+            }
+            3 => {
+                let fresh = (0..rng.below(60)).map(|_| rng.number() as u8);
+                let fresh: Vec<u8> = fresh.collect();
+                input.splice(at..at, fresh);
+            }
+            _ => {
+                if let Some(byte) = input.get_mut(at) {
+                    *byte = rng.number() as u8;
+                }
+            }
+        }
+    }
+
+    fn run(&self, input: &[u8], features: &mut Features) {
+        let mut bytes = Bytes(input.iter());
+        let types = bytes.below(5);
+        let geometry = Geometry {
+            extent_shift: [10, 12][bytes.below(2)],
+            slots: [2, 3, 4, 0][bytes.below(4)],
+            hash_bits: [0, 0, 1, 3][bytes.below(4)],
+        };
+        let same_line = bytes.below(2) == 0;
+        features.add((types, geometry.slots, geometry.hash_bits));
+        match (types, same_line) {
+            (0, true) => Run::<u64, u64, true>::new(geometry).all(bytes, features),
+            (0, _) => Run::<u64, u64, false>::new(geometry).all(bytes, features),
+            (1, _) => Run::<[u8; 5], i32, true>::new(geometry).all(bytes, features),
+            (2, _) => Run::<str, u64, true>::new(geometry).all(bytes, features),
+            (3, _) => Run::<i32, [u8], true>::new(geometry).all(bytes, features),
+            (_, true) => Run::<[u8], [u8], true>::new(geometry).all(bytes, features),
+            (_, _) => Run::<[u8], [u8], false>::new(geometry).all(bytes, features),
+        }
+    }
+}
+
+/// Numbers from an input; zeros after its end.
+struct Bytes<'a>(std::slice::Iter<'a, u8>);
+
+impl Bytes<'_> {
+    fn byte(&mut self) -> u8 {
+        self.0.next().copied().unwrap_or(0)
+    }
+
+    /// A number below `bound`, which is at most 256.
+    fn below(&mut self, bound: usize) -> usize {
+        usize::from(self.byte()) % bound
+    }
+
+    fn number(&mut self, bound: usize) -> u64 {
+        self.below(bound) as u64
+    }
+}
+
+/// A map, what it shall hold, and its medium.
+struct Run<K: Sample + ?Sized, V: Sample + ?Sized, const LINE: bool> {
+    sim: Sim<LINE>,
+    /// None only while it is closed.
+    map: Option<Map<K, V>>,
+    model: Model,
+}
+
+impl<K: Sample + ?Sized, V: Sample + ?Sized, const LINE: bool> Run<K, V, LINE> {
+    fn new(geometry: Geometry) -> Self {
+        let sim = Sim::new(MAX_BYTES);
+        let options = Options::new()
+            .geometry(geometry)
+            .seed(7)
+            .max_bytes(MAX_BYTES);
+        let map = options.create_on(sim.clone()).expect("a new map");
+        Run {
+            sim,
+            map: Some(map),
+            model: Model::new(),
+        }
+    }
+
+    fn map(&self) -> &Map<K, V> {
+        self.map.as_ref().expect("open")
+    }
+
+    fn all(mut self, mut bytes: Bytes<'_>, features: &mut Features) {
+        let keys = [4, 40, 256][bytes.below(3)];
+        for _ in 0..OPS_MAX {
+            if bytes.0.as_slice().is_empty() {
+                break;
+            }
+            self.one(keys, &mut bytes, features);
+        }
+        assert_equal(self.map(), &self.model);
+        assert_sound(self.map());
+        self.note(features);
+        self.open(&self.sim.image());
+        let mut steps = 0;
+        while self.map().step().expect("a step") {
+            steps += 1;
+            assert!(steps < 1 << 20, "a sweep without an end");
+        }
+        assert_equal(self.map(), &self.model);
+        assert_sound(self.map());
+        self.close();
+    }
+
+    fn one(&mut self, keys: usize, bytes: &mut Bytes<'_>, features: &mut Features) {
+        let (k, v) = (bytes.number(keys), bytes.number(64));
+        let many = |bytes: &mut Bytes<'_>| (0..=v).map(|_| bytes.number(keys)).collect();
+        let op = match bytes.below(64) {
+            0..=19 => Op::Put(k, v),
+            20..=27 => Op::Insert(k, v),
+            28..=31 => Op::TryInsert(k, v),
+            32..=34 => Op::CompareExchange(k, v, v ^ 1),
+            35..=44 => Op::Remove(k),
+            45..=46 => Op::Get(k),
+            47 => Op::RemoveAll(many(bytes)),
+            48 => Op::PutMany((0..=v).map(|i| (bytes.number(keys), i)).collect()),
+            49 => Op::GetMany(many(bytes)),
+            50 => Op::Compare,
+            51 => Op::Check,
+            52 | 53 => Op::Step,
+            54 if v < 16 => Op::Clear,
+            55 | 56 => {
+                self.note(features);
+                return self.open(&self.sim.image());
+            }
+            57 => return self.close(),
+            58 => return self.fill(k, bytes),
+            cut => return self.cut(k, v, cut > 60, bytes),
+        };
+        apply(self.map.as_ref().expect("open"), &mut self.model, &op);
+    }
+
+    fn open(&mut self, image: &[u64]) {
+        self.sim = Sim::from_image(image, MAX_BYTES);
+        let opened = Options::new().open_on(self.sim.clone());
+        self.map = Some(opened.expect("opens again"));
+    }
+
+    fn close(&mut self) {
+        let map = self.map.take().expect("always put back");
+        map.close().expect("closes");
+        self.open(&self.sim.image());
+    }
+
+    /// Writes while the medium is full.
+    fn fill(&mut self, from: u64, bytes: &mut Bytes<'_>) {
+        self.sim.set_limit(self.sim.image().len() as u64 * 8);
+        for k in from..from + 30 {
+            let v = bytes.number(64);
+            let done = if v < 20 {
+                let done = self.map().remove(K::sample(k).borrow());
+                done.map(|_| self.model.remove(&k))
+            } else {
+                let done = self.map().put(K::sample(k).borrow(), V::sample(v).borrow());
+                done.map(|()| self.model.insert(k, v))
+            };
+            if let Err(e) = done {
+                assert!(matches!(e.kind(), ErrorKind::Full { .. }), "{e}");
+            }
+        }
+        self.sim.set_limit(MAX_BYTES);
+    }
+
+    /// The process dies within a put or a remove: some of its stores were done.
+    fn cut(&mut self, k: u64, v: u64, remove: bool, bytes: &mut Bytes<'_>) {
+        let mut image = self.sim.image();
+        self.sim.record(Vec::new());
+        let key = K::sample(k);
+        if remove {
+            self.map().remove(key.borrow()).expect("a removal");
+        } else {
+            let put = self.map().put(key.borrow(), V::sample(v).borrow());
+            put.expect("a put");
+        }
+        let steps = self.sim.recorded();
+        let cut = bytes.below(256) * (steps.len() + 1) / 256;
+        replay(&mut image, &steps[..cut]);
+        self.open(&image);
+        let found = self.map().get(key.borrow()).expect("readable");
+        let old = self.model.get(&k).copied();
+        let new = (!remove).then_some(v);
+        let is = |number: Option<u64>| found == number.map(V::sample);
+        assert!(is(old) || is(new), "{k}: neither old nor new");
+        match if is(new) { new } else { old } {
+            Some(v) => drop(self.model.insert(k, v)),
+            None => drop(self.model.remove(&k)),
+        }
+        assert_equal(self.map(), &self.model);
+    }
+
+    fn note(&self, features: &mut Features) {
+        let stats = self.map().stats().expect("figures");
+        let index = &stats.index;
+        let sizes = [
+            index.splits,
+            index.merges,
+            index.doublings,
+            index.halvings,
+            stats.keys,
+            stats.space.record_bytes,
+            stats.space.free_bytes,
+        ];
+        for (i, size) in sizes.into_iter().enumerate() {
+            features.add((i, size.checked_ilog2()));
+        }
+        features.add((index.global_depth, stats.space.sweep_pending));
+    }
+}
+
+/// Does what `steps` did to the words.
+pub(crate) fn replay(image: &mut Vec<u64>, steps: &[Step]) {
+    for step in steps {
+        match step.action {
+            Action::Store { word, v } | Action::StoreNt { word, v } | Action::Cas { word, v } => {
+                image[word as usize] = v;
+            }
+            Action::Resize { words } => image.resize(words as usize, 0),
+            _ => {}
+        }
+    }
+}
