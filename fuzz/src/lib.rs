@@ -97,7 +97,7 @@ pub struct Fuzzer<'a> {
 /// No more inputs are kept than this; a new one takes the place of any other then.
 const KEPT_MAX: usize = 4096;
 /// No input is longer.
-const INPUT_BYTES_MAX: usize = 1 << 18;
+const INPUT_BYTES_MAX: usize = 1 << 17;
 
 impl<'a> Fuzzer<'a> {
     /// Prepares a run that begins at `seed`.

@@ -1,4 +1,5 @@
-//! Runs a fuzz target for a time, or one input again.
+//! Runs a fuzz target for a time, or one input again. Without `--release` overflows and debug
+//! assertions are found too, at about two thirds of the speed.
 
 #![forbid(unsafe_code)]
 
@@ -87,8 +88,13 @@ fn repeat(args: &Args, file: &Path) -> Result<(), String> {
 
 /// The command that repeats what `file` broke.
 fn command(args: &Args, file: &Path) -> String {
+    let release = if cfg!(debug_assertions) {
+        ""
+    } else {
+        "--release "
+    };
     format!(
-        "cargo run --release -p durahash-fuzz -- {} --repeat {}",
+        "cargo run {release}-p durahash-fuzz -- {} --repeat {}",
         args.target.text(),
         file.display()
     )

@@ -53,8 +53,9 @@ impl Image<'_> {
         self.rng.below(bound.max(1))
     }
 
+    /// Words of an extent; those of the seeds have no others.
     fn extent_words(&self) -> usize {
-        1 << ((self.words[GEOMETRY] & 0xff).clamp(10, 30) - 3)
+        1 << ((self.words[GEOMETRY] & 0xff).clamp(10, 12) - 3)
     }
 
     fn extents(&self) -> usize {

@@ -5,8 +5,9 @@
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, DefaultHasher};
 
-use durahash::{Data, Error, ErrorKind, Map, Options, Result};
+use durahash::{Data, ErrorKind, Map, Options, Result};
 use durahash_media::hash::WordMix;
 use durahash_media::{Geometry, Sim};
 
@@ -142,12 +143,10 @@ fn deep(geometry: Geometry) -> Vec<u64> {
     sim.image()
 }
 
-/// What damage is reported as. Digits say where it is, not what.
-fn kind(e: &Error) -> String {
-    match e.kind() {
-        ErrorKind::Full { .. } => "full".to_owned(),
-        _ => e.to_string().split('(').next().unwrap_or("").to_owned(),
-    }
+/// The words of a message, without the numbers: what is wrong, not where.
+fn gist(message: &str) -> Vec<&str> {
+    let is_word = |word: &&str| word.bytes().all(|b| b.is_ascii_alphabetic());
+    message.split([' ', ':', ',']).filter(is_word).collect()
 }
 
 fn findings<K: Sample + ?Sized, V: Sample + ?Sized>(
@@ -157,11 +156,10 @@ fn findings<K: Sample + ?Sized, V: Sample + ?Sized>(
     let mut sound = true;
     let checked = map.check(&mut |finding| {
         sound = false;
-        let words = finding.what.split(|c: char| !c.is_ascii_alphabetic());
-        features.add((finding.invariant, words.collect::<Vec<_>>()));
+        features.add((finding.invariant, gist(&finding.what)));
     });
     if let Err(e) = checked {
-        features.add(("check", kind(&e)));
+        features.add(("check", gist(&e.to_string())));
         sound = false;
     }
     sound
@@ -180,7 +178,7 @@ fn use_image<K: Sample + ?Sized, V: Sample + ?Sized>(
     let map: Map<K, V> = match opened {
         Ok(map) => map,
         Err(e) => {
-            features.add(("open", kind(&e)));
+            features.add(("open", gist(&e.to_string())));
             assert!(sim.image() == image, "refused, but written to");
             return;
         }
@@ -196,14 +194,14 @@ fn use_image<K: Sample + ?Sized, V: Sample + ?Sized>(
     if rng.below(4) == 0 {
         match map.clear() {
             Ok(()) => model.clear(),
-            Err(e) => features.add(("clear", kind(&e))),
+            Err(e) => features.add(("clear", gist(&e.to_string()))),
         }
     }
     match map.close() {
         Ok(()) => {}
         Err(e) => {
             assert!(!sound, "{e}");
-            features.add(("close", kind(&e)));
+            features.add(("close", gist(&e.to_string())));
         }
     }
     match Options::new().open_on::<_, K, V>(Sim::<true>::from_image(&sim.image(), room)) {
@@ -217,7 +215,9 @@ fn use_image<K: Sample + ?Sized, V: Sample + ?Sized>(
     }
 }
 
-type Found<K, V> = HashMap<<K as Data>::Owned, <V as Data>::Owned>;
+/// Its order is the same in every run, so that a failure can be repeated.
+type Found<K, V> =
+    HashMap<<K as Data>::Owned, <V as Data>::Owned, BuildHasherDefault<DefaultHasher>>;
 
 /// Reads everything that can be read.
 fn read<K: Sample + ?Sized, V: Sample + ?Sized>(
@@ -225,7 +225,7 @@ fn read<K: Sample + ?Sized, V: Sample + ?Sized>(
     sound: bool,
     features: &mut Features,
 ) -> Found<K, V> {
-    let mut found = HashMap::new();
+    let mut found = Found::<K, V>::default();
     for pair in map {
         match pair {
             Ok((key, value)) => {
@@ -234,7 +234,7 @@ fn read<K: Sample + ?Sized, V: Sample + ?Sized>(
             }
             Err(e) => {
                 assert!(!sound, "{e}");
-                features.add(("iter", kind(&e)));
+                features.add(("iter", gist(&e.to_string())));
             }
         }
     }
@@ -246,7 +246,7 @@ fn read<K: Sample + ?Sized, V: Sample + ?Sized>(
             ),
             Err(e) => {
                 assert!(!sound, "{e}");
-                features.add(("get", kind(&e)));
+                features.add(("get", gist(&e.to_string())));
             }
         }
     }
@@ -254,7 +254,7 @@ fn read<K: Sample + ?Sized, V: Sample + ?Sized>(
         Ok(len) => assert!(!sound || len == found.len() as u64, "{len} keys"),
         Err(e) => {
             assert!(!sound, "{e}");
-            features.add(("len", kind(&e)));
+            features.add(("len", gist(&e.to_string())));
         }
     }
     found
@@ -298,7 +298,7 @@ fn write<K: Sample + ?Sized, V: Sample + ?Sized>(
         if let Err(e) = done {
             let expected = matches!(e.kind(), ErrorKind::Full { .. } | ErrorKind::Skewed { .. });
             assert!(!sound || expected, "{e}");
-            features.add(("write", kind(&e)));
+            features.add(("write", gist(&e.to_string())));
         }
         if i == 40 {
             finish_sweep(map, sound, features);
@@ -317,7 +317,7 @@ fn finish_sweep<K: Sample + ?Sized, V: Sample + ?Sized>(
             Ok(false) => return,
             Err(e) => {
                 assert!(!sound, "{e}");
-                return features.add(("step", kind(&e)));
+                return features.add(("step", gist(&e.to_string())));
             }
         }
     }
@@ -340,6 +340,6 @@ fn note<K: Sample + ?Sized, V: Sample + ?Sized>(map: &Map<K, V>, features: &mut 
                 features.add((i, size.checked_ilog2()));
             }
         }
-        Err(e) => features.add(("stats", kind(&e))),
+        Err(e) => features.add(("stats", gist(&e.to_string()))),
     }
 }

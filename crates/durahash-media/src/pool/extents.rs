@@ -75,6 +75,16 @@ pub(crate) fn kind_on_medium<M: Medium>(medium: &M, i: u64) -> Result<ExtentKind
         .ok_or_else(|| Error::corrupt("unknown kind of extent", TABLE_OFF + i))
 }
 
+/// Stores and flushes the kind of extent `i` in the table; the caller fences.
+fn store_kind<M: Medium>(medium: &M, i: u64, kind: ExtentKind) -> Result<()> {
+    let word = medium.region().at(TABLE_OFF + i / 8 * 8)?;
+    let shift = (i % 8) * 8;
+    let others = medium.load(word) & !(0xff << shift);
+    medium.store(word, others | u64::from(kind.code()) << shift);
+    medium.flush(word);
+    Ok(())
+}
+
 /// The extents of a pool, mirrored in DRAM.
 pub(crate) struct Extents {
     kinds: Vec<ExtentKind>,
@@ -262,6 +272,13 @@ impl Extents {
                 Err(_) => step = (step / 2).max(need),
             }
         }
+        for i in have..have + step {
+            // Nothing was there (POOL-1): what the table says else is damage.
+            if !matches!(kind_on_medium(medium, i), Ok(ExtentKind::Free)) {
+                store_kind(medium, i, ExtentKind::Free)?;
+                medium.fence();
+            }
+        }
         self.set_count(medium, have + step)?;
         for i in have..have + step {
             self.kinds.push(ExtentKind::Free);
@@ -293,11 +310,7 @@ impl Extents {
 
     /// Stores and flushes the kind of extent `i`; the caller fences.
     fn set_kind<M: Medium>(&mut self, medium: &M, i: u64, kind: ExtentKind) -> Result<()> {
-        let word = medium.region().at(TABLE_OFF + i / 8 * 8)?;
-        let shift = (i % 8) * 8;
-        let others = medium.load(word) & !(0xff << shift);
-        medium.store(word, others | u64::from(kind.code()) << shift);
-        medium.flush(word);
+        store_kind(medium, i, kind)?;
         self.kinds[i as usize] = kind;
         Ok(())
     }
