@@ -347,7 +347,7 @@ impl Raw {
     }
 
     /// - **REC-1** Every record of every slot lies in a block, is intact, and belongs to its slot.
-    /// - **REC-2** No block is named twice.
+    /// - **REC-2** No block is named twice, and no key stands in two records of a chain.
     /// - **REC-3** Every block in use is named (once the sweep has ended).
     /// - **REC-4** The number of records that hang on others is the one that is kept.
     /// - **MAP-1** as for words.
@@ -381,7 +381,12 @@ impl Raw {
             if let Err(e) = self.pairs(h, &mut pairs) {
                 rec("REC-1", offset(payload), format!("slot {h:#018x}: {e}"));
             }
+            let mut keys = HashSet::new();
             for (key, value) in &pairs {
+                if !keys.insert(key) {
+                    let what = format!("a key stands twice in the chain of slot {h:#018x}");
+                    rec("REC-2", offset(payload), what);
+                }
                 for (ty, bytes) in [(self.key, key), (self.value, value)] {
                     if !ty.has_bytes(bytes) {
                         let what = format!("{} bytes are no {ty}: slot {h:#018x}", bytes.len());

@@ -239,8 +239,9 @@ impl Extents {
 
     /// Gives an extent back that nothing durable reaches any more.
     pub(crate) fn release<M: Medium>(&mut self, medium: &M, i: u64) -> Result<()> {
-        // No fence: what nothing reaches is found to be free again, whatever the table says.
         self.set_kind(medium, i, ExtentKind::Free)?;
+        // Another thread may cut it off, where the table must say free (POOL-1).
+        medium.fence();
         self.free.insert(i);
         Ok(())
     }
@@ -280,6 +281,8 @@ impl Extents {
             }
         }
         self.set_count(medium, have + step)?;
+        // No kind before the number that makes it count (POOL-1).
+        medium.fence();
         for i in have..have + step {
             self.kinds.push(ExtentKind::Free);
             self.free.insert(i);

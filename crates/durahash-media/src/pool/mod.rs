@@ -20,9 +20,9 @@
 //! | begin, if power was lost | state: suspect | flush, drain, sync | lost and suspect |
 //! | begin | boot id, then state: epoch + 1, unclean (one line) | flush, drain, sync | recovered at the next open |
 //! | grow | (file) | allocated and mapped | file longer than the pool: cut or used later |
-//! | | extents | flush; fenced when one is taken | extents exist, kind 0 |
+//! | | extents | flush, fence | extents exist, kind 0 |
 //! | take an extent | table byte (word of eight) | flush, fence | extent of that kind in which nothing is reachable |
-//! | release an extent | table byte | flush | found to be free again, whatever the table says |
+//! | release an extent | table byte | flush, fence | found to be free again, whatever the table says |
 //! | close | saved counters, their CRC | sync of everything | unclean; counters ignored |
 //! | | state: clean | flush, drain, sync | closed |
 //! | | (file) | cut behind the last extent in use | file longer than the pool |
