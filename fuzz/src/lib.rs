@@ -75,10 +75,7 @@ pub fn run(target: &dyn Target, input: &[u8], features: &mut Features) -> Result
             Some(message) => message.clone(),
             None => (*panic.downcast_ref::<&str>().unwrap_or(&"a panic")).to_owned(),
         };
-        Failure {
-            input: input.to_vec(),
-            message,
-        }
+        Failure { input: input.to_vec(), message }
     })
 }
 

@@ -88,11 +88,7 @@ fn repeat(args: &Args, file: &Path) -> Result<(), String> {
 
 /// The command that repeats what `file` broke.
 fn command(args: &Args, file: &Path) -> String {
-    let release = if cfg!(debug_assertions) {
-        ""
-    } else {
-        "--release "
-    };
+    let release = if cfg!(debug_assertions) { "" } else { "--release " };
     format!(
         "cargo run {release}-p durahash-fuzz -- {} --repeat {}",
         args.target.text(),
@@ -101,10 +97,7 @@ fn command(args: &Args, file: &Path) -> String {
 }
 
 fn fuzz(args: &Args) -> Result<(), String> {
-    let limit = Rlimit {
-        current: Some(ADDRESS_BYTES),
-        ..getrlimit(Resource::As)
-    };
+    let limit = Rlimit { current: Some(ADDRESS_BYTES), ..getrlimit(Resource::As) };
     setrlimit(Resource::As, limit).map_err(|e| format!("limiting the address space: {e}"))?;
     let name = args.target.text();
     let current = args.out.join(format!("{name}-{}-current", args.seed));

@@ -71,11 +71,8 @@ impl Image<'_> {
     fn extent(&mut self, wanted: impl Fn(u8) -> bool) -> usize {
         let count = self.extents();
         let fitting: Vec<usize> = (0..count).filter(|i| wanted(self.kind_of(*i))).collect();
-        let extent = if fitting.is_empty() {
-            self.below(count)
-        } else {
-            fitting[self.below(fitting.len())]
-        };
+        let extent =
+            if fitting.is_empty() { self.below(count) } else { fitting[self.below(fitting.len())] };
         extent * self.extent_words()
     }
 
@@ -241,10 +238,7 @@ impl Image<'_> {
         let Some((key, value)) = bytes.get(..key + value).map(|pair| pair.split_at(key)) else {
             return;
         };
-        let (mix, hash) = (
-            WordMix::new(self.words[SEED]),
-            ByteHash::new(self.words[SEED]),
-        );
+        let (mix, hash) = (WordMix::new(self.words[SEED]), ByteHash::new(self.words[SEED]));
         let sum = mix.mix(hash.hash(value) ^ lengths);
         self.words[at + 1] = mix.mix(mix.mix(sum ^ hash.hash(key)) ^ next);
     }

@@ -30,11 +30,7 @@ impl Target for OpenImage {
         let mut seeds = Vec::new();
         for (extent_shift, slots) in [(10, 3), (10, 2), (12, 4), (12, 0)] {
             for hash_bits in [0, 2] {
-                let geometry = Geometry {
-                    extent_shift,
-                    slots,
-                    hash_bits,
-                };
+                let geometry = Geometry { extent_shift, slots, hash_bits };
                 if hash_bits == 0 {
                     images::<u64, u64>(geometry, 0, rng, &mut seeds);
                     seeds.push(input(0, rng, &deep(geometry)));
@@ -86,10 +82,7 @@ fn input(types: u8, rng: &mut Rng, image: &[u64]) -> Vec<u8> {
 }
 
 fn options(geometry: Geometry) -> Options {
-    Options::new()
-        .geometry(geometry)
-        .seed(SEED)
-        .max_bytes(MAX_BYTES)
+    Options::new().geometry(geometry).seed(SEED).max_bytes(MAX_BYTES)
 }
 
 /// Pools as they come into being: open, closed, and killed within splits and merges.
@@ -172,9 +165,7 @@ fn use_image<K: Sample + ?Sized, V: Sample + ?Sized>(
 ) {
     let room = (size_of_val(image) as u64).max(MAX_BYTES);
     let sim = Sim::<true>::from_image(image, room);
-    let opened = Options::new()
-        .accept_suspect(rng.below(2) == 0)
-        .open_on(sim.clone());
+    let opened = Options::new().accept_suspect(rng.below(2) == 0).open_on(sim.clone());
     let map: Map<K, V> = match opened {
         Ok(map) => map,
         Err(e) => {
@@ -240,10 +231,7 @@ fn read<K: Sample + ?Sized, V: Sample + ?Sized>(
     }
     for (key, value) in &found {
         match map.get(key.borrow()) {
-            Ok(got) => assert!(
-                !sound || got.as_ref() == Some(value),
-                "lookup and iteration"
-            ),
+            Ok(got) => assert!(!sound || got.as_ref() == Some(value), "lookup and iteration"),
             Err(e) => {
                 assert!(!sound, "{e}");
                 features.add(("get", gist(&e.to_string())));
@@ -277,8 +265,7 @@ fn write<K: Sample + ?Sized, V: Sample + ?Sized>(
         let done: Result<()> = match rng.below(8) {
             0..=3 => {
                 let value = V::sample(rng.below(32) as u64);
-                map.put(key.borrow(), value.borrow())
-                    .map(|()| drop(model.insert(key, value)))
+                map.put(key.borrow(), value.borrow()).map(|()| drop(model.insert(key, value)))
             }
             4 => {
                 let value = V::sample(rng.below(32) as u64);

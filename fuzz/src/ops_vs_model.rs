@@ -101,16 +101,9 @@ struct Run<K: Sample + ?Sized, V: Sample + ?Sized, const LINE: bool> {
 impl<K: Sample + ?Sized, V: Sample + ?Sized, const LINE: bool> Run<K, V, LINE> {
     fn new(geometry: Geometry) -> Self {
         let sim = Sim::new(MAX_BYTES);
-        let options = Options::new()
-            .geometry(geometry)
-            .seed(7)
-            .max_bytes(MAX_BYTES);
+        let options = Options::new().geometry(geometry).seed(7).max_bytes(MAX_BYTES);
         let map = options.create_on(sim.clone()).expect("a new map");
-        Run {
-            sim,
-            map: Some(map),
-            model: Model::new(),
-        }
+        Run { sim, map: Some(map), model: Model::new() }
     }
 
     fn map(&self) -> &Map<K, V> {

@@ -90,18 +90,10 @@ impl Bars<'_> {
     pub(crate) fn svg(&self) -> String {
         const BAR: f64 = 13.0;
         let mut canvas = Canvas::default();
-        let top = Head {
-            title: self.title,
-            subtitle: self.subtitle,
-            series: &self.series,
-            lines: &[],
-        }
-        .draw(&mut canvas);
-        let bars = || {
-            self.groups
-                .iter()
-                .flat_map(|(_, bars)| bars.iter().flatten())
-        };
+        let top =
+            Head { title: self.title, subtitle: self.subtitle, series: &self.series, lines: &[] }
+                .draw(&mut canvas);
+        let bars = || self.groups.iter().flat_map(|(_, bars)| bars.iter().flatten());
         let max = bars().map(|bar| bar.max).fold(0.0, f64::max);
         let axis = Axis::linear(0.0, max, number);
         let left = labels(self.groups.iter().map(|(name, _)| name.as_str()));
@@ -165,12 +157,8 @@ impl Lines<'_> {
         let mut canvas = Canvas::default();
         let names: Vec<String> = self.series.iter().map(|line| line.name.clone()).collect();
         let styles: Vec<Style> = self.series.iter().map(|line| line.style).collect();
-        let head = Head {
-            title: self.title,
-            subtitle: self.subtitle,
-            series: &names,
-            lines: &styles,
-        };
+        let head =
+            Head { title: self.title, subtitle: self.subtitle, series: &names, lines: &styles };
         let (x_label, x_axis) = &self.x;
         let (y_label, y_axis) = &self.y;
         let top = head.draw(&mut canvas) + 24.0;
@@ -187,12 +175,7 @@ impl Lines<'_> {
         }
         vertical_rules(&mut canvas, x_axis, &x, (top, bottom), x_label);
         canvas.rule((left, bottom), (right, bottom), "axis");
-        for Line {
-            name,
-            style,
-            points,
-        } in &self.series
-        {
+        for Line { name, style, points } in &self.series {
             let at: Vec<(f64, f64)> = points.iter().map(|(px, py)| (x(*px), y(*py))).collect();
             style.path(&mut canvas, &at);
             let marked = points.iter().zip(&at).step_by(self.marks.max(1));
@@ -221,12 +204,8 @@ impl Ranges<'_> {
     pub(crate) fn svg(&self) -> String {
         const ROW: f64 = 15.0;
         let mut canvas = Canvas::default();
-        let head = Head {
-            title: self.title,
-            subtitle: self.subtitle,
-            series: &self.series,
-            lines: &[],
-        };
+        let head =
+            Head { title: self.title, subtitle: self.subtitle, series: &self.series, lines: &[] };
         let y = head.draw(&mut canvas) + 12.0;
         let mut x = LEFT + 6.0;
         for (shape, name) in self.percentiles.iter().enumerate() {
@@ -236,10 +215,7 @@ impl Ranges<'_> {
         }
         let top = y + 12.0;
         let all = || {
-            let series = self
-                .groups
-                .iter()
-                .flat_map(|(_, series)| series.iter().flatten());
+            let series = self.groups.iter().flat_map(|(_, series)| series.iter().flatten());
             series.flatten().copied().filter(|ns| *ns > 0.0)
         };
         let (lo, hi) = (all().fold(f64::MAX, f64::min), all().fold(1.0, f64::max));

@@ -35,9 +35,7 @@ impl FromStr for Medium {
         match name {
             "file" => Ok(Medium::File),
             "dram" => Ok(Medium::Dram),
-            _ => Err(Error::Config {
-                what: format!("no such medium: {name} (file or dram)"),
-            }),
+            _ => Err(Error::Config { what: format!("no such medium: {name} (file or dram)") }),
         }
     }
 }
@@ -93,11 +91,7 @@ impl Config {
         let what = if self.designs.is_empty() {
             "no design is named".into()
         } else if self.keys < Self::KEYS_MIN {
-            format!(
-                "{} keys are too few, at least {} are needed",
-                self.keys,
-                Self::KEYS_MIN
-            )
+            format!("{} keys are too few, at least {} are needed", self.keys, Self::KEYS_MIN)
         } else if self.threads.is_empty() || self.threads.contains(&0) {
             "numbers of threads begin with one".into()
         } else if self.repeats == 0 {

@@ -51,9 +51,7 @@ pub trait Table: Sync {
     /// # Errors
     /// What the table says.
     fn put_many(&self, pairs: &[(u64, u64)]) -> Result<()> {
-        pairs
-            .iter()
-            .try_for_each(|(key, value)| self.put(*key, *value))
+        pairs.iter().try_for_each(|(key, value)| self.put(*key, *value))
     }
 }
 
@@ -143,34 +141,20 @@ pub fn run(
     };
     let parts: Vec<Result<_>> = std::thread::scope(|scope| {
         let work = &work;
-        let threads: Vec<_> = streams
-            .iter()
-            .map(|ops| scope.spawn(move || work(ops)))
-            .collect();
+        let threads: Vec<_> = streams.iter().map(|ops| scope.spawn(move || work(ops))).collect();
         threads
             .into_iter()
-            .map(|thread| {
-                thread
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            })
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect()
     });
     let parts = parts.into_iter().collect::<Result<Vec<_>>>()?;
     let found: u64 = parts.iter().map(|part| part.2).sum();
     let expected = match workload {
         Workload::Miss => 0,
-        _ => streams
-            .iter()
-            .flatten()
-            .filter(|op| op.kind != Kind::Put)
-            .count() as u64,
+        _ => streams.iter().flatten().filter(|op| op.kind != Kind::Put).count() as u64,
     };
     if found != expected {
-        let what = format!(
-            "{}: {found} keys found, {expected} expected",
-            workload.name()
-        );
+        let what = format!("{}: {found} keys found, {expected} expected", workload.name());
         return Err(Error::Wrong { what });
     }
     let from = parts.iter().map(|part| part.0).min();
@@ -296,17 +280,9 @@ mod tests {
         for threads in [1, 3] {
             let (common, own) = <(RwLock<HashMap<u64, u64>>, RwLock<_>)>::default();
             for workload in Workload::ALL {
-                let table = if workload == Workload::PutMany {
-                    &own
-                } else {
-                    &common
-                };
+                let table = if workload == Workload::PutMany { &own } else { &common };
                 let streams = workloads.draw(workload, threads, 0);
-                let timed = if threads == 1 {
-                    Timed::Each
-                } else {
-                    Timed::Whole
-                };
+                let timed = if threads == 1 { Timed::Each } else { Timed::Whole };
                 let run = run(table, workload, &streams, timed).unwrap();
                 assert_eq!(run.ops, 1000);
                 let samples = match (timed, workload) {
@@ -330,9 +306,7 @@ mod tests {
         let wrong = run(&table, Workload::Delete, &delete, Timed::Whole);
         assert!(matches!(wrong, Err(Error::Wrong { .. })));
         // And one that is found where it must not be.
-        table
-            .put(workloads.draw(Workload::Miss, 1, 0)[0][0].key, 1)
-            .unwrap();
+        table.put(workloads.draw(Workload::Miss, 1, 0)[0][0].key, 1).unwrap();
         let miss = workloads.draw(Workload::Miss, 1, 0);
         assert!(run(&table, Workload::Miss, &miss, Timed::Whole).is_err());
     }

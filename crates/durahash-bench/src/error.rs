@@ -41,11 +41,7 @@ pub enum Error {
 impl Error {
     pub(crate) fn io(doing: &'static str, path: Option<&Path>, source: std::io::Error) -> Self {
         let path = path.map(Path::to_owned);
-        Error::Io {
-            doing,
-            path,
-            source,
-        }
+        Error::Io { doing, path, source }
     }
 }
 
@@ -53,18 +49,10 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Table(e) => e.fmt(f),
-            Error::Io {
-                doing,
-                path: Some(path),
-                source,
-            } => {
+            Error::Io { doing, path: Some(path), source } => {
                 write!(f, "{doing} {}: {source}", path.display())
             }
-            Error::Io {
-                doing,
-                path: None,
-                source,
-            } => write!(f, "{doing}: {source}"),
+            Error::Io { doing, path: None, source } => write!(f, "{doing}: {source}"),
             Error::Wrong { what } => write!(f, "a table answered wrongly: {what}"),
             Error::Config { what } => write!(f, "the benchmark cannot be run so: {what}"),
             Error::Report { what } => write!(f, "the report cannot be read: {what}"),

@@ -59,10 +59,7 @@ impl View {
         let setup = &report.setup;
         let emulated = report.emulated();
         if let [design] = &setup.designs[..] {
-            let series = setup
-                .threads
-                .iter()
-                .map(|t| (threads_text(*t), design.clone(), *t));
+            let series = setup.threads.iter().map(|t| (threads_text(*t), design.clone(), *t));
             return vec![View {
                 suffix: String::new(),
                 subtitle: format!("{design}, {}{emulated}", report.place()),
@@ -93,10 +90,7 @@ impl View {
         f: impl Fn(&str, &str, u64) -> Option<T>,
     ) -> Vec<(String, Vec<Option<T>>)> {
         let groups = report.cases(table).into_iter().map(|case| {
-            let series = self
-                .series
-                .iter()
-                .map(|(_, design, threads)| f(design, case, *threads));
+            let series = self.series.iter().map(|(_, design, threads)| f(design, case, *threads));
             (case.to_owned(), series.collect())
         });
         groups.collect()
@@ -113,11 +107,7 @@ fn throughput(report: &Report, view: &View) -> Option<Figure> {
         series: view.names(),
         groups: view.groups(report, "throughput", |design, case, threads| {
             let row = report.find("throughput", design, case, threads, "ops_per_s")?;
-            Some(Bar {
-                value: row.value / 1e6,
-                min: row.min / 1e6,
-                max: row.max / 1e6,
-            })
+            Some(Bar { value: row.value / 1e6, min: row.min / 1e6, max: row.max / 1e6 })
         }),
     };
     Some(Figure {
@@ -141,18 +131,14 @@ fn scaling(report: &Report) -> Vec<Figure> {
             let row = report.find("throughput", design, case, t, "ops_per_s")?;
             Some((t as f64, row.value / 1e6))
         };
-        let series = lines(report, 0, |design| {
-            threads.iter().filter_map(|t| point(design, *t)).collect()
-        });
+        let series =
+            lines(report, 0, |design| threads.iter().filter_map(|t| point(design, *t)).collect());
         let most = threads.iter().max().map_or(1.0, |t| *t as f64);
         let chart = Lines {
             title: &format!("Throughput over threads: {case}"),
             subtitle: &format!("{}{}", report.place(), report.emulated()),
             x: ("threads", Axis::linear(0.0, most, number)),
-            y: (
-                "million operations per second",
-                Axis::linear(0.0, highest(&series), number),
-            ),
+            y: ("million operations per second", Axis::linear(0.0, highest(&series), number)),
             series,
             marks: 1,
         };
@@ -185,11 +171,8 @@ fn named(mut lines: Vec<Line>, suffix: &str) -> Vec<Line> {
 }
 
 /// The percentiles of the latency figures: names and metrics.
-const PERCENTILES: [(&str, &str); 3] = [
-    ("p50", "p50_ns"),
-    ("p99", "p99_ns"),
-    ("p99.99", "p99.99_ns"),
-];
+const PERCENTILES: [(&str, &str); 3] =
+    [("p50", "p50_ns"), ("p99", "p99_ns"), ("p99.99", "p99.99_ns")];
 
 fn latency(report: &Report, view: &View) -> Option<Figure> {
     report.table("latency").next()?;
@@ -201,9 +184,7 @@ fn latency(report: &Report, view: &View) -> Option<Figure> {
         series: view.names(),
         groups: view.groups(report, "latency", |design, case, threads| {
             let find = |metric| report.find("latency", design, case, threads, metric);
-            let values = PERCENTILES
-                .iter()
-                .map(|(_, metric)| Some(find(metric)?.value));
+            let values = PERCENTILES.iter().map(|(_, metric)| Some(find(metric)?.value));
             values.collect()
         }),
     };
@@ -304,10 +285,7 @@ fn resizes(report: &Report) -> Option<Figure> {
         subtitle: &subtitle,
         x: (
             "percentile, logarithmic towards 100 %",
-            Axis::log_at(
-                RESIZE_PERCENTILES.map(|(one_in, _)| one_in).into(),
-                percentile,
-            ),
+            Axis::log_at(RESIZE_PERCENTILES.map(|(one_in, _)| one_in).into(), percentile),
         ),
         y: (
             "time of one insert, logarithmic",
@@ -361,11 +339,7 @@ fn costs(report: &Report) -> Vec<Figure> {
     }
     let figures = COSTS.map(|(name, title, axis, metric, caption)| {
         let find = |design: &str, case: &str| report.find("cost", design, case, 1, metric);
-        let bar = |row: &Row| Bar {
-            value: row.value,
-            min: row.value,
-            max: row.value,
-        };
+        let bar = |row: &Row| Bar { value: row.value, min: row.value, max: row.value };
         let designs = &report.setup.designs;
         let groups = report.cases("cost").into_iter().map(|case| {
             let bars = designs.iter().map(|design| find(design, case).map(bar));
@@ -379,11 +353,7 @@ fn costs(report: &Report) -> Vec<Figure> {
             series: designs.clone(),
             groups: groups.collect(),
         };
-        Figure {
-            name: name.into(),
-            caption,
-            svg: chart.svg(),
-        }
+        Figure { name: name.into(), caption, svg: chart.svg() }
     });
     figures.into()
 }
@@ -441,11 +411,7 @@ pub(crate) mod tests {
     fn figures_are_well_formed_and_labelled() {
         for (designs, threads, count) in [
             (vec!["reh"], vec![1, 2], 2 + 2 + 1 + 3 + 1),
-            (
-                vec!["reh", "esh", "rewo", "pea"],
-                vec![1, 2],
-                4 + 2 + 1 + 3 + 1,
-            ),
+            (vec!["reh", "esh", "rewo", "pea"], vec![1, 2], 4 + 2 + 1 + 3 + 1),
             (vec!["reh", "esh"], vec![1, 2, 4], 6 + 3 + 2 + 1 + 3 + 1),
         ] {
             let figures = draw(&sample(&designs, &threads));
@@ -455,11 +421,7 @@ pub(crate) mod tests {
                 assert!(figure.file().contains("<style>"));
                 assert!(!figure.inline().contains("<style>"));
                 for design in designs.iter().filter(|_| designs.len() > 1) {
-                    assert!(
-                        figure.svg.contains(&format!(">{design}")),
-                        "{}",
-                        figure.name
-                    );
+                    assert!(figure.svg.contains(&format!(">{design}")), "{}", figure.name);
                 }
             }
             let named = |name: &str| {
@@ -497,8 +459,6 @@ pub(crate) mod tests {
     #[test]
     fn names_of_others_do_no_harm() {
         let figures = draw(&sample(&["<b>&\"x\""], &[1]));
-        figures
-            .iter()
-            .for_each(|figure| well_formed(&figure.file()));
+        figures.iter().for_each(|figure| well_formed(&figure.file()));
     }
 }

@@ -12,22 +12,20 @@ pub(crate) struct Object<'a> {
 
 impl<'a> Object<'a> {
     pub(crate) fn of(value: &'a Value, name: &'static str) -> Result<Self> {
-        let fields = value.as_object().ok_or_else(|| Error::Report {
-            what: format!("{name} is not an object"),
-        })?;
+        let fields = value
+            .as_object()
+            .ok_or_else(|| Error::Report { what: format!("{name} is not an object") })?;
         Ok(Object { fields, name })
     }
 
     pub(crate) fn wrong(&self, field: &str, kind: &str) -> Error {
-        Error::Report {
-            what: format!("{} of {} is not {kind}", field, self.name),
-        }
+        Error::Report { what: format!("{} of {} is not {kind}", field, self.name) }
     }
 
     pub(crate) fn get(&self, field: &str) -> Result<&'a Value> {
-        self.fields.get(field).ok_or_else(|| Error::Report {
-            what: format!("{} has no {field}", self.name),
-        })
+        self.fields
+            .get(field)
+            .ok_or_else(|| Error::Report { what: format!("{} has no {field}", self.name) })
     }
 
     pub(crate) fn text(&self, field: &str) -> Result<String> {

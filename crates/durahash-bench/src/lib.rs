@@ -75,19 +75,9 @@ pub fn run(config: &Config, progress: &mut dyn Progress) -> Result<Report> {
         seed: config.seed,
         clock_ns: clock_ns(),
     };
-    let mut suites = Suites {
-        config,
-        bench,
-        rows: Vec::new(),
-        progress,
-        done: 0,
-    };
+    let mut suites = Suites { config, bench, rows: Vec::new(), progress, done: 0 };
     suites.run()?;
-    Ok(Report {
-        machine: Machine::this(),
-        setup,
-        rows: suites.rows,
-    })
+    Ok(Report { machine: Machine::this(), setup, rows: suites.rows })
 }
 
 /// What reading the clock twice takes: the shortest of many tries, in which nothing came between.

@@ -37,9 +37,7 @@ impl Machine {
             cpu: cpu(&read("/proc/cpuinfo")),
             cores: std::thread::available_parallelism().map_or(0, |n| n.get() as u64),
             memory_bytes: memory.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024,
-            system: format!("{} {}", std::env::consts::OS, kernel.trim())
-                .trim()
-                .to_owned(),
+            system: format!("{} {}", std::env::consts::OS, kernel.trim()).trim().to_owned(),
             architecture: std::env::consts::ARCH.to_owned(),
             huge_pages: known(huge_pages.split(['[', ']']).nth(1)),
         }
@@ -76,9 +74,7 @@ fn known(text: Option<&str>) -> String {
 /// The value of the first line `name : value`.
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = text.lines().filter_map(|line| line.split_once(':'));
-    lines
-        .find(|(key, _)| key.trim() == name)
-        .map(|(_, value)| value.trim())
+    lines.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
 }
 
 /// The processor in `/proc/cpuinfo`; ARM has no names there, but numbers.
@@ -104,8 +100,7 @@ fn file_system_in<'a>(mounts: &'a str, dir: &Path) -> Option<&'a str> {
     let mounts = mounts.lines().filter_map(|line| {
         let (mount, kind) = line.split_once(" - ")?;
         let at = mount.split(' ').nth(4)?.replace("\\040", " ");
-        dir.starts_with(&at)
-            .then_some((at.len(), kind.split(' ').next()?))
+        dir.starts_with(&at).then_some((at.len(), kind.split(' ').next()?))
     });
     mounts.max_by_key(|(len, _)| *len).map(|(_, kind)| kind)
 }
@@ -127,10 +122,7 @@ mod tests {
 
     #[test]
     fn processors_are_named_by_name_or_number() {
-        assert_eq!(
-            cpu("processor\t: 0\nmodel name\t: Fast 9000\n"),
-            "Fast 9000"
-        );
+        assert_eq!(cpu("processor\t: 0\nmodel name\t: Fast 9000\n"), "Fast 9000");
         let arm = "processor : 0\nCPU implementer : 0x41\nCPU part : 0xd40\n";
         assert_eq!(cpu(arm), "ARM implementer 0x41 part 0xd40");
         assert_eq!(cpu(""), "unknown");
@@ -143,12 +135,9 @@ mod tests {
             23 22 0:5 / /mnt/a\\040b rw shared:1 - tmpfs none rw\n\
             24 22 0:6 / /mnt rw - xfs /dev/sdb rw\n\
             25 22 0:7 / /mnt rw - ext2 /dev/sdc rw\n";
-        for (dir, kind) in [
-            ("/home/x", "ext4"),
-            ("/mnt/a b/c", "tmpfs"),
-            ("/mnt/c", "ext2"),
-            ("/mnty", "ext4"),
-        ] {
+        for (dir, kind) in
+            [("/home/x", "ext4"), ("/mnt/a b/c", "tmpfs"), ("/mnt/c", "ext2"), ("/mnty", "ext4")]
+        {
             assert_eq!(file_system_in(mounts, Path::new(dir)), Some(kind), "{dir}");
         }
     }

@@ -66,15 +66,14 @@ pub fn child_main() -> Option<ExitCode> {
 impl Task {
     fn from_args(path: PathBuf, mut args: impl Iterator<Item = String>) -> Result<Self> {
         let mut next = |what: &str| {
-            args.next().ok_or_else(|| Error::Config {
-                what: format!("the child was not told its {what}"),
-            })
+            args.next()
+                .ok_or_else(|| Error::Config { what: format!("the child was not told its {what}") })
         };
         let design = next("design")?.parse()?;
         let mut number = |what: &str| {
-            next(what)?.parse().map_err(|e| Error::Config {
-                what: format!("the child's {what}: {e}"),
-            })
+            next(what)?
+                .parse()
+                .map_err(|e| Error::Config { what: format!("the child's {what}: {e}") })
         };
         Ok(Task {
             path,
@@ -122,13 +121,10 @@ impl Task {
         };
         std::thread::scope(|scope| {
             let insert = &insert;
-            let threads: Vec<_> = (0..self.threads)
-                .map(|thread| scope.spawn(move || insert(thread)))
-                .collect();
+            let threads: Vec<_> =
+                (0..self.threads).map(|thread| scope.spawn(move || insert(thread))).collect();
             threads.into_iter().try_for_each(|thread| {
-                thread
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             })
         })
     }
@@ -146,8 +142,7 @@ fn value(i: u64) -> u64 {
 
 /// One write of eight bytes, so that those of several threads do not mix.
 fn tell(mut pipe: &File, number: u64) -> Result<()> {
-    pipe.write_all(&number.to_le_bytes())
-        .map_err(|e| Error::io("writing to the pipe", None, e))
+    pipe.write_all(&number.to_le_bytes()).map_err(|e| Error::io("writing to the pipe", None, e))
 }
 
 /// Lets a child insert about `keys` keys into a new pool at `path`, kills it, and opens the pool.
@@ -172,9 +167,7 @@ pub(crate) fn kill_and_recover(
     let listened = listen(&mut child, one_by_one);
     // Dead or not, whatever went wrong: no child is left behind.
     let killed = child.kill();
-    let rest = child
-        .wait_with_output()
-        .map_err(|e| Error::io("waiting for the child", None, e))?;
+    let rest = child.wait_with_output().map_err(|e| Error::io("waiting for the child", None, e))?;
     let mut told = listened?;
     killed.map_err(|e| Error::io("killing the child", None, e))?;
     told.extend_from_slice(&rest.stdout);
@@ -193,9 +186,7 @@ pub(crate) fn kill_and_recover(
         }
     }
     let keys = map.len()?;
-    let wrong = |what: String| Error::Wrong {
-        what: format!("{design}, after kill -9: {what}"),
-    };
+    let wrong = |what: String| Error::Wrong { what: format!("{design}, after kill -9: {what}") };
     if lost > 0 {
         return Err(wrong(format!("{lost} acknowledged keys are lost")));
     }
@@ -215,23 +206,12 @@ pub(crate) fn kill_and_recover(
     let map: Map<u64, u64> = Options::new().open(path)?;
     let open_closed = from.elapsed();
     map.close()?;
-    Ok(Recovered {
-        threads,
-        keys,
-        acknowledged: found,
-        lost,
-        unacknowledged,
-        open,
-        open_closed,
-    })
+    Ok(Recovered { threads, keys, acknowledged: found, lost, unacknowledged, open, open_closed })
 }
 
 /// Listens to a child until it has loaded and acknowledged `one_by_one` keys more; what it said.
 fn listen(child: &mut Child, one_by_one: u64) -> Result<Vec<u8>> {
-    let pipe = child
-        .stdout
-        .as_mut()
-        .expect("the child was started with a pipe");
+    let pipe = child.stdout.as_mut().expect("the child was started with a pipe");
     let wanted = (one_by_one as usize + 1) * 8;
     let mut told = Vec::with_capacity(wanted);
     pipe.take(wanted as u64)

@@ -123,11 +123,7 @@ impl Report {
 
     /// Where the pools lie.
     pub(crate) fn place(&self) -> String {
-        let Setup {
-            medium,
-            file_system,
-            ..
-        } = &self.setup;
+        let Setup { medium, file_system, .. } = &self.setup;
         match file_system.as_str() {
             "" => medium.clone(),
             _ => format!("{medium} on {file_system}"),
@@ -160,9 +156,8 @@ impl Report {
     /// # Errors
     /// [`Error::Report`] where it is not one, or of another format.
     pub fn from_json(text: &str) -> Result<Self> {
-        let report: Value = serde_json::from_str(text).map_err(|e| Error::Report {
-            what: e.to_string(),
-        })?;
+        let report: Value =
+            serde_json::from_str(text).map_err(|e| Error::Report { what: e.to_string() })?;
         let report = Object::of(&report, "report")?;
         let format = report.count("format")?;
         if format != FORMAT {
@@ -260,11 +255,7 @@ impl Setup {
 
 /// `1 thread`, `2 threads`
 pub(crate) fn threads_text(n: u64) -> String {
-    if n == 1 {
-        "1 thread".into()
-    } else {
-        format!("{n} threads")
-    }
+    if n == 1 { "1 thread".into() } else { format!("{n} threads") }
 }
 
 #[cfg(test)]
@@ -317,33 +308,16 @@ pub(crate) mod tests {
             };
             for &t in threads {
                 for (i, case) in ["load", "hit", "miss", "YCSB A"].iter().enumerate() {
-                    add(
-                        "throughput",
-                        case,
-                        t,
-                        1000,
-                        "ops_per_s",
-                        (i as u64 * 3 + t) as f64 * 1e6,
-                    );
-                    for (metric, ns) in [
-                        ("p50_ns", 90.0),
-                        ("p99_ns", 800.0),
-                        ("p99.99_ns", 31e3),
-                        ("max_ns", 2e6),
-                    ] {
+                    add("throughput", case, t, 1000, "ops_per_s", (i as u64 * 3 + t) as f64 * 1e6);
+                    for (metric, ns) in
+                        [("p50_ns", 90.0), ("p99_ns", 800.0), ("p99.99_ns", 31e3), ("max_ns", 2e6)]
+                    {
                         add("latency", case, t, 1000, metric, ns * (i + 1) as f64);
                     }
                 }
             }
             for keys in (1..=10).map(|i| i * 100) {
-                add(
-                    "growth",
-                    "load",
-                    1,
-                    keys,
-                    "load_factor",
-                    0.6 + (keys % 300) as f64 / 1e4,
-                );
+                add("growth", "load", 1, keys, "load_factor", 0.6 + (keys % 300) as f64 / 1e4);
                 add("growth", "load", 1, keys, "medium_bytes_per_key", 25.0);
                 add("growth", "load", 1, keys, "dram_bytes_per_key", 4.0);
             }
@@ -375,21 +349,10 @@ pub(crate) mod tests {
             }
             add("resize", "all", 1, 1000, "splits", 93.0);
             add("resize", "all", 1, 1000, "doublings", 9.0);
-            for case in [
-                "hit",
-                "miss",
-                "insert",
-                "insert that splits",
-                "update",
-                "remove",
-            ] {
-                for metric in [
-                    "blocks_read",
-                    "blocks_written",
-                    "lines_read",
-                    "lines_written",
-                    "flushes",
-                ] {
+            for case in ["hit", "miss", "insert", "insert that splits", "update", "remove"] {
+                for metric in
+                    ["blocks_read", "blocks_written", "lines_read", "lines_written", "flushes"]
+                {
                     add("cost", case, 1, 1000, metric, 1.02);
                 }
                 add("cost", case, 1, 1000, "waits", 1.0);
@@ -416,10 +379,7 @@ pub(crate) mod tests {
             // Not `assert_eq`, which would print all of it.
             assert!(Report::from_json(&report.to_json()).unwrap() == report);
         }
-        assert_eq!(
-            Report::from_json(&Report::default().to_json()).unwrap(),
-            Report::default()
-        );
+        assert_eq!(Report::from_json(&Report::default().to_json()).unwrap(), Report::default());
     }
 
     /// What other programs rely on: these fields, with these types.
@@ -432,9 +392,8 @@ pub(crate) mod tests {
         assert_eq!(json["setup"]["threads"], json!([1]));
         let row = json["rows"][0].as_object().unwrap();
         let fields: Vec<&str> = row.keys().map(String::as_str).collect();
-        let expected = [
-            "table", "design", "case", "threads", "keys", "metric", "value", "min", "max",
-        ];
+        let expected =
+            ["table", "design", "case", "threads", "keys", "metric", "value", "min", "max"];
         assert_eq!(fields, expected);
     }
 

@@ -27,17 +27,11 @@ impl Bench {
             Medium::Dram => None,
             Medium::File => {
                 let parent = config.pool.as_deref().unwrap_or(Path::new("."));
-                let dir = tempfile::Builder::new()
-                    .prefix("durahash-bench-")
-                    .tempdir_in(parent);
+                let dir = tempfile::Builder::new().prefix("durahash-bench-").tempdir_in(parent);
                 Some(dir.map_err(|e| Error::io("making a directory in", Some(parent), e))?)
             }
         };
-        Ok(Bench {
-            dir,
-            emulate: config.emulate,
-            seed: config.seed,
-        })
+        Ok(Bench { dir, emulate: config.emulate, seed: config.seed })
     }
 
     /// The path of a file in the directory, if there is one.

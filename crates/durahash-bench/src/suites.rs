@@ -123,11 +123,7 @@ impl Suites<'_> {
         let last = u64::from(config.repeats) + 1;
         for round in 0..=last {
             let workloads = if round == 0 { &small } else { &full };
-            let timed = if round == last {
-                Timed::Each
-            } else {
-                Timed::Whole
-            };
+            let timed = if round == last { Timed::Each } else { Timed::Whole };
             for &threads in &config.threads {
                 let mut loaded: HashMap<Design, Map<u64, u64>> = HashMap::new();
                 for workload in Workload::ALL {
@@ -163,13 +159,8 @@ impl Suites<'_> {
         for &threads in &config.threads {
             for workload in Workload::ALL {
                 for &design in &config.designs {
-                    let mut about = About {
-                        table: "throughput",
-                        design,
-                        case: workload.name(),
-                        threads,
-                        keys,
-                    };
+                    let mut about =
+                        About { table: "throughput", design, case: workload.name(), threads, keys };
                     let key = (threads, workload, design);
                     self.add_samples(&about, "ops_per_s", &throughput[&key]);
                     about.table = "latency";
@@ -197,13 +188,7 @@ impl Suites<'_> {
 
     fn grow(&mut self, design: Design, map: &Map<u64, u64>, stream: &[Op]) -> Result<()> {
         let keys = stream.len() as u64;
-        let mut about = About {
-            table: "growth",
-            design,
-            case: "load",
-            threads: 1,
-            keys: 0,
-        };
+        let mut about = About { table: "growth", design, case: "load", threads: 1, keys: 0 };
         let (mut others, mut splitting) = (driver::histogram(), driver::histogram());
         let mut doubling_ns = 0;
         let mut utility = Utility::default();
@@ -216,11 +201,7 @@ impl Suites<'_> {
             if stats.doublings != before.doublings {
                 doubling_ns = doubling_ns.max(ns);
             }
-            let latency = if moved(&stats, &before) {
-                &mut splitting
-            } else {
-                &mut others
-            };
+            let latency = if moved(&stats, &before) { &mut splitting } else { &mut others };
             latency.saturating_record(ns);
             utility.add(count, keys, &stats);
             // The last of the inserts that belong to a point.
@@ -313,10 +294,7 @@ impl Suites<'_> {
             (["miss", ""], run(&draw(Workload::Miss), &get)?),
             (["insert", "insert that splits"], inserts),
             (["update", ""], run(&draw(Workload::Update), &put)?),
-            (
-                ["remove", "remove that merges"],
-                run(&draw(Workload::Delete), &remove)?,
-            ),
+            (["remove", "remove that merges"], run(&draw(Workload::Delete), &remove)?),
         ];
         for (cases, counted) in parts {
             for (case, counted) in cases.into_iter().zip(counted) {
@@ -324,13 +302,8 @@ impl Suites<'_> {
                 if operations == 0 {
                     continue;
                 }
-                let about = About {
-                    table: "cost",
-                    design,
-                    case,
-                    threads: 1,
-                    keys: workloads.keys(),
-                };
+                let about =
+                    About { table: "cost", design, case, threads: 1, keys: workloads.keys() };
                 self.add(&about, "count", operations as f64);
                 let each = |n: u64| n as f64 / operations as f64;
                 let named = counts.named().filter(|(name, _)| *name != "operations");
@@ -349,10 +322,7 @@ impl Suites<'_> {
         let config = self.config;
         for keys in [config.keys / 4, config.keys / 2, config.keys] {
             for &design in &config.designs {
-                self.next(
-                    RECOVERY_WORK / 3,
-                    &format!("{design}: kill -9 and recovery"),
-                );
+                self.next(RECOVERY_WORK / 3, &format!("{design}: kill -9 and recovery"));
                 let Some(path) = self.bench.path("killed.pool") else {
                     continue;
                 };
@@ -369,11 +339,7 @@ impl Suites<'_> {
                 self.add(&about, "lost", found.lost as f64);
                 self.add(&about, "unacknowledged", found.unacknowledged as f64);
                 self.add(&about, "open_ms", found.open.as_secs_f64() * 1e3);
-                self.add(
-                    &about,
-                    "open_closed_ms",
-                    found.open_closed.as_secs_f64() * 1e3,
-                );
+                self.add(&about, "open_closed_ms", found.open_closed.as_secs_f64() * 1e3);
             }
         }
         Ok(())
@@ -420,11 +386,7 @@ impl Utility {
             return;
         }
         let load_factor = load_factor(stats);
-        self.min = if self.samples == 0.0 {
-            load_factor
-        } else {
-            self.min.min(load_factor)
-        };
+        self.min = if self.samples == 0.0 { load_factor } else { self.min.min(load_factor) };
         self.max = self.max.max(load_factor);
         self.sum += load_factor;
         self.samples += 1.0;
@@ -451,11 +413,7 @@ mod tests {
         let (buckets, alpha_m) = (1000, 800);
         let mut utility = Utility::default();
         for count in 1..=2 * alpha_m {
-            let slots = if count <= alpha_m {
-                buckets
-            } else {
-                2 * buckets
-            };
+            let slots = if count <= alpha_m { buckets } else { 2 * buckets };
             let stats = IndexStats {
                 slots_used: count,
                 slots,

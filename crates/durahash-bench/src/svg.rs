@@ -42,10 +42,7 @@ pub(crate) fn colour(i: usize) -> String {
 
 /// Text that may stand in XML, in a double-quoted attribute too.
 pub(crate) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// Where a text is held.
@@ -102,9 +99,7 @@ impl Canvas {
             let _ = write!(d, "{}{x:.1} {y:.1}", if i == 0 { "M" } else { "L" });
         }
         let dash = ["none", "7 3", "2 3", "9 3 2 3"][dash % 4];
-        self.add(format_args!(
-            r#"<path d="{d}" class="line {class}" stroke-dasharray="{dash}"/>"#
-        ));
+        self.add(format_args!(r#"<path d="{d}" class="line {class}" stroke-dasharray="{dash}"/>"#));
     }
 
     /// A mark around a point: circle, square, diamond, triangle.
@@ -120,10 +115,8 @@ impl Canvas {
             2 => &[(0.0, -5.0), (5.0, 0.0), (0.0, 5.0), (-5.0, 0.0)],
             _ => &[(0.0, -4.8), (4.8, 3.8), (-4.8, 3.8)],
         };
-        let points: Vec<String> = corners
-            .iter()
-            .map(|(dx, dy)| format!("{:.1},{:.1}", x + dx, y + dy))
-            .collect();
+        let points: Vec<String> =
+            corners.iter().map(|(dx, dy)| format!("{:.1},{:.1}", x + dx, y + dy)).collect();
         self.add(format_args!(
             r#"<polygon points="{}" class="mark {class}"><title>{title}</title></polygon>"#,
             points.join(" ")
@@ -178,20 +171,11 @@ impl Axis {
         let rough = (hi - lo) / 5.0;
         let power = 10_f64.powf(rough.log10().floor());
         let steps = [1.0, 2.0, 2.5, 5.0, 10.0];
-        let step = steps
-            .map(|m| m * power)
-            .into_iter()
-            .find(|step| *step >= rough * 0.999);
+        let step = steps.map(|m| m * power).into_iter().find(|step| *step >= rough * 0.999);
         let step = step.unwrap_or(10.0 * power);
         let (first, last) = ((lo / step).floor(), (hi / step - 1e-9).ceil());
         let ticks = (0..=(last - first) as u32).map(|i| (first + f64::from(i)) * step);
-        Axis {
-            log: false,
-            lo: first * step,
-            hi: last * step,
-            ticks: ticks.collect(),
-            show,
-        }
+        Axis { log: false, lo: first * step, hi: last * step, ticks: ticks.collect(), show }
     }
 
     /// Whole powers of ten around `lo` and `hi`, which are positive.
@@ -204,13 +188,7 @@ impl Axis {
 
     /// Logarithmic, from the first of `ticks` to the last.
     pub(crate) fn log_at(ticks: Vec<f64>, show: Show) -> Self {
-        Axis {
-            log: true,
-            lo: ticks[0],
-            hi: ticks[ticks.len() - 1],
-            ticks,
-            show,
-        }
+        Axis { log: true, lo: ticks[0], hi: ticks[ticks.len() - 1], ticks, show }
     }
 
     /// Where `v` lies, from 0 to 1.
@@ -296,13 +274,7 @@ mod tests {
 
     #[test]
     fn axes_reach_around_their_numbers() {
-        for (lo, hi) in [
-            (0.0, 7.3),
-            (0.0, 0.001),
-            (0.6, 0.71),
-            (0.0, 1e9),
-            (3.0, 3.0),
-        ] {
+        for (lo, hi) in [(0.0, 7.3), (0.0, 0.001), (0.6, 0.71), (0.0, 1e9), (3.0, 3.0)] {
             let axis = Axis::linear(lo, hi, number);
             assert!(axis.lo <= lo && axis.hi >= hi, "{lo} {hi}");
             assert!((3..=8).contains(&axis.ticks.len()), "{:?}", axis.ticks);

@@ -48,17 +48,13 @@ impl Table {
         };
         let widths: Vec<usize> = (0..self.header.len()).map(width).collect();
         for (i, line) in lines().enumerate() {
-            let cells = line
-                .iter()
-                .zip(&widths)
-                .enumerate()
-                .map(|(column, (cell, width))| {
-                    if self.is_words(column) {
-                        format!("{cell:<width$}")
-                    } else {
-                        format!("{cell:>width$}")
-                    }
-                });
+            let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
+                if self.is_words(column) {
+                    format!("{cell:<width$}")
+                } else {
+                    format!("{cell:>width$}")
+                }
+            });
             let text = cells.collect::<Vec<_>>().join("  ");
             writeln!(out, "  {}", text.trim_end())?;
             if i == 0 {
@@ -77,23 +73,14 @@ impl Table {
 pub(crate) fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let Report { machine, setup, .. } = report;
     let gib = machine.memory_bytes as f64 / f64::from(1 << 30);
-    let commit = setup
-        .commit
-        .as_ref()
-        .map_or_else(String::new, |commit| format!(" ({commit})"));
+    let commit = setup.commit.as_ref().map_or_else(String::new, |commit| format!(" ({commit})"));
     let threads: Vec<String> = setup.threads.iter().map(u64::to_string).collect();
     let emulated = setup.emulates.as_ref().map_or_else(String::new, |name| {
         format!("; latency of {name} is emulated: no time here is one of the real thing")
     });
     vec![
-        (
-            "durahash",
-            format!("{}{commit}, {}", setup.version, date(setup.unix_seconds)),
-        ),
-        (
-            "machine",
-            format!("{}, {} cores, {gib:.1} GiB", machine.cpu, machine.cores),
-        ),
+        ("durahash", format!("{}{commit}, {}", setup.version, date(setup.unix_seconds))),
+        ("machine", format!("{}, {} cores, {gib:.1} GiB", machine.cpu, machine.cores)),
         (
             "system",
             format!(
@@ -132,15 +119,8 @@ fn date(unix_seconds: u64) -> String {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let (month, next_year) = if month < 10 {
-        (month + 3, 0)
-    } else {
-        (month - 9, 1)
-    };
-    format!(
-        "{}-{month:02}-{day:02}",
-        era * 400 + year_of_era + next_year
-    )
+    let (month, next_year) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    format!("{}-{month:02}-{day:02}", era * 400 + year_of_era + next_year)
 }
 
 /// `1,000,000`
@@ -159,19 +139,8 @@ fn grouped(n: u64) -> String {
 /// All tables that the rows suffice for.
 pub(crate) fn tables(report: &Report) -> Vec<Table> {
     let mut tables = vec![throughput(report)];
-    tables.extend(
-        report
-            .setup
-            .threads
-            .iter()
-            .map(|threads| latency(report, *threads)),
-    );
-    tables.extend([
-        space(report),
-        resizes(report),
-        costs(report),
-        recovery(report),
-    ]);
+    tables.extend(report.setup.threads.iter().map(|threads| latency(report, *threads)));
+    tables.extend([space(report), resizes(report), costs(report), recovery(report)]);
     tables.retain(|table| !table.rows.is_empty());
     tables
 }
@@ -182,9 +151,7 @@ fn texts<const N: usize>(texts: [&str; N]) -> Vec<String> {
 
 /// What a workload does, for those that have a name of ours.
 pub(crate) fn described(case: &str) -> &'static str {
-    let workload = Workload::ALL
-        .into_iter()
-        .find(|workload| workload.name() == case);
+    let workload = Workload::ALL.into_iter().find(|workload| workload.name() == case);
     workload.map_or("", Workload::description)
 }
 
@@ -204,10 +171,7 @@ fn throughput(report: &Report) -> Table {
             for design in &report.setup.designs {
                 let found = report.find("throughput", design, case, *threads, "ops_per_s");
                 row.push(found.map_or_else(String::new, |row| format!("{:.2}", row.value / 1e6)));
-                if let Some(Row {
-                    value, min, max, ..
-                }) = found
-                {
+                if let Some(Row { value, min, max, .. }) = found {
                     spread = spread.max((max - min) / value);
                 }
             }
@@ -216,10 +180,7 @@ fn throughput(report: &Report) -> Table {
         rows.push(row);
     }
     Table {
-        title: format!(
-            "Throughput, million operations per second (×threads{})",
-            report.emulated()
-        ),
+        title: format!("Throughput, million operations per second (×threads{})", report.emulated()),
         note: format!(
             "Medians of {}. Widest spread, from the slowest to the fastest: {:.0} % of the median.",
             report.setup.repeats,
@@ -237,10 +198,8 @@ fn latency(report: &Report, of_threads: u64) -> Table {
     for case in report.cases("latency") {
         for design in &report.setup.designs {
             let find = |metric| report.find("latency", design, case, of_threads, metric);
-            let values: Option<Vec<String>> = metrics
-                .iter()
-                .map(|metric| Some(duration(find(metric)?.value)))
-                .collect();
+            let values: Option<Vec<String>> =
+                metrics.iter().map(|metric| Some(duration(find(metric)?.value))).collect();
             let Some(values) = values else { continue };
             let mut row = texts([case, design]);
             row.extend(values);
@@ -331,45 +290,26 @@ fn resizes(report: &Report) -> Table {
         let (splits, doublings) = (find("splits")? as u64, find("doublings")?);
         let longest = find("doubling_max_ns");
         let longest = longest.map_or_else(String::new, |ns| format!(" (≤ {})", duration(ns)));
-        Some(format!(
-            "{design}: {} splits, {doublings} doublings{longest}",
-            grouped(splits)
-        ))
+        Some(format!("{design}: {} splits, {doublings} doublings{longest}", grouped(splits)))
     });
     Table {
         title: format!("Growth, 1 thread{}", report.emulated()),
         note: format!("{}.", designs.collect::<Vec<_>>().join("; ")),
-        header: texts([
-            "design",
-            "operation",
-            "count",
-            "p50",
-            "p99",
-            "p99.99",
-            "max",
-        ]),
+        header: texts(["design", "operation", "count", "p50", "p99", "p99.99", "max"]),
         names: 2,
         rows,
     }
 }
 
 fn costs(report: &Report) -> Table {
-    let metrics = [
-        "blocks_read",
-        "blocks_written",
-        "lines_read",
-        "lines_written",
-        "flushes",
-        "waits",
-    ];
+    let metrics =
+        ["blocks_read", "blocks_written", "lines_read", "lines_written", "flushes", "waits"];
     let mut rows = Vec::new();
     for design in &report.setup.designs {
         for case in report.cases("cost") {
             let find = |metric| report.find("cost", design, case, 1, metric);
-            let values: Option<Vec<String>> = metrics
-                .iter()
-                .map(|metric| Some(format!("{:.3}", find(metric)?.value)))
-                .collect();
+            let values: Option<Vec<String>> =
+                metrics.iter().map(|metric| Some(format!("{:.3}", find(metric)?.value))).collect();
             let Some(values) = values else { continue };
             let mut row = texts([design, case]);
             row.extend(values);
@@ -397,9 +337,7 @@ fn costs(report: &Report) -> Table {
 }
 
 fn recovery(report: &Report) -> Table {
-    let opened = report
-        .table("recovery")
-        .filter(|row| row.metric == "open_ms");
+    let opened = report.table("recovery").filter(|row| row.metric == "open_ms");
     let rows = opened.map(|open| {
         let find = |metric: &str| {
             let mut rows = report.table("recovery");
@@ -419,10 +357,7 @@ fn recovery(report: &Report) -> Table {
         ]
     });
     Table {
-        title: format!(
-            "Recovery after kill -9 of a process that inserts{}",
-            report.not_emulated()
-        ),
+        title: format!("Recovery after kill -9 of a process that inserts{}", report.not_emulated()),
         note: "Every acknowledged key was looked up, and every invariant checked.".into(),
         header: texts([
             "design",
@@ -446,9 +381,7 @@ mod tests {
     #[test]
     fn text_has_everything_aligned() {
         let mut text = Vec::new();
-        sample(&["reh", "esh"], &[1, 2])
-            .write_text(&mut text)
-            .unwrap();
+        sample(&["reh", "esh"], &[1, 2]).write_text(&mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         for part in [
             "Some <CPU> & co, 2 cores, 8.0 GiB",
@@ -462,9 +395,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "no {part} in\n{text}");
         }
-        let hit = text
-            .lines()
-            .find(|line| line.trim_start().starts_with("hit"));
+        let hit = text.lines().find(|line| line.trim_start().starts_with("hit"));
         assert!(hit.unwrap().contains("4.00"), "{text}");
     }
 

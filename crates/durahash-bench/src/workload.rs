@@ -69,9 +69,7 @@ impl Zipfian {
 
     /// Makes it the ranks `0..ranks`; sums those that are new.
     pub fn grow(&mut self, ranks: u64) {
-        let new: f64 = (self.ranks..ranks)
-            .map(|i| ((i + 1) as f64).powf(-THETA))
-            .sum();
+        let new: f64 = (self.ranks..ranks).map(|i| ((i + 1) as f64).powf(-THETA)).sum();
         *self = Self::with_zeta(ranks, self.zeta + new);
     }
 
@@ -322,22 +320,17 @@ impl Stream<'_> {
         let keys = self.all.keys;
         // The numbers below `keys` that are this thread's: every `threads`-th.
         let mine = (self.thread..keys).step_by(self.threads as usize);
-        let op = |kind, number| Op {
-            key: self.all.key(number),
-            kind,
-        };
+        let op = |kind, number| Op { key: self.all.key(number), kind };
         match self.workload {
             Workload::Load | Workload::PutMany => mine.map(|i| op(Kind::Put, i)).collect(),
             Workload::Delete => mine.map(|i| op(Kind::Remove, order[i as usize])).collect(),
-            Workload::Hit | Workload::GetMany => mine
-                .map(|_| op(Kind::Get, self.random.below(keys)))
-                .collect(),
-            Workload::Miss => mine
-                .map(|_| op(Kind::Get, ABSENT + self.random.below(keys)))
-                .collect(),
-            Workload::Update => mine
-                .map(|_| op(Kind::Put, self.random.below(keys)))
-                .collect(),
+            Workload::Hit | Workload::GetMany => {
+                mine.map(|_| op(Kind::Get, self.random.below(keys))).collect()
+            }
+            Workload::Miss => {
+                mine.map(|_| op(Kind::Get, ABSENT + self.random.below(keys))).collect()
+            }
+            Workload::Update => mine.map(|_| op(Kind::Put, self.random.below(keys))).collect(),
             Workload::YcsbA => self.zipfian(mine.count(), 0.5, Kind::Put),
             Workload::YcsbB => self.zipfian(mine.count(), 0.95, Kind::Put),
             Workload::YcsbC => self.zipfian(mine.count(), 1.0, Kind::Put),
@@ -350,11 +343,7 @@ impl Stream<'_> {
     /// Reads with the given share, else `other`.
     fn zipfian(&mut self, ops: usize, reads: f64, other: Kind) -> Vec<Op> {
         let mut next = || Op {
-            kind: if self.random.unit() < reads {
-                Kind::Get
-            } else {
-                other
-            },
+            kind: if self.random.unit() < reads { Kind::Get } else { other },
             key: self.all.key(self.all.scrambled.draw(&mut self.random)),
         };
         (0..ops).map(|_| next()).collect()
@@ -375,20 +364,14 @@ impl Stream<'_> {
                 inserted += 1;
                 latest.grow(keys + inserted);
                 let key = self.all.key(self.fresh(inserted - 1));
-                return Op {
-                    key,
-                    kind: Kind::Put,
-                };
+                return Op { key, kind: Kind::Put };
             }
             let age = latest.draw(&mut self.random);
             let number = match age.checked_sub(inserted) {
                 None => self.fresh(inserted - 1 - age),
                 Some(age) => keys - 1 - age,
             };
-            Op {
-                key: self.all.key(number),
-                kind: Kind::Get,
-            }
+            Op { key: self.all.key(number), kind: Kind::Get }
         };
         (0..ops).map(|_| next()).collect()
     }
@@ -406,10 +389,7 @@ impl Stream<'_> {
                 removed += 1;
                 (Kind::Remove, self.fresh(removed - 1))
             };
-            Op {
-                key: self.all.key(number),
-                kind,
-            }
+            Op { key: self.all.key(number), kind }
         };
         (0..ops).map(|_| next()).collect()
     }

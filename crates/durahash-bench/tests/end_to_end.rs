@@ -29,20 +29,12 @@ impl Progress for Told {
 }
 
 fn config() -> Config {
-    Config {
-        keys: 4000,
-        threads: vec![1, 2],
-        repeats: 2,
-        ..Config::default()
-    }
+    Config { keys: 4000, threads: vec![1, 2], repeats: 2, ..Config::default() }
 }
 
 fn a_run_on_files_finds_everything() {
     let dir = tempfile::tempdir().unwrap();
-    let config = Config {
-        pool: Some(dir.path().to_owned()),
-        ..config()
-    };
+    let config = Config { pool: Some(dir.path().to_owned()), ..config() };
     let mut told = Told::default();
     let report = durahash_bench::run(&config, &mut told).unwrap();
     // Nothing is left behind.
@@ -61,10 +53,7 @@ fn a_run_on_files_finds_everything() {
                 };
                 let row = find("throughput", "ops_per_s");
                 assert!(row.min > 0.0 && row.min <= row.value && row.value <= row.max);
-                let (p50, max) = (
-                    find("latency", "p50_ns").value,
-                    find("latency", "max_ns").value,
-                );
+                let (p50, max) = (find("latency", "p50_ns").value, find("latency", "max_ns").value);
                 assert!(p50 <= find("latency", "p99.99_ns").value * 1.001);
                 assert!(p50 <= max * 1.001);
             }
@@ -73,10 +62,8 @@ fn a_run_on_files_finds_everything() {
         let load_factor = one("space", "load", "load_factor");
         assert!((0.2..=1.0).contains(&load_factor), "{load_factor}");
         assert!(one("space", "load", "medium_bytes_per_key") >= 16.0);
-        let (utility, of_medium) = (
-            one("space", "load", "utility"),
-            one("space", "load", "utility_medium"),
-        );
+        let (utility, of_medium) =
+            (one("space", "load", "utility"), one("space", "load", "utility_medium"));
         assert!(0.0 < utility && utility <= of_medium && of_medium <= 1.0);
         let inserts = ["insert", "insert that splits"].map(|case| one("resize", case, "count"));
         assert_eq!(inserts[0] + inserts[1], 4000.0);
@@ -98,11 +85,7 @@ fn a_run_on_files_finds_everything() {
 }
 
 fn a_run_in_memory_recovers_nothing() {
-    let config = Config {
-        medium: Medium::Dram,
-        repeats: 1,
-        ..config()
-    };
+    let config = Config { medium: Medium::Dram, repeats: 1, ..config() };
     let report = durahash_bench::run(&config, &mut ()).unwrap();
     assert_eq!(report.table("recovery").count(), 0);
     assert!(report.table("throughput").count() > 0);
@@ -128,53 +111,14 @@ fn an_emulated_medium_says_so() {
 
 fn what_cannot_be_is_refused() {
     for (config, why) in [
-        (
-            Config {
-                keys: 10,
-                ..config()
-            },
-            "too few",
-        ),
-        (
-            Config {
-                threads: vec![1, 0],
-                ..config()
-            },
-            "begin with one",
-        ),
-        (
-            Config {
-                repeats: 0,
-                ..config()
-            },
-            "repeat",
-        ),
-        (
-            Config {
-                designs: vec![],
-                ..config()
-            },
-            "no design",
-        ),
-        (
-            Config {
-                medium: Medium::Dram,
-                pool: Some(".".into()),
-                ..config()
-            },
-            "no directory",
-        ),
-        (
-            Config {
-                pool: Some("/nonexistent/dir".into()),
-                ..config()
-            },
-            "making a directory",
-        ),
+        (Config { keys: 10, ..config() }, "too few"),
+        (Config { threads: vec![1, 0], ..config() }, "begin with one"),
+        (Config { repeats: 0, ..config() }, "repeat"),
+        (Config { designs: vec![], ..config() }, "no design"),
+        (Config { medium: Medium::Dram, pool: Some(".".into()), ..config() }, "no directory"),
+        (Config { pool: Some("/nonexistent/dir".into()), ..config() }, "making a directory"),
     ] {
-        let e = durahash_bench::run(&config, &mut ())
-            .unwrap_err()
-            .to_string();
+        let e = durahash_bench::run(&config, &mut ()).unwrap_err().to_string();
         assert!(e.contains(why), "{e}");
     }
 }

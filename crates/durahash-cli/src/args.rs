@@ -62,10 +62,7 @@ Examples:
     /// Print the value of KEY, as it is, and a line feed
     ///
     /// Exit code 1, and no output, where the key is not there.
-    #[command(
-        verbatim_doc_comment,
-        after_help = "Example:\n  durahash get ages.pool Ada"
-    )]
+    #[command(verbatim_doc_comment, after_help = "Example:\n  durahash get ages.pool Ada")]
     Get {
         #[command(flatten)]
         read: Read,
@@ -76,10 +73,7 @@ Examples:
     /// Remove KEY
     ///
     /// Exit code 1 where the key is not there.
-    #[command(
-        verbatim_doc_comment,
-        after_help = "Example:\n  durahash del ages.pool Ada"
-    )]
+    #[command(verbatim_doc_comment, after_help = "Example:\n  durahash del ages.pool Ada")]
     Del {
         /// The pool's file
         pool: PathBuf,
@@ -134,10 +128,7 @@ Examples:
     },
 
     /// Print figures: keys, load factor, depths, space, durability, recovery
-    #[command(
-        verbatim_doc_comment,
-        after_help = "Example:\n  durahash stats packages.pool --json"
-    )]
+    #[command(verbatim_doc_comment, after_help = "Example:\n  durahash stats packages.pool --json")]
     Stats {
         #[command(flatten)]
         read: Read,
@@ -149,10 +140,7 @@ Examples:
     /// Verify every invariant and change nothing
     ///
     /// Prints what is wrong and where. Exit code 3 if anything is.
-    #[command(
-        verbatim_doc_comment,
-        after_help = "Example:\n  durahash check packages.pool"
-    )]
+    #[command(verbatim_doc_comment, after_help = "Example:\n  durahash check packages.pool")]
     Check {
         #[command(flatten)]
         read: Read,
@@ -164,10 +152,7 @@ Examples:
     /// Write the pool anew without gaps, and print its size before and after
     ///
     /// Needs space for the new file beside the old one, which is replaced when the new one is whole.
-    #[command(
-        verbatim_doc_comment,
-        after_help = "Example:\n  durahash compact packages.pool"
-    )]
+    #[command(verbatim_doc_comment, after_help = "Example:\n  durahash compact packages.pool")]
     Compact {
         /// The pool's file
         pool: PathBuf,
@@ -245,12 +230,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = Config::default().keys)]
     pub(crate) keys: u64,
     /// Numbers of threads, separated by commas
-    #[arg(
-        long,
-        value_name = "N,...",
-        value_delimiter = ',',
-        default_value = "1,2"
-    )]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2")]
     pub(crate) threads: Vec<usize>,
     /// Where pools are made: in memory, or in files
     #[arg(long, value_enum, default_value_t = Medium::File)]

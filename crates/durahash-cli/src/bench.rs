@@ -36,9 +36,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let report = durahash_bench::run(&config, &mut progress).map_err(failed)?;
     drop(progress);
     let mut text = Vec::new();
-    report
-        .write_text(&mut text)
-        .map_err(|e| Failure::output(&e))?;
+    report.write_text(&mut text).map_err(|e| Failure::output(&e))?;
     if let Some(path) = &args.json {
         fs::write(path, report.to_json()).map_err(|e| unwritable(path, &e))?;
     }

@@ -30,11 +30,7 @@ pub(crate) fn check(read: &Read, json: bool) -> Result<Exit, Failure> {
         as_text(&pool, keys, &findings)
     };
     print(text.as_bytes())?;
-    Ok(if findings.is_empty() {
-        Exit::Ok
-    } else {
-        Exit::Corrupt
-    })
+    Ok(if findings.is_empty() { Exit::Ok } else { Exit::Corrupt })
 }
 
 /// The number of keys, where it can be told, and what is wrong.
@@ -71,12 +67,7 @@ fn as_json(pool: &str, keys: Option<u64>, findings: &[Finding]) -> Value {
 
 fn as_text(pool: &str, keys: Option<u64>, findings: &[Finding]) -> String {
     let mut text = String::new();
-    for Finding {
-        invariant,
-        off,
-        what,
-    } in findings
-    {
+    for Finding { invariant, off, what } in findings {
         text.push_str(&format!("{pool}: {invariant} at offset {off:#x}: {what}\n"));
     }
     text.push_str(&match (findings.len(), keys) {

@@ -58,9 +58,7 @@ fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
                 Some(escaped @ (b'\\' | b'#')) => *escaped,
                 Some(other) => {
                     let escape = other.escape_ascii();
-                    return Err(format!(
-                        r"\{escape} is no escape (a backslash is written \\)"
-                    ));
+                    return Err(format!(r"\{escape} is no escape (a backslash is written \\)"));
                 }
                 None => return Err(r"a single backslash at the end (it is written \\)".into()),
             },
@@ -87,10 +85,7 @@ mod tests {
         assert_eq!(line(b"key", b"value"), b"key\tvalue\n");
         assert_eq!(line(b"", b""), b"\t\n");
         assert_eq!(line(b"#a#", b"#"), b"\\#a#\t#\n");
-        assert_eq!(
-            line(b"a\tb\nc\rd\\e", b"\t\n\r\\"),
-            b"a\\tb\\nc\\rd\\\\e\t\\t\\n\\r\\\\\n"
-        );
+        assert_eq!(line(b"a\tb\nc\rd\\e", b"\t\n\r\\"), b"a\\tb\\nc\\rd\\\\e\t\\t\\n\\r\\\\\n");
         assert_eq!(line(b"\0\xff", b"\x80"), b"\0\xff\t\x80\n");
     }
 
@@ -113,22 +108,10 @@ mod tests {
         let why = |line: &[u8]| read_line(line).unwrap_err();
         assert_eq!(why(b"\n"), "no tab between key and value");
         assert_eq!(why(b"key value\n"), "no tab between key and value");
-        assert_eq!(
-            why(b"k\t\\d\n"),
-            r"\d is no escape (a backslash is written \\)"
-        );
-        assert_eq!(
-            why(b"k\\\tv\n"),
-            r"a single backslash at the end (it is written \\)"
-        );
-        assert_eq!(
-            why(b"k\tv\\\r\n"),
-            r"a single backslash at the end (it is written \\)"
-        );
-        assert_eq!(
-            why(b"k\t\\\xff\n"),
-            r"\\xff is no escape (a backslash is written \\)"
-        );
+        assert_eq!(why(b"k\t\\d\n"), r"\d is no escape (a backslash is written \\)");
+        assert_eq!(why(b"k\\\tv\n"), r"a single backslash at the end (it is written \\)");
+        assert_eq!(why(b"k\tv\\\r\n"), r"a single backslash at the end (it is written \\)");
+        assert_eq!(why(b"k\t\\\xff\n"), r"\\xff is no escape (a backslash is written \\)");
     }
 
     /// Bytes among which those with a meaning are frequent.

@@ -40,10 +40,7 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Failure {
-            exit,
-            message: Some(message.into()),
-        }
+        Failure { exit, message: Some(message.into()) }
     }
 
     /// A failure of the pool at `path`.
@@ -64,10 +61,7 @@ impl Failure {
     /// A failure to write what the command has to say.
     pub(crate) fn output(e: &io::Error) -> Self {
         if e.kind() == io::ErrorKind::BrokenPipe {
-            return Failure {
-                exit: Exit::Ok,
-                message: None,
-            };
+            return Failure { exit: Exit::Ok, message: None };
         }
         Failure::new(Exit::Io, format!("writing the output: {e}"))
     }
@@ -146,17 +140,11 @@ mod tests {
         let (exit, message) = failed(ErrorKind::Locked);
         assert_eq!(exit, 5);
         assert!(message.starts_with("a.pool: another process"), "{message}");
-        assert!(
-            message.ends_with("; try again when it has been closed"),
-            "{message}"
-        );
+        assert!(message.ends_with("; try again when it has been closed"), "{message}");
 
         let (exit, message) = failed(ErrorKind::PowerLoss);
         assert_eq!(exit, 3);
-        assert!(
-            message.contains("`durahash dump --accept-suspect a.pool`"),
-            "{message}"
-        );
+        assert!(message.contains("`durahash dump --accept-suspect a.pool`"), "{message}");
 
         assert_eq!(failed(ErrorKind::Full { wanted_bytes: 1 }).0, 4);
         assert_eq!(failed(ErrorKind::Corrupt { what: "x", off: 0 }).0, 3);
@@ -168,23 +156,14 @@ mod tests {
             source: missing,
         });
         assert_eq!(exit, 4);
-        assert!(
-            message.starts_with("opening the pool a.pool: "),
-            "{message}"
-        );
-        assert!(
-            message.ends_with("`durahash create a.pool` makes a new pool"),
-            "{message}"
-        );
+        assert!(message.starts_with("opening the pool a.pool: "), "{message}");
+        assert!(message.ends_with("`durahash create a.pool` makes a new pool"), "{message}");
     }
 
     #[test]
     fn a_reader_that_went_away_is_no_failure() {
         let closed = Failure::output(&io::ErrorKind::BrokenPipe.into());
         assert_eq!((closed.exit, closed.message), (Exit::Ok, None));
-        assert_eq!(
-            Failure::output(&io::ErrorKind::StorageFull.into()).exit,
-            Exit::Io
-        );
+        assert_eq!(Failure::output(&io::ErrorKind::StorageFull.into()).exit, Exit::Io);
     }
 }

@@ -58,15 +58,9 @@ impl Input {
         if metadata.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        let counted = Counted {
-            file,
-            read_bytes: Arc::clone(&read_bytes),
-        };
+        let counted = Counted { file, read_bytes: Arc::clone(&read_bytes) };
         let reader: Box<dyn Read> = if path.extension() == Some(OsStr::new("gz")) {
-            Box::new(MultiGzDecoder::new(BufReader::with_capacity(
-                BUFFER_BYTES,
-                counted,
-            )))
+            Box::new(MultiGzDecoder::new(BufReader::with_capacity(BUFFER_BYTES, counted)))
         } else {
             Box::new(counted)
         };
@@ -103,10 +97,7 @@ impl Input {
         }
         let parts = [("key", KEY_TEXT_BYTES), ("value", VALUE_TEXT_BYTES)];
         for (part, limit_bytes) in parts {
-            let got = reader
-                .by_ref()
-                .take(limit_bytes)
-                .read_until(b'\n', buffer)?;
+            let got = reader.by_ref().take(limit_bytes).read_until(b'\n', buffer)?;
             if buffer.ends_with(b"\n") || (got as u64) < limit_bytes {
                 return Ok(Line::Entry);
             }
@@ -175,14 +166,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let text = b"a\tb\n# c\n\n\\#d\te\r\n#\nlast";
         let found = lines(input(dir.path(), "plain", text));
-        let wanted = [
-            "a\\tb\\n",
-            "comment",
-            "\\n",
-            "\\\\#d\\te\\r\\n",
-            "comment",
-            "last",
-        ];
+        let wanted = ["a\\tb\\n", "comment", "\\n", "\\\\#d\\te\\r\\n", "comment", "last"];
         assert_eq!(found, wanted);
         assert!(lines(input(dir.path(), "empty", b"")).is_empty());
     }
@@ -197,10 +181,7 @@ mod tests {
             bytes = member.finish().unwrap();
         }
         let whole = bytes.len();
-        assert_eq!(
-            lines(input(dir.path(), "two.gz", &bytes)),
-            ["a\\tb\\n", "c\\td\\n"]
-        );
+        assert_eq!(lines(input(dir.path(), "two.gz", &bytes)), ["a\\tb\\n", "c\\td\\n"]);
 
         let mut cut = input(dir.path(), "cut.gz", &bytes[..whole - 9]);
         let mut buffer = Vec::new();

@@ -37,13 +37,7 @@ pub(crate) fn load(pool: &Path, file: &Path, new: &New) -> Result<Exit, Failure>
         left_out: 0,
     };
     load.run()?;
-    let Load {
-        progress,
-        loaded,
-        comments,
-        left_out,
-        ..
-    } = load;
+    let Load { progress, loaded, comments, left_out, .. } = load;
     drop(progress);
     close(pool, map)?;
     let seconds = start.elapsed().as_secs_f64();
@@ -129,8 +123,7 @@ impl Load<'_> {
 
     fn leave_out(&mut self, line: u64, why: &str) {
         self.left_out += 1;
-        self.progress
-            .complain(&format!("{}:{line}: {why}", self.input.name));
+        self.progress.complain(&format!("{}:{line}: {why}", self.input.name));
     }
 
     /// The failure that ends the load, with what became of the entries before it.
@@ -146,10 +139,7 @@ impl Load<'_> {
 
 /// Whether a failure is that of one line, not of the pool.
 fn is_bad_line(e: &Error) -> bool {
-    matches!(
-        e.kind(),
-        ErrorKind::Text { .. } | ErrorKind::TooLarge { .. }
-    )
+    matches!(e.kind(), ErrorKind::Text { .. } | ErrorKind::TooLarge { .. })
 }
 
 fn unreadable(name: &str, e: &std::io::Error) -> Failure {

@@ -7,9 +7,7 @@ use crate::exit::Failure;
 /// Writes to the standard output.
 pub(crate) fn print(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    out.write_all(bytes)
-        .and_then(|()| out.flush())
-        .map_err(|e| Failure::output(&e))
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(|e| Failure::output(&e))
 }
 
 /// Writes a line to the standard error.

@@ -21,9 +21,7 @@ pub(crate) fn put(pool: &Path, key: &OsStr, value: &OsStr) -> Result<Exit, Failu
 /// `durahash get`.
 pub(crate) fn get(read: &Read, key: &OsStr) -> Result<Exit, Failure> {
     let map = open_to_read(read)?;
-    let value = map
-        .get(key.as_bytes())
-        .map_err(|e| Failure::pool(&read.pool, &e))?;
+    let value = map.get(key.as_bytes()).map_err(|e| Failure::pool(&read.pool, &e))?;
     let Some(mut value) = value else {
         return Ok(Exit::NotFound);
     };
@@ -35,9 +33,7 @@ pub(crate) fn get(read: &Read, key: &OsStr) -> Result<Exit, Failure> {
 /// `durahash del`.
 pub(crate) fn del(pool: &Path, key: &OsStr) -> Result<Exit, Failure> {
     let map = open_to_write(pool)?;
-    let removed = map
-        .remove(key.as_bytes())
-        .map_err(|e| Failure::pool(pool, &e))?;
+    let removed = map.remove(key.as_bytes()).map_err(|e| Failure::pool(pool, &e))?;
     close(pool, map)?;
     Ok(if removed { Exit::Ok } else { Exit::NotFound })
 }

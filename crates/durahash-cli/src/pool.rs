@@ -18,18 +18,13 @@ pub(crate) fn create(args: &Create) -> Result<Exit, Failure> {
     }
     let ty = args.new.codec.unwrap_or_default().data();
     let made = AnyMap::create(&args.pool, ty, ty, &options(&args.new));
-    close(
-        &args.pool,
-        made.map_err(|e| creation_failed(&args.pool, &e))?,
-    )?;
+    close(&args.pool, made.map_err(|e| creation_failed(&args.pool, &e))?)?;
     Ok(Exit::Ok)
 }
 
 /// Opens a pool for a command that only reads, as many at a time as like to.
 pub(crate) fn open_to_read(args: &Read) -> Result<AnyMap, Failure> {
-    let options = Options::new()
-        .read_only(true)
-        .accept_suspect(args.accept_suspect);
+    let options = Options::new().read_only(true).accept_suspect(args.accept_suspect);
     AnyMap::open(&args.pool, &options).map_err(|e| open_failed(&args.pool, &e))
 }
 
@@ -79,10 +74,7 @@ fn options(new: &New) -> Options {
 /// Damage that keeps a pool from being opened keeps its entries from being saved, too.
 fn open_failed(pool: &Path, e: &Error) -> Failure {
     if matches!(e.kind(), ErrorKind::Corrupt { .. }) {
-        let message = format!(
-            "{}: {e}; it cannot be opened: take a backup",
-            pool.display()
-        );
+        let message = format!("{}: {e}; it cannot be opened: take a backup", pool.display());
         return Failure::new(Exit::Corrupt, message);
     }
     Failure::pool(pool, e)

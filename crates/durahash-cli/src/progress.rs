@@ -47,11 +47,7 @@ impl Progress {
 
     /// A sign of life, with the time it has taken.
     pub(crate) fn without_end(what: &'static str) -> Self {
-        let bar = Self::with(
-            ProgressBar::new_spinner(),
-            "{prefix} {spinner} {msg}{elapsed}",
-            what,
-        );
+        let bar = Self::with(ProgressBar::new_spinner(), "{prefix} {spinner} {msg}{elapsed}", what);
         if !bar.0.is_hidden() {
             bar.0.enable_steady_tick(TICK);
         }

@@ -5,23 +5,16 @@ const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 /// Bytes of `10GiB`, `512 MiB` or `4096`.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let text = text.trim();
-    let digits = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = (&text[..digits], text[digits..].trim());
     let shift = match unit {
         "" => Some(0),
-        unit => UNITS
-            .iter()
-            .position(|known| known.eq_ignore_ascii_case(unit)),
+        unit => UNITS.iter().position(|known| known.eq_ignore_ascii_case(unit)),
     };
     let (Some(shift), false) = (shift, number.is_empty()) else {
         return Err("a size is a whole number of bytes, or one with KiB, MiB, GiB or TiB".into());
     };
-    let bytes = number
-        .parse::<u64>()
-        .ok()
-        .and_then(|n| n.checked_mul(1 << (10 * shift)));
+    let bytes = number.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << (10 * shift)));
     bytes.ok_or_else(|| "no size has that many bytes".into())
 }
 
@@ -31,11 +24,7 @@ pub(crate) fn human(bytes: u64) -> String {
     if shift == 0 {
         return format!("{bytes} B");
     }
-    format!(
-        "{:.1} {}",
-        bytes as f64 / (1u64 << (10 * shift)) as f64,
-        UNITS[shift]
-    )
+    format!("{:.1} {}", bytes as f64 / (1u64 << (10 * shift)) as f64, UNITS[shift])
 }
 
 #[cfg(test)]
@@ -49,16 +38,7 @@ mod tests {
         assert_eq!(parse_size("3 mib"), Ok(3 << 20));
         assert_eq!(parse_size("1TiB"), Ok(1 << 40));
         assert_eq!(parse_size("1EiB"), Ok(1 << 60));
-        for bad in [
-            "",
-            "GiB",
-            "1.5GiB",
-            "-1",
-            "1GB",
-            "1 G iB",
-            "16EiB",
-            "99999999999999999999",
-        ] {
+        for bad in ["", "GiB", "1.5GiB", "-1", "1GB", "1 G iB", "16EiB", "99999999999999999999"] {
             assert!(parse_size(bad).is_err(), "{bad}");
         }
     }

@@ -22,11 +22,8 @@ pub(crate) fn stats(read: &Read, json: bool) -> Result<Exit, Failure> {
     let stats = look(&map).map_err(|e| Failure::pool(&read.pool, &e))?;
     drop(progress);
     let pool = read.pool.display().to_string();
-    let text = if json {
-        format!("{:#}\n", as_json(&pool, &stats))
-    } else {
-        as_text(&pool, &stats)
-    };
+    let text =
+        if json { format!("{:#}\n", as_json(&pool, &stats)) } else { as_text(&pool, &stats) };
     print(text.as_bytes())?;
     Ok(Exit::Ok)
 }
@@ -39,13 +36,7 @@ fn look(map: &AnyMap) -> Result<Stats, Error> {
 
 /// How many units have each local depth that occurs.
 fn depths(stats: &Stats) -> impl Iterator<Item = (usize, u64)> {
-    stats
-        .index
-        .depths
-        .iter()
-        .copied()
-        .enumerate()
-        .filter(|(_, units)| *units != 0)
+    stats.index.depths.iter().copied().enumerate().filter(|(_, units)| *units != 0)
 }
 
 fn as_json(pool: &str, stats: &Stats) -> Value {
@@ -87,10 +78,7 @@ fn as_text(pool: &str, stats: &Stats) -> String {
     };
     row("pool", pool.into());
     row("design", stats.design.to_string());
-    row(
-        "types",
-        format!("{} -> {}", stats.key_type, stats.value_type),
-    );
+    row("types", format!("{} -> {}", stats.key_type, stats.value_type));
     row("keys", stats.keys.to_string());
     row("load factor", format!("{:.3}", stats.load_factor()));
     row(
@@ -103,27 +91,14 @@ fn as_text(pool: &str, stats: &Stats) -> String {
     );
     row(
         "file size",
-        format!(
-            "{} ({} free)",
-            human(stats.space.bytes),
-            human(stats.space.free_bytes)
-        ),
+        format!("{} ({} free)", human(stats.space.bytes), human(stats.space.free_bytes)),
     );
     row("durability", stats.durability.to_string());
-    row(
-        "huge pages",
-        stats.huge_bytes.map_or("unknown".into(), human),
-    );
+    row("huge pages", stats.huge_bytes.map_or("unknown".into(), human));
     row("open epoch", stats.epoch.to_string());
-    row(
-        "last recovery",
-        format!("{:.1} ms", stats.recovery.as_secs_f64() * 1e3),
-    );
+    row("last recovery", format!("{:.1} ms", stats.recovery.as_secs_f64() * 1e3));
     if stats.suspect {
-        row(
-            "suspect",
-            "yes: pages may have been lost with the power".into(),
-        );
+        row("suspect", "yes: pages may have been lost with the power".into());
     }
     row("global depth", stats.index.global_depth.to_string());
     let most = stats.index.depths.iter().copied().max().unwrap_or(0).max(1);

@@ -29,11 +29,7 @@ pub struct Operation {
 #[must_use]
 pub fn outcomes(initial: Option<u64>, history: &[Operation]) -> Vec<Option<u64>> {
     assert!(history.len() <= 64, "a set of operations is one word");
-    let mut search = Search {
-        history,
-        seen: Vec::new(),
-        outcomes: Vec::new(),
-    };
+    let mut search = Search { history, seen: Vec::new(), outcomes: Vec::new() };
     search.go(0, initial);
     search.outcomes
 }
@@ -51,17 +47,9 @@ impl Search<'_> {
             return;
         }
         self.seen.push((done, value));
-        let rest = || {
-            self.history
-                .iter()
-                .enumerate()
-                .filter(|(i, _)| done & 1 << i == 0)
-        };
+        let rest = || self.history.iter().enumerate().filter(|(i, _)| done & 1 << i == 0);
         // Whatever takes effect next began before the first end among those that are left.
-        let first_end = rest()
-            .filter_map(|(_, op)| op.end)
-            .map(|(end, _)| end)
-            .min();
+        let first_end = rest().filter_map(|(_, op)| op.end).map(|(end, _)| end).min();
         if first_end.is_none() && !self.outcomes.contains(&value) {
             self.outcomes.push(value);
         }
@@ -81,19 +69,11 @@ mod tests {
     use super::*;
 
     fn ended(op: Op, begin: u64, end: u64, answer: Option<u64>) -> Operation {
-        Operation {
-            op,
-            begin,
-            end: Some((end, answer)),
-        }
+        Operation { op, begin, end: Some((end, answer)) }
     }
 
     fn pending(op: Op, begin: u64) -> Operation {
-        Operation {
-            op,
-            begin,
-            end: None,
-        }
+        Operation { op, begin, end: None }
     }
 
     #[test]
@@ -107,14 +87,8 @@ mod tests {
             // A read that saw a write under way binds it.
             (&[pending(put(1), 0), ended(get, 1, 2, Some(1))], &[Some(1)]),
             // Overlapping writes in either order; one after the other in theirs.
-            (
-                &[ended(put(1), 0, 3, Some(2)), ended(put(2), 1, 2, None)],
-                &[Some(1)],
-            ),
-            (
-                &[ended(put(1), 0, 1, Some(2)), ended(put(2), 2, 3, None)],
-                &[],
-            ),
+            (&[ended(put(1), 0, 3, Some(2)), ended(put(2), 1, 2, None)], &[Some(1)]),
+            (&[ended(put(1), 0, 1, Some(2)), ended(put(2), 2, 3, None)], &[]),
             // Nobody can have read what was overwritten before.
             (
                 &[
@@ -125,11 +99,7 @@ mod tests {
                 &[],
             ),
             (
-                &[
-                    ended(insert(1), 0, 9, Some(2)),
-                    pending(put(2), 1),
-                    pending(remove, 2),
-                ],
+                &[ended(insert(1), 0, 9, Some(2)), pending(put(2), 1), pending(remove, 2)],
                 &[Some(2), None],
             ),
         ];

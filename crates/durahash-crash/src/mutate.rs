@@ -87,17 +87,14 @@ fn stored(action: Action) -> Option<u32> {
 fn after(steps: &[Step], at: usize) -> impl Iterator<Item = (usize, Action)> {
     let thread = steps[at].thread;
     let rest = steps.iter().enumerate().skip(at + 1);
-    rest.filter(move |(_, step)| step.thread == thread)
-        .map(|(at, step)| (at, step.action))
+    rest.filter(move |(_, step)| step.thread == thread).map(|(at, step)| (at, step.action))
 }
 
 /// The steps of `steps[at]`'s thread before it, the nearest first.
 fn before(steps: &[Step], at: usize) -> impl Iterator<Item = (usize, Action)> {
     let thread = steps[at].thread;
     let earlier = steps[..at].iter().enumerate().rev();
-    earlier
-        .filter(move |(_, step)| step.thread == thread)
-        .map(|(at, step)| (at, step.action))
+    earlier.filter(move |(_, step)| step.thread == thread).map(|(at, step)| (at, step.action))
 }
 
 /// One change to a trace.
@@ -144,11 +141,8 @@ fn edit(kind: Kind, steps: &[Step], at: usize) -> Option<Edit> {
                 marked |= matches!(action, Action::Mark(_));
                 Some((next, stored(action)?))
             })?;
-            let wanted = if kind == Kind::SwapInLine {
-                !fenced && word / 8 == other / 8
-            } else {
-                fenced
-            };
+            let wanted =
+                if kind == Kind::SwapInLine { !fenced && word / 8 == other / 8 } else { fenced };
             (wanted && !marked && word != other).then_some(Edit::Swap(at, next))
         }
         Kind::UnlockEarly => {

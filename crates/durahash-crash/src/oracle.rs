@@ -46,11 +46,7 @@ impl Expected {
     /// Exactly these values.
     #[must_use]
     pub fn new(settled: Vec<Option<u64>>) -> Self {
-        Expected {
-            settled,
-            in_flight: Vec::new(),
-            is_open: false,
-        }
+        Expected { settled, in_flight: Vec::new(), is_open: false }
     }
 
     /// Operation `op` is in flight and will give `key` this value.
@@ -76,10 +72,7 @@ impl Expected {
 
     fn allows(&self, key: usize, found: Option<u64>) -> bool {
         self.settled[key] == found
-            || self
-                .in_flight
-                .iter()
-                .any(|(_, other, v)| usize::from(*other) == key && *v == found)
+            || self.in_flight.iter().any(|(_, other, v)| usize::from(*other) == key && *v == found)
     }
 
     /// A hash of what is settled, and one of that and what is in flight.
@@ -264,11 +257,7 @@ impl<'s, S: Subject, const LINE: bool> Judge<'s, S, LINE> {
         let mut contents = std::mem::take(&mut self.contents);
         catch(|| self.compare(&*table, expected, &mut contents))
             .unwrap_or_else(|said| Err(format!("reading after recovery panicked: {said}")))?;
-        let before = if deep && !trace.is_empty() {
-            self.taken_before(&trace)
-        } else {
-            u32::MAX
-        };
+        let before = if deep && !trace.is_empty() { self.taken_before(&trace) } else { u32::MAX };
         if level == 0 && before < NOTABLE_PER_PATH {
             self.notable.push(self.counts.visited - 1);
         }
@@ -312,9 +301,7 @@ impl<'s, S: Subject, const LINE: bool> Judge<'s, S, LINE> {
         contents: &mut Vec<(u64, u64)>,
     ) -> Result<(), String> {
         contents.clear();
-        table
-            .contents(contents)
-            .map_err(|error| format!("iteration failed: {error}"))?;
+        table.contents(contents).map_err(|error| format!("iteration failed: {error}"))?;
         contents.sort_unstable();
         let mut found = contents.iter().peekable();
         for key in &self.order {
@@ -328,13 +315,9 @@ impl<'s, S: Subject, const LINE: bool> Judge<'s, S, LINE> {
                 ));
             }
             let get = Op::Get(key as u16);
-            let got = table
-                .apply(get, h)
-                .map_err(|error| format!("get failed: {error}"))?;
+            let got = table.apply(get, h).map_err(|error| format!("get failed: {error}"))?;
             if got != held {
-                return Err(format!(
-                    "key {key} ({h:#x}): get says {got:?}, iteration {held:?}"
-                ));
+                return Err(format!("key {key} ({h:#x}): get says {got:?}, iteration {held:?}"));
             }
         }
         if let Some((h, v)) = found.next() {
@@ -358,18 +341,13 @@ impl<'s, S: Subject, const LINE: bool> Judge<'s, S, LINE> {
             })
             .map_err(|error| format!("check: {error}"))?;
         first.map_or(Ok(()), |finding| {
-            Err(format!(
-                "{} at {:#x}: {}",
-                finding.invariant, finding.off, finding.what
-            ))
+            Err(format!("{} at {:#x}: {}", finding.invariant, finding.off, finding.what))
         })
     }
 
     /// How many recoveries took this one's path before, from a crash at the same place.
     fn taken_before(&mut self, trace: &[Step]) -> u32 {
-        let path = trace
-            .iter()
-            .fold(self.place, |path, step| mix(path ^ place(step.site)));
+        let path = trace.iter().fold(self.place, |path, step| mix(path ^ place(step.site)));
         let taken = self.paths.entry(path).or_default();
         *taken += 1;
         *taken - 1

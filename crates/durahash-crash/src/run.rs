@@ -149,11 +149,7 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
     /// The base of scripts that begin with making the table.
     #[must_use]
     pub fn nothing(&self) -> Base {
-        Base {
-            name: NOTHING,
-            image: Rc::from([]),
-            held: vec![None; self.judge.keys().len()],
-        }
+        Base { name: NOTHING, image: Rc::from([]), held: vec![None; self.judge.keys().len()] }
     }
 
     /// The base of this name: [`NOTHING`], or that of a prefill.
@@ -198,8 +194,7 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
                 if look == Look::LastOp {
                     segment.from = segment.begin_of_last(now.len());
                 }
-                self.explore(&segment)
-                    .map_err(|wrong| self.failure(base, ops, wrong))?;
+                self.explore(&segment).map_err(|wrong| self.failure(base, ops, wrong))?;
             }
             let segment = Rc::new(segment);
             if let Some(corpus) = &mut self.corpus
@@ -296,13 +291,7 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
         let mut effects = Vec::with_capacity(ops.len());
         let steps = catch(|| self.run(image, &mut now, ops, &mut effects))
             .unwrap_or_else(|said| Err(format!("an operation panicked: {said}")))?;
-        let mut segment = Segment {
-            image: Rc::clone(image),
-            held,
-            steps,
-            effects,
-            from: 0,
-        };
+        let mut segment = Segment { image: Rc::clone(image), held, steps, effects, from: 0 };
         segment.from = segment.published();
         Ok(segment)
     }
@@ -330,9 +319,7 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
             if let Some(key) = op.key() {
                 effect = self.apply(&*table, *op, key, held)?;
             } else if matches!(op, Op::Step) {
-                table
-                    .apply(*op, 0)
-                    .map_err(|error| format!("{op}: {error}"))?;
+                table.apply(*op, 0).map_err(|error| format!("{op}: {error}"))?;
             } else {
                 if matches!(op, Op::Close) {
                     effect = Effect::Close;
@@ -343,10 +330,7 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
                 let steps = sim.recorded();
                 sim = Sim::from_image(&sim.image(), S::MAX_BYTES);
                 sim.record(steps);
-                table = self
-                    .subject
-                    .open(sim.clone())
-                    .map_err(|error| format!("{op}: {error}"))?;
+                table = self.subject.open(sim.clone()).map_err(|error| format!("{op}: {error}"))?;
             }
             sim.mark(ack_mark(number));
             effects.push(effect);
@@ -372,11 +356,7 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
             Ok(found) if found == *slot => {
                 *slot = op.outcome(found);
                 let changed = *slot != found;
-                Ok(if changed {
-                    Effect::Set(key, *slot)
-                } else {
-                    Effect::None
-                })
+                Ok(if changed { Effect::Set(key, *slot) } else { Effect::None })
             }
             Ok(found) => Err(format!("{op} found {found:?}, not {slot:?}")),
             // Nothing was changed.
@@ -399,9 +379,7 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
         from: usize,
     ) -> Result<(), Wrong> {
         let mut watch = Watch::new(segment, steps, &mut self.judge);
-        let flow = self
-            .explorer
-            .explore(&segment.image, steps, from, &mut watch);
+        let flow = self.explorer.explore(&segment.image, steps, from, &mut watch);
         match (flow, watch.wrong) {
             (ControlFlow::Break(()), Some((at, wrong))) => {
                 Err((at, steps.get(at).map(|step| step.site), wrong))
@@ -413,17 +391,12 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
     /// One of the states that a crash within the last of `count` operations may leave.
     fn crash(&mut self, segment: &Segment, count: usize, which: u32) -> Rc<[u64]> {
         let from = segment.begin_of_last(count);
-        let mut pick = Pick {
-            left: u64::MAX,
-            image: Vec::new(),
-        };
+        let mut pick = Pick { left: u64::MAX, image: Vec::new() };
         // Once to count them, once to take one.
         for _ in 0..2 {
             let seen = u64::MAX - pick.left;
             pick.left = u64::from(which).checked_rem(seen).unwrap_or(u64::MAX);
-            let _ = self
-                .explorer
-                .explore(&segment.image, &segment.steps, from, &mut pick);
+            let _ = self.explorer.explore(&segment.image, &segment.steps, from, &mut pick);
         }
         Rc::from(pick.image)
     }
@@ -435,9 +408,7 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
         let table = catch(|| self.subject.open(sim))
             .map_err(|said| format!("recovery panicked: {said}"))?
             .map_err(|error| format!("recovery failed: {error}"))?;
-        table
-            .contents(&mut contents)
-            .map_err(|error| format!("iteration failed: {error}"))?;
+        table.contents(&mut contents).map_err(|error| format!("iteration failed: {error}"))?;
         contents.sort_unstable();
         Ok(self.judge.held(&contents))
     }
@@ -456,10 +427,8 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
         self.judge.keep();
         // Only X86 keeps an order inside a line.
         all.retain(|mutant| self.model == Model::X86 || mutant.kind != Kind::SwapInLine);
-        let verdicts = all
-            .into_iter()
-            .map(|mutant| (mutant, self.mutant(mutant, &corpus)))
-            .collect();
+        let verdicts =
+            all.into_iter().map(|mutant| (mutant, self.mutant(mutant, &corpus))).collect();
         self.corpus = Some(corpus);
         verdicts
     }

@@ -44,10 +44,7 @@ impl Segment {
 
     /// The first step behind the publishing of the table.
     pub(crate) fn published(&self) -> usize {
-        let found = self
-            .steps
-            .iter()
-            .position(|step| step.action == Action::Publish);
+        let found = self.steps.iter().position(|step| step.action == Action::Publish);
         found.map_or(0, |at| at + 1)
     }
 
@@ -176,10 +173,7 @@ impl<S: Subject, const LINE: bool> Visit for Watch<'_, '_, S, LINE> {
 
     fn state(&mut self, state: &CrashState<'_>) -> ControlFlow<()> {
         self.judge.place = self.steps.get(state.at).map_or(0, |step| place(step.site));
-        match self
-            .judge
-            .look_at_level(state, &self.expected, self.hashes, 0)
-        {
+        match self.judge.look_at_level(state, &self.expected, self.hashes, 0) {
             Ok(()) => ControlFlow::Continue(()),
             Err(wrong) => {
                 self.wrong = Some((state.at, wrong));

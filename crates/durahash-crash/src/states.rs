@@ -97,11 +97,7 @@ struct Cell {
 impl Cell {
     /// The key says which word, or line, it is for.
     fn first_word(&self) -> u32 {
-        if self.key.is_multiple_of(2) {
-            self.key / 2 * LINE_WORDS
-        } else {
-            self.key / 2
-        }
+        if self.key.is_multiple_of(2) { self.key / 2 * LINE_WORDS } else { self.key / 2 }
     }
 }
 
@@ -280,21 +276,12 @@ impl Explorer {
                 spare
             });
             self.cell_at[key as usize] = self.cells.len() as u32;
-            self.cells.push(Cell {
-                key,
-                stores,
-                applied: 0,
-            });
+            self.cells.push(Cell { key, stores, applied: 0 });
             self.cells.len() - 1
         });
         let number = self.stores;
         self.stores += 1;
-        let pending = Pending {
-            number,
-            word,
-            v,
-            old,
-        };
+        let pending = Pending { number, word, v, old };
         self.cells[at].stores.push(pending);
     }
 
@@ -314,11 +301,7 @@ impl Explorer {
 
     fn mark(&mut self, thread: u32, key: u32) {
         // The last line of a file may be cut.
-        if self
-            .cell_at
-            .get(key as usize)
-            .is_some_and(|at| *at != NO_CELL)
-        {
+        if self.cell_at.get(key as usize).is_some_and(|at| *at != NO_CELL) {
             let below = self.stores;
             self.marks.push(Mark { thread, key, below });
         }
@@ -403,9 +386,7 @@ impl Explorer {
     fn visit_states<V: Visit>(&mut self, at: usize, visit: &mut V) -> ControlFlow<()> {
         self.changed = false;
         let combinations = self.cells.iter().try_fold(1_u64, |product, cell| {
-            product
-                .checked_mul(cell.stores.len() as u64 + 1)
-                .filter(|product| *product <= ALL)
+            product.checked_mul(cell.stores.len() as u64 + 1).filter(|product| *product <= ALL)
         });
         let flow = if combinations.is_some() {
             self.visit_all(at, visit)
@@ -419,11 +400,7 @@ impl Explorer {
     }
 
     fn show<V: Visit>(&self, at: usize, visit: &mut V) -> ControlFlow<()> {
-        visit.state(&CrashState {
-            image: &self.image,
-            hash: self.hash,
-            at,
-        })
+        visit.state(&CrashState { image: &self.image, hash: self.hash, at })
     }
 
     /// Visits every combination of prefixes: a reflected Gray code of mixed radix (Knuth 7.2.1.1,
@@ -481,11 +458,7 @@ impl Explorer {
 
 /// A word's share of the image's hash. Zeros have none, so that a file of zeros may grow for free.
 fn word_hash(word: u32, v: u64) -> u64 {
-    if v == 0 {
-        0
-    } else {
-        mix(mix(v).wrapping_add(u64::from(word)))
-    }
+    if v == 0 { 0 } else { mix(mix(v).wrapping_add(u64::from(word))) }
 }
 
 fn length_hash(words: usize) -> u64 {
@@ -496,9 +469,7 @@ fn length_hash(words: usize) -> u64 {
 #[must_use]
 pub fn image_hash(image: &[u64]) -> u64 {
     let words = image.iter().enumerate();
-    words.fold(length_hash(image.len()), |hash, (word, v)| {
-        hash ^ word_hash(word as u32, *v)
-    })
+    words.fold(length_hash(image.len()), |hash, (word, v)| hash ^ word_hash(word as u32, *v))
 }
 
 #[cfg(test)]

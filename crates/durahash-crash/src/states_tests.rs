@@ -77,10 +77,7 @@ fn a_flush_takes_what_was_stored_and_a_fence_of_its_thread_makes_it_durable() {
         sim.fence();
     };
     assert_eq!(ends(Model::X86, run(other)), anything);
-    assert_eq!(
-        ends(Model::X86, run(|sim| sim.sync(0, 64).unwrap())),
-        anything
-    );
+    assert_eq!(ends(Model::X86, run(|sim| sim.sync(0, 64).unwrap())), anything);
     assert_eq!(ends(Model::Word, run(|sim| sim.fence())), flushed);
 }
 
@@ -188,11 +185,6 @@ fn of_too_many_states_the_extremes_and_a_sample() {
     // 128 lines: none, all, each alone, all but each, and the sample.
     assert_eq!(seen.visits, 2 + 2 * 128 + SAMPLES as usize);
     let full_lines = |image: &Vec<u64>| image.iter().sum::<u64>() / 8;
-    let of = |count| {
-        seen.images
-            .iter()
-            .filter(|i| full_lines(i) == count)
-            .count()
-    };
+    let of = |count| seen.images.iter().filter(|i| full_lines(i) == count).count();
     assert_eq!((of(0), of(1), of(127), of(128)), (1, 128, 128, 1));
 }

@@ -121,11 +121,7 @@ impl<const LINE: bool> Table for Values<LINE> {
         self.index.check(found)?;
         let mut named = HashMap::new();
         let mut tell = |what: &str, off| {
-            found(Finding {
-                invariant: "BLOCK",
-                off,
-                what: what.to_owned(),
-            });
+            found(Finding { invariant: "BLOCK", off, what: what.to_owned() });
         };
         for (h, off) in self.slots()? {
             if named.insert(off, h).is_some() {
@@ -164,34 +160,20 @@ impl Subject for Blocks {
             kind: 0,
             key_type: 0,
             value_type: 0,
-            geometry: Geometry {
-                extent_shift: 10,
-                slots: 3,
-                hash_bits: 0,
-            },
+            geometry: Geometry { extent_shift: 10, slots: 3, hash_bits: 0 },
             seed: 1,
             max_bytes: Self::MAX_BYTES,
         };
         let pool = Arc::new(Pool::create(sim, &format)?);
         let index = Reh::create(Arc::clone(&pool))?;
         pool.publish()?;
-        Ok(Box::new(Values {
-            bug: self.bug,
-            pool,
-            index,
-            turn: Mutex::new(()),
-        }))
+        Ok(Box::new(Values { bug: self.bug, pool, index, turn: Mutex::new(()) }))
     }
 
     fn open<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
         let pool = Arc::new(Pool::open(sim, false)?);
         let index = Reh::open(Arc::clone(&pool))?;
-        let values = Values {
-            bug: self.bug,
-            pool,
-            index,
-            turn: Mutex::new(()),
-        };
+        let values = Values { bug: self.bug, pool, index, turn: Mutex::new(()) };
         if values.bug != Bug::SweptAll {
             for (_, off) in values.slots()? {
                 values.pool.mark_block(off)?;
@@ -212,14 +194,10 @@ impl Subject for Blocks {
 
 /// The first thing that is found wrong.
 fn first_failure<const LINE: bool>(bug: Bug, model: Model) -> Option<String> {
-    let subject = Blocks {
-        bug,
-        base: RehWithin,
-    };
+    let subject = Blocks { bug, base: RehWithin };
     let mut tester = Tester::<_, LINE>::new(&subject, model);
-    let run = tester
-        .exhaustive(2)
-        .and_then(|()| (0..4).try_for_each(|seed| tester.random(seed, 150)));
+    let run =
+        tester.exhaustive(2).and_then(|()| (0..4).try_for_each(|seed| tester.random(seed, 150)));
     run.err().map(|failure| failure.to_string())
 }
 
@@ -233,9 +211,6 @@ fn blocks_are_named_once_or_free_whatever_the_crash() {
 fn faults_of_allocators_are_found() {
     for bug in [Bug::Leak, Bug::FreedFirst, Bug::NotPersisted, Bug::SweptAll] {
         let failure = first_failure::<true>(bug, Model::X86);
-        println!(
-            "{bug:?}: {}\n",
-            failure.unwrap_or_else(|| panic!("{bug:?} was not found"))
-        );
+        println!("{bug:?}: {}\n", failure.unwrap_or_else(|| panic!("{bug:?} was not found")));
     }
 }

@@ -59,19 +59,15 @@ fn maps_survive_on_every_medium() {
     let x86 = is_right::<_, true>(&RehMapSubject, Model::X86, 2, 6);
     let word = is_right::<_, false>(&RehMapSubject, Model::Word, 2, 6);
     let program = is_right::<_, true>(&RehMapSubject, Model::Program, 2, 6);
-    assert!(
-        x86 + word + program > 100_000,
-        "only {x86} {word} {program} states"
-    );
+    assert!(x86 + word + program > 100_000, "only {x86} {word} {program} states");
 }
 
 /// How the mutants of everything that a subject does fared.
 fn mutants<S: Subject, const LINE: bool>(subject: &S, model: Model) -> Vec<(Mutant, Verdict)> {
     let mut tester = Tester::<S, LINE>::new(subject, model);
     tester.keep_corpus();
-    let done = tester
-        .exhaustive(2)
-        .and_then(|()| (0..4).try_for_each(|seed| tester.random(seed, 150)));
+    let done =
+        tester.exhaustive(2).and_then(|()| (0..4).try_for_each(|seed| tester.random(seed, 150)));
     if let Err(failure) = done {
         panic!("{failure}");
     }
@@ -109,22 +105,10 @@ const ACCEPTED: &[Accepted] = &[
 #[test]
 fn every_flush_fence_and_release_is_needed() {
     let mut verdicts = BTreeMap::new();
-    add(
-        &mut verdicts,
-        mutants::<_, true>(&RehSubject::default(), Model::X86),
-    );
-    add(
-        &mut verdicts,
-        mutants::<_, false>(&RehSubject::default(), Model::Word),
-    );
-    add(
-        &mut verdicts,
-        mutants::<_, true>(&RehMapSubject, Model::X86),
-    );
-    add(
-        &mut verdicts,
-        mutants::<_, false>(&RehMapSubject, Model::Word),
-    );
+    add(&mut verdicts, mutants::<_, true>(&RehSubject::default(), Model::X86));
+    add(&mut verdicts, mutants::<_, false>(&RehSubject::default(), Model::Word));
+    add(&mut verdicts, mutants::<_, true>(&RehMapSubject, Model::X86));
+    add(&mut verdicts, mutants::<_, false>(&RehMapSubject, Model::Word));
     let unproven = unproven(&verdicts, ACCEPTED);
     assert!(unproven.is_empty(), "{}", unproven.join("\n"));
 
@@ -133,8 +117,5 @@ fn every_flush_fence_and_release_is_needed() {
         mutant.kind == Kind::SwapInLine && matches!(verdict, Verdict::Caught(_))
     });
     let swapped: Vec<&str> = swapped.map(|(mutant, _)| mutant.site.file()).collect();
-    assert!(
-        swapped.iter().any(|file| file.ends_with("reh/write.rs")),
-        "{swapped:?}"
-    );
+    assert!(swapped.iter().any(|file| file.ends_with("reh/write.rs")), "{swapped:?}");
 }

@@ -127,11 +127,7 @@ fn history(trace: &[Step], done: &[Done], key: u16) -> Vec<Operation> {
         }
         if mark % 2 == 0 {
             begun[number] = Some(operations.len());
-            operations.push(Operation {
-                op,
-                begin: time as u64,
-                end: None,
-            });
+            operations.push(Operation { op, begin: time as u64, end: None });
         } else if let Some(i) = begun[number] {
             operations[i].end = Some((time as u64, answer));
         }
@@ -172,26 +168,16 @@ impl<S: Subject, const LINE: bool> Judge<'_, S, LINE> {
 
     fn recover(&self, image: &[u64]) -> Result<(), String> {
         let sim = Sim::<LINE>::from_image(image, S::MAX_BYTES);
-        let table = self
-            .subject
-            .open(sim)
-            .map_err(|e| format!("recovery failed: {e}"))?;
+        let table = self.subject.open(sim).map_err(|e| format!("recovery failed: {e}"))?;
         let mut wrong = None;
-        table
-            .check(&mut |finding| wrong = Some(format!("{finding:?}")))
-            .unwrap();
+        table.check(&mut |finding| wrong = Some(format!("{finding:?}"))).unwrap();
         let mut contents = Vec::new();
         table.contents(&mut contents).unwrap();
         for (key, h) in self.keys.iter().enumerate() {
-            let found = contents
-                .iter()
-                .find(|(other, _)| other == h)
-                .map(|(_, v)| *v);
+            let found = contents.iter().find(|(other, _)| other == h).map(|(_, v)| *v);
             if !self.allowed[key].contains(&found) {
                 let allowed = &self.allowed[key];
-                wrong = Some(format!(
-                    "key {key} holds {found:?}, explained are {allowed:?}"
-                ));
+                wrong = Some(format!("key {key} holds {found:?}, explained are {allowed:?}"));
             }
         }
         wrong.map_or(Ok(()), Err)
@@ -238,11 +224,7 @@ fn run<S: Subject, const LINE: bool>(
     let mut prefills = subject.prefills();
     let mut prefill = prefills.swap_remove(rng.below(prefills.len()));
     if crowd {
-        let absent = |rng: &mut Rng| {
-            (0..keys.len() as u16)
-                .filter(|_| rng.below(2) == 0)
-                .collect()
-        };
+        let absent = |rng: &mut Rng| (0..keys.len() as u16).filter(|_| rng.below(2) == 0).collect();
         let absent: Vec<u16> = absent(&mut rng);
         let rest = (0..keys.len() as u16).filter(|key| !absent.contains(key));
         prefill.ops = rest.map(|key| Op::Put(key, 1)).collect();
@@ -261,9 +243,8 @@ fn run<S: Subject, const LINE: bool>(
 
     // Writes to few keys, so that threads meet, those that the exhaustive scripts of this state use;
     // reads of all that is there, since a split or merge moves what nobody writes.
-    let present: Vec<u16> = (0..keys.len() as u16)
-        .filter(|k| initial[usize::from(*k)].is_some())
-        .collect();
+    let present: Vec<u16> =
+        (0..keys.len() as u16).filter(|k| initial[usize::from(*k)].is_some()).collect();
     let few: Vec<u16> = prefill.kinds.iter().filter_map(|op| op.key()).collect();
     let pick = |rng: &mut Rng, number: usize| {
         let key = few[rng.below(few.len())];
@@ -312,10 +293,7 @@ fn run<S: Subject, const LINE: bool>(
             })
         })
         .collect();
-    let done: Vec<Done> = threads
-        .into_iter()
-        .flat_map(|t| t.join().unwrap())
-        .collect();
+    let done: Vec<Done> = threads.into_iter().flat_map(|t| t.join().unwrap()).collect();
     let mut trace = sim.recorded();
     trace.retain(|step| !left_out(step));
 
@@ -338,17 +316,10 @@ fn run<S: Subject, const LINE: bool>(
     }
     // The end of it all without a crash: the table itself, and its history.
     judge.allow(trace.len());
-    let told = judge
-        .wrong
-        .take()
-        .or_else(|| judge.recover(&sim.image()).err());
+    let told = judge.wrong.take().or_else(|| judge.recover(&sim.image()).err());
     let mut findings = Vec::new();
     table.check(&mut |finding| findings.push(finding)).unwrap();
-    assert!(
-        findings.is_empty(),
-        "seed {seed}, {}: {findings:?}",
-        prefill.name
-    );
+    assert!(findings.is_empty(), "seed {seed}, {}: {findings:?}", prefill.name);
     told.map(|told| format!("seed {seed}, {}, {ops:?}: {told}", prefill.name))
 }
 
@@ -359,11 +330,7 @@ fn schedules() -> usize {
 
 /// Of how many schedules one has its crash states visited under `Word`.
 fn word_every() -> u64 {
-    if std::env::var_os("DURAHASH_SCHEDULES").is_some() {
-        1
-    } else {
-        8
-    }
+    if std::env::var_os("DURAHASH_SCHEDULES").is_some() { 1 } else { 8 }
 }
 
 fn config() -> shuttle::Config {
@@ -386,11 +353,7 @@ fn explore<S: Subject, const LINE: bool>(
             panic!("{wrong}");
         }
     });
-    println!(
-        "{} crash states under {}",
-        states.lock().unwrap().len(),
-        model.name()
-    );
+    println!("{} crash states under {}", states.lock().unwrap().len(), model.name());
 }
 
 /// The extents of a pool are taken by one thread and used by another, which fences its own flushes
@@ -406,10 +369,7 @@ fn fences_that_only_other_threads_need() {
         let seed = seed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let target = {
             let (sites, found) = (of_run.lock().unwrap(), found.lock().unwrap());
-            sites
-                .iter()
-                .find(|site| !found.contains_key(*site))
-                .copied()
+            sites.iter().find(|site| !found.contains_key(*site)).copied()
         };
         // The first runs only find out which fences there are.
         // All are known, and missed.
@@ -434,20 +394,13 @@ fn fences_that_only_other_threads_need() {
     assert!(!sites.is_empty());
     for site in sites.iter() {
         let wrong = missed.get(site);
-        println!(
-            "{site}: {}",
-            wrong.unwrap_or_else(|| panic!("{site} is not needed"))
-        );
+        println!("{site}: {}", wrong.unwrap_or_else(|| panic!("{site} is not needed")));
     }
 }
 
 #[test]
 fn reh_at_random_x86() {
-    explore::<_, true>(
-        &REH,
-        Model::X86,
-        RandomScheduler::new_from_seed(1, schedules()),
-    );
+    explore::<_, true>(&REH, Model::X86, RandomScheduler::new_from_seed(1, schedules()));
 }
 
 #[test]
@@ -458,11 +411,7 @@ fn reh_by_priorities_x86() {
 
 #[test]
 fn reh_at_random_word() {
-    explore::<_, false>(
-        &REH,
-        Model::Word,
-        RandomScheduler::new_from_seed(3, schedules()),
-    );
+    explore::<_, false>(&REH, Model::Word, RandomScheduler::new_from_seed(3, schedules()));
 }
 
 #[test]

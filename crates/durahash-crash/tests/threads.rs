@@ -18,14 +18,11 @@ const OPS: u64 = 8;
 const KEYS: usize = 12;
 
 fn options() -> Options {
-    Options::new()
-        .seed(3)
-        .max_bytes(1 << 20)
-        .geometry(Geometry {
-            extent_shift: 12,
-            slots: 2,
-            hash_bits: 0,
-        })
+    Options::new().seed(3).max_bytes(1 << 20).geometry(Geometry {
+        extent_shift: 12,
+        slots: 2,
+        hash_bits: 0,
+    })
 }
 
 /// A map whose operations answer with what they found.
@@ -85,11 +82,7 @@ fn rounds(map: &impl Subject, rounds: u64) {
                 let begin = clock.fetch_add(1, Ordering::SeqCst);
                 let answer = map.apply(op, u64::from(key));
                 let end = clock.fetch_add(1, Ordering::SeqCst);
-                history.push(Operation {
-                    op,
-                    begin,
-                    end: Some((end, answer)),
-                });
+                history.push(Operation { op, begin, end: Some((end, answer)) });
             }
             histories.push(history);
         }
@@ -98,18 +91,13 @@ fn rounds(map: &impl Subject, rounds: u64) {
     let histories: Vec<Vec<Vec<Operation>>> = std::thread::scope(|scope| {
         let work = &work;
         let threads: Vec<_> = (0..THREADS).map(|t| scope.spawn(move || work(t))).collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap())
-            .collect()
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     for round in 0..rounds as usize {
         for (key, values) in state.iter_mut().enumerate() {
             let all = histories.iter().flat_map(|thread| &thread[round]);
-            let of_key: Vec<Operation> = all
-                .filter(|o| o.op.key() == Some(key as u16))
-                .copied()
-                .collect();
+            let of_key: Vec<Operation> =
+                all.filter(|o| o.op.key() == Some(key as u16)).copied().collect();
             // Rounds do not overlap, so that each goes on from what the one before may have left.
             let before: Vec<Option<u64>> = match values {
                 None => vec![None],
@@ -127,11 +115,7 @@ fn rounds(map: &impl Subject, rounds: u64) {
     }
     for (key, values) in state.iter().enumerate() {
         let found = map.apply(Op::Get(key as u16), key as u64);
-        assert!(
-            values
-                .as_ref()
-                .is_some_and(|values| values.contains(&found))
-        );
+        assert!(values.as_ref().is_some_and(|values| values.contains(&found)));
     }
 }
 

@@ -29,10 +29,7 @@ fn nothing_is_found_where_nothing_is_wrong() {
     for (model, failure) in [
         (Model::X86, first_failure::<true>(Bug::None, Model::X86)),
         (Model::Word, first_failure::<false>(Bug::None, Model::Word)),
-        (
-            Model::Program,
-            first_failure::<true>(Bug::None, Model::Program),
-        ),
+        (Model::Program, first_failure::<true>(Bug::None, Model::Program)),
     ] {
         assert!(failure.is_none(), "{model:?}: {}", failure.unwrap());
     }
@@ -63,10 +60,7 @@ fn what_is_planted_is_found() {
         Bug::Panics,
     ] {
         let failure = first_failure::<true>(bug, Model::X86);
-        println!(
-            "{}\n",
-            failure.unwrap_or_else(|| panic!("{bug:?} was not found"))
-        );
+        println!("{}\n", failure.unwrap_or_else(|| panic!("{bug:?} was not found")));
     }
 }
 
@@ -76,9 +70,7 @@ fn every_flush_fence_and_release_is_needed() {
     let mut tester = Tester::<_, true>::new(&subject, Model::X86);
     tester.keep_corpus();
     tester.exhaustive(2).unwrap();
-    (0..10)
-        .try_for_each(|seed| tester.random(seed, 200))
-        .unwrap();
+    (0..10).try_for_each(|seed| tester.random(seed, 200)).unwrap();
     let mut verdicts = BTreeMap::new();
     add(&mut verdicts, tester.mutants());
     let unproven = unproven(&verdicts, &[]);

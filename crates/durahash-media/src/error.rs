@@ -124,12 +124,7 @@ impl Error {
 
     /// An I/O failure of `doing`.
     pub fn io(doing: &'static str, path: Option<PathBuf>, source: io::Error) -> Self {
-        ErrorKind::Io {
-            doing,
-            path,
-            source,
-        }
-        .into()
+        ErrorKind::Io { doing, path, source }.into()
     }
 
     /// Damaged bytes at `off`.
@@ -156,28 +151,17 @@ impl fmt::Debug for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
-            ErrorKind::Io {
-                doing,
-                path: Some(path),
-                source,
-            } => {
+            ErrorKind::Io { doing, path: Some(path), source } => {
                 write!(f, "{doing} {}: {source}", path.display())
             }
-            ErrorKind::Io {
-                doing,
-                path: None,
-                source,
-            } => write!(f, "{doing}: {source}"),
+            ErrorKind::Io { doing, path: None, source } => write!(f, "{doing}: {source}"),
             ErrorKind::NotAPool { why } => write!(f, "this is not a durahash pool: {why}"),
             ErrorKind::Version { found, expected } => write!(
                 f,
                 "the pool has format version {found}, this build reads version {expected}"
             ),
             ErrorKind::ByteOrder => {
-                write!(
-                    f,
-                    "the pool was written on a machine of the other byte order"
-                )
+                write!(f, "the pool was written on a machine of the other byte order")
             }
             ErrorKind::Design { found, wanted } => {
                 write!(f, "the pool holds {found}, but {wanted} was asked for")
@@ -185,10 +169,7 @@ impl fmt::Display for Error {
             ErrorKind::Types { found, wanted } => {
                 write!(f, "the pool holds {found}, but {wanted} was asked for")
             }
-            ErrorKind::Truncated {
-                found_bytes,
-                expected_bytes,
-            } => write!(
+            ErrorKind::Truncated { found_bytes, expected_bytes } => write!(
                 f,
                 "the file has {found_bytes} bytes, but the pool in it needs {expected_bytes}: \
                  it was cut or copied incompletely"
@@ -202,10 +183,7 @@ impl fmt::Display for Error {
                  is exhausted (nothing was changed; lookups and deletes still work)"
             ),
             ErrorKind::Locked => {
-                write!(
-                    f,
-                    "another process, or another handle in this one, has the pool open"
-                )
+                write!(f, "another process, or another handle in this one, has the pool open")
             }
             ErrorKind::Exists => write!(f, "the file exists already"),
             ErrorKind::ReadOnly => write!(f, "the pool was opened for reading only"),
@@ -224,15 +202,8 @@ impl fmt::Display for Error {
                 "DAX was asked for, but the file cannot be mapped with MAP_SYNC here (it needs a \
                  file system mounted with dax on persistent memory)"
             ),
-            ErrorKind::TooLarge {
-                what,
-                bytes,
-                limit_bytes,
-            } => {
-                write!(
-                    f,
-                    "the {what} has {bytes} bytes, the limit is {limit_bytes}"
-                )
+            ErrorKind::TooLarge { what, bytes, limit_bytes } => {
+                write!(f, "the {what} has {bytes} bytes, the limit is {limit_bytes}")
             }
             ErrorKind::Text { text, wanted } => write!(f, "{text:?} is no {wanted}"),
             ErrorKind::Skewed { depth } => write!(

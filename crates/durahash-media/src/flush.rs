@@ -31,11 +31,7 @@ impl WriteBack {
         use std::arch::x86_64::{__cpuid, __cpuid_count};
         const CLFLUSHOPT: u32 = 1 << 23;
         const CLWB: u32 = 1 << 24;
-        let features = if __cpuid(0).eax >= 7 {
-            __cpuid_count(7, 0).ebx
-        } else {
-            0
-        };
+        let features = if __cpuid(0).eax >= 7 { __cpuid_count(7, 0).ebx } else { 0 };
         Some(if features & CLWB != 0 {
             WriteBack::Clwb
         } else if features & CLFLUSHOPT != 0 {

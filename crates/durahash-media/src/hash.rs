@@ -46,10 +46,7 @@ impl WordMix {
     /// The bijection of `seed`.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
-        WordMix {
-            before: draw(seed, 1),
-            between: draw(seed, 2),
-        }
+        WordMix { before: draw(seed, 1), between: draw(seed, 2) }
     }
 
     /// The hash of `word`.
@@ -174,10 +171,7 @@ mod tests {
                 }
                 for (output, count) in flips.iter().enumerate() {
                     let share = *count as f64 / SAMPLES as f64;
-                    assert!(
-                        (0.42..0.58).contains(&share),
-                        "{input} -> {output}: {share}"
-                    );
+                    assert!((0.42..0.58).contains(&share), "{input} -> {output}: {share}");
                 }
             }
         }

@@ -43,31 +43,17 @@ impl<const N: usize> Rows<N> {
         let bytes = count
             .checked_mul(size_of::<[AtomicU64; N]>() as u64)
             .filter(|bytes| *bytes <= ADDRESS_BYTES)
-            .ok_or(ErrorKind::Options {
-                what: "an array larger than the address space",
-            })?;
+            .ok_or(ErrorKind::Options { what: "an array larger than the address space" })?;
         if bytes <= HEAP_BYTES {
             let mut heap = Vec::new();
             heap.resize_with(bytes.div_ceil(64).max(1) as usize, || {
                 AlignedLine([const { AtomicU64::new(0) }; 8])
             });
-            let base = NonNull::new(heap.as_mut_ptr())
-                .expect("a vector's pointer")
-                .cast();
-            return Ok(Rows {
-                base,
-                count,
-                mapping: None,
-                heap,
-            });
+            let base = NonNull::new(heap.as_mut_ptr()).expect("a vector's pointer").cast();
+            return Ok(Rows { base, count, mapping: None, heap });
         }
         let mapping = Anonymous::reserve(bytes)?;
-        Ok(Rows {
-            base: mapping.base.cast(),
-            count,
-            mapping: Some(mapping),
-            heap: Vec::new(),
-        })
+        Ok(Rows { base: mapping.base.cast(), count, mapping: Some(mapping), heap: Vec::new() })
     }
 
     /// Row `i`.
@@ -80,13 +66,7 @@ impl<const N: usize> Rows<N> {
         assert!(i < self.count, "row out of range");
         // SAFETY: in range; zeroed or written memory is a valid array of atomics, and lives as long
         // as `self`.
-        unsafe {
-            &*self
-                .base
-                .as_ptr()
-                .add(i as usize * N)
-                .cast::<[AtomicU64; N]>()
-        }
+        unsafe { &*self.base.as_ptr().add(i as usize * N).cast::<[AtomicU64; N]>() }
     }
 
     /// Starts to fetch row `i`; nothing where there is none.

@@ -29,8 +29,7 @@ impl PmU64 {
 
     #[inline(always)]
     pub(crate) fn cas(&self, old: u64, new: u64) -> Result<u64, u64> {
-        self.0
-            .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
+        self.0.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
     }
 
     #[inline(always)]

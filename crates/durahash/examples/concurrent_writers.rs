@@ -57,9 +57,8 @@ fn main() -> Result<()> {
     let (before, start, done) = (sum(&balances)?, Instant::now(), AtomicBool::new(false));
     let (balances, done) = (&balances, &done);
     thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads)
-            .map(|t| scope.spawn(move || transfers(balances, t)))
-            .collect();
+        let workers: Vec<_> =
+            (0..threads).map(|t| scope.spawn(move || transfers(balances, t))).collect();
         scope.spawn(move || {
             let mut walks = 0;
             while !done.load(Ordering::Relaxed) {
@@ -67,9 +66,7 @@ fn main() -> Result<()> {
             }
             println!("{walks} walks over all accounts meanwhile");
         });
-        let ended = workers
-            .into_iter()
-            .try_for_each(|worker| worker.join().expect("no panic"));
+        let ended = workers.into_iter().try_for_each(|worker| worker.join().expect("no panic"));
         done.store(true, Ordering::Relaxed);
         ended
     })?;

@@ -82,9 +82,7 @@ impl AnyMap {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
-        options
-            .open_raw(path.as_ref(), &|_, _, _| Ok(()))
-            .map(Self::new)
+        options.open_raw(path.as_ref(), &|_, _, _| Ok(())).map(Self::new)
     }
 
     /// Opens the pool file at `path`, or creates it for these types where there is none.
@@ -280,9 +278,7 @@ impl AnyMap {
         let (key, value) = (raw.key.parse(key)?, raw.value.parse(value)?);
         if raw.is_words() {
             let new = Change::Set(Type::word(&value));
-            raw.index
-                .update(self.hash(&key), Room::ForNew, &mut |_| Ok(new))
-                .map(drop)
+            raw.index.update(self.hash(&key), Room::ForNew, &mut |_| Ok(new)).map(drop)
         } else {
             raw.change(&key, Some(&value), Rule::Always, None).map(drop)
         }
@@ -329,10 +325,7 @@ impl AnyMap {
         let key = raw.key.parse(key)?;
         if raw.is_words() {
             let remove = &mut |_| Ok(Change::Remove);
-            Ok(raw
-                .index
-                .update(self.hash(&key), Room::None, remove)?
-                .is_some())
+            Ok(raw.index.update(self.hash(&key), Room::None, remove)?.is_some())
         } else {
             Ok(raw.change(&key, None, Rule::Always, None)?.1)
         }
@@ -510,9 +503,7 @@ impl AnyMap {
 
 impl fmt::Debug for AnyMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Raw {
-            key, value, design, ..
-        } = &*self.raw;
+        let Raw { key, value, design, .. } = &*self.raw;
         write!(f, "AnyMap<{key}, {value}> ({design})")
     }
 }
@@ -540,9 +531,7 @@ impl Iterator for AnyIter {
     fn next(&mut self) -> Option<Result<Pair>> {
         Some(match &mut self.0 {
             Source::Words(slots) => slots.next()?.and_then(|(h, word)| {
-                let Raw {
-                    mix, key, value, ..
-                } = slots.raw();
+                let Raw { mix, key, value, .. } = slots.raw();
                 let bytes = (key.unword(mix.unmix(h))?, value.unword(word)?);
                 Ok((key.show(bytes.0)?, value.show(bytes.1)?))
             }),

@@ -71,9 +71,7 @@ impl Raw {
         let mut found = false;
         self.index.read(h, &mut |payload, still| {
             found = match payload {
-                Some(payload) => self
-                    .find(h, payload, key, &mut Vec::new(), still)?
-                    .is_some(),
+                Some(payload) => self.find(h, payload, key, &mut Vec::new(), still)?.is_some(),
                 None => false,
             };
             Ok(())
@@ -102,12 +100,7 @@ impl Raw {
             _ => Room::None,
         };
         loop {
-            let draft = new.map(|value| Draft {
-                key_hash,
-                key,
-                value,
-                next: 0,
-            });
+            let draft = new.map(|value| Draft { key_hash, key, value, next: 0 });
             let mut plan = Plan::new(self, h, key, rule, draft)?;
             let updated = self.index.update(h, room, &mut |payload| match payload {
                 Some(payload) => plan.present(payload, old.as_deref_mut()),
@@ -194,10 +187,7 @@ impl Raw {
         for at in 1_u64.. {
             let header = self.store.header(off)?;
             if at == 1 && is_chained(payload) != (header.next != 0) {
-                return Err(Error::corrupt(
-                    "a slot contradicts its record about a chain",
-                    off,
-                ));
+                return Err(Error::corrupt("a slot contradicts its record about a chain", off));
             }
             if !f(Link { off, header })? || header.next == 0 || !still() {
                 break;
@@ -289,12 +279,7 @@ impl Raw {
 
     /// Verifies the checksum of a record that was copied.
     fn verify(&self, link: &Link, key_hash: u64, value: &[u8]) -> Result<()> {
-        let Header {
-            lengths,
-            next,
-            checksum,
-            ..
-        } = link.header;
+        let Header { lengths, next, checksum, .. } = link.header;
         if self.hashes.checksum(key_hash, lengths, next, value) == checksum {
             Ok(())
         } else {
@@ -304,10 +289,7 @@ impl Raw {
 
     /// A record that is locked, whole and verified.
     fn load(&self, off: u64) -> Result<Pair> {
-        let link = Link {
-            off,
-            header: self.store.header(off)?,
-        };
+        let link = Link { off, header: self.store.header(off)? };
         let mut pair = (Vec::new(), Vec::new());
         self.copy_key(&link, &mut pair.0, &always)?;
         self.copy_value(&link, &mut pair.1, &always)?;
@@ -427,10 +409,7 @@ impl<'a> Plan<'a> {
         if self.draft.is_some_and(|(_, off)| off == link.off) {
             // The new record came to lie where damage points to; it must not be taken for an old one
             // and freed.
-            return Err(Error::corrupt(
-                "a slot names a block that was free",
-                link.off,
-            ));
+            return Err(Error::corrupt("a slot names a block that was free", link.off));
         }
         self.had = true;
         let mut value = Vec::new();
@@ -456,12 +435,7 @@ impl<'a> Plan<'a> {
         for off in self.before.iter().rev() {
             let (key, value) = raw.load(*off)?;
             let key_hash = raw.hashes.key(&key);
-            let draft = Draft {
-                key_hash,
-                key: &key,
-                value: &value,
-                next: rest.0,
-            };
+            let draft = Draft { key_hash, key: &key, value: &value, next: rest.0 };
             let Some(copy) = raw.store.alloc(draft.bytes())? else {
                 self.again = Some(Again::AfterSweep);
                 return Ok(Change::Keep);

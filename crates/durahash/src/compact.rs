@@ -22,10 +22,7 @@ pub(crate) fn compact(
     // Where the name is a link, the file that it leads to is replaced, not the link.
     let path = &fs::canonicalize(path)
         .map_err(|e| Error::io("looking for", Some(path.to_path_buf()), e))?;
-    let old = options
-        .clone()
-        .read_only(false)
-        .open_raw(path, &|_, _, _| Ok(()))?;
+    let old = options.clone().read_only(false).open_raw(path, &|_, _, _| Ok(()))?;
     if old.store.facts().suspect {
         let what = "a suspect pool is not compacted: dump it into a new one";
         return Err(ErrorKind::Options { what }.into());
@@ -36,13 +33,7 @@ pub(crate) fn compact(
     let copied = copy(&old, &aside, options, watch).and_then(|()| {
         fs::rename(&aside, path)
             .and_then(|()| fs::File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all())
-            .map_err(|e| {
-                Error::io(
-                    "putting the compacted pool in place of",
-                    Some(path.into()),
-                    e,
-                )
-            })
+            .map_err(|e| Error::io("putting the compacted pool in place of", Some(path.into()), e))
     });
     if copied.is_err() {
         // The first failure is the one to report.
@@ -155,20 +146,14 @@ mod tests {
             fresh.put(&i, &!i).unwrap();
         }
         // How keys are spread over buckets is not a matter of their order.
-        assert_eq!(
-            map.stats().unwrap().index.depths,
-            fresh.stats().unwrap().index.depths
-        );
+        assert_eq!(map.stats().unwrap().index.depths, fresh.stats().unwrap().index.depths);
     }
 
     #[test]
     fn chains_of_equal_hashes_are_copied_whole() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("map.pool");
-        let geometry = durahash_media::Geometry {
-            hash_bits: 4,
-            ..Default::default()
-        };
+        let geometry = durahash_media::Geometry { hash_bits: 4, ..Default::default() };
         let map: Map<str, str> = Options::new().geometry(geometry).create(&path).unwrap();
         for i in 0..500 {
             map.put(&format!("key {i}"), &format!("value {i}")).unwrap();
@@ -178,10 +163,7 @@ mod tests {
         let map: Map<str, str> = Options::new().open(&path).unwrap();
         assert_eq!(map.len().unwrap(), 500);
         for i in 0..500 {
-            assert_eq!(
-                map.get(&format!("key {i}")).unwrap(),
-                Some(format!("value {i}"))
-            );
+            assert_eq!(map.get(&format!("key {i}")).unwrap(), Some(format!("value {i}")));
         }
         map.check(&mut |finding| panic!("{finding:?}")).unwrap();
     }

@@ -28,11 +28,7 @@ impl Counter {
 
     /// The sum: exact when nobody adds meanwhile.
     pub(crate) fn get(&self) -> u64 {
-        let sum: i64 = self
-            .0
-            .iter()
-            .map(|stripe| stripe.0.load(Ordering::Relaxed))
-            .sum();
+        let sum: i64 = self.0.iter().map(|stripe| stripe.0.load(Ordering::Relaxed)).sum();
         sum.max(0) as u64
     }
 }

@@ -46,11 +46,6 @@ impl FromStr for Design {
 
     fn from_str(name: &str) -> Result<Self> {
         let design = Self::ALL.iter().find(|design| design.to_string() == name);
-        design.copied().ok_or_else(|| {
-            ErrorKind::Options {
-                what: "no such design (reh)",
-            }
-            .into()
-        })
+        design.copied().ok_or_else(|| ErrorKind::Options { what: "no such design (reh)" }.into())
     }
 }

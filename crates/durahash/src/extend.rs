@@ -64,10 +64,7 @@ mod tests {
         for local in 1..=8 {
             for number in 0..1_u64 << local {
                 let unit = number << (64 - local);
-                assert_eq!(
-                    text(unit, local),
-                    format!("{number:0w$b}", w = local as usize)
-                );
+                assert_eq!(text(unit, local), format!("{number:0w$b}", w = local as usize));
                 let twin = buddy(unit, local);
                 assert_eq!(text(twin, local - 1), text(unit, local - 1));
                 assert_ne!(text(twin, local), text(unit, local));

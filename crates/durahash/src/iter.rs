@@ -25,11 +25,7 @@ pub(crate) struct Slots {
 
 impl Slots {
     pub(crate) fn new(raw: Arc<Raw>) -> Self {
-        Slots {
-            raw,
-            at: Some(0),
-            unit: Vec::new(),
-        }
+        Slots { raw, at: Some(0), unit: Vec::new() }
     }
 
     pub(crate) fn raw(&self) -> &Raw {
@@ -67,11 +63,7 @@ pub(crate) struct Pairs {
 
 impl Pairs {
     pub(crate) fn new(raw: Arc<Raw>) -> Self {
-        Pairs {
-            slots: Slots::new(raw),
-            ready: Vec::new(),
-            damage: None,
-        }
+        Pairs { slots: Slots::new(raw), ready: Vec::new(), damage: None }
     }
 
     pub(crate) fn raw(&self) -> &Raw {
@@ -128,10 +120,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Iter<K, V> {
         } else {
             Source::Bytes(Pairs::new(raw))
         };
-        Iter {
-            source,
-            types: PhantomData,
-        }
+        Iter { source, types: PhantomData }
     }
 }
 

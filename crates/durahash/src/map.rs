@@ -80,10 +80,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
 
     pub(crate) fn new(raw: Raw) -> Self {
         debug_assert!(raw.key == K::TYPE && raw.value == V::TYPE);
-        Map {
-            raw: Arc::new(raw),
-            types: PhantomData,
-        }
+        Map { raw: Arc::new(raw), types: PhantomData }
     }
 
     #[inline]
@@ -217,11 +214,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         }
         let mut old = Vec::new();
         let (_, had) = self.change(key, Some(value), Rule::Always, Some(&mut old))?;
-        if had {
-            V::from_vec(old).map(Some).ok_or_else(no_value)
-        } else {
-            Ok(None)
-        }
+        if had { V::from_vec(old).map(Some).ok_or_else(no_value) } else { Ok(None) }
     }
 
     /// Inserts or replaces the value of `key`, and reads nothing back.
@@ -241,11 +234,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         if Self::WORDS {
             let new = value.to_word();
             let mut update = |_| Ok(Change::Set(new));
-            return self
-                .raw
-                .index
-                .update(self.hash(key), Room::ForNew, &mut update)
-                .map(drop);
+            return self.raw.index.update(self.hash(key), Room::ForNew, &mut update).map(drop);
         }
         self.change(key, Some(value), Rule::Always, None).map(drop)
     }
@@ -268,24 +257,12 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     pub fn try_insert(&self, key: &K, value: &V) -> Result<Outcome> {
         if Self::WORDS {
             let new = value.to_word();
-            let found = self
-                .raw
-                .index
-                .update(self.hash(key), Room::ForNew, &mut |found| {
-                    Ok(if found.is_none() {
-                        Change::Set(new)
-                    } else {
-                        Change::Keep
-                    })
-                })?;
-            return Ok(if found.is_none() {
-                Outcome::Done
-            } else {
-                Outcome::Present
-            });
+            let found = self.raw.index.update(self.hash(key), Room::ForNew, &mut |found| {
+                Ok(if found.is_none() { Change::Set(new) } else { Change::Keep })
+            })?;
+            return Ok(if found.is_none() { Outcome::Done } else { Outcome::Present });
         }
-        self.change(key, Some(value), Rule::IfAbsent, None)
-            .map(|(outcome, _)| outcome)
+        self.change(key, Some(value), Rule::IfAbsent, None).map(|(outcome, _)| outcome)
     }
 
     /// Replaces the value of `key` by `new` if it is `old`.
@@ -307,16 +284,9 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     pub fn compare_exchange(&self, key: &K, old: &V, new: &V) -> Result<Outcome> {
         if Self::WORDS {
             let (old, new) = (old.to_word(), new.to_word());
-            let found = self
-                .raw
-                .index
-                .update(self.hash(key), Room::None, &mut |found| {
-                    Ok(if found == Some(old) {
-                        Change::Set(new)
-                    } else {
-                        Change::Keep
-                    })
-                })?;
+            let found = self.raw.index.update(self.hash(key), Room::None, &mut |found| {
+                Ok(if found == Some(old) { Change::Set(new) } else { Change::Keep })
+            })?;
             return Ok(match found {
                 Some(found) if found == old => Outcome::Done,
                 Some(_) => Outcome::Present,
@@ -325,8 +295,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         }
         let mut room = [0; 16];
         let rule = Rule::IfEqual(old.bytes(&mut room));
-        self.change(key, Some(new), rule, None)
-            .map(|(outcome, _)| outcome)
+        self.change(key, Some(new), rule, None).map(|(outcome, _)| outcome)
     }
 
     /// Removes `key`; returns the value it had.
@@ -349,19 +318,11 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     pub fn remove(&self, key: &K) -> Result<Option<V::Owned>> {
         if Self::WORDS {
             let mut update = |old| Self::value(old).map(|_| Change::Remove);
-            return Self::value(
-                self.raw
-                    .index
-                    .update(self.hash(key), Room::None, &mut update)?,
-            );
+            return Self::value(self.raw.index.update(self.hash(key), Room::None, &mut update)?);
         }
         let mut old = Vec::new();
         let (_, had) = self.change(key, None, Rule::Always, Some(&mut old))?;
-        if had {
-            V::from_vec(old).map(Some).ok_or_else(no_value)
-        } else {
-            Ok(None)
-        }
+        if had { V::from_vec(old).map(Some).ok_or_else(no_value) } else { Ok(None) }
     }
 
     /// A change of a map of bytes.
@@ -386,9 +347,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
             *h = if Self::WORDS {
                 self.hash(key)
             } else {
-                self.raw
-                    .hashes
-                    .h(self.raw.hashes.key(key.bytes(&mut [0; 16])))
+                self.raw.hashes.h(self.raw.hashes.key(key.bytes(&mut [0; 16])))
             };
             count += 1;
         }
@@ -643,10 +602,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
 
 impl<K: Data + ?Sized, V: Data + ?Sized> Clone for Map<K, V> {
     fn clone(&self) -> Self {
-        Map {
-            raw: Arc::clone(&self.raw),
-            types: PhantomData,
-        }
+        Map { raw: Arc::clone(&self.raw), types: PhantomData }
     }
 }
 

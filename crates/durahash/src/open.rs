@@ -42,9 +42,7 @@ pub(crate) fn create<M: Medium>(medium: M, wanted: &Wanted) -> Result<Raw> {
         Design::Reh => Box::new(Reh::create(Arc::clone(&pool))?),
     };
     pool.publish()?;
-    let Wanted {
-        design, key, value, ..
-    } = *wanted;
+    let Wanted { design, key, value, .. } = *wanted;
     Ok(Raw::new(index, pool, design, key, value, true, start))
 }
 
@@ -66,9 +64,7 @@ pub(crate) fn open<M: Medium>(
 
 /// Design, key and value of a format, if this library knows them.
 fn read(format: &Format) -> Result<(Design, Type, Type)> {
-    let design = Design::ALL
-        .iter()
-        .find(|design| design.number() == format.design);
+    let design = Design::ALL.iter().find(|design| design.number() == format.design);
     let Some(design) = design.filter(|_| format.kind == MAP) else {
         return Err(ErrorKind::Design {
             found: format!("design {} of kind {}", format.design, format.kind),
@@ -76,10 +72,7 @@ fn read(format: &Format) -> Result<(Design, Type, Type)> {
         }
         .into());
     };
-    match (
-        Type::from_tag(format.key_type),
-        Type::from_tag(format.value_type),
-    ) {
+    match (Type::from_tag(format.key_type), Type::from_tag(format.value_type)) {
         (Some(key), Some(value)) => Ok((*design, key, value)),
         _ => Err(ErrorKind::Types {
             found: format!("types {:#x} and {:#x}", format.key_type, format.value_type),

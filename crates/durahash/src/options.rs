@@ -218,8 +218,7 @@ impl Options {
         &self,
         path: impl AsRef<Path>,
     ) -> Result<Map<K, V>> {
-        self.create_raw(path.as_ref(), K::TYPE, V::TYPE)
-            .map(Map::new)
+        self.create_raw(path.as_ref(), K::TYPE, V::TYPE).map(Map::new)
     }
 
     /// Opens the pool file at `path`, and recovers it if it was not closed.
@@ -410,9 +409,5 @@ fn accept<K: Data + ?Sized, V: Data + ?Sized>(_: Design, key: Type, value: Type)
         return Ok(());
     }
     let name = |key: Type, value: Type| format!("keys of {key} and values of {value}");
-    Err(ErrorKind::Types {
-        found: name(key, value),
-        wanted: name(K::TYPE, V::TYPE),
-    }
-    .into())
+    Err(ErrorKind::Types { found: name(key, value), wanted: name(K::TYPE, V::TYPE) }.into())
 }

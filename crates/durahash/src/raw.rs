@@ -55,9 +55,7 @@ impl Raw {
         } else {
             // A number that the pool cannot hold is none, whatever its checksum says.
             let saved = store.saved(CHAINED_COUNTER);
-            saved
-                .and_then(|count| count.checked_sub(1))
-                .filter(|count| *count <= format.max_bytes)
+            saved.and_then(|count| count.checked_sub(1)).filter(|count| *count <= format.max_bytes)
         };
         let (seed, hash_bits) = (format.seed, format.geometry.hash_bits);
         Raw {
@@ -173,10 +171,8 @@ impl Raw {
         if !self.sweep_pending() {
             return Ok(());
         }
-        is_whole(self.walk(payload, &|| true, &mut |link| {
-            self.store.mark(link.off).map(|_| true)
-        }))
-        .map(drop)
+        is_whole(self.walk(payload, &|| true, &mut |link| self.store.mark(link.off).map(|_| true)))
+            .map(drop)
     }
 
     /// Whether free record space is still to be found.
@@ -335,11 +331,7 @@ impl Raw {
             for (ty, word) in [(self.key, self.mix.unmix(h)), (self.value, payload)] {
                 if !ty.has_word(word) {
                     let what = format!("{word:#x} is no {ty} (slot of hash {h:#018x})");
-                    found(Finding {
-                        invariant: "MAP-1",
-                        off: 0,
-                        what,
-                    });
+                    found(Finding { invariant: "MAP-1", off: 0, what });
                 }
             }
             Ok(())
@@ -360,13 +352,7 @@ impl Raw {
         let mut chained = 0;
         self.each_slot(&mut |h, payload| {
             looked_at_one();
-            let mut rec = |invariant, off, what: String| {
-                found(Finding {
-                    invariant,
-                    off,
-                    what,
-                })
-            };
+            let mut rec = |invariant, off, what: String| found(Finding { invariant, off, what });
             let mut offs = Vec::new();
             if let Err(e) = self.chain(h, payload, &mut offs) {
                 rec("REC-1", offset(payload), format!("slot {h:#018x}: {e}"));
@@ -399,22 +385,14 @@ impl Raw {
         self.store.each_block(&mut |off| {
             if !named.contains(&off) {
                 let what = "block in use that no slot names".into();
-                found(Finding {
-                    invariant: "REC-3",
-                    off,
-                    what,
-                });
+                found(Finding { invariant: "REC-3", off, what });
             }
         });
         if let Some(kept) = *self.lock_chained()
             && kept != chained
         {
             let what = format!("{chained} records hang on others, {kept} are counted");
-            found(Finding {
-                invariant: "REC-4",
-                off: 0,
-                what,
-            });
+            found(Finding { invariant: "REC-4", off: 0, what });
         }
         Ok(())
     }

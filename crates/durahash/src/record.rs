@@ -83,11 +83,7 @@ impl Hashes {
             0 | 64.. => u64::MAX,
             bits => !(u64::MAX >> bits),
         };
-        Hashes {
-            bytes: ByteHash::new(seed),
-            mix: WordMix::new(seed),
-            used,
-        }
+        Hashes { bytes: ByteHash::new(seed), mix: WordMix::new(seed), used }
     }
 
     /// The whole hash of a key.
@@ -226,9 +222,7 @@ impl<M: Medium> Store for Pool<M> {
         if key_end.is_empty() {
             medium.copy_in(rest, draft.value);
         } else {
-            let (begin, value) = draft
-                .value
-                .split_at(draft.value.len().min(8 - key_end.len()));
+            let (begin, value) = draft.value.split_at(draft.value.len().min(8 - key_end.len()));
             let mut shared = [0; 8];
             shared[..key_end.len()].copy_from_slice(key_end);
             shared[key_end.len()..][..begin.len()].copy_from_slice(begin);
@@ -260,10 +254,9 @@ impl<M: Medium> Store for Pool<M> {
 
     fn key_is(&self, off: u64, header: &Header, key: &[u8]) -> Result<bool> {
         Ok(header.key_bytes == key.len()
-            && self.medium().starts_with(
-                self.words(off + HEADER_BYTES, key.len().div_ceil(8) as u64)?,
-                key,
-            ))
+            && self
+                .medium()
+                .starts_with(self.words(off + HEADER_BYTES, key.len().div_ceil(8) as u64)?, key))
     }
 
     fn copy(&self, off: u64, skip: usize, out: &mut [u8]) -> Result<()> {
@@ -318,18 +311,12 @@ impl<M: Medium> Store for Pool<M> {
 
 /// Refuses keys and values that are too large.
 pub(crate) fn check_sizes(key: &[u8], value: &[u8]) -> Result<()> {
-    for (what, bytes, limit) in [
-        ("key", key.len(), MAX_KEY_BYTES),
-        ("value", value.len(), MAX_VALUE_BYTES),
-    ] {
+    for (what, bytes, limit) in
+        [("key", key.len(), MAX_KEY_BYTES), ("value", value.len(), MAX_VALUE_BYTES)]
+    {
         if bytes > limit {
             let (bytes, limit_bytes) = (bytes as u64, limit as u64);
-            return Err(ErrorKind::TooLarge {
-                what,
-                bytes,
-                limit_bytes,
-            }
-            .into());
+            return Err(ErrorKind::TooLarge { what, bytes, limit_bytes }.into());
         }
     }
     Ok(())

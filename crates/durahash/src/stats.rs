@@ -83,9 +83,5 @@ impl Stats {
 
 /// `part / whole`; nothing of nothing is nothing.
 fn ratio(part: u64, whole: u64) -> f64 {
-    if whole == 0 {
-        0.0
-    } else {
-        part as f64 / whole as f64
-    }
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }

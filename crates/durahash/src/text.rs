@@ -42,9 +42,7 @@ impl Text for [u8] {
 
 impl Text for str {
     fn parse(text: &[u8]) -> Option<Vec<u8>> {
-        str::from_utf8(text)
-            .ok()
-            .map(|text| text.as_bytes().to_vec())
+        str::from_utf8(text).ok().map(|text| text.as_bytes().to_vec())
     }
     fn show(&self) -> Vec<u8> {
         self.as_bytes().to_vec()
@@ -62,11 +60,7 @@ impl Type {
         parsed.ok_or_else(|| {
             let shown = &text[..text.len().min(SHOWN_BYTES)];
             let text = String::from_utf8_lossy(shown).into_owned();
-            ErrorKind::Text {
-                text,
-                wanted: self.to_string(),
-            }
-            .into()
+            ErrorKind::Text { text, wanted: self.to_string() }.into()
         })
     }
 
@@ -106,11 +100,7 @@ mod tests {
                 &["", "-1", "x", "1 ", "18446744073709551616"],
             ),
             (Type::I8, &["-128", "127"], &["128", "1.0"]),
-            (
-                Type::I128,
-                &["-170141183460469231731687303715884105728"],
-                &["--1"],
-            ),
+            (Type::I128, &["-170141183460469231731687303715884105728"], &["--1"]),
             (Type::Bool, &["true", "false"], &["1", "True"]),
             (Type::Char, &["x", "é"], &["", "xy"]),
             (Type::Array(3), &["abc"], &["ab", "abcd"]),
@@ -131,12 +121,6 @@ mod tests {
             }
         }
         assert!(Type::Str.parse(&[0xff]).is_err());
-        assert_eq!(
-            Type::I64
-                .unword(u64::MAX)
-                .and_then(|b| Type::I64.show(b))
-                .unwrap(),
-            b"-1"
-        );
+        assert_eq!(Type::I64.unword(u64::MAX).and_then(|b| Type::I64.show(b)).unwrap(), b"-1");
     }
 }

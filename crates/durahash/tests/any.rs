@@ -7,11 +7,7 @@ use durahash::{AnyMap, Data, Durability, ErrorKind, Map, Options, Type};
 use durahash_media::Geometry;
 
 fn options() -> Options {
-    let geometry = Geometry {
-        extent_shift: 12,
-        slots: 4,
-        hash_bits: 0,
-    };
+    let geometry = Geometry { extent_shift: 12, slots: 4, hash_bits: 0 };
     Options::new().geometry(geometry).max_bytes(16 << 20)
 }
 
@@ -31,21 +27,11 @@ fn both_ways<K: Data + ?Sized, V: Data + PartialEq + ?Sized>(
     let any = AnyMap::open(&path, &options()).unwrap();
     assert_eq!((any.key_type(), any.value_type()), (K::TYPE, V::TYPE));
     assert_eq!(any.durability(), Durability::Process);
-    let want: BTreeMap<_, _> = texts
-        .iter()
-        .map(|(k, v)| (k.as_bytes().to_vec(), v.as_bytes().to_vec()))
-        .collect();
-    assert_eq!(
-        any.iter()
-            .collect::<durahash::Result<BTreeMap<_, _>>>()
-            .unwrap(),
-        want
-    );
+    let want: BTreeMap<_, _> =
+        texts.iter().map(|(k, v)| (k.as_bytes().to_vec(), v.as_bytes().to_vec())).collect();
+    assert_eq!(any.iter().collect::<durahash::Result<BTreeMap<_, _>>>().unwrap(), want);
     for (key, value) in texts {
-        assert_eq!(
-            any.get(key.as_bytes()).unwrap().as_deref(),
-            Some(value.as_bytes())
-        );
+        assert_eq!(any.get(key.as_bytes()).unwrap().as_deref(), Some(value.as_bytes()));
         assert!(any.remove(key.as_bytes()).unwrap());
         assert!(!any.remove(key.as_bytes()).unwrap());
         any.put(key.as_bytes(), value.as_bytes()).unwrap();
@@ -56,10 +42,7 @@ fn both_ways<K: Data + ?Sized, V: Data + PartialEq + ?Sized>(
 
     let map: Map<K, V> = options().open(&path).unwrap();
     for (key, value) in pairs {
-        assert_eq!(
-            map.get_with(key, |found| found == *value).unwrap(),
-            Some(true)
-        );
+        assert_eq!(map.get_with(key, |found| found == *value).unwrap(), Some(true));
     }
 }
 
@@ -69,10 +52,7 @@ fn pools_of_typed_programs_are_read_and_written_as_text() {
         &[(&0, &1), (&u64::MAX, &2)],
         &[("0", "1"), ("18446744073709551615", "2")],
     );
-    both_ways::<i16, bool>(
-        &[(&-7, &true), (&7, &false)],
-        &[("-7", "true"), ("7", "false")],
-    );
+    both_ways::<i16, bool>(&[(&-7, &true), (&7, &false)], &[("-7", "true"), ("7", "false")]);
     both_ways::<char, i64>(&[(&'é', &-1)], &[("é", "-1")]);
     both_ways::<str, u64>(&[("", &1), ("key", &2)], &[("", "1"), ("key", "2")]);
     both_ways::<[u8; 3], u128>(&[(b"abc", &u128::MAX)], &[("abc", &u128::MAX.to_string())]);
@@ -100,8 +80,7 @@ fn compaction_keeps_everything_and_gives_space_back() {
         let path = dir.path().join("map.pool");
         let map = AnyMap::create(&path, key, value, &options()).unwrap();
         for i in 0..3000 {
-            map.put(format!("{i}").as_bytes(), format!("{}", i * i).as_bytes())
-                .unwrap();
+            map.put(format!("{i}").as_bytes(), format!("{}", i * i).as_bytes()).unwrap();
         }
         for i in (0..3000).filter(|i| i % 10 != 0) {
             map.remove(format!("{i}").as_bytes()).unwrap();
@@ -136,17 +115,11 @@ fn compaction_keeps_everything_and_gives_space_back() {
 fn a_name_that_is_a_link_stays_one() {
     let dir = tempfile::tempdir().unwrap();
     let (path, link) = (dir.path().join("map.pool"), dir.path().join("link.pool"));
-    AnyMap::create(&path, Type::U64, Type::U64, &options())
-        .unwrap()
-        .put(b"1", b"2")
-        .unwrap();
+    AnyMap::create(&path, Type::U64, Type::U64, &options()).unwrap().put(b"1", b"2").unwrap();
     std::os::unix::fs::symlink(&path, &link).unwrap();
     AnyMap::compact(&link, &options()).unwrap();
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-    assert_eq!(
-        AnyMap::open(&path, &options()).unwrap().get(b"1").unwrap(),
-        Some(b"2".to_vec())
-    );
+    assert_eq!(AnyMap::open(&path, &options()).unwrap().get(b"1").unwrap(), Some(b"2".to_vec()));
 }
 
 #[test]

@@ -19,10 +19,8 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, n: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % n
     }
 }
@@ -57,10 +55,7 @@ fn disjoint_keys<K: Sample + ?Sized, V: Sample + ?Sized>(place: &Place) {
                 })
             })
             .collect();
-        workers
-            .into_iter()
-            .flat_map(|worker| worker.join().unwrap())
-            .collect()
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
     });
     assert_equal(&map, &model);
     assert_sound(&map);
@@ -106,8 +101,7 @@ fn readers_during_growth<K: Sample + ?Sized, V: Sample + ?Sized>(place: &Place) 
     const COMING: u64 = 300;
     let map: Map<K, V> = place.create();
     for k in 0..STABLE {
-        map.put(K::sample(k).borrow(), V::sample(k % 8).borrow())
-            .unwrap();
+        map.put(K::sample(k).borrow(), V::sample(k % 8).borrow()).unwrap();
     }
     let (done, walks) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
@@ -115,12 +109,10 @@ fn readers_during_growth<K: Sample + ?Sized, V: Sample + ?Sized>(place: &Place) 
             // At least a few walks fall into the time of the changes, however threads are scheduled.
             for round in 0.. {
                 for k in STABLE..STABLE + COMING {
-                    map.put(K::sample(k).borrow(), V::sample(k % 64).borrow())
-                        .unwrap();
+                    map.put(K::sample(k).borrow(), V::sample(k % 64).borrow()).unwrap();
                     let stable = k % STABLE;
                     let value = stable % 8 + (k + round) % 3 * 8;
-                    map.put(K::sample(stable).borrow(), V::sample(value).borrow())
-                        .unwrap();
+                    map.put(K::sample(stable).borrow(), V::sample(value).borrow()).unwrap();
                 }
                 for k in STABLE..STABLE + COMING {
                     map.remove(K::sample(k).borrow()).unwrap();
@@ -150,10 +142,7 @@ fn readers_during_growth<K: Sample + ?Sized, V: Sample + ?Sized>(place: &Place) 
         let mut random = Random(3);
         while !done.load(Ordering::Relaxed) {
             let k = random.below(STABLE);
-            let value = map
-                .get(K::sample(k).borrow())
-                .unwrap()
-                .expect("a key that stays");
+            let value = map.get(K::sample(k).borrow()).unwrap().expect("a key that stays");
             assert!(is_one_of::<V>(k, &value), "a value that the key never had");
             assert_eq!(map.get(K::sample(1 << 20).borrow()).unwrap(), None);
         }
@@ -169,13 +158,8 @@ fn is_one_of<V: Sample + ?Sized>(k: u64, v: &V::Owned) -> bool {
 
 /// The number of the value that a stable key has at the end.
 fn value_of<K: Sample + ?Sized, V: Sample + ?Sized>(map: &Map<K, V>, k: u64) -> u64 {
-    let value = map
-        .get(K::sample(k).borrow())
-        .unwrap()
-        .expect("a key that stays");
-    (0..64)
-        .find(|v| V::sample(*v) == value)
-        .expect("a sample value")
+    let value = map.get(K::sample(k).borrow()).unwrap().expect("a key that stays");
+    (0..64).find(|v| V::sample(*v) == value).expect("a sample value")
 }
 
 /// Records are found free again while writers go on, after a death: nothing is lost, nothing is

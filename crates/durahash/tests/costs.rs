@@ -34,15 +34,11 @@ fn h(i: u64) -> u64 {
 }
 
 fn put(index: &dyn Index, i: u64) {
-    index
-        .update(h(i), Room::ForNew, &mut |_| Ok(Change::Set(i)))
-        .unwrap();
+    index.update(h(i), Room::ForNew, &mut |_| Ok(Change::Set(i))).unwrap();
 }
 
 fn remove(index: &dyn Index, i: u64) {
-    let found = index
-        .update(h(i), Room::None, &mut |_| Ok(Change::Remove))
-        .unwrap();
+    let found = index.update(h(i), Room::None, &mut |_| Ok(Change::Remove)).unwrap();
     assert_eq!(found, Some(i));
 }
 
@@ -80,10 +76,7 @@ fn reh_meets_its_costs() {
     });
     let read = hits.blocks_read as f64 / n as f64;
     assert!((1.0..=1.06).contains(&read), "{read} blocks read by a hit");
-    assert_eq!(
-        (hits.flushes, hits.fences, hits.drains, hits.lines_written),
-        (0, 0, 0, 0)
-    );
+    assert_eq!((hits.flushes, hits.fences, hits.drains, hits.lines_written), (0, 0, 0, 0));
 
     let (misses, n) = steady(&reh, &pool, LOADED..LOADED + 20_000, |i| {
         assert_eq!(reh.get(h(i)).unwrap(), None);
@@ -100,10 +93,7 @@ fn reh_meets_its_costs() {
     let fresh = LOADED..LOADED + 20_000;
     one_persist(steady(&reh, &pool, fresh, |i| put(&reh, i)), "inserts");
     one_persist(steady(&reh, &pool, 0..20_000, |i| put(&reh, i)), "updates");
-    one_persist(
-        steady(&reh, &pool, 0..20_000, |i| remove(&reh, i)),
-        "removes",
-    );
+    one_persist(steady(&reh, &pool, 0..20_000, |i| remove(&reh, i)), "removes");
 }
 
 /// A split writes the new bucket, four lines, and the old one's link; two fences.
@@ -115,11 +105,7 @@ fn reh_splits_with_two_fences() {
     let (stats, before) = (reh.stats(), pool.medium().counts());
     let unit_bytes = pool.stats().unit_bytes;
     (1000..1800).for_each(|i| put(&reh, i));
-    assert_eq!(
-        pool.stats().unit_bytes,
-        unit_bytes,
-        "no extent was taken in between"
-    );
+    assert_eq!(pool.stats().unit_bytes, unit_bytes, "no extent was taken in between");
     let counts = pool.medium().counts() - before;
     let splits = reh.stats().splits - stats.splits;
     assert!(splits > 40);
@@ -148,9 +134,7 @@ fn reh_gives_space_back() {
     let reh = Reh::create(pool(dram())).unwrap();
     (0..LOADED).for_each(|i| put(&reh, i));
     let survives = |i: &u64| i.is_multiple_of(10);
-    (0..LOADED)
-        .filter(|i| !survives(i))
-        .for_each(|i| remove(&reh, i));
+    (0..LOADED).filter(|i| !survives(i)).for_each(|i| remove(&reh, i));
 
     let fresh = Reh::create(pool(dram())).unwrap();
     (0..LOADED).filter(survives).for_each(|i| put(&fresh, i));
@@ -167,11 +151,7 @@ fn reh_memory_does_not_creep() {
     let mut sizes = Vec::new();
     for _ in 0..4 {
         (0..50_000).for_each(|i| put(&reh, i));
-        sizes.push((
-            reh.stats().dram_bytes,
-            reh.stats().medium_bytes,
-            pool.stats().unit_bytes,
-        ));
+        sizes.push((reh.stats().dram_bytes, reh.stats().medium_bytes, pool.stats().unit_bytes));
         (0..50_000).for_each(|i| remove(&reh, i));
     }
     assert!(reh.stats().halvings > 30);

@@ -10,11 +10,7 @@ use durahash_media::{Geometry, faults};
 /// A closed pool with the numbers below `count` as keys, twice them as values.
 fn pool(dir: &Path, count: u64) -> PathBuf {
     let path = dir.join("pool");
-    let map: Map<u64, u64> = Options::new()
-        .max_bytes(64 << 20)
-        .seed(7)
-        .create(&path)
-        .unwrap();
+    let map: Map<u64, u64> = Options::new().max_bytes(64 << 20).seed(7).create(&path).unwrap();
     for key in 0..count {
         map.put(&key, &(key * 2)).unwrap();
     }
@@ -31,10 +27,7 @@ fn open(path: &Path) -> Result<Map<u64, u64>> {
 fn refused(path: &Path, expected: impl Fn(&ErrorKind) -> bool) {
     let before = fs::read(path).unwrap();
     for read_only in [false, true] {
-        let error = Options::new()
-            .read_only(read_only)
-            .open::<u64, u64>(path)
-            .unwrap_err();
+        let error = Options::new().read_only(read_only).open::<u64, u64>(path).unwrap_err();
         assert!(expected(error.kind()), "{error}");
     }
     assert!(fs::read(path).unwrap() == before, "the file was touched");
@@ -67,10 +60,7 @@ fn files_that_are_no_sound_pool_are_named_and_left_alone() {
     // A bucket that does not follow the one before it: the first bucket's link.
     let first_bucket = 512 << 10;
     with(&|| {
-        let at = (first_bucket..sound.len())
-            .step_by(256)
-            .find(|at| sound[at + 240] != 0)
-            .unwrap();
+        let at = (first_bucket..sound.len()).step_by(256).find(|at| sound[at + 240] != 0).unwrap();
         damage(&path, at + 240, &[63]);
     });
     refused(&path, |kind| matches!(kind, ErrorKind::Corrupt { .. }));
@@ -86,10 +76,7 @@ fn other_types_are_refused_by_name() {
     let error = Options::new().open::<str, [u8]>(&path).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Types { .. }));
     assert!(error.to_string().contains("u64"), "{error}");
-    assert!(
-        Options::new().open::<u64, i64>(&path).is_err(),
-        "also of the same size"
-    );
+    assert!(Options::new().open::<u64, i64>(&path).is_err(), "also of the same size");
 }
 
 #[test]
@@ -98,10 +85,7 @@ fn one_writer_or_many_readers() {
     let path = pool(dir.path(), 10);
     let locked = |read_only: bool| {
         let second = Options::new().read_only(read_only).open::<u64, u64>(&path);
-        matches!(
-            second.err().map(|e| matches!(e.kind(), ErrorKind::Locked)),
-            Some(true)
-        )
+        matches!(second.err().map(|e| matches!(e.kind(), ErrorKind::Locked)), Some(true))
     };
     let writer = open(&path).unwrap();
     assert!(locked(false) && locked(true));
@@ -109,18 +93,9 @@ fn one_writer_or_many_readers() {
     let reader: Map<u64, u64> = Options::new().read_only(true).open(&path).unwrap();
     assert!(locked(false));
     let other: Map<u64, u64> = Options::new().read_only(true).open(&path).unwrap();
-    assert_eq!(
-        (reader.get(&3).unwrap(), other.get(&3).unwrap()),
-        (Some(6), Some(6))
-    );
-    assert!(matches!(
-        reader.put(&1, &1).unwrap_err().kind(),
-        ErrorKind::ReadOnly
-    ));
-    assert!(matches!(
-        reader.remove(&1).unwrap_err().kind(),
-        ErrorKind::ReadOnly
-    ));
+    assert_eq!((reader.get(&3).unwrap(), other.get(&3).unwrap()), (Some(6), Some(6)));
+    assert!(matches!(reader.put(&1, &1).unwrap_err().kind(), ErrorKind::ReadOnly));
+    assert!(matches!(reader.remove(&1).unwrap_err().kind(), ErrorKind::ReadOnly));
 }
 
 #[test]
@@ -150,10 +125,7 @@ fn every_key_is_legal_and_sizes_have_limits() {
     assert!(bytes.is_empty().unwrap());
     let huge = vec![0; (1 << 30) + 1];
     let error = bytes.put(b"k", &huge).unwrap_err();
-    assert!(
-        matches!(error.kind(), ErrorKind::TooLarge { .. }),
-        "{error}"
-    );
+    assert!(matches!(error.kind(), ErrorKind::TooLarge { .. }), "{error}");
 }
 
 #[test]
@@ -172,26 +144,15 @@ fn a_value_of_a_gibibyte_comes_back() {
 fn absurd_limits_are_refused_or_met() {
     let dir = tempfile::tempdir().unwrap();
     for max_bytes in [0, 1, 4096, 600 << 10] {
-        let made = Options::new()
-            .max_bytes(max_bytes)
-            .create::<u64, u64>(dir.path().join("small"));
+        let made = Options::new().max_bytes(max_bytes).create::<u64, u64>(dir.path().join("small"));
         let error = made.unwrap_err();
-        let small = matches!(
-            error.kind(),
-            ErrorKind::Options { .. } | ErrorKind::Full { .. }
-        );
+        let small = matches!(error.kind(), ErrorKind::Options { .. } | ErrorKind::Full { .. });
         assert!(small, "{max_bytes}: {error}");
     }
-    assert_eq!(
-        fs::read_dir(dir.path()).unwrap().count(),
-        0,
-        "nothing is left behind"
-    );
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");
     for max_bytes in [1 << 50, u64::MAX] {
         let path = dir.path().join("large");
-        let made = Options::new()
-            .max_bytes(max_bytes)
-            .create::<u64, u64>(&path);
+        let made = Options::new().max_bytes(max_bytes).create::<u64, u64>(&path);
         match made {
             Ok(map) => map.put(&1, &1).unwrap(),
             Err(e) => assert!(matches!(e.kind(), ErrorKind::Options { .. }), "{e}"),
@@ -216,10 +177,7 @@ fn a_full_pool_says_so_and_goes_on_reading_and_removing() {
     assert!(stored > 300);
     assert_eq!(map.len().unwrap(), stored);
     for i in 0..stored {
-        assert_eq!(
-            map.get(&format!("key {i}")).unwrap().as_deref(),
-            Some(&[1; 10_000][..])
-        );
+        assert_eq!(map.get(&format!("key {i}")).unwrap().as_deref(), Some(&[1; 10_000][..]));
     }
     for i in 0..stored {
         assert!(map.remove(&format!("key {i}")).unwrap().is_some());
@@ -246,10 +204,9 @@ fn whichever_call_fails_the_pool_is_intact() {
     const EIO: i32 = 5;
     const ENOSPC: i32 = 28;
     // Small extents, so that few writes need the system often.
-    let options = Options::new().max_bytes(1 << 20).geometry(Geometry {
-        extent_shift: 12,
-        ..Geometry::default()
-    });
+    let options = Options::new()
+        .max_bytes(1 << 20)
+        .geometry(Geometry { extent_shift: 12, ..Geometry::default() });
     for errno in [EIO, ENOSPC] {
         let mut failed_in_a_row = 0;
         for nth in 1.. {
@@ -279,8 +236,7 @@ fn whichever_call_fails_the_pool_is_intact() {
             failed_in_a_row += 1;
             if path.exists() {
                 let map: Map<u64, u64> = options.open(&path).unwrap();
-                map.check(&mut |finding| panic!("call {nth}: {finding:?}"))
-                    .unwrap();
+                map.check(&mut |finding| panic!("call {nth}: {finding:?}")).unwrap();
                 let found: HashMap<u64, u64> = map.iter().map(Result::unwrap).collect();
                 assert!(found == model, "call {nth}, error {errno}");
                 map.put(&5000, &1).unwrap();
@@ -291,9 +247,6 @@ fn whichever_call_fails_the_pool_is_intact() {
             let rest = fs::read_dir(dir.path()).unwrap().count();
             assert!(rest <= 1, "call {nth}: something was left behind");
         }
-        assert!(
-            failed_in_a_row > 20,
-            "only {failed_in_a_row} calls were made to fail"
-        );
+        assert!(failed_in_a_row > 20, "only {failed_in_a_row} calls were made to fail");
     }
 }

@@ -21,10 +21,7 @@ fn section(heading: &str) -> &'static str {
 fn table<const N: usize>(heading: &str, column: &str) -> Vec<[String; N]> {
     let mut lines = section(heading).lines();
     let head = format!("| {column} |");
-    assert!(
-        lines.any(|line| line.starts_with(&head)),
-        "{heading}: {column}"
-    );
+    assert!(lines.any(|line| line.starts_with(&head)), "{heading}: {column}");
     let rows = lines.skip(1).map_while(|line| line.strip_prefix('|'));
     rows.map(|row| {
         let mut cells = row.split('|').map(|cell| cell.trim().replace('`', ""));
@@ -45,9 +42,8 @@ fn number(text: &str) -> u64 {
 fn structs_are_as_documented() {
     let documented = |heading, fields: &[Field]| {
         let rows = table(heading, "offset");
-        let fields = fields
-            .iter()
-            .map(|f| [f.offset.to_string(), f.bytes.to_string(), f.name.to_owned()]);
+        let fields =
+            fields.iter().map(|f| [f.offset.to_string(), f.bytes.to_string(), f.name.to_owned()]);
         assert_eq!(rows, fields.collect::<Vec<_>>(), "{heading}");
     };
     documented("Superblock", Superblock::FIELDS);
@@ -64,11 +60,7 @@ fn hashes_are_as_documented() {
     }
     let hash = ByteHash::new(SEED);
     for [bytes, h] in table("Hashes", "bytes") {
-        assert_eq!(
-            hash.hash(bytes.trim_matches('"').as_bytes()),
-            number(&h),
-            "{bytes}"
-        );
+        assert_eq!(hash.hash(bytes.trim_matches('"').as_bytes()), number(&h), "{bytes}");
     }
 }
 
@@ -123,25 +115,17 @@ fn size_classes_are_as_documented() {
         let extent = first / pool.extent_bytes();
         let word = pool.at::<PmU64>(512 + extent / 8 * 8).unwrap();
         let kinds = pool.medium().load(word).to_le_bytes();
-        assert_eq!(
-            u64::from(kinds[(extent % 8) as usize]),
-            code,
-            "{bytes} bytes"
-        );
+        assert_eq!(u64::from(kinds[(extent % 8) as usize]), code, "{bytes} bytes");
     }
 }
 
 /// Extents of 1 KiB, at most 8 of them, in the page cache.
 fn tiny() -> Options {
-    Options::new()
-        .seed(SEED)
-        .max_bytes(8 << 10)
-        .dax(Dax::Off)
-        .geometry(Geometry {
-            extent_shift: 10,
-            slots: 4,
-            hash_bits: 4,
-        })
+    Options::new().seed(SEED).max_bytes(8 << 10).dax(Dax::Off).geometry(Geometry {
+        extent_shift: 10,
+        slots: 4,
+        hash_bits: 4,
+    })
 }
 
 /// The bytes of an image in the document: lines of an offset and sixteen bytes, `..` for one that
@@ -177,10 +161,8 @@ fn pool_is_as_documented(heading: &str, fill: impl FnOnce(&std::path::Path)) {
     let mut documented = image(heading);
     assert!(documented.len() <= bytes.len(), "{heading}");
     documented.resize(bytes.len(), Some(0));
-    let same = documented
-        .iter()
-        .zip(&bytes)
-        .all(|(want, byte)| want.is_none_or(|want| want == *byte));
+    let same =
+        documented.iter().zip(&bytes).all(|(want, byte)| want.is_none_or(|want| want == *byte));
     assert!(same, "{heading}: the pool's bytes are\n{}", shown(&bytes));
 }
 

@@ -42,11 +42,7 @@ struct Sound {
 }
 
 fn geometry(hash_bits: u8) -> Geometry {
-    Geometry {
-        extent_shift: 10,
-        slots: 3,
-        hash_bits,
-    }
+    Geometry { extent_shift: 10, slots: 3, hash_bits }
 }
 
 fn open<K: Sample + ?Sized, V: Sample + ?Sized>(image: &[u64]) -> Result<Map<K, V>> {
@@ -60,16 +56,12 @@ fn byte(image: &[u64], at: usize) -> u8 {
 impl Sound {
     fn new<K: Sample + ?Sized, V: Sample + ?Sized>(hash_bits: u8, keys: u64) -> Self {
         let sim = Sim::<true>::new(MAX_BYTES);
-        let options = Options::new()
-            .geometry(geometry(hash_bits))
-            .seed(7)
-            .max_bytes(MAX_BYTES);
+        let options = Options::new().geometry(geometry(hash_bits)).seed(7).max_bytes(MAX_BYTES);
         let map: Map<K, V> = options.create_on(sim.clone()).unwrap();
         let mut model = Model::new();
         // More than stays, so that there are stale copies, free blocks and free buckets.
         for k in 0..2 * keys {
-            map.put(K::sample(k).borrow(), V::sample(k % 15).borrow())
-                .unwrap();
+            map.put(K::sample(k).borrow(), V::sample(k % 15).borrow()).unwrap();
             model.insert(k, k % 15);
         }
         for k in keys..2 * keys {
@@ -79,12 +71,7 @@ impl Sound {
         let image = sim.image();
         let parts = parts(&image);
         let slot_keys = if hash_bits == 0 { 1 } else { keys as usize };
-        Sound {
-            image,
-            model,
-            parts,
-            slot_keys,
-        }
+        Sound { image, model, parts, slot_keys }
     }
 
     /// Opens and uses the image with one bit flipped.
@@ -97,10 +84,7 @@ impl Sound {
         let map: Map<K, V> = match Options::new().open_on(sim.clone()) {
             Ok(map) => map,
             Err(e) => {
-                assert!(
-                    matches!(part, Part::Guarded | Part::Table),
-                    "{case}: refused: {e}"
-                );
+                assert!(matches!(part, Part::Guarded | Part::Table), "{case}: refused: {e}");
                 assert!(is_damage(&e), "{case}: {e}");
                 assert!(sim.image() == image, "{case}: refused, but written to");
                 return;
@@ -138,10 +122,7 @@ impl Sound {
         assert!(lost == 0 || part == Part::Slot, "{case}: a key is absent");
         assert!(lost <= self.slot_keys, "{case}: {lost} keys lost");
         if part != Part::Table {
-            assert!(
-                failed <= self.slot_keys,
-                "{case}: {failed} keys cannot be read"
-            );
+            assert!(failed <= self.slot_keys, "{case}: {failed} keys cannot be read");
         }
         if part == Part::Loose {
             assert_eq!(right.len(), self.model.len(), "{case}");
@@ -161,18 +142,14 @@ impl Sound {
             }
         }
         assert_eq!(seen, right.len(), "{case}: iteration and lookup disagree");
-        assert!(
-            strangers <= usize::from(words && part == Part::Slot),
-            "{case}"
-        );
+        assert!(strangers <= usize::from(words && part == Part::Slot), "{case}");
         let mut findings = 0;
         map.check(&mut |_| findings += 1).unwrap();
         assert!(findings > 0 || failed == 0, "{case}: not found by check");
         match map.len().and_then(|len| Ok((len, map.stats()?))) {
-            Ok((len, _)) => assert!(
-                part != Part::Loose || len == self.model.len() as u64,
-                "{case}: {len} keys"
-            ),
+            Ok((len, _)) => {
+                assert!(part != Part::Loose || len == self.model.len() as u64, "{case}: {len} keys")
+            }
             Err(e) => assert!(is_damage(&e), "{case}: {e}"),
         }
         right
@@ -204,11 +181,7 @@ fn write<K: Sample + ?Sized, V: Sample + ?Sized>(
         let got = got.unwrap_or_else(|e| panic!("{case}: {k} was right before others: {e}"));
         assert_eq!(got, Some(V::sample(k % 15)), "{case}: {k}");
     }
-    for k in put
-        .iter()
-        .filter(|k| **k % 2 == 0)
-        .chain(right.iter().next())
-    {
+    for k in put.iter().filter(|k| **k % 2 == 0).chain(right.iter().next()) {
         match map.remove(K::sample(*k).borrow()) {
             Ok(old) => assert_eq!(old, Some(V::sample(k % 15)), "{case}: {k}"),
             // What stands before it in its chain is damaged.
@@ -221,13 +194,11 @@ fn write<K: Sample + ?Sized, V: Sample + ?Sized>(
 fn heal<K: Sample + ?Sized, V: Sample + ?Sized>(map: Map<K, V>, sim: &Sim<true>, case: &str) {
     map.clear().unwrap();
     assert_eq!(map.iter().count(), 0, "{case}");
-    map.put(K::sample(3).borrow(), V::sample(14).borrow())
-        .unwrap();
+    map.put(K::sample(3).borrow(), V::sample(14).borrow()).unwrap();
     map.close().unwrap();
     let map: Map<K, V> = open(&sim.image()).unwrap_or_else(|e| panic!("{case}: {e}"));
     while map.step().unwrap() {}
-    map.check(&mut |finding| panic!("{case}: {finding:?}"))
-        .unwrap();
+    map.check(&mut |finding| panic!("{case}: {finding:?}")).unwrap();
     let all: Vec<_> = map.iter().map(Result::unwrap).collect();
     assert_eq!(all, [(K::sample(3), V::sample(14))], "{case}");
     assert_eq!(map.len().unwrap(), 1, "{case}");
@@ -340,14 +311,8 @@ fn live_flips<K: Sample + ?Sized, V: Sample + ?Sized>(sound: &Sound) {
                 }
             }
         }
-        assert!(
-            wrong <= usize::from(part == Part::Slot),
-            "{case}: {wrong} wrong"
-        );
-        assert!(
-            failed == 0 || part != Part::Loose,
-            "{case}: {failed} failed"
-        );
+        assert!(wrong <= usize::from(part == Part::Slot), "{case}: {wrong} wrong");
+        assert!(failed == 0 || part != Part::Loose, "{case}: {failed} failed");
         map.check(&mut |_| ()).unwrap();
         let _ = map.iter().count();
         map.close().unwrap();

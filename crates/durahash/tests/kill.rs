@@ -24,10 +24,7 @@ fn operation(seed: u64, thread: u64, i: u64) -> (u64, Option<u64>) {
     let random = mix(seed ^ (thread << 56) ^ i);
     let puts_of_ten = if (i / PHASE).is_multiple_of(2) { 8 } else { 3 };
     let put = random % 10 < puts_of_ten;
-    (
-        thread * KEYS + (random >> 8) % KEYS,
-        put.then_some(random >> 20),
-    )
+    (thread * KEYS + (random >> 8) % KEYS, put.then_some(random >> 20))
 }
 
 /// SplitMix64's finaliser.
@@ -96,10 +93,7 @@ impl Subject for Records {
 
 /// The child: writes until it is killed, and tells every operation that has returned.
 fn write_for_ever<S: Subject>(path: &Path, seed: u64) {
-    let map: Map<S::K, S::V> = Options::new()
-        .max_bytes(1 << 30)
-        .open_or_create(path)
-        .unwrap();
+    let map: Map<S::K, S::V> = Options::new().max_bytes(1 << 30).open_or_create(path).unwrap();
     // Without the buffer of `stdout()`, in which what was told would die with the process.
     let pipe = File::from(std::io::stdout().as_fd().try_clone_to_owned().unwrap());
     std::thread::scope(|scope| {
@@ -126,10 +120,7 @@ fn child() {
     let Ok(path) = std::env::var("DURAHASH_KILL_POOL") else {
         return;
     };
-    let seed = std::env::var("DURAHASH_KILL_SEED")
-        .unwrap()
-        .parse()
-        .unwrap();
+    let seed = std::env::var("DURAHASH_KILL_SEED").unwrap().parse().unwrap();
     match std::env::var("DURAHASH_KILL_SUBJECT").as_deref() {
         Ok("words") => write_for_ever::<Words>(Path::new(&path), seed),
         _ => write_for_ever::<Records>(Path::new(&path), seed),
@@ -171,10 +162,7 @@ fn run_and_kill(subject: &str, path: &Path, seed: u64, told: u64) -> [u64; THREA
     let status = child.wait().unwrap();
     // One that breaks off by itself may have told enough before.
     let by_itself = !killed || status.signal() != Some(9);
-    assert!(
-        !by_itself,
-        "seed {seed}: the child ended by itself: {status}"
-    );
+    assert!(!by_itself, "seed {seed}: the child ended by itself: {status}");
     counts
 }
 
@@ -193,8 +181,7 @@ fn survive<S: Subject>(subject: &str) {
         // Every other time the file stays as the kill left it: recovery happens in memory.
         let options = Options::new().read_only(round % 2 == 0);
         let map: Map<S::K, S::V> = options.open(&path).unwrap();
-        map.check(&mut |finding| panic!("round {round}, seed {seed}: {finding:?}"))
-            .unwrap();
+        map.check(&mut |finding| panic!("round {round}, seed {seed}: {finding:?}")).unwrap();
         let found = S::all(&map);
         assert_eq!(map.len().unwrap(), found.len() as u64);
         for (thread, told) in (0..).zip(counts) {
@@ -213,36 +200,21 @@ fn survive<S: Subject>(subject: &str) {
                 };
             }
         }
-        assert!(
-            found == model,
-            "round {round}, seed {seed}: {}",
-            difference(&found, &model)
-        );
+        assert!(found == model, "round {round}, seed {seed}: {}", difference(&found, &model));
         sizes.push(std::fs::metadata(&path).unwrap().len());
         map.close().unwrap();
-        println!(
-            "{subject}: round {round}, {} operations told",
-            counts.iter().sum::<u64>()
-        );
+        println!("{subject}: round {round}, {} operations told", counts.iter().sum::<u64>());
     }
     let early = sizes[..sizes.len() / 2].iter().max().unwrap();
     let late = sizes[sizes.len() / 2..].iter().max().unwrap();
-    assert!(
-        late <= &(early * 5 / 4),
-        "the pool grows with the kills: {sizes:?}"
-    );
+    assert!(late <= &(early * 5 / 4), "the pool grows with the kills: {sizes:?}");
 }
 
 fn difference(found: &HashMap<u64, u64>, model: &HashMap<u64, u64>) -> String {
     let keys = model.keys().chain(found.keys());
     let wrong = keys.filter(|key| found.get(key) != model.get(key)).take(5);
-    let told = wrong.map(|key| {
-        format!(
-            "key {key}: found {:?}, expected {:?}",
-            found.get(key),
-            model.get(key)
-        )
-    });
+    let told = wrong
+        .map(|key| format!("key {key}: found {:?}, expected {:?}", found.get(key), model.get(key)));
     told.collect::<Vec<_>>().join("; ")
 }
 

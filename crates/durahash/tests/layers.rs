@@ -52,12 +52,8 @@ fn named<'a>(line: &'a str, module: &[String]) -> Vec<&'a str> {
         &rest[..end.unwrap_or(rest.len())]
     };
     // `$crate::` is written in a macro, for whoever uses it.
-    let paths = code
-        .match_indices("crate::")
-        .filter(|(i, _)| !code[..*i].ends_with('$'));
-    let mut names: Vec<_> = paths
-        .map(|(i, path)| name(&code[i + path.len()..]))
-        .collect();
+    let paths = code.match_indices("crate::").filter(|(i, _)| !code[..*i].ends_with('$'));
+    let mut names: Vec<_> = paths.map(|(i, path)| name(&code[i + path.len()..])).collect();
     let mut rest = code.trim_start();
     rest = rest.split_once("use ").map_or("", |(_, rest)| rest);
     let mut depth = module.len();
@@ -75,11 +71,9 @@ fn named<'a>(line: &'a str, module: &[String]) -> Vec<&'a str> {
 #[test]
 fn no_module_imports_upward() {
     let mut wrong = Vec::new();
-    for (name, macros) in [
-        ("durahash-media", &["on_media"][..]),
-        ("durahash", &[]),
-        ("durahash-bench", &[]),
-    ] {
+    for (name, macros) in
+        [("durahash-media", &["on_media"][..]), ("durahash", &[]), ("durahash-bench", &[])]
+    {
         let src = crates().join(name).join("src");
         let lib = read(&src.join("lib.rs"));
         let groups = groups(&lib);
@@ -105,11 +99,7 @@ fn no_module_imports_upward() {
             }
         }
     }
-    assert!(
-        wrong.is_empty(),
-        "imports from above or the side:\n{}",
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "imports from above or the side:\n{}", wrong.join("\n"));
 }
 
 /// The walk above is no use if it sees nothing.
@@ -123,10 +113,7 @@ fn imports_are_seen() {
     assert!(seen("use super::layout::Link;").is_empty());
     assert!(seen("/// [`Map`](crate::Map)").is_empty());
     assert!(seen("$crate::Field {").is_empty());
-    assert_eq!(
-        named("pub(crate) use super::raw::Raw;", &module[..1]),
-        ["raw"]
-    );
+    assert_eq!(named("pub(crate) use super::raw::Raw;", &module[..1]), ["raw"]);
     let lib = "mod a;\npub mod b;\n\n#[cfg(x)]\nmod c;\n";
     assert_eq!(groups(lib), [("a", 0), ("b", 0), ("c", 1)].into());
 }

@@ -13,30 +13,20 @@ const BYTES: u64 = 16 << 20;
 const TABLE: u64 = 512;
 
 fn options(design: Design, geometry: Geometry) -> Options {
-    Options::new()
-        .design(design)
-        .geometry(geometry)
-        .seed(7)
-        .max_bytes(BYTES)
+    Options::new().design(design).geometry(geometry).seed(7).max_bytes(BYTES)
 }
 
 #[test]
 fn sizes_from_nothing_to_runs_of_extents() {
     for place in Place::all(tiny()) {
         let map: Map<[u8], [u8]> = place.create();
-        let sizes = [
-            0, 1, 7, 8, 9, 23, 24, 40, 63, 64, 2000, 2048, 4072, 4096, 100_000,
-        ];
+        let sizes = [0, 1, 7, 8, 9, 23, 24, 40, 63, 64, 2000, 2048, 4072, 4096, 100_000];
         for key_bytes in sizes {
             for value_bytes in sizes {
                 let key = vec![(key_bytes % 251) as u8; key_bytes];
                 let value = vec![(value_bytes % 251) as u8; value_bytes];
                 let had = map.insert(&key, &value).unwrap();
-                assert_eq!(
-                    map.get(&key).unwrap(),
-                    Some(value),
-                    "{key_bytes} {value_bytes}"
-                );
+                assert_eq!(map.get(&key).unwrap(), Some(value), "{key_bytes} {value_bytes}");
                 assert_eq!(had.is_some(), value_bytes > 0);
             }
         }
@@ -53,17 +43,12 @@ fn sizes_from_nothing_to_runs_of_extents() {
 
 #[test]
 fn what_is_too_large_is_refused() {
-    let map = Options::new()
-        .max_bytes(BYTES)
-        .in_memory::<[u8], [u8]>()
-        .unwrap();
+    let map = Options::new().max_bytes(BYTES).in_memory::<[u8], [u8]>().unwrap();
     let refused = |key: &[u8], value: &[u8], limit: usize| {
         let e = map.put(key, value).unwrap_err();
         let large = (key.len() + value.len()) as u64;
-        assert!(
-            matches!(*e.kind(), ErrorKind::TooLarge { bytes, limit_bytes, .. }
-            if bytes == large && limit_bytes == limit as u64)
-        );
+        assert!(matches!(*e.kind(), ErrorKind::TooLarge { bytes, limit_bytes, .. }
+            if bytes == large && limit_bytes == limit as u64));
     };
     refused(&vec![0; MAX_KEY_BYTES + 1], b"", MAX_KEY_BYTES);
     refused(b"", &vec![0; MAX_VALUE_BYTES + 1], MAX_VALUE_BYTES);
@@ -113,11 +98,7 @@ fn a_full_pool_loses_and_leaks_nothing() {
             // What was freed is there again, but for what needs several extents side by side.
             let count = removed.len();
             removed.retain(|(k, v)| map.put(&str::sample(*k), &<[u8]>::sample(*v)).is_ok());
-            assert!(
-                removed.len() * 10 >= count * 9,
-                "{} of {count}",
-                removed.len()
-            );
+            assert!(removed.len() * 10 >= count * 9, "{} of {count}", removed.len());
             model.extend(removed);
             assert_equal(&map, &model);
             assert_sound(&map);
@@ -136,8 +117,7 @@ fn deaths_do_not_grow_a_pool() {
             let mut bytes = Vec::new();
             for round in 0..30 {
                 for k in 0..300 {
-                    map.put(&str::sample(k), &<[u8]>::sample((k + round) % 13))
-                        .unwrap();
+                    map.put(&str::sample(k), &<[u8]>::sample((k + round) % 13)).unwrap();
                 }
                 bytes.push(map.stats().unwrap().space.bytes);
                 map = place.reopen(map, Exit::Dead);
@@ -165,9 +145,8 @@ fn a_flipped_bit_harms_one_entry_at_most() {
             }
             map.close().unwrap();
             let image = sim.image();
-            let want: HashMap<String, Vec<u8>> = (0..KEYS)
-                .map(|k| (str::sample(k), <[u8]>::sample(k)))
-                .collect();
+            let want: HashMap<String, Vec<u8>> =
+                (0..KEYS).map(|k| (str::sample(k), <[u8]>::sample(k))).collect();
             // A stride that meets every bit of a byte, and every byte of a word, in turn.
             for bit in (0..image.len() * 64).step_by(11) {
                 let mut image = image.clone();
@@ -189,24 +168,15 @@ fn a_flipped_bit_harms_one_entry_at_most() {
                 let in_table =
                     (TABLE..TABLE + (BYTES >> geometry.extent_shift)).contains(&(bit as u64 / 8));
                 // A record takes those with it that hang on it.
-                assert!(
-                    harmed <= 1 || chained || in_table,
-                    "bit {bit} harms {harmed} entries"
-                );
-                assert!(
-                    missing == 0 || !in_table,
-                    "bit {bit} hides {missing} entries"
-                );
+                assert!(harmed <= 1 || chained || in_table, "bit {bit} harms {harmed} entries");
+                assert!(missing == 0 || !in_table, "bit {bit} hides {missing} entries");
                 for (key, value) in map.iter().flatten() {
                     assert_eq!(want.get(&key), Some(&value), "bit {bit}");
                 }
                 let mut findings = 0;
                 let checked = map.check(&mut |_| findings += 1);
                 // A slot whose hash was hit looks like one that was removed; all else is seen.
-                assert!(
-                    refused == 0 || findings > 0 || checked.is_err(),
-                    "bit {bit} goes unseen"
-                );
+                assert!(refused == 0 || findings > 0 || checked.is_err(), "bit {bit} goes unseen");
                 for k in 0..KEYS + 3 {
                     // Refused or done; never a wrong answer, never a panic.
                     let _ = map.put(&str::sample(k), b"new");
@@ -223,14 +193,8 @@ fn a_flipped_bit_harms_one_entry_at_most() {
 #[test]
 fn a_put_costs_what_its_record_and_slot_do() {
     for design in Design::ALL {
-        let counted = Options::new()
-            .design(*design)
-            .seed(7)
-            .emulate(Latency::DRAM);
-        let map = counted
-            .max_bytes(64 << 20)
-            .in_memory::<[u8], [u8]>()
-            .unwrap();
+        let counted = Options::new().design(*design).seed(7).emulate(Latency::DRAM);
+        let map = counted.max_bytes(64 << 20).in_memory::<[u8], [u8]>().unwrap();
         let counts = || map.stats().unwrap().counts.unwrap();
         map.put(b"first", b"takes an extent").unwrap();
         for value_bytes in [8, 100, 1000] {

@@ -53,33 +53,23 @@ fn zeta_of_ycsb_is_the_sum() {
     let s = 1.0 - THETA;
     let tail = (to.powf(s) - from.powf(s)) / s + (to.powf(-THETA) - from.powf(-THETA)) / 2.0;
     // YCSB summed 10^10 terms, one fewer than it draws from.
-    assert!(
-        (head + tail - SCRAMBLED_ZETA).abs() < 1e-6,
-        "{}",
-        head + tail
-    );
+    assert!((head + tail - SCRAMBLED_ZETA).abs() < 1e-6, "{}", head + tail);
 }
 
 /// Values of YCSB's `Utils.fnvhash64`, from its definition: FNV-1a of the eight bytes.
 #[test]
 fn hash_is_fnv_1a() {
     let of_bytes = |v: u64| {
-        let hash = v
-            .to_le_bytes()
-            .iter()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-                (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-            });
+        let hash = v.to_le_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
         (hash as i64).unsigned_abs()
     };
     for v in [0, 1, 2, 255, 256, 10_000_000_000] {
         assert_eq!(fnv(v), of_bytes(v));
     }
     // Published test vector of FNV-1a 64 for eight zero bytes, made positive.
-    assert_eq!(
-        fnv(0),
-        0xa8c7_f832_281a_39c5_u64.cast_signed().unsigned_abs()
-    );
+    assert_eq!(fnv(0), 0xa8c7_f832_281a_39c5_u64.cast_signed().unsigned_abs());
 }
 
 #[test]
@@ -98,17 +88,12 @@ fn scrambled_scatters_the_popular() {
     let share = counts[(fnv(0) % N) as usize] as f64 / DRAWS as f64;
     assert!((share - 1.0 / SCRAMBLED_ZETA).abs() < 0.002, "{share}");
     let second = counts[(fnv(1) % N) as usize] as f64 / DRAWS as f64;
-    assert!(
-        (second - 0.5_f64.powf(THETA) / SCRAMBLED_ZETA).abs() < 0.002,
-        "{second}"
-    );
+    assert!((second - 0.5_f64.powf(THETA) / SCRAMBLED_ZETA).abs() < 0.002, "{second}");
 }
 
 fn keys_of(streams: &[Vec<Op>], kinds: &[Kind]) -> Vec<u64> {
     let ops = streams.iter().flatten();
-    ops.filter(|op| kinds.contains(&op.kind))
-        .map(|op| op.key)
-        .collect()
+    ops.filter(|op| kinds.contains(&op.kind)).map(|op| op.key).collect()
 }
 
 /// Executes every workload on a set, threads one after another, in the order of `ALL`.
@@ -152,28 +137,14 @@ fn draws_repeat_and_differ() {
         let drawn = workloads.draw(workload, 2, 0);
         assert_eq!(drawn, Workloads::new(3000, 1).draw(workload, 2, 0));
         let loads = matches!(workload, Workload::Load | Workload::PutMany);
-        assert_eq!(
-            drawn == workloads.draw(workload, 2, 1),
-            loads,
-            "{workload:?}"
-        );
+        assert_eq!(drawn == workloads.draw(workload, 2, 1), loads, "{workload:?}");
         assert_ne!(drawn, Workloads::new(3000, 2).draw(workload, 2, 0));
         assert_ne!(drawn[0], drawn[1]);
     }
     // No workload reads keys in the order of another one, nor in the order of the load.
-    let gets = [
-        Workload::Hit,
-        Workload::GetMany,
-        Workload::Update,
-        Workload::Delete,
-    ];
+    let gets = [Workload::Hit, Workload::GetMany, Workload::Update, Workload::Delete];
     let orders: HashSet<Vec<u64>> = gets
-        .map(|workload| {
-            workloads.draw(workload, 1, 0)[0]
-                .iter()
-                .map(|op| op.key)
-                .collect()
-        })
+        .map(|workload| workloads.draw(workload, 1, 0)[0].iter().map(|op| op.key).collect())
         .into();
     assert_eq!(orders.len(), gets.len());
 }
@@ -181,16 +152,12 @@ fn draws_repeat_and_differ() {
 #[test]
 fn keys_of_different_kinds_are_disjoint() {
     let workloads = Workloads::new(4000, 9);
-    let loaded: HashSet<u64> = keys_of(&workloads.draw(Workload::Load, 2, 0), &[Kind::Put])
-        .into_iter()
-        .collect();
+    let loaded: HashSet<u64> =
+        keys_of(&workloads.draw(Workload::Load, 2, 0), &[Kind::Put]).into_iter().collect();
     assert_eq!(loaded.len(), 4000);
     let absent = keys_of(&workloads.draw(Workload::Miss, 2, 0), &[Kind::Get]);
     let mut fresh = keys_of(&workloads.draw(Workload::YcsbD, 2, 0), &[Kind::Put]);
-    fresh.extend(keys_of(
-        &workloads.draw(Workload::Mixed, 2, 0),
-        &[Kind::Put],
-    ));
+    fresh.extend(keys_of(&workloads.draw(Workload::Mixed, 2, 0), &[Kind::Put]));
     assert!(absent.iter().chain(&fresh).all(|key| !loaded.contains(key)));
     let distinct: HashSet<&u64> = fresh.iter().collect();
     assert_eq!(distinct.len(), fresh.len());
@@ -215,10 +182,7 @@ fn mixes_have_their_shares() {
         (Workload::Mixed, Kind::Remove, 0.25),
     ] {
         let found = share(workload, kind);
-        assert!(
-            (found - expected).abs() < 0.01,
-            "{workload:?} {kind:?}: {found}"
-        );
+        assert!((found - expected).abs() < 0.01, "{workload:?} {kind:?}: {found}");
     }
 }
 
@@ -239,20 +203,13 @@ fn latest_are_read_most() {
         }
     }
     let share = of_newest as f64 / reads as f64;
-    assert!(
-        (share - 1.0 / Zipfian::new(51_000).zeta).abs() < 0.01,
-        "{share}"
-    );
+    assert!((share - 1.0 / Zipfian::new(51_000).zeta).abs() < 0.01, "{share}");
 }
 
 #[test]
 fn one_key_is_enough() {
     for workload in Workload::ALL {
         let streams = Workloads::new(1, 0).draw(workload, 2, 0);
-        assert_eq!(
-            streams.iter().map(Vec::len).sum::<usize>(),
-            1,
-            "{workload:?}"
-        );
+        assert_eq!(streams.iter().map(Vec::len).sum::<usize>(), 1, "{workload:?}");
     }
 }

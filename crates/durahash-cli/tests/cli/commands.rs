@@ -28,22 +28,11 @@ fn entries_are_put_found_and_removed() {
 fn keys_and_values_are_any_bytes() {
     let work = Work::new();
     work.run("create a.pool").ok();
-    let cases: [(&[u8], &[u8]); 4] = [
-        (b"", b""),
-        (b"#\xff\\n", b"a\tb\nc\r"),
-        (b"-k", b"--json"),
-        (b"\xf0", b"# \x01"),
-    ];
+    let cases: [(&[u8], &[u8]); 4] =
+        [(b"", b""), (b"#\xff\\n", b"a\tb\nc\r"), (b"-k", b"--json"), (b"\xf0", b"# \x01")];
     for (key, value) in cases {
         let [key, value] = [key, value].map(OsStr::from_bytes);
-        work.run_args([
-            OsStr::new("put"),
-            "a.pool".as_ref(),
-            "--".as_ref(),
-            key,
-            value,
-        ])
-        .ok();
+        work.run_args([OsStr::new("put"), "a.pool".as_ref(), "--".as_ref(), key, value]).ok();
     }
     for (key, value) in cases {
         let args = ["get", "a.pool", "--"].map(OsStr::new);
@@ -52,12 +41,8 @@ fn keys_and_values_are_any_bytes() {
         assert_eq!(got.out, [value, b"\n"].concat());
     }
     let dump = work.run("dump a.pool");
-    let lines: [&[u8]; 4] = [
-        b"\t\n",
-        b"-k\t--json\n",
-        b"\\#\xff\\\\n\ta\\tb\\nc\\r\n",
-        b"\xf0\t# \x01\n",
-    ];
+    let lines: [&[u8]; 4] =
+        [b"\t\n", b"-k\t--json\n", b"\\#\xff\\\\n\ta\\tb\\nc\\r\n", b"\xf0\t# \x01\n"];
     assert_eq!(dump.sorted_lines(), lines);
     work.feed("load b.pool", &dump.out).ok();
     assert_eq!(work.run("dump b.pool").sorted_lines(), lines);
@@ -66,27 +51,15 @@ fn keys_and_values_are_any_bytes() {
 #[test]
 fn numbers_are_decimal() {
     let work = Work::new();
-    work.run("create n.pool --codec u64 --design reh --kind map --max-size 10GiB")
-        .ok();
+    work.run("create n.pool --codec u64 --design reh --kind map --max-size 10GiB").ok();
     work.run("put n.pool 0 18446744073709551615").ok();
     assert_eq!(work.run("get n.pool 0").ok(), "18446744073709551615\n");
     assert_eq!(work.run("dump n.pool").ok(), "0\t18446744073709551615\n");
-    assert!(
-        work.run("put n.pool x 1")
-            .failed(2)
-            .ends_with("\"x\" is no u64")
-    );
-    assert!(
-        work.run("get n.pool 18446744073709551616")
-            .failed(2)
-            .ends_with("is no u64")
-    );
+    assert!(work.run("put n.pool x 1").failed(2).ends_with("\"x\" is no u64"));
+    assert!(work.run("get n.pool 18446744073709551616").failed(2).ends_with("is no u64"));
     let load = work.feed("load n.pool", b"1\t2\n3\tx\n-1\t0\n4\t5");
     assert_eq!(load.code, Some(2));
-    assert_eq!(
-        load.err,
-        "standard input:2: \"x\" is no u64\nstandard input:3: \"-1\" is no u64\n"
-    );
+    assert_eq!(load.err, "standard input:2: \"x\" is no u64\nstandard input:3: \"-1\" is no u64\n");
     assert_eq!(work.run("dump n.pool").sorted_lines().len(), 3);
     assert_eq!(work.run("get n.pool 4").ok(), "5\n");
 }
@@ -133,17 +106,10 @@ fn compressed_files_are_loaded() {
     work.write("cut.gz", &gz[..gz.len() - 4]);
     let complaint = work.run("load b.pool cut.gz").failed(4);
     assert!(complaint.starts_with("reading cut.gz: "), "{complaint}");
-    assert!(
-        complaint.contains("at least 2 entries were loaded and stay"),
-        "{complaint}"
-    );
+    assert!(complaint.contains("at least 2 entries were loaded and stay"), "{complaint}");
     assert_eq!(work.run("get b.pool b").ok(), "2\n");
     work.write("no.gz", "a\t1\n");
-    assert!(
-        work.run("load c.pool no.gz")
-            .failed(4)
-            .starts_with("reading no.gz: ")
-    );
+    assert!(work.run("load c.pool no.gz").failed(4).starts_with("reading no.gz: "));
 }
 
 #[test]
@@ -151,22 +117,16 @@ fn a_load_agrees_with_the_pool_that_is_there() {
     let work = Work::new();
     work.feed("load n.pool - --codec u64", b"1\t1\n").ok();
     work.feed("load n.pool", b"2\t2\n").ok();
-    work.feed("load n.pool --codec u64 --design reh", b"3\t3\n")
-        .ok();
+    work.feed("load n.pool --codec u64 --design reh", b"3\t3\n").ok();
     let complaint = work.feed("load n.pool --codec bytes", b"4\t4\n").failed(2);
-    assert!(
-        complaint.contains("keys of u64 and values of u64"),
-        "{complaint}"
-    );
+    assert!(complaint.contains("keys of u64 and values of u64"), "{complaint}");
     assert_eq!(work.run("dump n.pool").sorted_lines().len(), 3);
 }
 
 #[test]
 fn dump_stops_at_the_limit_and_when_nobody_reads() {
     let work = Work::new();
-    let text: String = (0..50_000)
-        .map(|i| format!("key {i}\tvalue {i}\n"))
-        .collect();
+    let text: String = (0..50_000).map(|i| format!("key {i}\tvalue {i}\n")).collect();
     work.feed("load a.pool -", text.as_bytes()).ok();
     let few = work.run("dump a.pool --limit 3").ok();
     assert_eq!(few.lines().count(), 3);
@@ -177,12 +137,7 @@ fn dump_stops_at_the_limit_and_when_nobody_reads() {
     drop(child.stdout.take());
     let closed = answer(child);
     assert_eq!((closed.code, closed.err.as_str()), (Some(0), ""));
-    for line in [
-        "get a.pool key\u{a0}1",
-        "stats a.pool",
-        "check a.pool",
-        "completions bash",
-    ] {
+    for line in ["get a.pool key\u{a0}1", "stats a.pool", "check a.pool", "completions bash"] {
         // The key's name has a space, which separates words here.
         let args = line.split(' ').map(|word| word.replace('\u{a0}', " "));
         let mut child = work.command(args).spawn().unwrap();
@@ -211,12 +166,7 @@ fn figures_are_printed() {
     let text: String = (0..10_000).map(|i| format!("{i}\t{i}\n")).collect();
     work.feed("load n.pool - --codec u64", text.as_bytes()).ok();
     let stats: Value = serde_json::from_str(&work.run("stats n.pool --json").ok()).unwrap();
-    let names: Vec<_> = stats
-        .as_object()
-        .unwrap()
-        .keys()
-        .map(String::as_str)
-        .collect();
+    let names: Vec<_> = stats.as_object().unwrap().keys().map(String::as_str).collect();
     let wanted = [
         "pool",
         "design",
@@ -242,19 +192,12 @@ fn figures_are_printed() {
     assert_eq!(stats["key_type"], "u64");
     assert_eq!(stats["keys"], 10_000);
     assert!((0.6..0.8).contains(&stats["load_factor"].as_f64().unwrap()));
-    assert_eq!(
-        stats["file_bytes"],
-        work.path("n.pool").metadata().unwrap().len()
-    );
+    assert_eq!(stats["file_bytes"], work.path("n.pool").metadata().unwrap().len());
     assert!(stats["bytes_per_entry"]["medium"].as_f64().unwrap() >= 16.0);
     assert!(stats["bytes_per_entry"]["dram"].as_f64().unwrap() > 0.0);
     assert_eq!(stats["suspect"], false);
-    let units: u64 = stats["depths"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|d| d["units"].as_u64().unwrap())
-        .sum();
+    let units: u64 =
+        stats["depths"].as_array().unwrap().iter().map(|d| d["units"].as_u64().unwrap()).sum();
     assert!(units > 10_000 / 15);
 
     let text = work.run("stats n.pool").ok();
@@ -266,8 +209,7 @@ fn figures_are_printed() {
         "local depths ",
     ] {
         assert!(
-            text.lines()
-                .any(|line| format!("{line}\n").starts_with(start)),
+            text.lines().any(|line| format!("{line}\n").starts_with(start)),
             "{start}:\n{text}"
         );
     }
@@ -311,11 +253,7 @@ fn a_compacted_pool_is_smaller_and_has_everything() {
 fn scripts_for_shells_are_printed() {
     let work = Work::new();
     for shell in ["bash", "zsh", "fish"] {
-        assert!(
-            work.run(&format!("completions {shell}"))
-                .ok()
-                .contains("durahash")
-        );
+        assert!(work.run(&format!("completions {shell}")).ok().contains("durahash"));
     }
 }
 
@@ -346,9 +284,8 @@ fn wrong_usage_says_what_is_right() {
 fn a_benchmark_prints_tables_and_saves_what_it_measured() {
     let work = Work::new();
     std::fs::create_dir(work.path("pools")).unwrap();
-    let text = work
-        .run("bench --keys 1000 --threads 1 --pool pools --json out.json --report page")
-        .ok();
+    let text =
+        work.run("bench --keys 1000 --threads 1 --pool pools --json out.json --report page").ok();
     assert!(text.contains("Recovery after kill -9"), "{text}");
     let json = std::fs::read_to_string(work.path("out.json")).unwrap();
     let json: Value = serde_json::from_str(&json).unwrap();

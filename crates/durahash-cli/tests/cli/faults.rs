@@ -14,10 +14,7 @@ use crate::tool::{Work, answer, command_in};
 /// Waits until `done`; fails where `child` ends before.
 fn wait_until(child: &mut Child, done: impl Fn() -> bool) {
     while !done() {
-        assert!(
-            child.try_wait().unwrap().is_none(),
-            "the command ended too early"
-        );
+        assert!(child.try_wait().unwrap().is_none(), "the command ended too early");
         std::thread::yield_now();
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
@@ -32,13 +29,9 @@ fn load_and_kill(work: &Work, pool: &str, bytes: u64) {
     std::thread::scope(|scope| {
         scope.spawn(move || {
             // Until the command is dead.
-            (0..)
-                .try_for_each(|i| writeln!(stdin, "{}\t{}", key(i), value(i)))
-                .unwrap_err();
+            (0..).try_for_each(|i| writeln!(stdin, "{}\t{}", key(i), value(i))).unwrap_err();
         });
-        wait_until(&mut child, || {
-            fs::metadata(&path).is_ok_and(|m| m.len() >= bytes)
-        });
+        wait_until(&mut child, || fs::metadata(&path).is_ok_and(|m| m.len() >= bytes));
         child.kill().unwrap();
         child.wait().unwrap();
     });
@@ -55,9 +48,7 @@ fn value(i: u64) -> String {
 #[test]
 fn a_killed_load_leaves_all_that_came_before() {
     let work = Work::new();
-    let first: BTreeMap<_, _> = (0..5000)
-        .map(|i| (format!("first {i}"), value(i)))
-        .collect();
+    let first: BTreeMap<_, _> = (0..5000).map(|i| (format!("first {i}"), value(i))).collect();
     let text: String = first.iter().map(|(k, v)| format!("{k}\t{v}\n")).collect();
     work.feed("load a.pool", text.as_bytes()).ok();
     let mut bytes = fs::metadata(work.path("a.pool")).unwrap().len();
@@ -66,44 +57,28 @@ fn a_killed_load_leaves_all_that_came_before() {
         load_and_kill(&work, "a.pool", bytes);
         let before = fs::read(work.path("a.pool")).unwrap();
         assert!(work.run("check a.pool").ok().starts_with("a.pool: ok, "));
-        assert!(
-            before == fs::read(work.path("a.pool")).unwrap(),
-            "a check changes nothing"
-        );
+        assert!(before == fs::read(work.path("a.pool")).unwrap(), "a check changes nothing");
 
         let map = AnyMap::open(work.path("a.pool"), &Options::new().read_only(true)).unwrap();
         for (k, v) in &first {
-            assert_eq!(
-                map.get(k.as_bytes()).unwrap().as_deref(),
-                Some(v.as_bytes()),
-                "{round}"
-            );
+            assert_eq!(map.get(k.as_bytes()).unwrap().as_deref(), Some(v.as_bytes()), "{round}");
         }
         // The load puts its lines in order: what is there are the first of them.
         let loaded = map.len().unwrap() - first.len() as u64;
         assert!(loaded > 1000, "{loaded}");
         for i in 0..loaded {
             let got = map.get(key(i).as_bytes()).unwrap();
-            assert_eq!(
-                got.as_deref(),
-                Some(value(i).as_bytes()),
-                "{i} of {loaded}, {round}"
-            );
+            assert_eq!(got.as_deref(), Some(value(i).as_bytes()), "{i} of {loaded}, {round}");
         }
     }
     // Loading again what was cut short completes it.
     let map = AnyMap::open(work.path("a.pool"), &Options::new().read_only(true)).unwrap();
     let all = map.len().unwrap() - first.len() as u64 + 1000;
     drop(map);
-    let text: String = (0..all)
-        .map(|i| format!("{}\t{}\n", key(i), value(i)))
-        .collect();
+    let text: String = (0..all).map(|i| format!("{}\t{}\n", key(i), value(i))).collect();
     work.feed("load a.pool", text.as_bytes()).ok();
     let keys = all + first.len() as u64;
-    assert_eq!(
-        work.run("check a.pool").ok(),
-        format!("a.pool: ok, {keys} keys\n")
-    );
+    assert_eq!(work.run("check a.pool").ok(), format!("a.pool: ok, {keys} keys\n"));
 }
 
 #[test]
@@ -123,17 +98,10 @@ fn a_pool_is_written_by_one() {
     ];
     for line in lines {
         let complaint = work.run(line).failed(5);
-        assert!(
-            complaint.starts_with("a.pool: another process"),
-            "{line}: {complaint}"
-        );
+        assert!(complaint.starts_with("a.pool: another process"), "{line}: {complaint}");
         assert!(complaint.contains("try again"), "{line}: {complaint}");
     }
-    assert!(
-        work.run("create a.pool")
-            .failed(2)
-            .contains("exists already")
-    );
+    assert!(work.run("create a.pool").failed(2).contains("exists already"));
     child.stdin.take().unwrap().write_all(b"a\t1\n").unwrap();
     answer(child).ok();
     assert_eq!(work.run("get a.pool a").ok(), "1\n");
@@ -142,46 +110,25 @@ fn a_pool_is_written_by_one() {
 /// Loads more than fits into `pool` and looks at what stays.
 fn fill(work: &Work, dir: &Path) {
     let run = |line: &str| answer(command_in(dir, line.split(' ')).spawn().unwrap());
-    let text: String = (0..200_000)
-        .map(|i| format!("{}\t{}\n", key(i), value(i)))
-        .collect();
+    let text: String = (0..200_000).map(|i| format!("{}\t{}\n", key(i), value(i))).collect();
     work.write("more.tsv", text);
     let file = work.path("more.tsv");
     let complaint = run(&format!("load a.pool {}", file.to_str().unwrap())).failed(4);
-    assert!(
-        complaint.starts_with("a.pool: no space for "),
-        "{complaint}"
-    );
-    assert!(
-        complaint.contains("stay, load again for the rest"),
-        "{complaint}"
-    );
+    assert!(complaint.starts_with("a.pool: no space for "), "{complaint}");
+    assert!(complaint.contains("stay, load again for the rest"), "{complaint}");
 
-    let keys = AnyMap::open(dir.join("a.pool"), &Options::new().read_only(true))
-        .unwrap()
-        .len();
+    let keys = AnyMap::open(dir.join("a.pool"), &Options::new().read_only(true)).unwrap().len();
     let keys = keys.unwrap();
     assert!((1000..200_000).contains(&keys), "{keys}");
-    assert_eq!(
-        run("check a.pool").ok(),
-        format!("a.pool: ok, {keys} keys\n")
-    );
+    assert_eq!(run("check a.pool").ok(), format!("a.pool: ok, {keys} keys\n"));
     let dump = run("dump a.pool").ok();
-    let dump: BTreeMap<_, _> = dump
-        .lines()
-        .map(|line| line.split_once('\t').unwrap())
-        .collect();
+    let dump: BTreeMap<_, _> = dump.lines().map(|line| line.split_once('\t').unwrap()).collect();
     for i in 0..keys {
         assert_eq!(dump.get(key(i).as_str()).copied(), Some(value(i).as_str()));
     }
     // A full pool can be read, and emptied.
     assert_eq!(
-        run(&format!(
-            "put a.pool {} {}",
-            "k",
-            "v".repeat(1 << 20).get(..90_000).unwrap()
-        ))
-        .code,
+        run(&format!("put a.pool {} {}", "k", "v".repeat(1 << 20).get(..90_000).unwrap())).code,
         Some(4)
     );
     let removed = answer(command_in(dir, ["del", "a.pool", &key(1)]).spawn().unwrap());
@@ -207,8 +154,7 @@ impl Mount {
         fs::create_dir(at).unwrap();
         let options = ["-t", "tmpfs", "-o", "size=4m", "tmpfs"];
         let done = Command::new("mount").args(options).arg(at).output();
-        done.is_ok_and(|done| done.status.success())
-            .then(|| Mount(at.to_path_buf()))
+        done.is_ok_and(|done| done.status.success()).then(|| Mount(at.to_path_buf()))
     }
 }
 
@@ -251,9 +197,7 @@ fn what_is_no_pool_is_not_touched() {
         ("header", "the pool is damaged: "),
     ] {
         let before = fs::read(work.path(name)).ok();
-        for command in [
-            "get", "put", "del", "load", "dump", "stats", "check", "compact",
-        ] {
+        for command in ["get", "put", "del", "load", "dump", "stats", "check", "compact"] {
             let rest = match command {
                 "get" | "del" => " a",
                 "put" => " a b",
@@ -276,35 +220,15 @@ fn what_is_no_pool_is_not_touched() {
 #[test]
 fn missing_files_are_named() {
     let work = Work::new();
-    for line in [
-        "get a.pool a",
-        "put a.pool a b",
-        "dump a.pool",
-        "compact a.pool",
-    ] {
+    for line in ["get a.pool a", "put a.pool a b", "dump a.pool", "compact a.pool"] {
         let complaint = work.run(line).failed(4);
-        assert!(
-            complaint.contains("`durahash create a.pool` makes a new pool"),
-            "{complaint}"
-        );
+        assert!(complaint.contains("`durahash create a.pool` makes a new pool"), "{complaint}");
     }
-    assert!(
-        work.run("load a.pool none.tsv")
-            .failed(4)
-            .starts_with("reading none.tsv: ")
-    );
-    assert!(
-        work.run("load a.pool .")
-            .failed(4)
-            .starts_with("reading .: ")
-    );
+    assert!(work.run("load a.pool none.tsv").failed(4).starts_with("reading none.tsv: "));
+    assert!(work.run("load a.pool .").failed(4).starts_with("reading .: "));
     assert!(!work.path("a.pool").exists(), "nothing to load, no pool");
     for line in ["create none/a.pool", "load none/a.pool -"] {
-        assert!(
-            work.run(line)
-                .failed(4)
-                .ends_with("does its directory exist?")
-        );
+        assert!(work.run(line).failed(4).ends_with("does its directory exist?"));
     }
 }
 
@@ -312,38 +236,21 @@ fn missing_files_are_named() {
 fn an_output_that_takes_nothing_is_an_error() {
     let work = Work::new();
     work.feed("load a.pool", b"a\t1\n").ok();
-    for line in [
-        "get a.pool a",
-        "dump a.pool",
-        "stats a.pool",
-        "check a.pool",
-        "completions zsh",
-    ] {
-        let full = fs::OpenOptions::new()
-            .write(true)
-            .open("/dev/full")
-            .unwrap();
+    for line in ["get a.pool a", "dump a.pool", "stats a.pool", "check a.pool", "completions zsh"] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let child = work.command(line.split(' ')).stdout(full).spawn().unwrap();
-        assert!(
-            answer(child).failed(4).starts_with("writing the output: "),
-            "{line}"
-        );
+        assert!(answer(child).failed(4).starts_with("writing the output: "), "{line}");
     }
 }
 
 #[test]
 fn damage_is_found_and_the_rest_is_saved() {
     let work = Work::new();
-    let text: String = (0..1000)
-        .map(|i| format!("{i}\tthe value of {i}.\n"))
-        .collect();
+    let text: String = (0..1000).map(|i| format!("{i}\tthe value of {i}.\n")).collect();
     work.feed("load a.pool", text.as_bytes()).ok();
     let mut bytes = fs::read(work.path("a.pool")).unwrap();
     let wanted = b"the value of 77.";
-    let at = bytes
-        .windows(wanted.len())
-        .position(|w| w == wanted)
-        .unwrap();
+    let at = bytes.windows(wanted.len()).position(|w| w == wanted).unwrap();
     bytes[at] ^= 1;
     work.write("a.pool", &bytes);
 
@@ -356,37 +263,20 @@ fn damage_is_found_and_the_rest_is_saved() {
     let check: Value = serde_json::from_slice(&check.out).unwrap();
     assert_eq!(check["ok"], false);
     let finding = check["findings"][0].as_object().unwrap();
-    assert_eq!(
-        finding.keys().collect::<Vec<_>>(),
-        ["invariant", "offset", "what"]
-    );
+    assert_eq!(finding.keys().collect::<Vec<_>>(), ["invariant", "offset", "what"]);
     let off = finding["offset"].as_u64().unwrap() as usize;
-    assert!(
-        (at - 64..at).contains(&off),
-        "{off} is the record's, its value is at {at}"
-    );
+    assert!((at - 64..at).contains(&off), "{off} is the record's, its value is at {at}");
 
-    assert!(
-        work.run("get a.pool 77")
-            .failed(3)
-            .contains("`durahash dump a.pool` saves")
-    );
+    assert!(work.run("get a.pool 77").failed(3).contains("`durahash dump a.pool` saves"));
     assert_eq!(work.run("get a.pool 78").ok(), "the value of 78.\n");
     let dump = work.run("dump a.pool");
     assert_eq!(dump.code, Some(3));
-    assert!(
-        dump.err.starts_with("durahash: a.pool: left out: "),
-        "{}",
-        dump.err
-    );
+    assert!(dump.err.starts_with("durahash: a.pool: left out: "), "{}", dump.err);
     let mut lines: Vec<_> = text.split_inclusive('\n').map(str::as_bytes).collect();
     lines.retain(|line| !line.starts_with(b"77\t"));
     lines.sort();
     assert_eq!(dump.sorted_lines(), lines);
-    assert!(
-        fs::read(work.path("a.pool")).unwrap() == bytes,
-        "readers change nothing"
-    );
+    assert!(fs::read(work.path("a.pool")).unwrap() == bytes, "readers change nothing");
     assert!(work.run("compact a.pool").failed(3).starts_with("a.pool: "));
 }
 
@@ -400,40 +290,20 @@ fn after_a_power_failure_nothing_is_believed_unasked() {
         *byte ^= 0x55;
     }
     work.write("a.pool", &bytes);
-    for line in [
-        "get a.pool k",
-        "put a.pool k v",
-        "load a.pool -",
-        "dump a.pool",
-        "check a.pool",
-    ] {
+    for line in ["get a.pool k", "put a.pool k v", "load a.pool -", "dump a.pool", "check a.pool"] {
         let complaint = work.run(line).failed(3);
-        assert!(
-            complaint.contains("--accept-suspect"),
-            "{line}: {complaint}"
-        );
+        assert!(complaint.contains("--accept-suspect"), "{line}: {complaint}");
     }
     assert!(fs::read(work.path("a.pool")).unwrap() == bytes);
     let stats = work.run("stats --accept-suspect a.pool --json").ok();
     let stats: Value = serde_json::from_str(&stats).unwrap();
     assert_eq!(stats["suspect"], true);
-    assert!(
-        work.run("stats --accept-suspect a.pool")
-            .ok()
-            .contains("suspect")
-    );
-    assert!(
-        work.run("check --accept-suspect a.pool")
-            .ok()
-            .contains(": ok, ")
-    );
+    assert!(work.run("stats --accept-suspect a.pool").ok().contains("suspect"));
+    assert!(work.run("check --accept-suspect a.pool").ok().contains(": ok, "));
     let args = ["get", "--accept-suspect", "a.pool", "key 0"];
     assert_eq!(work.run_args(args).ok(), value(0) + "\n");
     let dump = work.run("dump --accept-suspect a.pool");
     work.feed("load b.pool", &dump.out).ok();
     assert_eq!(work.run("dump b.pool").sorted_lines(), dump.sorted_lines());
-    assert!(
-        fs::read(work.path("a.pool")).unwrap() == bytes,
-        "readers change nothing"
-    );
+    assert!(fs::read(work.path("a.pool")).unwrap() == bytes, "readers change nothing");
 }

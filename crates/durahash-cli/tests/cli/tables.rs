@@ -49,19 +49,9 @@ fn stand_in() -> String {
         "net", "json", "http", "async", "core", "utils", "graph", "crypt", "image", "text", "date",
         "math", "proto", "shell", "audio", "data",
     ];
-    const ENDS: [&str; 8] = [
-        "", "-dev", "-doc", "-dbg", "-common", "-bin", "-perl", "-java",
-    ];
-    const SECTIONS: [&str; 8] = [
-        "libs",
-        "devel",
-        "python",
-        "rust",
-        "perl",
-        "games",
-        "localization",
-        "science",
-    ];
+    const ENDS: [&str; 8] = ["", "-dev", "-doc", "-dbg", "-common", "-bin", "-perl", "-java"];
+    const SECTIONS: [&str; 8] =
+        ["libs", "devel", "python", "rust", "perl", "games", "localization", "science"];
     const WORDS: [&str; 14] = [
         "library",
         "for",
@@ -87,20 +77,11 @@ fn stand_in() -> String {
     }
     let mut table = String::from("# name<TAB>version | section | size | description\n");
     for name in names {
-        let version = format!(
-            "{}.{}-{}",
-            numbers.below(20),
-            numbers.below(50),
-            numbers.below(9)
-        );
+        let version = format!("{}.{}-{}", numbers.below(20), numbers.below(50), numbers.below(9));
         let (section, size) = (numbers.of(&SECTIONS), numbers.below(90_000));
-        let words: Vec<_> = (0..3 + numbers.below(8))
-            .map(|_| numbers.of(&WORDS))
-            .collect();
+        let words: Vec<_> = (0..3 + numbers.below(8)).map(|_| numbers.of(&WORDS)).collect();
         let words = words.join(" ");
-        table.push_str(&format!(
-            "{name}\t{version} | {section} | {size} KiB | {words}\n"
-        ));
+        table.push_str(&format!("{name}\t{version} | {section} | {size} KiB | {words}\n"));
     }
     table
 }
@@ -109,21 +90,14 @@ fn stand_in() -> String {
 fn plain(text: &str) -> Vec<u8> {
     let parts: Vec<_> = text
         .split(r"\\")
-        .map(|part| {
-            part.replace(r"\t", "\t")
-                .replace(r"\n", "\n")
-                .replace(r"\r", "\r")
-        })
+        .map(|part| part.replace(r"\t", "\t").replace(r"\n", "\n").replace(r"\r", "\r"))
         .collect();
     parts.join(r"\").into_bytes()
 }
 
 /// Loads the file `name`, whose text is `table`.
 fn load(work: &Work, name: &str, table: &str) {
-    let lines: BTreeSet<_> = table
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .collect();
+    let lines: BTreeSet<_> = table.lines().filter(|line| !line.starts_with('#')).collect();
     assert_eq!(lines.len(), PACKAGES);
     let said = work.run(&format!("load t.pool {name}")).ok();
     let wanted =
@@ -144,10 +118,7 @@ fn load(work: &Work, name: &str, table: &str) {
     let dump = work.run("dump t.pool").ok();
     assert_eq!(dump.lines().count(), PACKAGES);
     assert_eq!(dump.lines().collect::<BTreeSet<_>>(), lines);
-    assert_eq!(
-        work.run("check t.pool").ok(),
-        format!("t.pool: ok, {PACKAGES} keys\n")
-    );
+    assert_eq!(work.run("check t.pool").ok(), format!("t.pool: ok, {PACKAGES} keys\n"));
 }
 
 #[test]
@@ -164,15 +135,10 @@ fn the_packages_of_debian() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let path = root.join("shared/data/debian12-packages.tsv.gz");
     let Ok(file) = std::fs::File::open(&path) else {
-        println!(
-            "{} is not there: only its stand-in was tested",
-            path.display()
-        );
+        println!("{} is not there: only its stand-in was tested", path.display());
         return;
     };
     let mut table = String::new();
-    flate2::read::MultiGzDecoder::new(file)
-        .read_to_string(&mut table)
-        .unwrap();
+    flate2::read::MultiGzDecoder::new(file).read_to_string(&mut table).unwrap();
     load(&Work::new(), path.to_str().unwrap(), &table);
 }

@@ -23,9 +23,7 @@ pub(crate) struct Answer {
 
 impl Work {
     pub(crate) fn new() -> Self {
-        Work {
-            dir: tempfile::tempdir().unwrap(),
-        }
+        Work { dir: tempfile::tempdir().unwrap() }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -65,10 +63,7 @@ impl Work {
 
     /// Starts a command whose pipes are all open.
     pub(crate) fn start(&self, line: &str) -> Child {
-        self.command(line.split(' '))
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap()
+        self.command(line.split(' ')).stdin(Stdio::piped()).spawn().unwrap()
     }
 }
 
@@ -77,22 +72,14 @@ pub(crate) fn command_in<S: AsRef<OsStr>>(
     args: impl IntoIterator<Item = S>,
 ) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_durahash"));
-    command
-        .args(args)
-        .current_dir(dir)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.args(args).current_dir(dir).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
 pub(crate) fn answer(child: Child) -> Answer {
     let output = child.wait_with_output().unwrap();
     let err = String::from_utf8(output.stderr).unwrap();
-    Answer {
-        code: output.status.code(),
-        out: output.stdout,
-        err,
-    }
+    Answer { code: output.status.code(), out: output.stdout, err }
 }
 
 impl Answer {
@@ -108,10 +95,7 @@ impl Answer {
     pub(crate) fn failed(self, code: i32) -> String {
         assert_eq!(self.code, Some(code), "{self:?}");
         assert_eq!(String::from_utf8_lossy(&self.out), "", "{self:?}");
-        let complaint = self
-            .err
-            .strip_prefix("durahash: ")
-            .and_then(|e| e.strip_suffix('\n'));
+        let complaint = self.err.strip_prefix("durahash: ").and_then(|e| e.strip_suffix('\n'));
         let complaint = complaint.unwrap_or_else(|| panic!("{self:?}"));
         assert!(!complaint.contains('\n'), "{self:?}");
         complaint.to_string()

@@ -32,11 +32,7 @@ impl<const MAX_BYTES: u64> RehWithin<MAX_BYTES> {
             drop(index);
             pool.close()
         };
-        Box::new(Slots {
-            index,
-            was_closed,
-            close,
-        })
+        Box::new(Slots { index, was_closed, close })
     }
 }
 
@@ -51,11 +47,7 @@ impl<const MAX_BYTES: u64> Subject for RehWithin<MAX_BYTES> {
             kind: 0,
             key_type: 0,
             value_type: 0,
-            geometry: Geometry {
-                extent_shift: 10,
-                slots: 3,
-                hash_bits: 0,
-            },
+            geometry: Geometry { extent_shift: 10, slots: 3, hash_bits: 0 },
             seed: 1,
             max_bytes: MAX_BYTES,
         };
@@ -94,36 +86,12 @@ impl<const MAX_BYTES: u64> Subject for RehWithin<MAX_BYTES> {
         let mut shrunk = put(&all);
         shrunk.extend((2..3 * GROUP).filter(|key| key % 4 != 0).map(Op::Remove));
         vec![
-            Prefill {
-                name: "empty",
-                ops: Vec::new(),
-                kinds: kinds(0, 1, 24),
-            },
-            Prefill {
-                name: "below-full",
-                ops: put(&[0, 1]),
-                kinds: kinds(2, 0, 8),
-            },
-            Prefill {
-                name: "full",
-                ops: put(&[0, 1, 2, 16, 17, 18]),
-                kinds: kinds(3, 0, 25),
-            },
-            Prefill {
-                name: "just-split",
-                ops: put(&[0, 1, 2, 8, 9]),
-                kinds: kinds(10, 8, 3),
-            },
-            Prefill {
-                name: "deep",
-                ops: put(&all),
-                kinds: kinds(24, 0, 4),
-            },
-            Prefill {
-                name: "shrunk",
-                ops: shrunk,
-                kinds: kinds(9, 0, 1),
-            },
+            Prefill { name: "empty", ops: Vec::new(), kinds: kinds(0, 1, 24) },
+            Prefill { name: "below-full", ops: put(&[0, 1]), kinds: kinds(2, 0, 8) },
+            Prefill { name: "full", ops: put(&[0, 1, 2, 16, 17, 18]), kinds: kinds(3, 0, 25) },
+            Prefill { name: "just-split", ops: put(&[0, 1, 2, 8, 9]), kinds: kinds(10, 8, 3) },
+            Prefill { name: "deep", ops: put(&all), kinds: kinds(24, 0, 4) },
+            Prefill { name: "shrunk", ops: shrunk, kinds: kinds(9, 0, 1) },
         ]
     }
 }

@@ -14,11 +14,7 @@ const KEYS: u64 = 16;
 
 impl RehMapSubject {
     fn options() -> Options {
-        Options::new().seed(1).geometry(Geometry {
-            extent_shift: 12,
-            slots: 3,
-            hash_bits: 4,
-        })
+        Options::new().seed(1).geometry(Geometry { extent_shift: 12, slots: 3, hash_bits: 4 })
     }
 }
 
@@ -49,16 +45,8 @@ impl Subject for RehMapSubject {
         ];
         let put = |count| (0..count).map(|key| Op::Put(key, 1)).collect();
         vec![
-            Prefill {
-                name: "empty",
-                ops: Vec::new(),
-                kinds: kinds.clone(),
-            },
-            Prefill {
-                name: "full",
-                ops: put(KEYS as u16),
-                kinds,
-            },
+            Prefill { name: "empty", ops: Vec::new(), kinds: kinds.clone() },
+            Prefill { name: "full", ops: put(KEYS as u16), kinds },
         ]
     }
 }

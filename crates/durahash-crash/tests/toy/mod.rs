@@ -60,11 +60,7 @@ pub(crate) struct Toy<const LINE: bool> {
 
 impl<const LINE: bool> Toy<LINE> {
     fn create(sim: Sim<LINE>, bug: Bug) -> Result<Self> {
-        let toy = Toy {
-            sim,
-            bug,
-            len: Mutex::new(0),
-        };
+        let toy = Toy { sim, bug, len: Mutex::new(0) };
         toy.sim.grow(SLOTS_OFF)?;
         toy.add_slots(0)?;
         toy.sim.publish()?;
@@ -72,11 +68,7 @@ impl<const LINE: bool> Toy<LINE> {
     }
 
     fn open(sim: Sim<LINE>, bug: Bug) -> Result<Self> {
-        let toy = Toy {
-            sim,
-            bug,
-            len: Mutex::new(0),
-        };
+        let toy = Toy { sim, bug, len: Mutex::new(0) };
         let live = toy.live()?;
         for (at, (h, slot)) in live.iter().enumerate() {
             if live[..at].iter().any(|(other, _)| other == h) {
@@ -95,11 +87,7 @@ impl<const LINE: bool> Toy<LINE> {
             }
         }
         let len = toy.live()?.len() as u64;
-        *toy.lock() = if bug == Bug::WrongCount {
-            live.len() as u64
-        } else {
-            len
-        };
+        *toy.lock() = if bug == Bug::WrongCount { live.len() as u64 } else { len };
         Ok(toy)
     }
 
@@ -119,17 +107,12 @@ impl<const LINE: bool> Toy<LINE> {
 
     fn slots(&self) -> Result<Vec<&[PmU64]>> {
         let count = self.sim.load(&self.words(0, 1)?[0]);
-        (0..count)
-            .map(|slot| self.words(SLOTS_OFF + slot * SLOT_BYTES, 2))
-            .collect()
+        (0..count).map(|slot| self.words(SLOTS_OFF + slot * SLOT_BYTES, 2)).collect()
     }
 
     fn live(&self) -> Result<Vec<(u64, &[PmU64])>> {
-        let mut live: Vec<_> = self
-            .slots()?
-            .into_iter()
-            .map(|slot| (self.sim.load(&slot[0]), slot))
-            .collect();
+        let mut live: Vec<_> =
+            self.slots()?.into_iter().map(|slot| (self.sim.load(&slot[0]), slot)).collect();
         live.retain(|(h, _)| *h != EMPTY);
         Ok(live)
     }
@@ -162,9 +145,8 @@ impl<const LINE: bool> Toy<LINE> {
 
     fn insert(&self, h: u64, payload: u64) -> Result<()> {
         let slots = self.slots()?;
-        let free = slots
-            .iter()
-            .find(|slot| self.sim.load(&slot[0]) == EMPTY && !self.is_blocked(slot));
+        let free =
+            slots.iter().find(|slot| self.sim.load(&slot[0]) == EMPTY && !self.is_blocked(slot));
         let Some(slot) = free else {
             self.add_slots(slots.len() as u64)?;
             return self.insert(h, payload);
@@ -312,20 +294,12 @@ impl Subject for ToySubject {
 
     fn create<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
         let index = Toy::create(sim, self.0)?;
-        Ok(Box::new(Slots {
-            index,
-            was_closed: None,
-            close: drop_it,
-        }))
+        Ok(Box::new(Slots { index, was_closed: None, close: drop_it }))
     }
 
     fn open<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
         let index = Toy::open(sim, self.0)?;
-        Ok(Box::new(Slots {
-            index,
-            was_closed: None,
-            close: drop_it,
-        }))
+        Ok(Box::new(Slots { index, was_closed: None, close: drop_it }))
     }
 
     fn keys(&self) -> Vec<u64> {
@@ -343,21 +317,9 @@ impl Subject for ToySubject {
         ];
         let filled = |count| (0..count).map(|key| Op::Put(key, 1)).collect();
         vec![
-            Prefill {
-                name: "empty",
-                ops: Vec::new(),
-                kinds: kinds.clone(),
-            },
-            Prefill {
-                name: "below-full",
-                ops: filled(7),
-                kinds: kinds.clone(),
-            },
-            Prefill {
-                name: "grown",
-                ops: filled(9),
-                kinds,
-            },
+            Prefill { name: "empty", ops: Vec::new(), kinds: kinds.clone() },
+            Prefill { name: "below-full", ops: filled(7), kinds: kinds.clone() },
+            Prefill { name: "grown", ops: filled(9), kinds },
         ]
     }
 }

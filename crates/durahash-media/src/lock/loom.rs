@@ -95,10 +95,7 @@ impl Table {
             deep: [AtomicU64::new(0), AtomicU64::new(0)],
             lock: DirectoryLock::new(),
             buckets: std::array::from_fn(|i| {
-                (
-                    AtomicU64::new(0),
-                    AtomicU64::new(if i == 1 { 7 } else { 0 }),
-                )
+                (AtomicU64::new(0), AtomicU64::new(if i == 1 { 7 } else { 0 }))
             }),
         }
     }
@@ -135,10 +132,8 @@ impl Table {
 
     /// The key moves to bucket 2.
     fn split(&self) {
-        let (old, new) = (
-            VersionLock::new(&self.buckets[1].0),
-            VersionLock::new(&self.buckets[2].0),
-        );
+        let (old, new) =
+            (VersionLock::new(&self.buckets[1].0), VersionLock::new(&self.buckets[2].0));
         old.lock(&self.medium);
         self.double();
         new.lock(&self.medium);

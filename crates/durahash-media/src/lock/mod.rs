@@ -48,11 +48,7 @@ impl<'a> VersionLock<'a> {
     #[inline(always)]
     pub fn read<M: Medium>(self, medium: &M) -> Version {
         let word = self.0.load(Ordering::Acquire);
-        let version = if word & X == 0 {
-            Version(word & !W)
-        } else {
-            self.read_slow(medium)
-        };
+        let version = if word & X == 0 { Version(word & !W) } else { self.read_slow(medium) };
         medium.event(Event::Look);
         version
     }
@@ -201,10 +197,7 @@ impl DirectoryLock {
             backoff.wait();
         }
         medium.event(Event::Locked(self.id()));
-        let _release = Release {
-            lock: self,
-            by: EXCLUSIVE,
-        };
+        let _release = Release { lock: self, by: EXCLUSIVE };
         let done = f();
         medium.event(Event::Unlocked(self.id()));
         done

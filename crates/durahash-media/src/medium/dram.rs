@@ -67,10 +67,7 @@ impl Medium for Dram {
 
     fn grow(&self, bytes: u64) -> Result<()> {
         if bytes > self.region.reserved() {
-            return Err(ErrorKind::Full {
-                wanted_bytes: bytes,
-            }
-            .into());
+            return Err(ErrorKind::Full { wanted_bytes: bytes }.into());
         }
         if bytes > self.region.len() {
             // SAFETY: all reserved bytes are readable and writable.
@@ -159,10 +156,7 @@ pub(crate) fn huge_bytes(base: u64, bytes: u64) -> Option<u64> {
         {
             inside = from < base + bytes && to > base;
         } else if inside
-            && matches!(
-                first,
-                "AnonHugePages:" | "ShmemPmdMapped:" | "FilePmdMapped:"
-            )
+            && matches!(first, "AnonHugePages:" | "ShmemPmdMapped:" | "FilePmdMapped:")
             && let Some(Ok(kib)) = parts.next().map(str::parse::<u64>)
         {
             total += kib * 1024;

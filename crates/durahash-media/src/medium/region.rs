@@ -31,11 +31,7 @@ impl Region {
     /// readable and writable, stay so while the region lives, and are accessed as atomics only.
     pub(crate) unsafe fn new(base: NonNull<u8>, len: u64, reserved: u64) -> Self {
         debug_assert!(base.as_ptr().addr().is_multiple_of(256) && len <= reserved);
-        Region {
-            base,
-            len: AtomicU64::new(len),
-            reserved,
-        }
+        Region { base, len: AtomicU64::new(len), reserved }
     }
 
     /// Bytes that are backed.
@@ -100,9 +96,7 @@ impl Region {
     #[inline]
     pub fn words(&self, off: u64, count: u64) -> Result<&[PmU64]> {
         let len = self.len();
-        let end = count
-            .checked_mul(8)
-            .and_then(|bytes| off.checked_add(bytes));
+        let end = count.checked_mul(8).and_then(|bytes| off.checked_add(bytes));
         if end.is_none_or(|end| end > len) || !off.is_multiple_of(8) {
             return Err(Error::corrupt("offset out of bounds", off));
         }

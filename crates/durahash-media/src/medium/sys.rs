@@ -37,11 +37,7 @@ pub mod faults {
             None | Some((0, _)) => Ok(()),
             Some((left, errno)) => {
                 ARMED.set(Some((left - 1, errno)));
-                if left == 1 {
-                    Err(io::Error::from_raw_os_error(errno))
-                } else {
-                    Ok(())
-                }
+                if left == 1 { Err(io::Error::from_raw_os_error(errno)) } else { Ok(()) }
             }
         }
     }
@@ -84,11 +80,7 @@ pub(crate) fn metadata(file: &File) -> io::Result<Metadata> {
 /// Locks a file for one writer, or for readers; `false` when it is locked already.
 pub(crate) fn try_lock(file: &File, shared: bool) -> io::Result<bool> {
     gate()?;
-    let locked = if shared {
-        file.try_lock_shared()
-    } else {
-        file.try_lock()
-    };
+    let locked = if shared { file.try_lock_shared() } else { file.try_lock() };
     match locked {
         Ok(()) => Ok(true),
         Err(TryLockError::WouldBlock) => Ok(false),
@@ -106,13 +98,7 @@ pub(crate) fn link(from: &Path, to: &Path) -> io::Result<()> {
 pub(crate) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     gate()?;
     let here = rustix::fs::CWD;
-    Ok(rustix::fs::renameat_with(
-        here,
-        from,
-        here,
-        to,
-        RenameFlags::NOREPLACE,
-    )?)
+    Ok(rustix::fs::renameat_with(here, from, here, to, RenameFlags::NOREPLACE)?)
 }
 
 pub(crate) fn unlink(path: &Path) -> io::Result<()> {
@@ -138,9 +124,7 @@ pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
 /// Reserves space on the disk and lengthens the file over it.
 pub(crate) fn allocate(file: &File, off: u64, bytes: u64) -> io::Result<()> {
     gate()?;
-    Ok(retry_on_intr(|| {
-        rustix::fs::fallocate(file, FallocateFlags::empty(), off, bytes)
-    })?)
+    Ok(retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), off, bytes))?)
 }
 
 pub(crate) fn write_at(file: &File, bytes: &[u8], off: u64) -> io::Result<()> {
@@ -155,9 +139,7 @@ pub(crate) fn truncate(file: &File, bytes: u64) -> io::Result<()> {
 
 /// The longest file that this process may write; the system ends the process that tries more.
 pub(crate) fn file_size_limit() -> u64 {
-    rustix::process::getrlimit(Resource::Fsize)
-        .current
-        .unwrap_or(u64::MAX)
+    rustix::process::getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }
 
 /// Maps `bytes` bytes of `file` from its start, at `addr`.
@@ -212,9 +194,7 @@ pub(crate) unsafe fn unmap(addr: *mut u8, bytes: u64) {
 pub(crate) unsafe fn advise(addr: *mut u8, bytes: u64, advice: Advice) -> io::Result<()> {
     gate()?;
     // SAFETY: the caller's promise.
-    Ok(retry_on_intr(|| unsafe {
-        rustix::mm::madvise(addr.cast(), bytes as usize, advice)
-    })?)
+    Ok(retry_on_intr(|| unsafe { rustix::mm::madvise(addr.cast(), bytes as usize, advice) })?)
 }
 
 /// Writes the changed pages of a shared file mapping to the disk.

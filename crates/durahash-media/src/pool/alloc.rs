@@ -129,12 +129,8 @@ pub struct PoolStats {
 impl Blocks {
     /// What is known at an open: extents of records are full until the sweep has looked.
     pub(crate) fn new(extents: &Extents, extent_bytes: u64) -> Self {
-        let mut blocks = Blocks {
-            extent_bytes,
-            by_extent: Vec::new(),
-            partial: Vec::new(),
-            sweep: None,
-        };
+        let mut blocks =
+            Blocks { extent_bytes, by_extent: Vec::new(), partial: Vec::new(), sweep: None };
         let mut sweep = Sweep::default();
         for (i, kind) in extents.kinds().iter().enumerate() {
             match kind {
@@ -166,11 +162,7 @@ impl Blocks {
         }
         self.by_extent[i as usize] = Some(Box::new(BlockExtent {
             class,
-            free: if new {
-                BlockSet::full(count)
-            } else {
-                BlockSet::empty(count)
-            },
+            free: if new { BlockSet::full(count) } else { BlockSet::empty(count) },
             free_count: if new { count } else { 0 },
             marks: (!new).then(|| BlockSet::empty(count)),
         }));
@@ -324,9 +316,7 @@ impl Blocks {
     }
 
     fn class_at(&self, i: u64) -> u8 {
-        self.by_extent[i as usize]
-            .as_ref()
-            .map_or(0, |extent| extent.class)
+        self.by_extent[i as usize].as_ref().map_or(0, |extent| extent.class)
     }
 
     /// Whether the object at `off` is older than this open and not swept yet; marks it if so. The
@@ -343,10 +333,7 @@ impl Blocks {
         }
         let first = off / self.extent_bytes;
         if off.is_multiple_of(self.extent_bytes)
-            && let Some(mark) = self
-                .sweep
-                .as_mut()
-                .and_then(|sweep| sweep.runs.get_mut(&first))
+            && let Some(mark) = self.sweep.as_mut().and_then(|sweep| sweep.runs.get_mut(&first))
         {
             return Ok(Some(!std::mem::replace(mark, true)));
         }
@@ -402,10 +389,7 @@ impl<M: Medium> Pool<M> {
     pub fn unit_extents(&self) -> Vec<u64> {
         let extents = wait_lock(&self.extents, &self.medium);
         let units = extents.kinds().iter().enumerate();
-        units
-            .filter(|(_, kind)| **kind == ExtentKind::Units)
-            .map(|(i, _)| i as u64)
-            .collect()
+        units.filter(|(_, kind)| **kind == ExtentKind::Units).map(|(i, _)| i as u64).collect()
     }
 
     /// Takes a block of at least `bytes` bytes and returns its offset. Its contents are anything.
@@ -466,12 +450,7 @@ impl<M: Medium> Pool<M> {
         let shift = self.format().geometry.extent_shift;
         let (i, within) = (off >> shift, off & (self.extent_bytes() - 1));
         let count = self.medium.region().len() >> shift;
-        let corrupt = || {
-            Error::from(ErrorKind::Corrupt {
-                what: "no record block here",
-                off,
-            })
-        };
+        let corrupt = || Error::from(ErrorKind::Corrupt { what: "no record block here", off });
         if i >= count.min(self.format().max_bytes >> shift) {
             return Err(corrupt());
         }
@@ -545,24 +524,14 @@ mod tests {
             assert!(class >= last);
             last = class;
             if class > 0 {
-                assert!(
-                    class_bytes(class - 1) < bytes,
-                    "{bytes} would fit a smaller class"
-                );
+                assert!(class_bytes(class - 1) < bytes, "{bytes} would fit a smaller class");
             }
             if bytes > 64 {
                 assert!((got - bytes) * 5 <= got, "{bytes} wastes too much of {got}");
             }
         }
         assert_eq!(class_of(extent_bytes / 2 + 1, extent_bytes), None);
-        assert_eq!(
-            class_bytes(class_of(extent_bytes / 2, extent_bytes).unwrap()),
-            256 << 10
-        );
-        assert_eq!(
-            class_of(1 << 29, 1 << 30),
-            Some(94),
-            "the last class that has a code"
-        );
+        assert_eq!(class_bytes(class_of(extent_bytes / 2, extent_bytes).unwrap()), 256 << 10);
+        assert_eq!(class_of(1 << 29, 1 << 30), Some(94), "the last class that has a code");
     }
 }

@@ -134,19 +134,11 @@ impl Extents {
         // extents is damaged, and what is not counted would be handed out.
         for i in count..format.max_extents().min(medium.region().len() >> shift) {
             if kind_on_medium(medium, i)? != ExtentKind::Free {
-                return Err(Error::corrupt(
-                    "extent in use behind the last",
-                    TABLE_OFF + i,
-                ));
+                return Err(Error::corrupt("extent in use behind the last", TABLE_OFF + i));
             }
         }
-        let mut extents = Extents {
-            kinds,
-            free,
-            max: format.max_extents(),
-            shift,
-            headless: Vec::new(),
-        };
+        let mut extents =
+            Extents { kinds, free, max: format.max_extents(), shift, headless: Vec::new() };
         extents.find_headless();
         Ok(extents)
     }
@@ -205,16 +197,11 @@ impl Extents {
                     .take_while(|i| self.free.contains(i))
                     .count() as u64;
                 self.grow(medium, count - tail)?;
-                self.find_run(count)
-                    .expect("the pool's end is free for as long as was grown")
+                self.find_run(count).expect("the pool's end is free for as long as was grown")
             }
         };
         for i in first..first + count {
-            let kind = if i == first {
-                ExtentKind::RunHead
-            } else {
-                ExtentKind::RunRest
-            };
+            let kind = if i == first { ExtentKind::RunHead } else { ExtentKind::RunRest };
             self.set_kind(medium, i, kind)?;
             self.free.remove(&i);
         }
@@ -251,15 +238,9 @@ impl Extents {
     fn grow<M: Medium>(&mut self, medium: &M, need: u64) -> Result<()> {
         let have = self.kinds.len() as u64;
         let least = if self.shift >= 16 { 8 } else { 1 };
-        let ahead = (have / 4)
-            .clamp(least, (GROWTH_BYTES_MAX >> self.shift).max(least))
-            .max(need);
+        let ahead = (have / 4).clamp(least, (GROWTH_BYTES_MAX >> self.shift).max(least)).max(need);
         let room = self.max.saturating_sub(have);
-        let full = || {
-            Error::from(ErrorKind::Full {
-                wanted_bytes: need << self.shift,
-            })
-        };
+        let full = || Error::from(ErrorKind::Full { wanted_bytes: need << self.shift });
         if room < need {
             return Err(full());
         }

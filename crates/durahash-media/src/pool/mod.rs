@@ -81,22 +81,15 @@ impl<M: Medium> Pool<M> {
             || format.geometry.slots > 64
             || format.geometry.hash_bits > 64
         {
-            return Err(ErrorKind::Options {
-                what: "geometry out of range",
-            }
-            .into());
+            return Err(ErrorKind::Options { what: "geometry out of range" }.into());
         }
-        format.max_bytes = format
-            .max_bytes
-            .min(medium.region().reserved())
-            .min(1 << 48);
+        format.max_bytes = format.max_bytes.min(medium.region().reserved()).min(1 << 48);
         format.max_bytes &= !(format.extent_bytes() - 1);
         let head = format.head_extents();
         if head >= format.max_extents() {
-            return Err(ErrorKind::Options {
-                what: "the size limit is too small for a pool",
-            }
-            .into());
+            return Err(
+                ErrorKind::Options { what: "the size limit is too small for a pool" }.into()
+            );
         }
         medium.grow(head * format.extent_bytes())?;
         let mut uuid = [0; 2];
@@ -174,17 +167,10 @@ impl<M: Medium> Pool<M> {
         }
         let expected_bytes = extents << format.geometry.extent_shift;
         if found_bytes < expected_bytes {
-            return Err(ErrorKind::Truncated {
-                found_bytes,
-                expected_bytes,
-            }
-            .into());
+            return Err(ErrorKind::Truncated { found_bytes, expected_bytes }.into());
         }
         let before = superblock.state(&medium);
-        let booted = [
-            medium.load(&superblock.boot_id[0]),
-            medium.load(&superblock.boot_id[1]),
-        ];
+        let booted = [medium.load(&superblock.boot_id[0]), medium.load(&superblock.boot_id[1])];
         let same_boot = booted == boot_id() && booted != UNKNOWN_BOOT;
         let lost = !before.clean && before.page_cache && !same_boot;
         if lost && !accept_suspect {
@@ -230,10 +216,7 @@ impl<M: Medium> Pool<M> {
         let bytes = size_of::<Superblock>() as u64;
         if let Some(before) = self.lost {
             // First of all: under the new boot id nothing would tell that power was lost.
-            self.store_state(State {
-                suspect: true,
-                ..before
-            })?;
+            self.store_state(State { suspect: true, ..before })?;
             medium.sync(0, bytes)?;
         }
         // In the state's line, with which it is flushed; it is read only where the sync matters.
@@ -326,20 +309,12 @@ impl<M: Medium> Pool<M> {
     /// [`ReadOnly`](ErrorKind::ReadOnly), [`Poisoned`](ErrorKind::Poisoned).
     #[inline(always)]
     pub fn writable(&self) -> Result<()> {
-        if self.stopped.load(Ordering::Relaxed) {
-            Err(self.why_stopped())
-        } else {
-            Ok(())
-        }
+        if self.stopped.load(Ordering::Relaxed) { Err(self.why_stopped()) } else { Ok(()) }
     }
 
     #[cold]
     fn why_stopped(&self) -> Error {
-        if self.read_only {
-            ErrorKind::ReadOnly.into()
-        } else {
-            ErrorKind::Poisoned.into()
-        }
+        if self.read_only { ErrorKind::ReadOnly.into() } else { ErrorKind::Poisoned.into() }
     }
 
     /// Closes the pool to writes until it is opened again: an operation broke off, or a sync
@@ -397,10 +372,7 @@ impl<M: Medium> Pool<M> {
         let medium = &self.medium;
         let superblock = self.at::<Superblock>(0)?;
         let extents = wait_lock(&self.extents, medium).cut(medium)?;
-        let state = State {
-            clean: true,
-            ..self.state
-        };
+        let state = State { clean: true, ..self.state };
         superblock.save(medium, *wait_lock(&self.saved, medium), state);
         let bytes = extents << self.format.geometry.extent_shift;
         medium.sync(0, bytes)?;
@@ -427,8 +399,7 @@ fn boot_id() -> [u64; 2] {
         let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let hex: String = text.chars().filter(char::is_ascii_hexdigit).collect();
         let half = |part: Option<&str>| {
-            part.and_then(|digits| u64::from_str_radix(digits, 16).ok())
-                .unwrap_or(0)
+            part.and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or(0)
         };
         [half(hex.get(0..16)), half(hex.get(16..32))]
     })

@@ -93,11 +93,7 @@ pub struct Geometry {
 
 impl Default for Geometry {
     fn default() -> Self {
-        Geometry {
-            extent_shift: 19,
-            slots: 0,
-            hash_bits: 0,
-        }
+        Geometry { extent_shift: 19, slots: 0, hash_bits: 0 }
     }
 }
 
@@ -116,11 +112,7 @@ impl Geometry {
             && geometry.slots <= 64
             && geometry.hash_bits <= 64
             && word >> 24 == 0;
-        if known {
-            Ok(geometry)
-        } else {
-            Err(Error::corrupt("geometry out of range", 40))
-        }
+        if known { Ok(geometry) } else { Err(Error::corrupt("geometry out of range", 40)) }
     }
 }
 
@@ -182,14 +174,8 @@ impl Superblock {
         medium.store(&self.magic, MAGIC);
         medium.store(&self.byte_order, BYTE_ORDER);
         medium.store(&self.version, FORMAT_VERSION);
-        medium.store(
-            &self.contents,
-            u64::from(format.design) | u64::from(format.kind) << 8,
-        );
-        medium.store(
-            &self.types,
-            u64::from(format.key_type) | u64::from(format.value_type) << 32,
-        );
+        medium.store(&self.contents, u64::from(format.design) | u64::from(format.kind) << 8);
+        medium.store(&self.types, u64::from(format.key_type) | u64::from(format.value_type) << 32);
         medium.store(&self.geometry, format.geometry.to_word());
         medium.store(&self.max_extents, format.max_extents());
         medium.store(&self.seed, format.seed);
@@ -204,11 +190,7 @@ impl Superblock {
     pub(crate) fn read_fixed<M: Medium>(&self, medium: &M) -> Result<(Format, [u64; 2])> {
         let magic = medium.load(&self.magic);
         if magic != MAGIC {
-            let why = if magic == MAGIC.swap_bytes() {
-                None
-            } else {
-                Some("it has another magic")
-            };
+            let why = if magic == MAGIC.swap_bytes() { None } else { Some("it has another magic") };
             return Err(match why {
                 Some(why) => ErrorKind::NotAPool { why }.into(),
                 None => ErrorKind::ByteOrder.into(),
@@ -222,11 +204,7 @@ impl Superblock {
         let found = medium.load(&self.version);
         let intact = self.fixed_crc(medium)? == medium.load(&self.crc);
         if found != FORMAT_VERSION && intact {
-            return Err(ErrorKind::Version {
-                found,
-                expected: FORMAT_VERSION,
-            }
-            .into());
+            return Err(ErrorKind::Version { found, expected: FORMAT_VERSION }.into());
         }
         if !intact {
             return Err(Error::corrupt("checksum of the superblock", 88));

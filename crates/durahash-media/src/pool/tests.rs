@@ -13,11 +13,7 @@ fn format() -> Format {
         kind: 0,
         key_type: 7,
         value_type: 8,
-        geometry: Geometry {
-            extent_shift: 10,
-            slots: 0,
-            hash_bits: 0,
-        },
+        geometry: Geometry { extent_shift: 10, slots: 0, hash_bits: 0 },
         seed: 42,
         max_bytes: MAX_BYTES,
     }
@@ -47,10 +43,7 @@ fn what_was_created_is_opened_and_counters_come_with_a_clean_close_only() {
     pool.set_root(3, 99).unwrap();
     let after_crash = reopen(&pool).unwrap();
     assert_eq!(after_crash.format(), &format());
-    assert_eq!(
-        (after_crash.was_clean(), after_crash.saved(2)),
-        (false, None)
-    );
+    assert_eq!((after_crash.was_clean(), after_crash.saved(2)), (false, None));
     assert_eq!(after_crash.root(3).unwrap(), 99);
     assert_eq!(after_crash.epoch(), pool.epoch() + 1);
 
@@ -58,10 +51,7 @@ fn what_was_created_is_opened_and_counters_come_with_a_clean_close_only() {
     let closed = reopen(&pool).unwrap();
     assert_eq!((closed.was_clean(), closed.saved(2)), (true, Some(77)));
     assert_eq!(closed.uuid(), pool.uuid());
-    assert!(matches!(
-        pool.writable().unwrap_err().kind(),
-        ErrorKind::Poisoned
-    ));
+    assert!(matches!(pool.writable().unwrap_err().kind(), ErrorKind::Poisoned));
 }
 
 #[test]
@@ -70,9 +60,8 @@ fn every_damaged_bit_of_the_fixed_lines_is_found() {
     for bit in 0..12 * 64 {
         let mut damaged = image.clone();
         damaged[bit / 64] ^= 1 << (bit % 64);
-        let error = open_image(&damaged)
-            .err()
-            .unwrap_or_else(|| panic!("bit {bit} was not missed"));
+        let error =
+            open_image(&damaged).err().unwrap_or_else(|| panic!("bit {bit} was not missed"));
         let expected = match bit / 64 {
             0 => matches!(error.kind(), ErrorKind::NotAPool { .. }),
             _ => matches!(error.kind(), ErrorKind::Corrupt { .. }),
@@ -95,54 +84,25 @@ fn other_versions_byte_orders_and_lengths_are_named() {
     let superblock = other.region().at::<Superblock>(0).unwrap();
     other.store(&superblock.version, 2);
     other.store(&superblock.crc, superblock.fixed_crc(&other).unwrap());
-    assert!(matches!(
-        error(&other.image()).kind(),
-        ErrorKind::Version {
-            found: 2,
-            expected: 1
-        }
-    ));
+    assert!(matches!(error(&other.image()).kind(), ErrorKind::Version { found: 2, expected: 1 }));
 
     let unit = pool.take_unit_extent().unwrap();
     let grown = pool.medium().image();
     let cut = &grown[..(unit * 128) as usize];
     assert!(matches!(error(cut).kind(), ErrorKind::Truncated { .. }));
-    assert!(matches!(
-        error(&image[..8]).kind(),
-        ErrorKind::NotAPool { .. }
-    ));
-    assert!(matches!(
-        error(&[0; 128]).kind(),
-        ErrorKind::NotAPool { .. }
-    ));
+    assert!(matches!(error(&image[..8]).kind(), ErrorKind::NotAPool { .. }));
+    assert!(matches!(error(&[0; 128]).kind(), ErrorKind::NotAPool { .. }));
 }
 
 #[test]
 fn geometries_and_limits_that_cannot_be_are_refused() {
-    for (extent_shift, slots, max_bytes) in [
-        (9, 0, MAX_BYTES),
-        (31, 0, MAX_BYTES),
-        (10, 65, MAX_BYTES),
-        (10, 0, 1023),
-        (10, 0, 0),
-    ] {
-        let geometry = Geometry {
-            extent_shift,
-            slots,
-            hash_bits: 0,
-        };
-        let format = Format {
-            geometry,
-            max_bytes,
-            ..format()
-        };
-        let refused = Pool::create(Simulated::new(MAX_BYTES), &format)
-            .err()
-            .unwrap();
-        assert!(
-            matches!(refused.kind(), ErrorKind::Options { .. }),
-            "{refused}"
-        );
+    for (extent_shift, slots, max_bytes) in
+        [(9, 0, MAX_BYTES), (31, 0, MAX_BYTES), (10, 65, MAX_BYTES), (10, 0, 1023), (10, 0, 0)]
+    {
+        let geometry = Geometry { extent_shift, slots, hash_bits: 0 };
+        let format = Format { geometry, max_bytes, ..format() };
+        let refused = Pool::create(Simulated::new(MAX_BYTES), &format).err().unwrap();
+        assert!(matches!(refused.kind(), ErrorKind::Options { .. }), "{refused}");
     }
 }
 
@@ -151,10 +111,7 @@ fn geometries_and_limits_that_cannot_be_are_refused() {
 fn a_pool_in_the_page_cache_that_lost_power_is_suspect_for_ever() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("p");
-    let options = MappedOptions {
-        max_bytes: MAX_BYTES,
-        ..MappedOptions::default()
-    };
+    let options = MappedOptions { max_bytes: MAX_BYTES, ..MappedOptions::default() };
     let pool = Pool::create(Mapped::create(&path, &options).unwrap(), &format()).unwrap();
     pool.publish().unwrap();
     let superblock = pool.at::<Superblock>(0).unwrap();
@@ -167,15 +124,8 @@ fn a_pool_in_the_page_cache_that_lost_power_is_suspect_for_ever() {
         Ok(pool)
     };
     let before = std::fs::read(&path).unwrap();
-    assert!(matches!(
-        open(false).err().unwrap().kind(),
-        ErrorKind::PowerLoss
-    ));
-    assert_eq!(
-        std::fs::read(&path).unwrap(),
-        before,
-        "a refused file is untouched"
-    );
+    assert!(matches!(open(false).err().unwrap().kind(), ErrorKind::PowerLoss));
+    assert_eq!(std::fs::read(&path).unwrap(), before, "a refused file is untouched");
     let pool = open(true).unwrap();
     assert!(pool.is_suspect());
     pool.close().unwrap();
@@ -189,9 +139,7 @@ fn a_pool_in_the_page_cache_that_lost_power_is_suspect_for_ever() {
 fn blocks_never_overlap_and_come_back_after_a_sweep() {
     let mut random = 1_u64;
     let mut next = move |below: u64| {
-        random = random
-            .wrapping_mul(0x5851_f42d_4c95_7f2d)
-            .wrapping_add(0x1405_7b7e_f767_814f);
+        random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         (random >> 33) % below
     };
     let mut pool = create();
@@ -201,10 +149,7 @@ fn blocks_never_overlap_and_come_back_after_a_sweep() {
             0 => {
                 // A crash: what the model knows is what is reachable.
                 pool = reopen(&pool).unwrap();
-                assert_eq!(
-                    pool.sweep_pending(),
-                    !model.is_empty() || pool.sweep_pending()
-                );
+                assert_eq!(pool.sweep_pending(), !model.is_empty() || pool.sweep_pending());
             }
             1..=3 if pool.sweep_pending() => {
                 for off in model.keys() {
@@ -213,20 +158,13 @@ fn blocks_never_overlap_and_come_back_after_a_sweep() {
                 pool.finish_sweep().unwrap();
             }
             4..=104 => {
-                let bytes = if next(20) == 0 {
-                    1 + next(5000)
-                } else {
-                    1 + next(600)
-                };
+                let bytes = if next(20) == 0 { 1 + next(5000) } else { 1 + next(600) };
                 match pool.alloc_block(bytes, next(2) == 0) {
                     Ok(Some(off)) => {
                         let capacity = pool.block_bytes(off).unwrap();
                         assert!(capacity >= bytes && off % 16 == 0);
                         let before = model.range(..off + capacity).next_back();
-                        assert!(
-                            before.is_none_or(|(o, b)| o + b <= off),
-                            "step {step} overlaps"
-                        );
+                        assert!(before.is_none_or(|(o, b)| o + b <= off), "step {step} overlaps");
                         model.insert(off, capacity);
                     }
                     Ok(None) => assert!(pool.sweep_pending()),
@@ -297,19 +235,12 @@ fn a_full_medium_changes_nothing_and_what_is_freed_is_room_again() {
 #[test]
 fn runs_of_extents_hold_a_gibibyte() {
     let max_bytes = 4 << 30;
-    let format = Format {
-        geometry: Geometry::default(),
-        max_bytes,
-        ..format()
-    };
+    let format = Format { geometry: Geometry::default(), max_bytes, ..format() };
     let pool = Pool::create(Dram::new(max_bytes).unwrap(), &format).unwrap();
     let bytes = (1 << 30) + 100;
     let off = pool.alloc_block(bytes, true).unwrap().unwrap();
     assert_eq!(pool.block_bytes(off).unwrap(), (1 << 30) + (512 << 10));
-    assert!(
-        pool.block_bytes(off + (512 << 10)).is_err(),
-        "the middle of a run is no block"
-    );
+    assert!(pool.block_bytes(off + (512 << 10)).is_err(), "the middle of a run is no block");
     pool.free_block(off).unwrap();
     assert_eq!(pool.alloc_block(bytes, true).unwrap(), Some(off));
 }
@@ -318,16 +249,11 @@ fn runs_of_extents_hold_a_gibibyte() {
 fn a_closed_pool_is_cut_behind_its_last_extent() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("p");
-    let options = MappedOptions {
-        max_bytes: MAX_BYTES,
-        ..MappedOptions::default()
-    };
+    let options = MappedOptions { max_bytes: MAX_BYTES, ..MappedOptions::default() };
     let pool = Pool::create(Mapped::create(&path, &options).unwrap(), &format()).unwrap();
     pool.publish().unwrap();
     pool.take_unit_extent().unwrap();
-    let blocks: Vec<u64> = (0..50)
-        .map(|_| pool.alloc_block(500, true).unwrap().unwrap())
-        .collect();
+    let blocks: Vec<u64> = (0..50).map(|_| pool.alloc_block(500, true).unwrap().unwrap()).collect();
     for off in blocks {
         pool.free_block(off).unwrap();
     }
@@ -335,9 +261,6 @@ fn a_closed_pool_is_cut_behind_its_last_extent() {
     drop(pool);
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 2048);
     let pool = Pool::open(Mapped::open(&path, true, &options).unwrap(), false).unwrap();
-    assert!(matches!(
-        pool.writable().unwrap_err().kind(),
-        ErrorKind::ReadOnly
-    ));
+    assert!(matches!(pool.writable().unwrap_err().kind(), ErrorKind::ReadOnly));
     assert_eq!(pool.unit_extents(), [1]);
 }

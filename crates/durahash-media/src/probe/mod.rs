@@ -74,18 +74,12 @@ mod tests {
 
     fn naive(words: [u64; 2], byte: u8) -> u16 {
         let bytes = words.map(u64::to_le_bytes);
-        (0..16).fold(0, |mask, i| {
-            mask | u16::from(bytes[i / 8][i % 8] == byte) << i
-        })
+        (0..16).fold(0, |mask, i| mask | u16::from(bytes[i / 8][i % 8] == byte) << i)
     }
 
     fn agree(words: [u64; 2], byte: u8) {
         let want = naive(words, byte);
-        assert_eq!(
-            generic::match_byte(words, byte),
-            want,
-            "{words:x?} {byte:#x}"
-        );
+        assert_eq!(generic::match_byte(words, byte), want, "{words:x?} {byte:#x}");
         assert_eq!(match_byte(words, byte).0, want, "{words:x?} {byte:#x}");
     }
 

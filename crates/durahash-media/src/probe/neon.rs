@@ -9,10 +9,7 @@ const BITS: u64 = 0x8040_2010_0804_0201;
 
 /// See [`match_byte`](super::match_byte).
 #[inline(always)]
-#[cfg_attr(
-    target_endian = "big",
-    allow(dead_code, reason = "lanes are numbered otherwise there")
-)]
+#[cfg_attr(target_endian = "big", allow(dead_code, reason = "lanes are numbered otherwise there"))]
 pub(super) fn match_byte(words: [u64; 2], byte: u8) -> u16 {
     // SAFETY: NEON is part of the aarch64 baseline; the intrinsics touch no memory.
     unsafe {

@@ -99,9 +99,7 @@ impl Directory {
 
     #[inline(always)]
     fn buffer(&self, depth: u32) -> &Rows<1> {
-        self.buffers[depth as usize]
-            .get()
-            .expect("a buffer is made before its depth is set")
+        self.buffers[depth as usize].get().expect("a buffer is made before its depth is set")
     }
 
     fn buffer_for(&self, depth: u32) -> Result<&Rows<1>> {
@@ -128,11 +126,7 @@ impl Directory {
             let place = Place(entry.load(Ordering::Acquire));
             // A buffer that was just given up reads as zeros; the new depth is there already.
             if place.0 != 0 {
-                return Sought {
-                    place,
-                    depth,
-                    entry,
-                };
+                return Sought { place, depth, entry };
             }
         }
     }
@@ -212,10 +206,7 @@ impl Directory {
             };
             let from = self.buffer(depth);
             for i in 0..1 << (depth - 1) {
-                to.row(i)[0].store(
-                    from.row(2 * i)[0].load(Ordering::Relaxed),
-                    Ordering::Relaxed,
-                );
+                to.row(i)[0].store(from.row(2 * i)[0].load(Ordering::Relaxed), Ordering::Relaxed);
             }
             self.switch(depth - 1);
             true
@@ -258,10 +249,7 @@ impl<'a> Meta<'a> {
     /// Live slots whose fingerprint is that of `h`.
     #[inline(always)]
     pub(crate) fn candidates(self, h: u64) -> BitMask {
-        let words = [
-            self.0[1].load(Ordering::Acquire),
-            self.0[2].load(Ordering::Acquire),
-        ];
+        let words = [self.0[1].load(Ordering::Acquire), self.0[2].load(Ordering::Acquire)];
         BitMask(probe::match_byte(words, fingerprint(h)).0 & self.live())
     }
 
@@ -271,10 +259,7 @@ impl<'a> Meta<'a> {
         let word = &self.0[1 + (slot / 8) as usize];
         let shift = slot % 8 * 8;
         let others = word.load(Ordering::Relaxed) & !(0xff << shift);
-        word.store(
-            others | u64::from(fingerprint(h)) << shift,
-            Ordering::Release,
-        );
+        word.store(others | u64::from(fingerprint(h)) << shift, Ordering::Release);
         self.set_live(self.live() | 1 << slot);
     }
 
@@ -285,10 +270,6 @@ impl<'a> Meta<'a> {
 
     /// The fingerprint kept for a slot.
     pub(crate) fn fingerprint(self, slot: u32) -> u8 {
-        bits(
-            self.0[1 + (slot / 8) as usize].load(Ordering::Acquire),
-            slot % 8 * 8,
-            8,
-        ) as u8
+        bits(self.0[1 + (slot / 8) as usize].load(Ordering::Acquire), slot % 8 * 8, 8) as u8
     }
 }

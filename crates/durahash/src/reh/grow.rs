@@ -73,10 +73,7 @@ impl<M: Medium> Reh<M> {
             let h = medium.load(&slot.h);
             if extend::covers(upper_prefix, depth + 1, h) {
                 let to = slot_for(h, self.full() & !upper.meta.live());
-                medium.store(
-                    &new_bucket.slots[to as usize].payload,
-                    medium.load(&slot.payload),
-                );
+                medium.store(&new_bucket.slots[to as usize].payload, medium.load(&slot.payload));
                 medium.store(&new_bucket.slots[to as usize].h, h);
                 upper.meta.add(to, h);
                 stays &= !(1 << i);
@@ -86,23 +83,13 @@ impl<M: Medium> Reh<M> {
             medium.store(&new_bucket.slots[i as usize].h, marker(prefix));
         }
         medium.store(&new_bucket.prefix, upper_prefix);
-        let new_link = Link {
-            depth: depth + 1,
-            ..link
-        };
+        let new_link = Link { depth: depth + 1, ..link };
         medium.store(&new_bucket.link, new_link.to_word());
         medium.flush_fresh(new_bucket);
         medium.fence();
 
         // Step 2: the commit.
-        medium.store(
-            &old_bucket.link,
-            Link {
-                depth: depth + 1,
-                sibling: new,
-            }
-            .to_word(),
-        );
+        medium.store(&old_bucket.link, Link { depth: depth + 1, sibling: new }.to_word());
         medium.flush(&old_bucket.link);
         medium.drain();
 
@@ -110,8 +97,7 @@ impl<M: Medium> Reh<M> {
         self.switch_directory(|| {
             self.count_depths(depth, -1, 2);
             self.directory.set(upper_prefix, upper.place);
-            self.directory
-                .set(prefix, Place::new(place.bucket(), depth + 1));
+            self.directory.set(prefix, Place::new(place.bucket(), depth + 1));
         });
         held.meta.set_live(stays);
         self.writers.events.splits.fetch_add(1, Ordering::Relaxed);
@@ -123,18 +109,10 @@ impl<M: Medium> Reh<M> {
     /// A bucket for the upper half of one of local depth `depth`, and a directory that can name it.
     fn room_for_split(&self, depth: u32) -> Result<u64> {
         let new = self.take_bucket()?;
-        let buckets = self
-            .writers
-            .depths
-            .iter()
-            .map(|count| count.load(Ordering::Relaxed))
-            .sum();
+        let buckets = self.writers.depths.iter().map(|count| count.load(Ordering::Relaxed)).sum();
         match self.directory.double(self.medium(), depth, buckets) {
             Ok(doubled) => {
-                self.writers
-                    .events
-                    .doublings
-                    .fetch_add(u64::from(doubled), Ordering::Relaxed);
+                self.writers.events.doublings.fetch_add(u64::from(doubled), Ordering::Relaxed);
                 Ok(new)
             }
             Err(e) => {
@@ -194,11 +172,8 @@ impl<M: Medium> Reh<M> {
         if !due() {
             return Merge::NotDue;
         }
-        let (first, second) = if place.bucket() < buddy.bucket() {
-            (place, buddy)
-        } else {
-            (buddy, place)
-        };
+        let (first, second) =
+            if place.bucket() < buddy.bucket() { (place, buddy) } else { (buddy, place) };
         let first = Held::lock(self, first);
         let Some(second) = Held::try_lock(self, second) else {
             first.release_unchanged();
@@ -212,11 +187,7 @@ impl<M: Medium> Reh<M> {
         }
         let in_upper = h & extend::span(depth) != 0;
         let lower = if in_upper { buddy } else { place };
-        let (lower, upper) = if first.place == lower {
-            (first, second)
-        } else {
-            (second, first)
-        };
+        let (lower, upper) = if first.place == lower { (first, second) } else { (second, first) };
         self.merge(lower, upper, h)
     }
 
@@ -259,10 +230,7 @@ impl<M: Medium> Reh<M> {
         medium.fence();
 
         // Step 2: the commit.
-        let link = Link {
-            depth: depth - 1,
-            ..link
-        };
+        let link = Link { depth: depth - 1, ..link };
         medium.store(&to.link, link.to_word());
         medium.flush(&to.link);
         medium.drain();
@@ -274,8 +242,7 @@ impl<M: Medium> Reh<M> {
         }
         self.switch_directory(|| {
             self.count_depths(depth - 1, 1, -2);
-            self.directory
-                .set(prefix, Place::new(lower.place.bucket(), depth - 1));
+            self.directory.set(prefix, Place::new(lower.place.bucket(), depth - 1));
         });
         self.writers.events.merges.fetch_add(1, Ordering::Relaxed);
         let dead = upper.place.bucket();
@@ -304,10 +271,7 @@ impl<M: Medium> Reh<M> {
         let depth = self.directory.depth();
         if depth <= MAX_DEPTH && depth > 2 && unused(depth) && unused(depth - 1) {
             let halved = self.directory.halve(self.medium(), unused);
-            self.writers
-                .events
-                .halvings
-                .fetch_add(u64::from(halved), Ordering::Relaxed);
+            self.writers.events.halvings.fetch_add(u64::from(halved), Ordering::Relaxed);
         }
     }
 }

@@ -66,11 +66,7 @@ pub(crate) const fn preferred_slot(h: u64) -> u32 {
 #[inline(always)]
 pub(crate) const fn slot_for(h: u64, free: u16) -> u32 {
     let preferred = free & (0xf << preferred_slot(h));
-    if preferred != 0 {
-        preferred.trailing_zeros()
-    } else {
-        free.trailing_zeros()
-    }
+    if preferred != 0 { preferred.trailing_zeros() } else { free.trailing_zeros() }
 }
 
 /// A bucket's link, taken apart.
@@ -94,10 +90,7 @@ impl Link {
         if depth == 0 || depth > MAX_DEPTH || !off.is_multiple_of(BUCKET_BYTES) {
             return None;
         }
-        Some(Link {
-            depth,
-            sibling: off / BUCKET_BYTES,
-        })
+        Some(Link { depth, sibling: off / BUCKET_BYTES })
     }
 }
 
@@ -111,10 +104,7 @@ mod tests {
             for prefix in [0, crate::extend::prefix(u64::MAX, depth), 1 << 63] {
                 assert!(!crate::extend::covers(prefix, depth, marker(prefix)));
             }
-            let link = Link {
-                depth,
-                sibling: (1 << 40) - 1,
-            };
+            let link = Link { depth, sibling: (1 << 40) - 1 };
             assert_eq!(Link::from_word(link.to_word()), Some(link));
         }
         assert_eq!(Link::from_word(0), None);

@@ -166,8 +166,7 @@ impl<M: Medium> Reh<M> {
     #[inline(always)]
     fn prefetch_slot(&self, h: u64, place: Place) {
         if let Ok(bucket) = self.bucket(place.bucket()) {
-            self.medium()
-                .prefetch(&bucket.slots[preferred_slot(h) as usize]);
+            self.medium().prefetch(&bucket.slots[preferred_slot(h) as usize]);
         }
     }
 
@@ -232,9 +231,7 @@ impl<M: Medium> Reh<M> {
             }
             // An error that comes of reading what a writer has since taken away is no error.
             let done = match self.probe(h, place) {
-                Ok(found) => f(found.map(|(_, payload)| payload), &|| {
-                    lock.validate(version)
-                }),
+                Ok(found) => f(found.map(|(_, payload)| payload), &|| lock.validate(version)),
                 Err(e) => Err(e),
             };
             if lock.validate(version) {

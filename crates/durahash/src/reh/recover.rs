@@ -70,11 +70,7 @@ impl<M: Medium> Reh<M> {
         reh.read_extents(&extents, per_extent, &seen)?;
         let chain = follow(reh.pool.root(ROOT)?, &seen)?;
 
-        let depth = chain
-            .iter()
-            .map(|(_, place)| place.depth())
-            .max()
-            .unwrap_or(1);
+        let depth = chain.iter().map(|(_, place)| place.depth()).max().unwrap_or(1);
         if depth > RECOVERED_DEPTH_MAX && 1 << depth > seen.count() * ENTRIES_PER_BUCKET {
             return Err(ErrorKind::Skewed { depth }.into());
         }
@@ -97,10 +93,7 @@ impl<M: Medium> Reh<M> {
             0 => SLOTS,
             slots @ 2..=SLOTS => slots,
             _ => {
-                return Err(ErrorKind::Options {
-                    what: "REH has 2 to 15 slots a bucket",
-                }
-                .into());
+                return Err(ErrorKind::Options { what: "REH has 2 to 15 slots a bucket" }.into());
             }
         };
         Ok(Reh {
@@ -122,19 +115,14 @@ impl<M: Medium> Reh<M> {
     /// The first pass.
     fn read_extents(&self, extents: &[u64], per_extent: u64, seen: &Seen) -> Result<()> {
         let read = |extents: &[u64]| -> Result<()> {
-            for number in extents
-                .iter()
-                .flat_map(|i| i * per_extent..(i + 1) * per_extent)
-            {
+            for number in extents.iter().flat_map(|i| i * per_extent..(i + 1) * per_extent) {
                 self.read_bucket(number, seen.row(number))?;
             }
             Ok(())
         };
         let threads = match extents.len() / EXTENTS_PER_THREAD {
             0 | 1 => 1,
-            most => std::thread::available_parallelism()
-                .map_or(1, usize::from)
-                .min(most),
+            most => std::thread::available_parallelism().map_or(1, usize::from).min(most),
         };
         if threads == 1 {
             return read(extents);
@@ -152,12 +140,10 @@ impl<M: Medium> Reh<M> {
                 }
             }
             read(own)?;
-            workers
-                .into_iter()
-                .try_for_each(|worker| match worker.join() {
-                    Ok(done) => done,
-                    Err(panic) => std::panic::resume_unwind(panic),
-                })
+            workers.into_iter().try_for_each(|worker| match worker.join() {
+                Ok(done) => done,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
         })
     }
 
@@ -208,17 +194,10 @@ impl<M: Medium> Reh<M> {
 
     /// The figures of [`Index::stats`](crate::Index::stats).
     pub(super) fn figures(&self) -> IndexStats {
-        let depths: Vec<u64> = self
-            .writers
-            .depths
-            .iter()
-            .map(|n| n.load(Ordering::Relaxed))
-            .collect();
+        let depths: Vec<u64> =
+            self.writers.depths.iter().map(|n| n.load(Ordering::Relaxed)).collect();
         let buckets: u64 = depths.iter().sum();
-        let deepest = depths
-            .iter()
-            .rposition(|n| *n != 0)
-            .map_or(0, |depth| depth + 1);
+        let deepest = depths.iter().rposition(|n| *n != 0).map_or(0, |depth| depth + 1);
         let events = &self.writers.events;
         IndexStats {
             slots_used: self.live.get(),
@@ -243,20 +222,12 @@ impl<M: Medium> Reh<M> {
         let mut depths = [0; MAX_DEPTH as usize + 1];
         let mut live = 0;
         let mut report = |invariant, number: u64, what: String| {
-            found(Finding {
-                invariant,
-                off: number * BUCKET_BYTES,
-                what,
-            });
+            found(Finding { invariant, off: number * BUCKET_BYTES, what });
         };
         let (mut number, mut expected) = (self.pool.root(ROOT)?, Some(0));
         while let Some(position) = expected {
             if extents.binary_search(&(number / per_extent)).is_err() {
-                report(
-                    "REH-1",
-                    number,
-                    format!("no bucket is here to cover {position:#018x}"),
-                );
+                report("REH-1", number, format!("no bucket is here to cover {position:#018x}"));
                 break;
             }
             let bucket = self.bucket(number)?;
@@ -281,23 +252,12 @@ impl<M: Medium> Reh<M> {
         }
         for &free in wait_lock(&self.writers.free, medium).iter() {
             if std::mem::replace(&mut met[free as usize], true) {
-                report(
-                    "REH-5",
-                    free,
-                    "a bucket in use is on the free list".to_owned(),
-                );
+                report("REH-5", free, "a bucket in use is on the free list".to_owned());
             }
         }
-        for number in extents
-            .iter()
-            .flat_map(|i| i * per_extent..(i + 1) * per_extent)
-        {
+        for number in extents.iter().flat_map(|i| i * per_extent..(i + 1) * per_extent) {
             if !met[number as usize] {
-                report(
-                    "REH-5",
-                    number,
-                    "a bucket is neither used nor free".to_owned(),
-                );
+                report("REH-5", number, "a bucket is neither used nor free".to_owned());
             }
         }
         for (depth, (count, counter)) in depths.iter().zip(&self.writers.depths).enumerate() {
@@ -344,17 +304,9 @@ impl<M: Medium> Reh<M> {
             report("REH-6", number, "the lock is held".to_owned());
         }
         if depth > self.directory.depth() {
-            report(
-                "REH-4",
-                number,
-                format!("local depth {depth} exceeds the global depth"),
-            );
+            report("REH-4", number, format!("local depth {depth} exceeds the global depth"));
         } else if !self.directory.names(prefix, Place::new(number, depth)) {
-            report(
-                "REH-4",
-                number,
-                "a directory entry names something else".to_owned(),
-            );
+            report("REH-4", number, "a directory entry names something else".to_owned());
         }
         u64::from(live.count_ones())
     }
@@ -383,10 +335,7 @@ fn follow(first: u64, seen: &Seen) -> Result<Vec<(u64, Place)>> {
         number = link.sibling;
     }
     if number != 0 {
-        return Err(Error::corrupt(
-            "the last bucket has a sibling",
-            number * BUCKET_BYTES,
-        ));
+        return Err(Error::corrupt("the last bucket has a sibling", number * BUCKET_BYTES));
     }
     Ok(chain)
 }

@@ -13,11 +13,7 @@ fn tiny(slots: u8) -> Reh<Dram> {
         kind: 0,
         key_type: 0,
         value_type: 0,
-        geometry: Geometry {
-            extent_shift: 10,
-            slots,
-            hash_bits: 0,
-        },
+        geometry: Geometry { extent_shift: 10, slots, hash_bits: 0 },
         seed: 1,
         max_bytes: 1 << 20,
     };
@@ -34,10 +30,7 @@ fn assert_sound(reh: &Reh<Dram>, model: &HashMap<u64, u64>) {
     while let Some(from) = at {
         at = reh.scan(from, &mut all).unwrap();
     }
-    assert!(
-        all.is_sorted_by(|a, b| a.0 < b.0),
-        "in the order of hashes, each once"
-    );
+    assert!(all.is_sorted_by(|a, b| a.0 < b.0), "in the order of hashes, each once");
     assert_eq!(all.into_iter().collect::<HashMap<_, _>>(), *model);
 }
 
@@ -54,23 +47,17 @@ fn grows_and_shrinks_as_the_model_does() {
         let reh = tiny(slots);
         let mut model = HashMap::new();
         let mut random = u64::from(slots);
-        let keys: Vec<u64> = (0..300)
-            .map(|_| next(&mut random) << 1 | 1)
-            .chain([0, u64::MAX])
-            .collect();
+        let keys: Vec<u64> =
+            (0..300).map(|_| next(&mut random) << 1 | 1).chain([0, u64::MAX]).collect();
         for round in 0..6 {
             for step in 0..600 {
                 let h = keys[(next(&mut random) % keys.len() as u64) as usize];
                 let fill = if round % 2 == 0 { 8 } else { 2 };
                 if next(&mut random) % 10 < fill {
-                    let old = reh
-                        .update(h, Room::ForNew, &mut |_| Ok(Change::Set(step)))
-                        .unwrap();
+                    let old = reh.update(h, Room::ForNew, &mut |_| Ok(Change::Set(step))).unwrap();
                     assert_eq!(old, model.insert(h, step));
                 } else {
-                    let old = reh
-                        .update(h, Room::None, &mut |_| Ok(Change::Remove))
-                        .unwrap();
+                    let old = reh.update(h, Room::None, &mut |_| Ok(Change::Remove)).unwrap();
                     assert_eq!(old, model.remove(&h));
                 }
                 let probe = keys[(next(&mut random) % keys.len() as u64) as usize];
@@ -79,8 +66,7 @@ fn grows_and_shrinks_as_the_model_does() {
             assert_sound(&reh, &model);
         }
         for h in &keys {
-            reh.update(*h, Room::None, &mut |_| Ok(Change::Remove))
-                .unwrap();
+            reh.update(*h, Room::None, &mut |_| Ok(Change::Remove)).unwrap();
         }
         assert_sound(&reh, &HashMap::new());
         let stats = reh.stats();
@@ -95,8 +81,7 @@ fn an_error_of_the_closure_changes_nothing() {
     let reh = tiny(3);
     let fail = |_| Err(durahash_media::ErrorKind::Poisoned.into());
     assert!(reh.update(7, Room::ForNew, &mut { fail }).is_err());
-    reh.update(7, Room::ForNew, &mut |_| Ok(Change::Set(1)))
-        .unwrap();
+    reh.update(7, Room::ForNew, &mut |_| Ok(Change::Set(1))).unwrap();
     assert!(reh.update(7, Room::ForNew, &mut { fail }).is_err());
     assert_sound(&reh, &HashMap::from([(7, 1)]));
 }
@@ -104,20 +89,14 @@ fn an_error_of_the_closure_changes_nothing() {
 #[test]
 fn a_panic_inside_an_operation_stops_writers_and_leaves_no_lock() {
     let reh = tiny(3);
-    reh.update(7, Room::ForNew, &mut |_| Ok(Change::Set(1)))
-        .unwrap();
+    reh.update(7, Room::ForNew, &mut |_| Ok(Change::Set(1))).unwrap();
     let broke = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let _ = reh.update(7, Room::None, &mut |_| panic!("on purpose"));
     }));
     assert!(broke.is_err());
     assert_eq!(reh.get(7).unwrap(), Some(1));
-    let refused = reh
-        .update(7, Room::None, &mut |_| Ok(Change::Remove))
-        .unwrap_err();
-    assert!(matches!(
-        refused.kind(),
-        durahash_media::ErrorKind::Poisoned
-    ));
+    let refused = reh.update(7, Room::None, &mut |_| Ok(Change::Remove)).unwrap_err();
+    assert!(matches!(refused.kind(), durahash_media::ErrorKind::Poisoned));
     assert_sound(&reh, &HashMap::from([(7, 1)]));
 }
 
@@ -130,10 +109,7 @@ fn a_shared_prefix_is_bounded_and_nothing_is_lost() {
         match reh.update(i, Room::ForNew, &mut |_| Ok(Change::Set(i))) {
             Ok(_) => drop(model.insert(i, i)),
             Err(e) => {
-                assert!(
-                    matches!(e.kind(), durahash_media::ErrorKind::Skewed { .. }),
-                    "{e}"
-                );
+                assert!(matches!(e.kind(), durahash_media::ErrorKind::Skewed { .. }), "{e}");
                 refused += 1;
             }
         }
@@ -152,10 +128,7 @@ fn a_full_pool_still_answers_and_removes() {
         match reh.update(h, Room::ForNew, &mut |_| Ok(Change::Set(1))) {
             Ok(_) => drop(model.insert(h, 1)),
             Err(e) => {
-                assert!(
-                    matches!(e.kind(), durahash_media::ErrorKind::Full { .. }),
-                    "{e}"
-                );
+                assert!(matches!(e.kind(), durahash_media::ErrorKind::Full { .. }), "{e}");
                 break;
             }
         }
@@ -164,8 +137,7 @@ fn a_full_pool_still_answers_and_removes() {
     let keys: Vec<u64> = model.keys().copied().collect();
     for h in keys {
         assert_eq!(
-            reh.update(h, Room::None, &mut |_| Ok(Change::Remove))
-                .unwrap(),
+            reh.update(h, Room::None, &mut |_| Ok(Change::Remove)).unwrap(),
             model.remove(&h)
         );
     }

@@ -20,12 +20,7 @@ impl<'a, M: Medium> Held<'a, M> {
     pub(super) fn lock(reh: &'a Reh<M>, place: Place) -> Self {
         let meta = reh.meta(place);
         meta.lock().lock(reh.medium());
-        Held {
-            reh,
-            place,
-            meta,
-            released: false,
-        }
+        Held { reh, place, meta, released: false }
     }
 
     /// As [`Held::lock`], unless another writer holds it.
@@ -33,12 +28,7 @@ impl<'a, M: Medium> Held<'a, M> {
         let meta = reh.meta(place);
         let taken = meta.lock().try_lock(reh.medium());
         // Lazily: a value that is made and dropped would release another writer's lock.
-        taken.then(|| Held {
-            reh,
-            place,
-            meta,
-            released: false,
-        })
+        taken.then(|| Held { reh, place, meta, released: false })
     }
 
     /// Stops readers: visible stores follow.

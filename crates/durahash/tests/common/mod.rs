@@ -70,11 +70,8 @@ struct Sims {
 impl Place {
     pub(crate) fn new(design: Design, medium: Medium, geometry: Geometry) -> Self {
         // The seed is fixed, so that a failure can be repeated and shrunk.
-        let mut options = Options::new()
-            .design(design)
-            .geometry(geometry)
-            .seed(7)
-            .max_bytes(TINY_BYTES);
+        let mut options =
+            Options::new().design(design).geometry(geometry).seed(7).max_bytes(TINY_BYTES);
         options = match medium {
             Medium::ForcedFile => options.force_flushes(true),
             Medium::CountedFile => options.emulate(Latency::DRAM),
@@ -91,18 +88,12 @@ impl Place {
 
     /// All designs on all media.
     pub(crate) fn all(geometry: Geometry) -> Vec<Self> {
-        let each = |medium| {
-            Design::ALL
-                .iter()
-                .map(move |d| Place::new(*d, medium, geometry))
-        };
+        let each = |medium| Design::ALL.iter().map(move |d| Place::new(*d, medium, geometry));
         Medium::ALL.into_iter().flat_map(each).collect()
     }
 
     fn path(&self) -> PathBuf {
-        self.dir
-            .path()
-            .join(format!("{}.pool", self.number.load(Ordering::Relaxed)))
+        self.dir.path().join(format!("{}.pool", self.number.load(Ordering::Relaxed)))
     }
 
     fn next_path(&self) -> PathBuf {
@@ -179,19 +170,12 @@ fn leave<K: Data + ?Sized, V: Data + ?Sized>(map: Map<K, V>, exit: Exit, copy: i
 
 /// Sizes with which everything happens in a few inserts: four slots to a bucket, 4 KiB extents.
 pub(crate) fn tiny() -> Geometry {
-    Geometry {
-        extent_shift: 12,
-        slots: 4,
-        hash_bits: 0,
-    }
+    Geometry { extent_shift: 12, slots: 4, hash_bits: 0 }
 }
 
 /// The same, and eight hashes for all byte keys, so that most of them share a chain.
 pub(crate) fn colliding() -> Geometry {
-    Geometry {
-        hash_bits: 3,
-        ..tiny()
-    }
+    Geometry { hash_bits: 3, ..tiny() }
 }
 
 /// Types whose values can be counted off: equal numbers give equal values, others different ones.
@@ -250,8 +234,7 @@ impl Sample for [u8] {
 /// Says what is wrong with the map, if anything is.
 pub(crate) fn assert_sound<K: Data + ?Sized, V: Data + ?Sized>(map: &Map<K, V>) {
     let mut findings = Vec::new();
-    map.check(&mut |finding| findings.push(finding))
-        .expect("the check runs");
+    map.check(&mut |finding| findings.push(finding)).expect("the check runs");
     assert!(findings.is_empty(), "{findings:#?}");
 }
 

@@ -37,43 +37,25 @@ pub(crate) fn apply<K: Sample + ?Sized, V: Sample + ?Sized>(
             let (key, want) = (K::sample(*k), value(model.get(k)));
             assert_eq!(map.get(key.borrow()).unwrap(), want);
             assert_eq!(map.contains_key(key.borrow()).unwrap(), want.is_some());
-            let lent = map.get_with(key.borrow(), |v| {
-                want.as_ref().map(Borrow::borrow) == Some(v)
-            });
+            let lent = map.get_with(key.borrow(), |v| want.as_ref().map(Borrow::borrow) == Some(v));
             assert_eq!(lent.unwrap(), want.is_some().then_some(true));
         }
         Op::Insert(k, v) => {
-            let old = map
-                .insert(K::sample(*k).borrow(), V::sample(*v).borrow())
-                .unwrap();
+            let old = map.insert(K::sample(*k).borrow(), V::sample(*v).borrow()).unwrap();
             assert_eq!(old, value(model.insert(*k, *v).as_ref()));
         }
         Op::Put(k, v) => {
-            map.put(K::sample(*k).borrow(), V::sample(*v).borrow())
-                .unwrap();
+            map.put(K::sample(*k).borrow(), V::sample(*v).borrow()).unwrap();
             model.insert(*k, *v);
         }
         Op::TryInsert(k, v) => {
-            let outcome = map
-                .try_insert(K::sample(*k).borrow(), V::sample(*v).borrow())
-                .unwrap();
+            let outcome = map.try_insert(K::sample(*k).borrow(), V::sample(*v).borrow()).unwrap();
             let there = model.contains_key(k);
-            assert_eq!(
-                outcome,
-                if there {
-                    Outcome::Present
-                } else {
-                    Outcome::Done
-                }
-            );
+            assert_eq!(outcome, if there { Outcome::Present } else { Outcome::Done });
             model.entry(*k).or_insert(*v);
         }
         Op::CompareExchange(k, old, new) => {
-            let old = model
-                .get(k)
-                .copied()
-                .filter(|_| old % 2 == 0)
-                .unwrap_or(*old);
+            let old = model.get(k).copied().filter(|_| old % 2 == 0).unwrap_or(*old);
             let (expected, desired) = (V::sample(old), V::sample(*new));
             let outcome =
                 map.compare_exchange(K::sample(*k).borrow(), expected.borrow(), desired.borrow());
@@ -105,10 +87,8 @@ pub(crate) fn apply<K: Sample + ?Sized, V: Sample + ?Sized>(
             assert_eq!(values, want);
         }
         Op::PutMany(numbers) => {
-            let pairs: Vec<_> = numbers
-                .iter()
-                .map(|(k, v)| (K::sample(*k), V::sample(*v)))
-                .collect();
+            let pairs: Vec<_> =
+                numbers.iter().map(|(k, v)| (K::sample(*k), V::sample(*v))).collect();
             map.put_many(&pairs).unwrap();
             model.extend(numbers.iter().copied());
         }

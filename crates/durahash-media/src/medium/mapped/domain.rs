@@ -16,10 +16,7 @@ pub(super) fn caches_survive(sysfs: &Path, dev: u64) -> bool {
 /// The region of an NVDIMM is a directory above its block device. A device that is put together
 /// from others (device mapper) lists them under `slaves`, and is no better than the worst of them.
 fn device_says_so(device: &Path) -> bool {
-    let slaves: Vec<_> = std::fs::read_dir(device.join("slaves"))
-        .into_iter()
-        .flatten()
-        .collect();
+    let slaves: Vec<_> = std::fs::read_dir(device.join("slaves")).into_iter().flatten().collect();
     if !slaves.is_empty() {
         return slaves.into_iter().all(|slave| {
             slave
@@ -54,26 +51,15 @@ mod tests {
             }
             symlink(device, sysfs.join("dev/block").join(number)).unwrap();
         };
-        let (eadr, adr) = (
-            "region0/namespace0.0/block/pmem0",
-            "region1/namespace1.0/block/pmem1",
-        );
+        let (eadr, adr) = ("region0/namespace0.0/block/pmem0", "region1/namespace1.0/block/pmem1");
         add("259:0", eadr, &[]);
         add("259:1", adr, &[]);
         add("259:2", &format!("{eadr}/pmem0p1"), &[]);
         add("252:0", "virtual/block/dm-0", &[eadr]);
         add("252:1", "virtual/block/dm-1", &[eadr, adr]);
         add("8:0", "pci/sda", &[]);
-        write(
-            sysfs.join("devices/region0/persistence_domain"),
-            "cpu_cache\n",
-        )
-        .unwrap();
-        write(
-            sysfs.join("devices/region1/persistence_domain"),
-            "memory_controller\n",
-        )
-        .unwrap();
+        write(sysfs.join("devices/region0/persistence_domain"), "cpu_cache\n").unwrap();
+        write(sysfs.join("devices/region1/persistence_domain"), "memory_controller\n").unwrap();
 
         let ask = |major, minor| caches_survive(sysfs, rustix::fs::makedev(major, minor));
         assert!(ask(259, 0));

@@ -37,11 +37,7 @@ impl PoolFile {
         let temporary = path.with_file_name(temporary_name()?);
         let file = sys::create(&temporary)
             .map_err(|e| Error::io("creating the pool", Some(path.into()), e))?;
-        let created = PoolFile {
-            file,
-            path: path.into(),
-            temporary: Mutex::new(Some(temporary)),
-        };
+        let created = PoolFile { file, path: path.into(), temporary: Mutex::new(Some(temporary)) };
         created.lock(false)?;
         Ok(created)
     }
@@ -55,11 +51,7 @@ impl PoolFile {
             }
             Err(e) => return Err(Error::io("opening the pool", Some(path.into()), e)),
         };
-        let opened = PoolFile {
-            file,
-            path: path.into(),
-            temporary: Mutex::new(None),
-        };
+        let opened = PoolFile { file, path: path.into(), temporary: Mutex::new(None) };
         let metadata = opened.metadata()?;
         if metadata.is_dir() {
             return Err(not_a_pool("it is a directory"));
@@ -105,10 +97,7 @@ impl PoolFile {
     pub(super) fn extend(&self, from: u64, to: u64) -> Result<()> {
         // The system answers an attempt beyond this limit with a signal that ends the process.
         if to > sys::file_size_limit() {
-            return Err(ErrorKind::Full {
-                wanted_bytes: to - from,
-            }
-            .into());
+            return Err(ErrorKind::Full { wanted_bytes: to - from }.into());
         }
         let extended = match sys::allocate(&self.file, from, to - from) {
             Err(e) if sys::is(&e, Errno::OPNOTSUPP) => self.write_zeros(from, to),
@@ -174,10 +163,7 @@ impl PoolFile {
 
     /// Gives a created file its own name, durably.
     pub(super) fn publish(&self) -> Result<()> {
-        let mut slot = self
-            .temporary
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.temporary.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(temporary) = &*slot else {
             return Ok(());
         };
@@ -195,11 +181,7 @@ impl PoolFile {
             io::ErrorKind::AlreadyExists => ErrorKind::Exists.into(),
             _ => self.error("naming the pool", e),
         })?;
-        let unlinked = if linked {
-            sys::unlink(temporary)
-        } else {
-            Ok(())
-        };
+        let unlinked = if linked { sys::unlink(temporary) } else { Ok(()) };
         let directory = match self.path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),

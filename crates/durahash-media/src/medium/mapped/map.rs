@@ -70,11 +70,7 @@ impl Mapping {
 
     /// Whether `file` can be mapped so that flushed stores survive power failure.
     pub(super) fn can_dax(file: &File, read_only: bool) -> io::Result<bool> {
-        let prot = if read_only {
-            ProtFlags::READ
-        } else {
-            ProtFlags::READ | ProtFlags::WRITE
-        };
+        let prot = if read_only { ProtFlags::READ } else { ProtFlags::READ | ProtFlags::WRITE };
         let bytes = page_size() as u64;
         let flags = Sharing::Dax.flags();
         // SAFETY: a fresh mapping at an address of the system's choice, which nobody touches.

@@ -57,11 +57,7 @@ pub struct MappedOptions {
 
 impl Default for MappedOptions {
     fn default() -> Self {
-        MappedOptions {
-            max_bytes: 1 << 40,
-            dax: Dax::Auto,
-            force_flushes: false,
-        }
+        MappedOptions { max_bytes: 1 << 40, dax: Dax::Auto, force_flushes: false }
     }
 }
 
@@ -160,15 +156,7 @@ impl Mapped {
         // SAFETY: the mapping is aligned, readable and writable as far as the file reaches, and
         // lives as long as `self`; the file is locked, and is never cut under it (see `trim`).
         let region = unsafe { Region::new(mapping.base(), len, reserved) };
-        Ok(Mapped {
-            region,
-            flushes,
-            read_only,
-            dax,
-            mapping,
-            file,
-            trimmed: Mutex::new(false),
-        })
+        Ok(Mapped { region, flushes, read_only, dax, mapping, file, trimmed: Mutex::new(false) })
     }
 }
 
@@ -230,10 +218,7 @@ impl Medium for Mapped {
             return Ok(());
         }
         if bytes > self.region.reserved() || *trimmed {
-            return Err(ErrorKind::Full {
-                wanted_bytes: bytes - len,
-            }
-            .into());
+            return Err(ErrorKind::Full { wanted_bytes: bytes - len }.into());
         }
         self.file.extend(len, bytes)?;
         // SAFETY: the file was just extended over the range, and the region does not reach there.
@@ -261,9 +246,7 @@ impl Medium for Mapped {
             self.fence();
             return Ok(());
         }
-        self.mapping
-            .sync(off, bytes)
-            .map_err(|e| self.file.error("syncing the pool", e))
+        self.mapping.sync(off, bytes).map_err(|e| self.file.error("syncing the pool", e))
     }
 
     fn publish(&self) -> Result<()> {
@@ -281,18 +264,12 @@ impl Medium for Mapped {
         *trimmed = true;
         // The region cannot shrink, as references into it may be about. What they still see are
         // zeros, and what they store there is lost.
-        self.mapping
-            .detach(bytes)
-            .map_err(|e| self.file.error("cutting the pool", e))?;
+        self.mapping.detach(bytes).map_err(|e| self.file.error("cutting the pool", e))?;
         self.file.truncate(bytes)
     }
 
     fn durability(&self) -> Durability {
-        if self.dax {
-            Durability::Power
-        } else {
-            Durability::Process
-        }
+        if self.dax { Durability::Power } else { Durability::Process }
     }
 
     fn read_only(&self) -> bool {
@@ -300,10 +277,7 @@ impl Medium for Mapped {
     }
 
     fn huge_bytes(&self) -> Option<u64> {
-        super::dram::huge_bytes(
-            self.mapping.base().as_ptr().addr() as u64,
-            self.mapping.bytes(),
-        )
+        super::dram::huge_bytes(self.mapping.base().as_ptr().addr() as u64, self.mapping.bytes())
     }
 
     fn path(&self) -> Option<&Path> {

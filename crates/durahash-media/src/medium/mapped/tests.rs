@@ -44,19 +44,13 @@ fn make(path: &Path, bytes: u64, v: u64) -> Result<()> {
 
 fn names(dir: &TempDir) -> Vec<String> {
     let entries = fs::read_dir(dir.path()).unwrap();
-    entries
-        .map(|e| e.unwrap().file_name().into_string().unwrap())
-        .collect()
+    entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
 }
 
 fn kind<T>(result: Result<T>) -> String {
     match result {
         Ok(_) => "Ok".into(),
-        Err(e) => format!("{e:?}")
-            .split([' ', '('])
-            .next()
-            .unwrap_or_default()
-            .into(),
+        Err(e) => format!("{e:?}").split([' ', '(']).next().unwrap_or_default().into(),
     }
 }
 
@@ -108,10 +102,7 @@ fn what_was_stored_is_there_after_growing_and_opening_again() {
 #[test]
 fn forced_flushes_change_nothing_but_time() {
     let (_dir, path) = directory();
-    let forced = MappedOptions {
-        force_flushes: true,
-        ..options()
-    };
+    let forced = MappedOptions { force_flushes: true, ..options() };
     let medium = Mapped::create(&path, &forced).unwrap();
     assert!(matches!(medium.flushes, Flushes::Real(_)));
     medium.grow(EXTENT).unwrap();
@@ -210,9 +201,7 @@ fn an_unpublished_file_goes_away() {
     let (dir, path) = directory();
     let medium = Mapped::create(&path, &options()).unwrap();
     medium.grow(EXTENT).unwrap();
-    let [name] = &names(&dir)[..] else {
-        panic!("one file")
-    };
+    let [name] = &names(&dir)[..] else { panic!("one file") };
     assert!(name.starts_with(".durahash-") && name.ends_with(".tmp"));
     drop(medium);
     assert!(names(&dir).is_empty());
@@ -245,10 +234,7 @@ fn of_two_creations_one_wins() {
 #[test]
 fn growth_ends_at_the_size_limit() {
     let (_dir, path) = directory();
-    let limited = MappedOptions {
-        max_bytes: 2 * EXTENT,
-        ..options()
-    };
+    let limited = MappedOptions { max_bytes: 2 * EXTENT, ..options() };
     let medium = Mapped::create(&path, &limited).unwrap();
     medium.grow(2 * EXTENT).unwrap();
     assert_eq!(kind(medium.grow(2 * EXTENT + 1)), "Full");
@@ -256,10 +242,7 @@ fn growth_ends_at_the_size_limit() {
     medium.publish().unwrap();
     drop(medium);
     // What is there is always mapped, whatever the limit.
-    let limited = MappedOptions {
-        max_bytes: 1,
-        ..limited
-    };
+    let limited = MappedOptions { max_bytes: 1, ..limited };
     let medium = Mapped::open(&path, false, &limited).unwrap();
     assert_eq!(medium.region().len(), 2 * EXTENT);
     assert_eq!(kind(medium.grow(2 * EXTENT + 1)), "Full");
@@ -334,10 +317,7 @@ fn a_full_file_system_is_full_and_nothing_has_changed() {
 #[test]
 fn growth_stops_at_the_limit_of_the_process() {
     if let Some(path) = child_path() {
-        let limit = Rlimit {
-            current: Some(2 * EXTENT),
-            maximum: None,
-        };
+        let limit = Rlimit { current: Some(2 * EXTENT), maximum: None };
         setrlimit(Resource::Fsize, limit).unwrap();
         let medium = Mapped::open(&path, false, &options()).unwrap();
         medium.grow(2 * EXTENT).unwrap();
@@ -347,9 +327,7 @@ fn growth_stops_at_the_limit_of_the_process() {
     }
     let (_dir, path) = directory();
     make(&path, EXTENT, 7).unwrap();
-    let end = child("growth_stops_at_the_limit_of_the_process", &path)
-        .wait_with_output()
-        .unwrap();
+    let end = child("growth_stops_at_the_limit_of_the_process", &path).wait_with_output().unwrap();
     assert!(end.status.success(), "{end:?}");
     assert_eq!(fs::metadata(&path).unwrap().len(), 2 * EXTENT);
 }
@@ -399,10 +377,7 @@ fn children_of_a_fork_do_not_have_the_mapping() {
 #[test]
 fn dax_that_is_required_and_not_there_is_an_error() {
     let (dir, path) = directory();
-    let required = MappedOptions {
-        dax: Dax::Require,
-        ..options()
-    };
+    let required = MappedOptions { dax: Dax::Require, ..options() };
     make(&path, EXTENT, 7).unwrap();
     for read_only in [false, true] {
         assert_eq!(kind(Mapped::open(&path, read_only, &required)), "NoDax");
@@ -410,10 +385,7 @@ fn dax_that_is_required_and_not_there_is_an_error() {
     let other = dir.path().join("other");
     assert_eq!(kind(Mapped::create(&other, &required)), "NoDax");
     assert_eq!(names(&dir), ["pool"]);
-    let off = MappedOptions {
-        dax: Dax::Off,
-        ..options()
-    };
+    let off = MappedOptions { dax: Dax::Off, ..options() };
     Mapped::open(&path, false, &off).unwrap();
 }
 

@@ -98,24 +98,12 @@ pub struct Latency {
 
 impl Latency {
     /// Nothing is added.
-    pub const DRAM: Latency = Latency {
-        name: "dram",
-        read_ns: 0,
-        write_ns: 0,
-    };
+    pub const DRAM: Latency = Latency { name: "dram", read_ns: 0, write_ns: 0 };
     /// Optane DCPMM, after Rewo-Hash, Table 3. What is written is acknowledged by the controller's
     /// queue, so it costs what the bandwidth makes of it: 256 bytes at 6 GB/s.
-    pub const OPTANE: Latency = Latency {
-        name: "optane",
-        read_ns: 300,
-        write_ns: 43,
-    };
+    pub const OPTANE: Latency = Latency { name: "optane", read_ns: 300, write_ns: 43 };
     /// CXL-based NVM, after the same table; 256 bytes at 4 GB/s.
-    pub const CXL: Latency = Latency {
-        name: "cxl",
-        read_ns: 900,
-        write_ns: 64,
-    };
+    pub const CXL: Latency = Latency { name: "cxl", read_ns: 900, write_ns: 64 };
     /// All profiles.
     pub const PROFILES: [Latency; 3] = [Latency::DRAM, Latency::OPTANE, Latency::CXL];
 }
@@ -247,10 +235,7 @@ impl<M: Medium> Metered<M> {
 
     /// The block of `addr` is on its way to the medium.
     fn sent(&self, local: &mut Local, addr: *const u8) {
-        if local
-            .under_way
-            .first(addr.addr() as u64 / BLOCK_BYTES, WRITTEN)
-        {
+        if local.under_way.first(addr.addr() as u64 / BLOCK_BYTES, WRITTEN) {
             spin(self.latency.write_ns);
         }
     }
@@ -275,10 +260,7 @@ impl Meter {
 
     fn total(&self) -> Counts {
         let tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
-        tallies
-            .iter()
-            .map(|tally| tally.counts())
-            .fold(Counts::default(), Counts::add)
+        tallies.iter().map(|tally| tally.counts()).fold(Counts::default(), Counts::add)
     }
 
     /// Runs `f` on what this thread knows about this medium.
@@ -305,10 +287,7 @@ impl Meter {
         // Media that are gone keep no tally.
         locals.retain(|local| Arc::strong_count(&local.tally) > 1);
         let tally = Arc::<Tally>::default();
-        self.tallies
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Arc::clone(&tally));
+        self.tallies.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&tally));
         locals.push(Local {
             id: self.id,
             window: self.windows.load(Relaxed),

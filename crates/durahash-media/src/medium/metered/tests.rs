@@ -94,10 +94,7 @@ fn threads_and_media_are_counted_apart_and_added_up() {
         }
     });
     assert_eq!((a.counts().lines_read, a.counts().blocks_read), (300, 75));
-    assert_eq!(
-        (b.counts().lines_written, b.counts().bytes_stored),
-        (3, 2400)
-    );
+    assert_eq!((b.counts().lines_written, b.counts().bytes_stored), (3, 2400));
     drop(a);
     // A medium in the place of the former starts from nothing.
     let c = metered();

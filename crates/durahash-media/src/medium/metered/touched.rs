@@ -49,11 +49,7 @@ impl Touched {
         }
         let slot = &mut self.slots[at];
         if slot.round != self.round {
-            *slot = Slot {
-                number,
-                round: self.round,
-                marks: 0,
-            };
+            *slot = Slot { number, round: self.round, marks: 0 };
         }
         slot
     }
@@ -90,9 +86,7 @@ mod tests {
             let mut model = HashMap::<u64, u32>::new();
             let count = if round % 50 == 49 { 100_000 } else { 300 };
             for _ in 0..count {
-                state = state
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1);
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 let number = state >> 33 & if count > 300 { 0xf_ffff } else { 0xff };
                 let mark = 1 << (state >> 20 & 1);
                 let marks = model.entry(number).or_default();

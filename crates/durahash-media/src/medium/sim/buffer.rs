@@ -43,11 +43,9 @@ impl Buffer {
         let base = buffer.base();
         // SAFETY: `image` and the dirty part end inside the buffer, which is ours alone.
         unsafe {
-            base.cast::<u64>()
-                .copy_from_nonoverlapping(NonNull::from(image).cast(), image.len());
+            base.cast::<u64>().copy_from_nonoverlapping(NonNull::from(image).cast(), image.len());
             if buffer.dirty > image_bytes {
-                base.add(image_bytes)
-                    .write_bytes(0, buffer.dirty - image_bytes);
+                base.add(image_bytes).write_bytes(0, buffer.dirty - image_bytes);
             }
         }
         buffer
@@ -60,11 +58,7 @@ impl Buffer {
         // SAFETY: the layout is not empty.
         let allocated = NonNull::new(unsafe { alloc_zeroed(layout) })
             .unwrap_or_else(|| handle_alloc_error(layout));
-        Buffer {
-            allocated,
-            bytes,
-            dirty: 0,
-        }
+        Buffer { allocated, bytes, dirty: 0 }
     }
 
     fn layout(bytes: usize) -> Layout {

@@ -74,10 +74,7 @@ impl<const SAME_LINE: bool> Sim<SAME_LINE> {
     #[must_use]
     pub fn from_image(image: &[u64], max_bytes: u64) -> Self {
         let max_bytes = max_bytes.next_multiple_of(8);
-        assert!(
-            max_bytes / 8 <= u64::from(u32::MAX),
-            "a trace counts words in 32 bits"
-        );
+        assert!(max_bytes / 8 <= u64::from(u32::MAX), "a trace counts words in 32 bits");
         let buffer = Buffer::take(max_bytes as usize, image);
         let file_bytes = size_of_val(image) as u64;
         // SAFETY: the buffer has `max_bytes`, aligned to 256, lives as long as the region, and is
@@ -90,10 +87,7 @@ impl<const SAME_LINE: bool> Sim<SAME_LINE> {
             limit_bytes: AtomicU64::new(max_bytes),
             calls_left: AtomicU64::new(0),
             hook: OnceLock::new(),
-            log: Mutex::new(Log {
-                steps: Vec::new(),
-                file_bytes,
-            }),
+            log: Mutex::new(Log { steps: Vec::new(), file_bytes }),
         }))
     }
 
@@ -126,11 +120,7 @@ impl<const SAME_LINE: bool> Sim<SAME_LINE> {
             let thread = self.0.thread();
             let site = Location::caller();
             let action = Action::Mark(mark);
-            self.0.log().steps.push(Step {
-                thread,
-                site,
-                action,
-            });
+            self.0.log().steps.push(Step { thread, site, action });
         }
     }
 
@@ -219,11 +209,7 @@ impl Inner {
         let mut log = self.log();
         let done = act();
         if done.is_ok() {
-            log.steps.push(Step {
-                thread,
-                site,
-                action,
-            });
+            log.steps.push(Step { thread, site, action });
         }
         done
     }
@@ -242,11 +228,7 @@ impl Inner {
         if modes & RECORD != 0 {
             let words = (bytes / 8) as u32;
             let action = Action::Resize { words };
-            log.steps.push(Step {
-                thread,
-                site,
-                action,
-            });
+            log.steps.push(Step { thread, site, action });
         }
     }
 }
@@ -281,10 +263,7 @@ impl<const SAME_LINE: bool> Medium for Sim<SAME_LINE> {
     #[track_caller]
     fn store(&self, word: &PmU64, v: u64) {
         let site = Location::caller();
-        let action = Action::Store {
-            word: self.0.word_of(word),
-            v,
-        };
+        let action = Action::Store { word: self.0.word_of(word), v };
         self.0.act(Call::Store, site, action, || word.store(v));
     }
 
@@ -296,10 +275,7 @@ impl<const SAME_LINE: bool> Medium for Sim<SAME_LINE> {
             return word.cas(old, new);
         }
         let site = Location::caller();
-        let action = Action::Cas {
-            word: self.0.word_of(word),
-            v: new,
-        };
+        let action = Action::Cas { word: self.0.word_of(word), v: new };
         let swap = || word.cas(old, new);
         self.0.act_watched(modes, Call::Store, site, action, swap)
     }
@@ -308,10 +284,7 @@ impl<const SAME_LINE: bool> Medium for Sim<SAME_LINE> {
     #[track_caller]
     fn store_nt(&self, word: &PmU64, v: u64) {
         let site = Location::caller();
-        let action = Action::StoreNt {
-            word: self.0.word_of(word),
-            v,
-        };
+        let action = Action::StoreNt { word: self.0.word_of(word), v };
         self.0.act(Call::Store, site, action, || word.store(v));
     }
 
@@ -353,18 +326,14 @@ impl<const SAME_LINE: bool> Medium for Sim<SAME_LINE> {
     #[track_caller]
     fn event(&self, event: Event) {
         let site = Location::caller();
-        self.0
-            .act(Call::Event(event), site, Action::Event(event), || ());
+        self.0.act(Call::Event(event), site, Action::Event(event), || ());
     }
 
     #[track_caller]
     fn grow(&self, bytes: u64) -> Result<()> {
         let bytes = bytes.next_multiple_of(8);
         if bytes > self.0.limit_bytes.load(Ordering::Relaxed) {
-            return Err(ErrorKind::Full {
-                wanted_bytes: bytes,
-            }
-            .into());
+            return Err(ErrorKind::Full { wanted_bytes: bytes }.into());
         }
         if bytes > self.0.log().file_bytes {
             self.0.resize(bytes, Location::caller());

@@ -60,10 +60,7 @@ fn a_trace_says_what_was_done_where() {
         ]
     );
     assert!(steps.iter().all(|step| step.thread == 3));
-    assert_eq!(
-        (steps[1].site.file(), steps[1].site.line()),
-        (file!(), line)
-    );
+    assert_eq!((steps[1].site.file(), steps[1].site.line()), (file!(), line));
     assert_eq!(sim.image().len(), 64);
 }
 
@@ -73,10 +70,7 @@ fn growth_stops_at_the_limit() {
     sim.set_limit(2048);
     sim.grow(2048).unwrap();
     let full = sim.grow(2049).unwrap_err();
-    assert!(matches!(
-        full.kind(),
-        ErrorKind::Full { wanted_bytes: 2056 }
-    ));
+    assert!(matches!(full.kind(), ErrorKind::Full { wanted_bytes: 2056 }));
     assert_eq!(sim.region().len(), 2048);
     sim.set_limit(u64::MAX);
     sim.grow(4096).unwrap();
