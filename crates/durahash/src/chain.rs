@@ -12,7 +12,7 @@
 
 use std::sync::MutexGuard;
 
-use durahash_media::{Error, Result};
+use durahash_media::{Error, ErrorKind, Result};
 
 use crate::index::{Change, Room};
 use crate::outcome::Outcome;
@@ -101,13 +101,23 @@ impl Raw {
         };
         loop {
             let draft = new.map(|value| Draft { key_hash, key, value, next: 0 });
-            let mut plan = Plan::new(self, h, key, rule, draft)?;
+            let mut plan = match Plan::new(self, h, key, rule, draft) {
+                Err(e) if self.is_full_for_now(&e) => {
+                    self.finish_sweep()?;
+                    continue;
+                }
+                plan => plan?,
+            };
             let updated = self.index.update(h, room, &mut |payload| match payload {
                 Some(payload) => plan.present(payload, old.as_deref_mut()),
                 None => plan.absent(0),
             });
             if let Err(e) = updated {
                 plan.abandon();
+                if self.is_full_for_now(&e) {
+                    self.finish_sweep()?;
+                    continue;
+                }
                 return Err(e);
             }
             if let Some(again) = plan.again {
@@ -125,6 +135,11 @@ impl Raw {
             }
             return Ok(answer);
         }
+    }
+
+    /// Whether the pool is full only as long as a sweep has not found what is free.
+    fn is_full_for_now(&self, e: &Error) -> bool {
+        matches!(e.kind(), ErrorKind::Full { .. }) && self.sweep_pending()
     }
 
     /// Whether `rule` forbids a change of `key` already before a record is written for it.

@@ -70,8 +70,8 @@ fn copy(old: &Raw, path: &Path, options: &Options, watch: &mut dyn FnMut(u64, u6
         seed: format.seed,
         max_bytes: format.max_bytes,
     };
-    let options = options.clone().max_bytes(format.max_bytes);
-    let new = open::create(Mapped::create(path, &options.mapped())?, &wanted)?;
+    let mapped = options.mapped(format.max_bytes);
+    let new = open::create(Mapped::create(path, &mapped)?, &wanted)?;
     let slots = old.index.len()?;
     let mut copied = 0;
     let mut pairs = Vec::new();

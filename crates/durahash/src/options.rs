@@ -12,7 +12,9 @@ use crate::map::Map;
 use crate::open::{self, Wanted};
 use crate::raw::Raw;
 
-/// Bytes of address space for a map in memory, unless another limit is set.
+/// Bytes of address space for a file, unless another limit is set.
+const FILE_BYTES: u64 = 1 << 40;
+/// The same for a map in memory.
 const MEMORY_BYTES: u64 = 64 << 30;
 /// What is always had: below this a refusal of address space is an error.
 const MEMORY_BYTES_MIN: u64 = 1 << 30;
@@ -300,24 +302,16 @@ impl Options {
             let what = "a new map cannot be read-only";
             return Err(ErrorKind::Options { what }.into());
         }
-        let mut bytes = self.max_bytes.unwrap_or(MEMORY_BYTES);
-        loop {
-            // The design's own arrays take address space too, so all of it is tried again.
-            let made = Dram::new(bytes).and_then(|medium| match self.emulate {
+        if self.dax == Dax::Require {
+            return Err(ErrorKind::NoDax.into());
+        }
+        self.with_less_space(MEMORY_BYTES, |bytes| {
+            let medium = Dram::new(bytes)?;
+            match self.emulate {
                 Some(latency) => self.create_on(Metered::with_latency(medium, latency)),
                 None => self.create_on(medium),
-            });
-            match made {
-                Err(e)
-                    if matches!(e.kind(), ErrorKind::Io { .. })
-                        && self.max_bytes.is_none()
-                        && bytes > MEMORY_BYTES_MIN =>
-                {
-                    bytes /= 2;
-                }
-                made => return made,
             }
-        }
+        })
     }
 
     /// Makes a map on any medium, which is empty.
@@ -343,12 +337,14 @@ impl Options {
             let what = "a new map cannot be read-only";
             return Err(ErrorKind::Options { what }.into());
         }
-        let medium = Mapped::create(path, &self.mapped())?;
         let wanted = self.wanted(key, value)?;
-        match self.emulate {
-            Some(latency) => open::create(Metered::with_latency(medium, latency), &wanted),
-            None => open::create(medium, &wanted),
-        }
+        self.with_less_space(FILE_BYTES, |max_bytes| {
+            let medium = Mapped::create(path, &self.mapped(max_bytes))?;
+            match self.emulate {
+                Some(latency) => open::create(Metered::with_latency(medium, latency), &wanted),
+                None => open::create(medium, &wanted),
+            }
+        })
     }
 
     pub(crate) fn open_raw(
@@ -356,24 +352,45 @@ impl Options {
         path: &Path,
         accept: &dyn Fn(Design, Type, Type) -> Result<()>,
     ) -> Result<Raw> {
-        let medium = Mapped::open(path, self.read_only, &self.mapped())?;
         let suspect = self.accept_suspect;
-        match self.emulate {
-            Some(latency) => open::open(Metered::with_latency(medium, latency), suspect, accept),
-            None => open::open(medium, suspect, accept),
+        self.with_less_space(FILE_BYTES, |max_bytes| {
+            let medium = Mapped::open(path, self.read_only, &self.mapped(max_bytes))?;
+            match self.emulate {
+                Some(latency) => {
+                    open::open(Metered::with_latency(medium, latency), suspect, accept)
+                }
+                None => open::open(medium, suspect, accept),
+            }
+        })
+    }
+
+    /// Makes what needs address space, `bytes` of it unless a limit is set; where the system has not
+    /// so much, tries with less and less. The design's own arrays take some beside the medium.
+    fn with_less_space<T>(&self, bytes: u64, make: impl Fn(u64) -> Result<T>) -> Result<T> {
+        let mut max_bytes = self.max_bytes.unwrap_or(bytes);
+        loop {
+            match make(max_bytes) {
+                Err(e)
+                    if is_out_of_memory(&e)
+                        && self.max_bytes.is_none()
+                        && max_bytes > MEMORY_BYTES_MIN =>
+                {
+                    max_bytes /= 2;
+                }
+                made => return made,
+            }
         }
     }
 
-    pub(crate) fn mapped(&self) -> MappedOptions {
-        let defaults = MappedOptions::default();
-        MappedOptions {
-            max_bytes: self.max_bytes.unwrap_or(defaults.max_bytes),
-            dax: self.dax,
-            force_flushes: self.force_flushes,
-        }
+    pub(crate) fn mapped(&self, max_bytes: u64) -> MappedOptions {
+        MappedOptions { max_bytes, dax: self.dax, force_flushes: self.force_flushes }
     }
 
     fn wanted(&self, key: Type, value: Type) -> Result<Wanted> {
+        if [key, value].iter().any(|ty| matches!(ty, Type::Array(bytes) if *bytes >= 1 << 24)) {
+            let what = "an array type has less than 16 MiB; longer values are bytes";
+            return Err(ErrorKind::Options { what }.into());
+        }
         let seed = match self.seed {
             Some(seed) => seed,
             None => getrandom::u64().map_err(|e| {
@@ -398,6 +415,11 @@ impl Default for Options {
 }
 
 /// Whether an open failed because there is no file.
+fn is_out_of_memory(e: &Error) -> bool {
+    matches!(e.kind(), ErrorKind::Io { source, .. }
+        if source.kind() == std::io::ErrorKind::OutOfMemory)
+}
+
 pub(crate) fn is_missing(e: &Error) -> bool {
     matches!(e.kind(), ErrorKind::Io { source, .. }
         if source.kind() == std::io::ErrorKind::NotFound)

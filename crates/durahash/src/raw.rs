@@ -382,15 +382,19 @@ impl Raw {
             }
             Ok(())
         })?;
+        // Whoever hears of a finding may look at the map, so no lock is held meanwhile.
+        let mut unnamed = Vec::new();
         self.store.each_block(&mut |off| {
             if !named.contains(&off) {
-                let what = "block in use that no slot names".into();
-                found(Finding { invariant: "REC-3", off, what });
+                unnamed.push(off);
             }
         });
-        if let Some(kept) = *self.lock_chained()
-            && kept != chained
-        {
+        for off in unnamed {
+            let what = "block in use that no slot names".into();
+            found(Finding { invariant: "REC-3", off, what });
+        }
+        let kept = *self.lock_chained();
+        if let Some(kept) = kept.filter(|kept| *kept != chained) {
             let what = format!("{chained} records hang on others, {kept} are counted");
             found(Finding { invariant: "REC-4", off: 0, what });
         }

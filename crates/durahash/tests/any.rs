@@ -140,3 +140,12 @@ fn a_pool_is_open_as_long_as_somebody_has_a_handle() {
     assert_eq!(map.stats().unwrap().epoch, 2);
     assert_eq!(map.len().unwrap(), 2);
 }
+
+#[test]
+fn array_types_that_the_format_cannot_name_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let made = AnyMap::create(&path, Type::U64, Type::Array(1 << 24), &Options::new());
+    assert!(matches!(made.unwrap_err().kind(), ErrorKind::Options { .. }));
+    assert!(!path.exists());
+}

@@ -209,3 +209,27 @@ fn a_put_costs_what_its_record_and_slot_do() {
         }
     }
 }
+
+/// Space that only the sweep can find is found before anybody hears that the pool is full.
+#[test]
+fn a_pool_is_not_full_before_it_was_swept() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let options = Options::new()
+        .max_bytes(1 << 20)
+        .geometry(Geometry { extent_shift: 12, ..Geometry::default() });
+    let map: Map<u64, [u8]> = options.create(&path).unwrap();
+    let mut large = 0;
+    while map.put(&large, &[1; 3000]).is_ok() {
+        large += 1;
+    }
+    map.close().unwrap();
+    let map: Map<u64, [u8]> = options.open(&path).unwrap();
+    for key in 0..large {
+        map.remove(&key).unwrap();
+    }
+    for key in 0..3000 {
+        map.put(&key, &[2; 40]).unwrap();
+    }
+    assert_eq!(map.len().unwrap(), 3000);
+}

@@ -369,7 +369,7 @@ impl<M: Medium> Pool<M> {
         1 << self.format().geometry.extent_shift
     }
 
-    /// Takes an extent for units of the design, zeroed and durable so; returns its number.
+    /// Takes an extent for units of the design, whose contents are anything; returns its number.
     ///
     /// # Errors
     /// [`Full`](ErrorKind::Full); nothing has changed then.

@@ -206,7 +206,8 @@ impl Directory {
             };
             let from = self.buffer(depth);
             for i in 0..1 << (depth - 1) {
-                to.row(i)[0].store(from.row(2 * i)[0].load(Ordering::Relaxed), Ordering::Relaxed);
+                // As in `double`.
+                to.row(i)[0].store(from.row(2 * i)[0].load(Ordering::Acquire), Ordering::Release);
             }
             self.switch(depth - 1);
             true

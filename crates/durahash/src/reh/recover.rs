@@ -250,7 +250,8 @@ impl<M: Medium> Reh<M> {
         if expected.is_none() && number != 0 {
             report("REH-1", number, "the last bucket has a sibling".to_owned());
         }
-        for &free in wait_lock(&self.writers.free, medium).iter() {
+        let free = wait_lock(&self.writers.free, medium).clone();
+        for free in free {
             if std::mem::replace(&mut met[free as usize], true) {
                 report("REH-5", free, "a bucket in use is on the free list".to_owned());
             }
