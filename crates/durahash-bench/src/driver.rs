@@ -53,6 +53,11 @@ pub trait Table: Sync {
     fn put_many(&self, pairs: &[(u64, u64)]) -> Result<()> {
         pairs.iter().try_for_each(|(key, value)| self.put(*key, *value))
     }
+
+    /// How many pairs [`put_many`](Table::put_many) likes best.
+    fn put_batch(&self) -> usize {
+        BATCH
+    }
 }
 
 impl Table for durahash::Map<u64, u64> {
@@ -242,8 +247,8 @@ fn execute_get_many(table: &impl Table, ops: &[Op], clock: &mut impl Clock) -> R
 }
 
 fn execute_put_many(table: &impl Table, ops: &[Op], clock: &mut impl Clock) -> Result<()> {
-    let mut pairs = [(0, 0); BATCH];
-    for batch in ops.chunks(BATCH) {
+    let mut pairs = vec![(0, 0); table.put_batch()];
+    for batch in ops.chunks(pairs.len()) {
         let pairs = &mut pairs[..batch.len()];
         for (pair, op) in pairs.iter_mut().zip(batch) {
             *pair = (op.key, op.key);

@@ -1,0 +1,190 @@
+//! All that is compared, and the modes of each store, fastest first.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use durahash::{Map, Options};
+use durahash_bench::Result;
+use heed::EnvFlags;
+
+use crate::memory::{Boxed, Dash, Papaya, Scc, Sharded};
+use crate::peers::{Candy, Fjall, Lmdb, Redb, Sync, own};
+use crate::store::{Bytes, Numbered, Subject, Words};
+use crate::strings::Strings;
+
+/// Bytes of a store's own cache: more than any data set that is measured here takes.
+const CACHE_BYTES: usize = 4 << 30;
+
+/// Which data a table is to hold.
+#[derive(Clone)]
+pub(crate) enum Data {
+    Words,
+    Strings(Arc<Strings>),
+}
+
+type Made = Result<Box<dyn Subject>>;
+
+impl Data {
+    /// A table on a store that knows byte strings only.
+    fn on<S: Bytes + 'static>(&self, store: S) -> Made {
+        Ok(match self {
+            Data::Words => Box::new(Words(store)),
+            Data::Strings(strings) => strings_on(strings, store),
+        })
+    }
+
+    /// An empty map in memory, or the pool in a directory.
+    fn own(&self, words: impl Fn() -> Result<Map<u64, u64>>, strings: OwnStrings<'_>) -> Made {
+        Ok(match self {
+            Data::Words => Box::new(words()?),
+            Data::Strings(data) => strings_on(data, strings()?),
+        })
+    }
+
+    fn own_file(&self, dir: &Path, force_flushes: bool) -> Made {
+        self.own(|| own(dir, force_flushes), &|| own(dir, force_flushes))
+    }
+
+    fn default_of<W, S>(&self) -> Made
+    where
+        W: Subject + Default + 'static,
+        S: Bytes + Default + 'static,
+    {
+        Ok(match self {
+            Data::Words => Box::new(W::default()),
+            Data::Strings(strings) => strings_on(strings, S::default()),
+        })
+    }
+}
+
+type OwnStrings<'a> = &'a dyn Fn() -> Result<Map<[u8], [u8]>>;
+
+fn strings_on<S: Bytes + 'static>(strings: &Arc<Strings>, store: S) -> Box<dyn Subject> {
+    let strings = Arc::clone(strings);
+    Box::new(Numbered { store, strings })
+}
+
+/// A map in memory.
+pub(crate) struct InMemory {
+    pub(crate) name: &'static str,
+    pub(crate) make: fn(&Data) -> Made,
+}
+
+/// Ours is the first.
+pub(crate) const IN_MEMORY: [InMemory; 5] = [
+    InMemory {
+        name: "durahash",
+        make: |data| {
+            let options = Options::new();
+            data.own(|| Ok(options.in_memory()?), &|| Ok(options.in_memory()?))
+        },
+    },
+    InMemory {
+        name: "hashbrown, sharded",
+        make: |data| data.default_of::<Sharded<u64, u64>, Sharded<Boxed, Boxed>>(),
+    },
+    InMemory {
+        name: "dashmap",
+        make: |data| data.default_of::<Dash<u64, u64>, Dash<Boxed, Boxed>>(),
+    },
+    InMemory {
+        name: "papaya",
+        make: |data| data.default_of::<Papaya<u64, u64>, Papaya<Boxed, Boxed>>(),
+    },
+    InMemory { name: "scc", make: |data| data.default_of::<Scc<u64, u64>, Scc<Boxed, Boxed>>() },
+];
+
+/// A way to run a store.
+pub(crate) struct Mode {
+    pub(crate) name: &'static str,
+    /// Opens what is in a directory, or makes it.
+    pub(crate) open: fn(&Data, &Path) -> Made,
+}
+
+/// A store on files.
+pub(crate) struct Store {
+    pub(crate) name: &'static str,
+    /// From the fastest to the safest.
+    pub(crate) modes: &'static [Mode],
+    /// Whether an insert of its own is a transaction, which takes long: then fewer are measured.
+    pub(crate) slow_inserts: bool,
+}
+
+/// Ours, as it is used.
+pub(crate) const OWN: Store = Store {
+    name: "durahash",
+    modes: &[Mode { name: "default", open: |data, dir| data.own_file(dir, false) }],
+    slow_inserts: false,
+};
+
+/// Ours, doing what a file in the page cache does not need.
+pub(crate) const OWN_FLUSHED: Store = Store {
+    name: "durahash, flushes forced",
+    modes: &[Mode { name: "flushes forced", open: |data, dir| data.own_file(dir, true) }],
+    slow_inserts: false,
+};
+
+pub(crate) const PEERS: [Store; 4] = [
+    Store {
+        name: "LMDB",
+        modes: &[
+            Mode {
+                name: "NOSYNC, WRITEMAP",
+                open: |data, dir| {
+                    data.on(Lmdb::open(dir, EnvFlags::NO_SYNC | EnvFlags::WRITE_MAP)?)
+                },
+            },
+            Mode { name: "NOSYNC", open: |data, dir| data.on(Lmdb::open(dir, EnvFlags::NO_SYNC)?) },
+            Mode {
+                name: "default",
+                open: |data, dir| data.on(Lmdb::open(dir, EnvFlags::empty())?),
+            },
+        ],
+        slow_inserts: true,
+    },
+    Store {
+        name: "redb",
+        modes: &[
+            Mode {
+                name: "Durability::None",
+                open: |data, dir| data.on(Redb::open(dir, CACHE_BYTES, Sync::Never)?),
+            },
+            Mode {
+                name: "Immediate, fsync left out",
+                open: |data, dir| data.on(Redb::open(dir, CACHE_BYTES, Sync::File)?),
+            },
+            Mode {
+                name: "Immediate",
+                open: |data, dir| data.on(Redb::open(dir, CACHE_BYTES, Sync::Disk)?),
+            },
+        ],
+        slow_inserts: true,
+    },
+    Store {
+        name: "fjall",
+        modes: &[
+            Mode {
+                name: "journal persisted by hand",
+                open: |data, dir| data.on(Fjall::open(dir, CACHE_BYTES, true)?),
+            },
+            Mode {
+                name: "default",
+                open: |data, dir| data.on(Fjall::open(dir, CACHE_BYTES, false)?),
+            },
+        ],
+        slow_inserts: false,
+    },
+    Store {
+        name: "candystore",
+        modes: &[
+            Mode { name: "no checkpoints", open: |data, dir| data.on(Candy::open(dir, false)?) },
+            Mode { name: "default", open: |data, dir| data.on(Candy::open(dir, true)?) },
+        ],
+        slow_inserts: false,
+    },
+];
+
+/// All stores on files.
+pub(crate) fn stores() -> impl Iterator<Item = &'static Store> {
+    [&OWN, &OWN_FLUSHED].into_iter().chain(&PEERS)
+}

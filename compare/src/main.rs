@@ -1,0 +1,214 @@
+//! durahash and other maps and stores, measured in one run on one machine.
+//!
+//! Everybody gets the same operations, interleaved repeats and medians. A store runs in its fastest
+//! mode that survives that its process is killed, which is tried first.
+
+#![deny(unsafe_code)]
+
+mod catalog;
+mod measure;
+mod memory;
+mod peers;
+mod report;
+mod store;
+mod strings;
+mod survive;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::{Args, Parser, Subcommand};
+use durahash_bench::{Error, Machine, Report, Result, Setup};
+use tempfile::TempDir;
+
+use measure::Plan;
+use strings::Strings;
+
+/// The packages of Debian 12, where somebody has put them beside the repository.
+const PACKAGES: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/debian12-packages.tsv.gz");
+
+/// Measures durahash and other maps and stores in one run.
+#[derive(Parser)]
+#[command(version, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: Run,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Kills every mode of every store while it inserts, and looks for what was acknowledged.
+    Survives {
+        /// Keys that are inserted before the kill
+        #[arg(long, default_value_t = 20_000)]
+        keys: u64,
+        /// Kills of each mode
+        #[arg(long, default_value_t = 3)]
+        kills: u64,
+        /// The directory in which the stores are made
+        #[arg(long, default_value = "/dev/shm")]
+        dir: PathBuf,
+    },
+    /// What is killed.
+    #[command(hide = true)]
+    Child { store: String, mode: String, dir: PathBuf, seed: u64, loaded: u64 },
+}
+
+#[derive(Args)]
+struct Run {
+    /// Keys of 8 bytes
+    #[arg(long, default_value_t = 10_000_000)]
+    keys: u64,
+    /// Lookups of each timed run, at the most
+    #[arg(long, default_value_t = 2_000_000)]
+    lookups: u64,
+    /// Numbers of threads
+    #[arg(long, value_delimiter = ',', default_value = "1,2")]
+    threads: Vec<usize>,
+    /// Repeats, whose medians count
+    #[arg(long, default_value_t = 3)]
+    repeats: u64,
+    /// Seed of keys and draws
+    #[arg(long, default_value_t = 42)]
+    seed: u64,
+    /// A directory in shared memory
+    #[arg(long, default_value = "/dev/shm")]
+    shared_memory: PathBuf,
+    /// A directory on a disk
+    #[arg(long, default_value = ".")]
+    disk: PathBuf,
+    /// Where the other stores lie; in shared memory, where they are fastest, unless set
+    #[arg(long)]
+    peers: Option<PathBuf>,
+    /// Lines of package, tab, text; gzip
+    #[arg(long)]
+    packages: Option<PathBuf>,
+    /// Leave byte strings out
+    #[arg(long)]
+    no_strings: bool,
+    /// Save all rows as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// A directory of our own in `parent`, which goes with its value.
+fn directory(parent: &Path) -> Result<TempDir> {
+    let dir = tempfile::Builder::new().prefix("durahash-compare-").tempdir_in(parent);
+    dir.map_err(|source| Error::Io {
+        doing: "making a directory in",
+        path: Some(parent.to_owned()),
+        source,
+    })
+}
+
+fn print(text: &str) -> Result<()> {
+    let printed = writeln!(std::io::stdout().lock(), "{text}");
+    printed.map_err(|source| Error::Io { doing: "printing", path: None, source })
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = match cli.command {
+        None => run(&cli.run),
+        Some(Command::Survives { keys, kills, dir }) => survives(&dir, keys, kills),
+        Some(Command::Child { store, mode, dir, seed, loaded }) => {
+            survive::child(&store, &mode, &dir, seed, loaded)
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("durahash-compare: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn try_all(dir: &Path, seed: u64, keys: u64, kills: u64) -> Result<Vec<survive::Tried>> {
+    survive::try_all(dir, seed, keys, kills, &mut |tried| {
+        eprintln!("killed {kills} times: {}, {}", tried.store.name, tried.mode.name);
+    })
+}
+
+fn survives(dir: &Path, keys: u64, kills: u64) -> Result<()> {
+    if keys < 100 || kills == 0 {
+        let what = "at least 100 keys and one kill are needed".into();
+        return Err(Error::Config { what });
+    }
+    print(&report::survival(&try_all(dir, 42, keys, kills)?))
+}
+
+fn run(run: &Run) -> Result<()> {
+    if run.keys < 1000 || run.threads.is_empty() || run.threads.contains(&0) || run.repeats == 0 {
+        let what = "at least 1000 keys, one thread and one repeat are needed".into();
+        return Err(Error::Config { what });
+    }
+    let plan = Plan {
+        keys: run.keys,
+        lookups: run.lookups.clamp(1, run.keys),
+        threads: run.threads.clone(),
+        repeats: run.repeats,
+        seed: run.seed,
+        shared_memory: run.shared_memory.clone(),
+        disk: run.disk.clone(),
+        peers: run.peers.as_ref().unwrap_or(&run.shared_memory).clone(),
+    };
+    let tried = try_all(&plan.peers, plan.seed, 20_000, 3)?;
+    print(&report::survival(&tried))?;
+    let words = measure::words(&plan, &tried)?;
+    for threads in &plan.threads {
+        let title = format!("{} pairs of 8-byte words", plan.keys);
+        print(&report::throughput(&words, *threads as u64, &title))?;
+    }
+    let strings = if run.no_strings {
+        Vec::new()
+    } else {
+        let beside = Path::new(PACKAGES);
+        let file = run.packages.as_deref();
+        let file = file.or_else(|| beside.exists().then_some(beside));
+        let data = Strings::new(file, plan.seed)?;
+        let kind = if file.is_some() { "packages" } else { "made-up packages" };
+        let title = format!("{} byte strings, {kind}, values of 16 to 200 bytes", data.len());
+        let rows = measure::strings(&plan, &tried, data)?;
+        for threads in &plan.threads {
+            print(&report::throughput(&rows, *threads as u64, &title))?;
+        }
+        rows
+    };
+    let opening = measure::opening(&plan)?;
+    print(&report::opening(&opening))?;
+    let targets = report::targets(&words, &opening, &plan.threads);
+    print(&report::ratios(&targets))?;
+    let Some(path) = &run.json else { return Ok(()) };
+    let rows = [words, strings, opening].concat();
+    let report = Report {
+        machine: Machine::this(),
+        setup: Setup {
+            version: env!("CARGO_PKG_VERSION").into(),
+            unix_seconds: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_secs()),
+            designs: measure::names(&plan, &tried),
+            keys: plan.keys,
+            threads: plan.threads.iter().map(|n| *n as u64).collect(),
+            medium: "memory, shared memory, disk".into(),
+            repeats: plan.repeats,
+            seed: plan.seed,
+            ..Setup::default()
+        },
+        rows: rows
+            .into_iter()
+            .chain(targets.iter().map(|target| target.to_row(plan.keys)))
+            .collect(),
+    };
+    std::fs::write(path, report.to_json()).map_err(|source| Error::Io {
+        doing: "writing",
+        path: Some(path.clone()),
+        source,
+    })
+}

@@ -1,0 +1,285 @@
+//! Runs everything, one table at a time, and takes the medians of interleaved repeats.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use durahash_bench::workload::{Kind, Op, Random, Workload, Workloads};
+use durahash_bench::{Result, Row};
+use tempfile::TempDir;
+
+use crate::catalog::{Data, IN_MEMORY, InMemory, Mode, OWN, OWN_FLUSHED, PEERS, Store};
+use crate::directory;
+use crate::store::Subject;
+use crate::strings::Strings;
+use crate::survive::{self, Tried};
+
+/// How many keys a store gets of whose inserts each is a transaction. Its table is smaller then,
+/// and faster for it.
+const SLOW_SHARE: u64 = 100;
+
+/// What is run.
+pub(crate) struct Plan {
+    pub(crate) keys: u64,
+    /// Lookups of a run, from all over the keys.
+    pub(crate) lookups: u64,
+    pub(crate) threads: Vec<usize>,
+    pub(crate) repeats: u64,
+    pub(crate) seed: u64,
+    /// A directory in shared memory, and one on a disk.
+    pub(crate) shared_memory: PathBuf,
+    pub(crate) disk: PathBuf,
+    /// Where the other stores lie.
+    pub(crate) peers: PathBuf,
+}
+
+/// A table of a run.
+struct Entrant {
+    name: String,
+    how: How,
+}
+
+enum How {
+    Memory(&'static InMemory),
+    File(&'static Store, &'static Mode, PathBuf),
+}
+
+impl Entrant {
+    fn slow_inserts(&self) -> bool {
+        matches!(self.how, How::File(store, ..) if store.slow_inserts)
+    }
+
+    /// An empty table, and the directory that goes with it.
+    fn make(&self, data: &Data) -> Result<Filled> {
+        match &self.how {
+            How::Memory(map) => Ok(Filled { table: (map.make)(data)?, _dir: None }),
+            How::File(_, mode, parent) => {
+                let dir = directory(parent)?;
+                Ok(Filled { table: (mode.open)(data, dir.path())?, _dir: Some(dir) })
+            }
+        }
+    }
+}
+
+/// A table goes before its directory.
+struct Filled {
+    table: Box<dyn Subject>,
+    _dir: Option<TempDir>,
+}
+
+/// Names of ours, in tables and ratios.
+pub(crate) const DRAM: &str = "durahash, memory";
+pub(crate) const SHARED: &str = "durahash, shared memory";
+pub(crate) const FLUSHED: &str = "durahash, shared memory, flushes forced";
+pub(crate) const DISK: &str = "durahash, disk";
+
+fn entrants(plan: &Plan, tried: &[Tried]) -> Vec<Entrant> {
+    let mut all: Vec<Entrant> = IN_MEMORY
+        .iter()
+        .enumerate()
+        .map(|(i, map)| Entrant {
+            name: if i == 0 { DRAM } else { map.name }.to_owned(),
+            how: How::Memory(map),
+        })
+        .collect();
+    let own = [
+        (SHARED, &OWN, &plan.shared_memory),
+        (FLUSHED, &OWN_FLUSHED, &plan.shared_memory),
+        (DISK, &OWN, &plan.disk),
+    ];
+    let peers = PEERS.iter().map(|store| (store.name, store, &plan.peers));
+    for (name, store, dir) in own.into_iter().chain(peers) {
+        if let Some(mode) = survive::fastest(tried, store) {
+            all.push(Entrant { name: name.to_owned(), how: How::File(store, mode, dir.clone()) });
+        }
+    }
+    all
+}
+
+/// Who is measured, by name.
+pub(crate) fn names(plan: &Plan, tried: &[Tried]) -> Vec<String> {
+    entrants(plan, tried).into_iter().map(|e| e.name).collect()
+}
+
+/// Draws the operations of a workload, a thread, and a round.
+type Draw<'a> = &'a dyn Fn(Workload, usize, u64) -> Vec<Vec<Op>>;
+
+/// Samples of one cell.
+struct Cell {
+    name: String,
+    case: &'static str,
+    threads: usize,
+    keys: u64,
+    samples: Vec<f64>,
+}
+
+/// Cells in the order in which they were first met.
+#[derive(Default)]
+struct Cells(Vec<Cell>);
+
+impl Cells {
+    fn add(&mut self, name: &str, case: &'static str, threads: usize, keys: u64, sample: f64) {
+        let mut cells = self.0.iter_mut();
+        let same = |c: &&mut Cell| (&*c.name, c.case, c.threads) == (name, case, threads);
+        match cells.find(same) {
+            Some(cell) => cell.samples.push(sample),
+            None => self.0.push(Cell {
+                name: name.to_owned(),
+                case,
+                threads,
+                keys,
+                samples: vec![sample],
+            }),
+        }
+    }
+
+    fn rows(self, table: &str, metric: &str) -> Vec<Row> {
+        let row = |mut cell: Cell| {
+            cell.samples.sort_by(f64::total_cmp);
+            let n = cell.samples.len();
+            Row {
+                table: table.to_owned(),
+                design: cell.name,
+                case: cell.case.to_owned(),
+                threads: cell.threads as u64,
+                keys: cell.keys,
+                metric: metric.to_owned(),
+                value: f64::midpoint(cell.samples[(n - 1) / 2], cell.samples[n / 2]),
+                min: cell.samples[0],
+                max: cell.samples[n - 1],
+            }
+        };
+        self.0.into_iter().map(row).collect()
+    }
+}
+
+/// Uniform words.
+pub(crate) fn words(plan: &Plan, tried: &[Tried]) -> Result<Vec<Row>> {
+    let workloads = Workloads::new(plan.keys, plan.seed);
+    let draw = |workload, threads, round| workloads.draw(workload, threads, round);
+    run(plan, tried, &Data::Words, plan.keys, "words", &draw)
+}
+
+/// Byte strings.
+pub(crate) fn strings(plan: &Plan, tried: &[Tried], strings: Strings) -> Result<Vec<Row>> {
+    let keys = strings.len();
+    let draw = |workload: Workload, threads: usize, round: u64| {
+        let stream = |thread: u64| {
+            let mut random = Random::new(plan.seed ^ round << 32 ^ (workload as u64) << 8 ^ thread);
+            let mine = (thread..keys).step_by(threads);
+            let op = |number| match workload {
+                Workload::Hit | Workload::GetMany => (random.below(keys), Kind::Get),
+                Workload::Miss => (keys + random.below(keys), Kind::Get),
+                _ => (number, Kind::Put),
+            };
+            let op = mine.map(op).map(|(key, kind)| Op { key, kind });
+            op.collect()
+        };
+        (0..threads as u64).map(stream).collect()
+    };
+    let data = Data::Strings(Arc::new(strings));
+    run(plan, tried, &data, keys, "strings", &draw)
+}
+
+/// The first operations of each thread, `ops` of all.
+fn cut(mut streams: Vec<Vec<Op>>, ops: u64) -> Vec<Vec<Op>> {
+    let each = (ops as usize).div_ceil(streams.len());
+    for stream in &mut streams {
+        stream.truncate(each);
+        stream.shrink_to_fit();
+    }
+    streams
+}
+
+fn run(
+    plan: &Plan,
+    tried: &[Tried],
+    data: &Data,
+    keys: u64,
+    table: &str,
+    draw: Draw<'_>,
+) -> Result<Vec<Row>> {
+    let mut cells = Cells::default();
+    let entrants = entrants(plan, tried);
+    for round in 0..plan.repeats {
+        let loads: Vec<_> =
+            plan.threads.iter().map(|threads| draw(Workload::Load, *threads, round)).collect();
+        let lookups: Vec<_> = plan
+            .threads
+            .iter()
+            .flat_map(|threads| {
+                [Workload::Hit, Workload::Miss, Workload::GetMany].map(|workload| {
+                    let streams = cut(draw(workload, *threads, round), plan.lookups);
+                    (workload, *threads, streams)
+                })
+            })
+            .collect();
+        for entrant in &entrants {
+            eprintln!("{table}, repeat {}: {}", round + 1, entrant.name);
+            for (i, (threads, load)) in plan.threads.iter().zip(&loads).enumerate() {
+                let mut add = |case, threads, keys, run: durahash_bench::driver::Run| {
+                    cells.add(&entrant.name, case, threads, keys, run.ops_per_s());
+                };
+                let filled = entrant.make(data)?;
+                let done = filled.table.measure(Workload::PutMany, load)?;
+                add("bulk insert", *threads, keys, done);
+                if i == 0 {
+                    for (workload, threads, streams) in &lookups {
+                        let done = filled.table.measure(*workload, streams)?;
+                        add(workload.name(), *threads, keys, done);
+                    }
+                }
+                drop(filled);
+                let filled = entrant.make(data)?;
+                if entrant.slow_inserts() {
+                    let few = keys.div_ceil(SLOW_SHARE);
+                    let done = filled.table.measure(Workload::Load, &cut(load.clone(), few))?;
+                    add("insert", *threads, few, done);
+                } else {
+                    let done = filled.table.measure(Workload::Load, load)?;
+                    add("insert", *threads, keys, done);
+                }
+            }
+        }
+    }
+    Ok(cells.rows(table, "ops_per_s"))
+}
+
+/// What opening costs: an empty pool, one that was closed, one whose process was killed; and what
+/// touching its memory for the first time adds to a load.
+pub(crate) fn opening(plan: &Plan) -> Result<Vec<Row>> {
+    let mut cells = Cells::default();
+    let places = [(SHARED, &plan.shared_memory), (DISK, &plan.disk)];
+    let workloads = Workloads::new(plan.keys, plan.seed);
+    let load = workloads.draw(Workload::PutMany, 1, 0);
+    let mode = &OWN.modes[0];
+    for round in 0..plan.repeats {
+        for (name, parent) in places {
+            eprintln!("opening, repeat {}: {name}", round + 1);
+            let mut add = |case, keys, ms| cells.add(name, case, 1, keys, ms);
+            let ms = |from: Instant| from.elapsed().as_secs_f64() * 1e3;
+            let dir = directory(parent)?;
+            let left = survive::kill(&OWN, mode, dir.path(), plan.seed ^ round, plan.keys)?;
+            if left.lost > 0 {
+                let what = format!("{} acknowledged keys are lost", left.lost);
+                return Err(crate::store::wrong(what));
+            }
+            add("open after kill -9", plan.keys, left.open.as_secs_f64() * 1e3);
+            let from = Instant::now();
+            let table = (mode.open)(&Data::Words, dir.path())?;
+            add("open after close", plan.keys, ms(from));
+            drop((table, dir));
+
+            let dir = directory(parent)?;
+            let from = Instant::now();
+            let map: durahash::Map<u64, u64> = crate::peers::own(dir.path(), false)?;
+            add("create", 0, ms(from));
+            let first = map.measure(Workload::PutMany, &load)?;
+            add("bulk insert, new memory", plan.keys, first.elapsed.as_secs_f64() * 1e3);
+            map.clear()?;
+            let again = map.measure(Workload::PutMany, &load)?;
+            add("bulk insert, touched memory", plan.keys, again.elapsed.as_secs_f64() * 1e3);
+        }
+    }
+    Ok(cells.rows("opening", "ms"))
+}

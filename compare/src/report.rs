@@ -1,0 +1,207 @@
+//! Tables and ratios of what was measured.
+
+use std::fmt::Write as _;
+
+use durahash_bench::Row;
+
+use crate::measure::{DISK, DRAM, SHARED};
+use crate::survive::Tried;
+
+/// Millions with three digits that mean something.
+fn millions(per_s: f64) -> String {
+    let m = per_s / 1e6;
+    match m {
+        _ if m >= 100.0 => format!("{m:.0}"),
+        _ if m >= 10.0 => format!("{m:.1}"),
+        _ => format!("{m:.2}"),
+    }
+}
+
+/// Columns that are as wide as they must be; the first is text, the others are numbers.
+fn columns(rows: &[Vec<String>]) -> String {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |i| rows.iter().filter_map(|row| row.get(i)).map(String::len).max();
+    let widths: Vec<usize> = (0..count).map(|i| width(i).unwrap_or(0)).collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            // Writing to a string cannot fail.
+            let _ = match i {
+                0 => write!(line, "{cell:<width$}"),
+                _ => write!(line, "  {cell:>width$}"),
+            };
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// What the kills found.
+pub(crate) fn survival(tried: &[Tried]) -> String {
+    let mut rows = vec![
+        ["store and mode", "acknowledged", "lost", "open", "survives a kill"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    for this in tried {
+        let mut row = vec![format!("{}: {}", this.store.name, this.mode.name)];
+        match &this.left {
+            Ok(left) => {
+                let sum = |f: fn(&crate::survive::Left) -> u64| left.iter().map(f).sum::<u64>();
+                row.push(sum(|left| left.acknowledged).to_string());
+                row.push(sum(|left| left.lost).to_string());
+                let open = left.iter().map(|left| left.open).max().unwrap_or_default();
+                row.push(format!("{:.1} ms", open.as_secs_f64() * 1e3));
+                row.push(if this.survives() { "yes" } else { "NO" }.to_owned());
+            }
+            Err(e) => row.extend([String::new(), String::new(), String::new(), format!("NO: {e}")]),
+        }
+        rows.push(row);
+    }
+    format!("Killed with kill -9 while it inserts\n\n{}", columns(&rows))
+}
+
+/// Throughput: a line for each table, a column for each workload.
+pub(crate) fn throughput(rows: &[Row], threads: u64, title: &str) -> String {
+    const CASES: [&str; 5] = ["insert", "bulk insert", "hit", "miss", "get_many"];
+    let mut names: Vec<&str> = Vec::new();
+    for row in rows {
+        if !names.contains(&row.design.as_str()) {
+            names.push(&row.design);
+        }
+    }
+    let mut lines = vec![vec![String::new()]];
+    lines[0].extend(CASES.map(str::to_owned));
+    for name in names {
+        let mut line = vec![name.to_owned()];
+        line.extend(CASES.map(|case| {
+            find(rows, name, case, threads).map_or_else(|| "-".into(), |row| millions(row.value))
+        }));
+        lines.push(line);
+    }
+    let s = if threads == 1 { "" } else { "s" };
+    format!(
+        "{title}, {threads} thread{s}: millions of operations per second, medians\n\n{}",
+        columns(&lines)
+    )
+}
+
+/// What opening costs.
+pub(crate) fn opening(rows: &[Row]) -> String {
+    let mut lines =
+        vec![["milliseconds", "median", "smallest", "largest"].map(str::to_owned).to_vec()];
+    for row in rows {
+        let mut line = vec![format!("{}: {}", row.design, row.case)];
+        line.extend([row.value, row.min, row.max].map(|ms| format!("{ms:.2}")));
+        lines.push(line);
+    }
+    format!("Opening and growing, 1 thread\n\n{}", columns(&lines))
+}
+
+fn find<'a>(rows: &'a [Row], name: &str, case: &str, threads: u64) -> Option<&'a Row> {
+    let mut rows = rows.iter();
+    rows.find(|row| row.design == name && row.case == case && row.threads == threads)
+}
+
+/// The best of some tables in a workload.
+fn best<'a>(rows: &'a [Row], names: &[&str], case: &str, threads: u64) -> Option<&'a Row> {
+    let found = names.iter().filter_map(|name| find(rows, name, case, threads));
+    found.max_by(|a, b| a.value.total_cmp(&b.value))
+}
+
+/// A target and what came of it.
+pub(crate) struct Target {
+    what: String,
+    against: String,
+    reached: f64,
+    wanted: f64,
+    unit: &'static str,
+}
+
+impl Target {
+    fn is_reached(&self) -> bool {
+        match self.unit {
+            " s" => self.reached < self.wanted,
+            _ => self.reached >= self.wanted,
+        }
+    }
+
+    /// As a row of the report: 1 as its largest if it was reached.
+    pub(crate) fn to_row(&self, keys: u64) -> Row {
+        Row {
+            table: "targets".into(),
+            design: self.against.clone(),
+            case: self.what.clone(),
+            threads: 0,
+            keys,
+            metric: if self.is_reached() { "reached" } else { "not reached" }.into(),
+            value: self.reached,
+            min: self.wanted,
+            max: self.wanted,
+        }
+    }
+}
+
+/// The targets: ratios of medians of this run.
+pub(crate) fn targets(words: &[Row], opening: &[Row], threads: &[usize]) -> Vec<Target> {
+    const MAPS: [&str; 4] = ["hashbrown, sharded", "dashmap", "papaya", "scc"];
+    const STORES: [&str; 4] = ["LMDB", "redb", "fjall", "candystore"];
+    let mut all = Vec::new();
+    for &threads in threads {
+        let threads = threads as u64;
+        let mut ratio = |own: &str, case: &str, other: Option<&Row>, wanted: f64| {
+            let Some((row, other)) = find(words, own, case, threads).zip(other) else {
+                return;
+            };
+            let against = if other.design == own { &other.case } else { &other.design };
+            all.push(Target {
+                what: format!("{own}: {case}, threads: {threads}"),
+                against: against.clone(),
+                reached: row.value / other.value,
+                wanted,
+                unit: " x",
+            });
+        };
+        ratio(DRAM, "hit", best(words, &MAPS, "hit", threads), 1.0);
+        ratio(DRAM, "miss", best(words, &MAPS, "miss", threads), 0.9);
+        for own in [DRAM, SHARED, DISK] {
+            ratio(own, "get_many", find(words, own, "hit", threads), 2.5);
+        }
+        for own in [SHARED, DISK] {
+            ratio(own, "hit", best(words, &STORES, "hit", threads), 5.0);
+            let bulk = best(words, &STORES, "bulk insert", threads);
+            ratio(own, "bulk insert", bulk, 5.0);
+        }
+    }
+    for own in [SHARED, DISK] {
+        if let Some(row) = find(opening, own, "open after kill -9", 1) {
+            all.push(Target {
+                what: format!("{own}: {} keys recovered after kill -9", row.keys),
+                against: String::new(),
+                reached: row.value / 1e3,
+                wanted: 0.3,
+                unit: " s",
+            });
+        }
+    }
+    all
+}
+
+/// Ratios against what is wanted.
+pub(crate) fn ratios(targets: &[Target]) -> String {
+    let mut lines = vec![["target", "against", "is", "wanted", ""].map(str::to_owned).to_vec()];
+    for target in targets {
+        let unit = target.unit;
+        let sign = if unit == " s" { "<" } else { ">=" };
+        lines.push(vec![
+            target.what.clone(),
+            target.against.clone(),
+            format!("{:.2}{unit}", target.reached),
+            format!("{sign} {:.1}{unit}", target.wanted),
+            if target.is_reached() { "reached" } else { "NOT REACHED" }.to_owned(),
+        ]);
+    }
+    format!("Targets: ratios of medians of this run\n\n{}", columns(&lines))
+}
