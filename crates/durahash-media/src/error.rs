@@ -12,6 +12,13 @@ use std::path::PathBuf;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong, in one pointer. See [`ErrorKind`].
+///
+/// ```
+/// use durahash_media::{Error, ErrorKind};
+/// let error = Error::corrupt("a bucket's link", 0x40);
+/// assert!(matches!(error.kind(), ErrorKind::Corrupt { off: 0x40, .. }));
+/// assert_eq!(error.to_string(), "the pool is damaged: a bucket's link (at offset 0x40)");
+/// ```
 pub struct Error(Box<ErrorKind>);
 
 /// The kinds of failure, each with what a person needs to act on it.

@@ -518,6 +518,19 @@ impl IntoIterator for &AnyMap {
 }
 
 /// Iterator over an [`AnyMap`]. See [`AnyMap::iter`].
+///
+/// ```
+/// use durahash::{AnyMap, Options, Type};
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("map.pool");
+/// let map = AnyMap::create(&path, Type::U64, Type::U64, &Options::new())?;
+/// map.put(b"1", b"10")?;
+/// for pair in map.iter() {
+///     let (key, value) = pair?;
+///     assert_eq!((&key[..], &value[..]), (&b"1"[..], &b"10"[..]));
+/// }
+/// # Ok::<(), durahash::Error>(())
+/// ```
 pub struct AnyIter(Source);
 
 enum Source {

@@ -133,6 +133,12 @@ const ARRAY: u32 = 15;
 
 impl Type {
     /// Whether values of this type fit a word.
+    ///
+    /// ```
+    /// use durahash::Type;
+    /// assert!(Type::U64.is_word() && Type::Array(8).is_word());
+    /// assert!(!Type::Array(9).is_word() && !Type::Str.is_word());
+    /// ```
     #[must_use]
     pub const fn is_word(self) -> bool {
         match self {
@@ -143,6 +149,11 @@ impl Type {
     }
 
     /// How many bytes a value has in a record, where all have as many.
+    ///
+    /// ```
+    /// use durahash::Type;
+    /// assert_eq!((Type::U32.fixed_bytes(), Type::Bytes.fixed_bytes()), (Some(4), None));
+    /// ```
     #[must_use]
     pub const fn fixed_bytes(self) -> Option<usize> {
         match self {

@@ -23,6 +23,11 @@ pub enum Design {
 
 impl Design {
     /// All designs.
+    ///
+    /// ```
+    /// use durahash::Design;
+    /// assert!(Design::ALL.contains(&Design::default()));
+    /// ```
     pub const ALL: &'static [Design] = &[Design::Reh];
 
     /// The number in the superblock.

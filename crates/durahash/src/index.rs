@@ -37,6 +37,12 @@ pub type Reader<'a> = &'a mut dyn FnMut(Option<u64>, &dyn Fn() -> bool) -> Resul
 pub type Updater<'a> = &'a mut dyn FnMut(Option<u64>) -> Result<Change>;
 
 /// A finding of [`Index::check`]: an invariant that does not hold.
+///
+/// ```
+/// let map = durahash::Options::new().in_memory::<u64, u64>()?;
+/// map.check(&mut |finding| panic!("{} at {:#x}: {}", finding.invariant, finding.off, finding.what))?;
+/// # Ok::<(), durahash::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The invariant's name, as in the design's docs (`REH-3`, `POOL-2`, `REC-1`).
@@ -76,6 +82,24 @@ pub struct IndexStats {
 ///
 /// Every operation is linearizable and strictly durably linearizable: once it has returned, it is
 /// durable, and nothing that it returns can be lost.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use durahash::reh::Reh;
+/// use durahash::{Change, Index, Room};
+/// use durahash_media::{Dram, Format, Geometry, Pool};
+///
+/// let (geometry, max_bytes) = (Geometry::default(), 64 << 20);
+/// let format = Format { design: 1, kind: 0, key_type: 0, value_type: 0, geometry, seed: 1, max_bytes };
+/// let index = Reh::create(Arc::new(Pool::create(Dram::new(max_bytes)?, &format)?))?;
+/// // Counts how often a hash was seen.
+/// for _ in 0..3 {
+///     index.update(7, Room::ForNew, &mut |n| Ok(Change::Set(n.unwrap_or(0) + 1)))?;
+/// }
+/// assert_eq!(index.get(7)?, Some(3));
+/// # Ok::<(), durahash::Error>(())
+/// ```
 pub trait Index: Send + Sync {
     /// The payload of `h`.
     ///

@@ -2,6 +2,15 @@
 
 /// What came of [`Map::try_insert`](crate::Map::try_insert) or
 /// [`Map::compare_exchange`](crate::Map::compare_exchange).
+///
+/// ```
+/// use durahash::{Options, Outcome};
+/// let map = Options::new().in_memory::<u64, u64>()?;
+/// assert_eq!(map.try_insert(&1, &10)?, Outcome::Done);
+/// assert_eq!(map.try_insert(&1, &11)?, Outcome::Present);
+/// assert_eq!(map.compare_exchange(&2, &10, &11)?, Outcome::Absent);
+/// # Ok::<(), durahash::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub enum Outcome {

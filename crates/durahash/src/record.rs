@@ -37,6 +37,14 @@ pub(crate) const HEADER_BYTES: u64 = size_of::<RecordHeader>() as u64;
 /// The largest key, in bytes.
 pub const MAX_KEY_BYTES: usize = 1 << 20;
 /// The largest value, in bytes: 1 GiB.
+///
+/// ```
+/// use durahash::{ErrorKind, MAX_KEY_BYTES, Options};
+/// let map = Options::new().in_memory::<[u8], u64>()?;
+/// let refused = map.put(&vec![0; MAX_KEY_BYTES + 1], &1).unwrap_err();
+/// assert!(matches!(refused.kind(), ErrorKind::TooLarge { .. }));
+/// # Ok::<(), durahash::Error>(())
+/// ```
 pub const MAX_VALUE_BYTES: usize = 1 << 30;
 
 /// The flag of a payload whose record has a `next`.

@@ -9,6 +9,14 @@ use crate::design::Design;
 use crate::index::IndexStats;
 
 /// Figures about a map, its pool and its medium. See [`Map::stats`](crate::Map::stats).
+///
+/// ```
+/// let map = durahash::Options::new().in_memory::<u64, u64>()?;
+/// map.put(&1, &10)?;
+/// let stats = map.stats()?;
+/// assert_eq!((stats.keys, stats.index.slots_used), (1, 1));
+/// # Ok::<(), durahash::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Stats {

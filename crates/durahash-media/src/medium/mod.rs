@@ -49,6 +49,11 @@ pub const BLOCK_BYTES: u64 = 256;
 pub(crate) const ADDRESS_BYTES: u64 = 1 << 47;
 
 /// What an acknowledged operation survives.
+///
+/// ```
+/// use durahash_media::Durability;
+/// assert!(Durability::Power > Durability::Process && Durability::Process > Durability::None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Durability {
