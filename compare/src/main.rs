@@ -185,7 +185,7 @@ fn run(run: &Run) -> Result<()> {
     let targets = report::targets(&words, &opening, &plan.threads);
     print(&report::ratios(&targets))?;
     let Some(path) = &run.json else { return Ok(()) };
-    let rows = [words, strings, opening].concat();
+    let rows = [report::survival_rows(&tried), words, strings, opening].concat();
     let report = Report {
         machine: Machine::this(),
         setup: Setup {
@@ -203,7 +203,7 @@ fn run(run: &Run) -> Result<()> {
         },
         rows: rows
             .into_iter()
-            .chain(targets.iter().map(|target| target.to_row(plan.keys)))
+            .chain(targets.iter().flat_map(|target| target.to_rows(plan.keys)))
             .collect(),
     };
     std::fs::write(path, report.to_json()).map_err(|source| Error::Io {

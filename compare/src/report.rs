@@ -63,6 +63,33 @@ pub(crate) fn survival(tried: &[Tried]) -> String {
     format!("Killed with kill -9 while it inserts\n\n{}", columns(&rows))
 }
 
+/// The same as rows of the report.
+pub(crate) fn survival_rows(tried: &[Tried]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for this in tried {
+        let left = this.left.as_deref().unwrap_or_default();
+        let survives = f64::from(u8::from(this.survives()));
+        let mut add = |metric: &str, values: Vec<f64>| {
+            let sum: f64 = values.iter().sum();
+            rows.push(Row {
+                table: "survives".into(),
+                design: this.store.name.into(),
+                case: this.mode.name.into(),
+                threads: 1,
+                keys: left.iter().map(|left| left.acknowledged).sum(),
+                metric: metric.into(),
+                value: sum / values.len().max(1) as f64,
+                min: values.iter().copied().reduce(f64::min).unwrap_or(0.0),
+                max: values.iter().copied().reduce(f64::max).unwrap_or(0.0),
+            });
+        };
+        add("survives", vec![survives]);
+        add("lost", left.iter().map(|left| left.lost as f64).collect());
+        add("open_ms", left.iter().map(|left| left.open.as_secs_f64() * 1e3).collect());
+    }
+    rows
+}
+
 /// Throughput: a line for each table, a column for each workload.
 pub(crate) fn throughput(rows: &[Row], threads: u64, title: &str) -> String {
     const CASES: [&str; 5] = ["insert", "bulk insert", "hit", "miss", "get_many"];
@@ -113,7 +140,9 @@ fn best<'a>(rows: &'a [Row], names: &[&str], case: &str, threads: u64) -> Option
 
 /// A target and what came of it.
 pub(crate) struct Target {
+    own: &'static str,
     what: String,
+    threads: u64,
     against: String,
     reached: f64,
     wanted: f64,
@@ -128,18 +157,30 @@ impl Target {
         }
     }
 
-    /// As a row of the report: 1 as its largest if it was reached.
-    pub(crate) fn to_row(&self, keys: u64) -> Row {
-        Row {
-            table: "targets".into(),
-            design: self.against.clone(),
-            case: self.what.clone(),
-            threads: 0,
-            keys,
-            metric: if self.is_reached() { "reached" } else { "not reached" }.into(),
-            value: self.reached,
-            min: self.wanted,
-            max: self.wanted,
+    /// What is, what is wanted, and whether that is reached, 1 or 0.
+    pub(crate) fn to_rows(&self, keys: u64) -> [Row; 3] {
+        let metric = if self.unit == " s" { "seconds" } else { "ratio" };
+        let is_reached = f64::from(u8::from(self.is_reached()));
+        [(metric, self.reached), ("wanted", self.wanted), ("reached", is_reached)].map(
+            |(metric, value)| Row {
+                table: "targets".into(),
+                design: self.own.into(),
+                case: self.case(),
+                threads: self.threads,
+                keys,
+                metric: metric.into(),
+                value,
+                min: value,
+                max: value,
+            },
+        )
+    }
+
+    /// The workload, and whose it is compared with.
+    fn case(&self) -> String {
+        match self.against.as_str() {
+            "" => self.what.clone(),
+            against => format!("{} / {against}", self.what),
         }
     }
 }
@@ -151,13 +192,15 @@ pub(crate) fn targets(words: &[Row], opening: &[Row], threads: &[usize]) -> Vec<
     let mut all = Vec::new();
     for &threads in threads {
         let threads = threads as u64;
-        let mut ratio = |own: &str, case: &str, other: Option<&Row>, wanted: f64| {
+        let mut ratio = |own: &'static str, case: &str, other: Option<&Row>, wanted: f64| {
             let Some((row, other)) = find(words, own, case, threads).zip(other) else {
                 return;
             };
             let against = if other.design == own { &other.case } else { &other.design };
             all.push(Target {
-                what: format!("{own}: {case}, threads: {threads}"),
+                own,
+                what: case.to_owned(),
+                threads,
                 against: against.clone(),
                 reached: row.value / other.value,
                 wanted,
@@ -178,7 +221,9 @@ pub(crate) fn targets(words: &[Row], opening: &[Row], threads: &[usize]) -> Vec<
     for own in [SHARED, DISK] {
         if let Some(row) = find(opening, own, "open after kill -9", 1) {
             all.push(Target {
-                what: format!("{own}: {} keys recovered after kill -9", row.keys),
+                own,
+                what: format!("{} keys recovered after kill -9", row.keys),
+                threads: 1,
                 against: String::new(),
                 reached: row.value / 1e3,
                 wanted: 0.3,
@@ -191,11 +236,14 @@ pub(crate) fn targets(words: &[Row], opening: &[Row], threads: &[usize]) -> Vec<
 
 /// Ratios against what is wanted.
 pub(crate) fn ratios(targets: &[Target]) -> String {
-    let mut lines = vec![["target", "against", "is", "wanted", ""].map(str::to_owned).to_vec()];
+    let mut lines =
+        vec![["", "threads", "target", "against", "is", "wanted", ""].map(str::to_owned).to_vec()];
     for target in targets {
         let unit = target.unit;
         let sign = if unit == " s" { "<" } else { ">=" };
         lines.push(vec![
+            target.own.to_owned(),
+            target.threads.to_string(),
             target.what.clone(),
             target.against.clone(),
             format!("{:.2}{unit}", target.reached),
