@@ -47,7 +47,7 @@ pub struct Config {
     pub designs: Vec<Design>,
     /// Keys that are loaded.
     pub keys: u64,
-    /// Numbers of threads, each measured.
+    /// Numbers of threads, each measured once.
     pub threads: Vec<usize>,
     /// Where pools are made.
     pub medium: Medium,
@@ -85,15 +85,37 @@ impl Default for Config {
 impl Config {
     /// The fewest keys: with fewer, nothing grows.
     pub const KEYS_MIN: u64 = 1000;
+    /// The most threads.
+    pub const THREADS_MAX: usize = 256;
+    /// The fewest keys for each thread: with fewer, its start is what is measured.
+    pub const KEYS_PER_THREAD_MIN: u64 = 100;
+
+    /// The same with every design and number of threads once.
+    pub(crate) fn without_repetitions(&self) -> Self {
+        let mut config = self.clone();
+        let (mut designs, mut threads) = (Vec::new(), Vec::new());
+        config.designs.retain(|design| first_time(&mut designs, *design));
+        config.threads.retain(|n| first_time(&mut threads, *n));
+        config
+    }
 
     /// Refuses what cannot be run.
-    pub(crate) fn check(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`Error::Config`] says why.
+    pub fn check(&self) -> Result<()> {
+        let threads = self.threads.iter().copied().max().unwrap_or(0);
         let what = if self.designs.is_empty() {
             "no design is named".into()
         } else if self.keys < Self::KEYS_MIN {
             format!("{} keys are too few, at least {} are needed", self.keys, Self::KEYS_MIN)
         } else if self.threads.is_empty() || self.threads.contains(&0) {
             "numbers of threads begin with one".into()
+        } else if threads > Self::THREADS_MAX {
+            format!("{threads} threads are too many, the most are {}", Self::THREADS_MAX)
+        } else if threads as u64 > self.keys / Self::KEYS_PER_THREAD_MIN {
+            let each = Self::KEYS_PER_THREAD_MIN;
+            format!("{threads} threads are too many for {} keys, each needs {each}", self.keys)
         } else if self.repeats == 0 {
             "at least one repeat is needed".into()
         } else if self.pool.is_some() && self.medium == Medium::Dram {
@@ -103,6 +125,15 @@ impl Config {
         };
         Err(Error::Config { what })
     }
+}
+
+/// Whether `one` is not among those `seen`, to which it is added.
+fn first_time<T: PartialEq>(seen: &mut Vec<T>, one: T) -> bool {
+    let first = !seen.contains(&one);
+    if first {
+        seen.push(one);
+    }
+    first
 }
 
 /// Who wants to know how far a run is.

@@ -1,6 +1,7 @@
 //! Runs drawn operations against a table, by threads that start together, and takes the time.
 
-use std::sync::Barrier;
+use std::sync::{Barrier, OnceLock};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
@@ -144,15 +145,7 @@ pub fn run(
         }?;
         Ok((from, Instant::now(), found, latency))
     };
-    let parts: Vec<Result<_>> = std::thread::scope(|scope| {
-        let work = &work;
-        let threads: Vec<_> = streams.iter().map(|ops| scope.spawn(move || work(ops))).collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
-    });
-    let parts = parts.into_iter().collect::<Result<Vec<_>>>()?;
+    let parts = on_threads(streams, |ops| work(ops))?;
     let found: u64 = parts.iter().map(|part| part.2).sum();
     let expected = match workload {
         Workload::Miss => 0,
@@ -172,6 +165,28 @@ pub fn run(
         ops: streams.iter().map(|ops| ops.len() as u64).sum(),
         elapsed: from.zip(to).map_or(Duration::ZERO, |(from, to)| to - from),
         latency,
+    })
+}
+
+/// Does `work` for each of `items`, on a thread of its own. Where the system refuses one of the
+/// threads nothing is done: the others might wait for it.
+pub(crate) fn on_threads<T: Send, R: Send>(
+    items: impl IntoIterator<Item = T>,
+    work: impl Fn(T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let complete = OnceLock::<bool>::new();
+    let (complete, work) = (&complete, &work);
+    std::thread::scope(|scope| {
+        let threads = items.into_iter().map(|item| {
+            Builder::new().spawn_scoped(scope, move || complete.wait().then(|| work(item)))
+        });
+        let threads: std::io::Result<Vec<_>> = threads.collect();
+        complete.get_or_init(|| threads.is_ok());
+        let threads = threads.map_err(|e| Error::io("starting a thread", None, e))?;
+        let done = threads.into_iter().filter_map(|thread| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        done.collect()
     })
 }
 

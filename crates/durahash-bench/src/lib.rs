@@ -57,6 +57,7 @@ use suites::Suites;
 /// pools and the system say; [`Error::Wrong`] where a design gave a wrong answer.
 pub fn run(config: &Config, progress: &mut dyn Progress) -> Result<Report> {
     config.check()?;
+    let config = &config.without_repetitions();
     let bench = Bench::new(config)?;
     let setup = Setup {
         version: env!("CARGO_PKG_VERSION").into(),

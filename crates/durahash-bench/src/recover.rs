@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use durahash::{Design, Map, Options};
 
 use crate::config::Config;
-use crate::driver::BATCH;
+use crate::driver::{BATCH, on_threads};
 use crate::error::{Error, Result};
 use crate::workload::Random;
 
@@ -119,14 +119,7 @@ impl Task {
                 tell(&pipe, i)
             })
         };
-        std::thread::scope(|scope| {
-            let insert = &insert;
-            let threads: Vec<_> =
-                (0..self.threads).map(|thread| scope.spawn(move || insert(thread))).collect();
-            threads.into_iter().try_for_each(|thread| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            })
-        })
+        on_threads(0..self.threads, insert).map(drop)
     }
 
     /// The `i`-th key.

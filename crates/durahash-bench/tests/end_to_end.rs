@@ -96,13 +96,14 @@ fn an_emulated_medium_says_so() {
     let config = Config {
         medium: Medium::Dram,
         keys: 1000,
-        threads: vec![1],
+        threads: vec![1, 1],
         repeats: 1,
         emulate: Some(Latency::CXL),
         ..config()
     };
     let report = durahash_bench::run(&config, &mut ()).unwrap();
     assert_eq!(report.setup.emulates.as_deref(), Some("cxl"));
+    assert_eq!(report.setup.threads, [1], "each number once");
     assert!(report.to_html().contains("emulated"));
     // It only adds: a lookup waits for at least one read.
     let hit = report.find("latency", "reh", "hit", 1, "p50_ns").unwrap();
@@ -113,6 +114,9 @@ fn what_cannot_be_is_refused() {
     for (config, why) in [
         (Config { keys: 10, ..config() }, "too few"),
         (Config { threads: vec![1, 0], ..config() }, "begin with one"),
+        (Config { threads: vec![], ..config() }, "begin with one"),
+        (Config { threads: vec![41], ..config() }, "too many for 4000 keys"),
+        (Config { keys: u64::MAX, threads: vec![1, 257], ..config() }, "the most are 256"),
         (Config { repeats: 0, ..config() }, "repeat"),
         (Config { designs: vec![], ..config() }, "no design"),
         (Config { medium: Medium::Dram, pool: Some(".".into()), ..config() }, "no directory"),

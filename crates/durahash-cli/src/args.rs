@@ -226,10 +226,10 @@ pub(crate) struct BenchArgs {
     /// Designs to measure, separated by commas [default: all]
     #[arg(long, value_parser = parse_design, value_delimiter = ',')]
     pub(crate) design: Option<Vec<Design>>,
-    /// Keys to load
+    /// Keys to load, at least 1000
     #[arg(long, value_name = "N", default_value_t = Config::default().keys)]
     pub(crate) keys: u64,
-    /// Numbers of threads, separated by commas
+    /// Numbers of threads, separated by commas, at most 256 and one for each 100 keys
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2")]
     pub(crate) threads: Vec<usize>,
     /// Where pools are made: in memory, or in files

@@ -294,7 +294,8 @@ fn a_benchmark_prints_tables_and_saves_what_it_measured() {
     let left = std::fs::read_dir(work.path("pools")).unwrap().count();
     assert_eq!(left, 0, "the pools are removed");
 
-    for line in ["bench --keys 1", "bench --threads 0"] {
+    let absurd = format!("bench --threads {}", usize::MAX);
+    for line in ["bench --keys 1", "bench --threads 0", "bench --threads 1,257", &absurd] {
         let complaint = work.run(line).failed(2);
         assert!(complaint.starts_with("the benchmark cannot be run so: "));
     }
