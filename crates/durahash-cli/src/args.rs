@@ -86,7 +86,8 @@ Examples:
     /// The first tab ends the key. \t, \n, \r, \\ and \# stand for tab, line feed, carriage return,
     /// backslash and #; a carriage return before the line feed belongs to the line's end. Lines that
     /// start with # are skipped. A bad line is named on the standard error as FILE:LINE: REASON and
-    /// left out; the rest is loaded, and the exit code is 2. A key that comes again replaces the
+    /// left out, those beyond the first 20 without being named; the rest is loaded, and the exit code
+    /// is 2. A key that comes again replaces the
     /// value it had, so a load that was cut short can be repeated.
     #[command(
         verbatim_doc_comment,
@@ -99,7 +100,7 @@ Examples:
     Load {
         /// The pool's file
         pool: PathBuf,
-        /// The file to read, decompressed if its name ends in .gz; - is the standard input
+        /// The file to read, decompressed if it is gzip data; - is the standard input
         #[arg(default_value = "-")]
         file: PathBuf,
         #[command(flatten)]

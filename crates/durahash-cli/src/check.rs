@@ -16,7 +16,7 @@ pub(crate) fn check(read: &Read, json: bool) -> Result<Exit, Failure> {
     let looked = open_to_read(read)
         .and_then(|map| look(&map, &mut progress).map_err(|e| Failure::pool(&read.pool, &e)));
     drop(progress);
-    let (keys, findings) = match looked {
+    let looked = match looked {
         Err(failure) if json && failure.exit == Exit::Corrupt => {
             let answer = json!({ "pool": pool, "ok": false, "error": failure.message });
             print(format!("{answer:#}\n").as_bytes())?;
@@ -24,32 +24,39 @@ pub(crate) fn check(read: &Read, json: bool) -> Result<Exit, Failure> {
         }
         looked => looked?,
     };
-    let text = if json {
-        format!("{:#}\n", as_json(&pool, keys, &findings))
-    } else {
-        as_text(&pool, keys, &findings)
-    };
+    let text =
+        if json { format!("{:#}\n", as_json(&pool, &looked)) } else { as_text(&pool, &looked) };
     print(text.as_bytes())?;
-    Ok(if findings.is_empty() { Exit::Ok } else { Exit::Corrupt })
+    Ok(if looked.findings.is_empty() { Exit::Ok } else { Exit::Corrupt })
 }
 
-/// The number of keys, where it can be told, and what is wrong.
-fn look(map: &AnyMap, progress: &mut Progress) -> Result<(Option<u64>, Vec<Finding>), Error> {
+/// What a check found.
+struct Looked {
+    /// The number of keys, where it can be told.
+    keys: Option<u64>,
+    /// Whether pages may be missing that no check can miss, where it can be told.
+    suspect: Option<bool>,
+    findings: Vec<Finding>,
+}
+
+fn look(map: &AnyMap, progress: &mut Progress) -> Result<Looked, Error> {
     let mut findings = Vec::new();
     map.check_watched(&mut |finding| findings.push(finding), &mut |done, of| {
         progress.watch(done, of)
     })?;
-    match map.len() {
-        Ok(keys) => Ok((Some(keys), findings)),
+    let (keys, suspect) = match map.stats() {
+        Ok(stats) => (Some(stats.keys), Some(stats.suspect)),
         // Then it is among the findings.
         Err(e) if matches!(e.kind(), ErrorKind::Corrupt { .. }) && !findings.is_empty() => {
-            Ok((None, findings))
+            (None, None)
         }
-        Err(e) => Err(e),
-    }
+        Err(e) => return Err(e),
+    };
+    Ok(Looked { keys, suspect, findings })
 }
 
-fn as_json(pool: &str, keys: Option<u64>, findings: &[Finding]) -> Value {
+fn as_json(pool: &str, looked: &Looked) -> Value {
+    let Looked { keys, suspect, findings } = looked;
     let list = findings.iter().map(|finding| {
         json!({
             "invariant": finding.invariant,
@@ -61,11 +68,13 @@ fn as_json(pool: &str, keys: Option<u64>, findings: &[Finding]) -> Value {
         "pool": pool,
         "ok": findings.is_empty(),
         "keys": keys,
+        "suspect": suspect,
         "findings": list.collect::<Vec<_>>(),
     })
 }
 
-fn as_text(pool: &str, keys: Option<u64>, findings: &[Finding]) -> String {
+fn as_text(pool: &str, looked: &Looked) -> String {
+    let Looked { keys, suspect, findings } = looked;
     let mut text = String::new();
     for Finding { invariant, off, what } in findings {
         text.push_str(&format!("{pool}: {invariant} at offset {off:#x}: {what}\n"));
@@ -74,5 +83,8 @@ fn as_text(pool: &str, keys: Option<u64>, findings: &[Finding]) -> String {
         (0, Some(keys)) => format!("{pool}: ok, {keys} keys\n"),
         (found, _) => format!("{pool}: {found} findings\n"),
     });
+    if *suspect == Some(true) {
+        text.push_str(&format!("{pool}: suspect: pages may have been lost with the power\n"));
+    }
     text
 }

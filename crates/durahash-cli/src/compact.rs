@@ -15,7 +15,9 @@ pub(crate) fn compact(pool: &Path) -> Result<Exit, Failure> {
     let before = file_bytes(pool)?;
     let mut progress = Progress::without_end("compacting");
     let watch = &mut |done, of| progress.watch(done, of);
-    AnyMap::compact_watched(pool, &Options::new(), watch).map_err(|e| Failure::pool(pool, &e))?;
+    AnyMap::compact_watched(pool, &Options::new(), watch).map_err(|e| {
+        Failure::pool_or_full(pool, &e, "the new file did not fit beside the old one, which stays")
+    })?;
     drop(progress);
     let after = file_bytes(pool)?;
     let text = format!(

@@ -7,6 +7,7 @@ use durahash::ErrorKind;
 use crate::args::Read;
 use crate::escape::write_line;
 use crate::exit::{Exit, Failure};
+use crate::input::GZIP_START;
 use crate::pool::open_to_read;
 use crate::progress::{Progress, STEP};
 
@@ -34,6 +35,10 @@ pub(crate) fn dump(read: &Read, limit: Option<u64>) -> Result<Exit, Failure> {
             Ok((key, value)) => {
                 line.clear();
                 write_line(&key, &value, &mut line);
+                if dumped == 0 && line.starts_with(&GZIP_START) {
+                    // A comment before it keeps load from taking the dump for compressed.
+                    out.write_all(b"#\n").map_err(|e| Failure::output(&e))?;
+                }
                 out.write_all(&line).map_err(|e| Failure::output(&e))?;
                 dumped += 1;
             }

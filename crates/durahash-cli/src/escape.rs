@@ -11,7 +11,8 @@
 //! All other bytes stand for themselves, whatever they are, so every byte string has a form and
 //! comes back from it. The first tab ends the key; tabs after it belong to the value, so that lines
 //! with more columns can be loaded too. A carriage return before the line feed belongs to the line's
-//! end (a file from Windows); `dump` never leaves one there.
+//! end (a file from Windows); `dump` never leaves one there. Text that begins with the bytes 1f 8b 08
+//! is taken for compressed, so a dump whose first key does has an empty comment before it.
 
 /// Appends the line of an entry, line feed included.
 pub(crate) fn write_line(key: &[u8], value: &[u8], out: &mut Vec<u8>) {
@@ -48,24 +49,31 @@ pub(crate) fn read_line(line: &[u8]) -> Result<(Vec<u8>, Vec<u8>), String> {
 
 fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(text.len());
-    let mut text = text.iter();
-    while let Some(&byte) = text.next() {
+    let mut rest = text.iter();
+    while let Some(&byte) = rest.next() {
         bytes.push(match byte {
-            b'\\' => match text.next() {
+            b'\\' => match rest.next() {
                 Some(b't') => b'\t',
                 Some(b'n') => b'\n',
                 Some(b'r') => b'\r',
                 Some(escaped @ (b'\\' | b'#')) => *escaped,
-                Some(other) => {
-                    let escape = other.escape_ascii();
-                    return Err(format!(r"\{escape} is no escape (a backslash is written \\)"));
-                }
+                Some(_) => return Err(no_escape(&text[text.len() - rest.len() - 1..])),
                 None => return Err(r"a single backslash at the end (it is written \\)".into()),
             },
             other => other,
         });
     }
     Ok(bytes)
+}
+
+/// Says that a backslash before `text` means nothing.
+fn no_escape(text: &[u8]) -> String {
+    let start = text.utf8_chunks().next().and_then(|chunk| chunk.valid().chars().next());
+    let escape = match start {
+        Some(c) if !c.is_control() && !c.is_whitespace() => format!(r"\{c} is"),
+        _ => format!("a backslash and the byte {:#04x} are", text[0]),
+    };
+    format!(r"{escape} no escape (a backslash is written \\)")
 }
 
 #[cfg(test)]
@@ -111,7 +119,13 @@ mod tests {
         assert_eq!(why(b"k\t\\d\n"), r"\d is no escape (a backslash is written \\)");
         assert_eq!(why(b"k\\\tv\n"), r"a single backslash at the end (it is written \\)");
         assert_eq!(why(b"k\tv\\\r\n"), r"a single backslash at the end (it is written \\)");
-        assert_eq!(why(b"k\t\\\xff\n"), r"\\xff is no escape (a backslash is written \\)");
+        assert_eq!(why("k\t\\é\n".as_bytes()), r"\é is no escape (a backslash is written \\)");
+        for (bad, byte) in [(&b"k\t\\\xa4x\n"[..], "0xa4"), (b"k\t\\\r\r\n", "0x0d")] {
+            let wanted = format!(
+                r"a backslash and the byte {byte} are no escape (a backslash is written \\)"
+            );
+            assert_eq!(why(bad), wanted);
+        }
     }
 
     /// Bytes among which those with a meaning are frequent.

@@ -58,6 +58,26 @@ impl Failure {
         Failure::new(exit_of(e.kind()), message)
     }
 
+    /// The same, where a lack of space means `then` and not what it means to a single operation.
+    pub(crate) fn pool_or_full(path: &Path, e: &Error, then: &str) -> Self {
+        let ErrorKind::Full { wanted_bytes } = e.kind() else {
+            return Failure::pool(path, e);
+        };
+        let message = format!(
+            "{}: no space for {wanted_bytes} more bytes: the file system or the pool's --max-size \
+             is exhausted; {then}",
+            path.display()
+        );
+        Failure::new(exit_of(e.kind()), message)
+    }
+
+    /// Says more.
+    pub(crate) fn add(&mut self, text: &str) {
+        let message = self.message.get_or_insert_default();
+        message.push_str("; ");
+        message.push_str(text);
+    }
+
     /// A failure to write what the command has to say.
     pub(crate) fn output(e: &io::Error) -> Self {
         if e.kind() == io::ErrorKind::BrokenPipe {
@@ -88,15 +108,16 @@ fn exit_of(kind: &ErrorKind) -> Exit {
     }
 }
 
+/// What to do where a pool that exists cannot grow.
+pub(crate) const MAKE_SPACE: &str = "make space on the file system, or dump the pool and load the \
+                                     dump into one with a larger --max-size";
+
 /// What to do, where the error itself does not say it.
 fn advice(kind: &ErrorKind, pool: &dyn Display) -> Option<String> {
     let advice = match kind {
         ErrorKind::Io { source, .. } => match source.kind() {
             io::ErrorKind::NotFound => {
                 return Some(format!("`durahash create {pool}` makes a new pool"));
-            }
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                "get, dump, stats and check need permission to read only"
             }
             _ => return None,
         },
@@ -110,9 +131,7 @@ fn advice(kind: &ErrorKind, pool: &dyn Display) -> Option<String> {
                 "`durahash check {pool}` says where, `durahash dump {pool}` saves what can be read"
             ));
         }
-        ErrorKind::Full { .. } => {
-            "make space, or dump it and load the dump into a pool with a larger --max-size"
-        }
+        ErrorKind::Full { .. } => MAKE_SPACE,
         ErrorKind::Locked => "try again when it has been closed",
         ErrorKind::Exists => "take another name, or remove the file first",
         ErrorKind::PowerLoss => {

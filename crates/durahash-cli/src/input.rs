@@ -16,6 +16,10 @@ const KEY_TEXT_BYTES: u64 = 2 * MAX_KEY_BYTES as u64 + 1;
 const VALUE_TEXT_BYTES: u64 = 2 * MAX_VALUE_BYTES as u64 + 2;
 const BUFFER_BYTES: usize = 256 << 10;
 
+/// What gzip data begins with. A line of text practically never does; `dump` sees to it that its
+/// first one does not.
+pub(crate) const GZIP_START: [u8; 3] = [0x1f, 0x8b, 8];
+
 /// A source of lines.
 pub(crate) struct Input {
     reader: BufReader<Box<dyn Read>>,
@@ -41,12 +45,13 @@ pub(crate) enum Line {
 }
 
 impl Input {
-    /// The file at `path`, decompressed where its name ends in `.gz`; the standard input for `-`.
+    /// The file at `path`, or the standard input for `-`; decompressed where it begins as gzip does,
+    /// or has to because its name ends in `.gz`.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let read_bytes = Arc::new(AtomicU64::new(0));
         if path == Path::new("-") {
             return Ok(Input {
-                reader: BufReader::with_capacity(BUFFER_BYTES, Box::new(io::stdin())),
+                reader: BufReader::with_capacity(BUFFER_BYTES, detected(io::stdin())),
                 name: "standard input".into(),
                 total_bytes: None,
                 read_bytes,
@@ -62,7 +67,7 @@ impl Input {
         let reader: Box<dyn Read> = if path.extension() == Some(OsStr::new("gz")) {
             Box::new(MultiGzDecoder::new(BufReader::with_capacity(BUFFER_BYTES, counted)))
         } else {
-            Box::new(counted)
+            detected(counted)
         };
         Ok(Input {
             reader: BufReader::with_capacity(BUFFER_BYTES, reader),
@@ -120,6 +125,46 @@ fn fill(reader: &mut impl BufRead) -> io::Result<&[u8]> {
         }
     }
     reader.fill_buf()
+}
+
+/// A source that is decompressed if it begins as gzip does.
+enum Detected<R> {
+    /// Not yet read: what comes through a pipe may have to be waited for.
+    Unread(Option<R>),
+    Text(Box<dyn Read>),
+}
+
+fn detected<R: Read + 'static>(source: R) -> Box<dyn Read> {
+    Box::new(Detected::Unread(Some(source)))
+}
+
+impl<R: Read + 'static> Read for Detected<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Detected::Unread(source) = self
+            && let Some(mut source) = source.take()
+        {
+            // No further than it looks like gzip: a line that is typed in is not waited beyond.
+            let mut start = Vec::new();
+            for wanted in GZIP_START {
+                (&mut source).take(1).read_to_end(&mut start)?;
+                if start.last() != Some(&wanted) {
+                    break;
+                }
+            }
+            let gzip = start == GZIP_START;
+            let whole = io::Cursor::new(start).chain(source);
+            *self = Detected::Text(if gzip {
+                Box::new(MultiGzDecoder::new(BufReader::with_capacity(BUFFER_BYTES, whole)))
+            } else {
+                Box::new(whole)
+            });
+        }
+        match self {
+            Detected::Text(text) => text.read(buffer),
+            // Its first read failed.
+            Detected::Unread(_) => Ok(0),
+        }
+    }
 }
 
 /// A file that says how far it was read.
@@ -182,6 +227,13 @@ mod tests {
         }
         let whole = bytes.len();
         assert_eq!(lines(input(dir.path(), "two.gz", &bytes)), ["a\\tb\\n", "c\\td\\n"]);
+
+        assert_eq!(lines(input(dir.path(), "two", &bytes)), ["a\\tb\\n", "c\\td\\n"]);
+        for start in [&GZIP_START[..1], &GZIP_START[..2]] {
+            let text = [start, b"\tx\n"].concat();
+            assert_eq!(lines(input(dir.path(), "text", &text)), [text.escape_ascii().to_string()]);
+            assert_eq!(lines(input(dir.path(), "short", start)).len(), 1);
+        }
 
         let mut cut = input(dir.path(), "cut.gz", &bytes[..whole - 9]);
         let mut buffer = Vec::new();

@@ -1,5 +1,6 @@
 //! `load`: entries from text.
 
+use std::io;
 use std::path::Path;
 use std::time::Instant;
 
@@ -7,7 +8,7 @@ use durahash::{AnyMap, Error, ErrorKind};
 
 use crate::args::New;
 use crate::escape::read_line;
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, MAKE_SPACE};
 use crate::input::{Input, Line};
 use crate::output::print;
 use crate::pool::{close, open_or_create};
@@ -15,6 +16,9 @@ use crate::progress::Progress;
 
 /// Bytes of keys and values from which on a batch is not added to.
 const BATCH_BYTES: usize = 1 << 20;
+
+/// Bad lines that are named; of the others, their number is.
+const NAMED_MAX: u64 = 20;
 
 /// `durahash load`.
 pub(crate) fn load(pool: &Path, file: &Path, new: &New) -> Result<Exit, Failure> {
@@ -36,7 +40,9 @@ pub(crate) fn load(pool: &Path, file: &Path, new: &New) -> Result<Exit, Failure>
         comments: 0,
         left_out: 0,
     };
-    load.run()?;
+    let done = load.run();
+    load.count_unnamed();
+    done?;
     let Load { progress, loaded, comments, left_out, .. } = load;
     drop(progress);
     close(pool, map)?;
@@ -71,7 +77,10 @@ impl Load<'_> {
         loop {
             let what = match self.input.next_line(&mut line) {
                 Ok(what) => what,
-                Err(e) => return Err(self.stopped(unreadable(&self.input.name, &e))),
+                Err(e) => {
+                    let failure = unreadable(&self.input.name, &e);
+                    return Err(self.stopped(failure, !is_bad_data(&e)));
+                }
             };
             match what {
                 Line::End => return Ok(()),
@@ -105,11 +114,11 @@ impl Load<'_> {
                     match self.map.put(key, value) {
                         Ok(()) => self.loaded += 1,
                         Err(e) if is_bad_line(&e) => self.leave_out(self.lines[i], &e.to_string()),
-                        Err(e) => return Err(self.stopped(Failure::pool(self.pool, &e))),
+                        Err(e) => return Err(self.pool_failed(&e)),
                     }
                 }
             }
-            Err(e) => return Err(self.stopped(Failure::pool(self.pool, &e))),
+            Err(e) => return Err(self.pool_failed(&e)),
         }
         self.lines.clear();
         self.batch_bytes = 0;
@@ -123,16 +132,34 @@ impl Load<'_> {
 
     fn leave_out(&mut self, line: u64, why: &str) {
         self.left_out += 1;
-        self.progress.complain(&format!("{}:{line}: {why}", self.input.name));
+        if self.left_out <= NAMED_MAX {
+            self.progress.complain(&format!("{}:{line}: {why}", self.input.name));
+        }
     }
 
-    /// The failure that ends the load, with what became of the entries before it.
-    fn stopped(&self, mut failure: Failure) -> Failure {
-        let message = failure.message.get_or_insert_default();
-        message.push_str(&format!(
-            "; at least {} entries were loaded and stay, load again for the rest",
-            self.loaded
-        ));
+    /// Says how many bad lines were not named.
+    fn count_unnamed(&self) {
+        let unnamed = self.left_out.saturating_sub(NAMED_MAX);
+        if unnamed > 0 {
+            let text = format!("{}: {unnamed} more bad lines are not named", self.input.name);
+            self.progress.complain(&text);
+        }
+    }
+
+    fn pool_failed(&self, e: &Error) -> Failure {
+        let again =
+            matches!(e.kind(), ErrorKind::Io { .. } | ErrorKind::Locked | ErrorKind::Poisoned);
+        self.stopped(Failure::pool_or_full(self.pool, e, MAKE_SPACE), again)
+    }
+
+    /// The failure that ends the load, with what became of the entries before it, and whether to
+    /// try `again`.
+    fn stopped(&self, mut failure: Failure, again: bool) -> Failure {
+        if self.loaded > 0 {
+            let advice = if again { ", load again for the rest" } else { "" };
+            let loaded = self.loaded;
+            failure.add(&format!("at least {loaded} entries were loaded and stay{advice}"));
+        }
         failure
     }
 }
@@ -142,6 +169,12 @@ fn is_bad_line(e: &Error) -> bool {
     matches!(e.kind(), ErrorKind::Text { .. } | ErrorKind::TooLarge { .. })
 }
 
-fn unreadable(name: &str, e: &std::io::Error) -> Failure {
+/// Whether reading failed for what the input is, which reading it again does not change.
+fn is_bad_data(e: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+    matches!(e.kind(), InvalidData | InvalidInput | UnexpectedEof)
+}
+
+fn unreadable(name: &str, e: &io::Error) -> Failure {
     Failure::new(Exit::Io, format!("reading {name}: {e}"))
 }

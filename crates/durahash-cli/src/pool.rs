@@ -30,7 +30,7 @@ pub(crate) fn open_to_read(args: &Read) -> Result<AnyMap, Failure> {
 
 /// Opens a pool that exists, for a command that writes.
 pub(crate) fn open_to_write(pool: &Path) -> Result<AnyMap, Failure> {
-    AnyMap::open(pool, &Options::new()).map_err(|e| open_failed(pool, &e))
+    AnyMap::open(pool, &Options::new()).map_err(|e| open_to_write_failed(pool, &e))
 }
 
 /// Opens a pool for writing, or creates it as `new` says. An existing one is as it is, but must not
@@ -42,7 +42,7 @@ pub(crate) fn open_or_create(pool: &Path, new: &New) -> Result<AnyMap, Failure> 
             AnyMap::open_or_create(pool, ty, ty, &options(new))
                 .map_err(|e| creation_failed(pool, &e))
         }
-        opened => opened.map_err(|e| open_failed(pool, &e)),
+        opened => opened.map_err(|e| open_to_write_failed(pool, &e)),
     }?;
     let (design, types) = (map.design(), [map.key_type(), map.value_type()]);
     let wanted_types = new.codec.map_or(types, |codec| [codec.data(); 2]);
@@ -80,15 +80,49 @@ fn open_failed(pool: &Path, e: &Error) -> Failure {
     Failure::pool(pool, e)
 }
 
+/// A pool that cannot be written may still be there to be read.
+fn open_to_write_failed(pool: &Path, e: &Error) -> Failure {
+    let mut failure = open_failed(pool, e);
+    let forbidden = [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem];
+    if matches!(e.kind(), ErrorKind::Io { source, .. } if forbidden.contains(&source.kind())) {
+        failure.add("get, dump, stats and check need permission to read only");
+    }
+    failure
+}
+
 /// Where a pool was to be made, a missing file is its directory.
 fn creation_failed(pool: &Path, e: &Error) -> Failure {
     if is_missing(e) {
         return Failure::new(Exit::Io, format!("{e}; does its directory exist?"));
     }
-    Failure::pool(pool, e)
+    Failure::pool_or_full(pool, e, "no pool was made")
 }
 
 /// Whether there was no file.
 fn is_missing(e: &Error) -> bool {
     matches!(e.kind(), ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_is_given_where_it_helps() {
+        let pool = Path::new("a.pool");
+        let forbidden = || {
+            let source = io::ErrorKind::PermissionDenied.into();
+            Error::io("opening the pool", Some(pool.into()), source)
+        };
+        let message = |failure: Failure| failure.message.unwrap();
+        let advice = "need permission to read only";
+        assert!(message(open_to_write_failed(pool, &forbidden())).ends_with(advice));
+        for failure in [open_failed(pool, &forbidden()), creation_failed(pool, &forbidden())] {
+            assert!(!message(failure).contains(advice));
+        }
+        let full = message(creation_failed(pool, &ErrorKind::Full { wanted_bytes: 7 }.into()));
+        let wanted = "a.pool: no space for 7 more bytes: the file system or the pool's --max-size \
+                      is exhausted; no pool was made";
+        assert_eq!(full, wanted);
+    }
 }
