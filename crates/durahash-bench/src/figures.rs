@@ -184,8 +184,10 @@ fn latency(report: &Report, view: &View) -> Option<Figure> {
         series: view.names(),
         groups: view.groups(report, "latency", |design, case, threads| {
             let find = |metric| report.find("latency", design, case, threads, metric);
-            let values = PERCENTILES.iter().map(|(_, metric)| Some(find(metric)?.value));
-            values.collect()
+            // Those that there were samples enough for, which are the first of them.
+            let values = PERCENTILES.iter().map_while(|(_, metric)| Some(find(metric)?.value));
+            let values: Vec<f64> = values.collect();
+            (!values.is_empty()).then_some(values)
         }),
     };
     Some(Figure {

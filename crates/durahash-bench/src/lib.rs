@@ -58,7 +58,7 @@ use suites::Suites;
 pub fn run(config: &Config, progress: &mut dyn Progress) -> Result<Report> {
     config.check()?;
     let config = &config.without_repetitions();
-    let bench = Bench::new(config)?;
+    let bench = Bench::new(config);
     let setup = Setup {
         version: env!("CARGO_PKG_VERSION").into(),
         commit: option_env!("DURAHASH_COMMIT").map(str::to_owned),

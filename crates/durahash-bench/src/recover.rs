@@ -15,6 +15,7 @@ use durahash::{Design, Map, Options};
 use crate::config::Config;
 use crate::driver::{BATCH, on_threads};
 use crate::error::{Error, Result};
+use crate::subject::remove;
 use crate::workload::Random;
 
 /// Names the pool that a child shall fill; a program that finds it set is such a child.
@@ -31,10 +32,10 @@ pub(crate) struct Recovered {
     pub(crate) lost: u64,
     /// Keys whose insert was under way.
     pub(crate) unacknowledged: u64,
-    /// Time to open the pool after the kill, recovery included.
-    pub(crate) open: Duration,
-    /// Time to open it after it was closed.
-    pub(crate) open_closed: Duration,
+    /// Times to open the pool after the kill, recovery included.
+    pub(crate) open: Vec<Duration>,
+    /// Times to open it after it was closed.
+    pub(crate) open_closed: Vec<Duration>,
 }
 
 /// What a child is to do.
@@ -167,9 +168,16 @@ pub(crate) fn kill_and_recover(
     let (told, _torn) = told.as_chunks::<8>();
     let told: Vec<u64> = told.iter().map(|word| u64::from_le_bytes(*word)).collect();
 
-    let from = Instant::now();
-    let map: Map<u64, u64> = Options::new().open(path)?;
-    let open = from.elapsed();
+    let mut open = Vec::new();
+    for _ in 1..config.repeats {
+        // An open recovers, so every other one gets a copy of what the child left.
+        let copy = path.with_extension("copy");
+        std::fs::copy(path, &copy).map_err(|e| Error::io("copying to", Some(&copy), e))?;
+        let map = timed_open(&copy, &mut open)?;
+        drop(map);
+        remove(&copy)?;
+    }
+    let map = timed_open(path, &mut open)?;
     let (loaded, acknowledged) = (0..task.loaded, told.into_iter().filter(|i| *i != LOADED));
     let (mut found, mut lost) = (0, 0);
     for i in loaded.chain(acknowledged) {
@@ -195,11 +203,19 @@ pub(crate) fn kill_and_recover(
         return Err(wrong(format!("{finding:?}")));
     }
     map.close()?;
-    let from = Instant::now();
-    let map: Map<u64, u64> = Options::new().open(path)?;
-    let open_closed = from.elapsed();
-    map.close()?;
+    let mut open_closed = Vec::new();
+    for _ in 0..config.repeats {
+        timed_open(path, &mut open_closed)?.close()?;
+    }
     Ok(Recovered { threads, keys, acknowledged: found, lost, unacknowledged, open, open_closed })
+}
+
+/// Opens a pool, and adds to `times` what that took.
+fn timed_open(path: &Path, times: &mut Vec<Duration>) -> Result<Map<u64, u64>> {
+    let from = Instant::now();
+    let map = Options::new().open(path)?;
+    times.push(from.elapsed());
+    Ok(map)
 }
 
 /// Listens to a child until it has loaded and acknowledged `one_by_one` keys more; what it said.

@@ -15,34 +15,34 @@ const EMULATED_BYTES: u64 = 64 << 30;
 
 /// Where maps are made.
 pub(crate) struct Bench {
-    /// A directory of our own, for files; removed with all that is in it.
-    dir: Option<TempDir>,
+    /// Where files are made, in directories of our own.
+    parent: Option<PathBuf>,
     emulate: Option<Latency>,
     seed: u64,
 }
 
 impl Bench {
-    pub(crate) fn new(config: &Config) -> Result<Self> {
-        let dir = match config.medium {
+    pub(crate) fn new(config: &Config) -> Self {
+        let parent = match config.medium {
             Medium::Dram => None,
-            Medium::File => {
-                let parent = config.pool.as_deref().unwrap_or(Path::new("."));
-                let dir = tempfile::Builder::new().prefix("durahash-bench-").tempdir_in(parent);
-                Some(dir.map_err(|e| Error::io("making a directory in", Some(parent), e))?)
-            }
+            Medium::File => Some(config.pool.clone().unwrap_or_else(|| ".".into())),
         };
-        Ok(Bench { dir, emulate: config.emulate, seed: config.seed })
+        Bench { parent, emulate: config.emulate, seed: config.seed }
     }
 
-    /// The path of a file in the directory, if there is one.
-    pub(crate) fn path(&self, name: &str) -> Option<PathBuf> {
-        self.dir.as_ref().map(|dir| dir.path().join(name))
+    /// A new directory for files, unless they are made in memory; removed with all that is in it
+    /// when it is dropped, though not by a signal, so nobody holds it for long.
+    pub(crate) fn dir(&self) -> Result<Option<TempDir>> {
+        let Some(parent) = &self.parent else {
+            return Ok(None);
+        };
+        let dir = tempfile::Builder::new().prefix("durahash-bench-").tempdir_in(parent);
+        dir.map(Some).map_err(|e| Error::io("making a directory in", Some(parent), e))
     }
 
-    /// The file system of the directory; nothing in memory.
+    /// The file system that files are made on; nothing in memory.
     pub(crate) fn file_system(&self) -> String {
-        let dir = self.dir.as_ref();
-        dir.map_or_else(String::new, |dir| machine::file_system(dir.path()))
+        self.parent.as_deref().map_or_else(String::new, machine::file_system)
     }
 
     /// What acknowledged operations survive here.
@@ -54,7 +54,7 @@ impl Bench {
     /// however that ends.
     pub(crate) fn create(&self, design: Design) -> Result<Map<u64, u64>> {
         let options = Options::new().design(design).seed(self.seed);
-        let Some(path) = self.path("pool") else {
+        let Some(dir) = self.dir()? else {
             return Ok(match self.emulate {
                 None => options.in_memory()?,
                 Some(latency) => {
@@ -63,6 +63,7 @@ impl Bench {
                 }
             });
         };
+        let path = dir.path().join("pool");
         let map = match self.emulate {
             None => options.create(&path)?,
             Some(latency) => {

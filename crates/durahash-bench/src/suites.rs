@@ -13,7 +13,7 @@ use crate::driver::{self, Table, Timed};
 use crate::error::Result;
 use crate::recover;
 use crate::report::Row;
-use crate::subject::{Bench, remove};
+use crate::subject::Bench;
 use crate::workload::{Op, Workload, Workloads};
 
 /// Bytes of a key and its value.
@@ -99,14 +99,17 @@ impl Suites<'_> {
         self.rows.push(row.rounded());
     }
 
+    /// Adds percentiles, each given as the one in how many that takes longer, as far as there are
+    /// so many samples: of fewer it would be no more than the longest.
     fn add_percentiles(
         &mut self,
         about: &About<'_>,
         latency: &Histogram<u64>,
-        percentiles: &[(&str, f64)],
+        percentiles: &[(&str, u64)],
     ) {
-        for (metric, quantile) in percentiles {
-            self.add(about, metric, latency.value_at_quantile(*quantile) as f64);
+        for (metric, one_in) in percentiles.iter().filter(|(_, n)| latency.len() >= *n) {
+            let quantile = 1.0 - 1.0 / *one_in as f64;
+            self.add(about, metric, latency.value_at_quantile(quantile) as f64);
         }
         self.add(about, "max_ns", latency.max() as f64);
     }
@@ -164,7 +167,7 @@ impl Suites<'_> {
                     let key = (threads, workload, design);
                     self.add_samples(&about, "ops_per_s", &throughput[&key]);
                     about.table = "latency";
-                    let percentiles = [("p50_ns", 0.5), ("p99_ns", 0.99), ("p99.99_ns", 0.9999)];
+                    let percentiles = [("p50_ns", 2), ("p99_ns", 100), ("p99.99_ns", 10_000)];
                     self.add_percentiles(&about, &latency[&key], &percentiles);
                 }
             }
@@ -237,11 +240,11 @@ impl Suites<'_> {
             about.case = case;
             self.add(&about, "count", latency.len() as f64);
             let percentiles = [
-                ("p50_ns", 0.5),
-                ("p90_ns", 0.9),
-                ("p99_ns", 0.99),
-                ("p99.9_ns", 0.999),
-                ("p99.99_ns", 0.9999),
+                ("p50_ns", 2),
+                ("p90_ns", 10),
+                ("p99_ns", 100),
+                ("p99.9_ns", 1000),
+                ("p99.99_ns", 10_000),
             ];
             self.add_percentiles(&about, &latency, &percentiles);
         }
@@ -323,11 +326,12 @@ impl Suites<'_> {
         for keys in [config.keys / 4, config.keys / 2, config.keys] {
             for &design in &config.designs {
                 self.next(RECOVERY_WORK / 3, &format!("{design}: kill -9 and recovery"));
-                let Some(path) = self.bench.path("killed.pool") else {
+                let Some(dir) = self.bench.dir()? else {
                     continue;
                 };
+                let path = dir.path().join("killed.pool");
                 let found = recover::kill_and_recover(config, design, &path, keys)?;
-                remove(&path)?;
+                drop(dir);
                 let about = About {
                     table: "recovery",
                     design,
@@ -338,8 +342,12 @@ impl Suites<'_> {
                 self.add(&about, "acknowledged", found.acknowledged as f64);
                 self.add(&about, "lost", found.lost as f64);
                 self.add(&about, "unacknowledged", found.unacknowledged as f64);
-                self.add(&about, "open_ms", found.open.as_secs_f64() * 1e3);
-                self.add(&about, "open_closed_ms", found.open_closed.as_secs_f64() * 1e3);
+                for (metric, times) in
+                    [("open_ms", found.open), ("open_closed_ms", found.open_closed)]
+                {
+                    let ms: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e3).collect();
+                    self.add_samples(&about, metric, &ms);
+                }
             }
         }
         Ok(())

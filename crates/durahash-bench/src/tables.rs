@@ -192,23 +192,30 @@ fn throughput(report: &Report) -> Table {
     }
 }
 
+/// A duration, if there were enough samples to tell it.
+fn duration_or_dash(ns: Option<f64>) -> String {
+    ns.map_or_else(|| "-".to_owned(), duration)
+}
+
 fn latency(report: &Report, of_threads: u64) -> Table {
     let metrics = ["p50_ns", "p99_ns", "p99.99_ns", "max_ns"];
     let mut rows = Vec::new();
     for case in report.cases("latency") {
         for design in &report.setup.designs {
-            let find = |metric| report.find("latency", design, case, of_threads, metric);
-            let values: Option<Vec<String>> =
-                metrics.iter().map(|metric| Some(duration(find(metric)?.value))).collect();
-            let Some(values) = values else { continue };
+            let find =
+                |metric| Some(report.find("latency", design, case, of_threads, metric)?.value);
+            if find("max_ns").is_none() {
+                continue;
+            }
             let mut row = texts([case, design]);
-            row.extend(values);
+            row.extend(metrics.map(|metric| duration_or_dash(find(metric))));
             rows.push(row);
         }
     }
     Table {
         title: format!("Latency, {}{}", threads_text(of_threads), report.emulated()),
-        note: "Each operation timed; get_many and put_many by batches of 64, which are fewer."
+        note: "Each operation timed; get_many and put_many by batches of 64, which are fewer. \
+               -: too few for this percentile."
             .into(),
         header: texts(["workload", "design", "p50", "p99", "p99.99", "max"]),
         names: 2,
@@ -278,7 +285,7 @@ fn resizes(report: &Report) -> Table {
                 let mut row = texts([design, case]);
                 row.push(grouped(find("count")? as u64));
                 for metric in ["p50_ns", "p99_ns", "p99.99_ns", "max_ns"] {
-                    row.push(duration(find(metric)?));
+                    row.push(duration_or_dash(find(metric)));
                 }
                 Some(row)
             };
@@ -358,7 +365,11 @@ fn recovery(report: &Report) -> Table {
     });
     Table {
         title: format!("Recovery after kill -9 of a process that inserts{}", report.not_emulated()),
-        note: "Every acknowledged key was looked up, and every invariant checked.".into(),
+        note: format!(
+            "Times are medians of {} opens of the same state. Every acknowledged key was looked up, \
+             and every invariant checked.",
+            report.setup.repeats
+        ),
         header: texts([
             "design",
             "keys",
@@ -397,6 +408,17 @@ mod tests {
         }
         let hit = text.lines().find(|line| line.trim_start().starts_with("hit"));
         assert!(hit.unwrap().contains("4.00"), "{text}");
+    }
+
+    #[test]
+    fn percentiles_of_too_few_are_not_told() {
+        let mut report = sample(&["reh"], &[1]);
+        report.rows.retain(|row| row.metric != "p99.99_ns");
+        let mut text = Vec::new();
+        report.write_text(&mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let dashes = text.lines().filter(|line| line.contains(" -  "));
+        assert_eq!(dashes.count(), 4 + 2, "{text}");
     }
 
     #[test]

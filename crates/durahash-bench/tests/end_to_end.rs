@@ -54,8 +54,12 @@ fn a_run_on_files_finds_everything() {
                 let row = find("throughput", "ops_per_s");
                 assert!(row.min > 0.0 && row.min <= row.value && row.value <= row.max);
                 let (p50, max) = (find("latency", "p50_ns").value, find("latency", "max_ns").value);
-                assert!(p50 <= find("latency", "p99.99_ns").value * 1.001);
                 assert!(p50 <= max * 1.001);
+                let told =
+                    |metric| report.find("latency", design, workload.name(), threads, metric);
+                let batched = matches!(workload, Workload::GetMany | Workload::PutMany);
+                assert_eq!(told("p99_ns").is_none(), batched, "63 batches are too few");
+                assert!(told("p99.99_ns").is_none(), "4000 operations are too few");
             }
         }
         let one = |table, case, metric| report.find(table, design, case, 1, metric).unwrap().value;

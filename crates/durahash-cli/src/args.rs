@@ -236,7 +236,8 @@ pub(crate) struct BenchArgs {
     /// Where pools are made: in memory, or in files
     #[arg(long, value_enum, default_value_t = Medium::File)]
     pub(crate) medium: Medium,
-    /// Directory for pool files, which are removed afterwards [default: the current one]
+    /// Directory for pool files, which are removed afterwards; a signal in the last part, recovery,
+    /// may leave a directory durahash-bench-* [default: the current one]
     #[arg(long, value_name = "DIR")]
     pub(crate) pool: Option<PathBuf>,
     /// Add the latency of a slower medium; every figure says so

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use durahash::ErrorKind;
-use durahash_bench::{Config, Error};
+use durahash_bench::{Config, Error, Report};
 
 use crate::args::BenchArgs;
 use crate::exit::{Exit, Failure};
@@ -24,27 +24,64 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
         emulate: args.emulate.map(Into::into),
         ..Config::default()
     };
-    // Before the minutes of measuring: a result that cannot be saved is lost.
+    // Before the minutes of measuring, but without leaving anything should they not succeed.
+    config.check().map_err(failed)?;
     if let Some(path) = &args.json {
-        let opened = fs::OpenOptions::new().create(true).append(true).open(path);
-        opened.map_err(|e| unwritable(path, &e))?;
+        try_file(path).map_err(|e| unwritable(path, &e))?;
     }
     if let Some(dir) = &args.report {
-        fs::create_dir_all(dir).map_err(|e| unwritable(dir, &e))?;
+        try_dir(dir).map_err(|e| unwritable(dir, &e))?;
     }
     let mut progress = Parts(Progress::none());
     let report = durahash_bench::run(&config, &mut progress).map_err(failed)?;
     drop(progress);
     let mut text = Vec::new();
     report.write_text(&mut text).map_err(|e| Failure::output(&e))?;
+    // What cannot be saved after all is printed at least, and what cannot be printed is saved.
+    let saved = save(&report, args);
+    print(&text)?;
+    saved?;
+    Ok(Exit::Ok)
+}
+
+fn save(report: &Report, args: &BenchArgs) -> Result<(), Failure> {
     if let Some(path) = &args.json {
         fs::write(path, report.to_json()).map_err(|e| unwritable(path, &e))?;
     }
     if let Some(dir) = &args.report {
         report.write_page(dir).map_err(failed)?;
     }
-    print(&text)?;
-    Ok(Exit::Ok)
+    Ok(())
+}
+
+/// Whether a file can be written; it is as it was afterwards, there or not.
+fn try_file(path: &Path) -> io::Result<()> {
+    match fs::OpenOptions::new().append(true).open(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            fs::File::create_new(path)?;
+            fs::remove_file(path)
+        }
+        opened => opened.map(drop),
+    }
+}
+
+/// Whether a directory is there or can be made.
+fn try_dir(dir: &Path) -> io::Result<()> {
+    match fs::metadata(dir) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(io::ErrorKind::NotADirectory.into()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                try_dir(parent)?;
+                if !parent.exists() {
+                    return Ok(());
+                }
+            }
+            fs::create_dir(dir)?;
+            fs::remove_dir(dir)
+        }
+        Err(e) => Err(e),
+    }
 }
 
 /// The bar of a run, once the number of its parts is known.

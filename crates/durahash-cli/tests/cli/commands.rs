@@ -332,6 +332,14 @@ fn a_benchmark_prints_tables_and_saves_what_it_measured() {
         let complaint = work.run(line).failed(2);
         assert!(complaint.starts_with("the benchmark cannot be run so: "));
     }
+    for line in [
+        "bench --keys 1 --json left.json --report left/page",
+        "bench --pool none --json left.json --report left/page",
+        "bench --json left.json --report /dev/null/page",
+    ] {
+        assert_ne!(work.run(line).code, Some(0));
+        assert!(!work.path("left.json").exists() && !work.path("left").exists(), "{line}");
+    }
     for line in ["bench --json no/out.json", "bench --report /dev/null/page"] {
         assert!(work.run(line).failed(4).starts_with("writing "), "{line}");
     }
