@@ -32,8 +32,8 @@ pub use lock::{DirectoryLock, Version, VersionLock, wait_lock};
 #[doc(hidden)]
 pub use medium::faults;
 pub use medium::{
-    Action, BLOCK_BYTES, Call, Counts, Dax, Dram, Durability, Event, Hook, LINE_BYTES, Latency,
-    Mapped, MappedOptions, Medium, Meter, Metered, Region, Sim, Site, Step, name_thread,
+    Action, BLOCK_BYTES, Call, Counts, Dax, Dram, Durability, Event, FileLock, Hook, LINE_BYTES,
+    Latency, Mapped, MappedOptions, Medium, Meter, Metered, Region, Sim, Site, Step, name_thread,
 };
 #[cfg(not(loom))]
 pub use pool::{ExtentKind, Format, Geometry, Pool, PoolStats, Superblock};

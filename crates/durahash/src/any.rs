@@ -120,11 +120,14 @@ impl AnyMap {
     ///
     /// **Durability.** A crash at any point leaves the old pool or the new one, whole. It may leave
     /// a file beside it, named `.NAME.compact~`, which the next compaction removes.
-    /// **Concurrency.** The pool is locked throughout.
+    /// **Concurrency.** The pool is locked throughout, also under its new file. Owner and
+    /// permissions stay.
     ///
     /// # Errors
     /// As [`Options::open`] and [`Options::create`]; [`ErrorKind::Corrupt`] where an entry is
-    /// damaged, and [`ErrorKind::Options`] for a suspect pool. The old pool stays as it is.
+    /// damaged, [`ErrorKind::Options`] for a suspect pool, and [`ErrorKind::Io`] where the new file
+    /// cannot get the old one's owner. The old pool stays as it is, unless it was the directory
+    /// that could not be synced at last: the new pool is in place then, and nothing is lost.
     ///
     /// ```
     /// use durahash::{AnyMap, Options, Type};

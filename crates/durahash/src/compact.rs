@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use durahash_media::{Error, ErrorKind, Mapped, Result};
+use durahash_media::{Error, ErrorKind, FileLock, Mapped, Result};
 
 use crate::chain::Rule;
 use crate::index::{Change, Room};
@@ -22,7 +22,7 @@ pub(crate) fn compact(
     // Where the name is a link, the file that it leads to is replaced, not the link.
     let path = &fs::canonicalize(path)
         .map_err(|e| Error::io("looking for", Some(path.to_path_buf()), e))?;
-    let old = options.clone().read_only(false).open_raw(path, &|_, _, _| Ok(()))?;
+    let (old, old_lock) = options.clone().read_only(false).open_file(path, &|_, _, _| Ok(()))?;
     if old.store.facts().suspect {
         let what = "a suspect pool is not compacted: dump it into a new one";
         return Err(ErrorKind::Options { what }.into());
@@ -30,16 +30,14 @@ pub(crate) fn compact(
     let aside = aside(path);
     // Only the holder of the old pool's lock compacts it: what is there was left by a crash.
     remove(&aside)?;
-    let copied = copy(&old, &aside, options, watch).and_then(|()| {
-        fs::rename(&aside, path)
-            .and_then(|()| fs::File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all())
-            .map_err(|e| Error::io("putting the compacted pool in place of", Some(path.into()), e))
-    });
-    if copied.is_err() {
+    // The new pool stays locked until its name is on the disk: what is acknowledged in it before
+    // could be lost with the name.
+    let replaced = copy(&old, &aside, options, watch).and_then(|new| new.replace(&old_lock));
+    if replaced.is_err() {
         // The first failure is the one to report.
         let _ = remove(&aside);
     }
-    copied
+    replaced
 }
 
 /// Where the new pool grows.
@@ -59,8 +57,13 @@ fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// Copies all entries into a new pool at `path`, and closes it.
-fn copy(old: &Raw, path: &Path, options: &Options, watch: &mut dyn FnMut(u64, u64)) -> Result<()> {
+/// Copies all entries into a new pool at `path`, and closes it. Its file stays locked.
+fn copy(
+    old: &Raw,
+    path: &Path,
+    options: &Options,
+    watch: &mut dyn FnMut(u64, u64),
+) -> Result<FileLock> {
     let format = old.store.format();
     let wanted = Wanted {
         design: old.design,
@@ -70,8 +73,9 @@ fn copy(old: &Raw, path: &Path, options: &Options, watch: &mut dyn FnMut(u64, u6
         seed: format.seed,
         max_bytes: format.max_bytes,
     };
-    let mapped = options.mapped(format.max_bytes);
-    let new = open::create(Mapped::create(path, &mapped)?, &wanted)?;
+    let medium = Mapped::create_private(path, &options.mapped(format.max_bytes))?;
+    let lock = medium.file_lock();
+    let new = open::create(medium, &wanted)?;
     let slots = old.index.len()?;
     let mut copied = 0;
     let mut pairs = Vec::new();
@@ -89,7 +93,8 @@ fn copy(old: &Raw, path: &Path, options: &Options, watch: &mut dyn FnMut(u64, u6
         }
         Ok(())
     })?;
-    new.close()
+    new.close()?;
+    Ok(lock)
 }
 
 /// Calls `f` with each of so many slots, ranges of hashes in the order of their reversed bits: each halves the
@@ -116,8 +121,95 @@ fn each_slot(old: &Raw, slots: u64, f: &mut dyn FnMut(u64, u64) -> Result<()>) -
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+
+    use durahash_media::faults;
+
     use super::*;
     use crate::map::Map;
+
+    const ENTRIES: u64 = 100;
+
+    fn make(path: &Path) {
+        let map: Map<u64, u64> = Options::new().create(path).unwrap();
+        for i in 0..ENTRIES {
+            map.put(&i, &!i).unwrap();
+        }
+        map.close().unwrap();
+    }
+
+    fn assert_whole(path: &Path) {
+        let map: Map<u64, u64> = Options::new().open(path).unwrap();
+        assert_eq!(map.len().unwrap(), ENTRIES);
+        assert!((0..ENTRIES).all(|i| map.get(&i).unwrap() == Some(!i)));
+    }
+
+    #[test]
+    fn owner_and_permissions_stay_and_the_copy_is_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("map.pool");
+        make(&path);
+        // Only root gives files away; others compact their own.
+        match chown(&path, Some(1234), Some(5678)) {
+            Err(e) if e.kind() != io::ErrorKind::PermissionDenied => panic!("{e}"),
+            _ => {}
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let before = fs::metadata(&path).unwrap();
+        compact(&path, &Options::new(), &mut |_, _| {
+            assert_eq!(fs::metadata(aside(&path)).unwrap().mode() & 0o777, 0o600);
+        })
+        .unwrap();
+        let after = fs::metadata(&path).unwrap();
+        assert_ne!(after.ino(), before.ino());
+        let facts = |m: &fs::Metadata| (m.uid(), m.gid(), m.mode());
+        assert_eq!(facts(&after), facts(&before));
+        assert_whole(&path);
+    }
+
+    #[test]
+    fn a_file_that_took_the_name_meanwhile_is_not_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, moved) = (dir.path().join("map.pool"), dir.path().join("moved"));
+        make(&path);
+        let swap = &mut |done, _| {
+            if done == 1 {
+                fs::rename(&path, &moved).unwrap();
+                fs::write(&path, "another").unwrap();
+            }
+        };
+        let e = compact(&path, &Options::new(), swap).unwrap_err();
+        assert!(matches!(e.kind(), ErrorKind::Io { .. }), "{e}");
+        assert_eq!(fs::read(&path).unwrap(), b"another");
+        assert_whole(&moved);
+        assert!(!aside(&path).exists());
+    }
+
+    #[test]
+    fn whichever_call_fails_a_whole_pool_has_the_name() {
+        const EIO: i32 = 5;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("map.pool");
+        make(&path);
+        let mut replaced_and_failed = 0;
+        for n in 1.. {
+            let before = fs::metadata(&path).unwrap().ino();
+            faults::arm(n, EIO);
+            let end = compact(&path, &Options::new(), &mut |_, _| ());
+            let failed = faults::disarm();
+            assert!(failed || end.is_ok());
+            let replaced = fs::metadata(&path).unwrap().ino() != before;
+            assert!(replaced || end.is_err());
+            replaced_and_failed += u32::from(replaced && end.is_err());
+            assert_whole(&path);
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "call {n}");
+            if !failed {
+                break;
+            }
+        }
+        // The sync of the directory.
+        assert_eq!(replaced_and_failed, 1);
+    }
 
     #[test]
     fn a_compacted_pool_has_everything_in_the_space_of_a_fresh_one() {

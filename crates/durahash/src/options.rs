@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use durahash_media::{
-    Dax, Dram, Error, ErrorKind, Geometry, Latency, Mapped, MappedOptions, Medium, Metered, Result,
+    Dax, Dram, Error, ErrorKind, FileLock, Geometry, Latency, Mapped, MappedOptions, Medium,
+    Metered, Result,
 };
 
 use crate::data::{Data, Type};
@@ -352,15 +353,26 @@ impl Options {
         path: &Path,
         accept: &dyn Fn(Design, Type, Type) -> Result<()>,
     ) -> Result<Raw> {
+        self.open_file(path, accept).map(|(raw, _)| raw)
+    }
+
+    /// The same, with the lock of the file.
+    pub(crate) fn open_file(
+        &self,
+        path: &Path,
+        accept: &dyn Fn(Design, Type, Type) -> Result<()>,
+    ) -> Result<(Raw, FileLock)> {
         let suspect = self.accept_suspect;
         self.with_less_space(FILE_BYTES, |max_bytes| {
             let medium = Mapped::open(path, self.read_only, &self.mapped(max_bytes))?;
-            match self.emulate {
+            let lock = medium.file_lock();
+            let raw = match self.emulate {
                 Some(latency) => {
                     open::open(Metered::with_latency(medium, latency), suspect, accept)
                 }
                 None => open::open(medium, suspect, accept),
-            }
+            };
+            Ok((raw?, lock))
         })
     }
 

@@ -28,7 +28,7 @@ mod zero_cost;
 #[cfg(not(loom))]
 pub(crate) use dram::Anonymous;
 pub use dram::Dram;
-pub use mapped::{Dax, Mapped, MappedOptions};
+pub use mapped::{Dax, FileLock, Mapped, MappedOptions};
 pub use metered::{Counts, Latency, Meter, Metered};
 pub use region::Region;
 pub use sim::{Action, Call, Hook, Sim, Site, Step, name_thread};
@@ -150,6 +150,14 @@ pub trait Medium: Send + Sync + Sized + 'static {
     #[inline(always)]
     #[track_caller]
     fn event(&self, _event: Event) {}
+
+    /// Backs what a file has of holes, before the first store of an open.
+    ///
+    /// # Errors
+    /// [`Full`](crate::ErrorKind::Full) where there is no space: nothing has changed then.
+    fn fill_holes(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// Backs the first `bytes` bytes, never sparsely.
     ///

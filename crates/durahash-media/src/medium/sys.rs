@@ -1,9 +1,9 @@
 //! The system calls of media, in one place: thin, one per function, so that a test can make any of
 //! them fail ([`faults`]).
 
-use std::fs::{File, Metadata, OpenOptions, TryLockError};
+use std::fs::{File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::{FallocateFlags, OFlags, RenameFlags};
@@ -30,6 +30,25 @@ pub mod faults {
     /// Ends it; whether a call failed.
     pub fn disarm() -> bool {
         matches!(ARMED.take(), Some((0, _)))
+    }
+
+    #[cfg(test)]
+    thread_local! {
+        static BEFORE_LOCK: Cell<Option<Box<dyn FnMut()>>> = const { Cell::new(None) };
+    }
+
+    /// Lets `f` run in this thread before each attempt to lock a file, or nothing any more.
+    #[cfg(test)]
+    pub(crate) fn before_lock(f: Option<Box<dyn FnMut()>>) {
+        BEFORE_LOCK.set(f);
+    }
+
+    #[cfg(test)]
+    pub(super) fn run_before_lock() {
+        if let Some(mut f) = BEFORE_LOCK.take() {
+            f();
+            BEFORE_LOCK.set(Some(f));
+        }
     }
 
     pub(super) fn gate() -> io::Result<()> {
@@ -61,15 +80,21 @@ pub(crate) fn open(path: &Path, write: bool) -> io::Result<File> {
 }
 
 /// Creates a file that must not exist, to be read and written.
-pub(crate) fn create(path: &Path) -> io::Result<File> {
+pub(crate) fn create(path: &Path, mode: u32) -> io::Result<File> {
     gate()?;
-    File::create_new(path)
+    OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)
 }
 
 /// What there is under a name; a link is not followed.
 pub(crate) fn name_metadata(path: &Path) -> io::Result<Metadata> {
     gate()?;
     std::fs::symlink_metadata(path)
+}
+
+/// What there is under a name, at the end of its links.
+pub(crate) fn target_metadata(path: &Path) -> io::Result<Metadata> {
+    gate()?;
+    std::fs::metadata(path)
 }
 
 pub(crate) fn metadata(file: &File) -> io::Result<Metadata> {
@@ -79,6 +104,8 @@ pub(crate) fn metadata(file: &File) -> io::Result<Metadata> {
 
 /// Locks a file for one writer, or for readers; `false` when it is locked already.
 pub(crate) fn try_lock(file: &File, shared: bool) -> io::Result<bool> {
+    #[cfg(test)]
+    faults::run_before_lock();
     gate()?;
     let locked = if shared { file.try_lock_shared() } else { file.try_lock() };
     match locked {
@@ -99,6 +126,23 @@ pub(crate) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     gate()?;
     let here = rustix::fs::CWD;
     Ok(rustix::fs::renameat_with(here, from, here, to, RenameFlags::NOREPLACE)?)
+}
+
+/// Renames a file, in place of the one that has the name.
+pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    gate()?;
+    std::fs::rename(from, to)
+}
+
+/// Gives a file another user and group, where they are given.
+pub(crate) fn change_owner(file: &File, user: Option<u32>, group: Option<u32>) -> io::Result<()> {
+    gate()?;
+    std::os::unix::fs::fchown(file, user, group)
+}
+
+pub(crate) fn change_mode(file: &File, mode: u32) -> io::Result<()> {
+    gate()?;
+    file.set_permissions(Permissions::from_mode(mode))
 }
 
 pub(crate) fn unlink(path: &Path) -> io::Result<()> {

@@ -17,6 +17,7 @@
 //!
 //! | Operation | Stores | Then | If it stops after this step |
 //! |---|---|---|---|
+//! | begin | (file) | holes filled | the same bytes |
 //! | begin, if power was lost | state: suspect | flush, drain, sync | lost and suspect |
 //! | begin | boot id, then state: epoch + 1, unclean (one line) | flush, drain, sync | recovered at the next open |
 //! | grow | (file) | allocated and mapped | file longer than the pool: cut or used later |
@@ -209,9 +210,12 @@ impl<M: Medium> Pool<M> {
     /// left as it was.
     ///
     /// # Errors
+    /// [`Full`](ErrorKind::Full) where the file has holes and there is no space to fill them;
     /// [`Io`](ErrorKind::Io) when the state could not be synced.
     pub fn begin(&self) -> Result<()> {
         let medium = &self.medium;
+        // Not before: what is no sound pool is left as it was, holes too.
+        medium.fill_holes()?;
         let superblock = self.at::<Superblock>(0)?;
         let bytes = size_of::<Superblock>() as u64;
         if let Some(before) = self.lost {

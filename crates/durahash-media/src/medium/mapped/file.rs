@@ -18,11 +18,14 @@ pub(super) struct PoolFile {
     file: File,
     path: PathBuf,
     temporary: Mutex<Option<PathBuf>>,
+    /// The process whose lock it is.
+    process: u32,
 }
 
 impl PoolFile {
-    /// An empty file beside `path`, which must be free, and still be so when it is published.
-    pub(super) fn create(path: &Path) -> Result<Self> {
+    /// An empty file beside `path`, which must be free, and still be so when it is published. Who
+    /// may open it is what `mode` leaves of the process's own mask.
+    pub(super) fn create(path: &Path, mode: u32) -> Result<Self> {
         if path.file_name().is_none() {
             return Err(ErrorKind::Options {
                 what: "the path of a pool ends in the name of a file",
@@ -35,15 +38,38 @@ impl PoolFile {
             Err(e) => return Err(Error::io("creating the pool", Some(path.into()), e)),
         }
         let temporary = path.with_file_name(temporary_name()?);
-        let file = sys::create(&temporary)
+        let file = sys::create(&temporary, mode)
             .map_err(|e| Error::io("creating the pool", Some(path.into()), e))?;
-        let created = PoolFile { file, path: path.into(), temporary: Mutex::new(Some(temporary)) };
+        let created = Self::new(file, path, Some(temporary));
         created.lock(false)?;
         Ok(created)
     }
 
+    fn new(file: File, path: &Path, temporary: Option<PathBuf>) -> Self {
+        let process = std::process::id();
+        PoolFile { file, path: path.into(), temporary: Mutex::new(temporary), process }
+    }
+
     /// The file at `path`, which is a regular one and not empty.
     pub(super) fn open(path: &Path, read_only: bool) -> Result<Self> {
+        const ATTEMPTS: u32 = 16;
+        for _ in 0..ATTEMPTS {
+            let opened = Self::open_once(path, read_only)?;
+            // Before it was locked, a compaction may have put another file in its place: what is
+            // stored in this one would be lost.
+            if opened.has_its_name()? {
+                // Only now: whoever held the lock may have changed it.
+                if opened.metadata()?.len() == 0 {
+                    return Err(not_a_pool("it is empty"));
+                }
+                return Ok(opened);
+            }
+        }
+        Err(ErrorKind::Locked.into())
+    }
+
+    /// The file that is at `path` now, or was until it was locked.
+    fn open_once(path: &Path, read_only: bool) -> Result<Self> {
         let file = match sys::open(path, !read_only) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::IsADirectory => {
@@ -51,7 +77,7 @@ impl PoolFile {
             }
             Err(e) => return Err(Error::io("opening the pool", Some(path.into()), e)),
         };
-        let opened = PoolFile { file, path: path.into(), temporary: Mutex::new(None) };
+        let opened = Self::new(file, path, None);
         let metadata = opened.metadata()?;
         if metadata.is_dir() {
             return Err(not_a_pool("it is a directory"));
@@ -60,11 +86,17 @@ impl PoolFile {
             return Err(not_a_pool("it is not a regular file"));
         }
         opened.lock(read_only)?;
-        // Only now: whoever held the lock may have changed it.
-        if opened.metadata()?.len() == 0 {
-            return Err(not_a_pool("it is empty"));
-        }
         Ok(opened)
+    }
+
+    /// Whether its path leads to this file, and not to another or to nothing.
+    fn has_its_name(&self) -> Result<bool> {
+        let file = self.metadata()?;
+        match sys::target_metadata(&self.path) {
+            Ok(named) => Ok((named.dev(), named.ino()) == (file.dev(), file.ino())),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(self.error("looking at the pool", e)),
+        }
     }
 
     fn lock(&self, shared: bool) -> Result<()> {
@@ -112,7 +144,8 @@ impl PoolFile {
     /// Takes the space of holes, which a copy by other means may have left: a store into one would
     /// end the process when the disk is full. Fewer blocks than bytes may also mean compression, on
     /// a file system that has no holes to fill then.
-    pub(super) fn fill_holes(&self, metadata: &Metadata) -> Result<()> {
+    pub(super) fn fill_holes(&self) -> Result<()> {
+        let metadata = self.metadata()?;
         if metadata.blocks() * 512 >= metadata.len() {
             return Ok(());
         }
@@ -182,11 +215,7 @@ impl PoolFile {
             _ => self.error("naming the pool", e),
         })?;
         let unlinked = if linked { sys::unlink(temporary) } else { Ok(()) };
-        let directory = match self.path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        if let Err(e) = unlinked.and_then(|()| sys::sync_dir(directory)) {
+        if let Err(e) = unlinked.and_then(|()| sys::sync_dir(self.directory())) {
             // As if it had never been: the temporary name, if it is left, goes with `self`.
             let _ = sys::unlink(&self.path);
             return Err(self.error("naming the pool", e));
@@ -194,10 +223,46 @@ impl PoolFile {
         *slot = None;
         Ok(())
     }
+
+    fn directory(&self) -> &Path {
+        match self.path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        }
+    }
+
+    /// Takes the name of `old`, which lies in the same directory, and its owner and permissions.
+    pub(super) fn replace(&self, old: &PoolFile) -> Result<()> {
+        const DOING: &str = "replacing the pool";
+        const MODE_BITS: u32 = 0o7777;
+        let (was, is) = (old.metadata()?, self.metadata()?);
+        let user = Some(was.uid()).filter(|uid| *uid != is.uid());
+        let group = Some(was.gid()).filter(|gid| *gid != is.gid());
+        if user.or(group).is_some() {
+            sys::change_owner(&self.file, user, group).map_err(|e| old.error(DOING, e))?;
+        }
+        // Only now: nobody whom the old owner did not let in gets in meanwhile.
+        let mode = was.mode() & MODE_BITS;
+        if mode != is.mode() & MODE_BITS {
+            sys::change_mode(&self.file, mode).map_err(|e| old.error(DOING, e))?;
+        }
+        self.sync()?;
+        if !old.has_its_name()? {
+            let other = io::Error::other("another file has its name now, or none");
+            return Err(old.error(DOING, other));
+        }
+        sys::rename(&self.path, &old.path)
+            .and_then(|()| sys::sync_dir(old.directory()))
+            .map_err(|e| old.error(DOING, e))
+    }
 }
 
 impl Drop for PoolFile {
     fn drop(&mut self) {
+        // A forked child has a copy of `self`, but the lock and the temporary file are its parent's.
+        if self.process != std::process::id() {
+            return;
+        }
         let slot = self.temporary.get_mut();
         if let Some(temporary) = slot.unwrap_or_else(PoisonError::into_inner) {
             // Nobody is left to be told; the name says what the file was.
@@ -221,4 +286,25 @@ fn temporary_name() -> Result<String> {
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let process = std::process::id();
     Ok(format!(".durahash-{process}-{count}-{random:016x}.tmp"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forked_child_leaves_its_parent_the_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        std::fs::write(&path, "not empty").unwrap();
+        let mut of_child = PoolFile::open(&path, false).unwrap();
+        // As after a fork, there are two descriptors of the one open file.
+        let of_parent = of_child.file.try_clone().unwrap();
+        of_child.process = 0;
+        drop(of_child);
+        let refused = PoolFile::open(&path, false).err().unwrap();
+        assert!(matches!(refused.kind(), ErrorKind::Locked));
+        of_parent.unlock().unwrap();
+        PoolFile::open(&path, false).unwrap();
+    }
 }

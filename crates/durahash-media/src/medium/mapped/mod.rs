@@ -22,7 +22,7 @@ mod tests;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{ADDRESS_BYTES, Durability, Medium, Region, each_line, prefetch_line};
 use crate::error::{ErrorKind, Result};
@@ -80,7 +80,7 @@ pub struct Mapped {
     dax: bool,
     /// The mapping holds the file's lock too, so it goes first.
     mapping: Mapping,
-    file: PoolFile,
+    file: Arc<PoolFile>,
     /// Held by whoever changes the file's length; whether it was cut for good.
     trimmed: Mutex<bool>,
 }
@@ -95,7 +95,15 @@ impl Mapped {
     /// [`Exists`](ErrorKind::Exists) where the name is taken; [`NoDax`](ErrorKind::NoDax) where DAX
     /// is required and not there; [`Io`](ErrorKind::Io) with what the system says.
     pub fn create(path: &Path, options: &MappedOptions) -> Result<Self> {
-        Self::map(PoolFile::create(path)?, false, options)
+        Self::map(PoolFile::create(path, 0o666)?, false, options)
+    }
+
+    /// The same, but for the owner alone to open.
+    ///
+    /// # Errors
+    /// As [`create`](Mapped::create).
+    pub fn create_private(path: &Path, options: &MappedOptions) -> Result<Self> {
+        Self::map(PoolFile::create(path, 0o600)?, false, options)
     }
 
     /// An existing pool file.
@@ -105,8 +113,7 @@ impl Mapped {
     ///
     /// # Errors
     /// [`Locked`](ErrorKind::Locked) while somebody has it open for writing, or for reading if this
-    /// is for writing; [`Full`](ErrorKind::Full) where a writer finds holes in the file and no space
-    /// to fill them; [`NotAPool`](ErrorKind::NotAPool) where it is empty or not a regular file;
+    /// is for writing; [`NotAPool`](ErrorKind::NotAPool) where it is empty or not a regular file;
     /// [`NoDax`](ErrorKind::NoDax) where DAX is required and not there; [`Io`](ErrorKind::Io) with
     /// what the system says.
     pub fn open(path: &Path, read_only: bool, options: &MappedOptions) -> Result<Self> {
@@ -116,9 +123,6 @@ impl Mapped {
     fn map(file: PoolFile, read_only: bool, options: &MappedOptions) -> Result<Self> {
         let metadata = file.metadata()?;
         let len = metadata.len();
-        if !read_only {
-            file.fill_holes(&metadata)?;
-        }
         let write_back = WriteBack::detect();
         let dax = options.dax != Dax::Off
             && write_back.is_some()
@@ -156,7 +160,33 @@ impl Mapped {
         // SAFETY: the mapping is aligned, readable and writable as far as the file reaches, and
         // lives as long as `self`; the file is locked, and is never cut under it (see `trim`).
         let region = unsafe { Region::new(mapping.base(), len, reserved) };
+        let file = Arc::new(file);
         Ok(Mapped { region, flushes, read_only, dax, mapping, file, trimmed: Mutex::new(false) })
+    }
+
+    /// Another holder of the file's lock, for after this medium is gone.
+    pub fn file_lock(&self) -> FileLock {
+        FileLock(Arc::clone(&self.file))
+    }
+}
+
+/// A pool file that stays locked until this, and its medium, are dropped.
+pub struct FileLock(Arc<PoolFile>);
+
+impl FileLock {
+    /// Puts this file, a closed and published pool, in the place of `old`, in the same directory,
+    /// and gives it the owner and the permissions of `old`.
+    ///
+    /// **Durability.** The name stands for one of the two, whole, whenever power is lost; for this
+    /// one after success.
+    /// **Concurrency.** Whoever opens the name finds it locked.
+    ///
+    /// # Errors
+    /// [`Io`](ErrorKind::Io) with what the system says, or where the path of `old` leads to another
+    /// file by now. Either file may have the name then, if it was the directory that could not be
+    /// synced; else nothing was replaced.
+    pub fn replace(&self, old: &FileLock) -> Result<()> {
+        self.0.replace(&old.0)
     }
 }
 
@@ -206,6 +236,10 @@ impl Medium for Mapped {
     #[inline(always)]
     fn drain(&self) {
         self.fence();
+    }
+
+    fn fill_holes(&self) -> Result<()> {
+        if self.read_only { Ok(()) } else { self.file.fill_holes() }
     }
 
     fn grow(&self, bytes: u64) -> Result<()> {

@@ -255,8 +255,42 @@ fn the_holes_of_a_sparse_copy_are_filled_by_a_writer() {
     file.set_len(8 * EXTENT).unwrap();
     Mapped::open(&path, true, &options()).unwrap();
     assert_eq!(file.metadata().unwrap().blocks(), 0);
-    Mapped::open(&path, false, &options()).unwrap();
+    let medium = Mapped::open(&path, false, &options()).unwrap();
+    // It may be anybody's file: nobody has looked at what is in it.
+    assert_eq!(file.metadata().unwrap().blocks(), 0);
+    medium.fill_holes().unwrap();
     assert!(file.metadata().unwrap().blocks() * 512 >= 8 * EXTENT);
+}
+
+#[test]
+fn a_file_that_loses_its_name_before_it_is_locked_is_not_the_pool() {
+    for read_only in [false, true] {
+        let (dir, path) = directory();
+        let other = dir.path().join("other");
+        make(&path, EXTENT, 7).unwrap();
+        make(&other, EXTENT, 8).unwrap();
+        let to = path.clone();
+        faults::before_lock(Some(Box::new(move || match fs::rename(&other, &to) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => panic!("{e}"),
+            _ => {}
+        })));
+        let medium = Mapped::open(&path, read_only, &options()).unwrap();
+        assert_eq!(medium.load(word(&medium, 0)), 8);
+        drop(medium);
+
+        // The name is gone for good, or goes to yet another file each time.
+        let gone = path.clone();
+        faults::before_lock(Some(Box::new(move || fs::remove_file(&gone).unwrap())));
+        assert_eq!(kind(Mapped::open(&path, read_only, &options())), "Io");
+        fs::write(&path, "first").unwrap();
+        let (next, to) = (dir.path().join("next"), path.clone());
+        faults::before_lock(Some(Box::new(move || {
+            fs::write(&next, "next").unwrap();
+            fs::rename(&next, &to).unwrap();
+        })));
+        assert_eq!(kind(Mapped::open(&path, read_only, &options())), "Locked");
+        faults::before_lock(None);
+    }
 }
 
 /// A file system of 1 MiB, where the test may mount one: its context and its root. It is in nobody's

@@ -410,6 +410,9 @@ impl<M: Medium> Medium for Metered<M> {
         self.inner.event(event);
     }
 
+    fn fill_holes(&self) -> Result<()> {
+        self.inner.fill_holes()
+    }
     fn grow(&self, bytes: u64) -> Result<()> {
         self.inner.grow(bytes)
     }
