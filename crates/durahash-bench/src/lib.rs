@@ -23,9 +23,10 @@ mod charts;
 pub mod driver;
 mod machine;
 
-mod recover;
 mod report;
 mod subject;
+
+mod recover;
 
 pub mod figures;
 mod suites;
