@@ -26,6 +26,8 @@ mod extend;
 mod index;
 mod outcome;
 
+mod directory;
+
 // The designs. None uses another.
 pub mod reh;
 

@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 use durahash_media::probe::BitMask;
 use durahash_media::{Error, Event, Medium, Result, wait_lock};
 
-use super::directory::Place;
+use super::Reh;
 use super::layout::{ALL_SLOTS, BUCKET_BYTES, Bucket, Link, SLOTS, marker, slot_for};
 use super::write::Held;
-use super::{MAX_DEPTH, Reh};
+use crate::directory::{MAX_DEPTH, Place};
 use crate::extend;
 
 /// How an attempt to merge ended.
@@ -29,16 +29,16 @@ impl<M: Medium> Reh<M> {
     /// that happens to it, unless it merges with this one.
     fn sound(&self, held: &Held<'_, M>, h: u64) -> Result<(&Bucket, u64, Link)> {
         let medium = self.medium();
-        let bucket = self.bucket(held.place.bucket())?;
+        let bucket = self.bucket(held.place.number())?;
         let depth = held.place.depth();
         let prefix = extend::prefix(h, depth);
         let sibling =
-            extend::next(prefix, depth).map_or(0, |next| self.directory.find(next).bucket());
+            extend::next(prefix, depth).map_or(0, |next| self.directory.find(next).number());
         let link = Link { depth, sibling };
         if medium.load(&bucket.prefix) == prefix && medium.load(&bucket.link) == link.to_word() {
             Ok((bucket, prefix, link))
         } else {
-            let off = held.place.bucket() * BUCKET_BYTES;
+            let off = held.place.number() * BUCKET_BYTES;
             Err(Error::corrupt("prefix or link of a bucket", off))
         }
     }
@@ -97,7 +97,7 @@ impl<M: Medium> Reh<M> {
         self.switch_directory(|| {
             self.count_depths(depth, -1, 2);
             self.directory.set(upper_prefix, upper.place);
-            self.directory.set(prefix, Place::new(place.bucket(), depth + 1));
+            self.directory.set(prefix, Place::new(place.number(), depth + 1));
         });
         held.meta.set_live(stays);
         self.writers.events.splits.fetch_add(1, Ordering::Relaxed);
@@ -110,7 +110,7 @@ impl<M: Medium> Reh<M> {
     fn room_for_split(&self, depth: u32) -> Result<u64> {
         let new = self.take_bucket()?;
         let buckets = self.writers.depths.iter().map(|count| count.load(Ordering::Relaxed)).sum();
-        match self.directory.double(self.medium(), depth, buckets) {
+        match self.directory.double(self.medium(), depth, buckets, |_, _| Ok(())) {
             Ok(doubled) => {
                 self.writers.events.doublings.fetch_add(u64::from(doubled), Ordering::Relaxed);
                 Ok(new)
@@ -173,7 +173,7 @@ impl<M: Medium> Reh<M> {
             return Merge::NotDue;
         }
         let (first, second) =
-            if place.bucket() < buddy.bucket() { (place, buddy) } else { (buddy, place) };
+            if place.number() < buddy.number() { (place, buddy) } else { (buddy, place) };
         let first = Held::lock(self, first);
         let Some(second) = Held::try_lock(self, second) else {
             first.release_unchanged();
@@ -242,10 +242,10 @@ impl<M: Medium> Reh<M> {
         }
         self.switch_directory(|| {
             self.count_depths(depth - 1, 1, -2);
-            self.directory.set(prefix, Place::new(lower.place.bucket(), depth - 1));
+            self.directory.set(prefix, Place::new(lower.place.number(), depth - 1));
         });
         self.writers.events.merges.fetch_add(1, Ordering::Relaxed);
-        let dead = upper.place.bucket();
+        let dead = upper.place.number();
         upper.release_changed();
         lower.release_changed();
         self.give_bucket(dead);
@@ -270,7 +270,7 @@ impl<M: Medium> Reh<M> {
         let unused = |depth: u32| self.writers.depths[depth as usize].load(Ordering::Relaxed) == 0;
         let depth = self.directory.depth();
         if depth <= MAX_DEPTH && depth > 2 && unused(depth) && unused(depth - 1) {
-            let halved = self.directory.halve(self.medium(), unused);
+            let halved = self.directory.halve(self.medium(), unused, |_, _| Ok(()));
             self.writers.events.halvings.fetch_add(u64::from(halved), Ordering::Relaxed);
         }
     }

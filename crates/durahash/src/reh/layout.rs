@@ -16,7 +16,7 @@
 
 use durahash_media::{PmU64, bits, on_media};
 
-use super::MAX_DEPTH;
+use crate::directory::MAX_DEPTH;
 
 /// Slots of a bucket.
 pub(crate) const SLOTS: u32 = 15;

@@ -8,7 +8,7 @@
 //!
 //! # Where state lives
 //! Buckets are in the pool, one root word names the first. Directory, bitmaps, fingerprints and
-//! locks are in DRAM (`directory.rs`) and rebuilt at every open. A lookup that hits reads one line
+//! locks are in DRAM (`directory.rs` above the designs, `meta.rs`) and rebuilt at every open. A lookup that hits reads one line
 //! of the medium; a miss reads none, but for a fingerprint that happens to be equal.
 //!
 //! # Layout
@@ -72,9 +72,9 @@
 //! - The lock word is 62 bits of version with W and X instead of 31 bits with one.
 //! - Merge is not simply the inverse of split (see above).
 
-mod directory;
 mod grow;
 mod layout;
+mod meta;
 mod recover;
 #[cfg(test)]
 mod tests;
@@ -86,18 +86,16 @@ use std::sync::{Arc, Mutex};
 use durahash_media::{Event, Medium, Pool, Result, Rows};
 
 use crate::count::Counter;
+use crate::directory::{Directory, MAX_DEPTH, Place};
 use crate::index::{Change, Finding, Index, IndexStats, Reader, Room, Updater};
-use directory::{Directory, Meta, Place};
 use layout::{BUCKET_BYTES, preferred_slot};
+use meta::Meta;
 
 pub use layout::{Bucket, Slot};
 
 /// The root word that names the first bucket, by its number. It never changes: the first bucket is
 /// the lower one in every merge.
 pub(crate) const ROOT: usize = 0;
-
-/// The largest global depth.
-pub(crate) const MAX_DEPTH: u32 = 44;
 
 /// Tries of an optimistic reader before it takes the lock.
 const READ_TRIES: u32 = 16;
@@ -146,7 +144,7 @@ impl<M: Medium> Reh<M> {
 
     #[inline(always)]
     fn meta(&self, place: Place) -> Meta<'_> {
-        Meta::of(&self.metas, place.bucket())
+        Meta::of(&self.metas, place.number())
     }
 
     /// Whether `h` still belongs to `place`: asked after reading the version, or taking the lock,
@@ -165,7 +163,7 @@ impl<M: Medium> Reh<M> {
     /// fetched.
     #[inline(always)]
     fn prefetch_slot(&self, h: u64, place: Place) {
-        if let Ok(bucket) = self.bucket(place.bucket()) {
+        if let Ok(bucket) = self.bucket(place.number()) {
             self.medium().prefetch(&bucket.slots[preferred_slot(h) as usize]);
         }
     }
@@ -180,7 +178,7 @@ impl<M: Medium> Reh<M> {
         if candidates.is_empty() {
             return Ok(None);
         }
-        let bucket = self.bucket(place.bucket())?;
+        let bucket = self.bucket(place.number())?;
         for i in candidates {
             let slot = &bucket.slots[i as usize];
             if medium.load(&slot.h) == h {
@@ -255,7 +253,7 @@ impl<M: Medium> Reh<M> {
             let collect = |place: Place, out: &mut Vec<(u64, u64)>| -> Result<()> {
                 out.truncate(from);
                 let medium = self.medium();
-                let bucket = self.bucket(place.bucket())?;
+                let bucket = self.bucket(place.number())?;
                 for i in durahash_media::probe::BitMask(self.meta(place).live()) {
                     let slot = &bucket.slots[i as usize];
                     let h = medium.load(&slot.h);
@@ -314,7 +312,7 @@ impl<M: Medium> Index for Reh<M> {
         }
         for h in h {
             let place = self.directory.find(*h);
-            self.metas.prefetch(place.bucket());
+            self.metas.prefetch(place.number());
             self.prefetch_slot(*h, place);
         }
     }

@@ -12,10 +12,11 @@ use std::sync::{Arc, Mutex};
 use durahash_media::hash::fingerprint;
 use durahash_media::{Error, ErrorKind, Medium, Pool, Result, Rows, wait_lock};
 
-use super::directory::{Directory, ENTRIES_PER_BUCKET, Meta, Place};
 use super::layout::{BUCKET_BYTES, Bucket, Link, SLOTS, marker};
-use super::{Events, MAX_DEPTH, ROOT, Reh, Writers};
+use super::meta::Meta;
+use super::{Events, ROOT, Reh, Writers};
 use crate::count::Counter;
+use crate::directory::{Directory, ENTRIES_PER_UNIT, MAX_DEPTH, Place};
 use crate::extend;
 use crate::index::{Finding, IndexStats};
 
@@ -71,7 +72,7 @@ impl<M: Medium> Reh<M> {
         let chain = follow(reh.pool.root(ROOT)?, &seen)?;
 
         let depth = chain.iter().map(|(_, place)| place.depth()).max().unwrap_or(1);
-        if depth > RECOVERED_DEPTH_MAX && 1 << depth > seen.count() * ENTRIES_PER_BUCKET {
+        if depth > RECOVERED_DEPTH_MAX && 1 << depth > seen.count() * ENTRIES_PER_UNIT {
             return Err(ErrorKind::Skewed { depth }.into());
         }
         reh.directory = Directory::new(depth)?;

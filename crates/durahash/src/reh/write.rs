@@ -2,9 +2,10 @@
 
 use durahash_media::{Medium, Result};
 
-use super::directory::{Meta, Place};
 use super::layout::{Bucket, marker, slot_for};
+use super::meta::Meta;
 use super::{Change, Reh, Room, Updater};
+use crate::directory::Place;
 
 /// W of one bucket, and the place that was found right under it. What is dropped without being
 /// released broke off: the pool takes no more writes then, and nobody waits for the lock.
@@ -55,7 +56,7 @@ impl<M: Medium> Drop for Held<'_, M> {
         }
         self.reh.pool.poison();
         let medium = self.reh.medium();
-        if let Ok(bucket) = self.reh.bucket(self.place.bucket()) {
+        if let Ok(bucket) = self.reh.bucket(self.place.number()) {
             medium.flush(bucket);
             medium.drain();
         }
@@ -110,7 +111,7 @@ impl<M: Medium> Reh<M> {
                 continue;
             }
             let payload = found.map(|(_, payload)| payload);
-            let change = match f(payload).and_then(|c| Ok((c, self.bucket(held.place.bucket())?))) {
+            let change = match f(payload).and_then(|c| Ok((c, self.bucket(held.place.number())?))) {
                 Ok((change, bucket)) => {
                     match (change, found) {
                         (Change::Set(v), Some((i, _))) => self.set(held, bucket, i, v),

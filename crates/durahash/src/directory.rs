@@ -1,41 +1,32 @@
-//! REH in DRAM: the directory, and 32 bytes of metadata for each bucket.
+//! The directory of an extendible hash table, in DRAM.
 //!
-//! A directory entry is one word {number of the bucket, local depth}. Bucket and metadata both lie
-//! at a place that is computed from that number, so they are fetched together. There is one buffer
-//! for each global depth, kept and reused; the depth that readers use is one word.
-//!
-//! ```text
-//! metadata of bucket n, row n
-//!  0  lock: {version, X, W}, see VersionLock
-//!  8  fingerprints of slots 0-7
-//! 16  fingerprints of slots 8-14; the last byte is unused
-//! 24  bitmap of live slots
-//! ```
+//! An entry is one word {number of the unit, local depth}. There is one buffer for each global depth,
+//! kept and reused; the depth that readers use is one word.
 
 use std::ops::Deref;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use durahash_media::hash::fingerprint;
-use durahash_media::probe::{self, BitMask};
-use durahash_media::{DirectoryLock, ErrorKind, Medium, Result, Rows, VersionLock, bits};
+use durahash_media::{DirectoryLock, ErrorKind, Medium, Result, Rows, bits};
 
-use super::MAX_DEPTH;
 use crate::extend;
 
-/// A directory entry: where the bucket of a hash is. Equal places are the same bucket at the same
+/// The largest global depth.
+pub(crate) const MAX_DEPTH: u32 = 44;
+
+/// A directory entry: where the unit of a hash is. Equal places are the same unit at the same
 /// depth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place(u64);
 
 impl Place {
-    pub(crate) const fn new(bucket: u64, depth: u32) -> Self {
-        Place(bucket << 8 | depth as u64)
+    pub(crate) const fn new(number: u64, depth: u32) -> Self {
+        Place(number << 8 | depth as u64)
     }
 
-    /// The bucket's number: its offset in buckets.
+    /// The unit's number.
     #[inline(always)]
-    pub(crate) const fn bucket(self) -> u64 {
+    pub(crate) const fn number(self) -> u64 {
         self.0 >> 8
     }
 
@@ -73,11 +64,11 @@ impl<T> Deref for Apart<T> {
     }
 }
 
-/// A directory may always have this many entries, and [`ENTRIES_PER_BUCKET`] for each bucket
+/// A directory may always have this many entries, and [`ENTRIES_PER_UNIT`] for each unit
 /// beyond.
 const ENTRIES_ALWAYS: u64 = 1 << 16;
 /// With uniform hashes there are about 16 at the most.
-pub(crate) const ENTRIES_PER_BUCKET: u64 = 256;
+pub(crate) const ENTRIES_PER_UNIT: u64 = 256;
 
 impl Directory {
     /// A directory of global depth `depth`, without entries.
@@ -162,11 +153,19 @@ impl Directory {
             .all(|i| buffer.row(i)[0].load(Ordering::Acquire) == place.0)
     }
 
-    /// Makes the global depth larger than `local`.
+    /// Makes the global depth larger than `local`. A design that keeps its directory on the medium,
+    /// too, does so in `keep`, which gets the new depth and what will be there.
     ///
     /// # Errors
-    /// [`Skewed`](ErrorKind::Skewed) where that would be out of proportion to `buckets`.
-    pub(crate) fn double<M: Medium>(&self, medium: &M, local: u32, buckets: u64) -> Result<bool> {
+    /// [`Skewed`](ErrorKind::Skewed) where that would be out of proportion to `units`; those of
+    /// `keep`.
+    pub(crate) fn double<M: Medium>(
+        &self,
+        medium: &M,
+        local: u32,
+        units: u64,
+        keep: impl FnOnce(u32, &Rows<1>) -> Result<()>,
+    ) -> Result<bool> {
         self.lock.exclusive(medium, || {
             let depth = self.depth();
             if depth > local {
@@ -174,7 +173,7 @@ impl Directory {
             }
             let entries = 2_u64 << depth;
             if depth == MAX_DEPTH
-                || entries > ENTRIES_ALWAYS.max(buckets.saturating_mul(ENTRIES_PER_BUCKET))
+                || entries > ENTRIES_ALWAYS.max(units.saturating_mul(ENTRIES_PER_UNIT))
             {
                 return Err(ErrorKind::Skewed { depth: depth + 1 }.into());
             }
@@ -187,15 +186,21 @@ impl Directory {
                 to.row(2 * i)[0].store(entry, Ordering::Release);
                 to.row(2 * i + 1)[0].store(entry, Ordering::Release);
             }
+            keep(depth + 1, to)?;
             self.switch(depth + 1);
             Ok(true)
         })
     }
 
-    /// Halves the directory if `unused` says, under the lock, that no bucket has the present depth
+    /// Halves the directory if `unused` says, under the lock, that no unit has the present depth
     /// or the one below: a depth to spare, so that splits and merges in turn do not double and
-    /// halve each time.
-    pub(crate) fn halve<M: Medium>(&self, medium: &M, unused: impl Fn(u32) -> bool) -> bool {
+    /// halve each time. `keep` as in [`double`](Self::double); where it fails, all stays as it is.
+    pub(crate) fn halve<M: Medium>(
+        &self,
+        medium: &M,
+        unused: impl Fn(u32) -> bool,
+        keep: impl FnOnce(u32, &Rows<1>) -> Result<()>,
+    ) -> bool {
         self.lock.exclusive(medium, || {
             let depth = self.depth();
             if depth < 3 || !unused(depth) || !unused(depth - 1) {
@@ -208,6 +213,9 @@ impl Directory {
             for i in 0..1 << (depth - 1) {
                 // As in `double`.
                 to.row(i)[0].store(from.row(2 * i)[0].load(Ordering::Acquire), Ordering::Release);
+            }
+            if keep(depth - 1, to).is_err() {
+                return false;
             }
             self.switch(depth - 1);
             true
@@ -223,54 +231,5 @@ impl Directory {
     /// Bytes of the buffer in use.
     pub(crate) fn bytes(&self) -> u64 {
         8 << self.depth()
-    }
-}
-
-/// The metadata of one bucket.
-#[derive(Clone, Copy)]
-pub(crate) struct Meta<'a>(&'a [AtomicU64; 4]);
-
-impl<'a> Meta<'a> {
-    #[inline(always)]
-    pub(crate) fn of(rows: &'a Rows<4>, bucket: u64) -> Self {
-        Meta(rows.row(bucket))
-    }
-
-    #[inline(always)]
-    pub(crate) fn lock(self) -> VersionLock<'a> {
-        VersionLock::new(&self.0[0])
-    }
-
-    /// Live slots, one bit each.
-    #[inline(always)]
-    pub(crate) fn live(self) -> u16 {
-        self.0[3].load(Ordering::Acquire) as u16
-    }
-
-    /// Live slots whose fingerprint is that of `h`.
-    #[inline(always)]
-    pub(crate) fn candidates(self, h: u64) -> BitMask {
-        let words = [self.0[1].load(Ordering::Acquire), self.0[2].load(Ordering::Acquire)];
-        BitMask(probe::match_byte(words, fingerprint(h)).0 & self.live())
-    }
-
-    /// Marks a slot as live, with its fingerprint.
-    #[inline]
-    pub(crate) fn add(self, slot: u32, h: u64) {
-        let word = &self.0[1 + (slot / 8) as usize];
-        let shift = slot % 8 * 8;
-        let others = word.load(Ordering::Relaxed) & !(0xff << shift);
-        word.store(others | u64::from(fingerprint(h)) << shift, Ordering::Release);
-        self.set_live(self.live() | 1 << slot);
-    }
-
-    #[inline]
-    pub(crate) fn set_live(self, live: u16) {
-        self.0[3].store(u64::from(live), Ordering::Release);
-    }
-
-    /// The fingerprint kept for a slot.
-    pub(crate) fn fingerprint(self, slot: u32) -> u8 {
-        bits(self.0[1 + (slot / 8) as usize].load(Ordering::Acquire), slot % 8 * 8, 8) as u8
     }
 }
