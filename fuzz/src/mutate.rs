@@ -15,8 +15,12 @@ const TABLE: usize = 64;
 const BUCKET_WORDS: usize = 32;
 const LINK: usize = 30;
 const PREFIX: usize = 31;
-/// The flag of a payload whose record has a next one.
+/// The flag of a name whose record has a next one.
 const CHAINED: u64 = 1 << 63;
+/// The offset in a name; the rest of it is of the record's checksum.
+const OFFSET: u64 = (1 << 48) - 1;
+/// Records that are put right because of one of their chain.
+const RENAMED_MAX: usize = 4;
 
 /// Kinds of extents: of units, and of records from this on.
 const UNITS: u8 = 2;
@@ -87,8 +91,8 @@ impl Image<'_> {
     fn record_word(&mut self) -> usize {
         let bucket = self.bucket();
         let slot = bucket + 2 * self.below(15) + 1;
-        let named = self.words.get(slot).map_or(0, |v| v & (CHAINED - 1)) as usize / 8;
-        let next = self.words.get(named + 2).map_or(0, |v| *v as usize / 8);
+        let named = self.words.get(slot).map_or(0, |v| v & OFFSET) as usize / 8;
+        let next = self.words.get(named + 2).map_or(0, |v| v & OFFSET) as usize / 8;
         let from = self.extent(|kind| kind >= RECORDS);
         let anywhere = from + self.below(self.extent_words());
         let choice = [named, named, next, anywhere];
@@ -193,8 +197,11 @@ impl Image<'_> {
             4 => self.words[slot + 1] = self.words[other + 1],
             5 => self.words[slot + 1] ^= CHAINED,
             _ => {
-                let named = (self.record_word() * 8) as u64;
-                self.words[slot + 1] = named | self.rng.number() & CHAINED;
+                let at = self.record_word();
+                self.words[slot + 1] = match self.below(4) {
+                    0 => (at * 8) as u64 | self.rng.number() & !OFFSET,
+                    _ => self.name(at),
+                };
             }
         }
     }
@@ -212,7 +219,10 @@ impl Image<'_> {
                 self.words[at] = self.words[at] & !(0xffff_ffff << shift) | bytes << shift;
             }
             2 => self.words[at] = self.below(80) as u64 | (self.below(2000) as u64) << 32,
-            3 => self.words[at + 2] = (self.record_word() * 8) as u64,
+            3 => {
+                let next = self.record_word();
+                self.words[at + 2] = self.name(next);
+            }
             4 => self.change(at + 2),
             _ => {
                 let at = at + 3 + self.below(8);
@@ -220,12 +230,37 @@ impl Image<'_> {
             }
         }
         if self.below(5) > 0 {
-            self.seal_record(at);
+            self.seal_record(at, RENAMED_MAX);
         }
     }
 
-    /// Computes a record's checksum, where its lengths allow.
-    fn seal_record(&mut self, at: usize) {
+    /// The name of the record at word `at`.
+    fn name(&self, at: usize) -> u64 {
+        let [checksum, next] = self.words.get(at + 1..at + 3).map_or([0; 2], |v| [v[0], v[1]]);
+        let chained = if next == 0 { 0 } else { CHAINED };
+        (at * 8) as u64 | checksum << 48 & !CHAINED | chained
+    }
+
+    /// Puts the names right that lead to the record at word `at`, and the records that they are in.
+    fn rename(&mut self, at: usize, left: usize) {
+        let name = self.name(at);
+        for i in 0..self.words.len() {
+            if at == 0 || self.words[i] & OFFSET != name & OFFSET {
+                continue;
+            }
+            match self.kind_of(i / self.extent_words()) {
+                UNITS => self.words[i] = name,
+                RECORDS.. if left > 0 && i >= 2 => {
+                    self.words[i] = name;
+                    self.seal_record(i - 2, left - 1);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Computes a record's checksum, where its lengths allow, and mostly makes its name agree.
+    fn seal_record(&mut self, at: usize, left: usize) {
         let [lengths, _, next] = self.words[at..at + 3] else {
             return;
         };
@@ -241,6 +276,9 @@ impl Image<'_> {
         let (mix, hash) = (WordMix::new(self.words[SEED]), ByteHash::new(self.words[SEED]));
         let sum = mix.mix(hash.hash(value) ^ lengths);
         self.words[at + 1] = mix.mix(mix.mix(sum ^ hash.hash(key)) ^ next);
+        if self.below(8) > 0 {
+            self.rename(at, left);
+        }
     }
 
     fn swap_extents(&mut self) {

@@ -1,10 +1,11 @@
 //! Byte keys over an index of words: records, and chains of keys whose hashes are equal.
 //!
-//! A slot names one record; further keys of the same hash hang on it by `next`. Whatever changes,
-//! the commit is the one store of the slot's payload that the index makes: a new record stands at
-//! the head of its chain, and records before one that is replaced or removed are copied, so nothing
-//! that is reachable is ever written to. Chains are longer than one record practically only in
-//! tests, which shorten the hash: so it is no loss that a removal needs space for such copies.
+//! A slot's payload names one record; further keys of the same hash hang on it by `next`. Whatever
+//! changes, the commit is the one store of the slot's payload that the index makes: a new record
+//! stands at the head of its chain, and records before one that is replaced or removed are copied,
+//! so nothing that is reachable is ever written to. Chains are longer than one record practically
+//! only in tests, which shorten the hash: so it is no loss that a removal needs space for such
+//! copies.
 //!
 //! Readers copy a record between two reads of the bucket's version. What they load may be stale or
 //! reused meanwhile; they ask before they trust a length that would grow a buffer, and verify the
@@ -17,9 +18,7 @@ use durahash_media::{Error, ErrorKind, Result};
 use crate::index::{Change, Room};
 use crate::outcome::Outcome;
 use crate::raw::Raw;
-use crate::record::{
-    Draft, Header, MAX_KEY_BYTES, MAX_VALUE_BYTES, check_sizes, is_chained, offset, payload,
-};
+use crate::record::{Draft, Header, MAX_KEY_BYTES, MAX_VALUE_BYTES, check_sizes, offset};
 
 /// When a change shall be made.
 #[derive(Clone, Copy)]
@@ -195,24 +194,22 @@ impl Raw {
         still: &dyn Fn() -> bool,
         f: &mut dyn FnMut(Link) -> Result<bool>,
     ) -> Result<()> {
-        let mut off = offset(payload);
+        let mut name = payload;
         // A damaged chain may run in a circle: then it comes back to a record that it passed, and to
         // one of these, which lie ever further apart.
         let mut passed = 0;
         for at in 1_u64.. {
-            let header = self.store.header(off)?;
-            if at == 1 && is_chained(payload) != (header.next != 0) {
-                return Err(Error::corrupt("a slot contradicts its record about a chain", off));
-            }
+            let header = self.store.header(name)?;
+            let off = offset(name);
             if !f(Link { off, header })? || header.next == 0 || !still() {
                 break;
             }
             if at.is_power_of_two() {
                 passed = off;
             }
-            off = header.next;
-            if off == passed {
-                return Err(Error::corrupt("a chain of records runs in a circle", off));
+            name = header.next;
+            if offset(name) == passed {
+                return Err(Error::corrupt("a chain of records runs in a circle", passed));
             }
         }
         Ok(())
@@ -224,7 +221,7 @@ impl Raw {
         h: u64,
         payload: u64,
         key: &[u8],
-        before: &mut Vec<u64>,
+        before: &mut Vec<Link>,
         still: &dyn Fn() -> bool,
     ) -> Result<Option<Link>> {
         let mut found = None;
@@ -243,7 +240,7 @@ impl Raw {
                 self.of_slot(&link, h, other_hash)?;
                 self.verify(&link, other_hash, &value)?;
             }
-            before.push(link.off);
+            before.push(link);
             Ok(true)
         })?;
         Ok(found)
@@ -303,12 +300,11 @@ impl Raw {
     }
 
     /// A record that is locked, whole and verified.
-    fn load(&self, off: u64) -> Result<Pair> {
-        let link = Link { off, header: self.store.header(off)? };
+    fn load(&self, link: &Link) -> Result<Pair> {
         let mut pair = (Vec::new(), Vec::new());
-        self.copy_key(&link, &mut pair.0, &always)?;
-        self.copy_value(&link, &mut pair.1, &always)?;
-        self.verify(&link, self.hashes.key(&pair.0), &pair.1)?;
+        self.copy_key(link, &mut pair.0, &always)?;
+        self.copy_value(link, &mut pair.1, &always)?;
+        self.verify(link, self.hashes.key(&pair.0), &pair.1)?;
         Ok(pair)
     }
 
@@ -328,11 +324,13 @@ struct Plan<'a> {
     rule: Rule<'a>,
     /// The new record, and where it stands; none for a removal.
     draft: Option<(Draft<'a>, u64)>,
-    /// Copies of the records in `before`.
+    /// The new record's name, which `next` is a part of.
+    name: u64,
+    /// Where the copies of the records in `before` stand.
     copies: Vec<u64>,
     /// The record that goes, or 0, and those that stood before it.
     replaced: u64,
-    before: Vec<u64>,
+    before: Vec<Link>,
     outcome: Outcome,
     had: bool,
     /// By how much the number of chained records changes, which is locked until the commit.
@@ -364,6 +362,7 @@ impl<'a> Plan<'a> {
             key,
             rule,
             draft: None,
+            name: 0,
             copies: Vec::new(),
             replaced: 0,
             before: Vec::new(),
@@ -382,15 +381,18 @@ impl<'a> Plan<'a> {
                 }
             };
             plan.draft = Some((draft, off));
-            if let Err(e) = raw.store.write(off, &raw.hashes, &draft) {
-                plan.abandon();
-                return Err(e);
+            match raw.store.write(off, &raw.hashes, &draft) {
+                Ok(name) => plan.name = name,
+                Err(e) => {
+                    plan.abandon();
+                    return Err(e);
+                }
             }
         }
         Ok(plan)
     }
 
-    /// The key is absent; `next` is a record of another key with its hash, or 0.
+    /// The key is absent; `next` names a record of another key with its hash, or is 0.
     fn absent(&mut self, next: u64) -> Result<Change> {
         match (&mut self.draft, self.rule) {
             (Some((draft, off)), Rule::Always | Rule::IfAbsent) => {
@@ -401,9 +403,9 @@ impl<'a> Plan<'a> {
                     };
                     self.chained = Some((chained, 1));
                     draft.next = next;
-                    self.raw.store.write(*off, &self.raw.hashes, draft)?;
+                    self.name = self.raw.store.write(*off, &self.raw.hashes, draft)?;
                 }
-                Ok(Change::Set(payload(*off, next)))
+                Ok(Change::Set(self.name))
             }
             _ => {
                 self.outcome = Outcome::Absent;
@@ -419,7 +421,7 @@ impl<'a> Plan<'a> {
         let found = raw.find(self.h, head, self.key, &mut self.before, &always)?;
         let Some(link) = found else {
             self.before.clear();
-            return self.absent(offset(head));
+            return self.absent(head);
         };
         if self.draft.is_some_and(|(_, off)| off == link.off) {
             // The new record came to lie where damage points to; it must not be taken for an old one
@@ -446,39 +448,34 @@ impl<'a> Plan<'a> {
             return Ok(Change::Keep);
         }
         // The chain without the record, from its end.
-        let mut rest = (link.header.next, None);
-        for off in self.before.iter().rev() {
-            let (key, value) = raw.load(*off)?;
+        let mut rest = link.header.next;
+        for link in self.before.iter().rev() {
+            let (key, value) = raw.load(link)?;
             let key_hash = raw.hashes.key(&key);
-            let draft = Draft { key_hash, key: &key, value: &value, next: rest.0 };
+            let draft = Draft { key_hash, key: &key, value: &value, next: rest };
             let Some(copy) = raw.store.alloc(draft.bytes())? else {
                 self.again = Some(Again::AfterSweep);
                 return Ok(Change::Keep);
             };
             self.copies.push(copy);
-            raw.store.write(copy, &raw.hashes, &draft)?;
-            rest = (copy, Some(draft.next));
+            rest = raw.store.write(copy, &raw.hashes, &draft)?;
         }
         let change = match &mut self.draft {
             Some((draft, off)) => {
-                if rest.0 != 0 {
-                    draft.next = rest.0;
-                    raw.store.write(*off, &raw.hashes, draft)?;
+                if rest != 0 {
+                    draft.next = rest;
+                    self.name = raw.store.write(*off, &raw.hashes, draft)?;
                 }
-                Change::Set(payload(*off, rest.0))
+                Change::Set(self.name)
             }
-            None if rest.0 == 0 => Change::Remove,
+            None if rest == 0 => Change::Remove,
             None => {
-                let next = match rest.1 {
-                    Some(next) => next,
-                    None => raw.store.header(rest.0)?.next,
-                };
                 let Some(chained) = raw.try_lock_chained() else {
                     self.again = Some(Again::AfterCount);
                     return Ok(Change::Keep);
                 };
                 self.chained = Some((chained, -1));
-                Change::Set(payload(rest.0, next))
+                Change::Set(rest)
             }
         };
         self.replaced = link.off;
@@ -495,8 +492,8 @@ impl<'a> Plan<'a> {
         if self.replaced != 0 {
             self.raw.release(self.replaced);
         }
-        for off in self.before {
-            self.raw.release(off);
+        for link in self.before {
+            self.raw.release(link.off);
         }
     }
 

@@ -3,16 +3,23 @@
 //! ```text
 //! byte  0  lengths   key (bits 0-31), value (bits 32-63)
 //!       8  checksum  over the key's hash, lengths, next and value; seeded
-//!      16  next      record of another key with the same hash; 0 is none
+//!      16  next      name of the record of another key with the same hash; 0 is none
 //!      24  key, then value, without a gap; the last word padded with zeros
 //! ```
 //!
-//! A record is written and fenced before anything names it, and never changes afterwards. What names
-//! it is the payload of a slot, or the `next` of another record:
+//! A record is written and fenced before anything names it, and never changes afterwards. Its name
+//! is a word, the payload of a slot or the `next` of another record:
 //!
 //! ```text
-//! payload  bits 0-47  offset of the record      bit 63  the record has a `next`
+//! name  bits 0-47   offset of the record
+//!       bits 48-62  the lowest bits of its checksum
+//!       bit  63     it has a `next`
 //! ```
+//!
+//! A checksum alone vouches for a record, not for the name that led to it: blocks that were freed
+//! keep their records, and one of them may be of the same key. With a part of the checksum in the
+//! name, a name that was damaged does not pass an old value off as the present one. Looking costs
+//! nothing: the header is read for its lengths.
 
 use durahash_media::hash::{ByteHash, WordMix};
 use durahash_media::{
@@ -27,7 +34,7 @@ on_media! {
         pub lengths: PmU64,
         /// Checksum of everything else.
         pub checksum: PmU64,
-        /// Offset of the next record of the chain; 0 is none.
+        /// Name of the next record of the chain; 0 is none.
         pub next: PmU64,
     }
 }
@@ -47,23 +54,25 @@ pub const MAX_KEY_BYTES: usize = 1 << 20;
 /// ```
 pub const MAX_VALUE_BYTES: usize = 1 << 30;
 
-/// The flag of a payload whose record has a `next`.
+/// The flag of a name whose record has a `next`.
 const CHAINED: u64 = 1 << 63;
-const OFFSET: u64 = (1 << 48) - 1;
+const OFFSET_BITS: u32 = 48;
+const OFFSET: u64 = (1 << OFFSET_BITS) - 1;
 
-/// The payload that names the record at `off`, whose next one is `next`.
-pub(crate) fn payload(off: u64, next: u64) -> u64 {
-    off | if next == 0 { 0 } else { CHAINED }
+/// The name of the record at `off` that has this checksum and `next`.
+fn name(off: u64, checksum: u64, next: u64) -> u64 {
+    let chained = if next == 0 { 0 } else { CHAINED };
+    off | checksum << OFFSET_BITS & !CHAINED | chained
 }
 
-/// The offset in a payload.
-pub(crate) fn offset(payload: u64) -> u64 {
-    payload & OFFSET
+/// The offset in a name.
+pub(crate) fn offset(name: u64) -> u64 {
+    name & OFFSET
 }
 
-/// Whether a payload says that its record has a next one.
-pub(crate) fn is_chained(payload: u64) -> bool {
-    payload & CHAINED != 0
+/// Whether a name says that its record has a next one.
+pub(crate) fn is_chained(name: u64) -> bool {
+    name & CHAINED != 0
 }
 
 /// A header as it was loaded, its lengths within the block.
@@ -159,10 +168,11 @@ pub(crate) trait Store: Send + Sync {
     fn sweep_pending(&self) -> bool;
     /// As [`Pool::finish_sweep`].
     fn finish_sweep(&self) -> Result<()>;
-    /// Writes a record into the block at `off`, which nothing names yet, and fences it.
-    fn write(&self, off: u64, hashes: &Hashes, draft: &Draft<'_>) -> Result<()>;
-    /// Loads the header of the record at `off` and checks its lengths against the block.
-    fn header(&self, off: u64) -> Result<Header>;
+    /// Writes a record into the block at `off`, which nothing names yet, and fences it; its name.
+    fn write(&self, off: u64, hashes: &Hashes, draft: &Draft<'_>) -> Result<u64>;
+    /// Loads the header of the record that has this name, checks its lengths against the block, and
+    /// that it is the one that is meant.
+    fn header(&self, name: u64) -> Result<Header>;
     /// Whether the record at `off` has this key.
     fn key_is(&self, off: u64, header: &Header, key: &[u8]) -> Result<bool>;
     /// Copies `out.len()` bytes of the record at `off`, from byte `skip` of its key on.
@@ -214,7 +224,7 @@ impl<M: Medium> Store for Pool<M> {
         Pool::finish_sweep(self)
     }
 
-    fn write(&self, off: u64, hashes: &Hashes, draft: &Draft<'_>) -> Result<()> {
+    fn write(&self, off: u64, hashes: &Hashes, draft: &Draft<'_>) -> Result<u64> {
         let medium = self.medium();
         let words = self.words(off, draft.bytes().div_ceil(8))?;
         let lengths = lengths(draft.key.len(), draft.value.len());
@@ -239,10 +249,11 @@ impl<M: Medium> Store for Pool<M> {
         }
         medium.flush_fresh(words);
         medium.fence();
-        Ok(())
+        Ok(name(off, checksum, draft.next))
     }
 
-    fn header(&self, off: u64) -> Result<Header> {
+    fn header(&self, named: u64) -> Result<Header> {
+        let off = offset(named);
         let block_bytes = self.block_bytes(off)?;
         let medium = self.medium();
         let words = self.at::<RecordHeader>(off)?;
@@ -256,6 +267,9 @@ impl<M: Medium> Store for Pool<M> {
         };
         if HEADER_BYTES + header.key_bytes as u64 + header.value_bytes as u64 > block_bytes {
             return Err(Error::corrupt("record longer than its block", off));
+        }
+        if name(off, header.checksum, header.next) != named {
+            return Err(Error::corrupt("not the record that is named", off));
         }
         Ok(header)
     }
