@@ -7,13 +7,15 @@
 
 #![forbid(unsafe_code)]
 
+mod bytes;
 #[path = "../../crates/durahash/tests/common/mod.rs"]
 mod common;
+mod files;
 mod mutate;
 mod open_image;
 mod ops_vs_model;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -22,9 +24,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use durahash::{Error, ErrorKind};
 pub use durahash_crash::script::Rng;
 pub use open_image::OpenImage;
-pub use ops_vs_model::OpsVsModel;
+pub use ops_vs_model::{OpsVsModel, Planted};
 
 /// What is fuzzed.
 pub trait Target {
@@ -43,14 +46,28 @@ pub trait Target {
 
 /// What an execution reached.
 #[derive(Default)]
-pub struct Features(Vec<u64>);
+pub struct Features {
+    hashes: Vec<u64>,
+    damage: BTreeSet<&'static str>,
+}
 
 impl Features {
     /// Notes a feature: any value, equal ones being the same feature.
     pub(crate) fn add(&mut self, feature: impl Hash) {
         let mut hasher = DefaultHasher::new();
         feature.hash(&mut hasher);
-        self.0.push(hasher.finish());
+        self.hashes.push(hasher.finish());
+    }
+
+    /// Notes what `doing` said was wrong, and not where.
+    pub(crate) fn complain(&mut self, doing: &str, e: &Error) {
+        let message = e.to_string();
+        let is_word = |word: &&str| word.bytes().all(|b| b.is_ascii_alphabetic());
+        let gist: Vec<&str> = message.split([' ', ':', ',']).filter(is_word).collect();
+        self.add((doing, gist));
+        if let ErrorKind::Corrupt { what, .. } = e.kind() {
+            self.damage.insert(what);
+        }
     }
 }
 
@@ -87,6 +104,7 @@ pub struct Fuzzer<'a> {
     kept: Vec<Vec<u8>>,
     seeds: usize,
     seen: HashSet<u64>,
+    damage: BTreeSet<&'static str>,
     current: Option<File>,
     executions: Arc<AtomicU64>,
 }
@@ -108,6 +126,7 @@ impl<'a> Fuzzer<'a> {
             seeds: kept.len(),
             kept,
             seen: HashSet::new(),
+            damage: BTreeSet::new(),
             current: None,
             executions: Arc::default(),
         }
@@ -130,6 +149,12 @@ impl<'a> Fuzzer<'a> {
         (self.kept.len(), self.seen.len())
     }
 
+    /// All that the library said was damaged.
+    #[must_use]
+    pub fn damage(&self) -> &BTreeSet<&'static str> {
+        &self.damage
+    }
+
     /// Runs one more input.
     ///
     /// # Errors
@@ -149,7 +174,8 @@ impl<'a> Fuzzer<'a> {
         let mut features = Features::default();
         run(self.target, &input, &mut features)?;
         let before = self.seen.len();
-        self.seen.extend(features.0);
+        self.seen.extend(features.hashes);
+        self.damage.extend(features.damage);
         if self.seen.len() > before && at >= self.seeds {
             if self.kept.len() < KEPT_MAX {
                 self.kept.push(input);

@@ -51,10 +51,10 @@ enum Name {
 }
 
 impl Name {
-    fn target(self) -> &'static dyn Target {
+    fn target(self) -> Box<dyn Target> {
         match self {
-            Name::OpenImage => &OpenImage,
-            Name::OpsVsModel => &OpsVsModel,
+            Name::OpenImage => Box::new(OpenImage::default()),
+            Name::OpsVsModel => Box::new(OpsVsModel::default()),
         }
     }
 
@@ -83,7 +83,7 @@ fn main() -> ExitCode {
 
 fn repeat(args: &Args, file: &Path) -> Result<(), String> {
     let input = fs::read(file).map_err(|e| format!("{}: {e}", file.display()))?;
-    run(args.target.target(), &input, &mut Features::default()).map_err(|failure| failure.message)
+    run(&*args.target.target(), &input, &mut Features::default()).map_err(|failure| failure.message)
 }
 
 /// The command that repeats what `file` broke.
@@ -104,7 +104,8 @@ fn fuzz(args: &Args) -> Result<(), String> {
     let opened = fs::create_dir_all(&args.out).and_then(|()| File::create(&current));
     let opened = opened.map_err(|e| format!("{}: {e}", current.display()))?;
 
-    let mut fuzzer = Fuzzer::new(args.target.target(), args.seed);
+    let target = args.target.target();
+    let mut fuzzer = Fuzzer::new(&*target, args.seed);
     fuzzer.write_inputs_to(opened);
     // What aborts the process says no more than this.
     eprintln!("should this break off: {}", command(args, &current));

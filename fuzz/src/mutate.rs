@@ -4,12 +4,15 @@ use durahash_media::hash::{ByteHash, WordMix};
 
 use crate::Rng;
 
+const TYPES_WORD: usize = 4;
 const GEOMETRY: usize = 5;
 const SEED: usize = 7;
 const CRC: usize = 11;
 const STATE: usize = 16;
 const EXTENTS: usize = 19;
 const SAVED: usize = 24;
+/// The saved counter of records that hang on others.
+const CHAINED_COUNTER: usize = 6;
 const ROOT: usize = 32;
 const TABLE: usize = 64;
 const BUCKET_WORDS: usize = 32;
@@ -22,6 +25,9 @@ const OFFSET: u64 = (1 << 48) - 1;
 /// Records that are put right because of one of their chain.
 const RENAMED_MAX: usize = 4;
 
+/// Tags of types are below this; the last is that of arrays.
+const TYPES: usize = 16;
+const ARRAY: u64 = 15;
 /// Kinds of extents: of units, and of records from this on.
 const UNITS: u8 = 2;
 const RECORDS: u8 = 4;
@@ -89,9 +95,14 @@ impl Image<'_> {
 
     /// Where a record may be: what a slot names, or the next of it, or anything.
     fn record_word(&mut self) -> usize {
-        let bucket = self.bucket();
-        let slot = bucket + 2 * self.below(15) + 1;
-        let named = self.words.get(slot).map_or(0, |v| v & OFFSET) as usize / 8;
+        let mut named = 0;
+        for _ in 0..8 {
+            let slot = self.bucket() + 2 * self.below(15) + 1;
+            named = self.words.get(slot).map_or(0, |v| v & OFFSET) as usize / 8;
+            if named != 0 {
+                break;
+            }
+        }
         let next = self.words.get(named + 2).map_or(0, |v| v & OFFSET) as usize / 8;
         let from = self.extent(|kind| kind >= RECORDS);
         let anywhere = from + self.below(self.extent_words());
@@ -128,12 +139,27 @@ impl Image<'_> {
     }
 
     fn superblock(&mut self) {
-        let at = match self.below(6) {
+        let at = match self.below(8) {
             0 => self.below(CRC),
             1 => STATE + self.below(3),
             2 => EXTENTS,
             3 => SAVED + self.below(8),
             4 => {
+                self.words[SAVED + CHAINED_COUNTER] = self.below(10) as u64;
+                return;
+            }
+            5 => {
+                let [key, value] = [0; 2].map(|_| self.below(TYPES) as u64);
+                self.words[TYPES_WORD] = (key | 5 << 8) | (value | 5 << 8) << 32;
+                for shift in [0, 32] {
+                    // Only an array has a length.
+                    if self.words[TYPES_WORD] >> shift & 0xff != ARRAY {
+                        self.words[TYPES_WORD] &= !(0xff00 << shift);
+                    }
+                }
+                return;
+            }
+            6 => {
                 self.words[ROOT] = (self.bucket() / BUCKET_WORDS) as u64;
                 return;
             }
@@ -211,7 +237,7 @@ impl Image<'_> {
         if at + 3 > self.words.len() {
             return;
         }
-        match self.below(6) {
+        match self.below(7) {
             0 => self.change(at),
             1 => {
                 let bytes = u64::from(u32::MAX) - self.below(64) as u64;
@@ -224,6 +250,15 @@ impl Image<'_> {
                 self.words[at + 2] = self.name(next);
             }
             4 => self.change(at + 2),
+            5 => {
+                // The same key and value once more in the chain.
+                let next = (self.words[at + 2] & OFFSET) as usize / 8;
+                if next.max(at) + 8 <= self.words.len() {
+                    self.words[next] = self.words[at];
+                    self.words.copy_within(at + 3..at + 8, next + 3);
+                    self.seal_record(next, RENAMED_MAX);
+                }
+            }
             _ => {
                 let at = at + 3 + self.below(8);
                 self.change(at);

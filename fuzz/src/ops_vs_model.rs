@@ -1,13 +1,16 @@
 //! Operations on maps of several types and geometries, compared with a `HashMap`; closed, killed
-//! between two operations and in the middle of one, and opened again.
+//! between two operations and in the middle of one, and opened again. Some inputs are operations on
+//! a file whose types are known at run time only.
 
 use std::borrow::Borrow;
 
 use durahash::{ErrorKind, Map, Options};
 use durahash_media::{Action, Geometry, Sim, Step};
 
+use crate::bytes::Bytes;
 use crate::common::ops::{Op, apply};
 use crate::common::{Model, Sample, assert_equal, assert_sound};
+use crate::files::ops_on_a_file;
 use crate::{Features, Rng, Target};
 
 const MAX_BYTES: u64 = 4 << 20;
@@ -15,7 +18,46 @@ const MAX_BYTES: u64 = 4 << 20;
 const OPS_MAX: usize = 1000;
 
 /// Byte strings as sequences of operations.
-pub struct OpsVsModel;
+#[derive(Default)]
+pub struct OpsVsModel {
+    /// What is wrong with the map, to see that it would be found.
+    pub planted: Option<Planted>,
+}
+
+/// A fault that tests plant: the map forgets something, and only sometimes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    /// The put of one key is lost, where it brings one value.
+    PutLost,
+    /// A removal is undone, where more than thirty keys are there.
+    RemoveUndone,
+    /// The last of a long batch is left out.
+    BatchCut,
+    /// A doubling of the directory loses a key.
+    DoublingLoses,
+    /// A merge loses a key.
+    MergeLoses,
+    /// A put that fails for want of space takes the old value with it.
+    FullLoses,
+    /// A death takes the last operation that had returned with it.
+    DeathForgets,
+    /// Of the stores before a death the first is not there.
+    DeathTears,
+}
+
+impl Planted {
+    /// All of them.
+    pub const ALL: [Planted; 8] = [
+        Planted::PutLost,
+        Planted::RemoveUndone,
+        Planted::BatchCut,
+        Planted::DoublingLoses,
+        Planted::MergeLoses,
+        Planted::FullLoses,
+        Planted::DeathForgets,
+        Planted::DeathTears,
+    ];
+}
 
 impl Target for OpsVsModel {
     fn seeds(&self, rng: &mut Rng) -> Vec<Vec<u8>> {
@@ -51,8 +93,8 @@ impl Target for OpsVsModel {
     }
 
     fn run(&self, input: &[u8], features: &mut Features) {
-        let mut bytes = Bytes(input.iter());
-        let types = bytes.below(5);
+        let mut bytes = Bytes::new(input);
+        let types = bytes.below(6);
         let geometry = Geometry {
             extent_shift: [10, 12][bytes.below(2)],
             slots: [2, 3, 4, 0][bytes.below(4)],
@@ -60,33 +102,17 @@ impl Target for OpsVsModel {
         };
         let same_line = bytes.below(2) == 0;
         features.add((types, geometry.slots, geometry.hash_bits));
+        let planted = self.planted;
         match (types, same_line) {
-            (0, true) => Run::<u64, u64, true>::new(geometry).all(bytes, features),
-            (0, _) => Run::<u64, u64, false>::new(geometry).all(bytes, features),
-            (1, _) => Run::<[u8; 5], i32, true>::new(geometry).all(bytes, features),
-            (2, _) => Run::<str, u64, true>::new(geometry).all(bytes, features),
-            (3, _) => Run::<i32, [u8], true>::new(geometry).all(bytes, features),
-            (_, true) => Run::<[u8], [u8], true>::new(geometry).all(bytes, features),
-            (_, _) => Run::<[u8], [u8], false>::new(geometry).all(bytes, features),
+            (0, true) => Run::<u64, u64, true>::new(geometry, planted).all(bytes, features),
+            (0, _) => Run::<u64, u64, false>::new(geometry, planted).all(bytes, features),
+            (1, _) => Run::<[u8; 5], i32, true>::new(geometry, planted).all(bytes, features),
+            (2, _) => Run::<str, u64, true>::new(geometry, planted).all(bytes, features),
+            (3, _) => Run::<i32, [u8], true>::new(geometry, planted).all(bytes, features),
+            (4, true) => Run::<[u8], [u8], true>::new(geometry, planted).all(bytes, features),
+            (4, _) => Run::<[u8], [u8], false>::new(geometry, planted).all(bytes, features),
+            _ => ops_on_a_file(bytes, geometry, features),
         }
-    }
-}
-
-/// Numbers from an input; zeros after its end.
-struct Bytes<'a>(std::slice::Iter<'a, u8>);
-
-impl Bytes<'_> {
-    fn byte(&mut self) -> u8 {
-        self.0.next().copied().unwrap_or(0)
-    }
-
-    /// A number below `bound`, which is at most 256.
-    fn below(&mut self, bound: usize) -> usize {
-        usize::from(self.byte()) % bound
-    }
-
-    fn number(&mut self, bound: usize) -> u64 {
-        self.below(bound) as u64
     }
 }
 
@@ -96,14 +122,18 @@ struct Run<K: Sample + ?Sized, V: Sample + ?Sized, const LINE: bool> {
     /// None only while it is closed.
     map: Option<Map<K, V>>,
     model: Model,
+    planted: Option<Planted>,
+    /// The image before the last operation, if a planted fault needs it.
+    before: Vec<u64>,
 }
 
 impl<K: Sample + ?Sized, V: Sample + ?Sized, const LINE: bool> Run<K, V, LINE> {
-    fn new(geometry: Geometry) -> Self {
+    fn new(geometry: Geometry, planted: Option<Planted>) -> Self {
         let sim = Sim::new(MAX_BYTES);
         let options = Options::new().geometry(geometry).seed(7).max_bytes(MAX_BYTES);
         let map = options.create_on(sim.clone()).expect("a new map");
-        Run { sim, map: Some(map), model: Model::new() }
+        let before = sim.image();
+        Run { sim, map: Some(map), model: Model::new(), planted, before }
     }
 
     fn map(&self) -> &Map<K, V> {
@@ -113,7 +143,7 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized, const LINE: bool> Run<K, V, LINE> {
     fn all(mut self, mut bytes: Bytes<'_>, features: &mut Features) {
         let keys = [4, 40, 256][bytes.below(3)];
         for _ in 0..OPS_MAX {
-            if bytes.0.as_slice().is_empty() {
+            if bytes.is_empty() {
                 break;
             }
             self.one(keys, &mut bytes, features);
@@ -151,13 +181,50 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized, const LINE: bool> Run<K, V, LINE> {
             54 if v < 16 => Op::Clear,
             55 | 56 => {
                 self.note(features);
-                return self.open(&self.sim.image());
+                return match self.planted {
+                    Some(Planted::DeathForgets) => self.open(&self.before.clone()),
+                    _ => self.open(&self.sim.image()),
+                };
             }
             57 => return self.close(),
             58 => return self.fill(k, bytes),
             cut => return self.cut(k, v, cut > 60, bytes),
         };
-        apply(self.map.as_ref().expect("open"), &mut self.model, &op);
+        match self.planted {
+            None => apply(self.map.as_ref().expect("open"), &mut self.model, &op),
+            Some(planted) => self.apply_with(planted, &op),
+        }
+    }
+
+    /// Does `op`, and then what the fault does.
+    fn apply_with(&mut self, planted: Planted, op: &Op) {
+        let index = |run: &Self| run.map().stats().expect("figures").index;
+        let (before, had) = (index(self), self.model.clone());
+        if planted == Planted::DeathForgets {
+            self.before = self.sim.image();
+        }
+        apply(self.map.as_ref().expect("open"), &mut self.model, op);
+        let after = index(self);
+        let any = || had.keys().min().copied();
+        let lost = match (planted, op) {
+            (Planted::PutLost, Op::Put(3, 21)) => Some(3),
+            (Planted::BatchCut, Op::PutMany(pairs)) if pairs.len() > 60 => {
+                pairs.last().map(|(k, _)| *k)
+            }
+            (Planted::DoublingLoses, _) if after.doublings > before.doublings => any(),
+            (Planted::MergeLoses, _) if after.merges > before.merges => any(),
+            (Planted::RemoveUndone, Op::Remove(k)) if had.len() > 30 => {
+                if let Some(v) = had.get(k) {
+                    let put = self.map().put(K::sample(*k).borrow(), V::sample(*v).borrow());
+                    put.expect("a put");
+                }
+                None
+            }
+            _ => None,
+        };
+        if let Some(k) = lost {
+            let _ = self.map().remove(K::sample(k).borrow()).expect("a removal");
+        }
     }
 
     fn open(&mut self, image: &[u64]) {
@@ -186,6 +253,10 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized, const LINE: bool> Run<K, V, LINE> {
             };
             if let Err(e) = done {
                 assert!(matches!(e.kind(), ErrorKind::Full { .. }), "{e}");
+                if self.planted == Some(Planted::FullLoses) {
+                    // What is full of chains can refuse even this.
+                    let _ = self.map().remove(K::sample(k).borrow());
+                }
             }
         }
         self.sim.set_limit(MAX_BYTES);
@@ -204,7 +275,8 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized, const LINE: bool> Run<K, V, LINE> {
         }
         let steps = self.sim.recorded();
         let cut = bytes.below(256) * (steps.len() + 1) / 256;
-        replay(&mut image, &steps[..cut]);
+        let torn = usize::from(self.planted == Some(Planted::DeathTears)).min(cut);
+        replay(&mut image, &steps[torn..cut]);
         self.open(&image);
         let found = self.map().get(key.borrow()).expect("readable");
         let old = self.model.get(&k).copied();

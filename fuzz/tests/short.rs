@@ -1,12 +1,15 @@
-//! A short run of each target: the same inputs every time.
+//! A short run of each target: the same inputs every time. And the targets themselves: faults are
+//! planted, and found.
 
-use durahash_fuzz::{Fuzzer, OpenImage, OpsVsModel, Target};
+use std::collections::BTreeSet;
 
-fn short(target: &dyn Target, executions: u64) {
-    let mut fuzzer = Fuzzer::new(target, 1);
-    let mut count = 0;
-    while count < executions {
-        count += 1;
+use durahash_fuzz::{Fuzzer, OpenImage, OpsVsModel, Planted, Target};
+
+const SEED: u64 = 1;
+
+fn short<'a>(target: &'a dyn Target, executions: u64) -> Fuzzer<'a> {
+    let mut fuzzer = Fuzzer::new(target, SEED);
+    for count in 0..executions {
         if let Err(failure) = fuzzer.step() {
             panic!("execution {count}: {}", failure.message);
         }
@@ -14,14 +17,82 @@ fn short(target: &dyn Target, executions: u64) {
     let (kept, features) = fuzzer.reached();
     println!("{kept} inputs kept, {features} features");
     assert!(features > 50, "only {features} features reached");
+    fuzzer
 }
 
+/// After how many executions a planted fault is found.
+fn found_after(target: &dyn Target, executions_max: u64) -> u64 {
+    let mut fuzzer = Fuzzer::new(target, SEED);
+    (1..=executions_max).find(|_| fuzzer.step().is_err()).expect("the planted fault is found")
+}
+
+/// What the library says is damaged, and no image leads to, with the reason.
+const UNREACHED: [(&str, &str); 8] = [
+    ("key longer than any", "no block of an input is larger than the largest key"),
+    ("value longer than any", "nor than the largest value"),
+    ("offset out of bounds", "what would lead there is looked at before"),
+    ("prefix or link of a bucket", "an image is as it was opened; `images.rs` changes open ones"),
+    ("a slot names a block that was free", "takes a record that is written again just as it was"),
+    ("freed what is no block", "told to nobody: the operation has its result"),
+    ("block freed twice", "the same"),
+    ("no space although no sweep is pending", "cannot be"),
+];
+
+/// What the library can say is damaged, as its sources have it.
+fn known_damage() -> BTreeSet<&'static str> {
+    let sources = [
+        include_str!("../../crates/durahash/src/chain.rs"),
+        include_str!("../../crates/durahash/src/raw.rs"),
+        include_str!("../../crates/durahash/src/record.rs"),
+        include_str!("../../crates/durahash/src/reh/grow.rs"),
+        include_str!("../../crates/durahash/src/reh/recover.rs"),
+        include_str!("../../crates/durahash-media/src/medium/region.rs"),
+        include_str!("../../crates/durahash-media/src/pool/alloc.rs"),
+        include_str!("../../crates/durahash-media/src/pool/extents.rs"),
+        include_str!("../../crates/durahash-media/src/pool/mod.rs"),
+        include_str!("../../crates/durahash-media/src/pool/superblock.rs"),
+    ];
+    let texts = |source: &'static str| {
+        let calls = source.split("orrupt(").chain(source.split("Corrupt { what: "));
+        calls.filter_map(|rest| rest.strip_prefix('"')?.split('"').next())
+    };
+    sources.into_iter().flat_map(texts).collect()
+}
+
+/// Every check that finds damage is reached: one that was left out would be missed.
 #[test]
 fn open_image() {
-    short(&OpenImage, 5000);
+    let target = OpenImage::default();
+    let fuzzer = short(&target, 5000);
+    let unreached: BTreeSet<&str> = UNREACHED.iter().map(|(what, _)| *what).collect();
+    let known = known_damage();
+    assert!(known.len() > 20);
+    let missed: BTreeSet<&str> = known.difference(fuzzer.damage()).copied().collect();
+    assert_eq!(missed, unreached);
 }
 
 #[test]
 fn ops_vs_model() {
-    short(&OpsVsModel, 1000);
+    short(&OpsVsModel::default(), 1000);
+}
+
+#[test]
+fn a_map_that_forgets_is_found() {
+    for planted in Planted::ALL {
+        let target = OpsVsModel { planted: Some(planted) };
+        let count = found_after(&target, 300);
+        println!("{planted:?}: {count} executions");
+    }
+}
+
+/// Damage that `check` overlooks is seen in what the map says. Invariants that are not here hold in
+/// any image: they are of what is in DRAM, which is rebuilt, or of space that nobody reaches, which
+/// is free.
+#[test]
+fn a_check_that_overlooks_damage_is_found() {
+    for invariant in ["REH-3", "REC-1", "REC-2", "REC-4", "MAP-1"] {
+        let target = OpenImage { blind_to: Some(invariant) };
+        let count = found_after(&target, 5000);
+        println!("{invariant}: {count} executions");
+    }
 }

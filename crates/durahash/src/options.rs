@@ -426,12 +426,13 @@ impl Default for Options {
     }
 }
 
-/// Whether an open failed because there is no file.
+/// Whether the system has not so much memory or address space.
 fn is_out_of_memory(e: &Error) -> bool {
     matches!(e.kind(), ErrorKind::Io { source, .. }
         if source.kind() == std::io::ErrorKind::OutOfMemory)
 }
 
+/// Whether an open failed because there is no file.
 pub(crate) fn is_missing(e: &Error) -> bool {
     matches!(e.kind(), ErrorKind::Io { source, .. }
         if source.kind() == std::io::ErrorKind::NotFound)
