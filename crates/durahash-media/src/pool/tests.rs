@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::superblock::FORMAT_VERSION;
 use super::*;
 use crate::medium::{Dram, Mapped, MappedOptions, Sim};
 
@@ -79,12 +80,17 @@ fn other_versions_byte_orders_and_lengths_are_named() {
     let swapped: Vec<u64> = image.iter().map(|word| word.swap_bytes()).collect();
     assert!(matches!(error(&swapped).kind(), ErrorKind::ByteOrder));
 
-    // A later version, with a checksum that is right.
-    let other = Simulated::from_image(&image, MAX_BYTES);
-    let superblock = other.region().at::<Superblock>(0).unwrap();
-    other.store(&superblock.version, 2);
-    other.store(&superblock.crc, superblock.fixed_crc(&other).unwrap());
-    assert!(matches!(error(&other.image()).kind(), ErrorKind::Version { found: 2, expected: 1 }));
+    // An earlier and a later version, with checksums that are right.
+    for version in [FORMAT_VERSION - 1, FORMAT_VERSION + 1] {
+        let other = Simulated::from_image(&image, MAX_BYTES);
+        let superblock = other.region().at::<Superblock>(0).unwrap();
+        other.store(&superblock.version, version);
+        other.store(&superblock.crc, superblock.fixed_crc(&other).unwrap());
+        let error = error(&other.image());
+        let named = matches!(*error.kind(), ErrorKind::Version { found, expected }
+            if (found, expected) == (version, FORMAT_VERSION));
+        assert!(named, "{error}");
+    }
 
     let unit = pool.take_unit_extent().unwrap();
     let grown = pool.medium().image();
