@@ -109,7 +109,6 @@ impl Extents {
             extents.kinds.push(ExtentKind::Free);
             extents.set_kind(medium, i, ExtentKind::Head)?;
         }
-        medium.drain();
         Ok(extents)
     }
 
@@ -187,7 +186,8 @@ impl Extents {
         Ok(i)
     }
 
-    /// Takes `count` extents in a row for one object.
+    /// Takes `count` extents in a row for one object. Their kinds are durable with what the caller
+    /// writes there and fences before anything names it.
     pub(crate) fn take_run<M: Medium>(&mut self, medium: &M, count: u64) -> Result<u64> {
         let first = match self.find_run(count) {
             Some(first) => first,
@@ -205,7 +205,6 @@ impl Extents {
             self.set_kind(medium, i, kind)?;
             self.free.remove(&i);
         }
-        medium.fence();
         Ok(first)
     }
 

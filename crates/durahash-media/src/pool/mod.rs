@@ -71,7 +71,8 @@ pub struct Pool<M: Medium> {
 
 impl<M: Medium> Pool<M> {
     /// Formats `medium`, which is empty. The pool is unclean until [`close`](Pool::close); a file
-    /// gets its name by [`publish`](Pool::publish), after the design has made its root.
+    /// gets its name by [`publish`](Pool::publish), after the design has made its root, with which
+    /// all that was flushed before is durable.
     ///
     /// # Errors
     /// [`Options`](ErrorKind::Options) for a geometry or limit that cannot be;
@@ -113,7 +114,6 @@ impl<M: Medium> Pool<M> {
         medium.store(&superblock.extents, head);
         medium.store(&superblock.state, state.to_word());
         medium.flush(superblock);
-        medium.drain();
         let extents = Extents::create(&medium, &format)?;
         Ok(Pool {
             read_only: false,

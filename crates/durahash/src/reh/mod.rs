@@ -78,6 +78,8 @@ mod meta;
 mod recover;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod traps;
 mod write;
 
 use std::sync::atomic::AtomicU64;

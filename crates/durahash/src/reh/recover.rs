@@ -53,7 +53,6 @@ impl<M: Medium> Reh<M> {
             medium.flush_fresh(bucket);
             reh.directory.set(prefix, Place::new(number, 1));
         }
-        medium.fence();
         reh.pool.set_root(ROOT, lower)?;
         reh.writers.depths[1].store(2, Ordering::Relaxed);
         Ok(reh)

@@ -1,0 +1,185 @@
+//! Operations that panic in the middle, at any call into the medium: nobody waits for what they
+//! held, nobody builds on what they left, and nothing that is answered from then on can be lost.
+
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Once};
+
+use durahash::ErrorKind;
+use durahash_crash::designs::{RehMapSubject, RehSubject};
+use durahash_crash::script::{Op, exhaustive};
+use durahash_crash::states::{CrashState, Explorer, Model, Visit};
+use durahash_crash::subject::{Subject, Table};
+use durahash_media::{Action, Call, Hook, Sim, Site};
+
+/// Panics once, when so many more calls were made; never again, since what unwinds calls too.
+struct Break(Arc<AtomicI64>);
+
+const DISARMED: i64 = i64::MAX;
+/// Who needs more calls than this waits for a lock that nobody will release.
+const CALLS_MAX: u64 = 100_000;
+
+impl Hook for Break {
+    fn thread(&self) -> u32 {
+        0
+    }
+
+    fn before(&self, call: Call, site: Site) {
+        // Events are nothing on other media, and cannot fail.
+        if matches!(call, Call::Event(_)) {
+            return;
+        }
+        if self.0.load(Ordering::Relaxed) != DISARMED && self.0.fetch_sub(1, Ordering::Relaxed) == 0
+        {
+            self.0.store(DISARMED, Ordering::Relaxed);
+            panic!("on purpose, at {call:?} in {site}");
+        }
+    }
+}
+
+/// The states that are left at the end.
+struct Last<'a, S, const LINE: bool> {
+    subject: &'a S,
+    keys: &'a [u64],
+    /// What each key was seen to have, and what it may have besides: what broke off may still
+    /// have been done, as an operation that no answer was given to.
+    seen: &'a [Option<u64>],
+    late: Option<(usize, Option<u64>)>,
+    wrong: Option<String>,
+}
+
+impl<S: Subject, const LINE: bool> Visit for Last<'_, S, LINE> {
+    fn passed(&mut self, _step: usize) -> bool {
+        true
+    }
+
+    fn state(&mut self, state: &CrashState<'_>) -> ControlFlow<()> {
+        let sim = Sim::<LINE>::from_image(state.image, S::MAX_BYTES);
+        let table = self.subject.open(sim).expect("recovers");
+        let mut findings = Vec::new();
+        table.check(&mut |finding| findings.push(finding)).expect("checks");
+        let mut found = all(&*table, self.keys);
+        if let Some((i, new)) = self.late
+            && found[i] == new
+        {
+            found[i] = self.seen[i];
+        }
+        if findings.is_empty() && found == self.seen {
+            return ControlFlow::Continue(());
+        }
+        self.wrong = Some(format!("{:?} were seen, then {found:?}; {findings:?}", self.seen));
+        ControlFlow::Break(())
+    }
+}
+
+fn all(table: &dyn Table, keys: &[u64]) -> Vec<Option<u64>> {
+    let get = |(i, key): (usize, &u64)| table.apply(Op::Get(i as u16), *key).expect("a lookup");
+    keys.iter().enumerate().map(get).collect()
+}
+
+/// Runs `op` on the table in `image` and breaks off at call `n`; whether it came so far.
+fn breaks_at<S: Subject, const LINE: bool>(
+    subject: &S,
+    model: Model,
+    image: &[u64],
+    op: Op,
+    n: i64,
+) -> bool {
+    let keys = subject.keys();
+    let sim = Sim::<LINE>::from_image(image, S::MAX_BYTES);
+    let left = Arc::new(AtomicI64::new(DISARMED));
+    sim.set_hook(Box::new(Break(Arc::clone(&left))));
+    sim.set_budget(Some(CALLS_MAX));
+    sim.record(Vec::new());
+    let table = subject.open(sim.clone()).expect("opens");
+    let before = all(&*table, &keys);
+    let key = op.key().map(usize::from);
+    let word = key.map_or(0, |key| keys[key]);
+    let opened = sim.recorded();
+    let begin = opened.len();
+    sim.record(opened);
+    left.store(n, Ordering::Relaxed);
+    let done = catch_unwind(AssertUnwindSafe(|| table.apply(op, word)));
+    left.store(DISARMED, Ordering::Relaxed);
+    if done.is_ok() {
+        return false;
+    }
+    // Lookups are answered, the key has its old value or its new one, and the others have theirs.
+    let seen = all(&*table, &keys);
+    for (i, (before, seen)) in before.iter().zip(&seen).enumerate() {
+        let new = op.outcome(*before);
+        assert!(seen == before || (key == Some(i) && *seen == new), "{op}, call {n}: key {i}");
+    }
+    let broken = sim.recorded();
+    let stored = broken[begin..].iter().any(|step| matches!(step.action, Action::Store { .. }));
+    sim.record(broken);
+    // Nobody hangs: a writer is refused, or nothing was held.
+    for (i, word) in keys.iter().enumerate() {
+        match table.apply(Op::Update(i as u16, 9), *word) {
+            Err(e) => assert!(matches!(e.kind(), ErrorKind::Poisoned), "{op}, call {n}: {e}"),
+            Ok(found) => {
+                assert_eq!(found, seen[i], "{op}, call {n}");
+                // A map writes its records before it holds anything.
+                assert!(!stored || S::NAME != RehSubject::NAME, "{op}, call {n}: not closed");
+                return true;
+            }
+        }
+    }
+    let trace = sim.recorded();
+    let late = key.map(|i| (i, op.outcome(before[i]))).filter(|(i, _)| seen[*i] == before[*i]);
+    let mut last = Last::<S, LINE> { subject, keys: &keys, seen: &seen, late, wrong: None };
+    let _ = Explorer::new(model, 1).explore(image, &trace, trace.len() - 1, &mut last);
+    assert!(last.wrong.is_none(), "{op}, call {n}, {}: {}", model.name(), last.wrong.unwrap());
+    true
+}
+
+/// Two operations of those that are tried from each prefill, the second broken off at every call.
+fn every_break<S: Subject, const LINE: bool>(subject: &S, model: Model) -> usize {
+    quietly();
+    let mut count = 0;
+    for prefill in subject.prefills() {
+        for ops in exhaustive(&prefill.kinds, 2) {
+            let sim = Sim::<LINE>::new(S::MAX_BYTES);
+            let table = subject.create(sim.clone()).expect("a table");
+            for op in prefill.ops.iter().chain(&ops[..1]) {
+                let key = op.key().map_or(0, |key| subject.keys()[usize::from(key)]);
+                table.apply(*op, key).expect("what leads there");
+            }
+            let image = sim.image();
+            count += (0..)
+                .take_while(|n| breaks_at::<S, LINE>(subject, model, &image, ops[1], *n))
+                .count();
+        }
+    }
+    println!("{}: {count} breaks under {}", S::NAME, model.name());
+    count
+}
+
+/// Keeps what panics on purpose out of the output.
+fn quietly() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let loud = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let on_purpose = |said: &String| said.starts_with("on purpose");
+            if !info.payload().downcast_ref::<String>().is_some_and(on_purpose) {
+                loud(info);
+            }
+        }));
+    });
+}
+
+#[test]
+fn reh_breaks_anywhere() {
+    let x86 = every_break::<_, true>(&RehSubject::default(), Model::X86);
+    let word = every_break::<_, false>(&RehSubject::default(), Model::Word);
+    assert!(x86 + word > 3000, "only {x86} and {word} breaks");
+}
+
+#[test]
+fn maps_break_anywhere() {
+    let x86 = every_break::<_, true>(&RehMapSubject, Model::X86);
+    let word = every_break::<_, false>(&RehMapSubject, Model::Word);
+    assert!(x86 + word > 3000, "only {x86} and {word} breaks");
+}

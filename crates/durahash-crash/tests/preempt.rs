@@ -1,0 +1,307 @@
+//! A reader that is held up wherever it is, while others do whole operations and one is held up in
+//! the middle of another: every pair of such places, one after the other. Schedules at random hit
+//! the narrow ones too rarely.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+
+use durahash_crash::designs::{RehMapSubject, RehSubject};
+use durahash_crash::linear::{Operation, outcomes};
+use durahash_crash::script::Op;
+use durahash_crash::subject::{Subject, Table};
+use durahash_media::{Call, Event, Hook, Sim, Site};
+
+/// What is done, and in which states.
+struct Scene {
+    name: &'static str,
+    before: Vec<Op>,
+    /// The reader's key.
+    read: u16,
+    /// Done as a whole while the reader is held up.
+    whole: Vec<Op>,
+    /// Done after that, and held up too, until the reader has its answer.
+    held_up: Op,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Nobody,
+    Reader,
+    Last,
+}
+
+thread_local! {
+    static ROLE: Cell<Role> = const { Cell::new(Role::Nobody) };
+}
+
+/// Where the one who is held up last stands.
+#[derive(Default)]
+struct Last {
+    stands: bool,
+    may_go_on: bool,
+    ended: bool,
+}
+
+struct Stage {
+    table: Mutex<Option<Arc<dyn Table>>>,
+    keys: Vec<u64>,
+    whole: Vec<Op>,
+    held_up: Op,
+    /// Calls that are left until the reader, and the last one, are held up.
+    reader: AtomicUsize,
+    last: AtomicUsize,
+    state: Mutex<Last>,
+    turned: Condvar,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Stage {
+    fn apply(&self, table: &dyn Table, op: Op) -> Option<u64> {
+        let key = op.key().map_or(0, |key| self.keys[usize::from(key)]);
+        table.apply(op, key).expect("nothing fails here")
+    }
+
+    fn turn(&self, f: impl FnOnce(&mut Last)) {
+        f(&mut self.state.lock().unwrap());
+        self.turned.notify_all();
+    }
+
+    fn wait_until(&self, f: impl Fn(&Last) -> bool) {
+        let mut state = self.state.lock().unwrap();
+        while !f(&state) {
+            state = self.turned.wait(state).unwrap();
+        }
+    }
+
+    /// What others do while the reader is held up.
+    fn others(self: &Arc<Self>) {
+        ROLE.set(Role::Nobody);
+        let table = self.table.lock().unwrap().clone().expect("set before");
+        for op in &self.whole {
+            self.apply(&*table, *op);
+        }
+        let stage = Arc::clone(self);
+        *self.thread.lock().unwrap() = Some(std::thread::spawn(move || {
+            ROLE.set(Role::Last);
+            stage.apply(&*table, stage.held_up);
+            stage.turn(|last| last.ended = true);
+        }));
+        self.wait_until(|last| last.stands || last.ended);
+        ROLE.set(Role::Reader);
+    }
+
+    /// Whether this is the call at which to stop.
+    fn is_due(left: &AtomicUsize) -> bool {
+        left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)) == Ok(1)
+    }
+}
+
+struct Switch(Arc<Stage>);
+
+impl Hook for Switch {
+    fn before(&self, call: Call, _site: Site) {
+        let stage = &self.0;
+        match ROLE.get() {
+            Role::Nobody => {}
+            // A reader may wait for a writer that makes its change visible.
+            Role::Reader if call == Call::Event(Event::Wait) => {
+                stage.turn(|last| last.may_go_on = true);
+                stage.wait_until(|last| last.ended);
+            }
+            Role::Reader => {
+                if Stage::is_due(&stage.reader) {
+                    stage.others();
+                }
+            }
+            Role::Last => {
+                if Stage::is_due(&stage.last) {
+                    stage.turn(|last| last.stands = true);
+                    stage.wait_until(|last| last.may_go_on);
+                }
+            }
+        }
+    }
+}
+
+/// Whether the reader, and the last one, were held up at all.
+fn play<S: Subject>(subject: &S, scene: &Scene, reader: usize, last: usize) -> (bool, bool) {
+    let sim = Sim::<true>::new(S::MAX_BYTES);
+    let table: Arc<dyn Table> = Arc::from(subject.create(sim.clone()).expect("a table"));
+    let stage = Arc::new(Stage {
+        table: Mutex::new(Some(Arc::clone(&table))),
+        keys: subject.keys(),
+        whole: scene.whole.clone(),
+        held_up: scene.held_up,
+        reader: AtomicUsize::new(reader),
+        last: AtomicUsize::new(last),
+        state: Mutex::default(),
+        turned: Condvar::new(),
+        thread: Mutex::default(),
+    });
+    for op in &scene.before {
+        stage.apply(&*table, *op);
+    }
+    let initial = stage.apply(&*table, Op::Get(scene.read));
+    sim.set_hook(Box::new(Switch(Arc::clone(&stage))));
+
+    ROLE.set(Role::Reader);
+    let answer = stage.apply(&*table, Op::Get(scene.read));
+    ROLE.set(Role::Nobody);
+    stage.turn(|last| last.may_go_on = true);
+    let thread = stage.thread.lock().unwrap().take();
+    let was_held_up = thread.is_some();
+    if let Some(thread) = thread {
+        thread.join().expect("it ends");
+    }
+    // The table holds the hook by its medium.
+    *stage.table.lock().unwrap() = None;
+
+    // The reader began before all others, and ended before the last did.
+    let mut history =
+        vec![Operation { op: Op::Get(scene.read), begin: 0, end: Some((98, answer)) }];
+    let mut held = initial;
+    if was_held_up {
+        for (op, at) in scene.whole.iter().zip((1..).step_by(2)) {
+            if op.key() == Some(scene.read) {
+                history.push(Operation { op: *op, begin: at, end: Some((at + 1, held)) });
+                held = op.outcome(held);
+            }
+        }
+        if scene.held_up.key() == Some(scene.read) {
+            history.push(Operation { op: scene.held_up, begin: 90, end: Some((99, held)) });
+        }
+    }
+    let name = scene.name;
+    assert!(
+        !outcomes(initial, &history).is_empty(),
+        "{name}, reader held up at {reader}, the last at {last}: {answer:?} of {history:?}"
+    );
+    let mut findings = Vec::new();
+    table.check(&mut |finding| findings.push(finding)).expect("checks");
+    assert!(findings.is_empty(), "{name}: {findings:?}");
+    let stands = stage.state.lock().unwrap().stands;
+    (was_held_up, stands)
+}
+
+fn every_place<S: Subject>(subject: &S, scenes: &[Scene]) {
+    for scene in scenes {
+        let mut plays = 0;
+        for reader in 1.. {
+            let mut reached = false;
+            for last in 1.. {
+                let (was_held_up, stands) = play(subject, scene, reader, last);
+                reached |= was_held_up;
+                plays += 1;
+                if !stands {
+                    break;
+                }
+            }
+            if !reached {
+                break;
+            }
+        }
+        println!("{}: {plays} plays", scene.name);
+        assert!(plays > 20, "{}: only {plays}", scene.name);
+    }
+}
+
+fn puts(keys: &[u16]) -> Vec<Op> {
+    keys.iter().map(|key| Op::Put(*key, 1)).collect()
+}
+
+#[test]
+fn readers_of_buckets_that_change_under_them() {
+    // Keys 0 to 7 begin with 00, 8 to 15 with 01, 16 to 23 with 1; a bucket has three slots.
+    let mut two_buckets = puts(&[0, 1, 8, 16, 17, 18, 2]);
+    two_buckets.push(Op::Remove(2));
+    let scenes = [
+        Scene {
+            name: "merged away, and the bucket is another half's",
+            before: two_buckets.clone(),
+            read: 8,
+            whole: vec![Op::Remove(1)],
+            held_up: Op::Put(19, 2),
+        },
+        Scene {
+            name: "merged, and split again",
+            before: two_buckets,
+            read: 8,
+            whole: vec![Op::Remove(1), Op::Put(9, 2)],
+            held_up: Op::Put(10, 2),
+        },
+        Scene {
+            name: "moved by a split, and changed there",
+            before: puts(&[0, 1, 8]),
+            read: 8,
+            whole: vec![Op::Put(2, 2), Op::Put(8, 2)],
+            held_up: Op::Put(8, 3),
+        },
+        Scene {
+            name: "removed, and the slot is another key's",
+            before: puts(&[0, 1, 8]),
+            read: 8,
+            whole: vec![Op::Remove(8), Op::Put(9, 2)],
+            held_up: Op::Remove(0),
+        },
+        Scene {
+            name: "the directory doubles and doubles again",
+            before: puts(&[0, 1, 2]),
+            read: 2,
+            whole: puts(&[3, 4, 5]),
+            held_up: Op::Put(6, 2),
+        },
+        Scene {
+            name: "being split",
+            before: puts(&[0, 1, 8]),
+            read: 8,
+            whole: vec![],
+            held_up: Op::Put(2, 2),
+        },
+        Scene {
+            name: "being replaced",
+            before: puts(&[0, 1, 8]),
+            read: 8,
+            whole: vec![Op::Put(8, 2)],
+            held_up: Op::Put(8, 3),
+        },
+        Scene {
+            name: "being merged",
+            before: [puts(&[0, 1, 8, 2]), vec![Op::Remove(2)]].concat(),
+            read: 8,
+            whole: vec![],
+            held_up: Op::Remove(1),
+        },
+    ];
+    every_place(&RehSubject::default(), &scenes);
+}
+
+#[test]
+fn readers_of_records_that_change_under_them() {
+    let all: Vec<u16> = (0..16).collect();
+    let scenes = [
+        Scene {
+            name: "the block is another record's",
+            before: puts(&all),
+            read: 5,
+            whole: vec![Op::Put(5, 2), Op::Put(6, 4)],
+            held_up: Op::Put(7, 5),
+        },
+        Scene {
+            name: "a chain that is copied",
+            before: puts(&all),
+            read: 5,
+            whole: all.iter().map(|key| Op::Put(*key, 3)).collect(),
+            held_up: Op::Remove(5),
+        },
+        Scene {
+            name: "a chain that goes away",
+            before: puts(&all),
+            read: 5,
+            whole: all.iter().map(|key| Op::Remove(*key)).collect(),
+            held_up: Op::Put(5, 9),
+        },
+    ];
+    every_place(&RehMapSubject, &scenes);
+}
