@@ -5,7 +5,7 @@
 //! - [`PmU64`] and [`on_media!`]: the words that everything on a medium is made of.
 //! - [`hash`], [`probe`]: arithmetic on words that were loaded.
 //! - [`Medium`]: loads, stores, flushes and fences; [`Dram`], [`Mapped`], [`Metered`], [`Sim`].
-//! - [`VersionLock`], [`Rows`]: what lives in DRAM beside them.
+//! - [`VersionLock`], [`Rows`], [`Levels`]: what lives in DRAM beside them.
 //! - [`Pool`]: superblock, extents, record blocks, and finding free space again after a crash.
 
 // From low to high: a module uses only what stands in the groups above its own
@@ -22,12 +22,19 @@ mod medium;
 
 mod lock;
 #[cfg(not(loom))]
+mod zeroed;
+
+#[cfg(not(loom))]
+mod levels;
+#[cfg(not(loom))]
 mod rows;
 
 #[cfg(not(loom))]
 mod pool;
 
 pub use error::{Error, ErrorKind, Result};
+#[cfg(not(loom))]
+pub use levels::Levels;
 pub use lock::{DirectoryLock, Version, VersionLock, wait_lock};
 #[doc(hidden)]
 pub use medium::faults;

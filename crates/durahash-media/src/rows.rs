@@ -1,37 +1,18 @@
 //! Large arrays in DRAM: zeroed, reserved whole, taken page by page as they are touched.
 
-use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-use rustix::mm::{Advice, madvise};
-
-use crate::error::{ErrorKind, Result};
-use crate::medium::{ADDRESS_BYTES, Anonymous};
+use crate::error::Result;
+use crate::zeroed::Zeroed;
 
 /// A fixed number of rows of `N` atomic words each, all zero at first.
 ///
 /// Address space is reserved for all rows at once, memory only for those that were written, in huge
 /// pages where the system gives them. Rows never move, so a row may be read while others are added.
 pub struct Rows<const N: usize> {
-    base: NonNull<AtomicU64>,
+    memory: Zeroed,
     count: u64,
-    /// What keeps `base` good: a mapping, or words on the heap for a small array (which is what
-    /// tests open by the thousand, and what Miri understands).
-    mapping: Option<Anonymous>,
-    heap: Vec<AlignedLine>,
 }
-
-/// A line of words, so that rows on the heap keep to lines as those in a mapping do.
-#[repr(C, align(64))]
-struct AlignedLine([AtomicU64; 8]);
-
-// SAFETY: the rows are atomics, and what holds them is owned by the struct.
-unsafe impl<const N: usize> Send for Rows<N> {}
-// SAFETY: as above.
-unsafe impl<const N: usize> Sync for Rows<N> {}
-
-/// Arrays up to this size are taken from the heap.
-const HEAP_BYTES: u64 = 64 << 10;
 
 impl<const N: usize> Rows<N> {
     /// `count` rows of zeros.
@@ -40,20 +21,7 @@ impl<const N: usize> Rows<N> {
     /// [`Io`](crate::ErrorKind::Io) when the system has no address space for them.
     pub fn new(count: u64) -> Result<Self> {
         const { assert!(N > 0 && N <= 8) }
-        let bytes = count
-            .checked_mul(size_of::<[AtomicU64; N]>() as u64)
-            .filter(|bytes| *bytes <= ADDRESS_BYTES)
-            .ok_or(ErrorKind::Options { what: "an array larger than the address space" })?;
-        if bytes <= HEAP_BYTES {
-            let mut heap = Vec::new();
-            heap.resize_with(bytes.div_ceil(64).max(1) as usize, || {
-                AlignedLine([const { AtomicU64::new(0) }; 8])
-            });
-            let base = NonNull::new(heap.as_mut_ptr()).expect("a vector's pointer").cast();
-            return Ok(Rows { base, count, mapping: None, heap });
-        }
-        let mapping = Anonymous::reserve(bytes)?;
-        Ok(Rows { base: mapping.base.cast(), count, mapping: Some(mapping), heap: Vec::new() })
+        Ok(Rows { memory: Zeroed::new(count, size_of::<[AtomicU64; N]>() as u64)?, count })
     }
 
     /// Row `i`.
@@ -66,13 +34,15 @@ impl<const N: usize> Rows<N> {
         assert!(i < self.count, "row out of range");
         // SAFETY: in range; zeroed or written memory is a valid array of atomics, and lives as long
         // as `self`.
-        unsafe { &*self.base.as_ptr().add(i as usize * N).cast::<[AtomicU64; N]>() }
+        unsafe { &*self.memory.base().as_ptr().add(i as usize * N).cast::<[AtomicU64; N]>() }
     }
 
     /// Starts to fetch row `i`; nothing where there is none.
     #[inline(always)]
     pub fn prefetch(&self, i: u64) {
-        crate::medium::prefetch_line(self.base.as_ptr().wrapping_add(i as usize * N).cast());
+        crate::medium::prefetch_line(
+            self.memory.base().as_ptr().wrapping_add(i as usize * N).cast(),
+        );
     }
 
     /// How many rows there are.
@@ -85,43 +55,13 @@ impl<const N: usize> Rows<N> {
     /// Zeroes all rows and gives their memory back to the system. A thread that still reads a row
     /// sees the old value or zero.
     pub fn release(&self) {
-        match &self.mapping {
-            Some(mapping) => {
-                // SAFETY: our own anonymous mapping; reading it afterwards gives zeros.
-                let advised = unsafe {
-                    madvise(
-                        mapping.base.as_ptr().cast(),
-                        mapping.bytes as usize,
-                        Advice::LinuxDontNeed,
-                    )
-                };
-                if advised.is_err() {
-                    self.zero();
-                }
-            }
-            None => self.zero(),
-        }
-    }
-
-    fn zero(&self) {
-        for i in 0..self.count {
-            for word in self.row(i) {
-                word.store(0, std::sync::atomic::Ordering::Release);
-            }
-        }
+        self.memory.release();
     }
 
     /// Bytes of memory in huge pages, where the system tells.
     #[must_use]
     pub fn huge_bytes(&self) -> Option<u64> {
-        self.mapping.as_ref()?.huge_bytes()
-    }
-}
-
-impl<const N: usize> Drop for Rows<N> {
-    fn drop(&mut self) {
-        // The words on the heap have no destructor of their own; this names who owns them.
-        self.heap.clear();
+        self.memory.huge_bytes()
     }
 }
 

@@ -26,8 +26,6 @@ mod extend;
 mod index;
 mod outcome;
 
-mod directory;
-
 // The designs. None uses another.
 pub mod reh;
 

@@ -53,6 +53,15 @@ impl<'a> VersionLock<'a> {
         version
     }
 
+    /// The version, unless readers are kept out.
+    #[inline(always)]
+    #[must_use]
+    pub fn try_read<M: Medium>(self, medium: &M) -> Option<Version> {
+        let word = self.0.load(Ordering::Acquire);
+        medium.event(Event::Look);
+        (word & X == 0).then_some(Version(word & !W))
+    }
+
     #[cold]
     fn read_slow<M: Medium>(self, medium: &M) -> Version {
         let mut backoff = Backoff::new();

@@ -14,6 +14,8 @@ use crate::word::{OnMedia, PmU64};
 pub struct Region {
     base: NonNull<u8>,
     len: AtomicU64,
+    /// All ones, or zero where nothing is fetched on speculation.
+    speculation: u64,
     reserved: u64,
 }
 
@@ -31,7 +33,7 @@ impl Region {
     /// readable and writable, stay so while the region lives, and are accessed as atomics only.
     pub(crate) unsafe fn new(base: NonNull<u8>, len: u64, reserved: u64) -> Self {
         debug_assert!(base.as_ptr().addr().is_multiple_of(256) && len <= reserved);
-        Region { base, len: AtomicU64::new(len), reserved }
+        Region { base, len: AtomicU64::new(len), speculation: u64::MAX, reserved }
     }
 
     /// Bytes that are backed.
@@ -66,6 +68,19 @@ impl Region {
     #[must_use]
     pub fn offset_of(&self, word: &PmU64) -> u64 {
         (word.addr().addr() - self.base.as_ptr().addr()) as u64
+    }
+
+    /// The same region, of which no line is fetched that may not be needed: reading is dear.
+    pub(crate) fn without_speculation(self) -> Self {
+        Region { speculation: 0, ..self }
+    }
+
+    /// Starts to fetch the line at `off`, wherever that is, which is probably needed. Does nothing
+    /// on persistent memory, whose bandwidth is dear.
+    #[inline(always)]
+    pub fn speculate(&self, off: u64) {
+        let off = off & self.speculation;
+        super::prefetch_line(self.base.as_ptr().wrapping_add(off as usize));
     }
 
     /// The `T` at offset `off`.

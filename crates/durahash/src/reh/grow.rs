@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering;
 
 use durahash_media::probe::BitMask;
-use durahash_media::{Error, Event, Medium, Result, wait_lock};
+use durahash_media::{Error, ErrorKind, Event, Medium, Result, wait_lock};
 
-use super::Reh;
+use super::directory::MAX_BUCKETS;
 use super::layout::{ALL_SLOTS, BUCKET_BYTES, Bucket, Link, SLOTS, marker, slot_for};
 use super::write::Held;
-use crate::directory::{MAX_DEPTH, Place};
+use super::{MAX_DEPTH, Reh};
 use crate::extend;
 
 /// How an attempt to merge ended.
@@ -29,16 +29,15 @@ impl<M: Medium> Reh<M> {
     /// that happens to it, unless it merges with this one.
     fn sound(&self, held: &Held<'_, M>, h: u64) -> Result<(&Bucket, u64, Link)> {
         let medium = self.medium();
-        let bucket = self.bucket(held.place.number())?;
-        let depth = held.place.depth();
+        let bucket = self.bucket(held.bucket)?;
+        let depth = held.meta.depth();
         let prefix = extend::prefix(h, depth);
-        let sibling =
-            extend::next(prefix, depth).map_or(0, |next| self.directory.find(next).number());
+        let sibling = extend::next(prefix, depth).map_or(0, |next| self.directory.find(next));
         let link = Link { depth, sibling };
         if medium.load(&bucket.prefix) == prefix && medium.load(&bucket.link) == link.to_word() {
             Ok((bucket, prefix, link))
         } else {
-            let off = held.place.number() * BUCKET_BYTES;
+            let off = held.bucket * BUCKET_BYTES;
             Err(Error::corrupt("prefix or link of a bucket", off))
         }
     }
@@ -46,7 +45,7 @@ impl<M: Medium> Reh<M> {
     /// Splits the bucket of `h` that is held, and lets go of it. Nothing is changed where that
     /// fails.
     pub(super) fn split(&self, held: Held<'_, M>, h: u64) -> Result<()> {
-        let depth = held.place.depth();
+        let depth = held.meta.depth();
         let room = self.sound(&held, h).and_then(|old| {
             let new = self.room_for_split(depth)?;
             Ok((old, new, self.bucket(new)?))
@@ -60,14 +59,14 @@ impl<M: Medium> Reh<M> {
         };
         let medium = self.medium();
         // Nothing leads to the new bucket; a late writer may hold its lock for a moment.
-        let upper = Held::lock(self, Place::new(new, depth + 1));
-        let place = held.place;
+        let upper = Held::lock(self, new);
         let upper_prefix = extend::buddy(prefix, depth + 1);
 
         // Step 1: the upper half aside.
         let live = held.meta.live();
         let mut stays = live;
         upper.meta.set_live(0);
+        upper.meta.set_depth(depth + 1);
         for i in BitMask(live) {
             let slot = &old_bucket.slots[i as usize];
             let h = medium.load(&slot.h);
@@ -96,9 +95,10 @@ impl<M: Medium> Reh<M> {
         held.exclude_readers();
         self.switch_directory(|| {
             self.count_depths(depth, -1, 2);
-            self.directory.set(upper_prefix, upper.place);
-            self.directory.set(prefix, Place::new(place.number(), depth + 1));
+            self.directory.set(upper_prefix, depth + 1, new);
+            self.directory.set(prefix, depth + 1, held.bucket);
         });
+        held.meta.set_depth(depth + 1);
         held.meta.set_live(stays);
         self.writers.events.splits.fetch_add(1, Ordering::Relaxed);
         upper.release_changed();
@@ -109,8 +109,7 @@ impl<M: Medium> Reh<M> {
     /// A bucket for the upper half of one of local depth `depth`, and a directory that can name it.
     fn room_for_split(&self, depth: u32) -> Result<u64> {
         let new = self.take_bucket()?;
-        let buckets = self.writers.depths.iter().map(|count| count.load(Ordering::Relaxed)).sum();
-        match self.directory.double(self.medium(), depth, buckets, |_, _| Ok(())) {
+        match self.directory.fit(self.medium(), depth, &self.writers.depths) {
             Ok(doubled) => {
                 self.writers.events.doublings.fetch_add(u64::from(doubled), Ordering::Relaxed);
                 Ok(new)
@@ -130,6 +129,10 @@ impl<M: Medium> Reh<M> {
         let extent = self.pool.take_unit_extent()?;
         let per_extent = self.pool.extent_bytes() / BUCKET_BYTES;
         let first = extent * per_extent;
+        if first + per_extent > MAX_BUCKETS {
+            self.pool.release_unit_extent(extent)?;
+            return Err(ErrorKind::Full { wanted_bytes: BUCKET_BYTES }.into());
+        }
         free.extend((first + 1..first + per_extent).rev());
         Ok(first)
     }
@@ -159,35 +162,38 @@ impl<M: Medium> Reh<M> {
     }
 
     fn merge_once(&self, h: u64) -> Merge {
-        let place = self.directory.find(h);
-        let depth = place.depth();
-        let live = |place: Place| self.meta(place).live().count_ones();
-        // The buddy's line is looked at only if it matters.
-        if depth < 2 || live(place) > self.merge_limit() {
+        let bucket = self.directory.find(h);
+        let depth = self.meta(bucket).depth();
+        let live = |bucket: u64| self.meta(bucket).live().count_ones();
+        // The buddy's line is looked at only if it matters. A bucket that is about to leave the
+        // chain may say anything; it is looked at again under its lock.
+        if !(2..=MAX_DEPTH).contains(&depth) || live(bucket) > self.merge_limit() {
             return Merge::NotDue;
         }
         let h_buddy = h ^ extend::span(depth);
         let buddy = self.directory.find(h_buddy);
-        let due = || buddy.depth() == depth && live(place) + live(buddy) <= self.merge_limit();
+        let due = || {
+            let depths = [bucket, buddy].map(|bucket| self.meta(bucket).depth());
+            depths == [depth; 2] && live(bucket) + live(buddy) <= self.merge_limit()
+        };
         if !due() {
             return Merge::NotDue;
         }
-        let (first, second) =
-            if place.number() < buddy.number() { (place, buddy) } else { (buddy, place) };
+        let (first, second) = if bucket < buddy { (bucket, buddy) } else { (buddy, bucket) };
         let first = Held::lock(self, first);
         let Some(second) = Held::try_lock(self, second) else {
             first.release_unchanged();
             return Merge::Busy;
         };
-        let current = self.still(h, place) && self.still(h_buddy, buddy);
+        let current = self.still(h, bucket) && self.still(h_buddy, buddy);
         if !current || !due() || self.pool.writable().is_err() {
             second.release_unchanged();
             first.release_unchanged();
             return if current { Merge::NotDue } else { Merge::Busy };
         }
         let in_upper = h & extend::span(depth) != 0;
-        let lower = if in_upper { buddy } else { place };
-        let (lower, upper) = if first.place == lower { (first, second) } else { (second, first) };
+        let lower = if in_upper { buddy } else { bucket };
+        let (lower, upper) = if first.bucket == lower { (first, second) } else { (second, first) };
         self.merge(lower, upper, h)
     }
 
@@ -195,7 +201,7 @@ impl<M: Medium> Reh<M> {
     /// both.
     fn merge(&self, lower: Held<'_, M>, upper: Held<'_, M>, h: u64) -> Merge {
         let medium = self.medium();
-        let depth = lower.place.depth();
+        let depth = lower.meta.depth();
         let bit = extend::span(depth);
         let buckets = (self.sound(&lower, h & !bit), self.sound(&upper, h | bit));
         let (Ok((to, prefix, _)), Ok((from, upper_prefix, link))) = buckets else {
@@ -242,14 +248,16 @@ impl<M: Medium> Reh<M> {
         }
         self.switch_directory(|| {
             self.count_depths(depth - 1, 1, -2);
-            self.directory.set(prefix, Place::new(lower.place.number(), depth - 1));
+            self.directory.set(prefix, depth - 1, lower.bucket);
         });
+        lower.meta.set_depth(depth - 1);
         self.writers.events.merges.fetch_add(1, Ordering::Relaxed);
-        let dead = upper.place.number();
+        let dead = upper.bucket;
         upper.release_changed();
         lower.release_changed();
         self.give_bucket(dead);
-        self.halve_if_sparse();
+        let halved = self.directory.shrink(self.medium(), &self.writers.depths);
+        self.writers.events.halvings.fetch_add(u64::from(halved), Ordering::Relaxed);
         Merge::Done
     }
 
@@ -263,15 +271,6 @@ impl<M: Medium> Reh<M> {
     fn count_depths(&self, depth: u32, here: i64, next: i64) {
         for (depth, by) in [(depth, here), (depth + 1, next)] {
             self.writers.depths[depth as usize].fetch_add(by as u64, Ordering::Relaxed);
-        }
-    }
-
-    fn halve_if_sparse(&self) {
-        let unused = |depth: u32| self.writers.depths[depth as usize].load(Ordering::Relaxed) == 0;
-        let depth = self.directory.depth();
-        if depth <= MAX_DEPTH && depth > 2 && unused(depth) && unused(depth - 1) {
-            let halved = self.directory.halve(self.medium(), unused, |_, _| Ok(()));
-            self.writers.events.halvings.fetch_add(u64::from(halved), Ordering::Relaxed);
         }
     }
 }

@@ -16,7 +16,7 @@
 
 use durahash_media::{PmU64, bits, on_media};
 
-use crate::directory::MAX_DEPTH;
+use super::MAX_DEPTH;
 
 /// Slots of a bucket.
 pub(crate) const SLOTS: u32 = 15;
@@ -26,6 +26,9 @@ pub(crate) const ALL_SLOTS: u16 = (1 << SLOTS) - 1;
 
 /// Bytes of a bucket: one block.
 pub(crate) const BUCKET_BYTES: u64 = 256;
+
+/// Bytes of a slot.
+pub(crate) const SLOT_BYTES: u64 = 16;
 
 on_media! {
     /// A hash and its payload.

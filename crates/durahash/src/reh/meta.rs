@@ -5,7 +5,7 @@
 //! metadata of bucket n, row n
 //!  0  lock: {version, X, W}, see VersionLock
 //!  8  fingerprints of slots 0-7
-//! 16  fingerprints of slots 8-14; the last byte is unused
+//! 16  fingerprints of slots 8-14; local depth
 //! 24  bitmap of live slots
 //! ```
 
@@ -15,9 +15,14 @@ use durahash_media::hash::fingerprint;
 use durahash_media::probe::{self, BitMask};
 use durahash_media::{Rows, VersionLock, bits};
 
+use super::layout::ALL_SLOTS;
+
 /// The metadata of one bucket.
 #[derive(Clone, Copy)]
 pub(crate) struct Meta<'a>(&'a [AtomicU64; 4]);
+
+/// Where the local depth lies in the second word of fingerprints.
+const DEPTH_SHIFT: u32 = 56;
 
 impl<'a> Meta<'a> {
     #[inline(always)]
@@ -40,7 +45,19 @@ impl<'a> Meta<'a> {
     #[inline(always)]
     pub(crate) fn candidates(self, h: u64) -> BitMask {
         let words = [self.0[1].load(Ordering::Acquire), self.0[2].load(Ordering::Acquire)];
-        BitMask(probe::match_byte(words, fingerprint(h)).0 & self.live())
+        BitMask(probe::match_byte(words, fingerprint(h)).0 & self.live() & ALL_SLOTS)
+    }
+
+    /// The local depth.
+    #[inline]
+    pub(crate) fn depth(self) -> u32 {
+        (self.0[2].load(Ordering::Acquire) >> DEPTH_SHIFT) as u32
+    }
+
+    #[inline]
+    pub(crate) fn set_depth(self, depth: u32) {
+        let others = self.0[2].load(Ordering::Relaxed) & !(0xff << DEPTH_SHIFT);
+        self.0[2].store(others | u64::from(depth) << DEPTH_SHIFT, Ordering::Release);
     }
 
     /// Marks a slot as live, with its fingerprint.

@@ -8,8 +8,11 @@
 //!
 //! # Where state lives
 //! Buckets are in the pool, one root word names the first. Directory, bitmaps, fingerprints and
-//! locks are in DRAM (`directory.rs` above the designs, `meta.rs`) and rebuilt at every open. A lookup that hits reads one line
-//! of the medium; a miss reads none, but for a fingerprint that happens to be equal.
+//! locks are in DRAM (`directory.rs`) and rebuilt at every open. A lookup that hits reads one line
+//! of the medium; a miss needs none, but for a fingerprint that happens to be equal. The line in
+//! which a hash most probably is is asked for together with the metadata, before it is known
+//! whether it is needed, except on persistent memory: that hides one of two latencies of a hit, and
+//! a miss does not wait for it.
 //!
 //! # Layout
 //! `layout.rs`, with a picture.
@@ -21,8 +24,9 @@
 //! - **REH-2** A slot is live if and only if the first `local depth` bits of its `h` are the
 //!   bucket's prefix; the bitmap says the same, and the fingerprint is that of `h`.
 //! - **REH-3** No two live slots have the same `h`.
-//! - **REH-4** The directory entries of a bucket's range, and no others, name it, with its depth;
-//!   no local depth exceeds the global depth.
+//! - **REH-4** The directory entries of a bucket's range, and no others, name it; the metadata say
+//!   its depth; no local depth exceeds the global depth. The front names it too, or says that it is
+//!   deeper than itself.
 //! - **REH-5** Every bucket of an extent of units is on the chain or on the free list, never both.
 //! - **REH-6** The counters of depths and of live slots are exact, and no lock is held.
 //!
@@ -69,9 +73,12 @@
 //! - The reserved word holds the prefix, so that recovery reads all extents in parallel and follows
 //!   the chain in DRAM afterwards. Because the chain decides what is live, a bucket that left it
 //!   needs no mark of its own.
+//! - A second, shallower directory in DRAM answers most lookups (`directory.rs`): the paper's has a
+//!   local depth in each entry and is asked alone. The local depth is with the metadata here.
 //! - The lock word is 62 bits of version with W and X instead of 31 bits with one.
 //! - Merge is not simply the inverse of split (see above).
 
+mod directory;
 mod grow;
 mod layout;
 mod meta;
@@ -88,9 +95,10 @@ use std::sync::{Arc, Mutex};
 use durahash_media::{Event, Medium, Pool, Result, Rows};
 
 use crate::count::Counter;
-use crate::directory::{Directory, MAX_DEPTH, Place};
-use crate::index::{Change, Finding, Index, IndexStats, Reader, Room, Updater};
-use layout::{BUCKET_BYTES, preferred_slot};
+use crate::extend;
+use crate::index::{Change, Finding, Index, IndexStats, PREFETCHED, Reader, Room, Updater};
+use directory::{Directory, Sought};
+use layout::{BUCKET_BYTES, SLOT_BYTES, preferred_slot};
 use meta::Meta;
 
 pub use layout::{Bucket, Slot};
@@ -98,6 +106,9 @@ pub use layout::{Bucket, Slot};
 /// The root word that names the first bucket, by its number. It never changes: the first bucket is
 /// the lower one in every merge.
 pub(crate) const ROOT: usize = 0;
+
+/// The largest global depth.
+pub(crate) const MAX_DEPTH: u32 = 44;
 
 /// Tries of an optimistic reader before it takes the lock.
 const READ_TRIES: u32 = 16;
@@ -145,15 +156,15 @@ impl<M: Medium> Reh<M> {
     }
 
     #[inline(always)]
-    fn meta(&self, place: Place) -> Meta<'_> {
-        Meta::of(&self.metas, place.number())
+    fn meta(&self, bucket: u64) -> Meta<'_> {
+        Meta::of(&self.metas, bucket)
     }
 
-    /// Whether `h` still belongs to `place`: asked after reading the version, or taking the lock,
-    /// of the bucket there.
+    /// Whether `h` still belongs to a bucket: asked after reading the version of that bucket, or
+    /// taking its lock.
     #[inline(always)]
-    fn still(&self, h: u64, place: Place) -> bool {
-        self.directory.find(h) == place
+    fn still(&self, h: u64, bucket: u64) -> bool {
+        self.directory.find(h) == bucket
     }
 
     /// The bitmap of a bucket without a free slot.
@@ -164,23 +175,22 @@ impl<M: Medium> Reh<M> {
     /// Starts to fetch the line of the bucket in which `h` probably is, while the metadata are
     /// fetched.
     #[inline(always)]
-    fn prefetch_slot(&self, h: u64, place: Place) {
-        if let Ok(bucket) = self.bucket(place.number()) {
-            self.medium().prefetch(&bucket.slots[preferred_slot(h) as usize]);
-        }
+    fn prefetch_slot(&self, h: u64, bucket: u64) {
+        let off = bucket * BUCKET_BYTES + u64::from(preferred_slot(h)) * SLOT_BYTES;
+        self.medium().region().speculate(off);
     }
 
-    /// The payload of `h` in the bucket at `place`, and its slot. The caller holds W, or validates
-    /// the version afterwards.
+    /// The payload of `h` in a bucket, and its slot. The caller holds W, or validates the version
+    /// afterwards.
     #[inline(always)]
-    fn probe(&self, h: u64, place: Place) -> Result<Option<(u32, u64)>> {
+    fn probe(&self, h: u64, bucket: u64) -> Result<Option<(u32, u64)>> {
         let medium = self.medium();
         medium.event(Event::Look);
-        let candidates = self.meta(place).candidates(h);
+        let candidates = self.meta(bucket).candidates(h);
         if candidates.is_empty() {
             return Ok(None);
         }
-        let bucket = self.bucket(place.number())?;
+        let bucket = self.bucket(bucket)?;
         for i in candidates {
             let slot = &bucket.slots[i as usize];
             if medium.load(&slot.h) == h {
@@ -190,47 +200,80 @@ impl<M: Medium> Reh<M> {
         Ok(None)
     }
 
+    /// One optimistic look; `None` where it was in vain: somebody wrote meanwhile, or the medium is
+    /// damaged. [`look_again`](Self::look_again) knows what to do then.
     #[inline(always)]
-    fn lookup(&self, h: u64) -> Result<Option<u64>> {
+    fn look(&self, h: u64) -> Option<Option<u64>> {
+        let sought = self.directory.seek(h)?;
+        self.prefetch_slot(h, sought.bucket);
+        self.look_in(h, &sought)
+    }
+
+    #[inline(always)]
+    fn look_in(&self, h: u64, sought: &Sought<'_>) -> Option<Option<u64>> {
         let medium = self.medium();
-        for _ in 0..READ_TRIES {
-            let sought = self.directory.seek(h);
-            let place = sought.place;
-            self.prefetch_slot(h, place);
-            let lock = self.meta(place).lock();
-            let version = lock.read(medium);
-            if !self.directory.is_current(h, &sought) {
-                continue;
-            }
-            let found = self.probe(h, place);
-            if lock.validate(version) {
-                return Ok(found?.map(|(_, payload)| payload));
-            }
-            medium.event(Event::Wait);
+        let meta = self.meta(sought.bucket);
+        let version = meta.lock().try_read(medium)?;
+        if !self.directory.is_current(sought) {
+            return None;
         }
-        self.lookup_locked(h)
+        medium.event(Event::Look);
+        let candidates = meta.candidates(h);
+        let mut found = None;
+        if !candidates.is_empty() {
+            let bucket = self.bucket(sought.bucket).ok()?;
+            for i in candidates {
+                let slot = &bucket.slots[i as usize];
+                if medium.load(&slot.h) == h {
+                    found = Some(medium.load(&slot.payload));
+                    break;
+                }
+            }
+        }
+        meta.lock().validate(version).then_some(found)
     }
 
-    /// After many failures: writers of the bucket are made to wait for once.
+    /// The buckets of a few hashes, of which everything that a lookup reads is on its way.
+    #[inline(always)]
+    fn approach<'a>(&'a self, h: &[u64], sought: &mut [Option<Sought<'a>>; PREFETCHED]) {
+        for h in h {
+            self.directory.prefetch(*h);
+        }
+        for (h, sought) in h.iter().zip(sought) {
+            *sought = self.directory.seek(*h);
+            if let Some(sought) = sought {
+                self.metas.prefetch(sought.bucket);
+                self.prefetch_slot(*h, sought.bucket);
+            }
+        }
+    }
+
+    /// After a look in vain.
     #[cold]
-    fn lookup_locked(&self, h: u64) -> Result<Option<u64>> {
-        let held = self.hold(h);
-        let found = self.probe(h, held.place);
-        held.release_unchanged();
-        Ok(found?.map(|(_, payload)| payload))
+    #[inline(never)]
+    fn look_again(&self, h: u64) -> Result<Option<u64>> {
+        self.medium().event(Event::Wait);
+        let mut last = None;
+        self.read_with(h, &mut |payload, _| {
+            last = payload;
+            Ok(())
+        })?;
+        Ok(last)
     }
 
+    /// The body of [`Index::read`]. After many looks in vain writers of the bucket are made to wait
+    /// for once.
     fn read_with(&self, h: u64, f: Reader<'_>) -> Result<()> {
         let medium = self.medium();
         for _ in 0..READ_TRIES {
-            let place = self.directory.find(h);
-            let lock = self.meta(place).lock();
+            let bucket = self.directory.find(h);
+            let lock = self.meta(bucket).lock();
             let version = lock.read(medium);
-            if !self.still(h, place) {
+            if !self.still(h, bucket) {
                 continue;
             }
             // An error that comes of reading what a writer has since taken away is no error.
-            let done = match self.probe(h, place) {
+            let done = match self.probe(h, bucket) {
                 Ok(found) => f(found.map(|(_, payload)| payload), &|| lock.validate(version)),
                 Err(e) => Err(e),
             };
@@ -240,7 +283,7 @@ impl<M: Medium> Reh<M> {
             medium.event(Event::Wait);
         }
         let held = self.hold(h);
-        let done = match self.probe(h, held.place) {
+        let done = match self.probe(h, held.bucket) {
             Ok(found) => f(found.map(|(_, payload)| payload), &|| true),
             Err(e) => Err(e),
         };
@@ -250,52 +293,46 @@ impl<M: Medium> Reh<M> {
 
     fn scan_unit(&self, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
         let from = out.len();
-        let mut tries = 0;
-        let place = loop {
-            let collect = |place: Place, out: &mut Vec<(u64, u64)>| -> Result<()> {
-                out.truncate(from);
-                let medium = self.medium();
-                let bucket = self.bucket(place.number())?;
-                for i in durahash_media::probe::BitMask(self.meta(place).live()) {
-                    let slot = &bucket.slots[i as usize];
-                    let h = medium.load(&slot.h);
-                    // Only a break of a remove leaves a live bit on a slot that is none.
-                    if h >= at
-                        && crate::extend::covers(
-                            crate::extend::prefix(at, place.depth()),
-                            place.depth(),
-                            h,
-                        )
-                    {
-                        out.push((h, medium.load(&slot.payload)));
-                    }
+        // Returns the bucket's depth.
+        let collect = |number: u64, out: &mut Vec<(u64, u64)>| -> Result<u32> {
+            out.truncate(from);
+            let medium = self.medium();
+            let (bucket, meta) = (self.bucket(number)?, self.meta(number));
+            // A bucket that is being taken out of use may say anything.
+            let depth = meta.depth().clamp(1, MAX_DEPTH);
+            let prefix = extend::prefix(at, depth);
+            for i in durahash_media::probe::BitMask(meta.live()) {
+                let slot = &bucket.slots[i as usize];
+                let h = medium.load(&slot.h);
+                // Only a break of a remove leaves a live bit on a slot that is none.
+                if h >= at && extend::covers(prefix, depth, h) {
+                    out.push((h, medium.load(&slot.payload)));
                 }
-                Ok(())
-            };
+            }
+            Ok(depth)
+        };
+        let mut tries = 0;
+        let depth = loop {
             if tries == READ_TRIES {
                 let held = self.hold(at);
-                let place = held.place;
-                let done = collect(place, out);
+                let done = collect(held.bucket, out);
                 held.release_unchanged();
-                done?;
-                break place;
+                break done?;
             }
             tries += 1;
-            let place = self.directory.find(at);
-            let lock = self.meta(place).lock();
+            let bucket = self.directory.find(at);
+            let lock = self.meta(bucket).lock();
             let version = lock.read(self.medium());
-            if self.still(at, place) {
-                let done = collect(place, out);
+            if self.still(at, bucket) {
+                let done = collect(bucket, out);
                 if lock.validate(version) {
-                    done?;
-                    break place;
+                    break done?;
                 }
             }
             self.medium().event(Event::Wait);
         };
         out[from..].sort_unstable();
-        let depth = place.depth();
-        Ok(crate::extend::next(crate::extend::prefix(at, depth), depth))
+        Ok(extend::next(extend::prefix(at, depth), depth))
     }
 }
 
@@ -303,20 +340,35 @@ impl<M: Medium> Index for Reh<M> {
     #[inline]
     fn get(&self, h: u64) -> Result<Option<u64>> {
         self.medium().event(Event::Begin);
-        let found = self.lookup(h);
+        let found = match self.look(h) {
+            Some(found) => Ok(found),
+            None => self.look_again(h),
+        };
         self.medium().event(Event::Ack);
         found
     }
 
     fn prefetch(&self, h: &[u64]) {
-        for h in h {
-            self.directory.prefetch(*h);
+        for h in h.chunks(PREFETCHED) {
+            self.approach(h, &mut [const { None }; PREFETCHED]);
         }
-        for h in h {
-            let place = self.directory.find(*h);
-            self.metas.prefetch(place.number());
-            self.prefetch_slot(*h, place);
+    }
+
+    fn get_many(&self, h: &[u64], out: &mut [Option<u64>]) -> Result<()> {
+        let mut sought = [const { None }; PREFETCHED];
+        for (h, out) in h.chunks(PREFETCHED).zip(out.chunks_mut(PREFETCHED)) {
+            self.approach(h, &mut sought);
+            for ((h, out), sought) in h.iter().zip(out).zip(&sought) {
+                self.medium().event(Event::Begin);
+                let found = match sought.as_ref().and_then(|sought| self.look_in(*h, sought)) {
+                    Some(found) => Ok(found),
+                    None => self.look_again(*h),
+                };
+                self.medium().event(Event::Ack);
+                *out = found?;
+            }
         }
+        Ok(())
     }
 
     fn read(&self, h: u64, f: Reader<'_>) -> Result<()> {

@@ -12,11 +12,10 @@ use std::sync::{Arc, Mutex};
 use durahash_media::hash::fingerprint;
 use durahash_media::{Error, ErrorKind, Medium, Pool, Result, Rows, wait_lock};
 
+use super::directory::{Directory, ENTRIES_PER_BUCKET, MAX_BUCKETS};
 use super::layout::{BUCKET_BYTES, Bucket, Link, SLOTS, marker};
-use super::meta::Meta;
-use super::{Events, ROOT, Reh, Writers};
+use super::{Events, MAX_DEPTH, ROOT, Reh, Writers};
 use crate::count::Counter;
-use crate::directory::{Directory, ENTRIES_PER_UNIT, MAX_DEPTH, Place};
 use crate::extend;
 use crate::index::{Finding, IndexStats};
 
@@ -40,7 +39,7 @@ impl<M: Medium> Reh<M> {
     /// # Errors
     /// [`Full`](ErrorKind::Full); [`Options`](ErrorKind::Options) for a geometry without slots.
     pub fn create(pool: Arc<Pool<M>>) -> Result<Self> {
-        let reh = Self::new(pool, 1)?;
+        let reh = Self::new(pool)?;
         let (lower, upper) = (reh.take_bucket()?, reh.take_bucket()?);
         let medium = reh.medium();
         for (number, prefix, sibling) in [(lower, 0, upper), (upper, 1 << 63, 0)] {
@@ -51,7 +50,8 @@ impl<M: Medium> Reh<M> {
             medium.store(&bucket.prefix, prefix);
             medium.store(&bucket.link, Link { depth: 1, sibling }.to_word());
             medium.flush_fresh(bucket);
-            reh.directory.set(prefix, Place::new(number, 1));
+            reh.directory.set(prefix, 1, number);
+            reh.meta(number).set_depth(1);
         }
         reh.pool.set_root(ROOT, lower)?;
         reh.writers.depths[1].store(2, Ordering::Relaxed);
@@ -63,23 +63,29 @@ impl<M: Medium> Reh<M> {
     /// # Errors
     /// [`Corrupt`](ErrorKind::Corrupt) where the siblings do not cover all hashes in order.
     pub fn open(pool: Arc<Pool<M>>) -> Result<Self> {
-        let mut reh = Self::new(pool, 1)?;
+        let mut reh = Self::new(pool)?;
         let extents = reh.pool.unit_extents();
         let per_extent = reh.pool.extent_bytes() / BUCKET_BYTES;
         let seen = Seen::new(extents.last().map_or(0, |last| (last + 1) * per_extent))?;
+        if seen.count() > reh.metas.count() {
+            let off = reh.metas.count() * BUCKET_BYTES;
+            return Err(Error::corrupt("buckets where none can be", off));
+        }
         reh.read_extents(&extents, per_extent, &seen)?;
         let chain = follow(reh.pool.root(ROOT)?, &seen)?;
 
-        let depth = chain.iter().map(|(_, place)| place.depth()).max().unwrap_or(1);
-        if depth > RECOVERED_DEPTH_MAX && 1 << depth > seen.count() * ENTRIES_PER_UNIT {
+        let depth = chain.iter().map(|unit| unit.depth).max().unwrap_or(1);
+        if depth > RECOVERED_DEPTH_MAX && 1 << depth > seen.count() * ENTRIES_PER_BUCKET {
             return Err(ErrorKind::Skewed { depth }.into());
         }
-        reh.directory = Directory::new(depth)?;
+        for unit in &chain {
+            *reh.writers.depths[unit.depth as usize].get_mut() += 1;
+        }
+        reh.directory = Directory::new(depth, &reh.writers.depths)?;
         let mut live = 0;
-        for (prefix, place) in &chain {
-            reh.directory.set(*prefix, *place);
-            *reh.writers.depths[place.depth() as usize].get_mut() += 1;
-            live += i64::from(reh.meta(*place).live().count_ones());
+        for unit in &chain {
+            reh.directory.set(unit.prefix, unit.depth, unit.bucket);
+            live += i64::from(reh.meta(unit.bucket).live().count_ones());
         }
         reh.live.add(live);
         reh.pool.begin()?;
@@ -87,7 +93,7 @@ impl<M: Medium> Reh<M> {
         Ok(reh)
     }
 
-    fn new(pool: Arc<Pool<M>>, depth: u32) -> Result<Self> {
+    fn new(pool: Arc<Pool<M>>) -> Result<Self> {
         let format = pool.format();
         let slots = match u32::from(format.geometry.slots) {
             0 => SLOTS,
@@ -96,18 +102,14 @@ impl<M: Medium> Reh<M> {
                 return Err(ErrorKind::Options { what: "REH has 2 to 15 slots a bucket" }.into());
             }
         };
+        let bytes = format.max_bytes.min(pool.medium().region().reserved());
+        let depths = [const { AtomicU64::new(0) }; MAX_DEPTH as usize + 1];
         Ok(Reh {
-            metas: Rows::new(
-                format.max_bytes.min(pool.medium().region().reserved()) / BUCKET_BYTES,
-            )?,
-            directory: Directory::new(depth)?,
+            metas: Rows::new((bytes / BUCKET_BYTES).min(MAX_BUCKETS))?,
+            directory: Directory::new(1, &depths)?,
             slots,
             live: Counter::default(),
-            writers: Writers {
-                free: Mutex::new(Vec::new()),
-                depths: [const { AtomicU64::new(0) }; MAX_DEPTH as usize + 1],
-                events: Events::default(),
-            },
+            writers: Writers { free: Mutex::new(Vec::new()), depths, events: Events::default() },
             pool,
         })
     }
@@ -157,7 +159,8 @@ impl<M: Medium> Reh<M> {
         let prefix = medium.load(&bucket.prefix);
         seen[0].store(link, Ordering::Relaxed);
         seen[1].store(prefix, Ordering::Relaxed);
-        let meta = Meta::of(&self.metas, number);
+        let meta = self.meta(number);
+        meta.set_depth(depth);
         for (i, h) in self.valid_slots(bucket, prefix, depth) {
             meta.add(i, h);
         }
@@ -284,7 +287,7 @@ impl<M: Medium> Reh<M> {
         depth: u32,
         report: &mut impl FnMut(&'static str, u64, String),
     ) -> u64 {
-        let meta = Meta::of(&self.metas, number);
+        let meta = self.meta(number);
         let (mut live, mut hashes) = (0_u16, [0; SLOTS as usize]);
         for (i, h) in self.valid_slots(bucket, prefix, depth) {
             let before = &hashes[..live.count_ones() as usize];
@@ -306,16 +309,27 @@ impl<M: Medium> Reh<M> {
         }
         if depth > self.directory.depth() {
             report("REH-4", number, format!("local depth {depth} exceeds the global depth"));
-        } else if !self.directory.names(prefix, Place::new(number, depth)) {
+        } else if !self.directory.names(prefix, depth, number) {
             report("REH-4", number, "a directory entry names something else".to_owned());
+        }
+        if meta.depth() != depth {
+            let what = format!("local depth {depth}, the metadata say {}", meta.depth());
+            report("REH-4", number, what);
         }
         u64::from(live.count_ones())
     }
 }
 
-/// The second pass: the chain from bucket `first` on, as (prefix, place). It ends, since every
-/// bucket on it must begin where no other does.
-fn follow(first: u64, seen: &Seen) -> Result<Vec<(u64, Place)>> {
+/// A bucket that the second pass has met.
+struct Unit {
+    bucket: u64,
+    prefix: u64,
+    depth: u32,
+}
+
+/// The second pass: the chain from bucket `first` on. It ends, since every bucket on it must begin
+/// where no other does.
+fn follow(first: u64, seen: &Seen) -> Result<Vec<Unit>> {
     let mut chain = Vec::new();
     let (mut number, mut expected) = (first, Some(0));
     while let Some(position) = expected {
@@ -331,7 +345,7 @@ fn follow(first: u64, seen: &Seen) -> Result<Vec<(u64, Place)>> {
         {
             return Err(corrupt("the buckets do not follow each other"));
         }
-        chain.push((position, Place::new(number, link.depth)));
+        chain.push(Unit { bucket: number, prefix: position, depth: link.depth });
         expected = extend::next(position, link.depth);
         number = link.sibling;
     }

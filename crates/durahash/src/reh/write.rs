@@ -2,34 +2,33 @@
 
 use durahash_media::{Medium, Result};
 
-use super::layout::{Bucket, marker, slot_for};
+use super::layout::{Bucket, marker, preferred_slot, slot_for};
 use super::meta::Meta;
 use super::{Change, Reh, Room, Updater};
-use crate::directory::Place;
 
-/// W of one bucket, and the place that was found right under it. What is dropped without being
+/// W of one bucket. What is dropped without being
 /// released broke off: the pool takes no more writes then, and nobody waits for the lock.
 pub(super) struct Held<'a, M: Medium> {
     reh: &'a Reh<M>,
-    pub(super) place: Place,
+    pub(super) bucket: u64,
     pub(super) meta: Meta<'a>,
     released: bool,
 }
 
 impl<'a, M: Medium> Held<'a, M> {
-    /// Takes W of the bucket at `place`, which the caller checks afterwards.
-    pub(super) fn lock(reh: &'a Reh<M>, place: Place) -> Self {
-        let meta = reh.meta(place);
+    /// Takes W of a bucket; the caller checks afterwards that it is still the right one.
+    pub(super) fn lock(reh: &'a Reh<M>, bucket: u64) -> Self {
+        let meta = reh.meta(bucket);
         meta.lock().lock(reh.medium());
-        Held { reh, place, meta, released: false }
+        Held { reh, bucket, meta, released: false }
     }
 
     /// As [`Held::lock`], unless another writer holds it.
-    pub(super) fn try_lock(reh: &'a Reh<M>, place: Place) -> Option<Self> {
-        let meta = reh.meta(place);
+    pub(super) fn try_lock(reh: &'a Reh<M>, bucket: u64) -> Option<Self> {
+        let meta = reh.meta(bucket);
         let taken = meta.lock().try_lock(reh.medium());
         // Lazily: a value that is made and dropped would release another writer's lock.
-        taken.then(|| Held { reh, place, meta, released: false })
+        taken.then(|| Held { reh, bucket, meta, released: false })
     }
 
     /// Stops readers: visible stores follow.
@@ -56,7 +55,7 @@ impl<M: Medium> Drop for Held<'_, M> {
         }
         self.reh.pool.poison();
         let medium = self.reh.medium();
-        if let Ok(bucket) = self.reh.bucket(self.place.number()) {
+        if let Ok(bucket) = self.reh.bucket(self.bucket) {
             medium.flush(bucket);
             medium.drain();
         }
@@ -68,8 +67,14 @@ impl<M: Medium> Reh<M> {
     /// Takes W of the bucket of `h`.
     pub(super) fn hold(&self, h: u64) -> Held<'_, M> {
         loop {
-            let held = Held::lock(self, self.directory.find(h));
-            if self.still(h, held.place) {
+            let bucket = self.directory.find(h);
+            // The line that will be stored to, together with the lock's: a store, a write-back and
+            // the next locked instruction would wait for it.
+            if let Ok(bucket) = self.bucket(bucket) {
+                self.medium().prefetch(&bucket.slots[preferred_slot(h) as usize]);
+            }
+            let held = Held::lock(self, bucket);
+            if self.still(h, held.bucket) {
                 return held;
             }
             held.release_unchanged();
@@ -99,7 +104,7 @@ impl<M: Medium> Reh<M> {
     ) -> Result<(Option<u64>, Change)> {
         loop {
             let held = self.hold_to_write(h)?;
-            let found = match self.probe(h, held.place) {
+            let found = match self.probe(h, held.bucket) {
                 Ok(found) => found,
                 Err(e) => {
                     held.release_unchanged();
@@ -111,7 +116,7 @@ impl<M: Medium> Reh<M> {
                 continue;
             }
             let payload = found.map(|(_, payload)| payload);
-            let change = match f(payload).and_then(|c| Ok((c, self.bucket(held.place.number())?))) {
+            let change = match f(payload).and_then(|c| Ok((c, self.bucket(held.bucket)?))) {
                 Ok((change, bucket)) => {
                     match (change, found) {
                         (Change::Set(v), Some((i, _))) => self.set(held, bucket, i, v),
@@ -136,6 +141,8 @@ impl<M: Medium> Reh<M> {
         assert!(free != 0, "Room::None was given for what inserts");
         let i = slot_for(h, free);
         let slot = &bucket.slots[i as usize];
+        // Counted now, while no store is under way that this locked instruction would wait for.
+        self.live.add(1);
         // Readers need not wait: they see the slot when the bitmap says so, and that is after the
         // drain.
         medium.store(&slot.payload, payload);
@@ -147,7 +154,6 @@ impl<M: Medium> Reh<M> {
         medium.flush(slot);
         medium.drain();
         held.meta.add(i, h);
-        self.live.add(1);
         held.release_changed();
     }
 
@@ -164,12 +170,12 @@ impl<M: Medium> Reh<M> {
     fn remove(&self, held: Held<'_, M>, bucket: &Bucket, h: u64, i: u32) {
         let medium = self.medium();
         let slot = &bucket.slots[i as usize];
+        self.live.add(-1);
         held.exclude_readers();
         medium.store(&slot.h, marker(h));
         medium.flush(&slot.h);
         medium.drain();
         held.meta.set_live(held.meta.live() & !(1 << i));
-        self.live.add(-1);
         held.release_changed();
     }
 }

@@ -160,6 +160,7 @@ impl Mapped {
         // SAFETY: the mapping is aligned, readable and writable as far as the file reaches, and
         // lives as long as `self`; the file is locked, and is never cut under it (see `trim`).
         let region = unsafe { Region::new(mapping.base(), len, reserved) };
+        let region = if dax { region.without_speculation() } else { region };
         let file = Arc::new(file);
         Ok(Mapped { region, flushes, read_only, dax, mapping, file, trimmed: Mutex::new(false) })
     }

@@ -1,0 +1,86 @@
+//! Zeroed memory for atomic words that stays where it is.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::mm::{Advice, madvise};
+
+use crate::error::{ErrorKind, Result};
+use crate::medium::{ADDRESS_BYTES, Anonymous};
+
+/// Memory that is zero at first, is accessed as atomics only, and begins at a line.
+///
+/// Address space is reserved at once, memory taken page by page as it is touched, in huge pages
+/// where the system gives them.
+pub(crate) struct Zeroed {
+    base: NonNull<AtomicU64>,
+    bytes: u64,
+    /// What keeps `base` good: a mapping, or lines on the heap where they are few (which is what
+    /// tests open by the thousand, and what Miri understands).
+    mapping: Option<Anonymous>,
+    heap: Vec<AlignedLine>,
+}
+
+/// A line of words, so that what is on the heap keeps to lines as a mapping does.
+#[repr(C, align(64))]
+struct AlignedLine([AtomicU64; 8]);
+
+// SAFETY: the memory is accessed as atomics, and what holds it is owned by the struct.
+unsafe impl Send for Zeroed {}
+// SAFETY: as above.
+unsafe impl Sync for Zeroed {}
+
+/// Up to this size memory is taken from the heap.
+const HEAP_BYTES: u64 = 64 << 10;
+
+impl Zeroed {
+    /// `count` times `each` bytes.
+    pub(crate) fn new(count: u64, each: u64) -> Result<Self> {
+        let bytes = count
+            .checked_mul(each)
+            .filter(|bytes| *bytes <= ADDRESS_BYTES)
+            .ok_or(ErrorKind::Options { what: "an array larger than the address space" })?;
+        if bytes <= HEAP_BYTES {
+            let mut heap = Vec::new();
+            heap.resize_with(bytes.div_ceil(64).max(1) as usize, || {
+                AlignedLine([const { AtomicU64::new(0) }; 8])
+            });
+            let base = NonNull::new(heap.as_mut_ptr()).expect("a vector's pointer").cast();
+            return Ok(Zeroed { base, bytes, mapping: None, heap });
+        }
+        let mapping = Anonymous::reserve(bytes)?;
+        Ok(Zeroed { base: mapping.base.cast(), bytes, mapping: Some(mapping), heap: Vec::new() })
+    }
+
+    #[inline(always)]
+    pub(crate) fn base(&self) -> NonNull<AtomicU64> {
+        self.base
+    }
+
+    /// Zeroes everything and gives the memory back to the system. A thread that still reads sees
+    /// the old value or zero.
+    pub(crate) fn release(&self) {
+        let advised = self.mapping.as_ref().is_some_and(|mapping| {
+            let (start, bytes) = (mapping.base.as_ptr().cast(), mapping.bytes as usize);
+            // SAFETY: our own anonymous mapping; reading it afterwards gives zeros.
+            unsafe { madvise(start, bytes, Advice::LinuxDontNeed) }.is_ok()
+        });
+        if !advised {
+            for i in 0..self.bytes.div_ceil(8) as usize {
+                // SAFETY: both kinds of memory are rounded up to whole words.
+                unsafe { self.base.add(i).as_ref() }.store(0, Ordering::Release);
+            }
+        }
+    }
+
+    pub(crate) fn huge_bytes(&self) -> Option<u64> {
+        self.mapping.as_ref()?.huge_bytes()
+    }
+}
+
+impl Drop for Zeroed {
+    fn drop(&mut self) {
+        // The words on the heap have no destructor of their own; this names who owns them.
+        self.heap.clear();
+    }
+}
