@@ -21,6 +21,7 @@ usage: durahash-crash repeat  --design D --model M --prefill P --script 'put 0 1
        durahash-crash repeat  --design D --model M --seed N --ops N
        durahash-crash soak    --design D [--model M] [--seconds N | --states N] [--threads N]
                               [--seed N] [--ops N] [--json]
+       durahash-crash exhaustive --design D [--model M] [--length N]
        durahash-crash mutants --design D --model M [--seeds N]
 designs: reh, reh-full, reh-map    models: x86, word, program";
 
@@ -33,6 +34,7 @@ struct Args {
     script: Option<Vec<Op>>,
     seed: u64,
     seeds: u64,
+    length: u32,
     ops: usize,
     seconds: Option<u64>,
     states: u64,
@@ -50,6 +52,7 @@ impl Args {
             script: None,
             seed: 0,
             seeds: 10,
+            length: 4,
             ops: 300,
             seconds: None,
             states: 1_000_000,
@@ -76,6 +79,7 @@ impl Args {
                 "--script" => parsed.script = Some(parse(&value)?),
                 "--seed" => parsed.seed = number()?,
                 "--seeds" => parsed.seeds = number()?,
+                "--length" => parsed.length = number()? as u32,
                 "--ops" => parsed.ops = number()? as usize,
                 "--seconds" => parsed.seconds = Some(number()?),
                 "--states" => parsed.states = number()?,
@@ -107,6 +111,7 @@ fn run<S: Subject>(subject: &S, args: &Args) -> Result<ExitCode, String> {
     match args.command.as_str() {
         "repeat" => repeat(subject, args),
         "soak" => Ok(soak(subject, args)),
+        "exhaustive" => Ok(every_script(subject, args)),
         "mutants" => Ok(mutants(subject, args)),
         command => Err(format!("no command {command}")),
     }
@@ -168,6 +173,36 @@ fn random<S: Subject>(
         Model::Word => on(Tester::<S, false>::new(subject, model), seed, ops),
         Model::X86 | Model::Program => on(Tester::<S, true>::new(subject, model), seed, ops),
     }
+}
+
+/// Every script of up to so many operations from every prefill.
+fn every_script<S: Subject>(subject: &S, args: &Args) -> ExitCode {
+    fn on<S: Subject, const LINE: bool>(
+        mut tester: Tester<'_, S, LINE>,
+        length: u32,
+    ) -> Result<Counts, Box<Failure>> {
+        tester.exhaustive(length)?;
+        Ok(tester.counts())
+    }
+    for model in &args.models {
+        let start = Instant::now();
+        let done = match model {
+            Model::Word => on(Tester::<S, false>::new(subject, *model), args.length),
+            Model::X86 | Model::Program => on(Tester::<S, true>::new(subject, *model), args.length),
+        };
+        match done {
+            Ok(counts) => println!(
+                "{} under {}: all scripts of up to {} operations, {} unique states in {:.1} s",
+                S::NAME,
+                model.name(),
+                args.length,
+                counts.unique,
+                start.elapsed().as_secs_f64(),
+            ),
+            Err(failure) => return report(subject, failure),
+        }
+    }
+    ExitCode::SUCCESS
 }
 
 /// Random scripts, one seed after the other, each under every model.

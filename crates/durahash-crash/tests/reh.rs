@@ -33,19 +33,19 @@ fn is_right<S: Subject, const LINE: bool>(
 
 #[test]
 fn reh_survives_on_x86() {
-    let unique = is_right::<_, true>(&RehSubject::default(), Model::X86, 3, 90);
+    let unique = is_right::<_, true>(&RehSubject::default(), Model::X86, 4, 80);
     assert!(unique > 1_000_000, "only {unique} states");
 }
 
 #[test]
 fn reh_survives_where_words_have_no_order() {
-    let unique = is_right::<_, false>(&RehSubject::default(), Model::Word, 2, 24);
+    let unique = is_right::<_, false>(&RehSubject::default(), Model::Word, 4, 4);
     assert!(unique > 1_000_000, "only {unique} states");
 }
 
 #[test]
 fn reh_survives_the_death_of_its_process() {
-    let unique = is_right::<_, true>(&RehSubject::default(), Model::Program, 3, 12);
+    let unique = is_right::<_, true>(&RehSubject::default(), Model::Program, 4, 12);
     assert!(unique > 15_000, "only {unique} states");
 }
 

@@ -14,11 +14,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
+use durahash::{Finding, Result};
 use durahash_crash::designs::{RehMapSubject, RehSubject, RehWithin};
 use durahash_crash::linear::{Operation, outcomes};
 use durahash_crash::script::{Op, Rng};
 use durahash_crash::states::{CrashState, Explorer, Model, Visit};
-use durahash_crash::subject::{Subject, Table};
+use durahash_crash::subject::{Prefill, Subject, Table};
 use durahash_media::{Action, Call, Event, Hook, Sim, Site, Step};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::sync::atomic::{AtomicUsize, Ordering};
@@ -425,4 +426,86 @@ fn reh_by_priorities_word() {
 fn maps_at_random_x86() {
     let scheduler = RandomScheduler::new_from_seed(5, schedules() / 5);
     explore::<_, true>(&RehMapSubject, Model::X86, scheduler);
+}
+
+/// REH, but that a value that is being put is answered before it is durable.
+struct Hasty;
+
+struct Ahead {
+    table: Box<dyn Table>,
+    /// What is being put, by key.
+    under_way: Mutex<BTreeMap<u64, u64>>,
+}
+
+impl Subject for Hasty {
+    const NAME: &'static str = "hasty";
+    const MAX_BYTES: u64 = RehSubject::MAX_BYTES;
+
+    fn create<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+        Ok(Box::new(Ahead { table: REH.create(sim)?, under_way: Mutex::default() }))
+    }
+
+    fn open<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+        REH.open(sim)
+    }
+
+    fn keys(&self) -> Vec<u64> {
+        REH.keys()
+    }
+
+    fn prefills(&self) -> Vec<Prefill> {
+        REH.prefills()
+    }
+}
+
+impl Table for Ahead {
+    fn apply(&self, op: Op, key: u64) -> Result<Option<u64>> {
+        let early = |v| self.under_way.lock().unwrap().insert(key, v);
+        match op {
+            Op::Get(_) => {
+                let seen = self.under_way.lock().unwrap().get(&key).copied();
+                seen.map_or_else(|| self.table.apply(op, key), |v| Ok(Some(v)))
+            }
+            Op::Put(_, v) => {
+                early(v);
+                let done = self.table.apply(op, key);
+                self.under_way.lock().unwrap().remove(&key);
+                done
+            }
+            _ => self.table.apply(op, key),
+        }
+    }
+
+    fn contents(&self, out: &mut Vec<(u64, u64)>) -> Result<()> {
+        self.table.contents(out)
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.table.len()
+    }
+
+    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+        self.table.check(found)
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        self.table.close()
+    }
+}
+
+/// A value that was read and then lost, though its put was never acknowledged.
+#[test]
+fn what_is_seen_too_early_is_found() {
+    let found = Arc::new(Mutex::new(None));
+    let (told, seed) = (Arc::clone(&found), Arc::new(std::sync::atomic::AtomicU64::new(0)));
+    let scheduler = RandomScheduler::new_from_seed(7, schedules());
+    shuttle::Runner::new(scheduler, config()).run(move || {
+        let seed = seed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let known = Mutex::default();
+        if told.lock().unwrap().is_none() {
+            let wrong = run::<_, true>(&Hasty, Model::X86, seed, &known, false, &|_| false);
+            *told.lock().unwrap() = wrong;
+        }
+    });
+    println!("{}", found.lock().unwrap().as_ref().expect("not found"));
 }
