@@ -1,38 +1,98 @@
-//! Operations that panic in the middle, at any call into the medium: nobody waits for what they
-//! held, nobody builds on what they left, and nothing that is answered from then on can be lost.
+//! Operations that panic in the middle, at any call into the medium, while others wait for what they
+//! hold: nobody waits for good, nobody builds on what they left, and nothing that is answered from
+//! then on can be lost.
 
+use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Condvar, Mutex, Once};
+use std::thread::JoinHandle;
 
-use durahash::ErrorKind;
+use durahash::{ErrorKind, Result};
 use durahash_crash::designs::{RehMapSubject, RehSubject};
 use durahash_crash::script::{Op, exhaustive};
 use durahash_crash::states::{CrashState, Explorer, Model, Visit};
 use durahash_crash::subject::{Subject, Table};
-use durahash_media::{Action, Call, Hook, Sim, Site};
+use durahash_media::{Action, Call, Event, Hook, Sim, Site, Step};
 
 /// Panics once, when so many more calls were made; never again, since what unwinds calls too.
-struct Break(Arc<AtomicI64>);
+#[derive(Default)]
+struct Break {
+    left: AtomicI64,
+    /// Done before the panic: somebody else begins an operation, and waits for what is held.
+    before: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    other: Mutex<Other>,
+    turned: Condvar,
+}
+
+/// How far the other one is.
+#[derive(Default)]
+struct Other {
+    waits: bool,
+    ended: bool,
+    answer: Option<Result<Option<u64>>>,
+}
+
+thread_local! {
+    static IS_OTHER: Cell<bool> = const { Cell::new(false) };
+}
 
 const DISARMED: i64 = i64::MAX;
+/// Keys of others that are tried.
+const OTHERS_MAX: usize = 3;
 /// Who needs more calls than this waits for a lock that nobody will release.
 const CALLS_MAX: u64 = 100_000;
 
-impl Hook for Break {
+impl Break {
+    fn turn(&self, f: impl FnOnce(&mut Other)) {
+        f(&mut self.other.lock().unwrap());
+        self.turned.notify_all();
+    }
+
+    /// Lets `op` begin, and returns when it waits or has ended.
+    fn let_begin(self: &Arc<Self>, table: &Arc<dyn Table>, op: Op, word: u64) -> JoinHandle<()> {
+        let (this, table) = (Arc::clone(self), Arc::clone(table));
+        let thread = std::thread::spawn(move || {
+            IS_OTHER.set(true);
+            let answer = table.apply(op, word);
+            this.turn(|other| (other.ended, other.answer) = (true, Some(answer)));
+        });
+        let mut other = self.other.lock().unwrap();
+        while !other.waits && !other.ended {
+            other = self.turned.wait(other).unwrap();
+        }
+        thread
+    }
+}
+
+struct Switch(Arc<Break>);
+
+impl Hook for Switch {
     fn thread(&self) -> u32 {
-        0
+        u32::from(IS_OTHER.get())
     }
 
     fn before(&self, call: Call, site: Site) {
-        // Events are nothing on other media, and cannot fail.
-        if matches!(call, Call::Event(_)) {
+        let this = &self.0;
+        if IS_OTHER.get() {
+            if call == Call::Event(Event::Wait) {
+                this.turn(|other| other.waits = true);
+                std::thread::yield_now();
+            }
             return;
         }
-        if self.0.load(Ordering::Relaxed) != DISARMED && self.0.fetch_sub(1, Ordering::Relaxed) == 0
-        {
-            self.0.store(DISARMED, Ordering::Relaxed);
+        // Events are nothing on other media, and cannot fail.
+        let left = &this.left;
+        if matches!(call, Call::Event(_)) || left.load(Ordering::Relaxed) == DISARMED {
+            return;
+        }
+        if left.fetch_sub(1, Ordering::Relaxed) == 0 {
+            left.store(DISARMED, Ordering::Relaxed);
+            let before = this.before.lock().unwrap().take();
+            if let Some(before) = before {
+                before();
+            }
             panic!("on purpose, at {call:?} in {site}");
         }
     }
@@ -78,32 +138,59 @@ fn all(table: &dyn Table, keys: &[u64]) -> Vec<Option<u64>> {
     keys.iter().enumerate().map(get).collect()
 }
 
-/// Runs `op` on the table in `image` and breaks off at call `n`; whether it came so far.
+/// The value that the other one brings.
+const OTHERS: u64 = 88;
+
+/// Runs `op` on the table in `image` and breaks off at call `n`; whether it came so far. Somebody
+/// else meanwhile replaces the value of `other`.
 fn breaks_at<S: Subject, const LINE: bool>(
     subject: &S,
     model: Model,
     image: &[u64],
     op: Op,
     n: i64,
+    other: Option<u16>,
 ) -> bool {
     let keys = subject.keys();
     let sim = Sim::<LINE>::from_image(image, S::MAX_BYTES);
-    let left = Arc::new(AtomicI64::new(DISARMED));
-    sim.set_hook(Box::new(Break(Arc::clone(&left))));
+    let switch = Arc::new(Break { left: AtomicI64::new(DISARMED), ..Break::default() });
+    sim.set_hook(Box::new(Switch(Arc::clone(&switch))));
     sim.set_budget(Some(CALLS_MAX));
     sim.record(Vec::new());
-    let table = subject.open(sim.clone()).expect("opens");
-    let before = all(&*table, &keys);
+    let table: Arc<dyn Table> = Arc::from(subject.open(sim.clone()).expect("opens"));
+    let mut before = all(&*table, &keys);
     let key = op.key().map(usize::from);
     let word = key.map_or(0, |key| keys[key]);
     let opened = sim.recorded();
     let begin = opened.len();
     sim.record(opened);
-    left.store(n, Ordering::Relaxed);
+    let thread = Arc::new(Mutex::new(None));
+    if let Some(other) = other {
+        let (begun, switch, table) = (Arc::clone(&thread), Arc::clone(&switch), Arc::clone(&table));
+        let (op, word) = (Op::Update(other, OTHERS), keys[usize::from(other)]);
+        let this = Arc::clone(&switch);
+        *switch.before.lock().unwrap() = Some(Box::new(move || {
+            *begun.lock().unwrap() = Some(this.let_begin(&table, op, word));
+        }));
+    }
+    switch.left.store(n, Ordering::Relaxed);
     let done = catch_unwind(AssertUnwindSafe(|| table.apply(op, word)));
-    left.store(DISARMED, Ordering::Relaxed);
+    switch.left.store(DISARMED, Ordering::Relaxed);
+    // The table, and with it the medium, is held by what was not done.
+    *switch.before.lock().unwrap() = None;
     if done.is_ok() {
         return false;
+    }
+    if let (Some(thread), Some(other)) = (thread.lock().unwrap().take(), other) {
+        thread.join().expect("it ends, too");
+        match switch.other.lock().unwrap().answer.take().expect("an answer") {
+            Ok(found) => {
+                let i = usize::from(other);
+                assert_eq!(found, before[i], "{op}, call {n}: {other} was found so meanwhile");
+                before[i] = found.and(Some(OTHERS));
+            }
+            Err(e) => assert!(matches!(e.kind(), ErrorKind::Poisoned), "{op}, call {n}: {e}"),
+        }
     }
     // Lookups are answered, the key has its old value or its new one, and the others have theirs.
     let seen = all(&*table, &keys);
@@ -112,7 +199,8 @@ fn breaks_at<S: Subject, const LINE: bool>(
         assert!(seen == before || (key == Some(i) && *seen == new), "{op}, call {n}: key {i}");
     }
     let broken = sim.recorded();
-    let stored = broken[begin..].iter().any(|step| matches!(step.action, Action::Store { .. }));
+    let is_store = |step: &Step| step.thread == 0 && matches!(step.action, Action::Store { .. });
+    let stored = broken[begin..].iter().any(is_store);
     sim.record(broken);
     // Nobody hangs: a writer is refused, or nothing was held.
     for (i, word) in keys.iter().enumerate() {
@@ -147,9 +235,13 @@ fn every_break<S: Subject, const LINE: bool>(subject: &S, model: Model) -> usize
                 table.apply(*op, key).expect("what leads there");
             }
             let image = sim.image();
-            count += (0..)
-                .take_while(|n| breaks_at::<S, LINE>(subject, model, &image, ops[1], *n))
-                .count();
+            let op = ops[1];
+            let others = prefill.ops.iter().filter_map(|op| op.key());
+            let others = others.filter(|key| Some(*key) != op.key()).take(OTHERS_MAX);
+            for other in others.map(Some).chain([None]) {
+                let breaks = |n: &i64| breaks_at::<S, LINE>(subject, model, &image, op, *n, other);
+                count += (0..).take_while(breaks).count();
+            }
         }
     }
     println!("{}: {count} breaks under {}", S::NAME, model.name());
