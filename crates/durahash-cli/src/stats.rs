@@ -60,6 +60,7 @@ fn as_json(pool: &str, stats: &Stats) -> Value {
         "durability": match stats.durability {
             Durability::None => "none",
             Durability::Process => "process",
+            Durability::Interval => "interval",
             Durability::Power => "power",
             _ => "other",
         },

@@ -39,8 +39,9 @@ pub use lock::{DirectoryLock, Version, VersionLock, wait_lock};
 #[doc(hidden)]
 pub use medium::faults;
 pub use medium::{
-    Action, BLOCK_BYTES, Call, Counts, Dax, Dram, Durability, Event, FileLock, Hook, LINE_BYTES,
-    Latency, Mapped, MappedOptions, Medium, Meter, Metered, Region, Sim, Site, Step, name_thread,
+    Action, BLOCK_BYTES, Call, Counts, Dax, Disk, DiskImage, DiskStep, Dram, Durability, Event,
+    FileDisk, FileLock, Hook, LINE_BYTES, Latency, Line, LogStats, Logged, Mapped, MappedOptions,
+    Medium, Meter, Metered, Region, Sim, SimDisk, Site, Step, SyncMode, name_thread,
 };
 #[cfg(not(loom))]
 pub use pool::{ExtentKind, Format, Geometry, Pool, PoolStats, Superblock};

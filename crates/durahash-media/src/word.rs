@@ -17,6 +17,11 @@ impl PmU64 {
     /// Bytes of a word.
     pub const BYTES: usize = 8;
 
+    /// A word that lies on no medium.
+    pub(crate) fn new(v: u64) -> Self {
+        PmU64(AtomicU64::new(v))
+    }
+
     #[inline(always)]
     pub(crate) fn load(&self) -> u64 {
         self.0.load(Ordering::Acquire)

@@ -302,10 +302,12 @@ impl AnyMap {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn put_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, pairs: &[(K, V)]) -> Result<()> {
-        for (key, value) in pairs {
-            self.put(key.as_ref(), value.as_ref())?;
-        }
-        Ok(())
+        self.raw.batch(|| {
+            for (key, value) in pairs {
+                self.put(key.as_ref(), value.as_ref())?;
+            }
+            Ok(())
+        })
     }
 
     /// Removes `key`; whether it was there.

@@ -22,7 +22,8 @@ pub(crate) fn compact(
     // Where the name is a link, the file that it leads to is replaced, not the link.
     let path = &fs::canonicalize(path)
         .map_err(|e| Error::io("looking for", Some(path.to_path_buf()), e))?;
-    let (old, old_lock) = options.clone().read_only(false).open_file(path, &|_, _, _| Ok(()))?;
+    let options = &options.clone().read_only(false);
+    let (old, old_lock) = options.open_file(path, &|_, _, _| Ok(()))?;
     if old.store.facts().suspect {
         let what = "a suspect pool is not compacted: dump it into a new one";
         return Err(ErrorKind::Options { what }.into());
@@ -72,6 +73,7 @@ fn copy(
         geometry: format.geometry,
         seed: format.seed,
         max_bytes: format.max_bytes,
+        sync_mode: old.store.sync_mode()?,
     };
     let medium = Mapped::create_private(path, &options.mapped(format.max_bytes))?;
     let lock = medium.file_lock();

@@ -32,6 +32,7 @@ pub mod reh;
 mod design;
 mod record;
 
+mod settled;
 mod stats;
 
 mod raw;
@@ -57,7 +58,9 @@ mod readme {}
 pub use any::{AnyIter, AnyMap};
 pub use data::{Data, Type};
 pub use design::Design;
-pub use durahash_media::{Counts, Dax, Durability, Error, ErrorKind, Latency, PoolStats, Result};
+pub use durahash_media::{
+    Counts, Dax, Durability, Error, ErrorKind, Latency, LogStats, PoolStats, Result, SyncMode,
+};
 pub use index::{Change, Finding, Index, IndexStats, Reader, Room, Updater};
 pub use iter::Iter;
 pub use map::Map;

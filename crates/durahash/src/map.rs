@@ -413,13 +413,15 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn put_many<Q: Borrow<K>, W: Borrow<V>>(&self, pairs: &[(Q, W)]) -> Result<()> {
-        for pairs in pairs.chunks(PREFETCHED) {
-            self.prefetch(pairs.iter().map(|(key, _)| key.borrow()));
-            for (key, value) in pairs {
-                self.put(key.borrow(), value.borrow())?;
+        self.raw.batch(|| {
+            for pairs in pairs.chunks(PREFETCHED) {
+                self.prefetch(pairs.iter().map(|(key, _)| key.borrow()));
+                for (key, value) in pairs {
+                    self.put(key.borrow(), value.borrow())?;
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// All keys and values, in the order of their hashes.
@@ -578,6 +580,27 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     #[must_use]
     pub fn durability(&self) -> Durability {
         self.raw.store.durability()
+    }
+
+    /// Puts everything that has returned on the disk, whatever the pool's
+    /// [`SyncMode`](crate::SyncMode).
+    ///
+    /// **Durability.** In the mode `Interval` all of it survives the loss of power then. In the mode
+    /// `Process` it is on the disk, too, but a pool that was open when the power went is refused all
+    /// the same.
+    ///
+    /// # Errors
+    /// [`Io`](crate::ErrorKind::Io) with what the system says; the pool takes no more writes then.
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Poisoned`](crate::ErrorKind::Poisoned).
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// map.put(&1, &10)?;
+    /// map.sync()?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn sync(&self) -> Result<()> {
+        self.raw.sync()
     }
 
     /// Closes the pool, if this is the last handle; dropping that does the same, but cannot tell of

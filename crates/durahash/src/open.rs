@@ -3,13 +3,16 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use durahash_media::{ErrorKind, Format, Geometry, Medium, Pool, Result};
+use durahash_media::{
+    ErrorKind, FileDisk, Format, Geometry, Logged, Mapped, Medium, Pool, Result, SyncMode,
+};
 
 use crate::data::Type;
 use crate::design::Design;
 use crate::index::Index;
 use crate::raw::Raw;
 use crate::reh::Reh;
+use crate::settled::Settled;
 
 /// The kind of a map with one value for each key.
 const MAP: u8 = 0;
@@ -23,6 +26,7 @@ pub(crate) struct Wanted {
     pub(crate) geometry: Geometry,
     pub(crate) seed: u64,
     pub(crate) max_bytes: u64,
+    pub(crate) sync_mode: SyncMode,
 }
 
 /// Makes a pool on `medium`, which is empty.
@@ -41,7 +45,11 @@ pub(crate) fn create<M: Medium>(medium: M, wanted: &Wanted) -> Result<Raw> {
     let index: Box<dyn Index> = match wanted.design {
         Design::Reh => Box::new(Reh::create(Arc::clone(&pool))?),
     };
+    if wanted.sync_mode != SyncMode::Process {
+        pool.set_sync_mode(wanted.sync_mode)?;
+    }
     pool.publish()?;
+    let index = settled(index, &pool);
     let Wanted { design, key, value, .. } = *wanted;
     Ok(Raw::new(index, pool, design, key, value, true, start))
 }
@@ -59,7 +67,39 @@ pub(crate) fn open<M: Medium>(
     let index: Box<dyn Index> = match design {
         Design::Reh => Box::new(Reh::open(Arc::clone(&pool))?),
     };
+    let index = settled(index, &pool);
     Ok(Raw::new(index, pool, design, key, value, false, start))
+}
+
+/// Behind a log, an index that settles what it did.
+fn settled<M: Medium>(index: Box<dyn Index>, pool: &Arc<Pool<M>>) -> Box<dyn Index> {
+    match pool.medium().log_stats() {
+        Some(_) => Box::new(Settled::new(index, Arc::<Pool<M>>::clone(pool))),
+        None => index,
+    }
+}
+
+/// Whether a pool can be opened, after `accept` has agreed to its design and types; the mode that it
+/// is to be opened in if no other is asked for.
+pub(crate) fn sync_mode<M: Medium>(
+    medium: &M,
+    accept: &dyn Fn(Design, Type, Type) -> Result<()>,
+) -> Result<SyncMode> {
+    let (design, key, value) = read(&Pool::peek(medium)?)?;
+    accept(design, key, value)?;
+    Pool::sync_mode(medium)
+}
+
+/// Puts a log of about `log_bytes` bytes before the pool in `file`; one that it has is taken as it is.
+pub(crate) fn behind_log(
+    file: Mapped,
+    accept_suspect: bool,
+    mode: SyncMode,
+    log_bytes: u64,
+) -> Result<Logged<FileDisk>> {
+    let pool = Pool::open(file, accept_suspect)?;
+    pool.add_log(log_bytes)?;
+    Logged::over_file(pool.into_medium(), mode)
 }
 
 /// Design, key and value of a format, if this library knows them.

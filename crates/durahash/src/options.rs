@@ -4,7 +4,7 @@ use std::path::Path;
 
 use durahash_media::{
     Dax, Dram, Error, ErrorKind, FileLock, Geometry, Latency, Mapped, MappedOptions, Medium,
-    Metered, Result,
+    Metered, Result, SyncMode,
 };
 
 use crate::data::{Data, Type};
@@ -19,6 +19,8 @@ const FILE_BYTES: u64 = 1 << 40;
 const MEMORY_BYTES: u64 = 64 << 30;
 /// What is always had: below this a refusal of address space is an error.
 const MEMORY_BYTES_MIN: u64 = 1 << 30;
+/// Bytes of a log.
+const LOG_BYTES: u64 = 64 << 20;
 
 /// How a map is made or opened.
 ///
@@ -43,6 +45,8 @@ pub struct Options {
     read_only: bool,
     accept_suspect: bool,
     emulate: Option<Latency>,
+    sync_mode: Option<SyncMode>,
+    log_bytes: u64,
     geometry: Geometry,
 }
 
@@ -64,6 +68,8 @@ impl Options {
             read_only: false,
             accept_suspect: false,
             emulate: None,
+            sync_mode: None,
+            log_bytes: LOG_BYTES,
             geometry: Geometry::default(),
         }
     }
@@ -189,6 +195,44 @@ impl Options {
     #[must_use]
     pub fn emulate(mut self, latency: Latency) -> Self {
         self.emulate = Some(latency);
+        self
+    }
+
+    /// What operations on a file in the page cache survive, and when. A new pool keeps the mode; an
+    /// existing one is opened in its own mode unless this says another, for this open. On
+    /// persistent memory (DAX) all is durable at once.
+    ///
+    /// ```
+    /// use durahash::{Durability, Options, SyncMode};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("map.pool");
+    /// let strict = Options::new().sync_mode(SyncMode::Strict);
+    /// let map = strict.create::<u64, u64>(&path)?;
+    /// map.put(&1, &10)?; // on the disk
+    /// assert_eq!(map.durability(), Durability::Power);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    #[must_use]
+    pub fn sync_mode(mut self, mode: SyncMode) -> Self {
+        self.sync_mode = Some(mode);
+        self
+    }
+
+    /// Bytes of the log that a pool gets when it is first used in a mode that needs one: 64 MiB
+    /// unless set. A longer log is written back to the pool less often.
+    ///
+    /// ```
+    /// use durahash::{Options, SyncMode};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("map.pool");
+    /// let small = Options::new().sync_mode(SyncMode::Strict).log_bytes(1 << 20);
+    /// let map = small.create::<u64, u64>(&path)?;
+    /// assert_eq!(map.stats()?.log.unwrap().area_bytes, 1 << 20);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    #[must_use]
+    pub fn log_bytes(mut self, bytes: u64) -> Self {
+        self.log_bytes = bytes;
         self
     }
 
@@ -340,11 +384,19 @@ impl Options {
         }
         let wanted = self.wanted(key, value)?;
         self.with_less_space(FILE_BYTES, |max_bytes| {
-            let medium = Mapped::create(path, &self.mapped(max_bytes))?;
-            match self.emulate {
-                Some(latency) => open::create(Metered::with_latency(medium, latency), &wanted),
-                None => open::create(medium, &wanted),
+            let options = self.mapped(max_bytes);
+            let medium = Mapped::create(path, &options)?;
+            if wanted.sync_mode == SyncMode::Process || medium.is_dax() {
+                return match self.emulate {
+                    Some(latency) => open::create(Metered::with_latency(medium, latency), &wanted),
+                    None => open::create(medium, &wanted),
+                };
             }
+            // The log comes to a pool that is whole.
+            let lock = medium.file_lock();
+            open::create(medium, &wanted)?.close()?;
+            let file = Mapped::reopen(lock, &options)?;
+            self.open_behind_log(file, wanted.sync_mode, &|_, _, _| Ok(()))
         })
     }
 
@@ -362,18 +414,40 @@ impl Options {
         path: &Path,
         accept: &dyn Fn(Design, Type, Type) -> Result<()>,
     ) -> Result<(Raw, FileLock)> {
-        let suspect = self.accept_suspect;
         self.with_less_space(FILE_BYTES, |max_bytes| {
             let medium = Mapped::open(path, self.read_only, &self.mapped(max_bytes))?;
             let lock = medium.file_lock();
-            let raw = match self.emulate {
-                Some(latency) => {
-                    open::open(Metered::with_latency(medium, latency), suspect, accept)
-                }
-                None => open::open(medium, suspect, accept),
+            let mode = open::sync_mode(&medium, accept)?;
+            let mode = self.sync_mode.unwrap_or(mode);
+            let raw = if mode == SyncMode::Process || self.read_only || medium.is_dax() {
+                self.open_medium(medium, accept)
+            } else {
+                self.open_behind_log(medium, mode, accept)
             };
             Ok((raw?, lock))
         })
+    }
+
+    fn open_behind_log(
+        &self,
+        file: Mapped,
+        mode: SyncMode,
+        accept: &dyn Fn(Design, Type, Type) -> Result<()>,
+    ) -> Result<Raw> {
+        let medium = open::behind_log(file, self.accept_suspect, mode, self.log_bytes)?;
+        self.open_medium(medium, accept)
+    }
+
+    fn open_medium<M: Medium>(
+        &self,
+        medium: M,
+        accept: &dyn Fn(Design, Type, Type) -> Result<()>,
+    ) -> Result<Raw> {
+        let suspect = self.accept_suspect;
+        match self.emulate {
+            Some(latency) => open::open(Metered::with_latency(medium, latency), suspect, accept),
+            None => open::open(medium, suspect, accept),
+        }
     }
 
     /// Makes what needs address space, `bytes` of it unless a limit is set; where the system has not
@@ -416,6 +490,7 @@ impl Options {
             geometry: self.geometry,
             seed,
             max_bytes: self.max_bytes.unwrap_or(u64::MAX),
+            sync_mode: self.sync_mode.unwrap_or(SyncMode::Process),
         })
     }
 }

@@ -133,6 +133,30 @@ impl Raw {
         Ok(self.index.len()? + count)
     }
 
+    /// Runs `f`, whose operations are durable together when this returns: where each would wait for
+    /// a disk, they wait for it once.
+    pub(crate) fn batch<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
+        struct Batch<'a>(&'a dyn Store);
+        impl Drop for Batch<'_> {
+            fn drop(&mut self) {
+                self.0.defer(false);
+            }
+        }
+        self.store.defer(true);
+        let batch = Batch(&*self.store);
+        let done = f();
+        drop(batch);
+        // Also after an error: what was done before it is durable.
+        self.store.settle(true)?;
+        done
+    }
+
+    /// Puts everything that has returned where loss of power does not reach it.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.store.writable()?;
+        self.store.sync()
+    }
+
     /// Calls `f` with every slot.
     fn each_slot(&self, f: &mut dyn FnMut(u64, u64) -> Result<()>) -> Result<()> {
         let mut slots = Vec::new();
@@ -229,11 +253,13 @@ impl Raw {
     /// Removes every slot that is there when the walk comes by, damaged ones too.
     pub(crate) fn clear(&self) -> Result<()> {
         self.store.writable()?;
-        self.each_slot(&mut |h, _| {
-            while !self.clear_slot(h)? {
-                drop(self.lock_chained());
-            }
-            Ok(())
+        self.batch(|| {
+            self.each_slot(&mut |h, _| {
+                while !self.clear_slot(h)? {
+                    drop(self.lock_chained());
+                }
+                Ok(())
+            })
         })
     }
 
@@ -296,6 +322,7 @@ impl Raw {
             suspect: facts.suspect,
             emulates: facts.emulates,
             counts: facts.counts,
+            log: facts.log,
         })
     }
 

@@ -23,8 +23,8 @@
 
 use durahash_media::hash::{ByteHash, WordMix};
 use durahash_media::{
-    Counts, Durability, Error, ErrorKind, Event, Format, Medium, PmU64, Pool, PoolStats, Result,
-    on_media,
+    Counts, Durability, Error, ErrorKind, Event, Format, LogStats, Medium, PmU64, Pool, PoolStats,
+    Result, SyncMode, on_media,
 };
 
 on_media! {
@@ -150,6 +150,7 @@ pub(crate) struct PoolFacts {
     pub(crate) suspect: bool,
     pub(crate) emulates: Option<&'static str>,
     pub(crate) counts: Option<Counts>,
+    pub(crate) log: Option<LogStats>,
 }
 
 /// A pool, its medium forgotten: what stands above the designs is compiled once for all media.
@@ -187,6 +188,14 @@ pub(crate) trait Store: Send + Sync {
     fn each_block(&self, f: &mut dyn FnMut(u64));
     /// As [`Medium::durability`].
     fn durability(&self) -> Durability;
+    /// As [`Pool::sync_mode`].
+    fn sync_mode(&self) -> Result<SyncMode>;
+    /// As [`Medium::defer`].
+    fn defer(&self, defer: bool);
+    /// As [`Medium::settle`].
+    fn settle(&self, changed: bool) -> Result<()>;
+    /// As [`Medium::sync`], of everything.
+    fn sync(&self) -> Result<()>;
     /// As [`Pool::is_read_only`].
     fn is_read_only(&self) -> bool;
     /// As [`Pool::close`].
@@ -309,6 +318,28 @@ impl<M: Medium> Store for Pool<M> {
         self.medium().durability()
     }
 
+    fn sync_mode(&self) -> Result<SyncMode> {
+        Pool::sync_mode(self.medium())
+    }
+
+    fn defer(&self, defer: bool) {
+        self.medium().defer(defer);
+    }
+
+    fn settle(&self, changed: bool) -> Result<()> {
+        self.medium().settle(changed)
+    }
+
+    fn sync(&self) -> Result<()> {
+        let medium = self.medium();
+        let synced = medium.sync(0, medium.region().len());
+        if synced.is_err() {
+            // It is never tried again and called success.
+            self.poison();
+        }
+        synced
+    }
+
     fn is_read_only(&self) -> bool {
         Pool::is_read_only(self)
     }
@@ -327,6 +358,7 @@ impl<M: Medium> Store for Pool<M> {
             suspect: self.is_suspect(),
             emulates: medium.emulates(),
             counts: medium.counts(),
+            log: medium.log_stats(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use durahash_media::{Counts, Durability, PoolStats};
+use durahash_media::{Counts, Durability, LogStats, PoolStats};
 
 use crate::data::Type;
 use crate::design::Design;
@@ -46,6 +46,8 @@ pub struct Stats {
     pub emulates: Option<&'static str>,
     /// What was done to the medium, where that is [counted](crate::Options::emulate).
     pub counts: Option<Counts>,
+    /// What the log did since the open, where the pool has one and uses it.
+    pub log: Option<LogStats>,
 }
 
 impl Stats {

@@ -17,6 +17,7 @@
 //!   an operation's last step before it unlocks.
 
 mod dram;
+mod logged;
 mod mapped;
 mod metered;
 mod region;
@@ -28,6 +29,8 @@ mod zero_cost;
 #[cfg(not(loom))]
 pub(crate) use dram::Anonymous;
 pub use dram::Dram;
+pub(crate) use logged::LOG_OFF;
+pub use logged::{Disk, DiskImage, DiskStep, FileDisk, Line, LogStats, Logged, SimDisk, SyncMode};
 pub use mapped::{Dax, FileLock, Mapped, MappedOptions};
 pub use metered::{Counts, Latency, Meter, Metered};
 pub use region::Region;
@@ -61,6 +64,9 @@ pub enum Durability {
     None,
     /// The death of the process at any instant, not of the machine.
     Process,
+    /// The death of the process; of the loss of power, all but the last moments: what is left is
+    /// everything up to some operation, and nothing after it.
+    Interval,
     /// Loss of power.
     Power,
 }
@@ -70,6 +76,9 @@ impl std::fmt::Display for Durability {
         f.write_str(match self {
             Durability::None => "none (dies with the process)",
             Durability::Process => "process (survives kill -9, not power failure)",
+            Durability::Interval => {
+                "interval (survives kill -9; after power failure, all but the last moments)"
+            }
             Durability::Power => "power (survives power failure)",
         })
     }
@@ -165,8 +174,8 @@ pub trait Medium: Send + Sync + Sized + 'static {
     /// [`Full`](crate::ErrorKind::Full) where there is no space: nothing has changed then.
     fn grow(&self, bytes: u64) -> Result<()>;
 
-    /// Puts `bytes` bytes from `off` where they survive what [`durability`](Medium::durability)
-    /// does not: on the disk, for a file in the page cache.
+    /// Puts what was flushed in `bytes` bytes from `off` where it survives what
+    /// [`durability`](Medium::durability) does not: on the disk, for a file in the page cache.
     ///
     /// # Errors
     /// What the system says. A failed sync is never tried again and called success.
@@ -191,6 +200,24 @@ pub trait Medium: Send + Sync + Sized + 'static {
 
     /// What an acknowledged operation survives.
     fn durability(&self) -> Durability;
+
+    /// Whether this thread's drains only order, like fences, until it says otherwise: a batch of
+    /// operations then waits once, in [`settle`](Medium::settle). Ignored where a drain is cheap.
+    fn defer(&self, _defer: bool) {}
+
+    /// The last step of an operation that has released its locks: waits until what it may have seen,
+    /// or `changed`, is as durable as is promised.
+    ///
+    /// # Errors
+    /// [`Io`](crate::ErrorKind::Io) where it never will be.
+    fn settle(&self, _changed: bool) -> Result<()> {
+        Ok(())
+    }
+
+    /// What the log did, where there is one.
+    fn log_stats(&self) -> Option<LogStats> {
+        None
+    }
 
     /// Whether stores must not reach the file: recovery then happens in private pages.
     fn read_only(&self) -> bool {

@@ -79,6 +79,13 @@ pub(crate) fn open(path: &Path, write: bool) -> io::Result<File> {
         .open(path)
 }
 
+/// Opens a file for writes past the page cache, each durable when it returns.
+pub(crate) fn open_direct(path: &Path) -> io::Result<File> {
+    gate()?;
+    let flags = OFlags::DIRECT | OFlags::DSYNC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    OpenOptions::new().write(true).custom_flags(flags.bits().cast_signed()).open(path)
+}
+
 /// Creates a file that must not exist, to be read and written.
 pub(crate) fn create(path: &Path, mode: u32) -> io::Result<File> {
     gate()?;
@@ -156,6 +163,12 @@ pub(crate) fn sync_file(file: &File) -> io::Result<()> {
     file.sync_all()
 }
 
+/// Puts a file's data on the disk, and of its metadata what is needed to find them.
+pub(crate) fn sync_file_data(file: &File) -> io::Result<()> {
+    gate()?;
+    file.sync_data()
+}
+
 /// Puts a directory's names on the disk, where its file system knows how to.
 pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
     gate()?;
@@ -169,6 +182,11 @@ pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
 pub(crate) fn allocate(file: &File, off: u64, bytes: u64) -> io::Result<()> {
     gate()?;
     Ok(retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), off, bytes))?)
+}
+
+pub(crate) fn read_at(file: &File, bytes: &mut [u8], off: u64) -> io::Result<()> {
+    gate()?;
+    file.read_exact_at(bytes, off)
 }
 
 pub(crate) fn write_at(file: &File, bytes: &[u8], off: u64) -> io::Result<()> {

@@ -26,6 +26,8 @@ pub enum ExtentKind {
     RunHead,
     /// A further extent of such an object.
     RunRest,
+    /// Part of the log's area.
+    Log,
     /// Record blocks of a size class.
     Blocks(u8),
 }
@@ -44,6 +46,7 @@ impl ExtentKind {
             ExtentKind::Directory => 3,
             ExtentKind::RunHead => 4,
             ExtentKind::RunRest => 5,
+            ExtentKind::Log => 6,
             ExtentKind::Blocks(class) => FIRST_CLASS + class,
         }
     }
@@ -56,6 +59,7 @@ impl ExtentKind {
             3 => ExtentKind::Directory,
             4 => ExtentKind::RunHead,
             5 => ExtentKind::RunRest,
+            6 => ExtentKind::Log,
             FIRST_CLASS..=LAST_CLASS => ExtentKind::Blocks(code - FIRST_CLASS),
             _ => return None,
         })
@@ -189,6 +193,28 @@ impl Extents {
     /// Takes `count` extents in a row for one object. Their kinds are durable with what the caller
     /// writes there and fences before anything names it.
     pub(crate) fn take_run<M: Medium>(&mut self, medium: &M, count: u64) -> Result<u64> {
+        self.take_run_of(medium, count, ExtentKind::RunHead, ExtentKind::RunRest)
+    }
+
+    /// Extents in a row for the log: those that there are already, or `count` new ones; the first,
+    /// and how many.
+    pub(crate) fn take_log<M: Medium>(&mut self, medium: &M, count: u64) -> Result<(u64, u64)> {
+        if let Some(first) = self.kinds.iter().position(|kind| *kind == ExtentKind::Log) {
+            let rest = self.kinds[first..].iter();
+            let found = rest.take_while(|kind| **kind == ExtentKind::Log).count();
+            return Ok((first as u64, found as u64));
+        }
+        let first = self.take_run_of(medium, count, ExtentKind::Log, ExtentKind::Log)?;
+        Ok((first, count))
+    }
+
+    fn take_run_of<M: Medium>(
+        &mut self,
+        medium: &M,
+        count: u64,
+        head: ExtentKind,
+        rest: ExtentKind,
+    ) -> Result<u64> {
         let first = match self.find_run(count) {
             Some(first) => first,
             None => {
@@ -201,8 +227,7 @@ impl Extents {
             }
         };
         for i in first..first + count {
-            let kind = if i == first { ExtentKind::RunHead } else { ExtentKind::RunRest };
-            self.set_kind(medium, i, kind)?;
+            self.set_kind(medium, i, if i == first { head } else { rest })?;
             self.free.remove(&i);
         }
         Ok(first)

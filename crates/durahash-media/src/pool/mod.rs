@@ -24,12 +24,17 @@
 //! | | extents | flush, fence | extents exist, kind 0 |
 //! | take an extent | table byte (word of eight) | flush, fence | extent of that kind in which nothing is reachable |
 //! | release an extent | table byte | flush, fence | found to be free again, whatever the table says |
+//! | make a log | (extents) | taken as above, of kind log | used by the next who makes one |
+//! | | (area) | written, synced | as before |
+//! | | mode and length | sync | as before |
+//! | | offset | sync | the pool has a log |
 //! | close | saved counters, their CRC | sync of everything | unclean; counters ignored |
 //! | | state: clean | flush, drain, sync | closed |
 //! | | (file) | cut behind the last extent in use | file longer than the pool |
 
 mod alloc;
 mod extents;
+mod log;
 mod superblock;
 mod sweep;
 #[cfg(test)]
@@ -183,9 +188,10 @@ impl<M: Medium> Pool<M> {
             epoch: before.epoch.wrapping_add(1),
             clean: false,
             suspect: before.suspect || lost,
-            // What an earlier open left in the page cache may still be there.
+            // What an earlier open left in the page cache may still be there, but where a log was
+            // begun after a sync.
             page_cache: medium.durability() == Durability::Process
-                || (before.page_cache && !before.clean),
+                || (before.page_cache && !before.clean && medium.log_stats().is_none()),
         };
         let lost = lost.then_some(before);
         let blocks = Blocks::new(&table, format.extent_bytes());

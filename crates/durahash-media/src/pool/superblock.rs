@@ -5,7 +5,7 @@
 //! 0     0    magic     8 byte_order 16 version  24 contents  32 types  40 geometry
 //!       48   max_extents            56 seed
 //! 1     64   uuid (2 words)         80 reserved 88 crc of the words before it
-//! 2     128  state     136 boot_id (2 words)    152 extents
+//! 2     128  state     136 boot_id (2 words)    152 extents   160 log (2 words)   176 sync_mode
 //! 3     192  saved: seven counters, good after a clean close, and their CRC
 //! 4     256  roots: eight words, for the design
 //! 5-7   320  reserved, zero
@@ -16,7 +16,7 @@
 //! epoch, above it the flags. Every root changes by one 8-byte store.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::medium::Medium;
+use crate::medium::{LOG_OFF, Medium};
 use crate::on_media;
 use crate::word::{PmU64, bits};
 
@@ -32,6 +32,8 @@ pub(crate) const TABLE_OFF: u64 = 512;
 
 /// Words of lines 0 and 1 that the CRC covers.
 const CRC_WORDS: u64 = 11;
+
+const _: () = assert!(std::mem::offset_of!(Superblock, log) as u64 == LOG_OFF);
 
 on_media! {
     /// The superblock, at offset 0. See `docs/format.md`.
@@ -66,8 +68,13 @@ on_media! {
         pub boot_id: [PmU64; 2],
         /// Extents that are backed by the file.
         pub extents: PmU64,
+        /// Offset and bytes of the log's area; zero if there is none. Read by the medium, too.
+        pub log: [PmU64; 2],
+        /// The mode to open the pool in: 0 process, 1 strict, 2 interval and from bit 8 on its
+        /// milliseconds.
+        pub sync_mode: PmU64,
         /// Zero.
-        pub reserved2: [PmU64; 4],
+        pub reserved2: PmU64,
         /// Counters saved by a clean close.
         pub saved: [PmU64; 7],
         /// CRC-32 of the counters and the state word of the close that saved them.
@@ -249,6 +256,8 @@ impl Superblock {
             medium.store(word, v);
         }
         medium.store(&self.saved_crc, self.saved_crc(medium, state));
+        // One line with the counters.
+        medium.flush(&self.saved_crc);
     }
 
     /// The counters, if the last close was clean and they are intact.

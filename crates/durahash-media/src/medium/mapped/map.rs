@@ -17,7 +17,7 @@ use crate::medium::sys;
 
 /// How the file is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sharing {
+pub(in crate::medium) enum Sharing {
     /// Stores go to the page cache.
     PageCache,
     /// Stores go to persistent memory, and a page that can be written has its metadata on it.
@@ -37,7 +37,7 @@ impl Sharing {
 }
 
 /// A mapping of a file, aligned to huge pages; unmapped when dropped.
-pub(super) struct Mapping {
+pub(in crate::medium) struct Mapping {
     base: NonNull<u8>,
     bytes: u64,
 }
@@ -49,7 +49,7 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps `wanted` bytes, or half of that, and so on, but at least `needed`.
-    pub(super) fn new(file: &File, sharing: Sharing, wanted: u64, needed: u64) -> io::Result<Self> {
+    pub(in crate::medium) fn new(file: &File, sharing: Sharing, wanted: u64, needed: u64) -> io::Result<Self> {
         let needed = round_up(needed.max(1));
         let mut bytes = round_up(wanted).max(needed);
         let base = loop {
@@ -69,7 +69,7 @@ impl Mapping {
     }
 
     /// Whether `file` can be mapped so that flushed stores survive power failure.
-    pub(super) fn can_dax(file: &File, read_only: bool) -> io::Result<bool> {
+    pub(in crate::medium) fn can_dax(file: &File, read_only: bool) -> io::Result<bool> {
         let prot = if read_only { ProtFlags::READ } else { ProtFlags::READ | ProtFlags::WRITE };
         let bytes = page_size() as u64;
         let flags = Sharing::Dax.flags();
@@ -86,11 +86,11 @@ impl Mapping {
         }
     }
 
-    pub(super) fn base(&self) -> NonNull<u8> {
+    pub(in crate::medium) fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    pub(in crate::medium) fn bytes(&self) -> u64 {
         self.bytes
     }
 
@@ -99,7 +99,7 @@ impl Mapping {
     ///
     /// # Safety
     /// The file reaches that far, and nobody has accessed the range yet.
-    pub(super) unsafe fn populate(&self, off: u64, bytes: u64) -> io::Result<()> {
+    pub(in crate::medium) unsafe fn populate(&self, off: u64, bytes: u64) -> io::Result<()> {
         let page = page_size() as u64;
         let (from, to) = (off / page * page, off + bytes);
         let start = self.at(from);
@@ -120,7 +120,7 @@ impl Mapping {
     }
 
     /// Writes the pages of `off .. off + bytes` to the disk.
-    pub(super) fn sync(&self, off: u64, bytes: u64) -> io::Result<()> {
+    pub(in crate::medium) fn sync(&self, off: u64, bytes: u64) -> io::Result<()> {
         let page = page_size() as u64;
         let from = off / page * page;
         let to = round_up(off + bytes).min(self.bytes);
@@ -133,7 +133,7 @@ impl Mapping {
 
     /// Lets go of the file from offset `from` on: what is there now are zeros of our own, so that
     /// whoever still looks at it does not die of a file that is too short.
-    pub(super) fn detach(&self, from: u64) -> io::Result<()> {
+    pub(in crate::medium) fn detach(&self, from: u64) -> io::Result<()> {
         let from = round_up(from);
         if from >= self.bytes {
             return Ok(());

@@ -20,16 +20,18 @@ mod map;
 #[cfg(test)]
 mod tests;
 
+use std::fs::File;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{ADDRESS_BYTES, Durability, Medium, Region, each_line, prefetch_line};
-use crate::error::{ErrorKind, Result};
+use super::{ADDRESS_BYTES, Durability, Medium, Region, each_line, logged, prefetch_line};
+use crate::error::{Error, ErrorKind, Result};
 use crate::flush::{self, WriteBack};
 use crate::word::{OnMedia, PmU64};
 use file::PoolFile;
-use map::{Mapping, Sharing};
+pub(super) use map::{Mapping, Sharing};
 
 /// Whether a pool shall lie on directly mapped persistent memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -162,7 +164,49 @@ impl Mapped {
         let region = unsafe { Region::new(mapping.base(), len, reserved) };
         let region = if dax { region.without_speculation() } else { region };
         let file = Arc::new(file);
-        Ok(Mapped { region, flushes, read_only, dax, mapping, file, trimmed: Mutex::new(false) })
+        let trimmed = Mutex::new(false);
+        let mapped = Mapped { region, flushes, read_only, dax, mapping, file, trimmed };
+        // A pool that was open behind a log is not whole without it.
+        if read_only {
+            logged::replay_file(&mapped)?;
+        } else {
+            let _ = logged::recover_file(&mapped)?;
+        }
+        Ok(mapped)
+    }
+
+    /// A file that stayed locked, opened again.
+    ///
+    /// # Errors
+    /// As [`open`](Mapped::open).
+    pub fn reopen(lock: FileLock, options: &MappedOptions) -> Result<Self> {
+        match Arc::into_inner(lock.0) {
+            Some(file) => Self::map(file, false, options),
+            None => Err(ErrorKind::Locked.into()),
+        }
+    }
+
+    /// Whether stores reach persistent memory.
+    pub fn is_dax(&self) -> bool {
+        self.dax
+    }
+
+    // What the log's view of the file is made of.
+
+    pub(super) fn file(&self) -> &File {
+        self.file.file()
+    }
+
+    pub(super) fn pool_path(&self) -> &Path {
+        self.file.path()
+    }
+
+    pub(super) fn error(&self, doing: &'static str, e: io::Error) -> Error {
+        self.file.error(doing, e)
+    }
+
+    pub(super) fn sync_pages(&self, off: u64, bytes: u64) -> io::Result<()> {
+        if bytes == 0 { Ok(()) } else { self.mapping.sync(off, bytes) }
     }
 
     /// Another holder of the file's lock, for after this medium is gone.

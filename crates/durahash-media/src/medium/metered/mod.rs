@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{BLOCK_BYTES, Durability, Event, LINE_BYTES, Medium, Region, each_line};
+use super::{BLOCK_BYTES, Durability, Event, LINE_BYTES, LogStats, Medium, Region, each_line};
 use crate::error::Result;
 use crate::word::{OnMedia, PmU64};
 use touched::Touched;
@@ -428,6 +428,15 @@ impl<M: Medium> Medium for Metered<M> {
     }
     fn durability(&self) -> Durability {
         self.inner.durability()
+    }
+    fn defer(&self, defer: bool) {
+        self.inner.defer(defer);
+    }
+    fn settle(&self, changed: bool) -> Result<()> {
+        self.inner.settle(changed)
+    }
+    fn log_stats(&self) -> Option<LogStats> {
+        self.inner.log_stats()
     }
     fn read_only(&self) -> bool {
         self.inner.read_only()

@@ -16,7 +16,7 @@ thread_local! {
 }
 
 /// Zeroed memory, except for its first `dirty` bytes.
-pub(super) struct Buffer {
+pub(in crate::medium) struct Buffer {
     allocated: NonNull<u8>,
     bytes: usize,
     dirty: usize,
@@ -32,7 +32,7 @@ impl Buffer {
     ///
     /// # Panics
     /// When `image` is longer than the buffer.
-    pub(super) fn take(bytes: usize, image: &[u64]) -> Buffer {
+    pub(in crate::medium) fn take(bytes: usize, image: &[u64]) -> Buffer {
         let image_bytes = size_of_val(image);
         assert!(image_bytes <= bytes, "the image is longer than the medium");
         let kept = FREE.with_borrow_mut(|free| {
@@ -66,7 +66,7 @@ impl Buffer {
     }
 
     /// The first byte.
-    pub(super) fn base(&self) -> NonNull<u8> {
+    pub(in crate::medium) fn base(&self) -> NonNull<u8> {
         let skip = self.allocated.align_offset(ALIGN);
         // SAFETY: the allocation is longer than the buffer by one alignment.
         unsafe { self.allocated.add(skip) }
@@ -74,7 +74,7 @@ impl Buffer {
 
     /// Keeps the buffer, whose first `dirty` bytes may have been written, for the thread's next
     /// medium.
-    pub(super) fn recycle(mut self, dirty: usize) {
+    pub(in crate::medium) fn recycle(mut self, dirty: usize) {
         self.dirty = dirty;
         if self.bytes > KEPT_BYTES {
             return;

@@ -8,7 +8,7 @@
 //! its image and little else; while nothing is recorded, counted or hooked, each call checks one
 //! byte.
 
-mod buffer;
+pub(super) mod buffer;
 #[cfg(test)]
 mod tests;
 mod trace;

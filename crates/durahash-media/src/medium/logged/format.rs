@@ -1,0 +1,300 @@
+//! What lies in the log's area, byte by byte.
+//!
+//! ```text
+//! 0      4096   8192                                          area's end
+//! +------+------+----------------------+-----+-----+-- ... --+-----+
+//! | head | head | staged lines         | block 0, block 1, ... ring|
+//! | A    | B    | (an eighth of all)   |     |     |         |     |
+//! +------+------+----------------------+-----+-----+-- ... --+-----+
+//!
+//! head    0  "DURALOGH"    8 generation   16 uuid (2)  32 salt   40 number of the first line
+//!        48  block that it is in          56 chain (bits 0-31), CRC (bits 32-63)
+//! block   0  "DURALOGB"    8 salt         16 uuid (2)  32 number of the first line
+//!        40  count of lines (bits 0-31), CRC (bits 32-63)    48 zero (2)
+//!        64  up to 56 lines {offset in the pool; 64 bytes}
+//! staged  0  number        8 offset in the pool  16 sum    24 the line's 64 bytes
+//! ```
+//!
+//! Blocks are counted from the first of the pool's life on; block `b` lies at place `b` modulo the
+//! ring's length. A block's CRC begins with that of the block before it (the first after a head with
+//! the head's chain), so a run of blocks is one checked sequence. Lines are numbered from 1 on and
+//! never again. The salt changes at every open, so that nothing of an earlier open continues a
+//! sequence of this one.
+
+use crate::medium::LINE_BYTES;
+
+/// The eight words of a line.
+pub type Line = [u64; 8];
+
+/// What log writes are aligned to, and multiples of.
+pub(crate) const BLOCK_BYTES: usize = 4096;
+/// Lines that a block has room for.
+pub(super) const BLOCK_LINES: u64 = 56;
+/// Words of a line in a block: its offset, and itself.
+const ENTRY_BYTES: usize = 8 + LINE_BYTES as usize;
+const BLOCK_HEAD_BYTES: usize = 64;
+const _: () = assert!(BLOCK_HEAD_BYTES + BLOCK_LINES as usize * ENTRY_BYTES == BLOCK_BYTES);
+
+const HEAD_MAGIC: u64 = u64::from_le_bytes(*b"DURALOGH");
+const BLOCK_MAGIC: u64 = u64::from_le_bytes(*b"DURALOGB");
+/// Bytes of a head that mean something: one sector.
+const HEAD_BYTES: usize = 64;
+/// Where CRC and the other half of its word stand.
+const HEAD_CRC_AT: usize = 56;
+const BLOCK_CRC_AT: usize = 40;
+
+/// Words of a staged line.
+pub(super) const STAGED_WORDS: usize = 11;
+
+/// The smallest area: two heads, a block of staged lines, and four blocks.
+pub(crate) const AREA_BYTES_MIN: u64 = 7 * BLOCK_BYTES as u64;
+
+/// Where the parts of an area are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Bytes of staged lines, from the second block on.
+    pub(crate) staged_bytes: u64,
+    /// Blocks of the ring.
+    pub(crate) ring_blocks: u64,
+}
+
+impl Layout {
+    /// Where staged lines begin.
+    pub(crate) const STAGED_OFF: u64 = 2 * BLOCK_BYTES as u64;
+
+    /// The parts of an area of so many bytes, at least [`AREA_BYTES_MIN`].
+    pub(crate) fn of(area_bytes: u64) -> Layout {
+        let blocks = area_bytes / BLOCK_BYTES as u64;
+        let staged = (blocks / 8).max(1);
+        Layout {
+            staged_bytes: staged * BLOCK_BYTES as u64,
+            ring_blocks: blocks.saturating_sub(2 + staged),
+        }
+    }
+
+    /// Lines that can be staged.
+    pub(super) fn staged_lines(self) -> u64 {
+        self.staged_bytes / 8 / STAGED_WORDS as u64
+    }
+
+    /// Where block number `block` lies.
+    pub(super) fn block_off(self, block: u64) -> u64 {
+        let place = block % self.ring_blocks;
+        Self::STAGED_OFF + self.staged_bytes + place * BLOCK_BYTES as u64
+    }
+}
+
+/// From where the log counts: all lines before `line` are in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// Larger than that of any head before.
+    pub(crate) generation: u64,
+    /// The pool's.
+    pub(crate) uuid: [u64; 2],
+    /// Drawn at every open for writing.
+    pub(crate) salt: u64,
+    /// Number of the first line that counts.
+    pub(crate) line: u64,
+    /// The block that begins with it.
+    pub(crate) block: u64,
+    /// What that block's CRC begins with.
+    pub(crate) chain: u32,
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+fn put(bytes: &mut [u8], at: usize, words: &[u64]) {
+    for (bytes, word) in bytes[at..].chunks_exact_mut(8).zip(words) {
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+}
+
+/// The CRC of `bytes` with its own place, four bytes from `at + 4`, left out.
+fn crc(chain: u32, bytes: &[u8], at: usize) -> u32 {
+    let mut crc = crc32fast::Hasher::new_with_initial(chain);
+    crc.update(&bytes[..at + 4]);
+    crc.update(&bytes[at + 8..]);
+    crc.finalize()
+}
+
+fn seal(chain: u32, bytes: &mut [u8], at: usize) -> u32 {
+    let crc = crc(chain, bytes, at);
+    bytes[at + 4..at + 8].copy_from_slice(&crc.to_le_bytes());
+    crc
+}
+
+fn is_sealed(chain: u32, bytes: &[u8], at: usize) -> Option<u32> {
+    let found = (word(bytes, at) >> 32) as u32;
+    (found == crc(chain, bytes, at)).then_some(found)
+}
+
+impl Head {
+    /// Where this head is written: the other one stays.
+    pub(super) fn off(self) -> u64 {
+        self.generation % 2 * BLOCK_BYTES as u64
+    }
+
+    pub(super) fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = vec![0; BLOCK_BYTES];
+        let [uuid0, uuid1] = self.uuid;
+        let words = [HEAD_MAGIC, self.generation, uuid0, uuid1, self.salt, self.line, self.block];
+        put(&mut bytes, 0, &words);
+        put(&mut bytes, HEAD_CRC_AT, &[u64::from(self.chain)]);
+        let _ = seal(0, &mut bytes[..HEAD_BYTES], HEAD_CRC_AT);
+        bytes
+    }
+
+    /// The head in `bytes`, if it is one.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Head> {
+        let bytes = &bytes[..HEAD_BYTES];
+        if word(bytes, 0) != HEAD_MAGIC {
+            return None;
+        }
+        is_sealed(0, bytes, HEAD_CRC_AT)?;
+        Some(Head {
+            generation: word(bytes, 8),
+            uuid: [word(bytes, 16), word(bytes, 24)],
+            salt: word(bytes, 32),
+            line: word(bytes, 40),
+            block: word(bytes, 48),
+            chain: word(bytes, HEAD_CRC_AT) as u32,
+        })
+    }
+}
+
+/// Fills `block` with lines from number `first` on, as long as there is room and `next` has some;
+/// returns how many, and the CRC.
+pub(super) fn fill_block(
+    head: &Head,
+    chain: u32,
+    first: u64,
+    block: &mut [u8],
+    next: &mut dyn FnMut() -> Option<(u64, Line)>,
+) -> (u64, u32) {
+    block.fill(0);
+    let mut count = 0;
+    let mut at = BLOCK_HEAD_BYTES;
+    while count < BLOCK_LINES
+        && let Some((off, line)) = next()
+    {
+        put(block, at, &[off]);
+        put(&mut block[..at + ENTRY_BYTES], at + 8, &line);
+        at += ENTRY_BYTES;
+        count += 1;
+    }
+    let [uuid0, uuid1] = head.uuid;
+    put(block, 0, &[BLOCK_MAGIC, head.salt, uuid0, uuid1, first]);
+    put(&mut block[..BLOCK_CRC_AT + 8], BLOCK_CRC_AT, &[count]);
+    (count, seal(chain, block, BLOCK_CRC_AT))
+}
+
+/// The CRC and the number of lines of `block`, if it continues the log of `head` with line `first`.
+pub(super) fn check_block(
+    head: &Head,
+    chain: u32,
+    first: u64,
+    block: &[u8],
+) -> Option<(u32, u64)> {
+    let expected = [BLOCK_MAGIC, head.salt, head.uuid[0], head.uuid[1], first];
+    let found = (0..expected.len()).map(|i| word(block, i * 8));
+    let count = word(block, BLOCK_CRC_AT) & u64::from(u32::MAX);
+    if !found.eq(expected) || count == 0 || count > BLOCK_LINES {
+        return None;
+    }
+    is_sealed(chain, block, BLOCK_CRC_AT).map(|crc| (crc, count))
+}
+
+/// Line `i` of a block, and its offset.
+pub(super) fn line_of(block: &[u8], i: u64) -> (u64, Line) {
+    let at = BLOCK_HEAD_BYTES + i as usize * ENTRY_BYTES;
+    (word(block, at), std::array::from_fn(|i| word(block, at + 8 + i * 8)))
+}
+
+/// What a staged line's third word says of the others. It need not withstand malice: it tells a
+/// line from one that was half written back when the power went.
+pub(super) fn staged_sum(salt: u64, number: u64, off: u64, line: &Line) -> u64 {
+    const M: u64 = 0x9e37_79b9_7f4a_7c15;
+    let step = |sum: u64, word: u64| {
+        let product = u128::from(sum ^ word) * u128::from(M);
+        (product as u64) ^ (product >> 64) as u64
+    };
+    // Two chains, so that their multiplications overlap. An odd addend: zeros count.
+    let (even, odd) = (step(salt | 1, number), step(!salt, off));
+    let (mut even, mut odd) = (even, odd);
+    for pair in line.chunks_exact(2) {
+        even = step(even.rotate_left(11), pair[0]).wrapping_add(M);
+        odd = step(odd.rotate_left(23), pair[1]).wrapping_add(M);
+    }
+    step(even, odd.rotate_left(32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head() -> Head {
+        Head { generation: 3, uuid: [7, 8], salt: 99, line: 41, block: 5, chain: 0xabcd }
+    }
+
+    #[test]
+    fn a_head_is_read_as_it_was_written_and_no_bit_of_it_is_lost() {
+        let bytes = head().to_bytes();
+        assert_eq!(Head::from_bytes(&bytes), Some(head()));
+        for bit in 0..HEAD_BYTES * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Head::from_bytes(&damaged), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_block_continues_its_own_sequence_only_and_no_bit_of_it_is_lost() {
+        let mut lines = (0..60_u64).map(|i| (i * 64, [i; 8]));
+        let mut block = vec![1; BLOCK_BYTES];
+        let (count, crc) = fill_block(&head(), 77, 41, &mut block, &mut || lines.next());
+        assert_eq!(count, BLOCK_LINES);
+        assert_eq!(check_block(&head(), 77, 41, &block), Some((crc, count)));
+        assert_eq!(line_of(&block, 55), (55 * 64, [55; 8]));
+        assert_eq!(check_block(&head(), 78, 41, &block), None, "another block before it");
+        assert_eq!(check_block(&head(), 77, 42, &block), None, "another number");
+        let other = Head { salt: 100, ..head() };
+        assert_eq!(check_block(&other, 77, 41, &block), None, "another open");
+        for bit in (0..BLOCK_BYTES * 8).step_by(7) {
+            block[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(check_block(&head(), 77, 41, &block), None, "bit {bit}");
+            block[bit / 8] ^= 1 << (bit % 8);
+        }
+        let (count, _) = fill_block(&head(), 77, 97, &mut block, &mut || lines.next());
+        assert_eq!(count, 4, "what is left");
+    }
+
+    #[test]
+    fn the_sum_of_a_staged_line_sees_every_word_of_it() {
+        let line: Line = std::array::from_fn(|i| i as u64 * 3);
+        let sum = staged_sum(5, 6, 64, &line);
+        assert!(staged_sum(4, 6, 64, &line) != sum && staged_sum(5, 7, 64, &line) != sum);
+        assert_ne!(staged_sum(5, 6, 128, &line), sum);
+        for i in 0..8 {
+            for bit in 0..64 {
+                let mut other = line;
+                other[i] ^= 1 << bit;
+                assert_ne!(staged_sum(5, 6, 64, &other), sum);
+            }
+        }
+        let swapped = std::array::from_fn(|i| line[i ^ 2]);
+        assert_ne!(staged_sum(5, 6, 64, &swapped), sum);
+    }
+
+    #[test]
+    fn the_parts_fill_the_area() {
+        for blocks in [7, 8, 100, 16384] {
+            let area_bytes = blocks * BLOCK_BYTES as u64;
+            let layout = Layout::of(area_bytes);
+            let end = layout.block_off(layout.ring_blocks - 1) + BLOCK_BYTES as u64;
+            assert_eq!(end, area_bytes);
+            assert!(layout.ring_blocks >= 4 && layout.staged_lines() > 0);
+        }
+    }
+}

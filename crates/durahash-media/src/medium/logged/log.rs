@@ -1,0 +1,352 @@
+//! The log: lines are numbered and staged, written as blocks, and forgotten by a checkpoint.
+
+use std::io;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Thread;
+
+use super::disk::Disk;
+use super::format::{
+    BLOCK_BYTES, BLOCK_LINES, Head, Layout, Line, STAGED_WORDS, fill_block, staged_sum,
+};
+use crate::error::{Error, Result};
+use crate::medium::LINE_BYTES;
+use crate::word::PmU64;
+
+/// Blocks of one write, at the most.
+const BATCH_BLOCKS: u64 = 256;
+/// Lines that are staged under one hold of the lock, at the most.
+const STAGED_AT_ONCE: u64 = 64;
+
+/// What a log did since the pool was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogStats {
+    /// Bytes of the log's area in the file.
+    pub area_bytes: u64,
+    /// Lines that were flushed.
+    pub lines: u64,
+    /// Bytes that were written to the log, whole blocks.
+    pub bytes: u64,
+    /// Writes to the log, each of them waited for.
+    pub writes: u64,
+    /// Checkpoints.
+    pub checkpoints: u64,
+}
+
+#[derive(Default)]
+struct Counts {
+    bytes: AtomicU64,
+    writes: AtomicU64,
+    checkpoints: AtomicU64,
+}
+
+/// A log over a disk. See the [module docs](super) for who orders what.
+pub(super) struct Log<D: Disk> {
+    pub(super) disk: D,
+    layout: Layout,
+    salt: u64,
+    /// Number of the line that comes next. The lock is held while a line gets its number and is
+    /// copied; the mirror is for those who only look.
+    tail: Mutex<u64>,
+    next: AtomicU64,
+    /// Where lines are staged that need not outlive the process.
+    own: Box<[PmU64]>,
+    /// Number of the first line of this open.
+    first: u64,
+    /// All lines with smaller numbers are in the log, on the disk, and were written to the pool.
+    durable: AtomicU64,
+    writer: Mutex<Writer>,
+    /// The head on the disk; held during a checkpoint.
+    head: Mutex<Head>,
+    /// The first block that the head needs.
+    start: AtomicU64,
+    /// The error number of what failed first; zero if nothing did.
+    failed: AtomicI32,
+    counts: Counts,
+    pub(super) wake: OnceLock<Wake>,
+}
+
+/// Who does in the background what others would have to wait for.
+pub(super) struct Wake {
+    /// Writes staged lines.
+    pub(super) writer: Option<Thread>,
+    /// Makes checkpoints.
+    pub(super) checkpointer: Thread,
+}
+
+/// Where the log goes on; held during a write.
+struct Writer {
+    block: u64,
+    chain: u32,
+    head: Head,
+    buffer: Vec<u8>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while it is held.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<D: Disk> Log<D> {
+    /// A log that goes on from `head`, which is on the disk, and behind which nothing counts.
+    pub(super) fn new(disk: D, head: Head) -> Self {
+        let layout = Layout::of(disk.log_bytes());
+        let words = match disk.staged() {
+            Some(_) => 0,
+            None => layout.staged_lines() as usize * STAGED_WORDS,
+        };
+        Log {
+            layout,
+            salt: head.salt,
+            tail: Mutex::new(head.line),
+            next: AtomicU64::new(head.line),
+            own: (0..words).map(|_| PmU64::new(0)).collect(),
+            first: head.line,
+            durable: AtomicU64::new(head.line),
+            writer: Mutex::new(Writer {
+                block: head.block,
+                chain: head.chain,
+                head,
+                buffer: Vec::new(),
+            }),
+            start: AtomicU64::new(head.block),
+            head: Mutex::new(head),
+            failed: AtomicI32::new(0),
+            counts: Counts::default(),
+            wake: OnceLock::new(),
+            disk,
+        }
+    }
+
+    /// Number of the line that comes next: all flushed so far have smaller ones.
+    pub(super) fn next(&self) -> u64 {
+        self.next.load(Ordering::Acquire)
+    }
+
+    fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    fn staged(&self) -> &[PmU64] {
+        self.disk.staged().unwrap_or(&self.own)
+    }
+
+    fn slot(&self, number: u64) -> &[PmU64] {
+        let at = (number % self.layout.staged_lines()) as usize * STAGED_WORDS;
+        &self.staged()[at..at + STAGED_WORDS]
+    }
+
+    /// Stages `count` lines of the image from byte `off` on, one after the other.
+    pub(super) fn append(&self, off: u64, count: u64) {
+        let (mut at, end) = (off, off + count * LINE_BYTES);
+        let capacity = self.layout.staged_lines();
+        while at < end {
+            if self.has_failed() {
+                return;
+            }
+            let mut tail = lock(&self.tail);
+            let in_use = *tail - self.durable();
+            let lines = (capacity - in_use).min((end - at) / LINE_BYTES).min(STAGED_AT_ONCE);
+            for _ in 0..lines {
+                self.stage(*tail, at);
+                *tail += 1;
+                at += LINE_BYTES;
+            }
+            let next = *tail;
+            self.next.store(next, Ordering::Release);
+            drop(tail);
+            if lines == 0 {
+                // Nobody else may be there to make room.
+                self.commit(next);
+            } else if in_use < capacity / 2
+                && in_use + lines >= capacity / 2
+                && let Some(Wake { writer: Some(writer), .. }) = self.wake.get()
+            {
+                writer.unpark();
+            }
+        }
+    }
+
+    /// Copies the line at `off`, which is line number `number` of the log, with `tail` locked.
+    fn stage(&self, number: u64, off: u64) {
+        let Ok(words) = self.disk.region().words(off, LINE_BYTES / 8) else {
+            unreachable!("what is flushed lies in the image");
+        };
+        let line: Line = std::array::from_fn(|i| words[i].load());
+        let slot = self.slot(number);
+        for (word, v) in slot[3..].iter().zip(line) {
+            word.store(v);
+        }
+        slot[1].store(off);
+        if self.disk.staged().is_some() {
+            slot[2].store(staged_sum(self.salt, number, off, &line));
+        }
+        // Last: the process may be killed at any instant.
+        slot[0].store(number);
+    }
+
+    /// Puts all lines below number `upto` on the disk, together with what others staged meanwhile;
+    /// not if the log has failed.
+    pub(super) fn commit(&self, upto: u64) {
+        while self.durable() < upto && !self.has_failed() {
+            let in_use = {
+                let mut writer = lock(&self.writer);
+                // Whoever held the lock before may have written ours.
+                if self.durable() >= upto || self.has_failed() {
+                    return;
+                }
+                if let Err(e) = self.write_batch(&mut writer) {
+                    self.fail(&e);
+                    return;
+                }
+                writer.block - self.start.load(Ordering::Acquire)
+            };
+            let ring = self.layout.ring_blocks;
+            if in_use * 4 >= ring * 3 {
+                self.relieve();
+            } else if in_use * 2 >= ring
+                && let Some(wake) = self.wake.get()
+            {
+                wake.checkpointer.unpark();
+            }
+        }
+    }
+
+    /// Writes what is staged, as far as there is room in the ring, and then to the pool.
+    fn write_batch(&self, writer: &mut Writer) -> io::Result<()> {
+        let ring = self.layout.ring_blocks;
+        let from = self.durable();
+        let free = ring - (writer.block - self.start.load(Ordering::Acquire));
+        let lines = (self.next() - from).min(free.min(BATCH_BLOCKS) * BLOCK_LINES);
+        let blocks = lines.div_ceil(BLOCK_LINES);
+        let Writer { block, chain, head, buffer } = writer;
+        let bytes = aligned(buffer, blocks as usize * BLOCK_BYTES);
+        let (mut number, end, mut last) = (from, from + lines, *chain);
+        for bytes in bytes.chunks_exact_mut(BLOCK_BYTES) {
+            let first = number;
+            let (count, crc) = fill_block(head, last, first, bytes, &mut || {
+                let (off, line) = (number < end).then(|| self.staged_line(number))?;
+                number += 1;
+                Some((off, line))
+            });
+            debug_assert_eq!(number, first + count);
+            last = crc;
+        }
+        let straight = (ring - *block % ring).min(blocks);
+        let (straight, wrapped) = bytes.split_at(straight as usize * BLOCK_BYTES);
+        let parts = [(*block, straight), (*block + (straight.len() / BLOCK_BYTES) as u64, wrapped)];
+        for (block, part) in parts.into_iter().filter(|(_, part)| !part.is_empty()) {
+            self.disk.write_log(self.layout.block_off(block), part)?;
+            self.counts.writes.fetch_add(1, Ordering::Relaxed);
+        }
+        // Only now: what is written there may be on the disk before this returns.
+        for number in from..end {
+            let (off, line) = self.staged_line(number);
+            self.disk.write_line(off, &line);
+        }
+        self.counts.bytes.fetch_add(blocks * BLOCK_BYTES as u64, Ordering::Relaxed);
+        (*block, *chain) = (*block + blocks, last);
+        self.durable.store(end, Ordering::Release);
+        Ok(())
+    }
+
+    fn staged_line(&self, number: u64) -> (u64, Line) {
+        let slot = self.slot(number);
+        debug_assert_eq!(slot[0].load(), number);
+        (slot[1].load(), std::array::from_fn(|i| slot[3 + i].load()))
+    }
+
+    /// Makes a checkpoint, unless somebody else has made room meanwhile.
+    fn relieve(&self) {
+        let mut head = lock(&self.head);
+        let in_use = lock(&self.writer).block - self.start.load(Ordering::Acquire);
+        if in_use * 4 >= self.layout.ring_blocks * 3 {
+            self.checkpoint_from(&mut head);
+        }
+    }
+
+    /// Forgets all lines that are in the log now, after the pool has them on the disk.
+    pub(super) fn checkpoint(&self) {
+        self.checkpoint_from(&mut lock(&self.head));
+    }
+
+    /// Whether a checkpoint would be made ahead of need.
+    pub(super) fn is_half_full(&self) -> bool {
+        let in_use = lock(&self.writer).block - self.start.load(Ordering::Acquire);
+        in_use * 2 >= self.layout.ring_blocks
+    }
+
+    fn checkpoint_from(&self, head: &mut Head) {
+        if self.has_failed() {
+            return;
+        }
+        let next = {
+            let writer = lock(&self.writer);
+            let generation = head.generation + 1;
+            let (block, chain, line) = (writer.block, writer.chain, self.durable());
+            Head { generation, line, block, chain, ..*head }
+        };
+        // The lock is not held: others write on meanwhile, and may need all of the ring for it.
+        if let Err(e) = self.disk.sync_data() {
+            return self.fail(&e);
+        }
+        if next.block != head.block {
+            let mut buffer = Vec::new();
+            let bytes = aligned(&mut buffer, BLOCK_BYTES);
+            bytes.copy_from_slice(&next.to_bytes());
+            if let Err(e) = self.disk.write_log(next.off(), bytes) {
+                return self.fail(&e);
+            }
+            *head = next;
+            // Only now may anybody write over what the head before needs.
+            self.start.store(next.block, Ordering::Release);
+        }
+        self.counts.checkpoints.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn fail(&self, e: &io::Error) {
+        const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
+        let errno = e.raw_os_error().filter(|errno| *errno != 0).unwrap_or(EIO);
+        // The first one counts; it is never tried again.
+        let _ = self.failed.compare_exchange(0, errno, Ordering::SeqCst, Ordering::SeqCst);
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire) != 0
+    }
+
+    /// Why the log has failed, if it has.
+    pub(super) fn failure(&self) -> Result<()> {
+        match self.failed.load(Ordering::Acquire) {
+            0 => Ok(()),
+            errno => Err(Error::io(
+                "writing the log of the pool",
+                self.disk.path().map(Into::into),
+                io::Error::from_raw_os_error(errno),
+            )),
+        }
+    }
+
+    pub(super) fn is_durable(&self, upto: u64) -> bool {
+        self.durable() >= upto
+    }
+
+    pub(super) fn stats(&self) -> LogStats {
+        LogStats {
+            area_bytes: self.disk.log_bytes(),
+            lines: self.next() - self.first,
+            bytes: self.counts.bytes.load(Ordering::Relaxed),
+            writes: self.counts.writes.load(Ordering::Relaxed),
+            checkpoints: self.counts.checkpoints.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// `bytes` bytes of `buffer`, aligned as direct writes need.
+pub(super) fn aligned(buffer: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
+    if buffer.len() < bytes + BLOCK_BYTES {
+        *buffer = vec![0; bytes + BLOCK_BYTES];
+    }
+    let lead = buffer.as_ptr().align_offset(BLOCK_BYTES);
+    &mut buffer[lead..lead + bytes]
+}

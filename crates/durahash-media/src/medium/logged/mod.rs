@@ -1,0 +1,332 @@
+//! A redo log of flushed lines: what is acknowledged survives the loss of power on any disk.
+//!
+//! A file that is mapped and written back by the kernel reaches the disk in any order, so after a
+//! loss of power it may be a mixture that no design can recover. But a medium is told every line
+//! that must be durable, in an order that every design survives being cut at. So here the program
+//! works on an *image* that the kernel never writes back (a private mapping of the pool's file);
+//! every line that is flushed is numbered and goes to a *log*, in the order of the numbers; and the
+//! *pool* in the file is written from the log only. At every instant the log, up to its last sound
+//! line, is one such prefix.
+//!
+//! # What is written when
+//!
+//! | Step | Who | Before it | If it stops after this step |
+//! |---|---|---|---|
+//! | store | a thread, to the image | | nothing happened |
+//! | flush: the line gets the next number and is copied to the staged lines | the same thread, under a short lock | | `Interval`: a line of the log, unless power fails. `Strict`: nothing happened |
+//! | fence | | | (numbers are in order as it is) |
+//! | write: staged lines, in order and without a gap, as blocks behind the last one | one thread at a time; in `Strict` whoever drains, for all that have flushed | the ring has room for them | some of the blocks: those before the first bad one count |
+//! | the write is durable | the disk | | lines of the log; a drain that waited for one of them returns |
+//! | the lines are written to the pool, to any of its sectors at any time | the same writer | *the write is durable* | replayed over whatever is there |
+//! | their staged places are free | | *the write is durable* | |
+//! | checkpoint: block and number where the log will begin are noted | one thread at a time | all lines before were written to the pool | |
+//! | the pool is synced | the same | | as before |
+//! | a head with what was noted, over the older of two | the same | *the pool is synced* | the one or the other head; both are right |
+//! | blocks before it may be written over | | *the head is durable* | |
+//!
+//! Recovery has a table of its own (`recover.rs`). Two rules carry everything:
+//!
+//! - **LOG-1** No byte of a line is written to the pool before the line, and all lines with smaller
+//!   numbers, are durable in the log. So whatever part of these writes a crash leaves, replay from
+//!   the head on writes each of these lines once more, the last of each line last.
+//! - **LOG-2** No block is written over, and no staged line, before what it holds is durable
+//!   elsewhere: in the pool, before a durable head; in the log.
+//!
+//! With them, the pool after replay is exactly the pool of the head with all lines of the log
+//! stored in order: what the program would have had if it had stopped, with nothing in its caches,
+//! after the last flush that counts. Of a line that is in both no older state comes back, and no
+//! store that was never flushed is there at all.
+//!
+//! # Why the number and the copy are one step
+//! Two threads may flush one line (two records lie in it, say). Were the copy taken before the
+//! number, an older copy could have the larger number, and be replayed last. Were it taken after
+//! the number, without the lock, it could hold a store that *relies* on a line with a larger number:
+//! thread A takes number 10 for line X and sleeps; B flushes line Y as number 11, fences, and stores
+//! to X what relies on it; A copies that. A log that ends with line 10 then has the one without the
+//! other. Under the lock, a copy holds only stores that were made before it, and whatever those rely
+//! on has a smaller number. It also leaves no gaps to wait for: all that is between taking a number
+//! and having copied the line is eight loads and eleven stores. Who is put to sleep there holds the
+//! others up for as long as the system lets them run instead; who is killed takes all with it.
+//!
+//! Stores of one thread to one line are logged in program order, as that thread's flush copies
+//! them all: `SAME_LINE_ORDER`. Of another thread that stores to *the same line at the same time*, a
+//! copy may hold a later store and not an earlier one; so a commit word may rely on others in its
+//! line only where one lock guards all of the line. Where lines are shared by locks (records,
+//! extent table) everything relied on is one word or unlinked.
+//!
+//! # Modes
+//! `Strict`: a drain waits until what was flushed is durable. It is written by the first thread that
+//! comes to wait, for all; who comes meanwhile waits for the next write, and is often served by
+//! whoever makes it. A batch of operations may [`defer`](Medium::defer) its drains: its locks are
+//! released before it is durable, so from then on every operation of any thread, before it returns,
+//! waits for all that was deferred ([`settle`](Medium::settle)). Nobody is ever told what might
+//! still be lost.
+//!
+//! `Interval`: nobody waits. A thread writes what is staged, every so often. Staged lines lie in a
+//! shared mapping of the log's area, where the kernel keeps them when the process is killed; each
+//! with a sum over its number, its words and the open's salt, so that after a loss of power they are
+//! taken only as far as they continue the log. A private image and private staging would lose
+//! acknowledged operations with the process.
+//!
+//! # Failures
+//! The first write or sync that fails ends the log: nothing is tried again, as a second sync may
+//! call success what the first one lost. No line is staged any more. Every change then returns the
+//! system's error; in `Strict` so does every lookup, as it might tell of what was never written.
+//! What was acknowledged before is in the log, and is there at the next open.
+//!
+//! # Memory
+//! The image is private: a page that was stored to is memory of this process until the pool is
+//! closed, beside the page of the file. A pool of which all is written needs as much memory (or swap)
+//! as it has bytes.
+
+mod disk;
+mod file;
+mod format;
+mod log;
+mod recover;
+mod sim_disk;
+#[cfg(test)]
+mod tests;
+
+pub use disk::Disk;
+pub use file::FileDisk;
+pub(crate) use file::LOG_OFF;
+pub(super) use file::{recover_file, replay_file};
+pub use format::Line;
+pub use log::LogStats;
+pub use sim_disk::{DiskImage, DiskStep, SimDisk};
+
+use std::cell::{Cell, RefCell};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::{Durability, LINE_BYTES, Medium, Region, each_line, prefetch_line};
+use crate::error::{ErrorKind, Result};
+use crate::word::{OnMedia, PmU64};
+use file::Keeper;
+use log::Log;
+
+/// When an operation on a file in the page cache is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncMode {
+    /// At once against the death of the process; not against the loss of power.
+    Process,
+    /// At once against the death of the process. Against the loss of power after so long: what is
+    /// left then is everything up to some operation, and nothing after it.
+    Interval(Duration),
+    /// When it returns.
+    Strict,
+}
+
+impl SyncMode {
+    /// The interval that is meant where none is said: a tenth of a second.
+    pub const INTERVAL: SyncMode = SyncMode::Interval(Duration::from_millis(100));
+}
+
+/// A pool behind a log. See the module docs in the source.
+pub struct Logged<D: Disk> {
+    log: Arc<Log<D>>,
+    strict: bool,
+    /// Tells this medium from others in what threads know of it.
+    id: u64,
+    /// What was flushed by batches that have deferred their drains has smaller numbers.
+    deferred: AtomicU64,
+    /// The threads in the background, if there are any.
+    keeper: Option<Keeper>,
+}
+
+thread_local! {
+    /// The medium on which this thread defers drains; zero if it does not.
+    static DEFERS: Cell<u64> = const { Cell::new(0) };
+    /// Lines with non-temporal stores that were not logged yet, one for each medium, as a
+    /// processor's buffers would combine them: {medium, offset}.
+    static COMBINING: RefCell<Vec<(u64, u64)>> = const { RefCell::new(Vec::new()) };
+}
+
+impl<D: Disk + 'static> Logged<D> {
+    fn over(disk: D, head: format::Head, strict: bool) -> Result<Self> {
+        static IDS: AtomicU64 = AtomicU64::new(1);
+        let head = recover::renew(&disk, head)?;
+        // What an earlier open left in caches is on the disk before anything relies on it.
+        if let Err(e) = disk.sync_data() {
+            let path = disk.path().map(Into::into);
+            return Err(crate::error::Error::io("syncing the pool", path, e));
+        }
+        Ok(Logged {
+            log: Arc::new(Log::new(disk, head)),
+            strict,
+            id: IDS.fetch_add(1, Ordering::Relaxed),
+            deferred: AtomicU64::new(0),
+            keeper: None,
+        })
+    }
+
+    /// Writes what is staged to the log, as the thread in the background does.
+    pub fn write_log(&self) {
+        self.log.commit(self.log.next());
+    }
+
+    /// Makes a checkpoint, as the thread in the background does.
+    pub fn checkpoint(&self) {
+        self.log.checkpoint();
+    }
+
+    /// The disk.
+    pub fn disk(&self) -> &D {
+        &self.log.disk
+    }
+
+    fn defers(&self) -> bool {
+        DEFERS.get() == self.id
+    }
+
+    /// Logs the lines of what starts at address `at`.
+    fn append(&self, at: usize, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        let off = (at - self.region().base().addr().get()) as u64;
+        let first = off / LINE_BYTES;
+        let count = (off + bytes as u64).div_ceil(LINE_BYTES) - first;
+        self.log.append(first * LINE_BYTES, count);
+    }
+
+    /// Logs the line that this thread stores to past the cache, if there is one other than `but`.
+    fn end_combining(&self, but: Option<u64>) {
+        let line = COMBINING.with_borrow_mut(|lines| {
+            let at = lines.iter().position(|(id, line)| *id == self.id && Some(*line) != but)?;
+            Some(lines.swap_remove(at).1)
+        });
+        if let Some(off) = line {
+            self.log.append(off, 1);
+        }
+    }
+}
+
+impl<D: Disk + 'static> Medium for Logged<D> {
+    const SAME_LINE_ORDER: bool = true;
+
+    #[inline(always)]
+    fn region(&self) -> &Region {
+        self.log.disk.region()
+    }
+    #[inline(always)]
+    fn load(&self, word: &PmU64) -> u64 {
+        word.load()
+    }
+    #[inline(always)]
+    fn store(&self, word: &PmU64, v: u64) {
+        word.store(v);
+    }
+    #[inline(always)]
+    fn cas(&self, word: &PmU64, old: u64, new: u64) -> Result<u64, u64> {
+        word.cas(old, new)
+    }
+    fn store_nt(&self, word: &PmU64, v: u64) {
+        let line = self.region().offset_of(word) / LINE_BYTES * LINE_BYTES;
+        self.end_combining(Some(line));
+        word.store(v);
+        COMBINING.with_borrow_mut(|lines| {
+            if !lines.contains(&(self.id, line)) {
+                lines.push((self.id, line));
+            }
+        });
+    }
+    #[inline(always)]
+    fn prefetch<T: OnMedia + ?Sized>(&self, obj: &T) {
+        each_line(obj, prefetch_line);
+    }
+    #[inline]
+    fn flush<T: OnMedia + ?Sized>(&self, obj: &T) {
+        self.append(std::ptr::from_ref(obj).addr(), size_of_val(obj));
+    }
+    #[inline]
+    fn fence(&self) {
+        self.end_combining(None);
+    }
+    #[inline]
+    fn drain(&self) {
+        self.fence();
+        if !self.strict {
+            return;
+        }
+        let next = self.log.next();
+        if self.defers() {
+            self.deferred.fetch_max(next, Ordering::AcqRel);
+        } else {
+            self.log.commit(next);
+        }
+    }
+
+    fn fill_holes(&self) -> Result<()> {
+        self.log.disk.fill_holes()
+    }
+
+    fn grow(&self, bytes: u64) -> Result<()> {
+        self.log.failure()?;
+        self.log.disk.grow(bytes)
+    }
+
+    /// Whatever the range, everything that was flushed is in the log, on the disk, afterwards.
+    fn sync(&self, _off: u64, _bytes: u64) -> Result<()> {
+        self.fence();
+        self.log.commit(self.log.next());
+        self.log.failure()
+    }
+
+    /// Empties the log first: a pool that is closed is whole without it.
+    fn trim(&self, bytes: u64) -> Result<()> {
+        self.sync(0, bytes)?;
+        self.log.checkpoint();
+        self.log.failure()?;
+        self.log.disk.trim(bytes)
+    }
+
+    fn durability(&self) -> Durability {
+        if self.strict { Durability::Power } else { Durability::Interval }
+    }
+
+    fn defer(&self, defer: bool) {
+        DEFERS.set(if defer { self.id } else { 0 });
+    }
+
+    fn settle(&self, changed: bool) -> Result<()> {
+        if self.strict && !self.defers() {
+            let deferred = self.deferred.load(Ordering::Acquire);
+            if !self.log.is_durable(deferred) {
+                self.log.commit(deferred);
+            }
+        }
+        if self.strict || changed { self.log.failure() } else { Ok(()) }
+    }
+
+    fn log_stats(&self) -> Option<LogStats> {
+        Some(self.log.stats())
+    }
+
+    fn path(&self) -> Option<&Path> {
+        self.log.disk.path()
+    }
+}
+
+impl<D: Disk> Drop for Logged<D> {
+    fn drop(&mut self) {
+        // They hold the log, too.
+        if let Some(keeper) = self.keeper.take() {
+            keeper.stop();
+        }
+    }
+}
+
+/// Refuses a mode without a log.
+fn is_strict(mode: SyncMode) -> Result<bool> {
+    match mode {
+        SyncMode::Strict => Ok(true),
+        SyncMode::Interval(_) => Ok(false),
+        SyncMode::Process => {
+            Err(ErrorKind::Options { what: "a log is for the interval or the strict mode" }.into())
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! A disk in memory that writes down what was done to it, for crash tests.
+//!
+//! It does what it is told at once, as page cache and drive do for as long as they live. What of that
+//! would have been on the disk at some instant is found from the recorded steps, by the rules of
+//! [`Disk`] (crate `durahash-crash`, model `block`).
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+
+use super::disk::Disk;
+use super::format::{AREA_BYTES_MIN, Layout, Line};
+use super::{Logged, SyncMode, is_strict, recover};
+use crate::error::{ErrorKind, Result};
+use crate::medium::Region;
+use crate::medium::sim::buffer::Buffer;
+use crate::word::PmU64;
+
+/// The pool that is simulated.
+const UUID: [u64; 2] = [0x5eed, 0xd15c];
+
+/// What was done to a disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DiskStep {
+    /// Bytes were written to the log's area, durably.
+    Log {
+        /// Where in the area.
+        off: u64,
+        /// What.
+        bytes: Vec<u8>,
+    },
+    /// The same, but the call failed.
+    LogFailed {
+        /// Where in the area.
+        off: u64,
+        /// What would have been written.
+        bytes: Vec<u8>,
+    },
+    /// The staged words as they are now, written to the area without a sync.
+    Staged(Vec<u8>),
+    /// The area was synced.
+    SyncLog,
+    /// A line was written to the pool.
+    Line {
+        /// Where in the pool.
+        off: u64,
+        /// What.
+        line: Line,
+    },
+    /// The pool was synced.
+    SyncData,
+    /// The pool was given this length, durably.
+    Resize(u64),
+    /// Whoever runs the simulation gives it a meaning.
+    Mark(u64),
+}
+
+/// A disk's bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiskImage {
+    /// Words of the pool.
+    pub pool: Vec<u64>,
+    /// Bytes of the log's area.
+    pub area: Vec<u8>,
+}
+
+impl DiskImage {
+    /// Does what `step` does.
+    pub fn apply(&mut self, step: &DiskStep) {
+        match step {
+            DiskStep::Log { off, bytes } | DiskStep::LogFailed { off, bytes } => {
+                self.area[*off as usize..][..bytes.len()].copy_from_slice(bytes);
+            }
+            DiskStep::Staged(bytes) => {
+                self.area[Layout::STAGED_OFF as usize..][..bytes.len()].copy_from_slice(bytes);
+            }
+            DiskStep::Line { off, line } => {
+                self.pool[*off as usize / 8..][..line.len()].copy_from_slice(line);
+            }
+            DiskStep::Resize(bytes) => self.pool.resize(*bytes as usize / 8, 0),
+            DiskStep::SyncLog | DiskStep::SyncData | DiskStep::Mark(_) => {}
+        }
+    }
+}
+
+/// A simulated disk. Clones are handles to the same one.
+#[derive(Clone)]
+pub struct SimDisk(Arc<Inner>);
+
+struct Inner {
+    region: Region,
+    /// The region's memory; taken out by `drop` only.
+    buffer: Option<Buffer>,
+    area_bytes: u64,
+    staged: Option<Box<[PmU64]>>,
+    state: Mutex<State>,
+}
+
+struct State {
+    image: DiskImage,
+    steps: Vec<DiskStep>,
+    limit_bytes: u64,
+    /// Calls left until the one that fails.
+    fails_after: Option<u64>,
+}
+
+impl SimDisk {
+    /// An empty disk for a pool of up to `max_bytes`, with a log's area of `area_bytes`. Whether
+    /// staged lines outlive the process.
+    #[must_use]
+    pub fn new(max_bytes: u64, area_bytes: u64, keeps_staged: bool) -> Self {
+        let area_bytes = area_bytes.max(AREA_BYTES_MIN);
+        let image = DiskImage { pool: Vec::new(), area: vec![0; area_bytes as usize] };
+        Self::resume(image, Vec::new(), max_bytes, keeps_staged)
+    }
+
+    /// A disk that holds `image`, and to which `steps` were done since.
+    ///
+    /// # Panics
+    /// When the pool is longer than `max_bytes` then.
+    #[must_use]
+    pub fn resume(
+        mut image: DiskImage,
+        steps: Vec<DiskStep>,
+        max_bytes: u64,
+        keeps_staged: bool,
+    ) -> Self {
+        for step in &steps {
+            image.apply(step);
+        }
+        let buffer = Buffer::take(max_bytes as usize, &image.pool);
+        let pool_bytes = size_of_val(&*image.pool) as u64;
+        // SAFETY: the buffer has `max_bytes`, aligned to 256, lives as long as the region, and is
+        // reached through it only.
+        let region = unsafe { Region::new(buffer.base(), pool_bytes, max_bytes) };
+        let area_bytes = image.area.len() as u64;
+        let staged_bytes = Layout::of(area_bytes).staged_bytes as usize;
+        let staged = keeps_staged.then(|| {
+            let bytes = &image.area[Layout::STAGED_OFF as usize..][..staged_bytes];
+            let words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+            words.map(PmU64::new).collect()
+        });
+        let state = State { image, steps, limit_bytes: max_bytes, fails_after: None };
+        let buffer = Some(buffer);
+        SimDisk(Arc::new(Inner { region, buffer, area_bytes, staged, state: Mutex::new(state) }))
+    }
+
+    /// An empty pool behind a log on this disk.
+    ///
+    /// # Errors
+    /// [`Options`](ErrorKind::Options) for a mode without a log.
+    pub fn create(self, mode: SyncMode) -> Result<Logged<SimDisk>> {
+        Logged::over(self, recover::first_head(UUID), is_strict(mode)?)
+    }
+
+    /// The pool behind the log on this disk, recovered.
+    ///
+    /// # Errors
+    /// [`Corrupt`](ErrorKind::Corrupt) where there is no log; [`Options`](ErrorKind::Options) for a
+    /// mode without a log; [`Io`](ErrorKind::Io) where a call was made to fail.
+    pub fn open(self, mode: SyncMode) -> Result<Logged<SimDisk>> {
+        let head = recover::recover(&self, UUID)?;
+        Logged::over(self, head, is_strict(mode)?)
+    }
+
+    /// Everything that was done, the staged words as they are now last.
+    #[must_use]
+    pub fn steps(&self) -> Vec<DiskStep> {
+        self.record_staged();
+        self.state().steps.clone()
+    }
+
+    /// How many steps there are.
+    #[must_use]
+    pub fn step_count(&self) -> usize {
+        self.state().steps.len()
+    }
+
+    /// Writes `mark` down, behind the staged words.
+    pub fn mark(&self, mark: u64) {
+        self.record_staged();
+        self.state().steps.push(DiskStep::Mark(mark));
+    }
+
+    /// Lets the `nth` call that can fail, from here on, fail; the first is number 1.
+    pub fn fail_at(&self, nth: u64) {
+        self.state().fails_after = Some(nth);
+    }
+
+    /// Growing beyond `bytes` fails from here on, as on a full disk.
+    pub fn set_limit(&self, bytes: u64) {
+        self.state().limit_bytes = bytes.min(self.0.region.reserved());
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn record_staged(&self) {
+        if let Some(words) = &self.0.staged {
+            let bytes = words.iter().flat_map(|word| word.load().to_le_bytes()).collect();
+            let step = DiskStep::Staged(bytes);
+            let mut state = self.state();
+            let State { image, steps, .. } = &mut *state;
+            if steps.iter().rev().find(|step| matches!(step, DiskStep::Staged(_))) != Some(&step) {
+                image.apply(&step);
+                steps.push(step);
+            }
+        }
+    }
+
+    /// Does `step`, or `otherwise` if it is its turn to fail.
+    fn act(&self, step: DiskStep, otherwise: Option<DiskStep>) -> io::Result<()> {
+        let mut state = self.state();
+        let State { image, steps, fails_after, .. } = &mut *state;
+        let left = fails_after.map(|left| left.saturating_sub(1));
+        *fails_after = left;
+        let (step, done) = match left {
+            Some(0) => (otherwise, Err(Errno::IO.into())),
+            _ => (Some(step), Ok(())),
+        };
+        if let Some(step) = step {
+            image.apply(&step);
+            steps.push(step);
+        }
+        done
+    }
+
+    fn resize(&self, bytes: u64) {
+        let mut state = self.state();
+        state.image.apply(&DiskStep::Resize(bytes));
+        state.steps.push(DiskStep::Resize(bytes));
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(buffer) = self.buffer.take() {
+            buffer.recycle(self.region.len() as usize);
+        }
+    }
+}
+
+impl Disk for SimDisk {
+    fn region(&self) -> &Region {
+        &self.0.region
+    }
+
+    fn log_bytes(&self) -> u64 {
+        self.0.area_bytes
+    }
+
+    fn read_log(&self, off: u64, bytes: &mut [u8]) -> io::Result<()> {
+        bytes.copy_from_slice(&self.state().image.area[off as usize..][..bytes.len()]);
+        Ok(())
+    }
+
+    fn write_log(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
+        self.record_staged();
+        let bytes = bytes.to_vec();
+        let failed = DiskStep::LogFailed { off, bytes: bytes.clone() };
+        self.act(DiskStep::Log { off, bytes }, Some(failed))
+    }
+
+    fn sync_log(&self) -> io::Result<()> {
+        self.act(DiskStep::SyncLog, None)
+    }
+
+    fn staged(&self) -> Option<&[PmU64]> {
+        self.0.staged.as_deref()
+    }
+
+    fn write_line(&self, off: u64, line: &Line) {
+        let step = DiskStep::Line { off, line: *line };
+        let mut state = self.state();
+        state.image.apply(&step);
+        state.steps.push(step);
+    }
+
+    fn restore_line(&self, off: u64, line: &Line) {
+        self.write_line(off, line);
+        let words = self.0.region.words(off, line.len() as u64);
+        for (word, v) in words.into_iter().flatten().zip(line) {
+            word.store(*v);
+        }
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.act(DiskStep::SyncData, None)
+    }
+
+    fn grow(&self, bytes: u64) -> Result<()> {
+        let bytes = bytes.next_multiple_of(8);
+        if bytes > self.state().limit_bytes {
+            return Err(ErrorKind::Full { wanted_bytes: bytes }.into());
+        }
+        if bytes > self.0.region.len() {
+            self.resize(bytes);
+            // SAFETY: all of the buffer is readable and writable.
+            unsafe { self.0.region.set_len(bytes) };
+        }
+        Ok(())
+    }
+
+    fn trim(&self, bytes: u64) -> Result<()> {
+        if bytes < self.0.region.len() {
+            self.resize(bytes);
+        }
+        Ok(())
+    }
+}
