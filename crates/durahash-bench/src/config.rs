@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use durahash::Design;
+use durahash::{Design, SyncMode};
 use durahash_media::Latency;
 
 use crate::error::{Error, Result};
@@ -54,6 +54,8 @@ pub struct Config {
     /// The directory in which the files are made, in one of their own that is removed afterwards;
     /// the current one unless set.
     pub pool: Option<PathBuf>,
+    /// When operations on files are durable; as the library has it unless set.
+    pub sync_mode: Option<SyncMode>,
     /// Latency that is added to the medium's.
     pub emulate: Option<Latency>,
     /// Repeats of each timed run.
@@ -74,6 +76,7 @@ impl Default for Config {
             threads: vec![1, 2],
             medium: Medium::File,
             pool: None,
+            sync_mode: None,
             emulate: None,
             repeats: 3,
             seed: 42,
@@ -120,6 +123,10 @@ impl Config {
             "at least one repeat is needed".into()
         } else if self.pool.is_some() && self.medium == Medium::Dram {
             "pools in memory have no directory".into()
+        } else if self.sync_mode.is_some() && self.medium == Medium::Dram {
+            "pools in memory are not durable".into()
+        } else if self.sync_mode.is_some() && self.emulate.is_some() {
+            "emulated media have no log".into()
         } else {
             return Ok(());
         };

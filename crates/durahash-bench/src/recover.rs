@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use durahash::{Design, Map, Options};
+use durahash::{Design, Map, Options, SyncMode};
 
 use crate::config::Config;
 use crate::driver::{BATCH, on_threads};
@@ -46,6 +46,8 @@ struct Task {
     seed: u64,
     /// Keys that are inserted in batches and acknowledged all at once.
     loaded: u64,
+    /// When its operations are durable.
+    sync_mode: Option<SyncMode>,
 }
 
 /// Does the work of a child process, if this process was started as one by
@@ -76,13 +78,10 @@ impl Task {
                 .parse()
                 .map_err(|e| Error::Config { what: format!("the child's {what}: {e}") })
         };
-        Ok(Task {
-            path,
-            design,
-            threads: number("threads")?,
-            seed: number("seed")?,
-            loaded: number("keys")?,
-        })
+        let [threads, seed, loaded] = [number("threads")?, number("seed")?, number("keys")?];
+        let mode = args.next().map(|mode| mode.parse());
+        let sync_mode = mode.transpose().map_err(|what| Error::Config { what })?;
+        Ok(Task { path, design, threads, seed, loaded, sync_mode })
     }
 
     fn spawn(&self, program: Option<&Path>) -> Result<Child> {
@@ -95,6 +94,7 @@ impl Task {
             .env(CHILD_ENV, &self.path)
             .arg(self.design.to_string())
             .args([self.threads, self.seed, self.loaded].map(|n| n.to_string()))
+            .args(self.sync_mode.map(|mode| mode.to_string()))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -103,7 +103,10 @@ impl Task {
 
     /// The child's work. It ends when it is killed, or when nobody listens any more.
     fn run(&self) -> Result<()> {
-        let options = Options::new().design(self.design).seed(self.seed);
+        let mut options = Options::new().design(self.design).seed(self.seed);
+        if let Some(mode) = self.sync_mode {
+            options = options.sync_mode(mode);
+        }
         let map: Map<u64, u64> = options.create(&self.path)?;
         let stdout = io::stdout().as_fd().try_clone_to_owned();
         let pipe = File::from(stdout.map_err(|e| Error::io("duplicating the pipe", None, e))?);
@@ -156,6 +159,7 @@ pub(crate) fn kill_and_recover(
         threads: threads as u64,
         seed: config.seed,
         loaded: keys - one_by_one,
+        sync_mode: config.sync_mode,
     };
     let mut child = task.spawn(config.child.as_deref())?;
     let listened = listen(&mut child, one_by_one);

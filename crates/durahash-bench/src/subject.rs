@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use durahash::{Design, Durability, Map, Options};
+use durahash::{Design, Durability, Map, Options, SyncMode};
 use durahash_media::{Dram, Latency, Mapped, MappedOptions, Metered};
 use tempfile::TempDir;
 
@@ -18,6 +18,7 @@ pub(crate) struct Bench {
     /// Where files are made, in directories of our own.
     parent: Option<PathBuf>,
     emulate: Option<Latency>,
+    sync_mode: Option<SyncMode>,
     seed: u64,
 }
 
@@ -27,7 +28,7 @@ impl Bench {
             Medium::Dram => None,
             Medium::File => Some(config.pool.clone().unwrap_or_else(|| ".".into())),
         };
-        Bench { parent, emulate: config.emulate, seed: config.seed }
+        Bench { parent, emulate: config.emulate, sync_mode: config.sync_mode, seed: config.seed }
     }
 
     /// A new directory for files, unless they are made in memory; removed with all that is in it
@@ -53,7 +54,10 @@ impl Bench {
     /// An empty map. Its file has no name any more, so it goes with the map, or with this process,
     /// however that ends.
     pub(crate) fn create(&self, design: Design) -> Result<Map<u64, u64>> {
-        let options = Options::new().design(design).seed(self.seed);
+        let mut options = Options::new().design(design).seed(self.seed);
+        if let Some(mode) = self.sync_mode {
+            options = options.sync_mode(mode);
+        }
         let Some(dir) = self.dir()? else {
             return Ok(match self.emulate {
                 None => options.in_memory()?,

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use durahash::{Design, Type};
+use durahash::{Design, SyncMode, Type};
 use durahash_bench::{Config, Latency};
 
 use crate::size::parse_size;
@@ -20,7 +20,7 @@ Examples:
   durahash get packages.pool bash
   durahash stats packages.pool";
 
-/// Durable hash indexes in files: what a command has done survives kill -9.
+/// Durable hash indexes in files: what a command has done survives kill -9, and loss of power too.
 #[derive(Debug, Parser)]
 #[command(name = "durahash", version, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
@@ -35,7 +35,7 @@ pub(crate) enum Command {
         verbatim_doc_comment,
         after_help = "\
 Examples:
-  durahash create packages.pool
+  durahash create packages.pool --durability strict
   durahash create edges.pool --codec u64 --max-size 10GiB"
     )]
     Create(Create),
@@ -57,6 +57,8 @@ Examples:
         key: OsString,
         /// The value
         value: OsString,
+        #[command(flatten)]
+        write: Write,
     },
 
     /// Print the value of KEY, as it is, and a line feed
@@ -79,6 +81,8 @@ Examples:
         pool: PathBuf,
         /// The key
         key: OsString,
+        #[command(flatten)]
+        write: Write,
     },
 
     /// Store every line KEY<TAB>VALUE of a file; the pool is created if it is missing
@@ -197,6 +201,16 @@ pub(crate) struct Read {
     pub(crate) accept_suspect: bool,
 }
 
+/// What writing commands have in common.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Write {
+    /// When an entry survives loss of power: process (never, it survives kill -9), interval or
+    /// interval:MS (after so many milliseconds), strict (when it is stored) [default: the pool's, and
+    /// of a new pool process]
+    #[arg(long, value_name = "MODE", value_parser = str::parse::<SyncMode>)]
+    pub(crate) durability: Option<SyncMode>,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Create {
     /// The pool's file
@@ -220,6 +234,8 @@ pub(crate) struct New {
     /// Bytes beyond which a new pool never grows, as 10GiB [default: 1TiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_max_size)]
     pub(crate) max_size: Option<u64>,
+    #[command(flatten)]
+    pub(crate) write: Write,
 }
 
 #[derive(Debug, Args)]
@@ -240,6 +256,9 @@ pub(crate) struct BenchArgs {
     /// may leave a directory durahash-bench-* [default: the current one]
     #[arg(long, value_name = "DIR")]
     pub(crate) pool: Option<PathBuf>,
+    /// When operations on files survive loss of power: process, interval, interval:MS or strict
+    #[arg(long, value_name = "MODE", value_parser = str::parse::<SyncMode>)]
+    pub(crate) durability: Option<SyncMode>,
     /// Add the latency of a slower medium; every figure says so
     #[arg(long, value_enum)]
     pub(crate) emulate: Option<Emulate>,

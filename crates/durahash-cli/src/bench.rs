@@ -21,6 +21,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
         threads: args.threads.clone(),
         medium: args.medium.into(),
         pool: args.pool.clone(),
+        sync_mode: args.durability,
         emulate: args.emulate.map(Into::into),
         ..Config::default()
     };

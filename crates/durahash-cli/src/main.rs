@@ -44,9 +44,9 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<Exit, Failure> {
     match command {
         Command::Create(args) => pool::create(&args),
-        Command::Put { pool, key, value } => point::put(&pool, &key, &value),
+        Command::Put { pool, key, value, write } => point::put(&pool, &key, &value, write),
         Command::Get { read, key } => point::get(&read, &key),
-        Command::Del { pool, key } => point::del(&pool, &key),
+        Command::Del { pool, key, write } => point::del(&pool, &key, write),
         Command::Load { pool, file, new } => load::load(&pool, &file, &new),
         Command::Dump { read, limit } => dump::dump(&read, limit),
         Command::Stats { read, json } => stats::stats(&read, json),

@@ -4,14 +4,14 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::args::Read;
+use crate::args::{Read, Write};
 use crate::exit::{Exit, Failure};
 use crate::output::print;
 use crate::pool::{close, open_to_read, open_to_write};
 
 /// `durahash put`.
-pub(crate) fn put(pool: &Path, key: &OsStr, value: &OsStr) -> Result<Exit, Failure> {
-    let map = open_to_write(pool)?;
+pub(crate) fn put(pool: &Path, key: &OsStr, value: &OsStr, write: Write) -> Result<Exit, Failure> {
+    let map = open_to_write(pool, write)?;
     let put = map.put(key.as_bytes(), value.as_bytes());
     put.map_err(|e| Failure::pool(pool, &e))?;
     close(pool, map)?;
@@ -31,8 +31,8 @@ pub(crate) fn get(read: &Read, key: &OsStr) -> Result<Exit, Failure> {
 }
 
 /// `durahash del`.
-pub(crate) fn del(pool: &Path, key: &OsStr) -> Result<Exit, Failure> {
-    let map = open_to_write(pool)?;
+pub(crate) fn del(pool: &Path, key: &OsStr, write: Write) -> Result<Exit, Failure> {
+    let map = open_to_write(pool, write)?;
     let removed = map.remove(key.as_bytes()).map_err(|e| Failure::pool(pool, &e))?;
     close(pool, map)?;
     Ok(if removed { Exit::Ok } else { Exit::NotFound })

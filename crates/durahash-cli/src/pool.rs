@@ -5,7 +5,7 @@ use std::path::Path;
 
 use durahash::{AnyMap, Error, ErrorKind, Options};
 
-use crate::args::{Create, Kind, New, Read};
+use crate::args::{Create, Kind, New, Read, Write};
 use crate::exit::{Exit, Failure};
 
 /// `durahash create`.
@@ -29,14 +29,14 @@ pub(crate) fn open_to_read(args: &Read) -> Result<AnyMap, Failure> {
 }
 
 /// Opens a pool that exists, for a command that writes.
-pub(crate) fn open_to_write(pool: &Path) -> Result<AnyMap, Failure> {
-    AnyMap::open(pool, &Options::new()).map_err(|e| open_to_write_failed(pool, &e))
+pub(crate) fn open_to_write(pool: &Path, write: Write) -> Result<AnyMap, Failure> {
+    AnyMap::open(pool, &in_mode(Options::new(), write)).map_err(|e| open_to_write_failed(pool, &e))
 }
 
 /// Opens a pool for writing, or creates it as `new` says. An existing one is as it is, but must not
 /// be another than was asked for.
 pub(crate) fn open_or_create(pool: &Path, new: &New) -> Result<AnyMap, Failure> {
-    let map = match AnyMap::open(pool, &Options::new()) {
+    let map = match AnyMap::open(pool, &in_mode(Options::new(), new.write)) {
         Err(e) if is_missing(&e) => {
             let ty = new.codec.unwrap_or_default().data();
             AnyMap::open_or_create(pool, ty, ty, &options(new))
@@ -65,8 +65,16 @@ pub(crate) fn close(pool: &Path, map: AnyMap) -> Result<(), Failure> {
 
 fn options(new: &New) -> Options {
     let options = Options::new().design(new.design.unwrap_or_default());
+    let options = in_mode(options, new.write);
     match new.max_size {
         Some(bytes) => options.max_bytes(bytes),
+        None => options,
+    }
+}
+
+fn in_mode(options: Options, write: Write) -> Options {
+    match write.durability {
+        Some(mode) => options.sync_mode(mode),
         None => options,
     }
 }

@@ -64,6 +64,7 @@ fn as_json(pool: &str, stats: &Stats) -> Value {
             Durability::Power => "power",
             _ => "other",
         },
+        "mode": stats.sync_mode.to_string(),
         "huge_page_bytes": stats.huge_bytes,
         "open_epoch": stats.epoch,
         "recovery_seconds": stats.recovery.as_secs_f64(),
@@ -95,6 +96,7 @@ fn as_text(pool: &str, stats: &Stats) -> String {
         format!("{} ({} free)", human(stats.space.bytes), human(stats.space.free_bytes)),
     );
     row("durability", stats.durability.to_string());
+    row("mode", stats.sync_mode.to_string());
     row("huge pages", stats.huge_bytes.map_or("unknown".into(), human));
     row("open epoch", stats.epoch.to_string());
     row("last recovery", format!("{:.1} ms", stats.recovery.as_secs_f64() * 1e3));

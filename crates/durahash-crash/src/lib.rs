@@ -52,6 +52,8 @@ pub mod script;
 
 pub mod states;
 
+pub mod block;
+
 pub mod subject;
 
 pub mod designs;
@@ -68,3 +70,5 @@ mod segment;
 pub mod run;
 
 pub mod shrink;
+
+pub mod logged;

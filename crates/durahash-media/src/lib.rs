@@ -40,8 +40,8 @@ pub use lock::{DirectoryLock, Version, VersionLock, wait_lock};
 pub use medium::faults;
 pub use medium::{
     Action, BLOCK_BYTES, Call, Counts, Dax, Disk, DiskImage, DiskStep, Dram, Durability, Event,
-    FileDisk, FileLock, Hook, LINE_BYTES, Latency, Line, LogStats, Logged, Mapped, MappedOptions,
-    Medium, Meter, Metered, Region, Sim, SimDisk, Site, Step, SyncMode, name_thread,
+    FileDisk, FileLock, Hook, LINE_BYTES, Latency, Line, LogStats, LogSteps, Logged, Mapped,
+    MappedOptions, Medium, Meter, Metered, Region, Sim, SimDisk, Site, Step, SyncMode, name_thread,
 };
 #[cfg(not(loom))]
 pub use pool::{ExtentKind, Format, Geometry, Pool, PoolStats, Superblock};

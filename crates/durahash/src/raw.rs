@@ -316,6 +316,7 @@ impl Raw {
             index,
             space: facts.space,
             durability: facts.durability,
+            sync_mode: self.store.sync_mode()?,
             huge_bytes: facts.huge_bytes,
             epoch: facts.epoch,
             recovery: self.recovery,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use durahash_media::{Counts, Durability, LogStats, PoolStats};
+use durahash_media::{Counts, Durability, LogStats, PoolStats, SyncMode};
 
 use crate::data::Type;
 use crate::design::Design;
@@ -34,6 +34,8 @@ pub struct Stats {
     pub space: PoolStats,
     /// What an acknowledged operation survives.
     pub durability: Durability,
+    /// The mode that the pool is opened in for writing, if no other is asked for.
+    pub sync_mode: SyncMode,
     /// Bytes of the pool in huge pages, where the system tells.
     pub huge_bytes: Option<u64>,
     /// The number of this open; larger than that of every open before.

@@ -1,5 +1,5 @@
-//! Processes killed at random moments while several threads write to a real pool file. Whatever a
-//! thread was told, by the return of an operation, is there when the pool is opened again.
+//! Processes killed at random moments while several threads write to a real pool file, in every mode.
+//! Whatever a thread was told, by the return of an operation, is there when the pool is opened again.
 //!
 //! `DURAHASH_KILL_ROUNDS=10000 cargo test --release -p durahash --test kill -- --nocapture`
 
@@ -11,7 +11,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use durahash::{Data, Map, Options};
+use durahash::{Data, Map, Options, SyncMode};
 
 const THREADS: u64 = 3;
 /// Keys of one thread; nobody else writes them.
@@ -92,8 +92,10 @@ impl Subject for Records {
 }
 
 /// The child: writes until it is killed, and tells every operation that has returned.
-fn write_for_ever<S: Subject>(path: &Path, seed: u64) {
-    let map: Map<S::K, S::V> = Options::new().max_bytes(1 << 30).open_or_create(path).unwrap();
+fn write_for_ever<S: Subject>(path: &Path, seed: u64, mode: SyncMode) {
+    // A log so short that it is written back many times in a round.
+    let options = Options::new().max_bytes(1 << 30).sync_mode(mode).log_bytes(256 << 10);
+    let map: Map<S::K, S::V> = options.open_or_create(path).unwrap();
     // Without the buffer of `stdout()`, in which what was told would die with the process.
     let pipe = File::from(std::io::stdout().as_fd().try_clone_to_owned().unwrap());
     std::thread::scope(|scope| {
@@ -121,20 +123,38 @@ fn child() {
         return;
     };
     let seed = std::env::var("DURAHASH_KILL_SEED").unwrap().parse().unwrap();
+    let mode = mode(&std::env::var("DURAHASH_KILL_MODE").unwrap());
     match std::env::var("DURAHASH_KILL_SUBJECT").as_deref() {
-        Ok("words") => write_for_ever::<Words>(Path::new(&path), seed),
-        _ => write_for_ever::<Records>(Path::new(&path), seed),
+        Ok("words") => write_for_ever::<Words>(Path::new(&path), seed, mode),
+        _ => write_for_ever::<Records>(Path::new(&path), seed, mode),
+    }
+}
+
+fn mode(name: &str) -> SyncMode {
+    match name {
+        "process" => SyncMode::Process,
+        "strict" => SyncMode::Strict,
+        // So long that only staged lines know of most.
+        "interval" => SyncMode::Interval(std::time::Duration::from_millis(20)),
+        other => panic!("no mode {other}"),
     }
 }
 
 /// Runs a child until it has told `told` operations, kills it, and returns how many each thread
 /// has told.
-fn run_and_kill(subject: &str, path: &Path, seed: u64, told: u64) -> [u64; THREADS as usize] {
+fn run_and_kill(
+    subject: &str,
+    mode: &str,
+    path: &Path,
+    seed: u64,
+    told: u64,
+) -> [u64; THREADS as usize] {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child", "--nocapture", "--test-threads=1"])
         .env("DURAHASH_KILL_POOL", path)
         .env("DURAHASH_KILL_SEED", seed.to_string())
         .env("DURAHASH_KILL_SUBJECT", subject)
+        .env("DURAHASH_KILL_MODE", mode)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -170,14 +190,16 @@ fn rounds() -> u64 {
     std::env::var("DURAHASH_KILL_ROUNDS").map_or(25, |rounds| rounds.parse().unwrap())
 }
 
-fn survive<S: Subject>(subject: &str) {
+fn survive<S: Subject>(subject: &str, mode: &str) {
+    // Each of them is on the disk.
+    let most = if mode == "strict" { 2000 } else { 20_000 };
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
     let mut model: HashMap<u64, u64> = HashMap::new();
     let mut sizes = Vec::new();
     for round in 0..rounds() {
         let seed = mix(round ^ 0xdead);
-        let counts = run_and_kill(subject, &path, seed, mix(seed) % 20_000);
+        let counts = run_and_kill(subject, mode, &path, seed, mix(seed) % most);
         // Every other time the file stays as the kill left it: recovery happens in memory.
         let options = Options::new().read_only(round % 2 == 0);
         let map: Map<S::K, S::V> = options.open(&path).unwrap();
@@ -203,7 +225,10 @@ fn survive<S: Subject>(subject: &str) {
         assert!(found == model, "round {round}, seed {seed}: {}", difference(&found, &model));
         sizes.push(std::fs::metadata(&path).unwrap().len());
         map.close().unwrap();
-        println!("{subject}: round {round}, {} operations told", counts.iter().sum::<u64>());
+        println!(
+            "{subject}, {mode}: round {round}, {} operations told",
+            counts.iter().sum::<u64>()
+        );
     }
     let early = sizes[..sizes.len() / 2].iter().max().unwrap();
     let late = sizes[sizes.len() / 2..].iter().max().unwrap();
@@ -220,10 +245,30 @@ fn difference(found: &HashMap<u64, u64>, model: &HashMap<u64, u64>) -> String {
 
 #[test]
 fn words_survive_kills() {
-    survive::<Words>("words");
+    survive::<Words>("words", "process");
 }
 
 #[test]
 fn records_survive_kills() {
-    survive::<Records>("records");
+    survive::<Records>("records", "process");
+}
+
+#[test]
+fn words_survive_kills_before_the_log_is_written() {
+    survive::<Words>("words", "interval");
+}
+
+#[test]
+fn records_survive_kills_before_the_log_is_written() {
+    survive::<Records>("records", "interval");
+}
+
+#[test]
+fn words_survive_kills_while_the_log_is_written() {
+    survive::<Words>("words", "strict");
+}
+
+#[test]
+fn records_survive_kills_while_the_log_is_written() {
+    survive::<Records>("records", "strict");
 }

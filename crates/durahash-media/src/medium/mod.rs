@@ -29,8 +29,10 @@ mod zero_cost;
 #[cfg(not(loom))]
 pub(crate) use dram::Anonymous;
 pub use dram::Dram;
-pub(crate) use logged::LOG_OFF;
-pub use logged::{Disk, DiskImage, DiskStep, FileDisk, Line, LogStats, Logged, SimDisk, SyncMode};
+pub(crate) use logged::{AREA_BYTES_MIN, LOG_ALIGN, LOG_OFF};
+pub use logged::{
+    Disk, DiskImage, DiskStep, FileDisk, Line, LogStats, LogSteps, Logged, SimDisk, SyncMode,
+};
 pub use mapped::{Dax, FileLock, Mapped, MappedOptions};
 pub use metered::{Counts, Latency, Meter, Metered};
 pub use region::Region;

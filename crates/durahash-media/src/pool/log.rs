@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Pool, Superblock};
 use crate::error::{Error, Result};
 use crate::lock::wait_lock;
-use crate::medium::{Mapped, Medium, SyncMode};
+use crate::medium::{AREA_BYTES_MIN, LOG_ALIGN, Mapped, Medium, SyncMode};
 use crate::word::bits;
 
 const SYNC_MODE_OFF: u64 = std::mem::offset_of!(Superblock, sync_mode) as u64;
@@ -52,12 +52,11 @@ impl<M: Medium> Pool<M> {
 }
 
 impl Pool<Mapped> {
-    /// Makes an area of about `bytes` bytes for a log, if there is none. Comes before
-    /// [`begin`](Pool::begin), whose place it does not take.
+    /// Makes an area for a log, of `bytes` bytes or as many more as make whole extents and a log, if
+    /// there is none. Comes before [`begin`](Pool::begin), whose place it does not take.
     ///
     /// # Errors
-    /// [`Full`](crate::ErrorKind::Full); [`Options`](crate::ErrorKind::Options) where that is too
-    /// little for a log; [`Io`](crate::ErrorKind::Io).
+    /// [`Full`](crate::ErrorKind::Full); [`Io`](crate::ErrorKind::Io).
     pub fn add_log(&self, bytes: u64) -> Result<()> {
         let medium = &self.medium;
         let superblock = self.at::<Superblock>(0)?;
@@ -65,6 +64,8 @@ impl Pool<Mapped> {
             return Ok(());
         }
         let extent_bytes = self.extent_bytes();
+        // Extents of less than a page may begin inside one.
+        let bytes = bytes.max(AREA_BYTES_MIN + LOG_ALIGN);
         let mut extents = wait_lock(&self.extents, medium);
         let (first, count) = extents.take_log(medium, bytes.div_ceil(extent_bytes))?;
         let head_bytes = self.format.head_extents() * extent_bytes;

@@ -256,8 +256,6 @@ impl Superblock {
             medium.store(word, v);
         }
         medium.store(&self.saved_crc, self.saved_crc(medium, state));
-        // One line with the counters.
-        medium.flush(&self.saved_crc);
     }
 
     /// The counters, if the last close was clean and they are intact.

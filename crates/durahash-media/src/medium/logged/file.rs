@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use super::disk::Disk;
 use super::format::{AREA_BYTES_MIN, BLOCK_BYTES, Head, Layout, Line};
 use super::log::{Log, Wake};
-use super::{Logged, SyncMode, is_strict, recover};
+use super::{Logged, SyncMode, recover};
 use crate::error::{Error, ErrorKind, Result};
 use crate::medium::mapped::{Mapped, Mapping, Sharing};
 use crate::medium::{LINE_BYTES, Medium, Region, sys};
@@ -83,15 +83,15 @@ impl Mapped {
     /// Makes `bytes` bytes from `off`, which nobody uses, an empty log of pool `uuid`.
     ///
     /// # Errors
-    /// [`Options`](ErrorKind::Options) where they are too few; [`Io`](ErrorKind::Io) with what the
-    /// system says.
+    /// [`Corrupt`](ErrorKind::Corrupt) where that is too little for a log; [`Io`](ErrorKind::Io) with
+    /// what the system says.
     pub(crate) fn format_log(&self, off: u64, bytes: u64, uuid: [u64; 2]) -> Result<(u64, u64)> {
         const CHUNK_BYTES: u64 = 1 << 20;
         let block = BLOCK_BYTES as u64;
         let (first, end) = (off.next_multiple_of(block), (off + bytes) / block * block);
         let bytes = end.saturating_sub(first);
         if bytes < AREA_BYTES_MIN {
-            return Err(ErrorKind::Options { what: "the log is too small" }.into());
+            return Err(Error::corrupt("extents of a log that are too few for one", off));
         }
         let zeros = vec![0; CHUNK_BYTES.min(bytes) as usize];
         let mut at = first;
@@ -248,8 +248,7 @@ impl Disk for FileDisk {
 
     fn staged(&self) -> Option<&[PmU64]> {
         let bytes = Layout::of(self.area.bytes).staged_bytes;
-        let words =
-            self.view.region().words(self.area.off + Layout::STAGED_OFF, bytes / 8);
+        let words = self.view.region().words(self.area.off + Layout::STAGED_OFF, bytes / 8);
         words.ok().filter(|_| self.keeps_staged)
     }
 
@@ -298,7 +297,7 @@ impl Logged<FileDisk> {
     /// [`Options`](ErrorKind::Options) where it has none, or for a mode without a log;
     /// [`Io`](ErrorKind::Io) with what the system says.
     pub fn over_file(file: Mapped, mode: SyncMode) -> Result<Self> {
-        let strict = is_strict(mode)?;
+        let strict = mode.is_strict()?;
         let none = || Error::from(ErrorKind::Options { what: "the pool has no log" });
         let area = LogArea::find(file.region())?.ok_or_else(none)?;
         let head = recover_file(&file)?.ok_or_else(none)?;

@@ -28,6 +28,8 @@ pub type Line = [u64; 8];
 
 /// What log writes are aligned to, and multiples of.
 pub(crate) const BLOCK_BYTES: usize = 4096;
+/// What an area begins and ends at multiples of.
+pub(crate) const LOG_ALIGN: u64 = BLOCK_BYTES as u64;
 /// Lines that a block has room for.
 pub(super) const BLOCK_LINES: u64 = 56;
 /// Words of a line in a block: its offset, and itself.
@@ -191,12 +193,7 @@ pub(super) fn fill_block(
 }
 
 /// The CRC and the number of lines of `block`, if it continues the log of `head` with line `first`.
-pub(super) fn check_block(
-    head: &Head,
-    chain: u32,
-    first: u64,
-    block: &[u8],
-) -> Option<(u32, u64)> {
+pub(super) fn check_block(head: &Head, chain: u32, first: u64, block: &[u8]) -> Option<(u32, u64)> {
     let expected = [BLOCK_MAGIC, head.salt, head.uuid[0], head.uuid[1], first];
     let found = (0..expected.len()).map(|i| word(block, i * 8));
     let count = word(block, BLOCK_CRC_AT) & u64::from(u32::MAX);

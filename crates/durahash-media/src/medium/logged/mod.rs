@@ -83,6 +83,7 @@ mod disk;
 mod file;
 mod format;
 mod log;
+mod mode;
 mod recover;
 mod sim_disk;
 #[cfg(test)]
@@ -93,37 +94,21 @@ pub use file::FileDisk;
 pub(crate) use file::LOG_OFF;
 pub(super) use file::{recover_file, replay_file};
 pub use format::Line;
+pub(crate) use format::{AREA_BYTES_MIN, LOG_ALIGN};
 pub use log::LogStats;
+pub use mode::SyncMode;
 pub use sim_disk::{DiskImage, DiskStep, SimDisk};
 
 use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use super::{Durability, LINE_BYTES, Medium, Region, each_line, prefetch_line};
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
 use crate::word::{OnMedia, PmU64};
 use file::Keeper;
 use log::Log;
-
-/// When an operation on a file in the page cache is durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SyncMode {
-    /// At once against the death of the process; not against the loss of power.
-    Process,
-    /// At once against the death of the process. Against the loss of power after so long: what is
-    /// left then is everything up to some operation, and nothing after it.
-    Interval(Duration),
-    /// When it returns.
-    Strict,
-}
-
-impl SyncMode {
-    /// The interval that is meant where none is said: a tenth of a second.
-    pub const INTERVAL: SyncMode = SyncMode::Interval(Duration::from_millis(100));
-}
 
 /// A pool behind a log. See the module docs in the source.
 pub struct Logged<D: Disk> {
@@ -163,19 +148,9 @@ impl<D: Disk + 'static> Logged<D> {
         })
     }
 
-    /// Writes what is staged to the log, as the thread in the background does.
-    pub fn write_log(&self) {
-        self.log.commit(self.log.next());
-    }
-
-    /// Makes a checkpoint, as the thread in the background does.
-    pub fn checkpoint(&self) {
-        self.log.checkpoint();
-    }
-
-    /// The disk.
-    pub fn disk(&self) -> &D {
-        &self.log.disk
+    /// What the threads in the background do, to be done by hand.
+    pub fn steps(&self) -> LogSteps<D> {
+        LogSteps(Arc::clone(&self.log))
     }
 
     fn defers(&self) -> bool {
@@ -202,6 +177,29 @@ impl<D: Disk + 'static> Logged<D> {
         if let Some(off) = line {
             self.log.append(off, 1);
         }
+    }
+}
+
+/// The steps that threads in the background take on a log; they outlive the medium.
+pub struct LogSteps<D: Disk>(Arc<Log<D>>);
+
+impl<D: Disk> LogSteps<D> {
+    /// Writes what is staged to the log.
+    ///
+    /// # Errors
+    /// [`Io`](crate::ErrorKind::Io) where the log has failed, now or before.
+    pub fn write(&self) -> Result<()> {
+        self.0.commit(self.0.next());
+        self.0.failure()
+    }
+
+    /// Writes back what the log holds, and forgets it.
+    ///
+    /// # Errors
+    /// As [`write`](LogSteps::write).
+    pub fn checkpoint(&self) -> Result<()> {
+        self.0.checkpoint();
+        self.0.failure()
     }
 }
 
@@ -316,17 +314,6 @@ impl<D: Disk> Drop for Logged<D> {
         // They hold the log, too.
         if let Some(keeper) = self.keeper.take() {
             keeper.stop();
-        }
-    }
-}
-
-/// Refuses a mode without a log.
-fn is_strict(mode: SyncMode) -> Result<bool> {
-    match mode {
-        SyncMode::Strict => Ok(true),
-        SyncMode::Interval(_) => Ok(false),
-        SyncMode::Process => {
-            Err(ErrorKind::Options { what: "a log is for the interval or the strict mode" }.into())
         }
     }
 }

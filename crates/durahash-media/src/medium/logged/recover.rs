@@ -11,8 +11,7 @@ use std::io;
 
 use super::disk::Disk;
 use super::format::{
-    AREA_BYTES_MIN, BLOCK_BYTES, Head, Layout, Line, STAGED_WORDS, check_block, line_of,
-    staged_sum,
+    AREA_BYTES_MIN, BLOCK_BYTES, Head, Layout, Line, STAGED_WORDS, check_block, line_of, staged_sum,
 };
 use super::log::aligned;
 use crate::error::{Error, Result};

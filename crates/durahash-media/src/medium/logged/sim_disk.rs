@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::disk::Disk;
 use super::format::{AREA_BYTES_MIN, Layout, Line};
-use super::{Logged, SyncMode, is_strict, recover};
+use super::{Logged, SyncMode, recover};
 use crate::error::{ErrorKind, Result};
 use crate::medium::Region;
 use crate::medium::sim::buffer::Buffer;
@@ -151,7 +151,7 @@ impl SimDisk {
     /// # Errors
     /// [`Options`](ErrorKind::Options) for a mode without a log.
     pub fn create(self, mode: SyncMode) -> Result<Logged<SimDisk>> {
-        Logged::over(self, recover::first_head(UUID), is_strict(mode)?)
+        Logged::over(self, recover::first_head(UUID), mode.is_strict()?)
     }
 
     /// The pool behind the log on this disk, recovered.
@@ -161,7 +161,7 @@ impl SimDisk {
     /// mode without a log; [`Io`](ErrorKind::Io) where a call was made to fail.
     pub fn open(self, mode: SyncMode) -> Result<Logged<SimDisk>> {
         let head = recover::recover(&self, UUID)?;
-        Logged::over(self, head, is_strict(mode)?)
+        Logged::over(self, head, mode.is_strict()?)
     }
 
     /// Everything that was done, the staged words as they are now last.
@@ -169,6 +169,13 @@ impl SimDisk {
     pub fn steps(&self) -> Vec<DiskStep> {
         self.record_staged();
         self.state().steps.clone()
+    }
+
+    /// What it holds now, as a kill of the process leaves it.
+    #[must_use]
+    pub fn image(&self) -> DiskImage {
+        self.record_staged();
+        self.state().image.clone()
     }
 
     /// How many steps there are.

@@ -49,7 +49,12 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps `wanted` bytes, or half of that, and so on, but at least `needed`.
-    pub(in crate::medium) fn new(file: &File, sharing: Sharing, wanted: u64, needed: u64) -> io::Result<Self> {
+    pub(in crate::medium) fn new(
+        file: &File,
+        sharing: Sharing,
+        wanted: u64,
+        needed: u64,
+    ) -> io::Result<Self> {
         let needed = round_up(needed.max(1));
         let mut bytes = round_up(wanted).max(needed);
         let base = loop {

@@ -1,0 +1,275 @@
+//! The model `block`: what a loss of power leaves of a pool behind a log.
+//!
+//! [`Walk`] follows the steps that a [`SimDisk`](durahash_media::SimDisk) recorded. Of each sector of
+//! 512 bytes it knows what is on the disk for sure, and what else was written since the last sync: any
+//! of these versions may be there instead, of each sector another one. Of a write to the log that is
+//! under way any sectors are there. When the *process* is killed nothing is lost that was written,
+//! but it is not on the disk for that: recovery begins with both.
+
+use std::collections::BTreeMap;
+
+use durahash_media::{DiskImage, DiskStep};
+
+use crate::script::Rng;
+
+const SECTOR_BYTES: usize = 512;
+const SECTOR_WORDS: usize = SECTOR_BYTES / 8;
+
+/// An order or a sync that is left out, to see whether it is missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Omit {
+    /// Nobody waits for a write to the log: it is on the disk only when the next one is.
+    LogWait,
+    /// Lines are written to the pool before they are in the log.
+    LogFirst,
+    /// Staged lines are written over before they are in the log.
+    StagedKept,
+    /// A checkpoint, or a recovery, does not sync the pool.
+    DataSync,
+    /// It writes the head before it syncs the pool.
+    HeadLast,
+    /// The log goes on before the head is on the disk.
+    HeadWait,
+    /// A recovery does not sync the log before it believes it.
+    LogSync,
+    /// The file grows, but not durably.
+    GrowSync,
+}
+
+impl Omit {
+    /// All of them.
+    pub const ALL: [Omit; 8] = [
+        Omit::LogWait,
+        Omit::LogFirst,
+        Omit::StagedKept,
+        Omit::DataSync,
+        Omit::HeadLast,
+        Omit::HeadWait,
+        Omit::LogSync,
+        Omit::GrowSync,
+    ];
+
+    /// The steps as they would have been without it.
+    #[must_use]
+    pub fn from(self, steps: Vec<DiskStep>) -> Vec<DiskStep> {
+        let is_head = |step: &DiskStep| matches!(step, DiskStep::Log { off, .. } if *off < HEADS);
+        match self {
+            Omit::DataSync => {
+                steps.into_iter().filter(|step| *step != DiskStep::SyncData).collect()
+            }
+            Omit::LogSync => steps.into_iter().filter(|step| *step != DiskStep::SyncLog).collect(),
+            Omit::LogFirst => {
+                let mut steps = steps;
+                let mut log = 0;
+                for at in 0..steps.len() {
+                    match &steps[at] {
+                        DiskStep::Line { .. } => {
+                            steps[log..=at].rotate_right(1);
+                            log += 1;
+                        }
+                        DiskStep::Log { off, .. } if *off >= HEADS => log = at,
+                        _ => log = at + 1,
+                    }
+                }
+                steps
+            }
+            Omit::StagedKept => {
+                let mut out = Vec::new();
+                let mut staged = None;
+                for step in steps {
+                    match &step {
+                        DiskStep::Staged(bytes) => staged = Some(bytes.len()),
+                        DiskStep::Log { off, .. } if *off >= HEADS => {
+                            out.extend(staged.map(|bytes| DiskStep::Staged(vec![0; bytes])));
+                        }
+                        _ => {}
+                    }
+                    out.push(step);
+                }
+                out
+            }
+            Omit::HeadLast => {
+                let mut steps = steps;
+                for at in 1..steps.len() {
+                    if steps[at - 1] == DiskStep::SyncData && is_head(&steps[at]) {
+                        steps.swap(at - 1, at);
+                    }
+                }
+                steps
+            }
+            Omit::LogWait | Omit::HeadWait | Omit::GrowSync => steps,
+        }
+    }
+}
+
+/// Bytes of both heads, before everything else in the area.
+const HEADS: u64 = 8192;
+
+/// Which of the versions that a sector may have it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pick {
+    /// Only what is on the disk for sure.
+    Least,
+    /// Everything that was written.
+    Most,
+    /// Of each sector any version; the seed says which.
+    Random(u64),
+}
+
+/// Versions of sectors that are not on the disk for sure, oldest first.
+type Pending<const N: usize, T> = BTreeMap<usize, Vec<[T; N]>>;
+
+/// Follows steps; see the [module docs](self).
+#[derive(Clone)]
+pub struct Walk {
+    omit: Option<Omit>,
+    /// What is on the disk for sure.
+    durable: DiskImage,
+    /// What the program reads.
+    current: DiskImage,
+    pool: Pending<SECTOR_WORDS, u64>,
+    area: Pending<SECTOR_BYTES, u8>,
+    /// Length of the pool, where it is not on the disk yet.
+    resized: Option<usize>,
+}
+
+impl Walk {
+    /// A walk that begins at `image`, all of it on the disk.
+    #[must_use]
+    pub fn new(image: DiskImage, omit: Option<Omit>) -> Self {
+        Walk {
+            omit,
+            durable: image.clone(),
+            current: image,
+            pool: Pending::new(),
+            area: Pending::new(),
+            resized: None,
+        }
+    }
+
+    /// Does what `step` does.
+    pub fn take(&mut self, step: &DiskStep) {
+        self.current.apply(step);
+        match step {
+            DiskStep::Line { off, .. } => {
+                let sector = *off as usize / SECTOR_BYTES;
+                let words = &self.current.pool[sector * SECTOR_WORDS..][..SECTOR_WORDS];
+                let version = words.try_into().expect("a whole sector");
+                self.pool.entry(sector).or_default().push(version);
+            }
+            DiskStep::SyncData => {
+                self.end_resize();
+                for (sector, versions) in std::mem::take(&mut self.pool) {
+                    put(&mut self.durable.pool, sector, versions.last());
+                }
+            }
+            DiskStep::Log { off, bytes } => {
+                let waits = match self.omit {
+                    Some(Omit::LogWait) => false,
+                    Some(Omit::HeadWait) => *off >= HEADS,
+                    _ => true,
+                };
+                if self.omit == Some(Omit::LogWait) {
+                    self.sync_area();
+                }
+                self.write_area(*off as usize, bytes.len());
+                if waits {
+                    for sector in sectors(*off as usize, bytes.len()) {
+                        let versions = self.area.remove(&sector).unwrap_or_default();
+                        put(&mut self.durable.area, sector, versions.last());
+                    }
+                }
+            }
+            DiskStep::LogFailed { off, bytes } => self.write_area(*off as usize, bytes.len()),
+            DiskStep::Staged(bytes) => self.write_area(HEADS as usize, bytes.len()),
+            DiskStep::SyncLog => self.sync_area(),
+            DiskStep::Resize(bytes) => {
+                let words = *bytes as usize / 8;
+                if self.omit == Some(Omit::GrowSync) && words > self.durable.pool.len() {
+                    self.resized = Some(words);
+                } else {
+                    self.durable.pool.resize(words, 0);
+                    self.pool.retain(|sector, _| (sector + 1) * SECTOR_WORDS <= words);
+                }
+            }
+            DiskStep::Mark(_) => {}
+        }
+    }
+
+    fn end_resize(&mut self) {
+        if let Some(words) = self.resized.take() {
+            self.durable.pool.resize(words, 0);
+        }
+    }
+
+    fn sync_area(&mut self) {
+        for (sector, versions) in std::mem::take(&mut self.area) {
+            put(&mut self.durable.area, sector, versions.last());
+        }
+    }
+
+    /// The current bytes of the area are a version of each sector there, where they are new.
+    fn write_area(&mut self, off: usize, bytes: usize) {
+        for sector in sectors(off, bytes) {
+            let version = &self.current.area[sector * SECTOR_BYTES..][..SECTOR_BYTES];
+            let version: [u8; SECTOR_BYTES] = version.try_into().expect("a whole sector");
+            let durable = &self.durable.area[sector * SECTOR_BYTES..][..SECTOR_BYTES];
+            let versions = self.area.get(&sector).and_then(|versions| versions.last());
+            if versions.map_or(durable, |last| &last[..]) != version {
+                self.area.entry(sector).or_default().push(version);
+            }
+        }
+    }
+
+    /// What a loss of power leaves, now, or while `under_way` is done.
+    #[must_use]
+    pub fn cut(&self, under_way: Option<&DiskStep>, pick: Pick) -> DiskImage {
+        let mut walk = self.clone();
+        if let Some(DiskStep::Log { off, bytes }) = under_way {
+            walk.take(&DiskStep::LogFailed { off: *off, bytes: bytes.clone() });
+        }
+        let mut rng = match pick {
+            Pick::Random(seed) => Some(Rng::new(seed)),
+            Pick::Least | Pick::Most => None,
+        };
+        let mut choose = |count: usize| match &mut rng {
+            Some(rng) => rng.below(count + 1),
+            None => {
+                if pick == Pick::Most {
+                    count
+                } else {
+                    0
+                }
+            }
+        };
+        let mut image = walk.durable;
+        for (sector, versions) in &walk.pool {
+            // Where the file did not become longer, there is no such sector.
+            if (sector + 1) * SECTOR_WORDS <= image.pool.len() {
+                put(
+                    &mut image.pool,
+                    *sector,
+                    choose(versions.len()).checked_sub(1).map(|i| &versions[i]),
+                );
+            }
+        }
+        for (sector, versions) in &walk.area {
+            put(
+                &mut image.area,
+                *sector,
+                choose(versions.len()).checked_sub(1).map(|i| &versions[i]),
+            );
+        }
+        image
+    }
+}
+
+fn sectors(off: usize, bytes: usize) -> std::ops::Range<usize> {
+    off / SECTOR_BYTES..(off + bytes).div_ceil(SECTOR_BYTES)
+}
+
+fn put<T: Copy, const N: usize>(all: &mut [T], sector: usize, version: Option<&[T; N]>) {
+    if let Some(version) = version {
+        all[sector * N..][..N].copy_from_slice(version);
+    }
+}

@@ -1,0 +1,560 @@
+//! Pools behind a log, cut at every step of the disk, recovered, and compared.
+//!
+//! A script runs once on a simulated disk. Before each step that the disk took, and while it was
+//! taking one, power fails or the process is killed; what is left is opened by the real recovery.
+//! What it holds must be what the script had done up to some operation: in `Strict`, and after a
+//! kill in any mode, the last one that had returned or the one under way; in `Interval`, one not
+//! before the last write that was waited for. Some recoveries are cut, too, and some go on.
+
+use std::collections::{BTreeMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::RangeInclusive;
+
+use durahash::{Design, Map, Options, Result, SyncMode};
+use durahash_media::{DiskImage, DiskStep, Geometry, LogSteps, SimDisk};
+
+use crate::block::{Omit, Pick, Walk};
+use crate::script::Rng;
+
+const MAX_BYTES: u64 = 256 << 10;
+/// The smallest area there is: a ring of four blocks.
+const AREA_BYTES: u64 = 7 * 4096;
+
+/// What is tested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// The design.
+    pub design: Design,
+    /// Byte strings, with hashes of four bits, instead of words.
+    pub strings: bool,
+    /// The mode.
+    pub mode: SyncMode,
+    /// An order or sync that is left out.
+    pub omit: Option<Omit>,
+}
+
+impl Case {
+    /// Every design, kind of key and mode.
+    #[must_use]
+    pub fn all() -> Vec<Case> {
+        let mut all = Vec::new();
+        for design in Design::ALL {
+            for strings in [false, true] {
+                for mode in [SyncMode::Strict, SyncMode::INTERVAL] {
+                    all.push(Case { design: *design, strings, mode, omit: None });
+                }
+            }
+        }
+        all
+    }
+
+    fn options(self) -> Options {
+        let (extent_shift, hash_bits) = if self.strings { (12, 4) } else { (10, 0) };
+        let geometry = Geometry { extent_shift, slots: 3, hash_bits };
+        Options::new().design(self.design).seed(1).geometry(geometry)
+    }
+
+    fn create(self, disk: SimDisk) -> Result<(Table, LogSteps<SimDisk>)> {
+        let medium = disk.create(self.mode)?;
+        let steps = medium.steps();
+        let table = if self.strings {
+            Table::Strings(self.options().create_on(medium)?)
+        } else {
+            Table::Words(self.options().create_on(medium)?)
+        };
+        Ok((table, steps))
+    }
+
+    fn open(self, disk: SimDisk) -> Result<(Table, LogSteps<SimDisk>)> {
+        let medium = disk.open(self.mode)?;
+        let steps = medium.steps();
+        let table = if self.strings {
+            Table::Strings(self.options().open_on(medium)?)
+        } else {
+            Table::Words(self.options().open_on(medium)?)
+        };
+        Ok((table, steps))
+    }
+
+    fn keeps_staged(self) -> bool {
+        self.mode != SyncMode::Strict
+    }
+}
+
+enum Table {
+    Words(Map<u64, u64>),
+    Strings(Map<str, str>),
+}
+
+fn text(v: u64) -> String {
+    // Of several size classes.
+    format!("{v:0width$}", width = 4 + (v % 90) as usize)
+}
+
+type Contents = BTreeMap<u64, u64>;
+
+impl Table {
+    fn put(&self, key: u64, v: u64) -> Result<()> {
+        match self {
+            Table::Words(map) => map.put(&key, &v),
+            Table::Strings(map) => map.put(&text(key), &text(v)),
+        }
+    }
+
+    fn put_many(&self, pairs: &[(u64, u64)]) -> Result<()> {
+        match self {
+            Table::Words(map) => map.put_many(pairs),
+            Table::Strings(map) => {
+                let pairs: Vec<_> = pairs.iter().map(|(key, v)| (text(*key), text(*v))).collect();
+                map.put_many(&pairs)
+            }
+        }
+    }
+
+    fn remove(&self, key: u64) -> Result<()> {
+        match self {
+            Table::Words(map) => map.remove(&key).map(drop),
+            Table::Strings(map) => map.remove(&text(key)).map(drop),
+        }
+    }
+
+    fn get(&self, key: u64) -> Result<Option<u64>> {
+        match self {
+            Table::Words(map) => map.get(&key),
+            Table::Strings(map) => {
+                let found = map.get(&text(key))?;
+                Ok(found.map(|v| v.parse().expect("a number")))
+            }
+        }
+    }
+
+    fn sync(&self) -> Result<()> {
+        match self {
+            Table::Words(map) => map.sync(),
+            Table::Strings(map) => map.sync(),
+        }
+    }
+
+    fn close(self) -> Result<()> {
+        match self {
+            Table::Words(map) => map.close(),
+            Table::Strings(map) => map.close(),
+        }
+    }
+
+    /// Everything in it, after a check.
+    fn contents(&self) -> Result<Contents, String> {
+        let mut wrong = None;
+        let mut found = |finding| wrong = wrong.take().or(Some(format!("{finding:?}")));
+        let (checked, contents, len) = match self {
+            Table::Words(map) => {
+                (map.check(&mut found), map.iter().collect::<Result<Contents>>(), map.len())
+            }
+            Table::Strings(map) => {
+                let number = |text: String| text.parse::<u64>().expect("a number");
+                let pairs = map.iter().map(|pair| pair.map(|(k, v)| (number(k), number(v))));
+                (map.check(&mut found), pairs.collect(), map.len())
+            }
+        };
+        checked.map_err(|e| e.to_string())?;
+        if let Some(wrong) = wrong {
+            return Err(wrong);
+        }
+        let contents = contents.map_err(|e| e.to_string())?;
+        match len {
+            Ok(len) if len == contents.len() as u64 => Ok(contents),
+            other => Err(format!("{} entries, len says {other:?}", contents.len())),
+        }
+    }
+}
+
+/// What a script did.
+struct Run {
+    /// The disk before it.
+    image: DiskImage,
+    steps: Vec<DiskStep>,
+    /// Contents after so many operations.
+    after: Vec<Contents>,
+    /// How many operations had begun, returned, and were waited for, at the mark of this number.
+    marks: Vec<Progress>,
+    error: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    begun: usize,
+    returned: usize,
+    /// In any mode on the disk.
+    synced: usize,
+}
+
+struct Runner {
+    case: Case,
+    disk: SimDisk,
+    run: Run,
+    at: Progress,
+}
+
+impl Runner {
+    fn mark(&mut self) {
+        self.disk.mark(self.run.marks.len() as u64);
+        self.run.marks.push(self.at);
+    }
+
+    /// Runs `op`, which has `effects`, in this order.
+    fn op(
+        &mut self,
+        effects: &[(u64, Option<u64>)],
+        op: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        self.at.begun += effects.len();
+        for (key, v) in effects {
+            let mut next = self.run.after.last().expect("one at least").clone();
+            match v {
+                Some(v) => drop(next.insert(*key, *v)),
+                None => drop(next.remove(key)),
+            }
+            self.run.after.push(next);
+        }
+        self.mark();
+        op()?;
+        self.at.returned = self.at.begun;
+        self.mark();
+        Ok(())
+    }
+
+    fn synced(&mut self) {
+        self.at.synced = self.at.returned;
+        self.mark();
+    }
+
+    /// Opens the pool, runs `ops` operations, and now and then closes it.
+    fn go(&mut self, ops: usize, seed: u64) -> Result<()> {
+        let opened = self.case.open(self.disk.clone());
+        self.run.steps = self.disk.steps();
+        let (table, steps) = opened?;
+        let mut done = self.random_ops(&table, &steps, ops, &mut Rng::new(seed));
+        // Before it is dropped, which closes it.
+        self.run.steps = self.disk.steps();
+        if done.is_ok() && seed.is_multiple_of(3) {
+            done = table.close();
+            if done.is_ok() {
+                self.synced();
+            }
+            self.run.steps = self.disk.steps();
+        }
+        done
+    }
+
+    fn random_ops(
+        &mut self,
+        table: &Table,
+        steps: &LogSteps<SimDisk>,
+        ops: usize,
+        rng: &mut Rng,
+    ) -> Result<()> {
+        const KEYS: usize = 24;
+        for _ in 0..ops {
+            let key = rng.below(KEYS) as u64;
+            let v = rng.below(1_000_000) as u64;
+            match rng.below(20) {
+                0 => {
+                    let pairs: Vec<_> = (0..2 + rng.below(12))
+                        .map(|_| (rng.below(KEYS) as u64, rng.below(1_000_000) as u64))
+                        .collect();
+                    let effects: Vec<_> = pairs.iter().map(|(key, v)| (*key, Some(*v))).collect();
+                    self.op(&effects, || table.put_many(&pairs))?;
+                }
+                1 => {
+                    table.sync()?;
+                    self.synced();
+                }
+                2 => {
+                    steps.write()?;
+                    self.synced();
+                }
+                3 => {
+                    steps.checkpoint()?;
+                    let _ = table.get(key)?;
+                }
+                4..=9 => self.op(&[(key, None)], || table.remove(key))?,
+                _ => self.op(&[(key, Some(v))], || table.put(key, v))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes a pool, closes it, and runs `ops` operations on it; `fail_at` is the call that fails.
+fn run(case: Case, seed: u64, ops: usize, fail_at: Option<u64>) -> Result<Run, String> {
+    let told = |e: durahash::Error| e.to_string();
+    let disk = SimDisk::new(MAX_BYTES, AREA_BYTES, case.keeps_staged());
+    let (table, _) = case.create(disk.clone()).map_err(told)?;
+    table.close().map_err(told)?;
+    let image = disk.image();
+    let disk = SimDisk::resume(image.clone(), Vec::new(), MAX_BYTES, case.keeps_staged());
+    if let Some(nth) = fail_at {
+        disk.fail_at(nth);
+    }
+    let run = Run {
+        image,
+        steps: Vec::new(),
+        after: vec![Contents::new()],
+        marks: Vec::new(),
+        error: None,
+    };
+    let mut runner = Runner { case, disk, run, at: Progress::default() };
+    runner.mark();
+    let done = runner.go(ops, seed);
+    let mut run = runner.run;
+    run.error = done.err().map(told);
+    Ok(run)
+}
+
+/// What was looked at.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Looked {
+    /// Crashes: pairs of an instant and what the disk then holds.
+    pub cuts: u64,
+    /// Different ones among them, which were recovered.
+    pub states: u64,
+    /// Of these, in a recovery.
+    pub inside: u64,
+    /// Blocks that were written to the log: how often the ring was gone round is a quarter of it.
+    pub blocks: u64,
+}
+
+/// Looks for a state that is recovered wrongly.
+pub struct Tester {
+    case: Case,
+    /// What was looked at so far.
+    pub looked: Looked,
+    seen: HashSet<u64>,
+}
+
+impl Tester {
+    /// A tester of `case`.
+    #[must_use]
+    pub fn new(case: Case) -> Self {
+        Tester { case, looked: Looked::default(), seen: HashSet::new() }
+    }
+
+    /// Runs the script of `seed` and looks at the states that crashes may leave.
+    ///
+    /// # Errors
+    /// What is wrong with one of them, and how to see it again.
+    pub fn random(&mut self, seed: u64, ops: usize) -> Result<(), String> {
+        let run = run(self.case, seed, ops, None)?;
+        if let Some(e) = &run.error {
+            return Err(format!("{:?}, seed {seed}: {e}", self.case));
+        }
+        self.look_at(&run, seed)
+    }
+
+    /// The same, with each call of the disk failing in turn.
+    ///
+    /// # Errors
+    /// As [`random`](Tester::random); a failure that was not told.
+    pub fn failing(&mut self, seed: u64, ops: usize) -> Result<(), String> {
+        for nth in 1.. {
+            let run = run(self.case, seed, ops, Some(nth))?;
+            self.seen.clear();
+            self.look_at(&run, seed)?;
+            let failed = run.steps.iter().any(|step| matches!(step, DiskStep::LogFailed { .. }));
+            if failed && run.error.is_none() {
+                return Err(format!("{:?}, seed {seed}: failure {nth} was not told", self.case));
+            }
+            if run.error.is_none() && !failed && nth > 20 {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn look_at(&mut self, run: &Run, seed: u64) -> Result<(), String> {
+        let omit = self.case.omit;
+        let steps = omit.map_or_else(|| run.steps.clone(), |omit| omit.from(run.steps.clone()));
+        let mut walk = Walk::new(run.image.clone(), omit);
+        let mut progress = Progress::default();
+        let mut rng = Rng::new(seed ^ 0xb10c);
+        let case = self.case;
+        for at in 0..=steps.len() {
+            let step = steps.get(at);
+            if let Some(DiskStep::Log { bytes, .. }) = step {
+                self.looked.blocks += bytes.len() as u64 / 4096;
+            }
+            let wrong = |wrong: String| {
+                format!("{case:?}, seed {seed}, before step {at}, {progress:?}: {wrong}")
+            };
+            // The states between two steps that make something sure are among those at the second.
+            let point = matches!(
+                step,
+                None | Some(DiskStep::Log { .. } | DiskStep::SyncData | DiskStep::SyncLog)
+                    | Some(DiskStep::Mark(_) | DiskStep::LogFailed { .. } | DiskStep::Resize(_))
+            );
+            if point {
+                let acknowledged = match self.case.mode {
+                    SyncMode::Strict => progress.returned,
+                    _ => progress.synced,
+                };
+                let expected = acknowledged..=progress.begun;
+                let picks = [Pick::Least, Pick::Most, Pick::Random(rng.number())];
+                let again = Pick::Random(rng.number());
+                for pick in picks.into_iter().chain([again]) {
+                    let image = walk.cut(step, pick);
+                    self.power(run, image, &expected, &mut rng).map_err(wrong)?;
+                }
+            }
+            // Killed: everything that was written is there.
+            if matches!(step, None | Some(DiskStep::Log { .. } | DiskStep::Mark(_))) {
+                let expected = progress.returned..=progress.begun;
+                let least = progress.synced;
+                self.kill(run, &steps[..at], &walk, &expected, least, &mut rng).map_err(wrong)?;
+            }
+            if let Some(step) = step {
+                walk.take(step);
+                if let DiskStep::Mark(mark) = step {
+                    progress = run.marks[*mark as usize];
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what is on the disk was looked at before, with as much expected of it.
+    fn is_new(&mut self, image: &DiskImage, expected: &RangeInclusive<usize>) -> bool {
+        self.looked.cuts += 1;
+        let mut hasher = DefaultHasher::new();
+        (&image.pool, &image.area, expected).hash(&mut hasher);
+        self.seen.insert(hasher.finish())
+    }
+
+    /// Power fails, and `image` is left.
+    fn power(
+        &mut self,
+        run: &Run,
+        image: DiskImage,
+        expected: &RangeInclusive<usize>,
+        rng: &mut Rng,
+    ) -> Result<(), String> {
+        if !self.is_new(&image, expected) {
+            return Ok(());
+        }
+        self.looked.states += 1;
+        let keeps = self.case.keeps_staged();
+        let disk = SimDisk::resume(image.clone(), Vec::new(), MAX_BYTES, keeps);
+        let found = self.recover(run, disk.clone(), expected, rng)?;
+        let walk = Walk::new(image, self.case.omit);
+        self.inside(run, &walk, disk.steps(), 0, &(found..=found), expected, rng)
+    }
+
+    /// The process is killed after `steps`.
+    fn kill(
+        &mut self,
+        run: &Run,
+        steps: &[DiskStep],
+        walk: &Walk,
+        expected: &RangeInclusive<usize>,
+        synced: usize,
+        rng: &mut Rng,
+    ) -> Result<(), String> {
+        let mut image = run.image.clone();
+        steps.iter().for_each(|step| image.apply(step));
+        if !self.is_new(&image, expected) {
+            return Ok(());
+        }
+        self.looked.states += 1;
+        let keeps = self.case.keeps_staged();
+        let disk = SimDisk::resume(image, Vec::new(), MAX_BYTES, keeps);
+        let found = self.recover(run, disk.clone(), expected, rng)?;
+        // Power that fails in this recovery takes what only the kernel had; but what the recovery
+        // said to be there it must have made durable.
+        let least = match self.case.mode {
+            SyncMode::Strict => *expected.start(),
+            _ => synced,
+        };
+        self.inside(run, walk, disk.steps(), 0, &(found..=found), &(least..=*expected.end()), rng)
+    }
+
+    /// Opens the pool, compares, and sometimes goes on; returns after how many operations it is.
+    fn recover(
+        &self,
+        run: &Run,
+        disk: SimDisk,
+        expected: &RangeInclusive<usize>,
+        rng: &mut Rng,
+    ) -> Result<usize, String> {
+        let case = Case { omit: None, ..self.case };
+        let (table, steps) = case.open(disk.clone()).map_err(|e| format!("open: {e}"))?;
+        disk.mark(0);
+        let contents = table.contents()?;
+        let found = expected.clone().rev().find(|i| run.after[*i] == contents);
+        let Some(found) = found else {
+            let nearest = run.after.iter().rposition(|after| *after == contents);
+            return Err(format!("expected one of {expected:?}, found {nearest:?}: {contents:?}"));
+        };
+        if rng.below(8) == 0 {
+            let mut contents = contents;
+            for _ in 0..20 {
+                let (key, v) = (rng.below(24) as u64, rng.below(1000) as u64);
+                table.put(key, v).map_err(|e| format!("after recovery: {e}"))?;
+                contents.insert(key, v);
+            }
+            steps.checkpoint().map_err(|e| format!("after recovery: {e}"))?;
+            if table.contents()? != contents {
+                return Err("other contents after more operations".into());
+            }
+        }
+        Ok(found)
+    }
+
+    /// Cuts a recovery that took `steps`; what it found must be found again.
+    #[allow(clippy::too_many_arguments, reason = "what is expected changes on the way")]
+    fn inside(
+        &mut self,
+        run: &Run,
+        walk: &Walk,
+        steps: Vec<DiskStep>,
+        from: usize,
+        after: &RangeInclusive<usize>,
+        before: &RangeInclusive<usize>,
+        rng: &mut Rng,
+    ) -> Result<(), String> {
+        if rng.below(4) != 0 {
+            return Ok(());
+        }
+        let omit = self.case.omit;
+        let steps = omit.map_or_else(|| steps.clone(), |omit| omit.from(steps.clone()));
+        let mut walk = walk.clone();
+        // Its own mark says that it is over, and what it has found may be relied on.
+        let end = steps.iter().position(|step| *step == DiskStep::Mark(0)).unwrap_or(steps.len());
+        for (at, step) in steps[..end].iter().enumerate() {
+            if at >= from && !matches!(step, DiskStep::Line { .. }) {
+                let image = walk.cut(Some(step), Pick::Random(rng.number()));
+                if self.is_new(&image, before) {
+                    self.looked.inside += 1;
+                    self.again(run, image, before)
+                        .map_err(|e| format!("step {at} of recovery: {e}"))?;
+                }
+            }
+            walk.take(step);
+        }
+        let image = walk.cut(None, Pick::Random(rng.number()));
+        if self.is_new(&image, after) {
+            self.looked.inside += 1;
+            self.again(run, image, after).map_err(|e| format!("after recovery: {e}"))?;
+        }
+        Ok(())
+    }
+
+    fn again(
+        &self,
+        run: &Run,
+        image: DiskImage,
+        expected: &RangeInclusive<usize>,
+    ) -> Result<(), String> {
+        let disk = SimDisk::resume(image, Vec::new(), MAX_BYTES, self.case.keeps_staged());
+        // Without more operations.
+        self.recover(run, disk, expected, &mut Rng::new(1)).map(drop)
+    }
+}

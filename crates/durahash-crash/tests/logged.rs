@@ -1,0 +1,50 @@
+//! Pools behind a log, under the model `block`.
+
+use durahash_crash::block::Omit;
+use durahash_crash::logged::{Case, Tester};
+
+/// The script that a seed stands for is that of every case.
+const OPS: usize = 60;
+
+#[test]
+fn whatever_a_cut_leaves_is_recovered() {
+    let rounds = std::env::var("DURAHASH_CUTS").map_or(10_000, |cuts| cuts.parse().unwrap());
+    let cases = Case::all();
+    let (mut cuts, mut blocks) = (0, 0);
+    for case in &cases {
+        let mut tester = Tester::new(*case);
+        for seed in 0.. {
+            if tester.looked.states + tester.looked.inside >= rounds / cases.len() as u64 {
+                break;
+            }
+            tester.random(seed, OPS).unwrap();
+        }
+        let looked = tester.looked;
+        println!("{case:?}: {looked:?}");
+        assert!(looked.inside > 0 && looked.blocks > 4, "the ring was never gone round");
+        (cuts, blocks) = (cuts + looked.states + looked.inside, blocks + looked.blocks);
+    }
+    println!("{cuts} different cuts");
+    assert!(blocks > 200, "the ring was not gone round often enough");
+}
+
+#[test]
+fn every_order_and_sync_is_missed() {
+    for omit in Omit::ALL {
+        let found = Case::all().into_iter().find_map(|case| {
+            let mut tester = Tester::new(Case { omit: Some(omit), ..case });
+            (0..20).find_map(|seed| tester.random(seed, OPS).err())
+        });
+        let Some(found) = found else {
+            panic!("{omit:?} left out is not missed");
+        };
+        println!("{found}");
+    }
+}
+
+#[test]
+fn a_call_that_fails_is_told_and_loses_nothing() {
+    for case in Case::all() {
+        Tester::new(case).failing(1, 25).unwrap();
+    }
+}
