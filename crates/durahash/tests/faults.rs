@@ -143,6 +143,19 @@ fn a_value_of_a_gibibyte_comes_back() {
     assert_eq!(map.stats().unwrap().space.record_bytes, 48);
 }
 
+/// Nobody can choose keys that meet in a pool whose seed they do not know.
+#[test]
+fn every_pool_has_a_seed_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let seeds = ["one", "two"].map(|name| {
+        let path = dir.path().join(name);
+        Options::new().create::<u64, u64>(&path).unwrap().close().unwrap();
+        fs::read(path).unwrap()[56..64].to_vec()
+    });
+    assert_ne!(seeds[0], seeds[1]);
+    assert!(!seeds.contains(&vec![0; 8]));
+}
+
 #[test]
 fn absurd_limits_are_refused_or_met() {
     let dir = tempfile::tempdir().unwrap();
