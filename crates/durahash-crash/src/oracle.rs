@@ -4,7 +4,7 @@
 //! acknowledged operations plus, for each operation in flight, all of it or nothing; iteration,
 //! `get` and `len` agree; the design's own `check` finds nothing. For some of them: recovery crashes
 //! at each of its own steps, two levels deep, and ends in the same contents; twenty more operations
-//! work. (Some: the first recoveries that take a path not seen before, then a fixed share.)
+//! work, and nothing has leaked when the background work is done. (Some: the first recoveries that take a path not seen before, then a fixed share.)
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -30,6 +30,8 @@ const NOTABLE_PER_PATH: u32 = 3;
 const MORE_SHARE: u64 = 16;
 /// How many operations.
 const MORE: usize = 20;
+/// So many steps of background work end it.
+const STEPS: usize = 64;
 
 /// What a table may hold.
 #[derive(Clone, Debug)]
@@ -391,8 +393,10 @@ impl<'s, S: Subject, const LINE: bool> Judge<'s, S, LINE> {
     ) -> Result<(), String> {
         let mut rng = Rng::new(seed);
         for op in random(self.keys.len() as u16, MORE, rng.number()) {
-            let Some(key) = op.key() else { continue };
-            let key = usize::from(key);
+            let Some(key) = op.key().map(usize::from) else {
+                self.step(table, 1)?;
+                continue;
+            };
             let found = match table.apply(op, self.keys[key]) {
                 Ok(found) => found,
                 Err(error) if S::MAY_FILL && matches!(error.kind(), ErrorKind::Full { .. }) => {
@@ -406,8 +410,21 @@ impl<'s, S: Subject, const LINE: bool> Judge<'s, S, LINE> {
             }
             held[key] = op.outcome(found);
         }
-        self.compare(table, &Expected::new(held), &mut Vec::new())
-            .map_err(|wrong| format!("after more operations: {wrong}"))
+        let expected = Expected::new(held);
+        let contents = &mut Vec::new();
+        self.compare(table, &expected, contents)
+            .map_err(|wrong| format!("after more operations: {wrong}"))?;
+        // What is free is known once the background work is done: only then are leaks seen.
+        self.step(table, STEPS)?;
+        self.compare(table, &expected, contents)
+            .map_err(|wrong| format!("after all background work: {wrong}"))
+    }
+
+    fn step(&self, table: &dyn Table, count: usize) -> Result<(), String> {
+        for _ in 0..count {
+            table.apply(Op::Step, 0).map_err(|error| format!("step after recovery: {error}"))?;
+        }
+        Ok(())
     }
 }
 
