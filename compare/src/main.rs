@@ -91,6 +91,9 @@ struct Run {
     /// Leave byte strings out
     #[arg(long)]
     no_strings: bool,
+    /// Only tables whose name has one of these in it
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
     /// Save all rows as JSON
     #[arg(long)]
     json: Option<PathBuf>,
@@ -157,6 +160,7 @@ fn run(run: &Run) -> Result<()> {
         shared_memory: run.shared_memory.clone(),
         disk: run.disk.clone(),
         peers: run.peers.as_ref().unwrap_or(&run.shared_memory).clone(),
+        only: run.only.clone(),
     };
     let tried = try_all(&plan.peers, plan.seed, 20_000, 3)?;
     print(&report::survival(&tried))?;

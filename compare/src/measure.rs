@@ -31,6 +31,8 @@ pub(crate) struct Plan {
     pub(crate) disk: PathBuf,
     /// Where the other stores lie.
     pub(crate) peers: PathBuf,
+    /// Only tables whose name has one of these in it; all where there are none.
+    pub(crate) only: Vec<String>,
 }
 
 /// A table of a run.
@@ -93,6 +95,8 @@ fn entrants(plan: &Plan, tried: &[Tried]) -> Vec<Entrant> {
             all.push(Entrant { name: name.to_owned(), how: How::File(store, mode, dir.clone()) });
         }
     }
+    let only = &plan.only;
+    all.retain(|entrant| only.is_empty() || only.iter().any(|only| entrant.name.contains(only)));
     all
 }
 

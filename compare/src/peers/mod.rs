@@ -15,7 +15,7 @@ pub(crate) use redb::{Redb, Sync};
 use crate::store::Pair;
 
 /// Pairs of a batch for stores that write it as one transaction.
-const TRANSACTION: usize = 100_000;
+const TRANSACTION: usize = 1_000_000;
 
 /// The pairs of a batch in the order of their keys, in which B-trees take them sooner.
 fn sorted<'a>(pairs: &[Pair<'a>]) -> Vec<Pair<'a>> {

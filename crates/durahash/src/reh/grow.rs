@@ -46,6 +46,10 @@ impl<M: Medium> Reh<M> {
     /// fails.
     pub(super) fn split(&self, held: Held<'_, M>, h: u64) -> Result<()> {
         let depth = held.meta.depth();
+        // All four lines of it will be read.
+        if let Ok(bucket) = self.bucket(held.bucket) {
+            self.medium().prefetch(bucket);
+        }
         let room = self.sound(&held, h).and_then(|old| {
             let new = self.room_for_split(depth)?;
             Ok((old, new, self.bucket(new)?))
@@ -124,6 +128,10 @@ impl<M: Medium> Reh<M> {
     pub(super) fn take_bucket(&self) -> Result<u64> {
         let mut free = wait_lock(&self.writers.free, self.medium());
         if let Some(bucket) = free.pop() {
+            // The next split's: its stores would wait for these lines.
+            if let Some(Ok(next)) = free.last().map(|next| self.bucket(*next)) {
+                self.medium().prefetch(next);
+            }
             return Ok(bucket);
         }
         let extent = self.pool.take_unit_extent()?;
