@@ -41,11 +41,12 @@ impl Levels {
         assert!(depth > 0, "a hash has bits");
         let array = &self.arrays[depth as usize];
         if array.get().is_none() {
-            let new = Zeroed::new(1 << depth, size_of::<AtomicU32>() as u64)?;
-            // Of several that come here at once one is kept.
-            let start = array.get_or_init(|| new).base().as_ptr().cast();
-            self.starts[depth as usize].store(start, Ordering::Release);
+            // Of several that are made at once one is kept.
+            drop(array.set(Zeroed::new(1 << depth, size_of::<AtomicU32>() as u64)?));
         }
+        let array = array.get().expect("made by whoever came first");
+        // By all who come: the first may not have got here yet.
+        self.starts[depth as usize].store(array.base().as_ptr().cast(), Ordering::Release);
         Ok(())
     }
 
@@ -74,8 +75,10 @@ impl Levels {
     /// Zeroes the array of a depth and gives its memory back to the system. A thread that still
     /// reads a word sees its old value or zero.
     pub fn release(&self, depth: u32) {
-        if let Some(array) = self.arrays[depth as usize].get() {
-            array.release();
+        if self.arrays[depth as usize].get().is_some_and(|array| !array.give_back()) {
+            for i in 0..1_u64 << depth {
+                self.word(depth, i << (64 - depth)).store(0, Ordering::Release);
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Large arrays in DRAM: zeroed, reserved whole, taken page by page as they are touched.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Result;
 use crate::zeroed::Zeroed;
@@ -55,7 +55,11 @@ impl<const N: usize> Rows<N> {
     /// Zeroes all rows and gives their memory back to the system. A thread that still reads a row
     /// sees the old value or zero.
     pub fn release(&self) {
-        self.memory.release();
+        if !self.memory.give_back() {
+            for word in (0..self.count).flat_map(|i| self.row(i)) {
+                word.store(0, Ordering::Release);
+            }
+        }
     }
 
     /// Bytes of memory in huge pages, where the system tells.

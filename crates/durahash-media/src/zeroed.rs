@@ -1,7 +1,7 @@
 //! Zeroed memory for atomic words that stays where it is.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use rustix::mm::{Advice, madvise};
 
@@ -14,7 +14,6 @@ use crate::medium::{ADDRESS_BYTES, Anonymous};
 /// where the system gives them.
 pub(crate) struct Zeroed {
     base: NonNull<AtomicU64>,
-    bytes: u64,
     /// What keeps `base` good: a mapping, or lines on the heap where they are few (which is what
     /// tests open by the thousand, and what Miri understands).
     mapping: Option<Anonymous>,
@@ -46,10 +45,10 @@ impl Zeroed {
                 AlignedLine([const { AtomicU64::new(0) }; 8])
             });
             let base = NonNull::new(heap.as_mut_ptr()).expect("a vector's pointer").cast();
-            return Ok(Zeroed { base, bytes, mapping: None, heap });
+            return Ok(Zeroed { base, mapping: None, heap });
         }
         let mapping = Anonymous::reserve(bytes)?;
-        Ok(Zeroed { base: mapping.base.cast(), bytes, mapping: Some(mapping), heap: Vec::new() })
+        Ok(Zeroed { base: mapping.base.cast(), mapping: Some(mapping), heap: Vec::new() })
     }
 
     #[inline(always)]
@@ -57,20 +56,16 @@ impl Zeroed {
         self.base
     }
 
-    /// Zeroes everything and gives the memory back to the system. A thread that still reads sees
-    /// the old value or zero.
-    pub(crate) fn release(&self) {
-        let advised = self.mapping.as_ref().is_some_and(|mapping| {
+    /// Gives the memory back to the system, after which it reads as zero; whether that worked. If
+    /// not, nothing has changed: whoever knows how the words are accessed can zero them. A thread
+    /// that still reads sees the old value or zero.
+    #[must_use]
+    pub(crate) fn give_back(&self) -> bool {
+        self.mapping.as_ref().is_some_and(|mapping| {
             let (start, bytes) = (mapping.base.as_ptr().cast(), mapping.bytes as usize);
             // SAFETY: our own anonymous mapping; reading it afterwards gives zeros.
             unsafe { madvise(start, bytes, Advice::LinuxDontNeed) }.is_ok()
-        });
-        if !advised {
-            for i in 0..self.bytes.div_ceil(8) as usize {
-                // SAFETY: both kinds of memory are rounded up to whole words.
-                unsafe { self.base.add(i).as_ref() }.store(0, Ordering::Release);
-            }
-        }
+        })
     }
 
     pub(crate) fn huge_bytes(&self) -> Option<u64> {

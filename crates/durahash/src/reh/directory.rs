@@ -20,8 +20,8 @@ use crate::extend;
 /// What the front says where buckets are deeper than itself.
 const DEEP: u32 = u32::MAX;
 
-/// Numbers of buckets are lower than this: they fit an entry. So buckets lie in a pool's first
-/// tebibyte.
+/// Numbers of buckets are lower than this, so that they fit an entry: buckets lie in a pool's first
+/// tebibyte, and REH is full when that is, even if a larger pool still has room for records.
 pub(crate) const MAX_BUCKETS: u64 = DEEP as u64;
 
 /// The depths of both directories, in one word.
@@ -53,7 +53,9 @@ pub(crate) struct Sought<'a> {
 }
 
 /// The directory. Readers take no lock; whoever stores entries holds [`Directory::lock`] shared,
-/// whoever changes the view holds it exclusively.
+/// whoever changes the view holds it exclusively. While nobody does the latter, every array that is
+/// not in the view is zero; so a word that is not zero was right when it was loaded, whatever the
+/// view was that led to it.
 pub(crate) struct Directory {
     view: AtomicU64,
     front: Levels,
@@ -202,9 +204,12 @@ impl Directory {
                 self.copy_whole(depth, depth + 1)?;
                 depth += 1;
             }
-            if front < depth && is_shallow(front, depths) {
+            // Without memory for a deeper front this one goes on: it is only slower.
+            if front < depth
+                && is_shallow(front, depths)
+                && self.make_front(depth, front + 1).is_ok()
+            {
                 front += 1;
-                self.make_front(depth, front)?;
             }
             self.switch(View::new(depth, front));
             Ok(depth > view.depth())
@@ -237,6 +242,7 @@ impl Directory {
             }
             if front > depth {
                 // There is no memory for another front.
+                self.whole.release(depth);
                 return false;
             }
             self.switch(View::new(depth, front));

@@ -96,8 +96,9 @@ impl<M: Medium> Reh<M> {
         medium.flush(&old_bucket.link);
         medium.drain();
 
-        held.exclude_readers();
         self.switch_directory(|| {
+            // Not before: whoever makes another directory may hold its lock for long.
+            held.exclude_readers();
             self.count_depths(depth, -1, 2);
             self.directory.set(upper_prefix, depth + 1, new);
             self.directory.set(prefix, depth + 1, held.bucket);
@@ -180,6 +181,10 @@ impl<M: Medium> Reh<M> {
         }
         let h_buddy = h ^ extend::span(depth);
         let buddy = self.directory.find(h_buddy);
+        if bucket == buddy {
+            // Somebody has merged them, and the depth above was that before.
+            return Merge::Busy;
+        }
         let due = || {
             let depths = [bucket, buddy].map(|bucket| self.meta(bucket).depth());
             depths == [depth; 2] && live(bucket) + live(buddy) <= self.merge_limit()
@@ -249,6 +254,8 @@ impl<M: Medium> Reh<M> {
         medium.flush(&to.link);
         medium.drain();
 
+        // All of them before the depth changes: a scan takes the depth first, and then whatever is
+        // live and within it.
         for (i, h) in moved.iter().enumerate() {
             if let Some(h) = h {
                 lower.meta.add(i as u32, *h);

@@ -298,7 +298,8 @@ impl<M: Medium> Reh<M> {
             out.truncate(from);
             let medium = self.medium();
             let (bucket, meta) = (self.bucket(number)?, self.meta(number));
-            // A bucket that is being taken out of use may say anything.
+            // Before what is live: see `merge`. A bucket that is being taken out of use may say
+            // anything.
             let depth = meta.depth().clamp(1, MAX_DEPTH);
             let prefix = extend::prefix(at, depth);
             for i in durahash_media::probe::BitMask(meta.live()) {

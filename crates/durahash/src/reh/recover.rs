@@ -29,9 +29,13 @@ type Seen = Rows<2>;
 const MET: u64 = u64::MAX;
 
 /// Up to this depth, half a gigabyte of directory, a pool is opened whatever its size: one that was
-/// far larger may keep a deep bucket. Beyond, the directory must be in proportion to the pool, or a
-/// small file that was made with malice would take all memory.
+/// far larger may keep a deep bucket. Beyond, the directory must be in proportion to the buckets that
+/// were ever written, free ones too, or a file with holes that was made with malice would take all
+/// memory.
 const RECOVERED_DEPTH_MAX: u32 = 26;
+
+/// Some of those buckets may have gone back to the pool since the directory was that deep.
+const RECOVERED_ENTRIES_PER_BUCKET: u64 = 4 * ENTRIES_PER_BUCKET;
 
 impl<M: Medium> Reh<M> {
     /// Makes the first two buckets, and the root.
@@ -64,19 +68,22 @@ impl<M: Medium> Reh<M> {
     /// [`Corrupt`](ErrorKind::Corrupt) where the siblings do not cover all hashes in order.
     pub fn open(pool: Arc<Pool<M>>) -> Result<Self> {
         let mut reh = Self::new(pool)?;
-        let extents = reh.pool.unit_extents();
+        let mut extents = reh.pool.unit_extents();
         let per_extent = reh.pool.extent_bytes() / BUCKET_BYTES;
+        // An extent beyond was taken and not yet given back.
+        let beyond = extents.partition_point(|i| (i + 1) * per_extent <= reh.metas.count());
+        let beyond = extents.split_off(beyond);
         let seen = Seen::new(extents.last().map_or(0, |last| (last + 1) * per_extent))?;
-        if seen.count() > reh.metas.count() {
-            let off = reh.metas.count() * BUCKET_BYTES;
-            return Err(Error::corrupt("buckets where none can be", off));
-        }
         reh.read_extents(&extents, per_extent, &seen)?;
         let chain = follow(reh.pool.root(ROOT)?, &seen)?;
 
         let depth = chain.iter().map(|unit| unit.depth).max().unwrap_or(1);
-        if depth > RECOVERED_DEPTH_MAX && 1 << depth > seen.count() * ENTRIES_PER_BUCKET {
-            return Err(ErrorKind::Skewed { depth }.into());
+        if depth > RECOVERED_DEPTH_MAX {
+            let written =
+                (0..seen.count()).filter(|n| seen.row(*n)[0].load(Ordering::Relaxed) != 0);
+            if 1 << depth > written.count() as u64 * RECOVERED_ENTRIES_PER_BUCKET {
+                return Err(ErrorKind::Skewed { depth }.into());
+            }
         }
         for unit in &chain {
             *reh.writers.depths[unit.depth as usize].get_mut() += 1;
@@ -90,6 +97,7 @@ impl<M: Medium> Reh<M> {
         reh.live.add(live);
         reh.pool.begin()?;
         reh.find_free(&extents, per_extent, &seen)?;
+        beyond.into_iter().try_for_each(|i| reh.pool.release_unit_extent(i))?;
         Ok(reh)
     }
 
