@@ -225,7 +225,7 @@ pub(crate) struct Create {
 /// What a new pool is made as.
 #[derive(Debug, Args)]
 pub(crate) struct New {
-    /// Design of a new pool: reh [default: reh]
+    /// Design of a new pool: reh or pea [default: reh]
     #[arg(long, value_parser = parse_design)]
     pub(crate) design: Option<Design>,
     /// Keys and values of a new pool: any bytes, or integers below 2^64 [default: bytes]

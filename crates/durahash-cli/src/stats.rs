@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use durahash::{AnyMap, Durability, Error, Stats};
+use durahash::{AnyMap, Design, Durability, Error, Stats};
 use serde_json::{Value, json};
 
 use crate::args::Read;
@@ -51,6 +51,7 @@ fn as_json(pool: &str, stats: &Stats) -> Value {
         "load_factor": stats.load_factor(),
         "global_depth": stats.index.global_depth,
         "depths": depths.collect::<Vec<_>>(),
+        "strategies": stats.index.strategies,
         "bytes_per_entry": {
             "medium": stats.medium_bytes_per_key(),
             "dram": stats.dram_bytes_per_key(),
@@ -104,6 +105,10 @@ fn as_text(pool: &str, stats: &Stats) -> String {
         row("suspect", "yes: pages may have been lost with the power".into());
     }
     row("global depth", stats.index.global_depth.to_string());
+    if stats.design == Design::Pea {
+        let [single, two, stash] = stats.index.strategies;
+        row("strategies", format!("{single} single, {two} two-choice, {stash} with stash"));
+    }
     let most = stats.index.depths.iter().copied().max().unwrap_or(0).max(1);
     for (i, (depth, units)) in depths(stats).enumerate() {
         let name = if i == 0 { "local depths" } else { "" };

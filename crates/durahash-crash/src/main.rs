@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use durahash_crash::designs::{RehFullSubject, RehMapSubject, RehSubject};
+use durahash_crash::designs::{
+    PeaFullSubject, PeaMapSubject, PeaSubject, RehFullSubject, RehMapSubject, RehSubject,
+};
 use durahash_crash::mutate::{Mutant, Verdict};
 use durahash_crash::oracle::Counts;
 use durahash_crash::run::{Failure, Look, NOTHING, Tester};
@@ -23,7 +25,7 @@ usage: durahash-crash repeat  --design D --model M --prefill P --script 'put 0 1
                               [--seed N] [--ops N] [--json]
        durahash-crash exhaustive --design D [--model M] [--length N]
        durahash-crash mutants --design D --model M [--seeds N]
-designs: reh, reh-full, reh-map    models: x86, word, program";
+designs: reh, reh-full, reh-map, pea, pea-full, pea-map    models: x86, word, program";
 
 /// What was asked for.
 struct Args {
@@ -97,7 +99,10 @@ fn main() -> ExitCode {
         match design {
             "reh" => run(&RehSubject::default(), &args),
             "reh-full" => run(&RehFullSubject::default(), &args),
-            "reh-map" => run(&RehMapSubject, &args),
+            "reh-map" => run(&RehMapSubject::new(), &args),
+            "pea" => run(&PeaSubject::default(), &args),
+            "pea-full" => run(&PeaFullSubject::default(), &args),
+            "pea-map" => run(&PeaMapSubject::new(), &args),
             _ => Err(format!("no design {design}")),
         }
     });

@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, Once};
 use std::thread::JoinHandle;
 
 use durahash::{ErrorKind, Result};
-use durahash_crash::designs::{RehMapSubject, RehSubject};
+use durahash_crash::designs::{PeaMapSubject, PeaSubject, RehMapSubject, RehSubject};
 use durahash_crash::script::{Op, exhaustive};
 use durahash_crash::states::{CrashState, Explorer, Model, Visit};
 use durahash_crash::subject::{Subject, Table};
@@ -270,8 +270,16 @@ fn reh_breaks_anywhere() {
 }
 
 #[test]
+fn pea_breaks_anywhere() {
+    let breaks = every_break::<_, false>(&PeaSubject::default(), Model::Word);
+    assert!(breaks > 3000, "only {breaks} breaks");
+}
+
+#[test]
 fn maps_break_anywhere() {
-    let x86 = every_break::<_, true>(&RehMapSubject, Model::X86);
-    let word = every_break::<_, false>(&RehMapSubject, Model::Word);
+    let x86 = every_break::<_, true>(&RehMapSubject::new(), Model::X86);
+    let word = every_break::<_, false>(&RehMapSubject::new(), Model::Word);
     assert!(x86 + word > 3000, "only {x86} and {word} breaks");
+    let pea = every_break::<_, true>(&PeaMapSubject::new(), Model::X86);
+    assert!(pea > 1500, "only {pea} breaks");
 }

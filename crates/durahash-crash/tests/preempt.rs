@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 
-use durahash_crash::designs::{RehMapSubject, RehSubject};
+use durahash_crash::designs::{PeaSubject, RehMapSubject, RehSubject};
 use durahash_crash::linear::{Operation, outcomes};
 use durahash_crash::script::Op;
 use durahash_crash::subject::{Subject, Table};
@@ -277,6 +277,67 @@ fn readers_of_buckets_that_change_under_them() {
     every_place(&RehSubject::default(), &scenes);
 }
 
+/// Keys 20 to 33 share a segment; the even ones have bucket 0 as their first, the odd ones 1.
+#[test]
+fn readers_of_segments_that_change_under_them() {
+    let first = [20, 22, 24];
+    let both = [20, 22, 24, 21, 23, 25];
+    let full: Vec<u16> = (20..32).collect();
+    let scenes = [
+        Scene {
+            name: "moved within its bucket",
+            before: puts(&[20]),
+            read: 20,
+            whole: vec![],
+            held_up: Op::Put(22, 2),
+        },
+        Scene {
+            name: "inserted by the next strategy",
+            before: puts(&first),
+            read: 26,
+            whole: vec![Op::Put(26, 2)],
+            held_up: Op::Remove(26),
+        },
+        Scene {
+            name: "from its second bucket to its first",
+            before: puts(&[20, 22, 24, 26]),
+            read: 26,
+            whole: vec![Op::Remove(20), Op::Remove(26)],
+            held_up: Op::Put(26, 2),
+        },
+        Scene {
+            name: "into the stash",
+            before: puts(&both),
+            read: 26,
+            whole: vec![],
+            held_up: Op::Put(26, 2),
+        },
+        Scene {
+            name: "out of the stash",
+            before: puts(&[&both[..], &[26]].concat()),
+            read: 26,
+            whole: vec![Op::Remove(26), Op::Remove(20)],
+            held_up: Op::Put(26, 2),
+        },
+        Scene {
+            name: "being split",
+            before: puts(&full),
+            read: 31,
+            whole: vec![],
+            held_up: Op::Put(32, 2),
+        },
+        Scene {
+            name: "split, and merged again",
+            before: puts(&full),
+            read: 31,
+            whole: [vec![Op::Put(32, 2)], full[..8].iter().map(|key| Op::Remove(*key)).collect()]
+                .concat(),
+            held_up: Op::Remove(32),
+        },
+    ];
+    every_place(&PeaSubject::default(), &scenes);
+}
+
 #[test]
 fn readers_of_records_that_change_under_them() {
     let all: Vec<u16> = (0..16).collect();
@@ -303,5 +364,5 @@ fn readers_of_records_that_change_under_them() {
             held_up: Op::Put(5, 9),
         },
     ];
-    every_place(&RehMapSubject, &scenes);
+    every_place(&RehMapSubject::new(), &scenes);
 }

@@ -15,7 +15,9 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use durahash::{Finding, Result};
-use durahash_crash::designs::{RehMapSubject, RehSubject, RehWithin};
+use durahash_crash::designs::{
+    MapSubject, PeaMapSubject, PeaSubject, PeaWithin, RehMapSubject, RehSubject, RehWithin,
+};
 use durahash_crash::linear::{Operation, outcomes};
 use durahash_crash::script::{Op, Rng};
 use durahash_crash::states::{CrashState, Explorer, Model, Visit};
@@ -25,6 +27,9 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::sync::atomic::{AtomicUsize, Ordering};
 
 static REH: RehSubject = RehWithin;
+static PEA: PeaSubject = PeaWithin;
+static REH_MAP: RehMapSubject = MapSubject::new();
+static PEA_MAP: PeaMapSubject = MapSubject::new();
 
 const THREADS: usize = 3;
 const OPS: usize = 4;
@@ -421,11 +426,35 @@ fn reh_by_priorities_word() {
     explore::<_, false>(&REH, Model::Word, scheduler);
 }
 
+#[test]
+fn pea_at_random_x86() {
+    explore::<_, true>(&PEA, Model::X86, RandomScheduler::new_from_seed(11, schedules()));
+}
+
+#[test]
+fn pea_by_priorities_x86() {
+    let scheduler = PctScheduler::new_from_seed(12, 3, schedules());
+    explore::<_, true>(&PEA, Model::X86, scheduler);
+}
+
+#[test]
+fn pea_at_random_word() {
+    explore::<_, false>(&PEA, Model::Word, RandomScheduler::new_from_seed(13, schedules()));
+}
+
+#[test]
+fn pea_by_priorities_word() {
+    let scheduler = PctScheduler::new_from_seed(14, 3, schedules());
+    explore::<_, false>(&PEA, Model::Word, scheduler);
+}
+
 /// Byte strings with chains of equal hashes, and the sweep.
 #[test]
 fn maps_at_random_x86() {
     let scheduler = RandomScheduler::new_from_seed(5, schedules() / 5);
-    explore::<_, true>(&RehMapSubject, Model::X86, scheduler);
+    explore::<_, true>(&REH_MAP, Model::X86, scheduler);
+    let scheduler = RandomScheduler::new_from_seed(15, schedules() / 5);
+    explore::<_, true>(&PEA_MAP, Model::X86, scheduler);
 }
 
 /// REH, but that a value that is being put is answered before it is durable.

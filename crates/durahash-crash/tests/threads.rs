@@ -4,24 +4,24 @@
 //! began and ended by a clock that all share. Afterwards the history of each key is explained, or
 //! not. Units are tiny, so nearly every round splits or merges something.
 
-use std::path::Path;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use durahash::{Map, Options};
+use durahash::{Design, Map, Options};
 use durahash_crash::linear::{Operation, outcomes};
 use durahash_crash::script::{Op, Rng};
 use durahash_media::{Dram, Geometry};
 
 const THREADS: u64 = 3;
 const OPS: u64 = 8;
-const KEYS: usize = 12;
+const KEYS: usize = 20;
 
-fn options() -> Options {
-    Options::new().seed(3).max_bytes(1 << 20).geometry(Geometry {
-        extent_shift: 12,
-        slots: 2,
-        hash_bits: 0,
+/// Every design, in sizes with which nearly every round changes units.
+fn options() -> impl Iterator<Item = Options> {
+    Design::ALL.iter().map(|design| {
+        let extent_shift = if *design == Design::Reh { 12 } else { 10 };
+        let geometry = Geometry { extent_shift, slots: 2, hash_bits: 0 };
+        Options::new().design(*design).seed(3).max_bytes(1 << 20).geometry(geometry)
     })
 }
 
@@ -74,9 +74,11 @@ fn rounds(map: &impl Subject, rounds: u64) {
             barrier.wait();
             for i in 0..OPS {
                 let key = rng.below(KEYS) as u16;
-                let op = match rng.below(5) {
-                    0 | 1 => Op::Put(key, (round * THREADS + thread) * OPS + i + 1),
-                    2 => Op::Remove(key),
+                // Rounds of filling and of emptying take turns, so that units split and merge.
+                let most = if round / 4 % 2 == 0 { 3 } else { 1 };
+                let op = match rng.below(7) {
+                    n if n < most => Op::Put(key, (round * THREADS + thread) * OPS + i + 1),
+                    0..4 => Op::Remove(key),
                     _ => Op::Get(key),
                 };
                 let begin = clock.fetch_add(1, Ordering::SeqCst);
@@ -119,26 +121,29 @@ fn rounds(map: &impl Subject, rounds: u64) {
     }
 }
 
-fn on_file(path: &Path) -> Map<u64, u64> {
-    options().create(path).unwrap()
-}
-
 #[test]
 fn words_in_memory() {
-    let map: Map<u64, u64> = options().create_on(Dram::new(1 << 20).unwrap()).unwrap();
-    rounds(&map, 30_000);
-    assert!(map.stats().unwrap().index.merges > 100);
+    for options in options() {
+        let map: Map<u64, u64> = options.create_on(Dram::new(1 << 20).unwrap()).unwrap();
+        rounds(&map, 30_000);
+        assert!(map.stats().unwrap().index.merges > 100);
+    }
 }
 
 #[test]
 fn words_on_a_file() {
     let dir = tempfile::tempdir().unwrap();
-    rounds(&on_file(&dir.path().join("pool")), 30_000);
+    for (i, options) in options().enumerate() {
+        let map: Map<u64, u64> = options.create(dir.path().join(i.to_string())).unwrap();
+        rounds(&map, 30_000);
+    }
 }
 
 #[test]
 fn records_in_memory() {
-    let map: Map<str, [u8]> = options().create_on(Dram::new(1 << 20).unwrap()).unwrap();
-    rounds(&map, 15_000);
-    map.check(&mut |finding| panic!("{finding:?}")).unwrap();
+    for options in options() {
+        let map: Map<str, [u8]> = options.create_on(Dram::new(1 << 20).unwrap()).unwrap();
+        rounds(&map, 15_000);
+        map.check(&mut |finding| panic!("{finding:?}")).unwrap();
+    }
 }

@@ -74,6 +74,7 @@ fn copy(
         seed: format.seed,
         max_bytes: format.max_bytes,
         sync_mode: old.store.sync_mode()?,
+        policy: options.policy,
     };
     let medium = Mapped::create_private(path, &options.mapped(format.max_bytes))?;
     let lock = medium.file_lock();
@@ -99,12 +100,18 @@ fn copy(
     Ok(lock)
 }
 
-/// Calls `f` with each of so many slots, ranges of hashes in the order of their reversed bits: each halves the
-/// widest gap between those before it. In the order of hashes the new index would be full at one
-/// end and empty at the other, and its directory outgrow its bound.
+/// The largest units, in slots, of which one is many ranges.
+const SMALL_UNIT: u64 = 64;
+
+/// Calls `f` with each of so many slots, ranges of hashes in the order of their reversed bits: each
+/// halves the widest gap between those before it. In the order of hashes the new index would be full
+/// at one end and empty at the other, and its directory outgrow its bound.
 fn each_slot(old: &Raw, slots: u64, f: &mut dyn FnMut(u64, u64) -> Result<()>) -> Result<()> {
-    // A slot or two a range: more of them at once would already split a unit of few.
-    let range_bits = slots.max(1).ilog2();
+    // A slot or two a range: more of them at once would already split a unit of few. Units of many
+    // are ranges themselves.
+    let units: u64 = old.index.stats().depths.iter().sum();
+    let ranges = if slots / units.max(1) <= SMALL_UNIT { slots } else { units };
+    let range_bits = ranges.max(1).ilog2();
     let mut found = Vec::new();
     for i in 0..1_u64 << range_bits {
         let first = i.reverse_bits();

@@ -19,6 +19,9 @@ pub enum Design {
     /// writes of the medium, steady load factor.
     #[default]
     Reh,
+    /// Pea Hash: everything but locks on the medium; segments that change their hashing as they
+    /// fill. Opened in milliseconds, dense, and splits are rare.
+    Pea,
 }
 
 impl Design {
@@ -28,12 +31,13 @@ impl Design {
     /// use durahash::Design;
     /// assert!(Design::ALL.contains(&Design::default()));
     /// ```
-    pub const ALL: &'static [Design] = &[Design::Reh];
+    pub const ALL: &'static [Design] = &[Design::Reh, Design::Pea];
 
     /// The number in the superblock.
     pub(crate) fn number(self) -> u8 {
         match self {
             Design::Reh => 1,
+            Design::Pea => 2,
         }
     }
 }
@@ -42,6 +46,7 @@ impl fmt::Display for Design {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Design::Reh => "reh",
+            Design::Pea => "pea",
         })
     }
 }
@@ -51,6 +56,8 @@ impl FromStr for Design {
 
     fn from_str(name: &str) -> Result<Self> {
         let design = Self::ALL.iter().find(|design| design.to_string() == name);
-        design.copied().ok_or_else(|| ErrorKind::Options { what: "no such design (reh)" }.into())
+        design
+            .copied()
+            .ok_or_else(|| ErrorKind::Options { what: "no such design (reh, pea)" }.into())
     }
 }

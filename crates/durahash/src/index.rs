@@ -64,6 +64,11 @@ pub struct IndexStats {
     pub medium_bytes: u64,
     /// Bytes of DRAM: directory, metadata, locks.
     pub dram_bytes: u64,
+    /// How many units have each hashing strategy: single, two-choice, two-choice with stash. Pea Hash
+    /// only.
+    pub strategies: [u64; 3],
+    /// The same of the units that were made since the pool was opened, when they were made.
+    pub strategies_at_start: [u64; 3],
     /// Global depth of the directory.
     pub global_depth: u32,
     /// How many units have local depth `i`, for each `i`.
@@ -154,6 +159,14 @@ pub trait Index: Send + Sync {
     /// What the work meets.
     fn step(&self) -> Result<bool> {
         Ok(false)
+    }
+
+    /// Drops what is live and yet found by no lookup, which only damage leaves behind.
+    ///
+    /// # Errors
+    /// As [`Index::update`].
+    fn mend(&self) -> Result<()> {
+        Ok(())
     }
 
     /// How many slots are live.

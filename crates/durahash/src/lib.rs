@@ -27,6 +27,7 @@ mod index;
 mod outcome;
 
 // The designs. None uses another.
+pub mod pea;
 pub mod reh;
 
 mod design;

@@ -10,6 +10,7 @@ use durahash_media::{
 use crate::data::Type;
 use crate::design::Design;
 use crate::index::Index;
+use crate::pea::{Pea, Policy};
 use crate::raw::Raw;
 use crate::reh::Reh;
 use crate::settled::Settled;
@@ -27,6 +28,7 @@ pub(crate) struct Wanted {
     pub(crate) seed: u64,
     pub(crate) max_bytes: u64,
     pub(crate) sync_mode: SyncMode,
+    pub(crate) policy: Policy,
 }
 
 /// Makes a pool on `medium`, which is empty.
@@ -44,6 +46,7 @@ pub(crate) fn create<M: Medium>(medium: M, wanted: &Wanted) -> Result<Raw> {
     let pool = Arc::new(Pool::create(medium, &format)?);
     let index: Box<dyn Index> = match wanted.design {
         Design::Reh => Box::new(Reh::create(Arc::clone(&pool))?),
+        Design::Pea => Box::new(Pea::create(Arc::clone(&pool), wanted.policy)?),
     };
     if wanted.sync_mode != SyncMode::Process {
         pool.set_sync_mode(wanted.sync_mode)?;
@@ -58,6 +61,7 @@ pub(crate) fn create<M: Medium>(medium: M, wanted: &Wanted) -> Result<Raw> {
 pub(crate) fn open<M: Medium>(
     medium: M,
     accept_suspect: bool,
+    policy: Policy,
     accept: &dyn Fn(Design, Type, Type) -> Result<()>,
 ) -> Result<Raw> {
     let start = Instant::now();
@@ -66,6 +70,7 @@ pub(crate) fn open<M: Medium>(
     let pool = Arc::new(Pool::open(medium, accept_suspect)?);
     let index: Box<dyn Index> = match design {
         Design::Reh => Box::new(Reh::open(Arc::clone(&pool))?),
+        Design::Pea => Box::new(Pea::open(Arc::clone(&pool), policy)?),
     };
     let index = settled(index, &pool);
     Ok(Raw::new(index, pool, design, key, value, false, start))

@@ -11,6 +11,7 @@ use crate::data::{Data, Type};
 use crate::design::Design;
 use crate::map::Map;
 use crate::open::{self, Wanted};
+use crate::pea::Policy;
 use crate::raw::Raw;
 
 /// Bytes of address space for a file, unless another limit is set.
@@ -48,6 +49,7 @@ pub struct Options {
     sync_mode: Option<SyncMode>,
     log_bytes: u64,
     geometry: Geometry,
+    pub(crate) policy: Policy,
 }
 
 impl Options {
@@ -71,6 +73,7 @@ impl Options {
             sync_mode: None,
             log_bytes: LOG_BYTES,
             geometry: Geometry::default(),
+            policy: Policy::default(),
         }
     }
 
@@ -244,6 +247,21 @@ impl Options {
         self
     }
 
+    /// How a table of Pea Hash grows while it is open; it may differ from open to open.
+    ///
+    /// ```
+    /// use durahash::pea::Policy;
+    /// use durahash::{Design, Options};
+    /// let in_four = Policy { split_bits: 2, ..Policy::default() };
+    /// let map = Options::new().design(Design::Pea).policy(in_four).in_memory::<u64, u64>()?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
     /// Creates a pool file at `path`.
     ///
     /// **Durability.** The file appears under its name when it is whole; a crash leaves it, or
@@ -374,7 +392,7 @@ impl Options {
         &self,
         medium: M,
     ) -> Result<Map<K, V>> {
-        open::open(medium, self.accept_suspect, &accept::<K, V>).map(Map::new)
+        open::open(medium, self.accept_suspect, self.policy, &accept::<K, V>).map(Map::new)
     }
 
     pub(crate) fn create_raw(&self, path: &Path, key: Type, value: Type) -> Result<Raw> {
@@ -443,10 +461,12 @@ impl Options {
         medium: M,
         accept: &dyn Fn(Design, Type, Type) -> Result<()>,
     ) -> Result<Raw> {
-        let suspect = self.accept_suspect;
+        let (suspect, policy) = (self.accept_suspect, self.policy);
         match self.emulate {
-            Some(latency) => open::open(Metered::with_latency(medium, latency), suspect, accept),
-            None => open::open(medium, suspect, accept),
+            Some(latency) => {
+                open::open(Metered::with_latency(medium, latency), suspect, policy, accept)
+            }
+            None => open::open(medium, suspect, policy, accept),
         }
     }
 
@@ -491,6 +511,7 @@ impl Options {
             seed,
             max_bytes: self.max_bytes.unwrap_or(u64::MAX),
             sync_mode: self.sync_mode.unwrap_or(SyncMode::Process),
+            policy: self.policy,
         })
     }
 }

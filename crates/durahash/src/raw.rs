@@ -254,12 +254,17 @@ impl Raw {
     pub(crate) fn clear(&self) -> Result<()> {
         self.store.writable()?;
         self.batch(|| {
-            self.each_slot(&mut |h, _| {
-                while !self.clear_slot(h)? {
-                    drop(self.lock_chained());
-                }
-                Ok(())
-            })
+            self.index.mend()?;
+            // Once more, for what damage made two slots of: the first walk removes one of them.
+            for _ in 0..2 {
+                self.each_slot(&mut |h, _| {
+                    while !self.clear_slot(h)? {
+                        drop(self.lock_chained());
+                    }
+                    Ok(())
+                })?;
+            }
+            Ok(())
         })
     }
 

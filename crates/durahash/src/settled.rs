@@ -69,6 +69,11 @@ impl Index for Settled {
         Ok(more)
     }
 
+    fn mend(&self) -> Result<()> {
+        self.index.mend()?;
+        self.store.settle(true)
+    }
+
     fn len(&self) -> Result<u64> {
         self.seen(self.index.len())
     }

@@ -1,26 +1,18 @@
 //! What each design promises to cost, counted and asserted: blocks read, flushes, fences, load
 //! factor, space. All counts are deterministic.
 
-use std::sync::Arc;
+mod common;
 
-use durahash::reh::Reh;
-use durahash::{Change, Index, Room};
+use common::{index_on, pool_on};
+use durahash::pea::{Pea, Policy};
+use durahash::{Change, Design, Index, Room};
 use durahash_media::hash::WordMix;
-use durahash_media::{Counts, Dram, Format, Geometry, Medium, Metered, Pool};
+use durahash_media::{Counts, Dram, Geometry, Medium, Metered, Pool};
 
 const MAX_BYTES: u64 = 8 << 30;
 
-fn pool<M: Medium>(medium: M) -> Arc<Pool<M>> {
-    let format = Format {
-        design: 1,
-        kind: 0,
-        key_type: 0,
-        value_type: 0,
-        geometry: Geometry::default(),
-        seed: 1,
-        max_bytes: MAX_BYTES,
-    };
-    Arc::new(Pool::create(medium, &format).unwrap())
+fn pool<M: Medium>(medium: M) -> std::sync::Arc<Pool<M>> {
+    pool_on(medium, Geometry::default())
 }
 
 fn dram() -> Dram {
@@ -68,17 +60,17 @@ fn steady<M: Medium>(
 fn reh_meets_its_costs() {
     const LOADED: u64 = 300_000;
     let pool = pool(Metered::new(dram()));
-    let reh = Reh::create(Arc::clone(&pool)).unwrap();
-    (0..LOADED).for_each(|i| put(&reh, i));
+    let reh = index_on(Design::Reh, pool.clone());
+    (0..LOADED).for_each(|i| put(&*reh, i));
 
-    let (hits, n) = steady(&reh, &pool, 0..20_000, |i| {
+    let (hits, n) = steady(&*reh, &pool, 0..20_000, |i| {
         assert_eq!(reh.get(h(i)).unwrap(), Some(i));
     });
     let read = hits.blocks_read as f64 / n as f64;
     assert!((1.0..=1.06).contains(&read), "{read} blocks read by a hit");
     assert_eq!((hits.flushes, hits.fences, hits.drains, hits.lines_written), (0, 0, 0, 0));
 
-    let (misses, n) = steady(&reh, &pool, LOADED..LOADED + 20_000, |i| {
+    let (misses, n) = steady(&*reh, &pool, LOADED..LOADED + 20_000, |i| {
         assert_eq!(reh.get(h(i)).unwrap(), None);
     });
     let read = misses.blocks_read as f64 / n as f64;
@@ -91,20 +83,20 @@ fn reh_meets_its_costs() {
         assert_eq!(counts.blocks_written, n, "blocks written by {what}");
     };
     let fresh = LOADED..LOADED + 20_000;
-    one_persist(steady(&reh, &pool, fresh, |i| put(&reh, i)), "inserts");
-    one_persist(steady(&reh, &pool, 0..20_000, |i| put(&reh, i)), "updates");
-    one_persist(steady(&reh, &pool, 0..20_000, |i| remove(&reh, i)), "removes");
+    one_persist(steady(&*reh, &pool, fresh, |i| put(&*reh, i)), "inserts");
+    one_persist(steady(&*reh, &pool, 0..20_000, |i| put(&*reh, i)), "updates");
+    one_persist(steady(&*reh, &pool, 0..20_000, |i| remove(&*reh, i)), "removes");
 }
 
 /// A split writes the new bucket, four lines, and the old one's link; two fences.
 #[test]
 fn reh_splits_with_two_fences() {
     let pool = pool(Metered::new(dram()));
-    let reh = Reh::create(Arc::clone(&pool)).unwrap();
-    (0..1000).for_each(|i| put(&reh, i));
+    let reh = index_on(Design::Reh, pool.clone());
+    (0..1000).for_each(|i| put(&*reh, i));
     let (stats, before) = (reh.stats(), pool.medium().counts());
     let unit_bytes = pool.stats().unit_bytes;
-    (1000..1800).for_each(|i| put(&reh, i));
+    (1000..1800).for_each(|i| put(&*reh, i));
     assert_eq!(pool.stats().unit_bytes, unit_bytes, "no extent was taken in between");
     let counts = pool.medium().counts() - before;
     let splits = reh.stats().splits - stats.splits;
@@ -116,9 +108,9 @@ fn reh_splits_with_two_fences() {
 #[test]
 fn reh_keeps_its_load_factor_at_every_million() {
     const MILLION: u64 = 1_000_000;
-    let reh = Reh::create(pool(dram())).unwrap();
+    let reh = index_on(Design::Reh, pool(dram()));
     for millions in 1..=10 {
-        ((millions - 1) * MILLION..millions * MILLION).for_each(|i| put(&reh, i));
+        ((millions - 1) * MILLION..millions * MILLION).for_each(|i| put(&*reh, i));
         let stats = reh.stats();
         let load_factor = stats.slots_used as f64 / stats.slots as f64;
         assert!(
@@ -131,13 +123,13 @@ fn reh_keeps_its_load_factor_at_every_million() {
 #[test]
 fn reh_gives_space_back() {
     const LOADED: u64 = 1_000_000;
-    let reh = Reh::create(pool(dram())).unwrap();
-    (0..LOADED).for_each(|i| put(&reh, i));
+    let reh = index_on(Design::Reh, pool(dram()));
+    (0..LOADED).for_each(|i| put(&*reh, i));
     let survives = |i: &u64| i.is_multiple_of(10);
-    (0..LOADED).filter(|i| !survives(i)).for_each(|i| remove(&reh, i));
+    (0..LOADED).filter(|i| !survives(i)).for_each(|i| remove(&*reh, i));
 
-    let fresh = Reh::create(pool(dram())).unwrap();
-    (0..LOADED).filter(survives).for_each(|i| put(&fresh, i));
+    let fresh = index_on(Design::Reh, pool(dram()));
+    (0..LOADED).filter(survives).for_each(|i| put(&*fresh, i));
     let ratio = reh.stats().medium_bytes as f64 / fresh.stats().medium_bytes as f64;
     assert_eq!(reh.len().unwrap(), LOADED / 10);
     assert!(ratio <= 1.6, "{ratio} times a fresh load");
@@ -147,13 +139,128 @@ fn reh_gives_space_back() {
 #[test]
 fn reh_memory_does_not_creep() {
     let pool = pool(dram());
-    let reh = Reh::create(Arc::clone(&pool)).unwrap();
+    let reh = index_on(Design::Reh, pool.clone());
     let mut sizes = Vec::new();
     for _ in 0..4 {
-        (0..50_000).for_each(|i| put(&reh, i));
+        (0..50_000).for_each(|i| put(&*reh, i));
         sizes.push((reh.stats().dram_bytes, reh.stats().medium_bytes, pool.stats().unit_bytes));
-        (0..50_000).for_each(|i| remove(&reh, i));
+        (0..50_000).for_each(|i| remove(&*reh, i));
     }
     assert!(reh.stats().halvings > 30);
     assert!(sizes.iter().all(|size| *size == sizes[0]), "{sizes:?}");
+}
+
+/// Blocks read and persists by Pea Hash, for each operation.
+#[derive(Debug)]
+struct PeaCosts {
+    hit: f64,
+    miss: f64,
+    /// Flushes and fences of an insert.
+    persists: (f64, f64),
+}
+
+/// The costs of Pea Hash with `loaded` keys, of which it removes and inserts a few.
+fn pea_costs(pea: &dyn Index, pool: &Pool<Metered<Dram>>, loaded: u64) -> PeaCosts {
+    const OPS: u64 = 500;
+    let per = |count: u64, n: u64| count as f64 / n as f64;
+    let (hits, n) = steady(pea, pool, (0..OPS).map(|i| i * loaded / OPS), |i| {
+        assert_eq!(pea.get(h(i)).unwrap(), Some(i));
+    });
+    assert_eq!((hits.flushes, hits.fences, hits.drains, hits.lines_written), (0, 0, 0, 0));
+    let hit = per(hits.blocks_read, n);
+    let (misses, n) = steady(pea, pool, 0..OPS, |i| {
+        assert_eq!(pea.get(h(i + (1 << 40))).unwrap(), None);
+    });
+    let miss = per(misses.blocks_read, n);
+    let (updates, n) = steady(pea, pool, 0..OPS, |i| put(pea, i));
+    assert_eq!((updates.flushes, updates.fences + updates.drains), (n, n), "updates");
+    let (inserts, n) = steady(pea, pool, loaded..loaded + OPS, |i| put(pea, i));
+    let persists = (per(inserts.flushes, n), per(inserts.fences + inserts.drains, n));
+    let (removes, n) = steady(pea, pool, loaded..loaded + OPS, |i| remove(pea, i));
+    assert_eq!((removes.flushes, removes.fences + removes.drains), (n, n), "removes");
+    PeaCosts { hit, miss, persists }
+}
+
+#[test]
+fn pea_meets_its_costs() {
+    let pool = pool(Metered::new(dram()));
+    let pea = index_on(Design::Pea, pool.clone());
+    let mut keys = 0..;
+    // Two segments go from one strategy to the next.
+    let mut costs_in = |strategies: [u64; 3], more: u64| {
+        while pea.stats().strategies != strategies {
+            put(&*pea, keys.next().unwrap());
+        }
+        (&mut keys).take(more as usize).for_each(|i| put(&*pea, i));
+        assert_eq!(pea.stats().strategies, strategies);
+        let costs = pea_costs(&*pea, &pool, keys.start);
+        assert!(costs.persists.0 <= 1.4 && costs.persists.1 <= 1.4);
+        println!("{strategies:?} with {} keys: {costs:?}", keys.start);
+        costs
+    };
+    let single = costs_in([2, 0, 0], 10_000);
+    assert!(single.hit <= 1.0 && single.miss <= 1.0);
+    let two = costs_in([0, 2, 0], 5_000);
+    assert!(two.hit <= 1.2 && two.miss <= 2.0);
+    let stash = costs_in([0, 0, 2], 0);
+    assert!(stash.hit <= 2.2 && stash.miss <= 4.0);
+    // From here to the next split, and all of the next doubling.
+    let (counts, n) = steady(&*pea, &pool, keys.start..keys.start + 60_000, |i| put(&*pea, i));
+    let per = |count: u64| count as f64 / n as f64;
+    let (flushes, fences) = (per(counts.flushes), per(counts.fences + counts.drains));
+    println!("{flushes} flushes and {fences} fences of an insert");
+    assert!(flushes <= 1.4 && fences <= 1.4);
+}
+
+/// What entry moving saves (§3.4).
+#[test]
+fn pea_moves_entries_to_save_persists() {
+    let persists = |moving| {
+        let pool = pool(Metered::new(dram()));
+        let policy = Policy { moving, ..Policy::default() };
+        let pea = Pea::create(pool.clone(), policy).unwrap();
+        let before = pool.medium().counts();
+        (0..100_000).for_each(|i| put(&pea, i));
+        let counts = pool.medium().counts() - before;
+        (counts.fences + counts.drains) as f64 / 100_000.0
+    };
+    let (with, without) = (persists(true), persists(false));
+    println!("{with} persists an insert with moving, {without} without");
+    assert!(with <= 1.35 && without >= 1.6, "{with} {without}");
+}
+
+/// Load factor at the splits, average utility and bytes an entry over the growth.
+#[test]
+fn pea_uses_its_space() {
+    let pea = index_on(Design::Pea, pool(dram()));
+    let (mut entries, mut space) = (0_u128, 0_u128);
+    let (mut peak, mut most) = (0.0_f64, 0.0_f64);
+    for i in 0..4_000_000_u64 {
+        put(&*pea, i);
+        if i.is_multiple_of(1000) && i >= 1_000_000 {
+            let stats = pea.stats();
+            entries += u128::from(stats.slots_used) * 16;
+            space += u128::from(stats.medium_bytes);
+            peak = peak.max(stats.slots_used as f64 / stats.slots as f64);
+            most = most.max(stats.medium_bytes as f64 / stats.slots_used as f64);
+        }
+    }
+    let utility = entries as f64 / space as f64;
+    println!("peak {peak}, utility {utility}, at most {most} bytes an entry");
+    assert!(peak >= 0.90 && utility >= 0.55 && most <= 40.0);
+}
+
+#[test]
+fn pea_gives_space_back() {
+    const LOADED: u64 = 1_000_000;
+    let pea = index_on(Design::Pea, pool(dram()));
+    (0..LOADED).for_each(|i| put(&*pea, i));
+    let survives = |i: &u64| i.is_multiple_of(10);
+    (0..LOADED).filter(|i| !survives(i)).for_each(|i| remove(&*pea, i));
+
+    let fresh = index_on(Design::Pea, pool(dram()));
+    (0..LOADED).filter(survives).for_each(|i| put(&*fresh, i));
+    let ratio = pea.stats().medium_bytes as f64 / fresh.stats().medium_bytes as f64;
+    assert_eq!(pea.len().unwrap(), LOADED / 10);
+    assert!(ratio <= 2.1, "{ratio} times a fresh load");
 }

@@ -1,8 +1,7 @@
 //! `docs/format.md` is held to the code: its tables to what `on_media!` emits and to what pools
 //! say, its images to the bytes of pools that are made here.
 
-use durahash::reh::{Bucket, Slot};
-use durahash::{AnyMap, Dax, Map, Options, RecordHeader, Type};
+use durahash::{AnyMap, Dax, Design, Map, Options, RecordHeader, Type, pea, reh};
 use durahash_media::hash::{ByteHash, WordMix};
 use durahash_media::{Dram, Field, Format, Geometry, Medium, PmU64, Pool, Superblock};
 
@@ -47,8 +46,10 @@ fn structs_are_as_documented() {
         assert_eq!(rows, fields.collect::<Vec<_>>(), "{heading}");
     };
     documented("Superblock", Superblock::FIELDS);
-    documented("REH: bucket", Bucket::FIELDS);
-    documented("REH: slot", Slot::FIELDS);
+    documented("REH: bucket", reh::Bucket::FIELDS);
+    documented("REH: slot", reh::Slot::FIELDS);
+    documented("Pea Hash: bucket", pea::Bucket::FIELDS);
+    documented("Pea Hash: slot", pea::Slot::FIELDS);
     documented("Record", RecordHeader::FIELDS);
 }
 
@@ -167,15 +168,18 @@ fn pool_is_as_documented(heading: &str, fill: impl FnOnce(&std::path::Path)) {
 }
 
 #[test]
-fn a_pool_of_words_is_as_documented() {
-    pool_is_as_documented("Image: a pool of words", |path| {
-        let map: Map<u64, u64> = tiny().create(path).unwrap();
-        for (key, value) in [(1, 10), (2, 20), (3, 30)] {
-            map.put(&key, &value).unwrap();
-        }
-        map.remove(&2).unwrap();
-        map.close().unwrap();
-    });
+fn pools_of_words_are_as_documented() {
+    let headings = ["Image: a pool of words", "Image: a pool of Pea Hash"];
+    for (design, heading) in [Design::Reh, Design::Pea].into_iter().zip(headings) {
+        pool_is_as_documented(heading, |path| {
+            let map: Map<u64, u64> = tiny().design(design).create(path).unwrap();
+            for (key, value) in [(1, 10), (2, 20), (3, 30)] {
+                map.put(&key, &value).unwrap();
+            }
+            map.remove(&2).unwrap();
+            map.close().unwrap();
+        });
+    }
 }
 
 #[test]

@@ -10,8 +10,8 @@ use std::borrow::Borrow;
 use std::collections::HashSet;
 
 use common::{Model, Sample};
-use durahash::{Error, ErrorKind, Map, Options, Result};
-use durahash_media::{Geometry, Medium, Sim};
+use durahash::{Design, Error, ErrorKind, Map, Options, Result};
+use durahash_media::{Geometry, Medium, Sim, bits};
 
 const MAX_BYTES: u64 = 256 << 10;
 /// What lies between two values of equal size.
@@ -23,9 +23,9 @@ const TABLE_BYTE: usize = 512;
 /// What a word of an image is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// What a checksum covers, and what the siblings must agree about: damage is always found.
+    /// What a checksum covers, and what units must agree about: damage is always found.
     Guarded,
-    /// A slot of a live bucket.
+    /// A slot of a live bucket, or what says that it is live.
     Slot,
     /// A record block, used or not.
     Record,
@@ -57,9 +57,17 @@ fn byte(image: &[u64], at: usize) -> u8 {
 }
 
 impl Sound {
-    fn new<K: Sample + ?Sized, V: Sample + ?Sized>(hash_bits: u8, keys: u64) -> Self {
+    fn new<K: Sample + ?Sized, V: Sample + ?Sized>(
+        design: Design,
+        hash_bits: u8,
+        keys: u64,
+    ) -> Self {
         let sim = Sim::<true>::new(MAX_BYTES);
-        let options = Options::new().geometry(geometry(hash_bits)).seed(7).max_bytes(MAX_BYTES);
+        let options = Options::new()
+            .design(design)
+            .geometry(geometry(hash_bits))
+            .seed(7)
+            .max_bytes(MAX_BYTES);
         let map: Map<K, V> = options.create_on(sim.clone()).unwrap();
         let mut model = Model::new();
         // More than stays, so that there are stale copies, free blocks and free buckets.
@@ -75,7 +83,7 @@ impl Sound {
             model.insert(k, k % 15);
         }
         let image = sim.image();
-        let parts = parts(&image);
+        let parts = parts(design, &image);
         let slot_keys = if hash_bits == 0 { 1 } else { keys as usize };
         Sound { image, model, parts, slot_keys }
     }
@@ -211,7 +219,7 @@ fn heal<K: Sample + ?Sized, V: Sample + ?Sized>(map: Map<K, V>, sim: &Sim<true>,
 }
 
 /// Names the words of an image.
-fn parts(image: &[u64]) -> Vec<Part> {
+fn parts(design: Design, image: &[u64]) -> Vec<Part> {
     let mut parts = vec![Part::Loose; image.len()];
     parts[..12].fill(Part::Guarded);
     parts[19] = Part::Table;
@@ -223,6 +231,15 @@ fn parts(image: &[u64]) -> Vec<Part> {
             parts[extent * EXTENT_WORDS..][..EXTENT_WORDS].fill(Part::Record);
         }
     }
+    match design {
+        Design::Pea => pea_parts(image, &mut parts),
+        _ => reh_parts(image, &mut parts),
+    }
+    parts
+}
+
+/// The buckets that the siblings lead to.
+fn reh_parts(image: &[u64], parts: &mut [Part]) {
     let mut bucket = image[32];
     while bucket != 0 {
         let from = bucket as usize * BUCKET_WORDS;
@@ -230,7 +247,20 @@ fn parts(image: &[u64]) -> Vec<Part> {
         parts[from + 30..][..2].fill(Part::Guarded);
         bucket = image[from + 30] >> 24;
     }
-    parts
+}
+
+/// The segments that the array of the directory names where their hashes begin.
+fn pea_parts(image: &[u64], parts: &mut [Part]) {
+    let read = |word: u64| (bits(word, 8, 38) as usize, word & 63);
+    let (array, depth) = read(image[32]);
+    let mut i = 0;
+    while i < 1 << depth {
+        let at = array * EXTENT_WORDS + i;
+        let (segment, local) = read(image[at]);
+        parts[at] = Part::Guarded;
+        parts[segment * EXTENT_WORDS..][..EXTENT_WORDS].fill(Part::Slot);
+        i += 1 << (depth - local);
+    }
 }
 
 fn is_damage(e: &Error) -> bool {
@@ -264,17 +294,23 @@ fn all_flips<K: Sample + ?Sized, V: Sample + ?Sized>(sound: &Sound, step: usize)
 
 #[test]
 fn every_bit_of_words() {
-    all_flips::<u64, u64>(&Sound::new::<u64, u64>(0, 30), 1);
+    for design in Design::ALL {
+        all_flips::<u64, u64>(&Sound::new::<u64, u64>(*design, 0, 30), 1);
+    }
 }
 
 #[test]
 fn every_bit_of_texts_and_bytes() {
-    all_flips::<str, [u8]>(&Sound::new::<str, [u8]>(0, 14), 1);
+    for design in Design::ALL {
+        all_flips::<str, [u8]>(&Sound::new::<str, [u8]>(*design, 0, 14), 1);
+    }
 }
 
 #[test]
 fn bits_of_chains() {
-    all_flips::<str, [u8]>(&Sound::new::<str, [u8]>(2, 12), 3);
+    for design in Design::ALL {
+        all_flips::<str, [u8]>(&Sound::new::<str, [u8]>(*design, 2, 12), 3);
+    }
 }
 
 /// Words that change under an open map: directory, fingerprints and bitmaps in DRAM keep all keys
@@ -348,6 +384,8 @@ fn live_flips<K: Sample + ?Sized, V: Sample + ?Sized>(sound: &Sound) {
 
 #[test]
 fn words_that_change_under_an_open_map() {
-    live_flips::<u64, u64>(&Sound::new::<u64, u64>(0, 30));
-    live_flips::<str, [u8]>(&Sound::new::<str, [u8]>(0, 14));
+    for design in Design::ALL {
+        live_flips::<u64, u64>(&Sound::new::<u64, u64>(*design, 0, 30));
+        live_flips::<str, [u8]>(&Sound::new::<str, [u8]>(*design, 0, 14));
+    }
 }

@@ -11,7 +11,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use durahash::{Data, Map, Options, SyncMode};
+use durahash::{Data, Design, Map, Options, SyncMode};
+use durahash_media::Geometry;
 
 const THREADS: u64 = 3;
 /// Keys of one thread; nobody else writes them.
@@ -91,10 +92,16 @@ impl Subject for Records {
     }
 }
 
+/// Extents of 16 KiB, so that what fills an extent before it splits does so here.
+fn options(design: Design) -> Options {
+    let geometry = Geometry { extent_shift: 14, ..Geometry::default() };
+    Options::new().design(design).geometry(geometry).max_bytes(1 << 30)
+}
+
 /// The child: writes until it is killed, and tells every operation that has returned.
-fn write_for_ever<S: Subject>(path: &Path, seed: u64, mode: SyncMode) {
+fn write_for_ever<S: Subject>(path: &Path, design: Design, seed: u64, mode: SyncMode) {
     // A log so short that it is written back many times in a round.
-    let options = Options::new().max_bytes(1 << 30).sync_mode(mode).log_bytes(256 << 10);
+    let options = options(design).sync_mode(mode).log_bytes(256 << 10);
     let map: Map<S::K, S::V> = options.open_or_create(path).unwrap();
     // Without the buffer of `stdout()`, in which what was told would die with the process.
     let pipe = File::from(std::io::stdout().as_fd().try_clone_to_owned().unwrap());
@@ -124,9 +131,10 @@ fn child() {
     };
     let seed = std::env::var("DURAHASH_KILL_SEED").unwrap().parse().unwrap();
     let mode = mode(&std::env::var("DURAHASH_KILL_MODE").unwrap());
+    let design = std::env::var("DURAHASH_KILL_DESIGN").unwrap().parse().unwrap();
     match std::env::var("DURAHASH_KILL_SUBJECT").as_deref() {
-        Ok("words") => write_for_ever::<Words>(Path::new(&path), seed, mode),
-        _ => write_for_ever::<Records>(Path::new(&path), seed, mode),
+        Ok("words") => write_for_ever::<Words>(Path::new(&path), design, seed, mode),
+        _ => write_for_ever::<Records>(Path::new(&path), design, seed, mode),
     }
 }
 
@@ -143,8 +151,7 @@ fn mode(name: &str) -> SyncMode {
 /// Runs a child until it has told `told` operations, kills it, and returns how many each thread
 /// has told.
 fn run_and_kill(
-    subject: &str,
-    mode: &str,
+    (subject, design, mode): (&str, Design, &str),
     path: &Path,
     seed: u64,
     told: u64,
@@ -155,6 +162,7 @@ fn run_and_kill(
         .env("DURAHASH_KILL_SEED", seed.to_string())
         .env("DURAHASH_KILL_SUBJECT", subject)
         .env("DURAHASH_KILL_MODE", mode)
+        .env("DURAHASH_KILL_DESIGN", design.to_string())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -190,7 +198,7 @@ fn rounds() -> u64 {
     std::env::var("DURAHASH_KILL_ROUNDS").map_or(25, |rounds| rounds.parse().unwrap())
 }
 
-fn survive<S: Subject>(subject: &str, mode: &str) {
+fn survive<S: Subject>(subject: &str, design: Design, mode: &str) {
     // Each of them is on the disk.
     let most = if mode == "strict" { 2000 } else { 20_000 };
     let dir = tempfile::tempdir().unwrap();
@@ -199,7 +207,7 @@ fn survive<S: Subject>(subject: &str, mode: &str) {
     let mut sizes = Vec::new();
     for round in 0..rounds() {
         let seed = mix(round ^ 0xdead);
-        let counts = run_and_kill(subject, mode, &path, seed, mix(seed) % most);
+        let counts = run_and_kill((subject, design, mode), &path, seed, mix(seed) % most);
         // Every other time the file stays as the kill left it: recovery happens in memory.
         let options = Options::new().read_only(round % 2 == 0);
         let map: Map<S::K, S::V> = options.open(&path).unwrap();
@@ -226,7 +234,7 @@ fn survive<S: Subject>(subject: &str, mode: &str) {
         sizes.push(std::fs::metadata(&path).unwrap().len());
         map.close().unwrap();
         println!(
-            "{subject}, {mode}: round {round}, {} operations told",
+            "{subject} of {design}, {mode}: round {round}, {} operations told",
             counts.iter().sum::<u64>()
         );
     }
@@ -245,30 +253,38 @@ fn difference(found: &HashMap<u64, u64>, model: &HashMap<u64, u64>) -> String {
 
 #[test]
 fn words_survive_kills() {
-    survive::<Words>("words", "process");
+    for design in Design::ALL {
+        survive::<Words>("words", *design, "process");
+    }
 }
 
 #[test]
 fn records_survive_kills() {
-    survive::<Records>("records", "process");
+    for design in Design::ALL {
+        survive::<Records>("records", *design, "process");
+    }
 }
 
 #[test]
 fn words_survive_kills_before_the_log_is_written() {
-    survive::<Words>("words", "interval");
+    for design in Design::ALL {
+        survive::<Words>("words", *design, "interval");
+    }
 }
 
 #[test]
 fn records_survive_kills_before_the_log_is_written() {
-    survive::<Records>("records", "interval");
+    survive::<Records>("records", Design::Reh, "interval");
 }
 
 #[test]
 fn words_survive_kills_while_the_log_is_written() {
-    survive::<Words>("words", "strict");
+    for design in Design::ALL {
+        survive::<Words>("words", *design, "strict");
+    }
 }
 
 #[test]
 fn records_survive_kills_while_the_log_is_written() {
-    survive::<Records>("records", "strict");
+    survive::<Records>("records", Design::Reh, "strict");
 }

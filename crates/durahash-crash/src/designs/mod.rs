@@ -1,7 +1,10 @@
 //! The designs under test, each in geometry so tiny that a handful of keys reaches every path.
 
+mod map;
+mod pea;
+mod pool;
 mod reh;
-mod reh_map;
 
+pub use map::{MapSubject, PeaMapSubject, RehMapSubject};
+pub use pea::{PeaFullSubject, PeaSubject, PeaWithin};
 pub use reh::{RehFullSubject, RehSubject, RehWithin};
-pub use reh_map::RehMapSubject;

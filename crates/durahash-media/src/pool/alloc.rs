@@ -118,6 +118,8 @@ pub struct PoolStats {
     pub head_bytes: u64,
     /// Bytes of extents of units.
     pub unit_bytes: u64,
+    /// Bytes of extents of directories.
+    pub directory_bytes: u64,
     /// Bytes of record blocks in use (of all that may be, until the sweep has ended).
     pub record_bytes: u64,
     /// Bytes of extents that hold nothing.
@@ -355,6 +357,7 @@ impl Blocks {
             bytes: extents.kinds().len() as u64 * extent_bytes,
             head_bytes: of(|kind| *kind == ExtentKind::Head),
             unit_bytes: of(|kind| *kind == ExtentKind::Units),
+            directory_bytes: of(|kind| *kind == ExtentKind::Directory),
             record_bytes: runs + blocks,
             free_bytes: of(|kind| *kind == ExtentKind::Free),
             sweep_pending: self.sweep.is_some(),
@@ -377,19 +380,31 @@ impl<M: Medium> Pool<M> {
         wait_lock(&self.extents, &self.medium).take(&self.medium, ExtentKind::Units)
     }
 
-    /// Gives back an extent of units in which nothing is live, at recovery.
+    /// Takes `count` extents in a row for a directory, whose contents are anything; returns the
+    /// number of the first.
+    ///
+    /// # Errors
+    /// [`Full`](ErrorKind::Full); nothing has changed then.
+    pub fn take_directory_extents(&self, count: u64) -> Result<u64> {
+        wait_lock(&self.extents, &self.medium).take_directory(&self.medium, count)
+    }
+
+    /// Gives back an extent of units or of a directory that nothing durable names.
     ///
     /// # Errors
     /// Never for an extent of this pool.
-    pub fn release_unit_extent(&self, i: u64) -> Result<()> {
+    pub fn release_extent(&self, i: u64) -> Result<()> {
         wait_lock(&self.extents, &self.medium).release(&self.medium, i)
     }
 
     /// The numbers of all extents of units.
     pub fn unit_extents(&self) -> Vec<u64> {
-        let extents = wait_lock(&self.extents, &self.medium);
-        let units = extents.kinds().iter().enumerate();
-        units.filter(|(_, kind)| **kind == ExtentKind::Units).map(|(i, _)| i as u64).collect()
+        wait_lock(&self.extents, &self.medium).of_kind(ExtentKind::Units)
+    }
+
+    /// The numbers of all extents of directories.
+    pub fn directory_extents(&self) -> Vec<u64> {
+        wait_lock(&self.extents, &self.medium).of_kind(ExtentKind::Directory)
     }
 
     /// Takes a block of at least `bytes` bytes and returns its offset. Its contents are anything.

@@ -172,6 +172,12 @@ impl Extents {
         &self.kinds
     }
 
+    /// The numbers of all extents of one kind.
+    pub(crate) fn of_kind(&self, kind: ExtentKind) -> Vec<u64> {
+        let all = self.kinds.iter().enumerate();
+        all.filter(|(_, other)| **other == kind).map(|(i, _)| i as u64).collect()
+    }
+
     /// Extents that are backed and hold nothing.
     pub(crate) fn free_count(&self) -> usize {
         self.free.len()
@@ -194,6 +200,11 @@ impl Extents {
     /// writes there and fences before anything names it.
     pub(crate) fn take_run<M: Medium>(&mut self, medium: &M, count: u64) -> Result<u64> {
         self.take_run_of(medium, count, ExtentKind::RunHead, ExtentKind::RunRest)
+    }
+
+    /// The same for a directory.
+    pub(crate) fn take_directory<M: Medium>(&mut self, medium: &M, count: u64) -> Result<u64> {
+        self.take_run_of(medium, count, ExtentKind::Directory, ExtentKind::Directory)
     }
 
     /// Extents in a row for the log: those that there are already, or `count` new ones; the first,

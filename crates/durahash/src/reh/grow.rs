@@ -139,7 +139,7 @@ impl<M: Medium> Reh<M> {
         let per_extent = self.pool.extent_bytes() / BUCKET_BYTES;
         let first = extent * per_extent;
         if first + per_extent > MAX_BUCKETS {
-            self.pool.release_unit_extent(extent)?;
+            self.pool.release_extent(extent)?;
             return Err(ErrorKind::Full { wanted_bytes: BUCKET_BYTES }.into());
         }
         free.extend((first + 1..first + per_extent).rev());

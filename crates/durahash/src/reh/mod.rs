@@ -84,8 +84,6 @@ mod layout;
 mod meta;
 mod recover;
 #[cfg(test)]
-mod tests;
-#[cfg(test)]
 mod traps;
 mod write;
 

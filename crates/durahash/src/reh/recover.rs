@@ -197,7 +197,7 @@ impl<M: Medium> Reh<M> {
             free.extend(numbers.filter(|n| seen.row(*n)[0].load(Ordering::Relaxed) != MET));
             if free.len() - from == per_extent as usize {
                 free.truncate(from);
-                self.pool.release_unit_extent(*i)?;
+                self.pool.release_extent(*i)?;
             }
         }
         Ok(())
@@ -221,6 +221,7 @@ impl<M: Medium> Reh<M> {
             merges: events.merges.load(Ordering::Relaxed),
             doublings: events.doublings.load(Ordering::Relaxed),
             halvings: events.halvings.load(Ordering::Relaxed),
+            ..IndexStats::default()
         }
     }
 

@@ -7,10 +7,13 @@ pub(crate) mod ops;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use durahash::{Data, Design, Latency, Map, Options};
-use durahash_media::{Geometry, Sim};
+use durahash::pea::{Pea, Policy};
+use durahash::reh::Reh;
+use durahash::{Data, Design, Index, Latency, Map, Options};
+use durahash_media::{Format, Geometry, Pool, Sim};
 use tempfile::TempDir;
 
 /// Bytes that a tiny pool may grow to.
@@ -166,6 +169,35 @@ fn leave<K: Data + ?Sized, V: Data + ?Sized>(map: Map<K, V>, exit: Exit, copy: i
         }
         Exit::Dead => copy(),
     }
+}
+
+/// A pool without a map, for what is tested below keys and values.
+pub(crate) fn pool_on<M: durahash_media::Medium>(medium: M, geometry: Geometry) -> Arc<Pool<M>> {
+    let max_bytes = medium.region().reserved();
+    let format =
+        Format { design: 1, kind: 0, key_type: 0, value_type: 0, geometry, seed: 1, max_bytes };
+    Arc::new(Pool::create(medium, &format).expect("a new pool"))
+}
+
+/// A design over such a pool.
+pub(crate) fn index_on<M: durahash_media::Medium>(
+    design: Design,
+    pool: Arc<Pool<M>>,
+) -> Box<dyn Index> {
+    match design {
+        Design::Reh => Box::new(Reh::create(pool).expect("a new index")),
+        Design::Pea => Box::new(Pea::create(pool, Policy::default()).expect("a new index")),
+        other => panic!("no index of {other}"),
+    }
+}
+
+/// A design alone on a medium.
+pub(crate) fn index_of<M: durahash_media::Medium>(
+    design: Design,
+    medium: M,
+    geometry: Geometry,
+) -> Box<dyn Index> {
+    index_on(design, pool_on(medium, geometry))
 }
 
 /// Sizes with which everything happens in a few inserts: four slots to a bucket, 4 KiB extents.

@@ -1,25 +1,69 @@
-//! A map of byte strings over REH: records, their chains and the sweep, with hashes of four bits so
-//! that most keys share theirs with others.
+//! A map of byte strings over any design: records, their chains and the sweep, with hashes of four
+//! bits so that most keys share theirs with others.
 
-use durahash::{Finding, Map, Options, Outcome, Result};
+use std::marker::PhantomData;
+
+use durahash::{Design, Finding, Map, Options, Outcome, Result};
 use durahash_media::{Geometry, Sim};
 
 use crate::script::Op;
 use crate::subject::{Prefill, Subject, Table};
 
+/// The design below a map under test.
+pub trait Below: Sync + Default {
+    /// The name of the map in commands.
+    const NAME: &'static str;
+    /// The design.
+    const DESIGN: Design;
+}
+
+/// Maps over REH.
+#[derive(Default)]
+pub struct OverReh;
+
+impl Below for OverReh {
+    const NAME: &'static str = "reh-map";
+    const DESIGN: Design = Design::Reh;
+}
+
+/// Maps over Pea Hash.
+#[derive(Default)]
+pub struct OverPea;
+
+impl Below for OverPea {
+    const NAME: &'static str = "pea-map";
+    const DESIGN: Design = Design::Pea;
+}
+
 /// A map over REH under test.
-pub struct RehMapSubject;
+pub type RehMapSubject = MapSubject<OverReh>;
 
-const KEYS: u64 = 16;
+/// A map over Pea Hash under test.
+pub type PeaMapSubject = MapSubject<OverPea>;
 
-impl RehMapSubject {
-    fn options() -> Options {
-        Options::new().seed(1).geometry(Geometry { extent_shift: 12, slots: 3, hash_bits: 4 })
+/// A map under test.
+#[derive(Default)]
+pub struct MapSubject<D>(PhantomData<D>);
+
+impl<D> MapSubject<D> {
+    /// A map over `D`.
+    #[must_use]
+    pub const fn new() -> Self {
+        MapSubject(PhantomData)
     }
 }
 
-impl Subject for RehMapSubject {
-    const NAME: &'static str = "reh-map";
+const KEYS: u64 = 16;
+
+impl<D: Below> MapSubject<D> {
+    fn options() -> Options {
+        let geometry = Geometry { extent_shift: 12, slots: 3, hash_bits: 4 };
+        Options::new().design(D::DESIGN).seed(1).geometry(geometry)
+    }
+}
+
+impl<D: Below> Subject for MapSubject<D> {
+    const NAME: &'static str = D::NAME;
     const MAX_BYTES: u64 = 512 << 10;
 
     fn create<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {

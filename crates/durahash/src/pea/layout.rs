@@ -1,0 +1,200 @@
+//! Pea Hash on the medium: segments of buckets, and the directory's words.
+//!
+//! ```text
+//! bucket, 256 bytes
+//! line  bytes
+//! 0       0  head {bitmap 16, fingerprints of slots 0-5}   8 fingerprints of slots 6-13
+//!        16  slot 0 {h, payload}    32 slot 1     48 slot 2
+//! 1      64  slot 3                 80 slot 4     96 slot 5    112 slot 6
+//! 2     128  slot 7                144 slot 8    160 slot 9    176 slot 10
+//! 3     192  slot 11               208 slot 12   224 slot 13   240 slot 14 (no fingerprint)
+//! ```
+//!
+//! Bit 0 of the bitmap is one in a map (a multimap counts its pointers there); bit `i + 1` says that
+//! slot `i` is live. The first word of the head is the commit word: it has the whole bitmap, so what
+//! moves within a bucket moves at once.
+//!
+//! A segment is an extent: main buckets, and behind them two stash buckets. In the array of the
+//! directory, the word of a segment stands where its hashes begin; what stands between such words is
+//! anything.
+
+use durahash_media::hash::{WordMix, fingerprint};
+use durahash_media::probe::{self, BitMask};
+use durahash_media::{PmU64, bits, on_media};
+
+use super::directory::{MAX_DEPTH, Place};
+use super::strategy::Strategy;
+
+/// Slots of a bucket.
+pub(super) const SLOTS: u32 = 15;
+
+/// Stash buckets of a segment.
+pub(super) const STASH: u32 = 2;
+
+/// Bytes of a bucket: one block.
+pub(super) const BUCKET_BYTES: u64 = 256;
+
+/// Words of a bucket.
+pub(super) const BUCKET_WORDS: usize = 32;
+
+on_media! {
+    /// A hash and its payload.
+    pub struct Slot: 16, align 16 {
+        /// The hash.
+        pub h: PmU64,
+        /// The payload.
+        pub payload: PmU64,
+    }
+
+    /// The unit that is probed.
+    pub struct Bucket: 256, align 256 {
+        /// Bitmap (bits 0-15) and fingerprints.
+        pub head: [PmU64; 2],
+        /// The slots.
+        pub slots: [Slot; 15],
+    }
+}
+
+/// The lines of a bucket, as sets of slots.
+pub(super) const LINES: [u16; 4] = [0x0007, 0x0078, 0x0780, 0x7800];
+
+/// The slots that are used where a bucket has `count` of them. Up to half of them are in the first
+/// line and the next ones behind the first word of the head, so that small buckets have all that
+/// whole ones have.
+pub(super) fn used_slots(count: u32) -> u16 {
+    let near = if count == SLOTS { 3 } else { (count / 2).min(3) };
+    let far = [7, 8, 9, 10, 3, 4, 5, 6, 11, 12, 13, 14];
+    let far = far.iter().take((count - near) as usize);
+    far.fold((1 << near) - 1, |used, i| used | 1 << i)
+}
+
+/// The head of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head(pub(super) [u64; 2]);
+
+impl Head {
+    /// Of a new bucket: its slots have zeros, but not the fingerprint of that.
+    pub(super) const EMPTY: Head = Head([!0xfffe, !0]);
+
+    /// Live slots, one bit each.
+    #[inline(always)]
+    pub(super) const fn live(self) -> u16 {
+        bits(self.0[0], 1, SLOTS) as u16
+    }
+
+    /// Live slots that may hold `h`, by their fingerprints.
+    #[inline(always)]
+    pub(super) fn candidates(self, h: u64) -> BitMask {
+        let equal = probe::match_byte(self.0, fingerprint(h)).0 >> 2;
+        BitMask((equal | 1 << (SLOTS - 1)) & self.live())
+    }
+
+    /// Whether slot `i` is live, and a lookup of `h` looks into it.
+    pub(super) fn names(self, i: u32, h: u64) -> bool {
+        self.candidates(h).0 & 1 << i != 0
+    }
+
+    /// With `h` in slot `i`.
+    #[inline]
+    pub(super) const fn with(mut self, i: u32, h: u64) -> Self {
+        self.0[0] |= 1 | 2 << i;
+        if i < SLOTS - 1 {
+            let (word, shift) = ((i as usize + 2) / 8, (i + 2) % 8 * 8);
+            self.0[word] = self.0[word] & !(0xff << shift) | (fingerprint(h) as u64) << shift;
+        }
+        self
+    }
+
+    /// Without slot `i`. Its fingerprint is made wrong as well, so that a flipped bit in the bitmap
+    /// does not bring back what was there.
+    #[inline]
+    pub(super) const fn without(mut self, i: u32) -> Self {
+        self.0[0] = (self.0[0] | 1) & !(2 << i);
+        if i < SLOTS - 1 {
+            self.0[(i as usize + 2) / 8] ^= 0xff << ((i + 2) % 8 * 8);
+        }
+        self
+    }
+}
+
+/// A segment's word in the array of the directory, and the root word with the array in the place of
+/// a segment.
+///
+/// ```text
+/// bits 0-5 local depth   6-7 strategy   8-45 number of the extent   46-63 check sum
+/// ```
+pub(super) struct Words(WordMix);
+
+/// Stands for the first hash in the root word's check sum. No segment begins there.
+pub(super) const ROOT_PREFIX: u64 = u64::MAX;
+
+const SUM_SHIFT: u32 = 46;
+
+impl Words {
+    pub(super) fn new(seed: u64) -> Self {
+        Words(WordMix::new(seed))
+    }
+
+    fn sum(&self, word: u64, prefix: u64) -> u64 {
+        self.0.mix(self.0.mix(prefix) ^ bits(word, 0, SUM_SHIFT)) >> SUM_SHIFT
+    }
+
+    /// The word of the segment at `place` whose hashes begin at `prefix`.
+    pub(super) fn word(&self, place: Place, prefix: u64) -> u64 {
+        let word = place.number() << 8 | u64::from(place.tag()) << 6 | u64::from(place.depth());
+        word | self.sum(word, prefix) << SUM_SHIFT
+    }
+
+    /// What a word says; `None` where it is none.
+    pub(super) fn place(&self, word: u64, prefix: u64) -> Option<Place> {
+        let depth = bits(word, 0, 6) as u32;
+        let strategy = Strategy::from_tag(bits(word, 6, 2) as u8)?;
+        let sound = (1..=MAX_DEPTH).contains(&depth)
+            && bits(word, SUM_SHIFT, 64 - SUM_SHIFT) == self.sum(word, prefix);
+        sound.then(|| Place::new(bits(word, 8, 38), depth).with_tag(strategy.tag()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_know_their_slots() {
+        let mut head = Head::EMPTY;
+        for i in (0..SLOTS).rev() {
+            head = head.with(i, u64::from(i) + 100);
+        }
+        assert_eq!(head.live(), used_slots(SLOTS));
+        for i in 0..SLOTS {
+            // The last slot has no fingerprint, so it is always looked at.
+            let found: Vec<u32> = head.candidates(u64::from(i) + 100).collect();
+            assert_eq!(found, if i == 14 { vec![14] } else { vec![i, 14] });
+            assert!(!head.without(i).names(i, u64::from(i) + 100));
+            let revived = Head([head.without(i).0[0] | 2 << i, head.without(i).0[1]]);
+            assert_eq!(revived.names(i, u64::from(i) + 100), i == 14);
+        }
+        assert_eq!((0..SLOTS).fold(head, Head::without).live(), 0);
+        assert_eq!(LINES.iter().fold(0, |all, line| all | line), used_slots(SLOTS));
+    }
+
+    #[test]
+    fn small_buckets_have_two_lines() {
+        for count in 2..SLOTS {
+            assert_eq!(used_slots(count).count_ones(), count);
+            assert!(used_slots(count) & LINES[0] != 0 && used_slots(count) & LINES[2] != 0);
+        }
+    }
+
+    #[test]
+    fn words_come_back_and_damage_does_not() {
+        let words = Words::new(7);
+        for strategy in Strategy::ALL {
+            let place = Place::new((1 << 38) - 2, 44).with_tag(strategy.tag());
+            let word = words.word(place, 1 << 63);
+            assert_eq!(words.place(word, 1 << 63), Some(place));
+            assert_eq!(words.place(word, 0), None);
+            assert!((0..64).all(|bit| words.place(word ^ 1 << bit, 1 << 63).is_none()));
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Opening, and checking.
+//!
+//! Recovery strides the array of the directory from segment to segment, and makes the directory in
+//! DRAM of what it meets. No segment is read and nothing is stored, but that extents which nothing
+//! names are given back: what a split, a merge or a doubling made that did not commit, or left that
+//! did.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use durahash_media::{Error, ErrorKind, Medium, Pool, Result, Rows};
+
+use super::directory::{Directory, Place};
+use super::growth::{Count, Growth};
+use super::layout::{BUCKET_BYTES, ROOT_PREFIX, SLOTS, STASH, Words, used_slots};
+use super::strategy::{Policy, Shape};
+use super::{COUNT, Pea, ROOT, STASH_LOCK, Writers};
+use crate::extend;
+use crate::index::{Finding, Index, IndexStats};
+
+/// Bytes of locks and count of a segment.
+const ROW_BYTES: u64 = 128;
+
+/// The array of the directory, read and found sound.
+struct Array {
+    /// Its first extent.
+    first: u64,
+    depth: u32,
+    /// Every segment, with the first of its hashes.
+    segments: Vec<(u64, Place)>,
+}
+
+impl<M: Medium> Pea<M> {
+    /// Makes the first two segments, and the root.
+    ///
+    /// # Errors
+    /// [`Full`](ErrorKind::Full); [`Options`](ErrorKind::Options) for a geometry or policy that
+    /// cannot be.
+    pub fn create(pool: Arc<Pool<M>>, policy: Policy) -> Result<Self> {
+        let pea = Self::new(pool, policy, 1)?;
+        let images = vec![pea.new_image(), pea.new_image()];
+        for fresh in pea.write_images(0, 1, images)? {
+            pea.publish(&fresh);
+        }
+        let entries = Rows::new(2)?;
+        for (i, prefix) in [0, 1 << 63].into_iter().enumerate() {
+            pea.directory.find(prefix).to_entry(&entries.row(i as u64)[0]);
+        }
+        // There is none before it.
+        let _ = pea.write_array(1, &entries)?;
+        Ok(pea)
+    }
+
+    /// Rebuilds the directory in DRAM from the array.
+    ///
+    /// # Errors
+    /// [`Corrupt`](ErrorKind::Corrupt) where the words of the array do not follow each other;
+    /// [`Options`](ErrorKind::Options) for a policy that cannot be.
+    pub fn open(pool: Arc<Pool<M>>, policy: Policy) -> Result<Self> {
+        let mut pea = Self::new(pool, policy, 1)?;
+        let Array { first, depth, segments } = pea.read_array()?;
+        pea.directory = Directory::new(depth)?;
+        pea.writers.array.store(first, Ordering::Relaxed);
+        for (prefix, place) in &segments {
+            pea.directory.set(*prefix, *place);
+            pea.writers.growth.count(place.depth(), 1);
+            pea.count_strategy(*place, 1);
+        }
+        pea.pool.begin()?;
+        let named: HashSet<u64> = segments.iter().map(|(_, place)| place.number()).collect();
+        let units = pea.pool.unit_extents();
+        for segment in units.into_iter().filter(|extent| !named.contains(extent)) {
+            pea.pool.release_extent(segment)?;
+        }
+        let used = first..first + pea.array_extents(depth);
+        for extent in pea.pool.directory_extents() {
+            if !used.contains(&extent) {
+                pea.pool.release_extent(extent)?;
+            }
+        }
+        Ok(pea)
+    }
+
+    fn new(pool: Arc<Pool<M>>, policy: Policy, depth: u32) -> Result<Self> {
+        let format = pool.format();
+        let slots = match u32::from(format.geometry.slots) {
+            0 => SLOTS,
+            slots @ 2..=SLOTS => slots,
+            _ => {
+                let what = "Pea Hash has 2 to 15 slots a bucket";
+                return Err(ErrorKind::Options { what }.into());
+            }
+        };
+        if !(1..=2).contains(&policy.split_bits) || policy.first > policy.last {
+            let what = "Pea Hash splits in two or four, and starts before it ends";
+            return Err(ErrorKind::Options { what }.into());
+        }
+        let main = (pool.extent_bytes() / BUCKET_BYTES) as u32 - STASH;
+        let max_bytes = format.max_bytes.min(pool.medium().region().reserved());
+        Ok(Pea {
+            directory: Directory::new(depth)?,
+            rows: Rows::new(max_bytes.div_ceil(pool.extent_bytes()) * 2)?,
+            shape: Shape { main, slots, used: used_slots(slots), policy },
+            words: Words::new(format.seed),
+            writers: Writers {
+                growth: Growth::default(),
+                in_force: [const { AtomicU64::new(0) }; 3],
+                started: [const { Count::new() }; 3],
+                array: AtomicU64::new(0),
+                scratch: std::sync::Mutex::default(),
+            },
+            pool,
+        })
+    }
+
+    /// What the array says.
+    fn read_array(&self) -> Result<Array> {
+        let medium = self.medium();
+        let corrupt = Error::corrupt;
+        let array = self.words.place(self.pool.root(ROOT)?, ROOT_PREFIX);
+        let array = array.ok_or_else(|| corrupt("the root of the directory", 256))?;
+        let (first, depth) = (array.number(), array.depth());
+        let directories = self.pool.directory_extents();
+        let last = first + self.array_extents(depth) - 1;
+        if (first..=last).any(|extent| directories.binary_search(&extent).is_err()) {
+            return Err(corrupt("the directory is no directory", self.offset(first)));
+        }
+        let words = self.pool.words(self.offset(first), 1 << depth)?;
+        let units = self.pool.unit_extents();
+        let mut segments = Vec::new();
+        let mut named = HashSet::new();
+        let mut i = 0;
+        while i < 1 << depth {
+            let prefix = i << (64 - depth);
+            let off = self.offset(first) + i * 8;
+            let place = self.words.place(medium.load(&words[i as usize]), prefix);
+            let place = place.ok_or_else(|| corrupt("a word of the directory", off))?;
+            if place.depth() > depth
+                || extend::prefix(prefix, place.depth()) != prefix
+                || units.binary_search(&place.number()).is_err()
+                || !named.insert(place.number())
+            {
+                return Err(corrupt("a word of the directory contradicts others", off));
+            }
+            segments.push((prefix, place));
+            i += 1 << (depth - place.depth());
+        }
+        Ok(Array { first, depth, segments })
+    }
+
+    /// The figures of [`Index::stats`](crate::Index::stats).
+    pub(super) fn figures(&self) -> IndexStats {
+        let segments = self.writers.growth.units();
+        let depth = self.directory.depth();
+        let arrays = self.array_extents(depth);
+        IndexStats {
+            // Nothing but a directory that names what is not there could keep them from being
+            // counted, and such a directory is not opened.
+            slots_used: Index::len(self).unwrap_or(0),
+            slots: segments * u64::from(self.shape.buckets() * self.shape.slots),
+            medium_bytes: (segments + arrays) * self.pool.extent_bytes(),
+            dram_bytes: self.directory.bytes() + segments * ROW_BYTES,
+            strategies: std::array::from_fn(|i| self.writers.in_force[i].load(Ordering::Relaxed)),
+            strategies_at_start: std::array::from_fn(|i| self.writers.started[i].get()),
+            ..self.writers.growth.figures(depth)
+        }
+    }
+
+    /// Verifies PEA-1 to PEA-6; see the [module docs](super).
+    pub(super) fn check_all(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+        let mut report = |invariant, off, what: String| found(Finding { invariant, off, what });
+        let Array { first, depth, segments } = match self.read_array() {
+            Ok(read) => read,
+            Err(e) => {
+                report("PEA-1", 256, e.to_string());
+                return Ok(());
+            }
+        };
+        if (first, depth) != (self.writers.array.load(Ordering::Acquire), self.directory.depth()) {
+            report("PEA-4", 256, "the root and the directory in use differ".to_owned());
+            return Ok(());
+        }
+        let mut depths = vec![0; depth as usize + 1];
+        for (prefix, place) in &segments {
+            depths[place.depth() as usize] += 1;
+            if !self.directory.names(*prefix, *place) {
+                let what = format!("a directory entry of {prefix:#018x} names something else");
+                report("PEA-1", self.offset(place.number()), what);
+            }
+            self.check_segment(*prefix, *place, &mut report)?;
+        }
+        for (depth, count) in depths.iter().enumerate() {
+            let counter = self.writers.growth.of_depth(depth as u32);
+            if *count != counter {
+                let what = format!("{count} segments of depth {depth}, the counter says {counter}");
+                report("PEA-6", 0, what);
+            }
+        }
+        let named: HashSet<u64> = segments.iter().map(|(_, place)| place.number()).collect();
+        let arrays = first..first + self.array_extents(depth);
+        let units = self.pool.unit_extents().into_iter().filter(|i| !named.contains(i));
+        let directories = self.pool.directory_extents().into_iter();
+        for i in units.chain(directories.filter(|i| !arrays.contains(i))) {
+            report("PEA-5", self.offset(i), "an extent that nothing names".to_owned());
+        }
+        Ok(())
+    }
+
+    /// PEA-2, PEA-3, the count and the locks of one segment.
+    fn check_segment(
+        &self,
+        prefix: u64,
+        place: Place,
+        report: &mut impl FnMut(&'static str, u64, String),
+    ) -> Result<()> {
+        let segment = place.number();
+        let mut hashes = HashSet::new();
+        let mut live = 0;
+        for number in 0..self.shape.buckets() {
+            let bucket = self.bucket(segment, number)?;
+            let off = self.offset(segment) + u64::from(number) * BUCKET_BYTES;
+            let head = self.head(bucket);
+            live += u64::from(head.live().count_ones());
+            for i in durahash_media::probe::BitMask(head.live()) {
+                let h = self.medium().load(&bucket.slots[i as usize].h);
+                if !self.is_found(place, prefix, number, head, i, h) {
+                    report("PEA-2", off, format!("no lookup finds {h:#018x} in slot {i}"));
+                } else if !hashes.insert(h) {
+                    report("PEA-3", off, format!("hash {h:#018x} is there twice"));
+                }
+            }
+        }
+        let count = self.word(segment, COUNT).load(Ordering::Acquire);
+        if count != 0 && count - 1 != live {
+            let what = format!("{live} live slots, the count says {}", count - 1);
+            report("PEA-6", self.offset(segment), what);
+        }
+        if (0..=STASH_LOCK).any(|i| self.lock(segment, i).is_locked()) {
+            report("PEA-6", self.offset(segment), "a lock is held".to_owned());
+        }
+        Ok(())
+    }
+}

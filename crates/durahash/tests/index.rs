@@ -1,0 +1,149 @@
+//! Every design alone, on DRAM, at the level of hashes and payloads.
+
+mod common;
+
+use std::collections::HashMap;
+
+use common::index_of;
+use durahash::{Change, Design, Index, Room};
+use durahash_media::{Dram, Geometry};
+
+/// As far as they may grow.
+const TINY_BYTES: u64 = 4 << 20;
+
+/// Every design, with so many slots a bucket and 1 KiB extents.
+fn tiny(slots: u8) -> impl Iterator<Item = Box<dyn Index>> {
+    let geometry = Geometry { extent_shift: 10, slots, hash_bits: 0 };
+    Design::ALL
+        .iter()
+        .map(move |design| index_of(*design, Dram::new(TINY_BYTES).unwrap(), geometry))
+}
+
+fn assert_sound(index: &dyn Index, model: &HashMap<u64, u64>) {
+    let mut findings = Vec::new();
+    index.check(&mut |finding| findings.push(finding)).unwrap();
+    assert_eq!(findings, []);
+    assert_eq!(index.len().unwrap(), model.len() as u64);
+    let (mut at, mut all) = (Some(0), Vec::new());
+    while let Some(from) = at {
+        at = index.scan(from, &mut all).unwrap();
+    }
+    assert!(all.is_sorted_by(|a, b| a.0 < b.0), "in the order of hashes, each once");
+    assert_eq!(all.into_iter().collect::<HashMap<_, _>>(), *model);
+}
+
+/// SplitMix64.
+fn next(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 1
+}
+
+#[test]
+fn grows_and_shrinks_as_the_model_does() {
+    for slots in [2, 3, 5, 15] {
+        for index in tiny(slots) {
+            let mut model = HashMap::new();
+            let mut random = u64::from(slots);
+            let keys: Vec<u64> =
+                (0..300).map(|_| next(&mut random) << 1 | 1).chain([0, u64::MAX]).collect();
+            for round in 0..6 {
+                for step in 0..600 {
+                    let h = keys[(next(&mut random) % keys.len() as u64) as usize];
+                    let fill = if round % 2 == 0 { 8 } else { 2 };
+                    if next(&mut random) % 10 < fill {
+                        let old =
+                            index.update(h, Room::ForNew, &mut |_| Ok(Change::Set(step))).unwrap();
+                        assert_eq!(old, model.insert(h, step));
+                    } else {
+                        let old = index.update(h, Room::None, &mut |_| Ok(Change::Remove)).unwrap();
+                        assert_eq!(old, model.remove(&h));
+                    }
+                    let probe = keys[(next(&mut random) % keys.len() as u64) as usize];
+                    assert_eq!(index.get(probe).unwrap(), model.get(&probe).copied());
+                }
+                assert_sound(&*index, &model);
+            }
+            for h in &keys {
+                index.update(*h, Room::None, &mut |_| Ok(Change::Remove)).unwrap();
+            }
+            assert_sound(&*index, &HashMap::new());
+            let stats = index.stats();
+            assert_eq!(stats.depths, [0, 2], "everything has merged");
+            assert!(stats.splits > 3 && stats.merges > 3, "{stats:?}");
+            assert!(stats.doublings > 0 && stats.halvings > 0, "{stats:?}");
+        }
+    }
+}
+
+#[test]
+fn an_error_of_the_closure_changes_nothing() {
+    for index in tiny(3) {
+        let fail = |_| Err(durahash_media::ErrorKind::Poisoned.into());
+        assert!(index.update(7, Room::ForNew, &mut { fail }).is_err());
+        index.update(7, Room::ForNew, &mut |_| Ok(Change::Set(1))).unwrap();
+        assert!(index.update(7, Room::ForNew, &mut { fail }).is_err());
+        assert_sound(&*index, &HashMap::from([(7, 1)]));
+    }
+}
+
+#[test]
+fn a_panic_inside_an_operation_stops_writers_and_leaves_no_lock() {
+    for index in tiny(3) {
+        index.update(7, Room::ForNew, &mut |_| Ok(Change::Set(1))).unwrap();
+        let broke = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _ = index.update(7, Room::None, &mut |_| panic!("on purpose"));
+        }));
+        assert!(broke.is_err());
+        assert_eq!(index.get(7).unwrap(), Some(1));
+        let refused = index.update(7, Room::None, &mut |_| Ok(Change::Remove)).unwrap_err();
+        assert!(matches!(refused.kind(), durahash_media::ErrorKind::Poisoned));
+        assert_sound(&*index, &HashMap::from([(7, 1)]));
+    }
+}
+
+#[test]
+fn a_shared_prefix_is_bounded_and_nothing_is_lost() {
+    for index in tiny(2) {
+        let mut model = HashMap::new();
+        let mut refused = 0;
+        for i in 0..40 {
+            match index.update(i, Room::ForNew, &mut |_| Ok(Change::Set(i))) {
+                Ok(_) => drop(model.insert(i, i)),
+                Err(e) => {
+                    assert!(matches!(e.kind(), durahash_media::ErrorKind::Skewed { .. }), "{e}");
+                    refused += 1;
+                }
+            }
+        }
+        assert!(refused > 0);
+        assert_sound(&*index, &model);
+    }
+}
+
+#[test]
+fn a_full_pool_still_answers_and_removes() {
+    for index in tiny(15) {
+        let mut model = HashMap::new();
+        let mut random = 9;
+        loop {
+            let h = next(&mut random) << 1;
+            match index.update(h, Room::ForNew, &mut |_| Ok(Change::Set(1))) {
+                Ok(_) => drop(model.insert(h, 1)),
+                Err(e) => {
+                    assert!(matches!(e.kind(), durahash_media::ErrorKind::Full { .. }), "{e}");
+                    break;
+                }
+            }
+        }
+        assert_sound(&*index, &model);
+        let keys: Vec<u64> = model.keys().copied().collect();
+        for h in keys {
+            assert_eq!(
+                index.update(h, Room::None, &mut |_| Ok(Change::Remove)).unwrap(),
+                model.remove(&h)
+            );
+        }
+        assert_sound(&*index, &model);
+    }
+}

@@ -1,0 +1,171 @@
+//! What went wrong in public code of Pea Hash, each once: with the hashes chosen so that what is to
+//! happen happens.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::pool_on;
+use durahash::pea::{Pea, Policy};
+use durahash::{Change, Index, Room};
+use durahash_media::{Dram, Geometry, Medium, Pool, Sim};
+
+/// Two main buckets of three slots, two of stash.
+const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0 };
+const TINY_BYTES: u64 = 1 << 20;
+
+/// The `i`-th hash of the upper half whose first bucket is 0.
+fn in_bucket_0(i: u64) -> u64 {
+    assert!(i < 1 << 20);
+    1 << 63 | i.reverse_bits() >> 1 | i
+}
+
+/// The same whose first bucket is 1.
+fn in_bucket_1(i: u64) -> u64 {
+    in_bucket_0(i) | 1 << 39
+}
+
+fn pea<M: Medium>(medium: M) -> Pea<M> {
+    Pea::create(pool_on(medium, TINY), Policy::default()).unwrap()
+}
+
+fn put(pea: &dyn Index, h: u64, v: u64) -> Option<u64> {
+    pea.update(h, Room::ForNew, &mut |_| Ok(Change::Set(v))).unwrap()
+}
+
+fn remove(pea: &dyn Index, h: u64) -> Option<u64> {
+    pea.update(h, Room::None, &mut |_| Ok(Change::Remove)).unwrap()
+}
+
+fn assert_sound(pea: &dyn Index) {
+    pea.check(&mut |finding| panic!("{finding:?}")).unwrap();
+}
+
+/// Twelve entries: both main buckets and both stash buckets are full.
+fn fill_with_stash(pea: &dyn Index) -> Vec<u64> {
+    let hashes: Vec<u64> = (0..6).flat_map(|i| [in_bucket_0(i), in_bucket_1(i)]).collect();
+    for h in &hashes {
+        assert_eq!(put(pea, *h, !h), None);
+    }
+    assert_eq!(pea.stats().strategies, [1, 0, 1], "the lower half is empty");
+    hashes
+}
+
+#[test]
+fn what_is_in_the_stash_outlives_a_kill_and_later_inserts() {
+    let sim = Sim::<true>::new(TINY_BYTES);
+    let hashes = fill_with_stash(&pea(sim.clone()));
+    let sim = Sim::<true>::from_image(&sim.image(), TINY_BYTES);
+    let pea = Pea::open(Arc::new(Pool::open(sim, false).unwrap()), Policy::default()).unwrap();
+    assert_eq!(pea.stats().strategies, [1, 0, 1]);
+    // Two more segments get a stash.
+    for i in 100..140 {
+        put(&pea, in_bucket_0(i) ^ 1 << 63, i);
+    }
+    assert!(pea.stats().strategies[2] > 1 || pea.stats().splits > 0);
+    assert!(hashes.iter().all(|h| pea.get(*h).unwrap() == Some(!h)));
+    assert_sound(&pea);
+}
+
+#[test]
+fn a_key_in_the_stash_is_not_inserted_again() {
+    let pea = pea(Dram::new(TINY_BYTES).unwrap());
+    let hashes = fill_with_stash(&pea);
+    // Room in the main buckets, where a second copy would go.
+    for h in &hashes[..6] {
+        assert_eq!(remove(&pea, *h), Some(!h));
+    }
+    for h in &hashes[6..] {
+        assert_eq!(put(&pea, *h, 7), Some(!h), "{h:#x}");
+    }
+    assert_eq!(pea.len().unwrap(), 6);
+    assert_sound(&pea);
+    for h in &hashes[6..] {
+        assert_eq!(remove(&pea, *h), Some(7));
+        assert_eq!(pea.get(*h).unwrap(), None);
+    }
+    assert!(pea.is_empty().unwrap());
+}
+
+#[test]
+fn a_split_places_every_entry_once() {
+    let pea = pea(Dram::new(TINY_BYTES).unwrap());
+    let mut hashes = fill_with_stash(&pea);
+    for i in 6..40 {
+        hashes.extend([in_bucket_0(i), in_bucket_1(i)]);
+        put(&pea, in_bucket_0(i), !in_bucket_0(i));
+        put(&pea, in_bucket_1(i), !in_bucket_1(i));
+        assert_sound(&pea);
+    }
+    assert!(pea.stats().splits > 5);
+    let (mut at, mut all) = (Some(0), Vec::new());
+    while let Some(from) = at {
+        at = pea.scan(from, &mut all).unwrap();
+    }
+    hashes.sort_unstable();
+    assert_eq!(all, hashes.iter().map(|h| (*h, !h)).collect::<Vec<_>>());
+}
+
+/// Keys that stay, while others make entries move within buckets, segments split, and merge.
+#[test]
+fn lookups_find_what_moves_and_removes_take_what_splits() {
+    for split_bits in [1, 2] {
+        let policy = Policy { split_bits, ..Policy::default() };
+        let pool = pool_on(Dram::new(TINY_BYTES).unwrap(), TINY);
+        let pea = Pea::create(pool, policy).unwrap();
+        let stay: Vec<u64> = (0..8).map(|i| in_bucket_0(i << 10)).collect();
+        for h in &stay {
+            put(&pea, *h, !h);
+        }
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    for h in &stay {
+                        assert_eq!(pea.get(*h).unwrap(), Some(!h));
+                    }
+                }
+            });
+            for round in 0..300 {
+                for i in 1..40 {
+                    put(&pea, in_bucket_0(i) ^ ((round % 2) << 39), i);
+                }
+                for i in 1..40 {
+                    assert_eq!(remove(&pea, in_bucket_0(i) ^ ((round % 2) << 39)), Some(i));
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        assert!(pea.stats().splits > 100 && pea.stats().merges > 100, "{:?}", pea.stats());
+        assert_eq!(pea.len().unwrap(), 8);
+        assert_sound(&pea);
+    }
+}
+
+/// Every strategy by itself, and both ways to split, hold what they are given.
+#[test]
+fn every_policy_holds_what_it_is_given() {
+    use durahash::pea::Strategy;
+    for split_bits in [1, 2] {
+        for (first, last) in [
+            (Strategy::Single, Strategy::Single),
+            (Strategy::TwoChoice, Strategy::TwoChoice),
+            (Strategy::Stash, Strategy::Stash),
+            (Strategy::Single, Strategy::TwoChoice),
+        ] {
+            let policy = Policy { split_bits, first, last, ..Policy::default() };
+            let pool = pool_on(Dram::new(TINY_BYTES).unwrap(), TINY);
+            let pea = Pea::create(pool, policy).unwrap();
+            for i in 0..300 {
+                put(&pea, in_bucket_0(i), i);
+            }
+            assert!((0..300).all(|i| pea.get(in_bucket_0(i)).unwrap() == Some(i)));
+            assert_sound(&pea);
+            for i in 0..300 {
+                remove(&pea, in_bucket_0(i));
+            }
+            assert_sound(&pea);
+        }
+    }
+}
