@@ -13,6 +13,7 @@ mod report;
 mod store;
 mod strings;
 mod survive;
+mod synced;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -52,6 +53,18 @@ enum Command {
         kills: u64,
         /// The directory in which the stores are made
         #[arg(long, default_value = "/dev/shm")]
+        dir: PathBuf,
+    },
+    /// Inserts that survive the loss of power, one by one and many to a sync.
+    Synced {
+        /// Keys that are there before
+        #[arg(long, default_value_t = 1_000_000)]
+        keys: u64,
+        /// Repeats, whose medians count
+        #[arg(long, default_value_t = 3)]
+        repeats: usize,
+        /// The directory in which the stores are made
+        #[arg(long, default_value = ".")]
         dir: PathBuf,
     },
     /// What is killed.
@@ -119,6 +132,9 @@ fn main() -> ExitCode {
     let done = match cli.command {
         None => run(&cli.run),
         Some(Command::Survives { keys, kills, dir }) => survives(&dir, keys, kills),
+        Some(Command::Synced { keys, repeats, dir }) => {
+            synced::measure(&dir, keys, repeats.max(1)).and_then(|text| print(&text))
+        }
         Some(Command::Child { store, mode, dir, seed, loaded }) => {
             survive::child(&store, &mode, &dir, seed, loaded)
         }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use durahash_bench::Result;
-use fjall::{Database, Keyspace, KeyspaceCreateOptions};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
 use crate::store::{Bytes, Pair, says, word};
 
@@ -13,6 +13,8 @@ const BATCH: usize = 10_000;
 pub(crate) struct Fjall {
     database: Database,
     pairs: Keyspace,
+    /// Whether every insert and batch is synced.
+    synced: bool,
 }
 
 impl Fjall {
@@ -25,7 +27,19 @@ impl Fjall {
             .map_err(says)?;
         let options = || KeyspaceCreateOptions::default().manual_journal_persist(buffered);
         let pairs = database.keyspace("pairs", options).map_err(says)?;
-        Ok(Fjall { database, pairs })
+        Ok(Fjall { database, pairs, synced: false })
+    }
+
+    /// The same, with every insert and batch on the disk when it returns.
+    pub(crate) fn open_synced(dir: &Path, cache_bytes: usize) -> Result<Self> {
+        Ok(Fjall { synced: true, ..Self::open(dir, cache_bytes, true)? })
+    }
+
+    fn sync(&self) -> Result<()> {
+        match self.synced {
+            true => self.database.persist(PersistMode::SyncData).map_err(says),
+            false => Ok(()),
+        }
     }
 }
 
@@ -36,7 +50,8 @@ impl Bytes for Fjall {
     }
 
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.pairs.insert(key, value).map_err(says)
+        self.pairs.insert(key, value).map_err(says)?;
+        self.sync()
     }
 
     fn remove(&self, key: &[u8]) -> Result<bool> {
@@ -50,7 +65,8 @@ impl Bytes for Fjall {
         for (key, value) in pairs {
             batch.insert(&self.pairs, *key, *value);
         }
-        batch.commit().map_err(says)
+        batch.commit().map_err(says)?;
+        self.sync()
     }
 
     fn put_batch(&self) -> usize {

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
+use std::time::{Duration, Instant};
 
 use super::disk::Disk;
 use super::format::{
@@ -17,6 +18,8 @@ use crate::word::PmU64;
 const BATCH_BLOCKS: u64 = 256;
 /// Lines that are staged under one hold of the lock, at the most.
 const STAGED_AT_ONCE: u64 = 64;
+/// The part of a write's time that is waited for others to join the next one: a quarter.
+const GATHERED: u32 = 4;
 
 /// What a log did since the pool was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,6 +66,10 @@ pub(super) struct Log<D: Disk> {
     /// The error number of what failed first; zero if nothing did.
     failed: AtomicI32,
     counts: Counts,
+    /// Whether operations wait for writes: then a write waits a little for them.
+    strict: bool,
+    /// Threads that wait for a write.
+    waiting: AtomicU64,
     pub(super) wake: OnceLock<Wake>,
 }
 
@@ -80,6 +87,9 @@ struct Writer {
     chain: u32,
     head: Head,
     buffer: Vec<u8>,
+    /// How many threads waited when the last write ended, and how long it took.
+    crowd: u64,
+    took: Duration,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -89,7 +99,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl<D: Disk> Log<D> {
     /// A log that goes on from `head`, which is on the disk, and behind which nothing counts.
-    pub(super) fn new(disk: D, head: Head) -> Self {
+    pub(super) fn new(disk: D, head: Head, strict: bool) -> Self {
         let layout = Layout::of(disk.log_bytes());
         let words = match disk.staged() {
             Some(_) => 0,
@@ -108,11 +118,15 @@ impl<D: Disk> Log<D> {
                 chain: head.chain,
                 head,
                 buffer: Vec::new(),
+                crowd: 0,
+                took: Duration::ZERO,
             }),
             start: AtomicU64::new(head.block),
             head: Mutex::new(head),
             failed: AtomicI32::new(0),
             counts: Counts::default(),
+            strict,
+            waiting: AtomicU64::new(0),
             wake: OnceLock::new(),
             disk,
         }
@@ -188,6 +202,12 @@ impl<D: Disk> Log<D> {
     /// Puts all lines below number `upto` on the disk, together with what others staged meanwhile;
     /// not if the log has failed.
     pub(super) fn commit(&self, upto: u64) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        self.commit_waiting(upto);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn commit_waiting(&self, upto: u64) {
         while self.durable() < upto && !self.has_failed() {
             let in_use = {
                 let mut writer = lock(&self.writer);
@@ -195,10 +215,14 @@ impl<D: Disk> Log<D> {
                 if self.durable() >= upto || self.has_failed() {
                     return;
                 }
+                self.gather(&writer);
+                let start = Instant::now();
                 if let Err(e) = self.write_batch(&mut writer) {
                     self.fail(&e);
                     return;
                 }
+                writer.crowd = self.waiting.load(Ordering::Relaxed);
+                writer.took = start.elapsed();
                 writer.block - self.start.load(Ordering::Acquire)
             };
             let ring = self.layout.ring_blocks;
@@ -212,6 +236,18 @@ impl<D: Disk> Log<D> {
         }
     }
 
+    /// Gives the others who waited for the last write a moment to come again: who was served by one
+    /// write shall not have to wait for every second one only because the first of them is quicker.
+    fn gather(&self, writer: &Writer) {
+        let start = Instant::now();
+        while self.strict
+            && self.waiting.load(Ordering::Relaxed) < writer.crowd
+            && start.elapsed() < writer.took / GATHERED
+        {
+            std::thread::yield_now();
+        }
+    }
+
     /// Writes what is staged, as far as there is room in the ring, and then to the pool.
     fn write_batch(&self, writer: &mut Writer) -> io::Result<()> {
         let ring = self.layout.ring_blocks;
@@ -219,7 +255,7 @@ impl<D: Disk> Log<D> {
         let free = ring - (writer.block - self.start.load(Ordering::Acquire));
         let lines = (self.next() - from).min(free.min(BATCH_BLOCKS) * BLOCK_LINES);
         let blocks = lines.div_ceil(BLOCK_LINES);
-        let Writer { block, chain, head, buffer } = writer;
+        let Writer { block, chain, head, buffer, .. } = writer;
         let bytes = aligned(buffer, blocks as usize * BLOCK_BYTES);
         let (mut number, end, mut last) = (from, from + lines, *chain);
         for bytes in bytes.chunks_exact_mut(BLOCK_BYTES) {

@@ -140,7 +140,7 @@ impl<D: Disk + 'static> Logged<D> {
             return Err(crate::error::Error::io("syncing the pool", path, e));
         }
         Ok(Logged {
-            log: Arc::new(Log::new(disk, head)),
+            log: Arc::new(Log::new(disk, head, strict)),
             strict,
             id: IDS.fetch_add(1, Ordering::Relaxed),
             deferred: AtomicU64::new(0),
