@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use durahash_media::hash::WordMix;
-use durahash_media::{Error, ErrorKind, Result};
+use durahash_media::{Durability, Error, ErrorKind, Result};
 
 use crate::data::Type;
 use crate::design::Design;
@@ -313,6 +313,12 @@ impl Raw {
         let keys = self.len()?;
         let index = self.index.stats();
         let facts = self.store.facts();
+        let sync_mode = self.store.sync_mode()?;
+        // A reader promises nothing of its own: the pool's writers do.
+        let durability = match facts.durability {
+            Durability::Process if self.store.is_read_only() => sync_mode.durability(),
+            durability => durability,
+        };
         Ok(Stats {
             design: self.design,
             key_type: self.key,
@@ -320,8 +326,8 @@ impl Raw {
             keys,
             index,
             space: facts.space,
-            durability: facts.durability,
-            sync_mode: self.store.sync_mode()?,
+            durability,
+            sync_mode,
             huge_bytes: facts.huge_bytes,
             epoch: facts.epoch,
             recovery: self.recovery,

@@ -212,6 +212,7 @@ fn figures_are_printed() {
         "file_bytes",
         "free_bytes",
         "durability",
+        "mode",
         "huge_page_bytes",
         "open_epoch",
         "recovery_seconds",
@@ -244,6 +245,21 @@ fn figures_are_printed() {
             "{start}:\n{text}"
         );
     }
+}
+
+#[test]
+fn a_pool_keeps_the_durability_that_it_was_made_with() {
+    let work = Work::new();
+    work.run("create a.pool --durability strict").ok();
+    work.run("put a.pool key value").ok();
+    work.run("put a.pool other value --durability interval:50").ok();
+    work.run("del a.pool other --durability process").ok();
+    assert_eq!(work.run("get a.pool key").ok(), "value\n");
+    let stats: Value = serde_json::from_str(&work.run("stats a.pool --json").ok()).unwrap();
+    assert_eq!((&stats["mode"], &stats["durability"]), (&"strict".into(), &"power".into()));
+    let answer = work.run("create b.pool --durability often");
+    assert_eq!(answer.code, Some(2));
+    assert!(answer.err.contains("interval:MILLISECONDS"), "{answer:?}");
 }
 
 #[test]

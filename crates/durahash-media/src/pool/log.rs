@@ -25,7 +25,7 @@ fn to_word(mode: SyncMode) -> u64 {
     match mode {
         SyncMode::Process => 0,
         SyncMode::Strict => 1,
-        SyncMode::Interval(every) => 2 | (every.as_millis() as u64) << 8,
+        SyncMode::Interval(every) => 2 | (every.as_millis().clamp(1, 1 << 32) as u64) << 8,
     }
 }
 

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use super::disk::Disk;
 use super::format::{AREA_BYTES_MIN, BLOCK_BYTES, Head, Layout, Line};
@@ -330,7 +331,8 @@ impl Keeper {
         let writer = match mode {
             SyncMode::Interval(every) => Some(keeper.spawn("durahash-log", log, move |log| {
                 log.commit(log.next());
-                std::thread::park_timeout(every);
+                // Whoever asks for less does not mean a thread that never rests.
+                std::thread::park_timeout(every.max(Duration::from_millis(1)));
             })?),
             SyncMode::Process | SyncMode::Strict => None,
         };

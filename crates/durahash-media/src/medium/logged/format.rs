@@ -41,6 +41,8 @@ const HEAD_MAGIC: u64 = u64::from_le_bytes(*b"DURALOGH");
 const BLOCK_MAGIC: u64 = u64::from_le_bytes(*b"DURALOGB");
 /// Bytes of a head that mean something: one sector.
 const HEAD_BYTES: usize = 64;
+/// Generations, lines and blocks are fewer.
+const COUNT_MAX: u64 = 1 << 60;
 /// Where CRC and the other half of its word stand.
 const HEAD_CRC_AT: usize = 56;
 const BLOCK_CRC_AT: usize = 40;
@@ -155,6 +157,10 @@ impl Head {
             return None;
         }
         is_sealed(0, bytes, HEAD_CRC_AT)?;
+        // No pool lives so long; sums with them do not overflow.
+        if [word(bytes, 8), word(bytes, 40), word(bytes, 48)].iter().any(|v| *v >= COUNT_MAX) {
+            return None;
+        }
         Some(Head {
             generation: word(bytes, 8),
             uuid: [word(bytes, 16), word(bytes, 24)],
@@ -243,6 +249,17 @@ mod tests {
             let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(Head::from_bytes(&damaged), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_head_made_with_malice_is_none() {
+        for head in [
+            Head { generation: u64::MAX, ..head() },
+            Head { line: u64::MAX, ..head() },
+            Head { block: u64::MAX, ..head() },
+        ] {
+            assert_eq!(Head::from_bytes(&head.to_bytes()), None);
         }
     }
 

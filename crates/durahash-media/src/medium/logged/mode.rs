@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
+use crate::medium::Durability;
 
 /// When an operation on a file in the page cache is durable.
 ///
@@ -30,6 +31,21 @@ pub enum SyncMode {
 impl SyncMode {
     /// The interval that is meant where none is said: a tenth of a second.
     pub const INTERVAL: SyncMode = SyncMode::Interval(Duration::from_millis(100));
+
+    /// What it promises of an operation that has returned.
+    ///
+    /// ```
+    /// use durahash_media::{Durability, SyncMode};
+    /// assert_eq!(SyncMode::Strict.durability(), Durability::Power);
+    /// ```
+    #[must_use]
+    pub fn durability(self) -> Durability {
+        match self {
+            SyncMode::Process => Durability::Process,
+            SyncMode::Interval(_) => Durability::Interval,
+            SyncMode::Strict => Durability::Power,
+        }
+    }
 
     /// Refuses a mode that is without a log.
     pub(super) fn is_strict(self) -> Result<bool, Error> {
