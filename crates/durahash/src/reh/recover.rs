@@ -97,7 +97,7 @@ impl<M: Medium> Reh<M> {
         reh.live.add(live);
         reh.pool.begin()?;
         reh.find_free(&extents, per_extent, &seen)?;
-        beyond.into_iter().try_for_each(|i| reh.pool.release_unit_extent(i))?;
+        beyond.into_iter().try_for_each(|i| reh.pool.release_extent(i))?;
         Ok(reh)
     }
 
