@@ -208,6 +208,7 @@ fn figures_are_printed() {
         "load_factor",
         "global_depth",
         "depths",
+        "strategies",
         "bytes_per_entry",
         "file_bytes",
         "free_bytes",
