@@ -92,7 +92,7 @@ fn a_map_that_forgets_is_found() {
 fn a_check_that_overlooks_damage_is_found() {
     for invariant in ["REH-3", "REC-1", "REC-2", "REC-4", "MAP-1"] {
         let target = OpenImage { blind_to: Some(invariant) };
-        let count = found_after(&target, 5000);
+        let count = found_after(&target, 20_000);
         println!("{invariant}: {count} executions");
     }
 }
