@@ -64,12 +64,17 @@ fn a_run_on_files_finds_everything() {
         }
         let one = |table, case, metric| report.find(table, design, case, 1, metric).unwrap().value;
         let load_factor = one("space", "load", "load_factor");
-        assert!((0.2..=1.0).contains(&load_factor), "{load_factor}");
+        // Two segments of Pea Hash are large for so few keys.
+        let least = if design == "pea" { 0.05 } else { 0.2 };
+        assert!((least..=1.0).contains(&load_factor), "{load_factor}");
         assert!(one("space", "load", "medium_bytes_per_key") >= 16.0);
         let (utility, of_medium) =
             (one("space", "load", "utility"), one("space", "load", "utility_medium"));
         assert!(0.0 < utility && utility <= of_medium && of_medium <= 1.0);
-        let inserts = ["insert", "insert that splits"].map(|case| one("resize", case, "count"));
+        // There is no row of what never happened: no segment of Pea Hash fills.
+        let inserts = ["insert", "insert that splits"].map(|case| {
+            report.find("resize", design, case, 1, "count").map_or(0.0, |row| row.value)
+        });
         assert_eq!(inserts[0] + inserts[1], 4000.0);
         assert!(inserts[1] <= one("resize", "all", "splits"));
         // The costs that the design promises hold here too; more of that in the library's tests.
