@@ -64,6 +64,16 @@ impl Raw {
         }
     }
 
+    /// Starts to fetch the records of a few hashes, after what the index has of them. `room` is as
+    /// long as `hashes`.
+    pub(crate) fn prefetch_records(&self, hashes: &[u64], room: &mut [Option<u64>]) -> Result<()> {
+        self.index.get_many(hashes, room)?;
+        for name in room.iter().flatten() {
+            self.store.prefetch(*name);
+        }
+        Ok(())
+    }
+
     /// Whether there is a value of `key`.
     pub(crate) fn contains_bytes(&self, key: &[u8]) -> Result<bool> {
         let h = self.hashes.h(self.hashes.key(key));

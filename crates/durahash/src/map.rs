@@ -342,8 +342,18 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// index.
     fn prefetch<'a>(&self, keys: impl Iterator<Item = &'a K>) {
         let mut hashes = [0; PREFETCHED];
+        let hashes = self.hashes(keys, &mut hashes);
+        self.raw.index.prefetch(hashes);
+    }
+
+    /// What the index knows a few keys by, as many as there is room for.
+    fn hashes<'a, 'b>(
+        &self,
+        keys: impl Iterator<Item = &'a K>,
+        room: &'b mut [u64; PREFETCHED],
+    ) -> &'b [u64] {
         let mut count = 0;
-        for (h, key) in hashes.iter_mut().zip(keys) {
+        for (h, key) in room.iter_mut().zip(keys) {
             *h = if Self::WORDS {
                 self.hash(key)
             } else {
@@ -351,7 +361,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
             };
             count += 1;
         }
-        self.raw.index.prefetch(&hashes[..count]);
+        &room[..count]
     }
 
     /// The values of many keys, into `out`, which is as long.
@@ -376,7 +386,9 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         assert_eq!(keys.len(), out.len(), "a place for every value");
         if !Self::WORDS {
             for (keys, out) in keys.chunks(PREFETCHED).zip(out.chunks_mut(PREFETCHED)) {
-                self.prefetch(keys.iter().map(Borrow::borrow));
+                let (mut hashes, mut names) = ([0; PREFETCHED], [None; PREFETCHED]);
+                let hashes = self.hashes(keys.iter().map(Borrow::borrow), &mut hashes);
+                self.raw.prefetch_records(hashes, &mut names[..keys.len()])?;
                 for (key, out) in keys.iter().zip(out) {
                     *out = self.get(key.borrow())?;
                 }

@@ -23,8 +23,8 @@
 
 use durahash_media::hash::{ByteHash, WordMix};
 use durahash_media::{
-    Counts, Durability, Error, ErrorKind, Event, Format, LogStats, Medium, PmU64, Pool, PoolStats,
-    Result, SyncMode, on_media,
+    Counts, Durability, Error, ErrorKind, Event, Format, LINE_BYTES, LogStats, Medium, PmU64, Pool,
+    PoolStats, Result, SyncMode, on_media,
 };
 
 on_media! {
@@ -53,6 +53,10 @@ pub const MAX_KEY_BYTES: usize = 1 << 20;
 /// # Ok::<(), durahash::Error>(())
 /// ```
 pub const MAX_VALUE_BYTES: usize = 1 << 30;
+
+/// How much of a record is fetched before its lengths are known: most records are not longer, and
+/// of those that are the processor fetches the rest by itself.
+const PREFETCH_BYTES: u64 = 256;
 
 /// The flag of a name whose record has a `next`.
 const CHAINED: u64 = 1 << 63;
@@ -171,8 +175,10 @@ pub(crate) trait Store: Send + Sync {
     fn finish_sweep(&self) -> Result<()>;
     /// Writes a record into the block at `off`, which nothing names yet, and fences it; its name.
     fn write(&self, off: u64, hashes: &Hashes, draft: &Draft<'_>) -> Result<u64>;
+    /// Starts to fetch the record that has this name.
+    fn prefetch(&self, name: u64);
     /// Loads the header of the record that has this name, checks its lengths against the block, and
-    /// that it is the one that is meant.
+    /// that it is the one that is meant. What follows the header is on its way then.
     fn header(&self, name: u64) -> Result<Header>;
     /// Whether the record at `off` has this key.
     fn key_is(&self, off: u64, header: &Header, key: &[u8]) -> Result<bool>;
@@ -261,10 +267,21 @@ impl<M: Medium> Store for Pool<M> {
         Ok(name(off, checksum, draft.next))
     }
 
+    fn prefetch(&self, name: u64) {
+        let off = offset(name);
+        for line in (0..PREFETCH_BYTES).step_by(LINE_BYTES as usize) {
+            self.medium().region().speculate(off + line);
+        }
+    }
+
     fn header(&self, named: u64) -> Result<Header> {
         let off = offset(named);
         let block_bytes = self.block_bytes(off)?;
         let medium = self.medium();
+        // The lengths say how far it goes, but only when the first line is there.
+        for line in (LINE_BYTES..block_bytes.min(PREFETCH_BYTES)).step_by(LINE_BYTES as usize) {
+            medium.region().speculate(off + line);
+        }
         let words = self.at::<RecordHeader>(off)?;
         let lengths = medium.load(&words.lengths);
         let header = Header {

@@ -265,6 +265,7 @@ impl<M: Medium> Reh<M> {
         let medium = self.medium();
         for _ in 0..READ_TRIES {
             let bucket = self.directory.find(h);
+            self.prefetch_slot(h, bucket);
             let lock = self.meta(bucket).lock();
             let version = lock.read(medium);
             if !self.still(h, bucket) {
