@@ -1,23 +1,82 @@
-//! Arrays of `2^depth` short words, one for each depth: what a directory in DRAM is made of.
+//! Arrays of `2^depth` words, one for each depth: what a directory in DRAM is made of.
 
 use std::ptr::null_mut;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::error::Result;
 use crate::zeroed::Zeroed;
 
-/// An array of 32-bit words for each depth, indexed by the first `depth` bits of a hash.
+/// A word of [`Levels`]: `u32` or `u64`, which is an atomic in memory.
+pub trait LevelWord: Copy + Eq + Into<u64> + sealed::Sealed {
+    /// The word in memory.
+    type Atomic: Send + Sync;
+
+    /// What a new array consists of.
+    const ZERO: Self;
+
+    /// The largest value.
+    const MAX: Self;
+
+    /// A number that is not too large.
+    fn from_u64(v: u64) -> Self;
+
+    /// Acquire load.
+    fn load(word: &Self::Atomic) -> Self;
+
+    /// Release store.
+    fn store(self, word: &Self::Atomic);
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+macro_rules! level_word {
+    ($($word:ident, $atomic:ident;)*) => {$(
+        impl sealed::Sealed for $word {}
+
+        impl LevelWord for $word {
+            type Atomic = $atomic;
+
+            const ZERO: Self = 0;
+            const MAX: Self = $word::MAX;
+
+            #[inline(always)]
+            fn from_u64(v: u64) -> Self {
+                debug_assert!(v <= u64::from($word::MAX), "too large for a word");
+                v as $word
+            }
+
+            #[inline(always)]
+            fn load(word: &$atomic) -> Self {
+                word.load(Ordering::Acquire)
+            }
+
+            #[inline(always)]
+            fn store(self, word: &$atomic) {
+                word.store(self, Ordering::Release);
+            }
+        }
+    )*};
+}
+
+level_word! {
+    u32, AtomicU32;
+    u64, AtomicU64;
+}
+
+/// An array of words for each depth, indexed by the first `depth` bits of a hash.
 ///
 /// Arrays are made one by one, all zero, and never move: a word may be read while others are made.
-pub struct Levels {
+pub struct Levels<W: LevelWord> {
     /// Where the array of each depth begins, so that a lookup needs one load to know. There is one
     /// for each value of six bits, so that no index is out of range.
-    starts: [AtomicPtr<AtomicU32>; 64],
+    starts: [AtomicPtr<W::Atomic>; 64],
     arrays: Box<[OnceLock<Zeroed>]>,
 }
 
-impl Levels {
+impl<W: LevelWord> Levels<W> {
     /// The largest depth.
     pub const MAX_DEPTH: u32 = 44;
 
@@ -42,7 +101,7 @@ impl Levels {
         let array = &self.arrays[depth as usize];
         if array.get().is_none() {
             // Of several that are made at once one is kept.
-            drop(array.set(Zeroed::new(1 << depth, size_of::<AtomicU32>() as u64)?));
+            drop(array.set(Zeroed::new(1 << depth, size_of::<W::Atomic>() as u64)?));
         }
         let array = array.get().expect("made by whoever came first");
         // By all who come: the first may not have got here yet.
@@ -56,11 +115,12 @@ impl Levels {
     /// Where no array was made for it.
     #[inline(always)]
     #[must_use]
-    pub fn word(&self, depth: u32, h: u64) -> &AtomicU32 {
+    pub fn word(&self, depth: u32, h: u64) -> &W::Atomic {
         let start = self.starts[(depth % 64) as usize].load(Ordering::Acquire);
         assert!(!start.is_null(), "no array of this depth");
         // SAFETY: an array that begins somewhere has `2^depth` words, and the index has `depth`
-        // bits; it stays there as long as `self`.
+        // bits; it stays there as long as `self`. `LevelWord` is sealed, so a word is an atomic
+        // integer, for which zeros are valid and lines well aligned.
         unsafe { &*start.add((h >> ((64 - depth) % 64)) as usize) }
     }
 
@@ -77,13 +137,13 @@ impl Levels {
     pub fn release(&self, depth: u32) {
         if self.arrays[depth as usize].get().is_some_and(|array| !array.give_back()) {
             for i in 0..1_u64 << depth {
-                self.word(depth, i << (64 - depth)).store(0, Ordering::Release);
+                W::ZERO.store(self.word(depth, i << (64 - depth)));
             }
         }
     }
 }
 
-impl Default for Levels {
+impl<W: LevelWord> Default for Levels<W> {
     fn default() -> Self {
         Self::new()
     }
@@ -93,30 +153,37 @@ impl Default for Levels {
 mod tests {
     use super::*;
 
-    #[test]
-    fn words_are_found_by_the_first_bits_stay_put_and_are_given_back() {
-        let levels = Levels::new();
+    fn words_are_found<W: LevelWord + std::fmt::Debug>() {
+        let levels = Levels::<W>::new();
+        let [seven, nine] = [7, 9].map(W::from_u64);
         for depth in [1, 2, 17, 20] {
             levels.make(depth).unwrap();
-            let last = levels.word(depth, u64::MAX);
-            assert_eq!(last.load(Ordering::Relaxed), 0);
-            last.store(depth, Ordering::Relaxed);
-            levels.word(depth, 0).store(7, Ordering::Relaxed);
+            let (first, last) = (levels.word(depth, 0), levels.word(depth, u64::MAX));
+            assert_eq!(W::load(last), W::ZERO);
+            W::MAX.store(last);
+            seven.store(first);
             levels.make(depth).unwrap();
             levels.prefetch(depth, u64::MAX);
             let before = levels.word(depth, !(1 << (64 - depth)));
             assert!(!std::ptr::eq(before, last), "every bit of the depth counts");
-            assert_eq!(levels.word(depth, u64::MAX).load(Ordering::Relaxed), depth);
+            assert_eq!(W::load(levels.word(depth, u64::MAX)), W::MAX);
+            assert_eq!(W::load(levels.word(depth, 0)), seven);
             levels.release(depth);
-            assert_eq!(levels.word(depth, 0).load(Ordering::Relaxed), 0);
-            last.store(9, Ordering::Relaxed);
+            assert_eq!([first, last].map(W::load), [W::ZERO; 2]);
+            nine.store(last);
         }
-        assert_eq!(levels.word(1, u64::MAX).load(Ordering::Relaxed), 9, "each for itself");
+        assert_eq!(W::load(levels.word(1, u64::MAX)), nine, "each for itself");
+    }
+
+    #[test]
+    fn words_are_found_by_the_first_bits_stay_put_and_are_given_back() {
+        words_are_found::<u32>();
+        words_are_found::<u64>();
     }
 
     #[test]
     #[should_panic(expected = "no array of this depth")]
     fn an_array_that_was_not_made_has_no_words() {
-        let _ = Levels::new().word(3, 0);
+        let _ = Levels::<u32>::new().word(3, 0);
     }
 }

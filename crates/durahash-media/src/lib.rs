@@ -34,7 +34,7 @@ mod pool;
 
 pub use error::{Error, ErrorKind, Result};
 #[cfg(not(loom))]
-pub use levels::Levels;
+pub use levels::{LevelWord, Levels};
 pub use lock::{DirectoryLock, Version, VersionLock, wait_lock};
 #[doc(hidden)]
 pub use medium::faults;

@@ -2,6 +2,9 @@
 //! depth, covers. Pure functions; a *prefix* is left-aligned, with zeros below its depth. Depths
 //! are from 1 to 63.
 
+/// The largest depth of a unit or a directory.
+pub(crate) const MAX_DEPTH: u32 = 44;
+
 /// The directory index of `h` at global depth `depth`.
 #[inline(always)]
 #[must_use]

@@ -26,6 +26,10 @@ mod extend;
 mod index;
 mod outcome;
 
+mod growth;
+
+mod directory;
+
 // The designs. None uses another.
 pub mod pea;
 pub mod reh;

@@ -1,14 +1,14 @@
-//! What changes a segment as a whole: transition, split, merge; doubling and halving of the
-//! directory. The commit steps are in the [module docs](super).
+//! What changes a segment as a whole: transition, split, merge; and a new array for the directory.
+//! The commit steps are in the [module docs](super).
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use durahash_media::{Event, Medium, Result, Rows, VersionLock, hash, wait_lock};
+use durahash_media::{Event, Medium, Result, VersionLock, hash, wait_lock};
 
-use super::directory::Place;
 use super::image::Image;
 use super::layout::ROOT_PREFIX;
+use super::place::Place;
 use super::strategy::Strategy;
 use super::{COUNT, Pea, ROOT, STASH_LOCK, Segment};
 use crate::extend;
@@ -108,8 +108,8 @@ impl<M: Medium> Pea<M> {
     /// Takes all locks of the segment of `h`.
     pub(super) fn hold_whole(&self, h: u64) -> Whole<'_, M> {
         loop {
-            let whole = Whole::lock(self, self.directory.find(h));
-            if self.directory.find(h) == whole.place {
+            let whole = Whole::lock(self, self.find(h));
+            if self.find(h) == whole.place {
                 return whole;
             }
             whole.release_unchanged();
@@ -147,7 +147,7 @@ impl<M: Medium> Pea<M> {
         let place = whole.place.with_tag(next.tag());
         self.directory.lock.shared(self.medium(), || {
             self.commit_word(place, prefix)?;
-            self.directory.set(prefix, place);
+            self.directory.set(prefix, place.depth(), place.to_entry());
             self.count_strategy(whole.place, -1);
             self.count_strategy(place, 1);
             Ok(())
@@ -267,7 +267,7 @@ impl<M: Medium> Pea<M> {
     /// The directory in DRAM names a new segment from here on.
     pub(super) fn publish(&self, fresh: &Fresh) {
         self.set_count(fresh.place.number(), fresh.live);
-        self.directory.set(fresh.prefix, fresh.place);
+        self.directory.set(fresh.prefix, fresh.place.depth(), fresh.place.to_entry());
         self.writers.growth.count(fresh.place.depth(), 1);
         self.count_strategy(fresh.place, 1);
         self.writers.started[usize::from(fresh.place.tag())].add(1);
@@ -339,7 +339,7 @@ impl<M: Medium> Pea<M> {
             first.release_unchanged();
             return Ok(Merge::Busy);
         };
-        let current = self.directory.find(h) == place && self.directory.find(h_buddy) == buddy;
+        let current = self.find(h) == place && self.find(h_buddy) == buddy;
         let done = if !current {
             Ok(Merge::Busy)
         } else if self.pool.writable().is_err() {
@@ -366,7 +366,7 @@ impl<M: Medium> Pea<M> {
     fn merge(&self, one: &Whole<'_, M>, other: &Whole<'_, M>, h: u64) -> Result<Merge> {
         let depth = one.place.depth();
         let prefix = extend::prefix(h, depth - 1);
-        let in_lower = self.directory.find(prefix) == one.place;
+        let in_lower = self.find(prefix) == one.place;
         let (lower, upper) = if in_lower { (one, other) } else { (other, one) };
 
         // Step 1: the new segment aside.
@@ -450,37 +450,23 @@ impl<M: Medium> Pea<M> {
 
     /// Makes the directory at least `depth` deep.
     fn deepen(&self, depth: u32) -> Result<()> {
-        while self.directory.depth() < depth {
-            let growth = &self.writers.growth;
-            let local = self.directory.depth().min(depth - 1);
-            let mut old = None;
-            let doubled =
-                self.directory.double(self.medium(), local, growth.units(), |depth, to| {
-                    old = Some(self.write_array(depth, to)?);
-                    Ok(())
-                })?;
-            self.release_array(old)?;
-            growth.doublings.add(u64::from(doubled));
-        }
-        Ok(())
+        let mut old = None;
+        self.directory.fit(self.medium(), depth, &self.writers.growth, |depth, entry| {
+            old = Some(self.write_array(depth, entry)?);
+            Ok(())
+        })?;
+        self.release_array(old)
     }
 
     fn halve_if_sparse(&self) -> Result<()> {
-        let growth = &self.writers.growth;
+        let mut old = None;
         // A split in four that is under way needs two depths.
         let spare = self.shape.policy.split_bits;
-        let unused = |depth: u32| (0..spare).all(|i| growth.unused(depth.saturating_sub(i)));
-        let depth = self.directory.depth();
-        if depth > 2 && unused(depth) && unused(depth - 1) {
-            let mut old = None;
-            let halved = self.directory.halve(self.medium(), unused, |depth, to| {
-                old = Some(self.write_array(depth, to)?);
-                Ok(())
-            });
-            self.release_array(old)?;
-            growth.halvings.add(u64::from(halved));
-        }
-        Ok(())
+        self.directory.shrink(self.medium(), &self.writers.growth, spare, |depth, entry| {
+            old = Some(self.write_array(depth, entry)?);
+            Ok(())
+        });
+        self.release_array(old)
     }
 
     /// How many extents an array of this depth takes.
@@ -490,13 +476,17 @@ impl<M: Medium> Pea<M> {
 
     /// Writes the array of a directory of depth `depth` aside and switches the root to it. Returns the
     /// extents of the one before. The directory's lock is held exclusively.
-    pub(super) fn write_array(&self, depth: u32, entries: &Rows<1>) -> Result<Range<Segment>> {
+    pub(super) fn write_array(
+        &self,
+        depth: u32,
+        entry: &dyn Fn(u64) -> u64,
+    ) -> Result<Range<Segment>> {
         let medium = self.medium();
         let first = self.pool.take_directory_extents(self.array_extents(depth))?;
         let words = self.pool.words(self.offset(first), 1 << depth)?;
         let mut i = 0;
         while i < 1 << depth {
-            let place = Place::from_entry(&entries.row(i)[0]);
+            let place = Place::from_entry(entry(i));
             let prefix = i << (64 - depth);
             medium.store(&words[i as usize], self.words.word(place, prefix));
             i += 1 << (depth - place.depth());

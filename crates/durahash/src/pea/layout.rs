@@ -22,8 +22,9 @@ use durahash_media::hash::{WordMix, fingerprint};
 use durahash_media::probe::{self, BitMask};
 use durahash_media::{PmU64, bits, on_media};
 
-use super::directory::{MAX_DEPTH, Place};
+use super::place::Place;
 use super::strategy::Strategy;
+use crate::extend::MAX_DEPTH;
 
 /// Slots of a bucket.
 pub(super) const SLOTS: u32 = 15;

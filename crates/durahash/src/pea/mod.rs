@@ -9,7 +9,7 @@
 //!
 //! # Where state lives
 //! Segments and the directory are in the pool; a root word names the array of the directory. Locks,
-//! a copy of the directory, and one count for each segment are in DRAM. The copy and the locks are
+//! a copy of the directory (`crate::directory`), and one count for each segment are in DRAM. The copy and the locks are
 //! made at every open from the array alone, a count when it is first asked for: no segment is read.
 //! A lookup reads one bucket while its segment is single, and at most four.
 //!
@@ -20,7 +20,7 @@
 //! As cited by `check`:
 //! - **PEA-1** From the first word of the array on, each word says how far its segment reaches, and
 //!   the next one stands there; depths divide indices, check sums agree. The directory in DRAM says
-//!   the same in every entry.
+//!   the same in every entry; its front too, or that the segment is deeper than itself.
 //! - **PEA-2** Every live slot has an `h` of its segment's hashes, in a bucket where the segment's
 //!   strategy looks for it, with the fingerprint of `h`.
 //! - **PEA-3** No two live slots have the same `h`.
@@ -92,11 +92,10 @@
 //! - Locks are version words of 64 bits that stop readers only from commit to drain, instead of
 //!   counters with thread numbers.
 
-mod directory;
 mod grow;
-mod growth;
 mod image;
 mod layout;
+mod place;
 mod recover;
 mod strategy;
 mod write;
@@ -106,11 +105,12 @@ use std::sync::{Arc, Mutex};
 
 use durahash_media::{Event, Medium, Pool, Result, Rows, Version, VersionLock};
 
+use crate::directory::Directory;
 use crate::extend;
+use crate::growth::{Count, Growth};
 use crate::index::{Change, Finding, Index, IndexStats, Reader, Room, Updater};
-use directory::{Directory, Place};
-use growth::{Count, Growth};
 use layout::{BUCKET_BYTES, Head, Words};
+use place::Place;
 use strategy::{Homes, Shape};
 
 pub use layout::{Bucket, Slot};
@@ -135,7 +135,8 @@ type Segment = u64;
 /// Pea Hash over a pool. See the [module docs](self).
 pub struct Pea<M: Medium> {
     pool: Arc<Pool<M>>,
-    directory: Directory,
+    /// Names segments by their places.
+    directory: Directory<u64>,
     /// Locks and count, two rows for each segment.
     rows: Rows<8>,
     shape: Shape,
@@ -190,6 +191,12 @@ impl<M: Medium> Pea<M> {
     #[inline(always)]
     fn medium(&self) -> &M {
         self.pool.medium()
+    }
+
+    /// The place of `h` now.
+    #[inline(always)]
+    fn find(&self, h: u64) -> Place {
+        Place::from_entry(self.directory.find(h))
     }
 
     fn offset(&self, segment: Segment) -> u64 {
@@ -273,12 +280,12 @@ impl<M: Medium> Pea<M> {
     /// the directory was changed at that moment.
     #[inline(always)]
     fn glance(&self, h: u64) -> Option<(Result<Option<Found>>, Seen<'_>)> {
-        let sought = self.directory.seek(h);
-        let place = sought.place;
+        let sought = self.directory.seek(h)?;
+        let place = Place::from_entry(sought.entry());
         let homes = self.shape.homes(h);
         self.prefetch_heads(place, homes);
         let first = self.version(place.number(), homes.first);
-        if !self.directory.is_current(h, &sought) {
+        if !self.directory.is_current(&sought) {
             return None;
         }
         let mut seen = Seen { first, second: None, stash: None };
@@ -413,10 +420,12 @@ impl<M: Medium> Pea<M> {
                 break place;
             }
             tries += 1;
-            let sought = self.directory.seek(at);
-            let place = sought.place;
+            let Some(sought) = self.directory.seek(at) else {
+                continue;
+            };
+            let place = Place::from_entry(sought.entry());
             let stash = self.version(place.number(), self.shape.main);
-            if !self.directory.is_current(at, &sought) {
+            if !self.directory.is_current(&sought) {
                 continue;
             }
             let done = self.collect(place, at, out);
@@ -469,7 +478,7 @@ impl<M: Medium> Pea<M> {
     /// How many live slots the segment of `h` has; counts them if that was not done yet.
     fn live_around(&self, h: u64) -> Result<(Place, u64)> {
         loop {
-            let place = self.directory.find(h);
+            let place = self.find(h);
             let count = self.word(place.number(), COUNT).load(Ordering::Acquire);
             if count == 0 {
                 let whole = self.hold_whole(h);
@@ -479,7 +488,7 @@ impl<M: Medium> Pea<M> {
                 }
                 whole.release_unchanged();
                 counted?;
-            } else if self.directory.find(h) == place {
+            } else if self.find(h) == place {
                 return Ok((place, count - 1));
             }
         }
@@ -520,11 +529,11 @@ impl<M: Medium> Index for Pea<M> {
             self.directory.prefetch(*h);
         }
         for h in h {
-            let place = self.directory.find(*h);
+            let place = self.find(*h);
             self.prefetch_heads(place, self.shape.homes(*h));
         }
         for h in h {
-            self.prefetch_slot(*h, self.directory.find(*h));
+            self.prefetch_slot(*h, self.find(*h));
         }
     }
 

@@ -11,12 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use durahash_media::{Error, ErrorKind, Medium, Pool, Result, Rows};
 
-use super::directory::{Directory, Place};
-use super::growth::{Count, Growth};
 use super::layout::{BUCKET_BYTES, ROOT_PREFIX, SLOTS, STASH, Words, used_slots};
+use super::place::Place;
 use super::strategy::{Policy, Shape};
 use super::{COUNT, Pea, ROOT, STASH_LOCK, Writers};
+use crate::directory::Directory;
 use crate::extend;
+use crate::growth::{Count, Growth};
 use crate::index::{Finding, Index, IndexStats};
 
 /// Bytes of locks and count of a segment.
@@ -38,17 +39,13 @@ impl<M: Medium> Pea<M> {
     /// [`Full`](ErrorKind::Full); [`Options`](ErrorKind::Options) for a geometry or policy that
     /// cannot be.
     pub fn create(pool: Arc<Pool<M>>, policy: Policy) -> Result<Self> {
-        let pea = Self::new(pool, policy, 1)?;
+        let pea = Self::new(pool, policy)?;
         let images = vec![pea.new_image(), pea.new_image()];
         for fresh in pea.write_images(0, 1, images)? {
             pea.publish(&fresh);
         }
-        let entries = Rows::new(2)?;
-        for (i, prefix) in [0, 1 << 63].into_iter().enumerate() {
-            pea.directory.find(prefix).to_entry(&entries.row(i as u64)[0]);
-        }
         // There is none before it.
-        let _ = pea.write_array(1, &entries)?;
+        let _ = pea.write_array(1, &|i| pea.directory.find(i << 63))?;
         Ok(pea)
     }
 
@@ -58,14 +55,16 @@ impl<M: Medium> Pea<M> {
     /// [`Corrupt`](ErrorKind::Corrupt) where the words of the array do not follow each other;
     /// [`Options`](ErrorKind::Options) for a policy that cannot be.
     pub fn open(pool: Arc<Pool<M>>, policy: Policy) -> Result<Self> {
-        let mut pea = Self::new(pool, policy, 1)?;
+        let mut pea = Self::new(pool, policy)?;
         let Array { first, depth, segments } = pea.read_array()?;
-        pea.directory = Directory::new(depth)?;
         pea.writers.array.store(first, Ordering::Relaxed);
-        for (prefix, place) in &segments {
-            pea.directory.set(*prefix, *place);
+        for (_, place) in &segments {
             pea.writers.growth.count(place.depth(), 1);
             pea.count_strategy(*place, 1);
+        }
+        pea.directory = Directory::new(depth, &pea.writers.growth)?;
+        for (prefix, place) in &segments {
+            pea.directory.set(*prefix, place.depth(), place.to_entry());
         }
         pea.pool.begin()?;
         let named: HashSet<u64> = segments.iter().map(|(_, place)| place.number()).collect();
@@ -82,7 +81,7 @@ impl<M: Medium> Pea<M> {
         Ok(pea)
     }
 
-    fn new(pool: Arc<Pool<M>>, policy: Policy, depth: u32) -> Result<Self> {
+    fn new(pool: Arc<Pool<M>>, policy: Policy) -> Result<Self> {
         let format = pool.format();
         let slots = match u32::from(format.geometry.slots) {
             0 => SLOTS,
@@ -98,13 +97,14 @@ impl<M: Medium> Pea<M> {
         }
         let main = (pool.extent_bytes() / BUCKET_BYTES) as u32 - STASH;
         let max_bytes = format.max_bytes.min(pool.medium().region().reserved());
+        let growth = Growth::default();
         Ok(Pea {
-            directory: Directory::new(depth)?,
+            directory: Directory::new(1, &growth)?,
             rows: Rows::new(max_bytes.div_ceil(pool.extent_bytes()) * 2)?,
             shape: Shape { main, slots, used: used_slots(slots), policy },
             words: Words::new(format.seed),
             writers: Writers {
-                growth: Growth::default(),
+                growth,
                 in_force: [const { AtomicU64::new(0) }; 3],
                 started: [const { Count::new() }; 3],
                 array: AtomicU64::new(0),
@@ -184,7 +184,7 @@ impl<M: Medium> Pea<M> {
         let mut depths = vec![0; depth as usize + 1];
         for (prefix, place) in &segments {
             depths[place.depth() as usize] += 1;
-            if !self.directory.names(*prefix, *place) {
+            if !self.directory.names(*prefix, place.depth(), place.to_entry()) {
                 let what = format!("a directory entry of {prefix:#018x} names something else");
                 report("PEA-1", self.offset(place.number()), what);
             }

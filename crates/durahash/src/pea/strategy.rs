@@ -3,9 +3,8 @@
 //! Each strategy contains the one before: what was placed by it is found by all later ones. So a
 //! segment changes its strategy by one word, without moving an entry.
 
-use super::directory::Place;
-
 use super::layout::STASH;
+use super::place::Place;
 
 /// How the entries of a segment are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,8 +3,8 @@
 use durahash_media::probe::BitMask;
 use durahash_media::{Medium, Result};
 
-use super::directory::Place;
 use super::layout::{Bucket, Head, LINES};
+use super::place::Place;
 use super::strategy::{Homes, Strategy};
 use super::{Change, Found, Pea, Room, STASH_LOCK, Updater, stripe};
 
@@ -113,10 +113,10 @@ impl<M: Medium> Pea<M> {
     /// Takes the locks of `h`.
     pub(super) fn hold(&self, h: u64) -> Held<'_, M> {
         loop {
-            let place = self.directory.find(h);
+            let place = self.find(h);
             self.prefetch_heads(place, self.shape.homes(h));
             let held = Held::lock(self, h, place);
-            if self.directory.find(h) == place {
+            if self.find(h) == place {
                 return held;
             }
             held.release_unchanged();

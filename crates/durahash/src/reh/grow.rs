@@ -1,15 +1,12 @@
-//! Split, merge, doubling and halving. The commit steps are in the [module docs](super).
-
-use std::sync::atomic::Ordering;
+//! Split and merge. The commit steps are in the [module docs](super).
 
 use durahash_media::probe::BitMask;
 use durahash_media::{Error, ErrorKind, Event, Medium, Result, wait_lock};
 
-use super::directory::MAX_BUCKETS;
-use super::layout::{ALL_SLOTS, BUCKET_BYTES, Bucket, Link, SLOTS, marker, slot_for};
+use super::Reh;
+use super::layout::{ALL_SLOTS, BUCKET_BYTES, Bucket, Link, MAX_BUCKETS, SLOTS, marker, slot_for};
 use super::write::Held;
-use super::{MAX_DEPTH, Reh};
-use crate::extend;
+use crate::extend::{self, MAX_DEPTH};
 
 /// How an attempt to merge ended.
 #[derive(Clone, Copy)]
@@ -32,7 +29,7 @@ impl<M: Medium> Reh<M> {
         let bucket = self.bucket(held.bucket)?;
         let depth = held.meta.depth();
         let prefix = extend::prefix(h, depth);
-        let sibling = extend::next(prefix, depth).map_or(0, |next| self.directory.find(next));
+        let sibling = extend::next(prefix, depth).map_or(0, |next| self.find(next));
         let link = Link { depth, sibling };
         if medium.load(&bucket.prefix) == prefix && medium.load(&bucket.link) == link.to_word() {
             Ok((bucket, prefix, link))
@@ -105,7 +102,7 @@ impl<M: Medium> Reh<M> {
         });
         held.meta.set_depth(depth + 1);
         held.meta.set_live(stays);
-        self.writers.events.splits.fetch_add(1, Ordering::Relaxed);
+        self.writers.growth.splits.add(1);
         upper.release_changed();
         held.release_changed();
         Ok(())
@@ -114,16 +111,13 @@ impl<M: Medium> Reh<M> {
     /// A bucket for the upper half of one of local depth `depth`, and a directory that can name it.
     fn room_for_split(&self, depth: u32) -> Result<u64> {
         let new = self.take_bucket()?;
-        match self.directory.fit(self.medium(), depth, &self.writers.depths) {
-            Ok(doubled) => {
-                self.writers.events.doublings.fetch_add(u64::from(doubled), Ordering::Relaxed);
-                Ok(new)
-            }
-            Err(e) => {
-                self.give_bucket(new);
-                Err(e)
-            }
+        let growth = &self.writers.growth;
+        let fits = self.directory.fit(self.medium(), depth + 1, growth, |_, _| Ok(()));
+        if let Err(e) = fits {
+            self.give_bucket(new);
+            return Err(e);
         }
+        Ok(new)
     }
 
     pub(super) fn take_bucket(&self) -> Result<u64> {
@@ -171,7 +165,7 @@ impl<M: Medium> Reh<M> {
     }
 
     fn merge_once(&self, h: u64) -> Merge {
-        let bucket = self.directory.find(h);
+        let bucket = self.find(h);
         let depth = self.meta(bucket).depth();
         let live = |bucket: u64| self.meta(bucket).live().count_ones();
         // The buddy's line is looked at only if it matters. A bucket that is about to leave the
@@ -180,7 +174,7 @@ impl<M: Medium> Reh<M> {
             return Merge::NotDue;
         }
         let h_buddy = h ^ extend::span(depth);
-        let buddy = self.directory.find(h_buddy);
+        let buddy = self.find(h_buddy);
         if bucket == buddy {
             // Somebody has merged them, and the depth above was that before.
             return Merge::Busy;
@@ -266,26 +260,23 @@ impl<M: Medium> Reh<M> {
             self.directory.set(prefix, depth - 1, lower.bucket);
         });
         lower.meta.set_depth(depth - 1);
-        self.writers.events.merges.fetch_add(1, Ordering::Relaxed);
+        self.writers.growth.merges.add(1);
         let dead = upper.bucket;
         upper.release_changed();
         lower.release_changed();
         self.give_bucket(dead);
-        let halved = self.directory.shrink(self.medium(), &self.writers.depths);
-        self.writers.events.halvings.fetch_add(u64::from(halved), Ordering::Relaxed);
+        self.directory.shrink(self.medium(), &self.writers.growth, 1, |_, _| Ok(()));
         Merge::Done
     }
 
-    /// Runs `f`, which stores directory entries. The depths that it makes are counted in it too:
-    /// whether the directory may be halved is decided by these counters, under the same lock.
+    /// Runs `f`, which stores directory entries and counts the depths that it makes.
     fn switch_directory(&self, f: impl FnOnce()) {
         self.directory.lock.shared(self.medium(), f);
     }
 
     /// Adds to the numbers of buckets of depth `depth` and of the next one.
     fn count_depths(&self, depth: u32, here: i64, next: i64) {
-        for (depth, by) in [(depth, here), (depth + 1, next)] {
-            self.writers.depths[depth as usize].fetch_add(by as u64, Ordering::Relaxed);
-        }
+        self.writers.growth.count(depth, here);
+        self.writers.growth.count(depth + 1, next);
     }
 }

@@ -16,7 +16,8 @@
 
 use durahash_media::{PmU64, bits, on_media};
 
-use super::MAX_DEPTH;
+use crate::directory::Directory;
+use crate::extend::MAX_DEPTH;
 
 /// Slots of a bucket.
 pub(crate) const SLOTS: u32 = 15;
@@ -26,6 +27,11 @@ pub(crate) const ALL_SLOTS: u16 = (1 << SLOTS) - 1;
 
 /// Bytes of a bucket: one block.
 pub(crate) const BUCKET_BYTES: u64 = 256;
+
+/// Numbers of buckets are lower than this, so that they fit an entry of the directory: buckets lie in
+/// a pool's first tebibyte, and REH is full when that is, even if a larger pool still has room for
+/// records.
+pub(crate) const MAX_BUCKETS: u64 = Directory::<u32>::DEEP as u64;
 
 /// Bytes of a slot.
 pub(crate) const SLOT_BYTES: u64 = 16;

@@ -8,7 +8,7 @@
 //!
 //! # Where state lives
 //! Buckets are in the pool, one root word names the first. Directory, bitmaps, fingerprints and
-//! locks are in DRAM (`directory.rs`) and rebuilt at every open. A lookup that hits reads one line
+//! locks are in DRAM and rebuilt at every open. A lookup that hits reads one line
 //! of the medium; a miss needs none, but for a fingerprint that happens to be equal. The line in
 //! which a hash most probably is is asked for together with the metadata, before it is known
 //! whether it is needed, except on persistent memory: that hides one of two latencies of a hit, and
@@ -73,12 +73,12 @@
 //! - The reserved word holds the prefix, so that recovery reads all extents in parallel and follows
 //!   the chain in DRAM afterwards. Because the chain decides what is live, a bucket that left it
 //!   needs no mark of its own.
-//! - A second, shallower directory in DRAM answers most lookups (`directory.rs`): the paper's has a
-//!   local depth in each entry and is asked alone. The local depth is with the metadata here.
+//! - A second, shallower directory in DRAM answers most lookups (`crate::directory`): the paper's has
+//!   a local depth in each entry and is asked alone. An entry is the number of a bucket here, and the
+//!   local depth is with the metadata.
 //! - The lock word is 62 bits of version with W and X instead of 31 bits with one.
 //! - Merge is not simply the inverse of split (see above).
 
-mod directory;
 mod grow;
 mod layout;
 mod meta;
@@ -87,15 +87,15 @@ mod recover;
 mod traps;
 mod write;
 
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use durahash_media::{Event, Medium, Pool, Result, Rows};
 
 use crate::count::Counter;
-use crate::extend;
+use crate::directory::{Directory, Sought};
+use crate::extend::{self, MAX_DEPTH};
+use crate::growth::Growth;
 use crate::index::{Change, Finding, Index, IndexStats, PREFETCHED, Reader, Room, Updater};
-use directory::{Directory, Sought};
 use layout::{BUCKET_BYTES, SLOT_BYTES, preferred_slot};
 use meta::Meta;
 
@@ -105,16 +105,14 @@ pub use layout::{Bucket, Slot};
 /// the lower one in every merge.
 pub(crate) const ROOT: usize = 0;
 
-/// The largest global depth.
-pub(crate) const MAX_DEPTH: u32 = 44;
-
 /// Tries of an optimistic reader before it takes the lock.
 const READ_TRIES: u32 = 16;
 
 /// REH over a pool. See the [module docs](self).
 pub struct Reh<M: Medium> {
     pool: Arc<Pool<M>>,
-    directory: Directory,
+    /// Names buckets by their numbers.
+    directory: Directory<u32>,
     /// Metadata, by the number of the bucket.
     metas: Rows<4>,
     /// Slots of a bucket that are used.
@@ -128,18 +126,7 @@ pub struct Reh<M: Medium> {
 struct Writers {
     /// Buckets that exist and are not on the chain.
     free: Mutex<Vec<u64>>,
-    /// How many buckets have each local depth.
-    depths: [AtomicU64; MAX_DEPTH as usize + 1],
-    events: Events,
-}
-
-/// What happened since the pool was opened.
-#[derive(Default)]
-struct Events {
-    splits: AtomicU64,
-    merges: AtomicU64,
-    doublings: AtomicU64,
-    halvings: AtomicU64,
+    growth: Growth,
 }
 
 impl<M: Medium> Reh<M> {
@@ -158,11 +145,17 @@ impl<M: Medium> Reh<M> {
         Meta::of(&self.metas, bucket)
     }
 
+    /// The bucket of `h` now.
+    #[inline(always)]
+    fn find(&self, h: u64) -> u64 {
+        self.directory.find(h)
+    }
+
     /// Whether `h` still belongs to a bucket: asked after reading the version of that bucket, or
     /// taking its lock.
     #[inline(always)]
     fn still(&self, h: u64, bucket: u64) -> bool {
-        self.directory.find(h) == bucket
+        self.find(h) == bucket
     }
 
     /// The bitmap of a bucket without a free slot.
@@ -203,14 +196,14 @@ impl<M: Medium> Reh<M> {
     #[inline(always)]
     fn look(&self, h: u64) -> Option<Option<u64>> {
         let sought = self.directory.seek(h)?;
-        self.prefetch_slot(h, sought.bucket);
+        self.prefetch_slot(h, sought.entry());
         self.look_in(h, &sought)
     }
 
     #[inline(always)]
-    fn look_in(&self, h: u64, sought: &Sought<'_>) -> Option<Option<u64>> {
+    fn look_in(&self, h: u64, sought: &Sought<'_, u32>) -> Option<Option<u64>> {
         let medium = self.medium();
-        let meta = self.meta(sought.bucket);
+        let meta = self.meta(sought.entry());
         let version = meta.lock().try_read(medium)?;
         if !self.directory.is_current(sought) {
             return None;
@@ -219,7 +212,7 @@ impl<M: Medium> Reh<M> {
         let candidates = meta.candidates(h);
         let mut found = None;
         if !candidates.is_empty() {
-            let bucket = self.bucket(sought.bucket).ok()?;
+            let bucket = self.bucket(sought.entry()).ok()?;
             for i in candidates {
                 let slot = &bucket.slots[i as usize];
                 if medium.load(&slot.h) == h {
@@ -233,15 +226,15 @@ impl<M: Medium> Reh<M> {
 
     /// The buckets of a few hashes, of which everything that a lookup reads is on its way.
     #[inline(always)]
-    fn approach<'a>(&'a self, h: &[u64], sought: &mut [Option<Sought<'a>>; PREFETCHED]) {
+    fn approach<'a>(&'a self, h: &[u64], sought: &mut [Option<Sought<'a, u32>>; PREFETCHED]) {
         for h in h {
             self.directory.prefetch(*h);
         }
         for (h, sought) in h.iter().zip(sought) {
             *sought = self.directory.seek(*h);
             if let Some(sought) = sought {
-                self.metas.prefetch(sought.bucket);
-                self.prefetch_slot(*h, sought.bucket);
+                self.metas.prefetch(sought.entry());
+                self.prefetch_slot(*h, sought.entry());
             }
         }
     }
@@ -264,7 +257,7 @@ impl<M: Medium> Reh<M> {
     fn read_with(&self, h: u64, f: Reader<'_>) -> Result<()> {
         let medium = self.medium();
         for _ in 0..READ_TRIES {
-            let bucket = self.directory.find(h);
+            let bucket = self.find(h);
             self.prefetch_slot(h, bucket);
             let lock = self.meta(bucket).lock();
             let version = lock.read(medium);
@@ -320,7 +313,7 @@ impl<M: Medium> Reh<M> {
                 break done?;
             }
             tries += 1;
-            let bucket = self.directory.find(at);
+            let bucket = self.find(at);
             let lock = self.meta(bucket).lock();
             let version = lock.read(self.medium());
             if self.still(at, bucket) {

@@ -12,11 +12,12 @@ use std::sync::{Arc, Mutex};
 use durahash_media::hash::fingerprint;
 use durahash_media::{Error, ErrorKind, Medium, Pool, Result, Rows, wait_lock};
 
-use super::directory::{Directory, ENTRIES_PER_BUCKET, MAX_BUCKETS};
-use super::layout::{BUCKET_BYTES, Bucket, Link, SLOTS, marker};
-use super::{Events, MAX_DEPTH, ROOT, Reh, Writers};
+use super::layout::{BUCKET_BYTES, Bucket, Link, MAX_BUCKETS, SLOTS, marker};
+use super::{ROOT, Reh, Writers};
 use crate::count::Counter;
-use crate::extend;
+use crate::directory::{Directory, ENTRIES_PER_UNIT};
+use crate::extend::{self, MAX_DEPTH};
+use crate::growth::Growth;
 use crate::index::{Finding, IndexStats};
 
 /// Extents to a thread of the first pass, at least.
@@ -35,7 +36,7 @@ const MET: u64 = u64::MAX;
 const RECOVERED_DEPTH_MAX: u32 = 26;
 
 /// Some of those buckets may have gone back to the pool since the directory was that deep.
-const RECOVERED_ENTRIES_PER_BUCKET: u64 = 4 * ENTRIES_PER_BUCKET;
+const RECOVERED_ENTRIES_PER_BUCKET: u64 = 4 * ENTRIES_PER_UNIT;
 
 impl<M: Medium> Reh<M> {
     /// Makes the first two buckets, and the root.
@@ -58,7 +59,7 @@ impl<M: Medium> Reh<M> {
             reh.meta(number).set_depth(1);
         }
         reh.pool.set_root(ROOT, lower)?;
-        reh.writers.depths[1].store(2, Ordering::Relaxed);
+        reh.writers.growth.count(1, 2);
         Ok(reh)
     }
 
@@ -85,10 +86,11 @@ impl<M: Medium> Reh<M> {
                 return Err(ErrorKind::Skewed { depth }.into());
             }
         }
-        for unit in &chain {
-            *reh.writers.depths[unit.depth as usize].get_mut() += 1;
-        }
-        reh.directory = Directory::new(depth, &reh.writers.depths)?;
+        let mut depths = [0; MAX_DEPTH as usize + 1];
+        chain.iter().for_each(|unit| depths[unit.depth as usize] += 1);
+        let growth = &reh.writers.growth;
+        (0..).zip(depths).for_each(|(depth, count)| growth.count(depth, count));
+        reh.directory = Directory::new(depth, growth)?;
         let mut live = 0;
         for unit in &chain {
             reh.directory.set(unit.prefix, unit.depth, unit.bucket);
@@ -111,13 +113,13 @@ impl<M: Medium> Reh<M> {
             }
         };
         let bytes = format.max_bytes.min(pool.medium().region().reserved());
-        let depths = [const { AtomicU64::new(0) }; MAX_DEPTH as usize + 1];
+        let growth = Growth::default();
         Ok(Reh {
             metas: Rows::new((bytes / BUCKET_BYTES).min(MAX_BUCKETS))?,
-            directory: Directory::new(1, &depths)?,
+            directory: Directory::new(1, &growth)?,
             slots,
             live: Counter::default(),
-            writers: Writers { free: Mutex::new(Vec::new()), depths, events: Events::default() },
+            writers: Writers { free: Mutex::new(Vec::new()), growth },
             pool,
         })
     }
@@ -205,23 +207,14 @@ impl<M: Medium> Reh<M> {
 
     /// The figures of [`Index::stats`](crate::Index::stats).
     pub(super) fn figures(&self) -> IndexStats {
-        let depths: Vec<u64> =
-            self.writers.depths.iter().map(|n| n.load(Ordering::Relaxed)).collect();
-        let buckets: u64 = depths.iter().sum();
-        let deepest = depths.iter().rposition(|n| *n != 0).map_or(0, |depth| depth + 1);
-        let events = &self.writers.events;
+        let growth = &self.writers.growth;
+        let buckets = growth.units();
         IndexStats {
             slots_used: self.live.get(),
             slots: buckets * u64::from(self.slots),
             medium_bytes: buckets * BUCKET_BYTES,
             dram_bytes: self.directory.bytes() + buckets * size_of::<[AtomicU64; 4]>() as u64,
-            global_depth: self.directory.depth(),
-            depths: depths[..deepest].to_vec(),
-            splits: events.splits.load(Ordering::Relaxed),
-            merges: events.merges.load(Ordering::Relaxed),
-            doublings: events.doublings.load(Ordering::Relaxed),
-            halvings: events.halvings.load(Ordering::Relaxed),
-            ..IndexStats::default()
+            ..growth.figures(self.directory.depth())
         }
     }
 
@@ -273,9 +266,9 @@ impl<M: Medium> Reh<M> {
                 report("REH-5", number, "a bucket is neither used nor free".to_owned());
             }
         }
-        for (depth, (count, counter)) in depths.iter().zip(&self.writers.depths).enumerate() {
-            let counter = counter.load(Ordering::Relaxed);
-            if *count != counter {
+        for (depth, count) in (0..).zip(depths) {
+            let counter = self.writers.growth.of_depth(depth);
+            if count != counter {
                 let what = format!("{count} buckets of depth {depth}, the counter says {counter}");
                 report("REH-6", 0, what);
             }

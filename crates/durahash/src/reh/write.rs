@@ -67,7 +67,7 @@ impl<M: Medium> Reh<M> {
     /// Takes W of the bucket of `h`.
     pub(super) fn hold(&self, h: u64) -> Held<'_, M> {
         loop {
-            let bucket = self.directory.find(h);
+            let bucket = self.find(h);
             // The line that will be stored to, together with the lock's: a store, a write-back and
             // the next locked instruction would wait for it.
             if let Ok(bucket) = self.bucket(bucket) {

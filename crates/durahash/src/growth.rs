@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::directory::MAX_DEPTH;
+use crate::extend::MAX_DEPTH;
 use crate::index::IndexStats;
 
-/// Units by depth, and events. Kept by whoever holds the directory's lock.
+/// Units by depth, and events. Units are counted under the directory's lock, together with the
+/// entries that are stored: whether it may be halved is decided by these counters.
 pub(crate) struct Growth {
     depths: [AtomicU64; MAX_DEPTH as usize + 1],
     pub(crate) splits: Count,
@@ -55,14 +56,15 @@ impl Growth {
         self.depths[depth as usize].load(Ordering::Relaxed)
     }
 
-    /// Whether no unit has this depth.
-    pub(crate) fn unused(&self, depth: u32) -> bool {
-        depth <= MAX_DEPTH && self.of_depth(depth) == 0
+    /// How many units are deeper than that.
+    pub(crate) fn deeper_than(&self, depth: u32) -> u64 {
+        let deeper = &self.depths[depth as usize + 1..];
+        deeper.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// How many units there are.
+    /// How many units there are. None has depth 0.
     pub(crate) fn units(&self) -> u64 {
-        (0..=MAX_DEPTH).map(|depth| self.of_depth(depth)).sum()
+        self.deeper_than(0)
     }
 
     /// Figures, but for those of slots and space.
