@@ -4,7 +4,9 @@
 //! 512 bytes it knows what is on the disk for sure, and what else was written since the last sync: any
 //! of these versions may be there instead, of each sector another one. Of a write to the log that is
 //! under way any sectors are there. When the *process* is killed nothing is lost that was written,
-//! but it is not on the disk for that: recovery begins with both.
+//! but it is not on the disk for that: recovery begins with both. A write or sync that failed leaves any
+//! of these versions, too, and no later sync is about them: only who writes a sector again, and syncs
+//! that, knows what is there.
 
 use std::collections::BTreeMap;
 
@@ -30,22 +32,25 @@ pub enum Omit {
     HeadLast,
     /// The log goes on before the head is on the disk.
     HeadWait,
-    /// A recovery does not sync the log before it believes it.
-    LogSync,
+    /// A recovery does not write what it has read of the log again before it relies on it.
+    LogAgain,
+    /// A recovery does not write again what the log holds of the pool.
+    LinesAgain,
     /// The file grows, but not durably.
     GrowSync,
 }
 
 impl Omit {
     /// All of them.
-    pub const ALL: [Omit; 8] = [
+    pub const ALL: [Omit; 9] = [
         Omit::LogWait,
         Omit::LogFirst,
         Omit::StagedKept,
         Omit::DataSync,
         Omit::HeadLast,
         Omit::HeadWait,
-        Omit::LogSync,
+        Omit::LogAgain,
+        Omit::LinesAgain,
         Omit::GrowSync,
     ];
 
@@ -57,7 +62,19 @@ impl Omit {
             Omit::DataSync => {
                 steps.into_iter().filter(|step| *step != DiskStep::SyncData).collect()
             }
-            Omit::LogSync => steps.into_iter().filter(|step| *step != DiskStep::SyncLog).collect(),
+            Omit::LogAgain => {
+                let again = |step: &DiskStep| matches!(step, DiskStep::Again { .. });
+                steps.into_iter().filter(|step| !again(step)).collect()
+            }
+            Omit::LinesAgain => {
+                // A recovery is what comes before the first two heads.
+                let is_head = |step: &DiskStep| matches!(step, DiskStep::Log { .. });
+                let end = steps.iter().position(is_head).unwrap_or(steps.len());
+                let is_line = |step: &DiskStep| matches!(step, DiskStep::Line { .. });
+                let steps = steps.into_iter().enumerate();
+                let steps = steps.filter(|(at, step)| *at > end || !is_line(step));
+                steps.map(|(_, step)| step).collect()
+            }
             Omit::LogFirst => {
                 let mut steps = steps;
                 let mut log = 0;
@@ -117,7 +134,27 @@ pub enum Pick {
 }
 
 /// Versions of sectors that are not on the disk for sure, oldest first.
-type Pending<const N: usize, T> = BTreeMap<usize, Vec<[T; N]>>;
+type Pending<const N: usize, T> = BTreeMap<usize, Versions<N, T>>;
+
+#[derive(Clone)]
+struct Versions<const N: usize, T> {
+    all: Vec<[T; N]>,
+    /// Whether the system believes that the last one is on the disk, since a sync of it failed.
+    given_up: bool,
+}
+
+impl<const N: usize, T> Versions<N, T> {
+    fn push(&mut self, version: [T; N]) {
+        self.all.push(version);
+        self.given_up = false;
+    }
+}
+
+impl<const N: usize, T> Default for Versions<N, T> {
+    fn default() -> Self {
+        Versions { all: Vec::new(), given_up: false }
+    }
+}
 
 /// Follows steps; see the [module docs](self).
 #[derive(Clone)]
@@ -159,9 +196,17 @@ impl Walk {
             }
             DiskStep::SyncData => {
                 self.end_resize();
-                for (sector, versions) in std::mem::take(&mut self.pool) {
-                    put(&mut self.durable.pool, sector, versions.last());
+                let synced = self.pool.extract_if(.., |_, versions| !versions.given_up);
+                for (sector, versions) in synced {
+                    put(&mut self.durable.pool, sector, versions.all.last());
                 }
+            }
+            DiskStep::SyncDataFailed => {
+                self.pool.values_mut().for_each(|versions| versions.given_up = true);
+            }
+            DiskStep::Again { off, bytes } => {
+                self.write_area(*off as usize, bytes.len());
+                self.settle_area(*off as usize, bytes.len());
             }
             DiskStep::Log { off, bytes } => {
                 let waits = match self.omit {
@@ -174,15 +219,11 @@ impl Walk {
                 }
                 self.write_area(*off as usize, bytes.len());
                 if waits {
-                    for sector in sectors(*off as usize, bytes.len()) {
-                        let versions = self.area.remove(&sector).unwrap_or_default();
-                        put(&mut self.durable.area, sector, versions.last());
-                    }
+                    self.settle_area(*off as usize, bytes.len());
                 }
             }
             DiskStep::LogFailed { off, bytes } => self.write_area(*off as usize, bytes.len()),
             DiskStep::Staged(bytes) => self.write_area(HEADS as usize, bytes.len()),
-            DiskStep::SyncLog => self.sync_area(),
             DiskStep::Resize(bytes) => {
                 let words = *bytes as usize / 8;
                 if self.omit == Some(Omit::GrowSync) && words > self.durable.pool.len() {
@@ -204,7 +245,15 @@ impl Walk {
 
     fn sync_area(&mut self) {
         for (sector, versions) in std::mem::take(&mut self.area) {
-            put(&mut self.durable.area, sector, versions.last());
+            put(&mut self.durable.area, sector, versions.all.last());
+        }
+    }
+
+    /// What was written there last is on the disk.
+    fn settle_area(&mut self, off: usize, bytes: usize) {
+        for sector in sectors(off, bytes) {
+            let versions = self.area.remove(&sector).unwrap_or_default();
+            put(&mut self.durable.area, sector, versions.all.last());
         }
     }
 
@@ -214,7 +263,7 @@ impl Walk {
             let version = &self.current.area[sector * SECTOR_BYTES..][..SECTOR_BYTES];
             let version: [u8; SECTOR_BYTES] = version.try_into().expect("a whole sector");
             let durable = &self.durable.area[sector * SECTOR_BYTES..][..SECTOR_BYTES];
-            let versions = self.area.get(&sector).and_then(|versions| versions.last());
+            let versions = self.area.get(&sector).and_then(|versions| versions.all.last());
             if versions.map_or(durable, |last| &last[..]) != version {
                 self.area.entry(sector).or_default().push(version);
             }
@@ -225,7 +274,7 @@ impl Walk {
     #[must_use]
     pub fn cut(&self, under_way: Option<&DiskStep>, pick: Pick) -> DiskImage {
         let mut walk = self.clone();
-        if let Some(DiskStep::Log { off, bytes }) = under_way {
+        if let Some(DiskStep::Log { off, bytes } | DiskStep::Again { off, bytes }) = under_way {
             walk.take(&DiskStep::LogFailed { off: *off, bytes: bytes.clone() });
         }
         let mut rng = match pick {
@@ -249,7 +298,7 @@ impl Walk {
                 put(
                     &mut image.pool,
                     *sector,
-                    choose(versions.len()).checked_sub(1).map(|i| &versions[i]),
+                    choose(versions.all.len()).checked_sub(1).map(|i| &versions.all[i]),
                 );
             }
         }
@@ -257,7 +306,7 @@ impl Walk {
             put(
                 &mut image.area,
                 *sector,
-                choose(versions.len()).checked_sub(1).map(|i| &versions[i]),
+                choose(versions.all.len()).checked_sub(1).map(|i| &versions.all[i]),
             );
         }
         image

@@ -360,7 +360,10 @@ impl Tester {
             let run = run(self.case, seed, ops, Some(nth))?;
             self.seen.clear();
             self.look_at(&run, seed)?;
-            let failed = run.steps.iter().any(|step| matches!(step, DiskStep::LogFailed { .. }));
+            let failed = run
+                .steps
+                .iter()
+                .any(|step| matches!(step, DiskStep::LogFailed { .. } | DiskStep::SyncDataFailed));
             if failed && run.error.is_none() {
                 return Err(format!("{:?}, seed {seed}: failure {nth} was not told", self.case));
             }
@@ -389,8 +392,9 @@ impl Tester {
             // The states between two steps that make something sure are among those at the second.
             let point = matches!(
                 step,
-                None | Some(DiskStep::Log { .. } | DiskStep::SyncData | DiskStep::SyncLog)
+                None | Some(DiskStep::Log { .. } | DiskStep::Again { .. } | DiskStep::SyncData)
                     | Some(DiskStep::Mark(_) | DiskStep::LogFailed { .. } | DiskStep::Resize(_))
+                    | Some(DiskStep::SyncDataFailed)
             );
             if point {
                 let acknowledged = match self.case.mode {

@@ -75,6 +75,7 @@ fn copy(
         max_bytes: format.max_bytes,
         sync_mode: old.store.sync_mode()?,
         policy: options.policy,
+        publish: true,
     };
     let medium = Mapped::create_private(path, &options.mapped(format.max_bytes))?;
     let lock = medium.file_lock();

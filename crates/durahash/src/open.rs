@@ -29,6 +29,8 @@ pub(crate) struct Wanted {
     pub(crate) max_bytes: u64,
     pub(crate) sync_mode: SyncMode,
     pub(crate) policy: Policy,
+    /// Whether the file gets its name at once.
+    pub(crate) publish: bool,
 }
 
 /// Makes a pool on `medium`, which is empty.
@@ -44,15 +46,16 @@ pub(crate) fn create<M: Medium>(medium: M, wanted: &Wanted) -> Result<Raw> {
         max_bytes: wanted.max_bytes,
     };
     let pool = Arc::new(Pool::create(medium, &format)?);
-    let index: Box<dyn Index> = match wanted.design {
-        Design::Reh => Box::new(Reh::create(Arc::clone(&pool))?),
-        Design::Pea => Box::new(Pea::create(Arc::clone(&pool), wanted.policy)?),
+    let index = match wanted.design {
+        Design::Reh => settled(Reh::create(Arc::clone(&pool))?, &pool),
+        Design::Pea => settled(Pea::create(Arc::clone(&pool), wanted.policy)?, &pool),
     };
     if wanted.sync_mode != SyncMode::Process {
         pool.set_sync_mode(wanted.sync_mode)?;
     }
-    pool.publish()?;
-    let index = settled(index, &pool);
+    if wanted.publish {
+        pool.publish()?;
+    }
     let Wanted { design, key, value, .. } = *wanted;
     Ok(Raw::new(index, pool, design, key, value, true, start))
 }
@@ -68,19 +71,18 @@ pub(crate) fn open<M: Medium>(
     let (design, key, value) = read(&Pool::peek(&medium)?)?;
     accept(design, key, value)?;
     let pool = Arc::new(Pool::open(medium, accept_suspect)?);
-    let index: Box<dyn Index> = match design {
-        Design::Reh => Box::new(Reh::open(Arc::clone(&pool))?),
-        Design::Pea => Box::new(Pea::open(Arc::clone(&pool), policy)?),
+    let index = match design {
+        Design::Reh => settled(Reh::open(Arc::clone(&pool))?, &pool),
+        Design::Pea => settled(Pea::open(Arc::clone(&pool), policy)?, &pool),
     };
-    let index = settled(index, &pool);
     Ok(Raw::new(index, pool, design, key, value, false, start))
 }
 
 /// Behind a log, an index that settles what it did.
-fn settled<M: Medium>(index: Box<dyn Index>, pool: &Arc<Pool<M>>) -> Box<dyn Index> {
+fn settled<I: Index + 'static, M: Medium>(index: I, pool: &Arc<Pool<M>>) -> Box<dyn Index> {
     match pool.medium().log_stats() {
-        Some(_) => Box::new(Settled::new(index, Arc::<Pool<M>>::clone(pool))),
-        None => index,
+        Some(_) => Box::new(Settled::new(index, Arc::clone(pool))),
+        None => Box::new(index),
     }
 }
 
@@ -96,15 +98,22 @@ pub(crate) fn sync_mode<M: Medium>(
 }
 
 /// Puts a log of about `log_bytes` bytes before the pool in `file`; one that it has is taken as it is.
+/// Before a log is made, `accept` has agreed to the pool, and its design has found it sound.
 pub(crate) fn behind_log(
     file: Mapped,
     accept_suspect: bool,
     mode: SyncMode,
     log_bytes: u64,
+    private_bytes: Option<u64>,
+    accept: &dyn Fn(Design, Type, Type) -> Result<()>,
 ) -> Result<Logged<FileDisk>> {
     let pool = Pool::open(file, accept_suspect)?;
-    pool.add_log(log_bytes)?;
-    Logged::over_file(pool.into_medium(), mode)
+    if !pool.has_log()? {
+        let reader = pool.medium().reader()?;
+        let _ = open(reader, accept_suspect, Policy::default(), accept)?;
+        pool.add_log(log_bytes)?;
+    }
+    Logged::over_file(pool.into_medium(), mode, private_bytes)
 }
 
 /// Design, key and value of a format, if this library knows them.

@@ -48,6 +48,7 @@ pub struct Options {
     emulate: Option<Latency>,
     sync_mode: Option<SyncMode>,
     log_bytes: u64,
+    private_bytes: Option<u64>,
     geometry: Geometry,
     pub(crate) policy: Policy,
 }
@@ -72,6 +73,7 @@ impl Options {
             emulate: None,
             sync_mode: None,
             log_bytes: LOG_BYTES,
+            private_bytes: None,
             geometry: Geometry::default(),
             policy: Policy::default(),
         }
@@ -205,6 +207,9 @@ impl Options {
     /// existing one is opened in its own mode unless this says another, for this open. On
     /// persistent memory (DAX) all is durable at once.
     ///
+    /// Where the disk fails behind a log, in the mode interval or strict, every operation of the map,
+    /// lookups too, is an error from then on, and nothing is tried again. Open it anew.
+    ///
     /// ```
     /// use durahash::{Durability, Options, SyncMode};
     /// # let dir = tempfile::tempdir().unwrap();
@@ -236,6 +241,26 @@ impl Options {
     #[must_use]
     pub fn log_bytes(mut self, bytes: u64) -> Self {
         self.log_bytes = bytes;
+        self
+    }
+
+    /// Bytes of memory that a pool behind a log may take beside the system's page cache, before pages
+    /// that are written back are given back: half of the machine's memory unless set. For a moment it
+    /// may take more, a page for each line that the log has room for at the most. Every page that is
+    /// given back and stored to again is copied again.
+    ///
+    /// ```
+    /// use durahash::{Options, SyncMode};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("map.pool");
+    /// let strict = Options::new().sync_mode(SyncMode::Strict).log_bytes(1 << 20);
+    /// let map = strict.private_bytes(64 << 20).create::<u64, u64>(&path)?;
+    /// assert!(map.stats()?.log.unwrap().private_bytes < 64 << 20);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    #[must_use]
+    pub fn private_bytes(mut self, bytes: u64) -> Self {
+        self.private_bytes = Some(bytes);
         self
     }
 
@@ -410,11 +435,14 @@ impl Options {
                     None => open::create(medium, &wanted),
                 };
             }
-            // The log comes to a pool that is whole.
+            // The log comes to a pool that is whole, and the name to one that is in use.
             let lock = medium.file_lock();
-            open::create(medium, &wanted)?.close()?;
+            open::create(medium, &Wanted { publish: false, ..wanted.clone() })?.close()?;
             let file = Mapped::reopen(lock, &options)?;
-            self.open_behind_log(file, wanted.sync_mode, &|_, _, _| Ok(()))
+            let lock = file.file_lock();
+            let raw = self.open_behind_log(file, wanted.sync_mode, &|_, _, _| Ok(()))?;
+            lock.publish()?;
+            Ok(raw)
         })
     }
 
@@ -452,7 +480,14 @@ impl Options {
         mode: SyncMode,
         accept: &dyn Fn(Design, Type, Type) -> Result<()>,
     ) -> Result<Raw> {
-        let medium = open::behind_log(file, self.accept_suspect, mode, self.log_bytes)?;
+        let medium = open::behind_log(
+            file,
+            self.accept_suspect,
+            mode,
+            self.log_bytes,
+            self.private_bytes,
+            accept,
+        )?;
         self.open_medium(medium, accept)
     }
 
@@ -512,6 +547,7 @@ impl Options {
             max_bytes: self.max_bytes.unwrap_or(u64::MAX),
             sync_mode: self.sync_mode.unwrap_or(SyncMode::Process),
             policy: self.policy,
+            publish: true,
         })
     }
 }

@@ -147,7 +147,7 @@ impl Raw {
         let done = f();
         drop(batch);
         // Also after an error: what was done before it is durable.
-        self.store.settle(true)?;
+        self.store.settle()?;
         done
     }
 

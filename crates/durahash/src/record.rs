@@ -199,7 +199,7 @@ pub(crate) trait Store: Send + Sync {
     /// As [`Medium::defer`].
     fn defer(&self, defer: bool);
     /// As [`Medium::settle`].
-    fn settle(&self, changed: bool) -> Result<()>;
+    fn settle(&self) -> Result<()>;
     /// As [`Medium::sync`], of everything.
     fn sync(&self) -> Result<()>;
     /// As [`Pool::is_read_only`].
@@ -343,8 +343,8 @@ impl<M: Medium> Store for Pool<M> {
         self.medium().defer(defer);
     }
 
-    fn settle(&self, changed: bool) -> Result<()> {
-        self.medium().settle(changed)
+    fn settle(&self) -> Result<()> {
+        self.medium().settle()
     }
 
     fn sync(&self) -> Result<()> {

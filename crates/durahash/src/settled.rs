@@ -7,29 +7,35 @@
 
 use std::sync::Arc;
 
-use durahash_media::Result;
+use durahash_media::{Medium, Pool, Result};
 
-use crate::index::{Change, Finding, Index, IndexStats, Reader, Room, Updater};
-use crate::record::Store;
+use crate::index::{Finding, Index, IndexStats, Reader, Room, Updater};
 
-pub(crate) struct Settled {
-    index: Box<dyn Index>,
-    store: Arc<dyn Store>,
+/// Of known types, so that a lookup costs no further call.
+pub(crate) struct Settled<I, M: Medium> {
+    index: I,
+    pool: Arc<Pool<M>>,
 }
 
-impl Settled {
-    pub(crate) fn new(index: Box<dyn Index>, store: Arc<dyn Store>) -> Self {
-        Settled { index, store }
+impl<I: Index, M: Medium> Settled<I, M> {
+    pub(crate) fn new(index: I, pool: Arc<Pool<M>>) -> Self {
+        Settled { index, pool }
+    }
+
+    #[inline]
+    fn settle(&self) -> Result<()> {
+        self.pool.medium().settle()
     }
 
     /// What was only looked at.
+    #[inline]
     fn seen<T>(&self, found: Result<T>) -> Result<T> {
-        self.store.settle(false)?;
+        self.settle()?;
         found
     }
 }
 
-impl Index for Settled {
+impl<I: Index, M: Medium> Index for Settled<I, M> {
     fn get(&self, h: u64) -> Result<Option<u64>> {
         self.seen(self.index.get(h))
     }
@@ -48,14 +54,9 @@ impl Index for Settled {
 
     fn update(&self, h: u64, room: Room, f: Updater<'_>) -> Result<Option<u64>> {
         // Before, too: a log that has failed takes nothing more.
-        self.store.settle(true)?;
-        let mut changed = false;
-        let found = self.index.update(h, room, &mut |payload| {
-            let change = f(payload)?;
-            changed = change != Change::Keep;
-            Ok(change)
-        });
-        self.store.settle(changed)?;
+        self.settle()?;
+        let found = self.index.update(h, room, f);
+        self.settle()?;
         found
     }
 
@@ -65,13 +66,13 @@ impl Index for Settled {
 
     fn step(&self) -> Result<bool> {
         let more = self.index.step()?;
-        self.store.settle(true)?;
+        self.settle()?;
         Ok(more)
     }
 
     fn mend(&self) -> Result<()> {
         self.index.mend()?;
-        self.store.settle(true)
+        self.settle()
     }
 
     fn len(&self) -> Result<u64> {

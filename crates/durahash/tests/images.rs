@@ -223,6 +223,8 @@ fn parts(design: Design, image: &[u64]) -> Vec<Part> {
     let mut parts = vec![Part::Loose; image.len()];
     parts[..12].fill(Part::Guarded);
     parts[19] = Part::Table;
+    // Where the log is, of which there is none.
+    parts[20] = Part::Guarded;
     parts[32] = Part::Guarded;
     let table = TABLE_BYTE / 8..(TABLE_BYTE + image.len() / EXTENT_WORDS).div_ceil(8);
     parts[table].fill(Part::Table);

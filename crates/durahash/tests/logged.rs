@@ -1,10 +1,12 @@
 //! Maps behind a log: modes, what they promise, and what is left when calls fail. Cuts of the power are
 //! in `durahash-crash`, kills in `kill.rs`.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use durahash::{AnyMap, Durability, Map, Options, SyncMode};
+use durahash::{AnyMap, Design, Durability, ErrorKind, Map, Options, SyncMode};
+use durahash_media::{Geometry, SimDisk, faults};
 
 const LOG_BYTES: u64 = 256 << 10;
 const HOUR: SyncMode = SyncMode::Interval(Duration::from_secs(3600));
@@ -175,5 +177,196 @@ fn many_splits_and_records_go_through_a_short_log() {
     assert_eq!(map.get("long").unwrap(), Some(vec![7; 3 << 20]));
     for i in 15_000..20_000 {
         assert_eq!(map.get(&format!("key {}", i % 5000)).unwrap(), Some(value(i)));
+    }
+}
+
+/// The file of a pool with 500 numbers in it as a kill leaves it, the last of them in the log only.
+fn left_open(dir: &Path, mode: SyncMode) -> PathBuf {
+    let (path, copy) = (dir.join("open"), dir.join("pool"));
+    let map = create(&path, mode);
+    for i in 0..500 {
+        map.put(&i, &!i).unwrap();
+    }
+    map.close().unwrap();
+    let map: Map<u64, u64> = options(mode).open(&path).unwrap();
+    map.put(&500, &!500).unwrap();
+    fs::copy(&path, &copy).unwrap();
+    drop(map);
+    fs::remove_file(&path).unwrap();
+    copy
+}
+
+/// No way to open `path` succeeds, and none changes it.
+fn refused<V: durahash::Data + ?Sized>(path: &Path, expected: impl Fn(&ErrorKind) -> bool) {
+    let before = fs::read(path).unwrap();
+    let all = [SyncMode::Process, SyncMode::Strict, HOUR].map(options);
+    for options in all.into_iter().chain([Options::new(), Options::new().read_only(true)]) {
+        let e = options.open::<u64, V>(path).unwrap_err();
+        assert!(expected(e.kind()), "{e}");
+        assert!(fs::read(path).unwrap() == before, "the file was touched: {e}, {options:?}");
+    }
+}
+
+#[test]
+fn what_is_refused_is_left_alone_whatever_its_log_holds() {
+    const TABLE_OFF: usize = 512;
+    const EXTENT_BYTES: usize = 512 << 10;
+    let dir = tempfile::tempdir().unwrap();
+    let corrupt = |kind: &ErrorKind| matches!(kind, ErrorKind::Corrupt { .. });
+    for mode in [HOUR, SyncMode::Strict] {
+        let path = left_open(dir.path(), mode);
+        let sound = fs::read(&path).unwrap();
+        refused::<str>(&path, |kind| matches!(kind, ErrorKind::Types { .. }));
+        fs::write(&path, &sound[..sound.len() / 2]).unwrap();
+        refused::<u64>(&path, |kind| corrupt(kind) || matches!(kind, ErrorKind::Truncated { .. }));
+        let first = (3..).map(|i| i * EXTENT_BYTES).find(|at| sound[at + 240] != 0).unwrap();
+        for (at, v) in [(16, 9), (TABLE_OFF, 0), (TABLE_OFF + first / EXTENT_BYTES, 99)] {
+            let mut damaged = sound.clone();
+            damaged[at] = v;
+            fs::write(&path, damaged).unwrap();
+            refused::<u64>(&path, corrupt);
+        }
+        // A bucket that does not follow the one before it; not the one that the log has.
+        let mut links = (first..).step_by(256).filter(|at| sound[at + 240] != 0);
+        let refusals = links.by_ref().take(4).filter(|at| {
+            let mut damaged = sound.clone();
+            damaged[at + 240] = 63;
+            fs::write(&path, &damaged).unwrap();
+            let reader = Options::new().read_only(true).open::<u64, u64>(&path);
+            reader.is_err() && {
+                refused::<u64>(&path, corrupt);
+                true
+            }
+        });
+        assert!(refusals.count() >= 3);
+        // What only looks: the lines are shown, and stay where they are.
+        fs::write(&path, &sound).unwrap();
+        for options in [options(SyncMode::Process), Options::new()] {
+            let map: Map<u64, u64> = options.open(&path).unwrap();
+            assert_eq!(map.get(&500).unwrap(), Some(!500));
+            assert_eq!(map.len().unwrap(), 501);
+            map.check(&mut |finding| panic!("{finding:?}")).unwrap();
+            map.close().unwrap();
+        }
+        assert!(fs::read(&path).unwrap() != sound);
+        fs::remove_file(&path).unwrap();
+    }
+}
+
+/// Nor does it get a log.
+#[test]
+fn a_pool_without_a_log_that_is_refused_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let map = create(&path, SyncMode::Process);
+    map.put(&1, &1).unwrap();
+    map.close().unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    let first = (1..).map(|i| i * (512 << 10)).find(|at| bytes[at + 240] != 0).unwrap();
+    bytes[first + 240] = 63;
+    fs::write(&path, &bytes).unwrap();
+    for mode in [SyncMode::Strict, HOUR] {
+        let e = options(mode).open::<u64, u64>(&path).unwrap_err();
+        assert!(matches!(e.kind(), ErrorKind::Corrupt { .. }), "{e}");
+        assert!(fs::read(&path).unwrap() == bytes, "the file was touched");
+    }
+}
+
+#[test]
+fn a_damaged_log_is_told_and_the_file_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let open = dir.path().join("open");
+    let map = create(&open, SyncMode::Strict);
+    (0..20).for_each(|i| map.put(&i, &i).unwrap());
+    fs::copy(&open, &path).unwrap();
+    drop(map);
+    let mut bytes = fs::read(&path).unwrap();
+    let blocks: Vec<usize> =
+        (0..bytes.len()).step_by(4096).filter(|at| bytes[*at..].starts_with(b"DURALOGB")).collect();
+    bytes[blocks[blocks.len() / 2] + 100] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    refused::<u64>(&path, |kind| matches!(kind, ErrorKind::Corrupt { .. }));
+    let e = Options::new().open::<u64, u64>(&path).unwrap_err().to_string();
+    assert!(e.contains("what was acknowledged is missing"), "{e}");
+}
+
+#[test]
+fn a_creation_that_fails_leaves_nothing() {
+    const EIO: i32 = 5;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let mut failures = 0;
+    for nth in 1.. {
+        faults::arm(nth, EIO);
+        let created = options(SyncMode::Strict).create::<u64, u64>(&path);
+        let failed = faults::disarm();
+        if let Ok(map) = created {
+            map.put(&1, &1).unwrap();
+            drop(map);
+            fs::remove_file(&path).unwrap();
+        } else {
+            failures += 1;
+            assert_eq!(fs::read_dir(&dir).unwrap().count(), 0, "call {nth}");
+        }
+        if !failed {
+            break;
+        }
+    }
+    assert!(failures > 30, "{failures}");
+}
+
+/// A map behind a log on a simulated disk of about a megabyte.
+fn simulated(design: Design, mode: SyncMode) -> (Map<u64, u64>, SimDisk) {
+    let disk = SimDisk::new(1 << 20, 64 << 10, mode != SyncMode::Strict);
+    let medium = disk.clone().create(mode).unwrap();
+    let geometry = Geometry { extent_shift: 12, ..Geometry::default() };
+    let map = Options::new().design(design).geometry(geometry).create_on(medium).unwrap();
+    (map, disk)
+}
+
+#[test]
+fn nothing_is_read_any_more_when_the_log_has_failed() {
+    for mode in [HOUR, SyncMode::Strict] {
+        for design in Design::ALL {
+            let (map, disk) = simulated(*design, mode);
+            map.put(&0, &0).unwrap();
+            map.sync().unwrap();
+            disk.fail_at(1);
+            let refused = (1..10_000).find(|i| map.put(i, i).is_err()).unwrap();
+            // What it has stored is in the image.
+            assert!(map.get(&refused).is_err() && map.get(&0).is_err());
+            assert!(map.contains_key(&0).is_err() && map.len().is_err());
+            assert!(map.get_many(&[0, 1], &mut [None; 2]).is_err());
+            assert!(map.iter().next().unwrap().is_err());
+            assert!(map.remove(&0).is_err() && map.try_insert(&1, &1).is_err());
+            assert!(map.sync().is_err() && map.close().is_err());
+        }
+    }
+}
+
+#[test]
+fn len_counts_what_is_durable_only() {
+    for design in Design::ALL {
+        let (map, disk) = simulated(*design, SyncMode::Strict);
+        map.put(&0, &0).unwrap();
+        assert_eq!(map.len().unwrap(), 1);
+        let while_held = |f: &(dyn Fn() + Sync)| {
+            disk.hold(true);
+            let len = std::thread::scope(|scope| {
+                scope.spawn(f);
+                while disk.held() == 0 {
+                    std::thread::yield_now();
+                }
+                let len = map.len();
+                disk.hold(false);
+                len
+            });
+            len.unwrap()
+        };
+        assert_eq!(while_held(&|| map.put(&1, &1).unwrap()), 1, "{design}");
+        assert_eq!(map.len().unwrap(), 2);
+        assert_eq!(while_held(&|| assert_eq!(map.remove(&1).unwrap(), Some(1))), 2, "{design}");
+        assert_eq!(map.len().unwrap(), 1);
     }
 }

@@ -29,7 +29,7 @@ mod zero_cost;
 #[cfg(not(loom))]
 pub(crate) use dram::Anonymous;
 pub use dram::Dram;
-pub(crate) use logged::{AREA_BYTES_MIN, LOG_ALIGN, LOG_OFF};
+pub(crate) use logged::{AREA_BYTES_MIN, LOG_ALIGN, LOG_OFF, LogSpace, format_log, place_log};
 pub use logged::{
     Disk, DiskImage, DiskStep, FileDisk, Line, LogStats, LogSteps, Logged, SimDisk, SyncMode,
 };
@@ -112,6 +112,10 @@ pub trait Medium: Send + Sync + Sized + 'static {
     /// commit word relies on is persisted before it.
     const SAME_LINE_ORDER: bool;
 
+    /// Whether a drain waits for something much slower than memory, and what was flushed is durable only
+    /// then: whatever is told without waiting must not tell of it before.
+    const DRAIN_WAITS: bool = false;
+
     /// The bytes.
     fn region(&self) -> &Region;
 
@@ -162,11 +166,13 @@ pub trait Medium: Send + Sync + Sized + 'static {
     #[track_caller]
     fn event(&self, _event: Event) {}
 
-    /// Backs what a file has of holes, before the first store of an open.
+    /// Comes before the first store of an open: backs what a file has of holes, and brings what a
+    /// log holds into it. Before, a file is as it was.
     ///
     /// # Errors
     /// [`Full`](crate::ErrorKind::Full) where there is no space: nothing has changed then.
-    fn fill_holes(&self) -> Result<()> {
+    /// [`Io`](crate::ErrorKind::Io) with what the system says.
+    fn begin(&self) -> Result<()> {
         Ok(())
     }
 
@@ -208,11 +214,11 @@ pub trait Medium: Send + Sync + Sized + 'static {
     fn defer(&self, _defer: bool) {}
 
     /// The last step of an operation that has released its locks: waits until what it may have seen,
-    /// or `changed`, is as durable as is promised.
+    /// or changed, is as durable as is promised.
     ///
     /// # Errors
     /// [`Io`](crate::ErrorKind::Io) where it never will be.
-    fn settle(&self, _changed: bool) -> Result<()> {
+    fn settle(&self) -> Result<()> {
         Ok(())
     }
 

@@ -10,6 +10,7 @@ use rustix::fs::{FallocateFlags, OFlags, RenameFlags};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags};
 use rustix::process::Resource;
+use rustix::thread::MembarrierCommand;
 
 /// Makes a chosen system call of this thread fail, for tests.
 #[doc(hidden)]
@@ -79,10 +80,11 @@ pub(crate) fn open(path: &Path, write: bool) -> io::Result<File> {
         .open(path)
 }
 
-/// Opens a file for writes past the page cache, each durable when it returns.
-pub(crate) fn open_direct(path: &Path) -> io::Result<File> {
+/// Opens a file for writes that are durable when they return, past the page cache or through it.
+pub(crate) fn open_durable(path: &Path, direct: bool) -> io::Result<File> {
     gate()?;
-    let flags = OFlags::DIRECT | OFlags::DSYNC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = OFlags::DSYNC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = if direct { flags | OFlags::DIRECT } else { flags };
     OpenOptions::new().write(true).custom_flags(flags.bits().cast_signed()).open(path)
 }
 
@@ -257,6 +259,18 @@ pub(crate) unsafe fn advise(addr: *mut u8, bytes: u64, advice: Advice) -> io::Re
     gate()?;
     // SAFETY: the caller's promise.
     Ok(retry_on_intr(|| unsafe { rustix::mm::madvise(addr.cast(), bytes as usize, advice) })?)
+}
+
+/// A barrier in every running thread of this process, or the wish to use it.
+pub(crate) fn membarrier(command: MembarrierCommand) -> io::Result<()> {
+    gate()?;
+    Ok(rustix::thread::membarrier(command)?)
+}
+
+/// Bytes of memory that the machine has.
+pub(crate) fn memory_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    (info.totalram as u64).saturating_mul(info.mem_unit.into())
 }
 
 /// Writes the changed pages of a shared file mapping to the disk.

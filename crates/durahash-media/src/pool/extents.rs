@@ -1,8 +1,10 @@
 //! Extents: what each is for, which are free, and growing ahead of use.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use super::alloc::class_bytes;
+use super::log;
 use super::superblock::{Format, Superblock, TABLE_OFF};
 use crate::error::{Error, ErrorKind, Result};
 use crate::medium::Medium;
@@ -95,7 +97,8 @@ pub(crate) struct Extents {
     free: BTreeSet<u64>,
     max: u64,
     shift: u32,
-    /// Rests of runs without a head, found at open.
+    /// Extents of what never was whole, found at open: rests of runs without a head, and parts of a log
+    /// that the superblock does not name.
     headless: Vec<u64>,
 }
 
@@ -143,7 +146,23 @@ impl Extents {
         let mut extents =
             Extents { kinds, free, max: format.max_extents(), shift, headless: Vec::new() };
         extents.find_headless();
+        let superblock = medium.region().at::<Superblock>(0)?;
+        let [off, bytes] = [0, 1].map(|i| medium.load(&superblock.log[i]));
+        // A length without an offset is what a crash left of making a log.
+        extents.find_log(off, if off == 0 { 0 } else { bytes })?;
         Ok(extents)
+    }
+
+    /// Sees to it that the log has its extents, and no others are kept for it.
+    fn find_log(&mut self, off: u64, bytes: u64) -> Result<()> {
+        let log = log::extents_of(off, bytes, self.shift, &self.kinds)?;
+        for i in 0..self.kinds.len() as u64 {
+            if self.kinds[i as usize] == ExtentKind::Log && !log.contains(&i) {
+                self.kinds[i as usize] = ExtentKind::Free;
+                self.headless.push(i);
+            }
+        }
+        Ok(())
     }
 
     /// Sees to it that what a crash left of a run whose head did not become durable is free.
@@ -207,16 +226,24 @@ impl Extents {
         self.take_run_of(medium, count, ExtentKind::Directory, ExtentKind::Directory)
     }
 
-    /// Extents in a row for the log: those that there are already, or `count` new ones; the first,
-    /// and how many.
-    pub(crate) fn take_log<M: Medium>(&mut self, medium: &M, count: u64) -> Result<(u64, u64)> {
-        if let Some(first) = self.kinds.iter().position(|kind| *kind == ExtentKind::Log) {
-            let rest = self.kinds[first..].iter();
-            let found = rest.take_while(|kind| **kind == ExtentKind::Log).count();
-            return Ok((first as u64, found as u64));
+    /// Whether all of these extents are free, or not there yet.
+    pub(crate) fn are_free(&self, mut range: Range<u64>) -> bool {
+        range.all(|i| i >= self.kinds.len() as u64 || self.kinds[i as usize] == ExtentKind::Free)
+    }
+
+    /// The most extents that the pool may have.
+    pub(crate) fn max(&self) -> u64 {
+        self.max
+    }
+
+    /// Stores the kind of a log's extents, which are free; the caller syncs.
+    pub(crate) fn mark_log<M: Medium>(&mut self, medium: &M, range: Range<u64>) -> Result<()> {
+        self.headless.retain(|i| !range.contains(i));
+        for i in range {
+            self.set_kind(medium, i, ExtentKind::Log)?;
+            self.free.remove(&i);
         }
-        let first = self.take_run_of(medium, count, ExtentKind::Log, ExtentKind::Log)?;
-        Ok((first, count))
+        Ok(())
     }
 
     fn take_run_of<M: Medium>(
@@ -289,17 +316,23 @@ impl Extents {
                 Err(_) => step = (step / 2).max(need),
             }
         }
-        for i in have..have + step {
+        self.count_in(medium, have + step)
+    }
+
+    /// Makes extents up to number `count`, which are backed, a part of the pool.
+    pub(crate) fn count_in<M: Medium>(&mut self, medium: &M, count: u64) -> Result<()> {
+        let have = self.kinds.len() as u64;
+        for i in have..count {
             // Nothing was there (POOL-1): what the table says else is damage.
             if !matches!(kind_on_medium(medium, i), Ok(ExtentKind::Free)) {
                 store_kind(medium, i, ExtentKind::Free)?;
                 medium.fence();
             }
         }
-        self.set_count(medium, have + step)?;
+        self.set_count(medium, count)?;
         // No kind before the number that makes it count (POOL-1).
         medium.fence();
-        for i in have..have + step {
+        for i in have..count {
             self.kinds.push(ExtentKind::Free);
             self.free.insert(i);
         }

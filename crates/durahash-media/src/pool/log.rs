@@ -1,14 +1,52 @@
 //! Extents for a log, so that a pool and its log are one file.
+//!
+//! A log is made beside a pool that lies in the page cache, which writes pages back in any order. So each
+//! step is on the disk before the next begins, and a loss of power leaves the pool as it was, closed or
+//! not, with a log or without:
+//!
+//! | Step | Then | If power is lost after this step |
+//! |---|---|---|
+//! | the file is lengthened | sync | longer than the pool: cut or used later |
+//! | the number of extents | sync | there are free ones at the end |
+//! | their kinds, log | sync | some say so, and the superblock names no log: they are free |
+//! | the area: zeros, then two heads | sync after each | as before |
+//! | the area's length | sync | as before |
+//! | its offset | sync | there is an empty log |
 
+use std::ops::Range;
 use std::time::Duration;
 
-use super::{Pool, Superblock};
-use crate::error::{Error, Result};
+use super::extents::Extents;
+use super::superblock::TABLE_OFF;
+use super::{ExtentKind, Pool, Superblock};
+use crate::error::{Error, ErrorKind, Result};
 use crate::lock::wait_lock;
-use crate::medium::{AREA_BYTES_MIN, LOG_ALIGN, Mapped, Medium, SyncMode};
+use crate::medium::{
+    AREA_BYTES_MIN, LOG_ALIGN, LogSpace, Mapped, Medium, SyncMode, format_log, place_log,
+};
 use crate::word::bits;
 
 const SYNC_MODE_OFF: u64 = std::mem::offset_of!(Superblock, sync_mode) as u64;
+
+/// The extents of the log that the superblock names, none for offset zero: they are there, and are its.
+pub(super) fn extents_of(
+    off: u64,
+    bytes: u64,
+    shift: u32,
+    kinds: &[ExtentKind],
+) -> Result<Range<u64>> {
+    let place = || Error::corrupt("place of the log", std::mem::offset_of!(Superblock, log) as u64);
+    let end = off.checked_add(bytes).ok_or_else(place)?;
+    let log = off >> shift..end.div_ceil(1 << shift);
+    let is_too_short = off != 0 && bytes < AREA_BYTES_MIN;
+    if is_too_short || log.end > kinds.len() as u64 {
+        return Err(place());
+    }
+    match log.clone().find(|i| kinds[*i as usize] != ExtentKind::Log) {
+        Some(i) => Err(Error::corrupt("kind of an extent of the log", TABLE_OFF + i)),
+        None => Ok(log),
+    }
+}
 
 /// The mode that a word stands for; `None` for a word of a later
 /// format.
@@ -51,33 +89,76 @@ impl<M: Medium> Pool<M> {
     }
 }
 
-impl Pool<Mapped> {
-    /// Makes an area for a log, of `bytes` bytes or as many more as make whole extents and a log, if
-    /// there is none. Comes before [`begin`](Pool::begin), whose place it does not take.
+#[allow(private_bounds, reason = "what is public of it is that of a mapped file")]
+impl<M: LogSpace> Pool<M> {
+    /// Makes an area for a log of about `bytes` bytes, if there is none; see the module docs. Comes
+    /// before [`begin`](Pool::begin), whose place it does not take.
     ///
     /// # Errors
-    /// [`Full`](crate::ErrorKind::Full); [`Io`](crate::ErrorKind::Io).
-    pub fn add_log(&self, bytes: u64) -> Result<()> {
+    /// [`Full`](ErrorKind::Full): nothing has changed then; [`Io`](ErrorKind::Io).
+    pub(crate) fn make_log(&self, bytes: u64) -> Result<()> {
         let medium = &self.medium;
         let superblock = self.at::<Superblock>(0)?;
         if medium.load(&superblock.log[0]) != 0 {
             return Ok(());
         }
         let extent_bytes = self.extent_bytes();
-        // Extents of less than a page may begin inside one.
-        let bytes = bytes.max(AREA_BYTES_MIN + LOG_ALIGN);
-        let mut extents = wait_lock(&self.extents, medium);
-        let (first, count) = extents.take_log(medium, bytes.div_ceil(extent_bytes))?;
         let head_bytes = self.format.head_extents() * extent_bytes;
+        let mut extents = wait_lock(&self.extents, medium);
+        let (off, bytes) = place(&extents, extent_bytes, bytes)?;
+        let range = off / extent_bytes..(off + bytes).div_ceil(extent_bytes);
+        if range.end > extents.kinds().len() as u64 {
+            medium.grow(range.end * extent_bytes)?;
+            medium.sync(0, head_bytes)?;
+            extents.count_in(medium, range.end)?;
+            medium.sync(0, head_bytes)?;
+        }
+        extents.mark_log(medium, range)?;
         medium.sync(0, head_bytes)?;
-        let (off, bytes) =
-            medium.format_log(first * extent_bytes, count * extent_bytes, self.uuid)?;
-        medium.store(&superblock.log[1], bytes);
-        medium.flush(superblock);
-        medium.sync(0, head_bytes)?;
-        medium.store(&superblock.log[0], off);
-        medium.flush(superblock);
-        medium.sync(0, head_bytes)
+        format_log(medium, off, bytes, self.uuid)?;
+        for (word, v) in superblock.log.iter().zip([off, bytes]).rev() {
+            medium.store(word, v);
+            medium.flush(word);
+            medium.sync(0, head_bytes)?;
+        }
+        Ok(())
+    }
+}
+
+/// Offset and bytes of the area of a log of about `bytes` bytes, in extents that are free: where the log
+/// may be written past the page cache, if there is such a place.
+pub(super) fn place(extents: &Extents, extent_bytes: u64, bytes: u64) -> Result<(u64, u64)> {
+    // Extents of less than a page may begin inside one.
+    let align = extent_bytes.max(LOG_ALIGN);
+    let anywhere = (bytes.max(AREA_BYTES_MIN).next_multiple_of(align), align);
+    for (bytes, align) in place_log(bytes).into_iter().chain([anywhere]) {
+        let mut end = bytes.next_multiple_of(align);
+        while end.div_ceil(extent_bytes) <= extents.max() {
+            let off = end - bytes;
+            if extents.are_free(off / extent_bytes..end.div_ceil(extent_bytes)) {
+                return Ok((off, bytes));
+            }
+            end += align;
+        }
+    }
+    Err(ErrorKind::Full { wanted_bytes: bytes }.into())
+}
+
+impl Pool<Mapped> {
+    /// As [`make_log`](Pool::make_log).
+    ///
+    /// # Errors
+    /// [`Full`](ErrorKind::Full): nothing has changed then; [`Io`](ErrorKind::Io).
+    pub fn add_log(&self, bytes: u64) -> Result<()> {
+        self.make_log(bytes)
+    }
+
+    /// Whether the pool has a log.
+    ///
+    /// # Errors
+    /// Never for a pool that is open; the bounds are checked all the same.
+    pub fn has_log(&self) -> Result<bool> {
+        Ok(self.medium.load(&self.at::<Superblock>(0)?.log[0]) != 0)
     }
 
     /// The medium, of a pool that nobody uses.

@@ -24,10 +24,7 @@
 //! | | extents | flush, fence | extents exist, kind 0 |
 //! | take an extent | table byte (word of eight) | flush, fence | extent of that kind in which nothing is reachable |
 //! | release an extent | table byte | flush, fence | found to be free again, whatever the table says |
-//! | make a log | (extents) | taken as above, of kind log | used by the next who makes one |
-//! | | (area) | written, synced | as before |
-//! | | mode and length | sync | as before |
-//! | | offset | sync | the pool has a log |
+//! | make a log | see `log.rs` | | |
 //! | close | saved counters, their CRC | sync of everything | unclean; counters ignored |
 //! | | state: clean | flush, drain, sync | closed |
 //! | | (file) | cut behind the last extent in use | file longer than the pool |
@@ -35,6 +32,8 @@
 mod alloc;
 mod extents;
 mod log;
+#[cfg(test)]
+mod log_tests;
 mod superblock;
 mod sweep;
 #[cfg(test)]
@@ -221,7 +220,7 @@ impl<M: Medium> Pool<M> {
     pub fn begin(&self) -> Result<()> {
         let medium = &self.medium;
         // Not before: what is no sound pool is left as it was, holes too.
-        medium.fill_holes()?;
+        medium.begin()?;
         let superblock = self.at::<Superblock>(0)?;
         let bytes = size_of::<Superblock>() as u64;
         if let Some(before) = self.lost {

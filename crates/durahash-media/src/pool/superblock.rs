@@ -25,7 +25,7 @@ pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"DURAHASH");
 /// Reads differently on a machine of the other byte order.
 pub(crate) const BYTE_ORDER: u64 = 0x0102_0304_0506_0708;
 /// The format that this library reads and writes.
-pub(crate) const FORMAT_VERSION: u64 = 2;
+pub(crate) const FORMAT_VERSION: u64 = 3;
 
 /// Bytes before the extent table.
 pub(crate) const TABLE_OFF: u64 = 512;

@@ -510,7 +510,8 @@ impl<M: Medium> Pea<M> {
     fn add_count(&self, segment: Segment, by: i64) {
         let count = self.word(segment, COUNT);
         if count.load(Ordering::Relaxed) != 0 {
-            count.fetch_add(by as u64, Ordering::Relaxed);
+            // Whoever sees the count sees what was done before, such as a drain that was deferred.
+            count.fetch_add(by as u64, Ordering::Release);
         }
     }
 }

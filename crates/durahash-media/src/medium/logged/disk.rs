@@ -40,12 +40,14 @@ pub trait Disk: Send + Sync {
     /// What the system says. Any part of it may be on the disk then.
     fn write_log(&self, off: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Puts the area on the disk as it is read now, staged words too: the process that wrote it may
-    /// have been killed before it was.
+    /// Writes bytes of the area, whole blocks, that are read there already: on the disk, when this
+    /// returns, even where an earlier write or sync of them failed.
     ///
     /// # Errors
-    /// What the system says.
-    fn sync_log(&self) -> io::Result<()>;
+    /// What the system says. Any part of it may be on the disk then.
+    fn rewrite_log(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
+        self.write_log(off, bytes)
+    }
 
     /// The area's words for staged lines, if they are to outlive the process.
     fn staged(&self) -> Option<&[PmU64]>;
@@ -53,9 +55,12 @@ pub trait Disk: Send + Sync {
     /// Writes a line of the pool at `off`.
     fn write_line(&self, off: u64, line: &Line);
 
-    /// Writes a line that the log held at open: to the pool, and so that the image shows it.
-    fn restore_line(&self, off: u64, line: &Line) {
-        self.write_line(off, line);
+    /// Shows a line that the log held at open in the image, and changes nothing else.
+    fn show_line(&self, off: u64, line: &Line) {
+        let words = self.region().words(off, line.len() as u64);
+        for (word, v) in words.into_iter().flatten().zip(line) {
+            word.store(*v);
+        }
     }
 
     /// Puts every line that was written before on the disk.
@@ -70,12 +75,29 @@ pub trait Disk: Send + Sync {
     /// [`Full`](crate::ErrorKind::Full) where there is no space: nothing has changed then.
     fn grow(&self, bytes: u64) -> Result<()>;
 
-    /// As [`Medium::fill_holes`](crate::Medium::fill_holes).
+    /// As [`Medium::begin`](crate::Medium::begin): before the first write to the pool or the area.
     ///
     /// # Errors
-    /// [`Full`](crate::ErrorKind::Full) where there is no space: nothing has changed then.
-    fn fill_holes(&self) -> Result<()> {
+    /// [`Full`](crate::ErrorKind::Full) where there is no space for what are holes: nothing has changed
+    /// then.
+    fn begin(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// Whether `bytes` bytes of the image from `off`, whole pages, are those of the pool, so that they may
+    /// be [forgotten](Disk::forget).
+    fn shows_pool(&self, _off: u64, _bytes: u64) -> bool {
+        false
+    }
+
+    /// Lets the image show the pool there, with what is written to it from now on; whether it does.
+    fn forget(&self, _off: u64, _bytes: u64) -> bool {
+        false
+    }
+
+    /// Bytes of the image that may be memory of this process.
+    fn private_bytes_max(&self) -> u64 {
+        u64::MAX
     }
 
     /// Cuts the pool to `bytes` bytes; the last thing done to a disk.

@@ -1,26 +1,55 @@
-//! A pool's file with a log's area in it, and the threads behind a log.
+//! A pool's file with a log's area in it.
 //!
 //! The file is mapped twice: shared, as [`Mapped`] does, which is how the pool is written; and
-//! privately, which is the image. The log is written past the page cache, each write durable when it
-//! returns, where the file system can do that.
+//! privately, which is the image.
+//!
+//! # Past the page cache
+//! The ring is written past the page cache, each write durable when it returns, where that is safe: it
+//! takes one command to the drive, where a write through the cache takes two. Everything else in the
+//! file is written through the page cache: the pool and staged lines by a mapping, heads by writes that
+//! are durable when they return. The system keeps a file in *folios*, runs of pages, and writes a folio
+//! back as a whole: if some of a folio's pages were written past the cache while others were dirtied in
+//! it, the write-back could bring the old bytes of the former back. Therefore:
+//!
+//! - No folio has pages of the ring and others. A folio is aligned to its size, and has at most
+//!   [`FOLIO_PAGES_MAX`] pages, the most that the index of the page cache (an XArray) has room for in one
+//!   entry. The ring is written past the cache only if it begins and ends at multiples of that, as
+//!   the rings of large logs do ([`place_log`]).
+//! - No page of the ring is dirty in the cache while it is written past it. Nobody stores to it through
+//!   a mapping. It is written through the cache when a log is made and when a recovery writes it again,
+//!   each time synced, with success, before the first direct write.
+//! - That such pages are clean in the cache, or are read into it meanwhile, harms nobody: they are never
+//!   written back, and each direct write drops them.
+//!
+//! A ring that does not lie so, of a small log, and any ring where the file system has no direct writes,
+//! is written through the cache.
+//!
+//! # Syncs that fail
+//! The system tells each open file once of a write-back that failed, in whichever sync comes next. If
+//! a growth got to know what a checkpoint has to know, the checkpoint would go on. So the syncs of one
+//! open file come one after the other, and after one that failed there is none ([`Syncs`]). The mapping,
+//! writes through the cache, and direct writes have an open file each, and each of these is told.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+
+use rustix::param::page_size;
 
 use super::disk::Disk;
-use super::format::{AREA_BYTES_MIN, BLOCK_BYTES, Head, Layout, Line};
-use super::log::{Log, Wake};
-use super::{Logged, SyncMode, recover};
+use super::format::{AREA_BYTES_MIN, BLOCK_BYTES, LOG_ALIGN, Layout, Line};
+use super::keeper::Keeper;
+use super::recover::{self, Found};
+use super::{Logged, SyncMode};
 use crate::error::{Error, ErrorKind, Result};
 use crate::medium::mapped::{Mapped, Mapping, Sharing};
 use crate::medium::{LINE_BYTES, Medium, Region, sys};
-use crate::word::PmU64;
+use crate::word::{PmU64, bits};
+
+/// The most pages of a folio.
+const FOLIO_PAGES_MAX: u64 = 1 << 11;
 
 /// Where a log's area is in a pool's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,14 +61,16 @@ pub(crate) struct LogArea {
 
 /// Words of the superblock: the medium is below the pool, and needs them before there is one.
 const MAGIC: u64 = u64::from_le_bytes(*b"DURAHASH");
+const MAX_EXTENTS_OFF: u64 = 48;
 const UUID_OFF: u64 = 64;
+const STATE_OFF: u64 = 128;
+const SUPERBLOCK_BYTES: u64 = 512;
 /// Where the area's offset stands, zero if there is none, and behind it how long it is.
 pub(crate) const LOG_OFF: u64 = 160;
 
 impl LogArea {
     /// The area of the pool in `region`, if it is a pool and has one.
     pub(crate) fn find(region: &Region) -> Result<Option<LogArea>> {
-        const SUPERBLOCK_BYTES: u64 = 512;
         if region.len() < SUPERBLOCK_BYTES {
             return Ok(None);
         }
@@ -48,65 +79,111 @@ impl LogArea {
         if word(0)? != MAGIC || off == 0 {
             return Ok(None);
         }
-        let aligned = [off, bytes].iter().all(|v| v.is_multiple_of(BLOCK_BYTES as u64));
+        let aligned = [off, bytes].iter().all(|v| v.is_multiple_of(LOG_ALIGN));
         let fits = off.checked_add(bytes).is_some_and(|end| end <= region.len());
         if !aligned || !fits || bytes < AREA_BYTES_MIN {
             return Err(Error::corrupt("place of the log", LOG_OFF));
         }
         Ok(Some(LogArea { off, bytes, uuid: [word(UUID_OFF)?, word(UUID_OFF + 8)?] }))
     }
-}
 
-/// Brings what the log of the pool in `view` holds into the file. `None` if it has no log.
-pub(in crate::medium) fn recover_file(view: &Mapped) -> Result<Option<Head>> {
-    let Some(area) = LogArea::find(view.region())? else {
-        return Ok(None);
-    };
-    recover::recover(&View { view, area }, area.uuid).map(Some)
-}
-
-/// Brings it into the private pages of `view`, which is read-only.
-pub(in crate::medium) fn replay_file(view: &Mapped) -> Result<()> {
-    let region = view.region();
-    let Some(area) = LogArea::find(region)? else {
-        return Ok(());
-    };
-    let disk = View { view, area };
-    recover::replay(&disk, area.uuid, &mut |off, _| recover::check_line(region.len(), off))?;
-    recover::replay(&disk, area.uuid, &mut |off, line| {
-        disk.write_line(off, line);
-        Ok(())
-    })?;
-    Ok(())
-}
-
-impl Mapped {
-    /// Makes `bytes` bytes from `off`, which nobody uses, an empty log of pool `uuid`.
-    ///
-    /// # Errors
-    /// [`Corrupt`](ErrorKind::Corrupt) where that is too little for a log; [`Io`](ErrorKind::Io) with
-    /// what the system says.
-    pub(crate) fn format_log(&self, off: u64, bytes: u64, uuid: [u64; 2]) -> Result<(u64, u64)> {
-        const CHUNK_BYTES: u64 = 1 << 20;
-        let block = BLOCK_BYTES as u64;
-        let (first, end) = (off.next_multiple_of(block), (off + bytes) / block * block);
-        let bytes = end.saturating_sub(first);
-        if bytes < AREA_BYTES_MIN {
-            return Err(Error::corrupt("extents of a log that are too few for one", off));
-        }
-        let zeros = vec![0; CHUNK_BYTES.min(bytes) as usize];
-        let mut at = first;
-        // Written, not only reserved: the first write to reserved space takes twice as long.
-        while at < end {
-            let chunk = CHUNK_BYTES.min(end - at);
-            sys::write_at(self.file(), &zeros[..chunk as usize], at)
-                .map_err(|e| self.error("making the log of the pool", e))?;
-            at += chunk;
-        }
-        let disk = View { view: self, area: LogArea { off: first, bytes, uuid } };
-        recover::renew(&disk, recover::first_head(uuid))?;
-        Ok((first, bytes))
+    /// Whether no folio has both pages of the ring and others.
+    fn stands_apart(self) -> bool {
+        let folio = FOLIO_PAGES_MAX * page_size() as u64;
+        let ring = self.off + Layout::of(self.bytes).block_off(0);
+        ring.is_multiple_of(folio) && (self.off + self.bytes).is_multiple_of(folio)
     }
+}
+
+/// What a file's log held when it was opened.
+pub(in crate::medium) struct OldLog {
+    area: LogArea,
+    found: Found,
+}
+
+impl OldLog {
+    /// Looks at the log of the pool in `view`, if it has one. Changes nothing.
+    pub(in crate::medium) fn look(view: &Mapped) -> Result<Option<OldLog>> {
+        let Some(area) = LogArea::find(view.region())? else {
+            return Ok(None);
+        };
+        let found = recover::look(&View { view, area }, area.uuid)?;
+        Ok(Some(OldLog { area, found }))
+    }
+
+    /// Whether it holds lines that the pool may lack.
+    pub(in crate::medium) fn has_lines(&self) -> bool {
+        self.found.lines > 0
+    }
+
+    /// Shows its lines in the pages of `view`, which are private.
+    pub(in crate::medium) fn show(&self, view: &Mapped) -> Result<()> {
+        recover::show(&View { view, area: self.area }, &self.found)
+    }
+}
+
+/// Brings the lines of `old` into the pool of `view`, which is used without a log from now on.
+pub(in crate::medium) fn begin_file(view: &Mapped, old: &OldLog) -> Result<()> {
+    if old.found.is_closed() {
+        return Ok(());
+    }
+    recover::begin(&View { view, area: old.area }, &old.found, old.found.next(true)?)
+}
+
+/// How the area of a log of about `bytes` bytes may lie in a file so that its ring is written past the
+/// page cache: so many bytes, ending at a multiple of the other number. `None` for a small one.
+pub(crate) fn place_log(bytes: u64) -> Option<(u64, u64)> {
+    let folio = FOLIO_PAGES_MAX * page_size() as u64;
+    let blocks = folio / LOG_ALIGN;
+    let ring_blocks = Layout::of(bytes).ring_blocks;
+    let whole = (ring_blocks + blocks / 2) / blocks * blocks;
+    (ring_blocks >= blocks).then(|| (Layout::area_bytes(whole), folio))
+}
+
+/// A medium over a file in which a log can be made.
+pub(crate) trait LogSpace: Medium {
+    /// Writes bytes of the file beside what is mapped.
+    fn write_file(&self, off: u64, bytes: &[u8]) -> Result<()>;
+
+    /// Puts what was written so on the disk.
+    fn sync_file(&self) -> Result<()>;
+}
+
+impl LogSpace for Mapped {
+    fn write_file(&self, off: u64, bytes: &[u8]) -> Result<()> {
+        sys::write_at(self.file(), bytes, off).map_err(|e| self.error(MAKING, e))
+    }
+
+    fn sync_file(&self) -> Result<()> {
+        sys::sync_file(self.file()).map_err(|e| self.error(MAKING, e))
+    }
+}
+
+const MAKING: &str = "making the log of the pool";
+
+/// Makes `bytes` bytes from `off`, which nobody uses, an empty log of pool `uuid`.
+///
+/// # Errors
+/// [`Io`](ErrorKind::Io) with what the system says.
+pub(crate) fn format_log<M: LogSpace>(
+    medium: &M,
+    off: u64,
+    bytes: u64,
+    uuid: [u64; 2],
+) -> Result<()> {
+    const CHUNK_BYTES: u64 = 1 << 20;
+    let zeros = vec![0; CHUNK_BYTES.min(bytes) as usize];
+    // Written, not only reserved: the first write to reserved space takes twice as long.
+    for at in (off..off + bytes).step_by(CHUNK_BYTES as usize) {
+        let chunk = CHUNK_BYTES.min(off + bytes - at);
+        medium.write_file(at, &zeros[..chunk as usize])?;
+    }
+    medium.sync_file()?;
+    for head in Found::nothing(uuid).next(true)?.pair() {
+        medium.write_file(off + head.off(), &head.to_bytes())?;
+        medium.sync_file()?;
+    }
+    Ok(())
 }
 
 /// The disk of a file that is only recovered.
@@ -133,10 +210,6 @@ impl Disk for View<'_> {
         sys::sync_file(self.view.file())
     }
 
-    fn sync_log(&self) -> io::Result<()> {
-        sys::sync_file(self.view.file())
-    }
-
     fn staged(&self) -> Option<&[PmU64]> {
         None
     }
@@ -156,16 +229,7 @@ impl Disk for View<'_> {
     }
 
     fn grow(&self, bytes: u64) -> Result<()> {
-        let len = self.region().len();
-        if bytes <= len {
-            return Ok(());
-        }
-        Medium::grow(self.view, bytes)?;
-        // One page of it takes the file's new length to the disk.
-        let page = BLOCK_BYTES as u64;
-        self.view
-            .sync_pages(len.max(bytes.saturating_sub(page)), page.min(bytes - len))
-            .map_err(|e| self.view.error("growing the pool", e))
+        Medium::grow(self.view, bytes)
     }
 
     fn trim(&self, bytes: u64) -> Result<()> {
@@ -177,21 +241,47 @@ impl Disk for View<'_> {
     }
 }
 
+/// The syncs of one open file: one at a time, and none after the first that failed.
+#[derive(Default)]
+struct Syncs(Mutex<Option<i32>>);
+
+impl Syncs {
+    fn run(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
+        let mut failed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(errno) = *failed {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        sync().inspect_err(|e| *failed = Some(e.raw_os_error().unwrap_or(EIO)))
+    }
+}
+
 /// A pool's file behind a log.
 pub struct FileDisk {
     /// The image; the mapping under it goes after it.
     region: Region,
     image: Mapping,
-    /// The file for writes past the page cache, where there are such.
+    /// The file for writes past the page cache, where these are safe.
     direct: Option<File>,
+    /// The file for writes through it, each durable when it returns; `None` where its name does not
+    /// lead to it any more, and the file of the view does this.
+    cached: Option<File>,
+    cached_syncs: Syncs,
     /// Whether staged lines lie in the file.
     keeps_staged: bool,
+    private_bytes_max: u64,
     area: LogArea,
     view: Mapped,
+    view_syncs: Syncs,
 }
 
 impl FileDisk {
-    fn new(view: Mapped, area: LogArea, keeps_staged: bool) -> Result<Self> {
+    fn new(
+        view: Mapped,
+        area: LogArea,
+        keeps_staged: bool,
+        private_bytes_max: u64,
+    ) -> Result<Self> {
         let file = view.region();
         let (len, wanted) = (file.len(), file.reserved());
         let image = Mapping::new(view.file(), Sharing::Private, wanted, len)
@@ -200,21 +290,65 @@ impl FileDisk {
         // SAFETY: the mapping is aligned, readable and writable as far as the file reaches, and
         // lives as long as `self`; the file is locked, and is never cut under it (see `trim`).
         let region = unsafe { Region::new(image.base(), len, reserved) };
-        let direct = direct(&view).map_err(|e| view.error("opening the pool", e))?;
-        Ok(FileDisk { region, image, direct, keeps_staged, area, view })
+        let open =
+            |direct| open_durable(&view, direct).map_err(|e| view.error("opening the pool", e));
+        let cached = open(false)?;
+        let direct = if area.stands_apart() { open(true)? } else { None };
+        Ok(FileDisk {
+            region,
+            image,
+            direct,
+            cached,
+            cached_syncs: Syncs::default(),
+            keeps_staged,
+            private_bytes_max,
+            area,
+            view,
+            view_syncs: Syncs::default(),
+        })
     }
 
     fn view(&self) -> View<'_> {
         View { view: &self.view, area: self.area }
     }
+
+    /// From where to where the ring reaches, if it shares no folio, and whether it is written past the
+    /// cache.
+    #[cfg(test)]
+    pub(super) fn place(&self) -> (Option<(u64, u64)>, bool) {
+        let LogArea { off, bytes, .. } = self.area;
+        let ring = (off + Layout::of(bytes).block_off(0), off + bytes);
+        (self.area.stands_apart().then_some(ring), self.direct.is_some())
+    }
+
+    /// Dirties the pages that an earlier process may have failed to sync, so that the next sync is one.
+    ///
+    /// Pages of a pool that was used without a log and not closed: all of them. Else the superblock and
+    /// the extent table, which say where the log is: the rest was synced by the close.
+    fn dirty_again(&self) -> Result<()> {
+        const CLEAN: u32 = 32;
+        const PAGE_CACHE: u32 = 34;
+        let region = self.view.region();
+        let word = |off: u64| region.at::<PmU64>(off).map(PmU64::load);
+        let state = word(STATE_OFF)?;
+        let closed = bits(state, CLEAN, 1) == 1 || bits(state, PAGE_CACHE, 1) == 0;
+        if closed {
+            let head = SUPERBLOCK_BYTES.saturating_add(word(MAX_EXTENTS_OFF)?);
+            return self.view.dirty_pages(0, head.min(region.len()));
+        }
+        // Not the area, which is written again by itself, and perhaps past the cache from now on.
+        let end = self.area.off + self.area.bytes;
+        self.view.dirty_pages(0, self.area.off)?;
+        self.view.dirty_pages(end, region.len() - end)
+    }
 }
 
-/// The same file, opened for direct writes; `None` where there are none.
-fn direct(view: &Mapped) -> io::Result<Option<File>> {
-    let Ok(file) = sys::open_direct(view.pool_path()) else {
+/// The file of `view`, opened for writes that are durable when they return; `None` where that cannot be
+/// done, or where the name leads to another file by now.
+fn open_durable(view: &Mapped, direct: bool) -> io::Result<Option<File>> {
+    let Ok(file) = sys::open_durable(&view.current_path(), direct) else {
         return Ok(None);
     };
-    // The name may lead to another file by now.
     let (own, other) = (sys::metadata(view.file())?, sys::metadata(&file)?);
     let same = (own.dev(), own.ino()) == (other.dev(), other.ino());
     Ok(Some(file).filter(|_| same))
@@ -234,17 +368,23 @@ impl Disk for FileDisk {
     }
 
     fn write_log(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
+        let in_ring = off >= Layout::of(self.area.bytes).block_off(0);
         match &self.direct {
-            Some(file) => sys::write_at(file, bytes, self.area.off + off),
-            None => {
-                sys::write_at(self.view.file(), bytes, self.area.off + off)?;
-                sys::sync_file_data(self.view.file())
-            }
+            Some(file) if in_ring => sys::write_at(file, bytes, self.area.off + off),
+            _ => self.rewrite_log(off, bytes),
         }
     }
 
-    fn sync_log(&self) -> io::Result<()> {
-        self.view().sync_log()
+    /// Through the cache, as it was read.
+    fn rewrite_log(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
+        let at = self.area.off + off;
+        match &self.cached {
+            Some(file) => self.cached_syncs.run(|| sys::write_at(file, bytes, at)),
+            None => self.view_syncs.run(|| {
+                sys::write_at(self.view.file(), bytes, at)?;
+                sys::sync_file_data(self.view.file())
+            }),
+        }
     }
 
     fn staged(&self) -> Option<&[PmU64]> {
@@ -258,24 +398,51 @@ impl Disk for FileDisk {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.view().sync_data()
+        self.view_syncs.run(|| self.view().sync_data())
     }
 
     fn grow(&self, bytes: u64) -> Result<()> {
         let len = self.region.len();
+        if bytes <= len {
+            return Ok(());
+        }
         if bytes > self.region.reserved() {
             return Err(ErrorKind::Full { wanted_bytes: bytes - len }.into());
         }
         self.view().grow(bytes)?;
-        if bytes > len {
-            // SAFETY: the file reaches there now, so all of the image does.
-            unsafe { self.region.set_len(bytes) };
-        }
+        // One page of it takes the file's new length to the disk. Whether or not the file has just
+        // become longer: what counts is that nobody relied on it yet.
+        let page = BLOCK_BYTES as u64;
+        let first = len.max(bytes.saturating_sub(page));
+        self.view_syncs
+            .run(|| self.view.sync_pages(first, bytes - first))
+            .map_err(|e| self.view.error("growing the pool", e))?;
+        // SAFETY: the file reaches there now, so all of the image does.
+        unsafe { self.region.set_len(bytes) };
         Ok(())
     }
 
-    fn fill_holes(&self) -> Result<()> {
-        Medium::fill_holes(&self.view)
+    fn begin(&self) -> Result<()> {
+        self.view.begin_shared()?;
+        self.dirty_again()
+    }
+
+    fn shows_pool(&self, off: u64, bytes: u64) -> bool {
+        let [image, pool] = [&self.region, self.view.region()].map(|r| r.words(off, bytes / 8));
+        let (Ok(image), Ok(pool)) = (image, pool) else {
+            return false;
+        };
+        image.iter().zip(pool).all(|(word, other)| word.load() == other.load())
+    }
+
+    fn forget(&self, off: u64, bytes: u64) -> bool {
+        // SAFETY: the file has the same bytes there, and all that points into the image accesses it as
+        // atomics.
+        unsafe { self.image.forget(off, bytes) }.is_ok()
+    }
+
+    fn private_bytes_max(&self) -> u64 {
+        self.private_bytes_max
     }
 
     fn trim(&self, bytes: u64) -> Result<()> {
@@ -292,92 +459,28 @@ impl Disk for FileDisk {
 }
 
 impl Logged<FileDisk> {
-    /// The pool in a file that has a log, which is empty: it was [opened](Mapped::open) just now.
+    /// The pool in a file that has a log. Nothing is written before [`begin`](Medium::begin). Where more
+    /// bytes of it are memory of this process than is given, half of the machine's if nothing is, pages
+    /// are given back.
     ///
     /// # Errors
     /// [`Options`](ErrorKind::Options) where it has none, or for a mode without a log;
-    /// [`Io`](ErrorKind::Io) with what the system says.
-    pub fn over_file(file: Mapped, mode: SyncMode) -> Result<Self> {
+    /// [`Corrupt`](ErrorKind::Corrupt) where the log is damaged; [`Io`](ErrorKind::Io) with what the
+    /// system says.
+    pub fn over_file(file: Mapped, mode: SyncMode, private_bytes_max: Option<u64>) -> Result<Self> {
         let strict = mode.is_strict()?;
-        let none = || Error::from(ErrorKind::Options { what: "the pool has no log" });
-        let area = LogArea::find(file.region())?.ok_or_else(none)?;
-        let head = recover_file(&file)?.ok_or_else(none)?;
-        let mut logged = Logged::over(FileDisk::new(file, area, !strict)?, head, strict)?;
+        let old = match file.take_log() {
+            // It was made just now.
+            None => OldLog::look(&file)?,
+            old => old,
+        };
+        let Some(OldLog { area, found }) = old else {
+            return Err(ErrorKind::Options { what: "the pool has no log" }.into());
+        };
+        let private_bytes_max = private_bytes_max.unwrap_or_else(|| sys::memory_bytes() / 2);
+        let disk = FileDisk::new(file, area, !strict, private_bytes_max)?;
+        let mut logged = Logged::over(disk, found, strict)?;
         logged.keeper = Some(Keeper::start(&logged.log, mode)?);
         Ok(logged)
-    }
-}
-
-/// The threads behind a log: one makes checkpoints, and in `Interval` one writes.
-pub(super) struct Keeper {
-    stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
-    /// The process that has them: a fork's child has none.
-    process: u32,
-}
-
-impl Keeper {
-    fn start(log: &Arc<Log<FileDisk>>, mode: SyncMode) -> Result<Self> {
-        let process = std::process::id();
-        let stop = Arc::new(AtomicBool::new(false));
-        let mut keeper = Keeper { stop, threads: Vec::new(), process };
-        let checkpointer = keeper.spawn("durahash-check", log, |log| {
-            if log.is_half_full() && !log.has_failed() {
-                log.checkpoint();
-            } else {
-                std::thread::park();
-            }
-        })?;
-        let writer = match mode {
-            SyncMode::Interval(every) => Some(keeper.spawn("durahash-log", log, move |log| {
-                log.commit(log.next());
-                // Whoever asks for less does not mean a thread that never rests.
-                std::thread::park_timeout(every.max(Duration::from_millis(1)));
-            })?),
-            SyncMode::Process | SyncMode::Strict => None,
-        };
-        let _ = log.wake.set(Wake { writer, checkpointer });
-        Ok(keeper)
-    }
-
-    /// Runs `step` again and again until the end.
-    fn spawn(
-        &mut self,
-        name: &str,
-        log: &Arc<Log<FileDisk>>,
-        step: impl Fn(&Log<FileDisk>) + Send + 'static,
-    ) -> Result<std::thread::Thread> {
-        let (log, stop) = (Arc::clone(log), Arc::clone(&self.stop));
-        let run = move || {
-            while !stop.load(Ordering::Acquire) {
-                step(&log);
-            }
-        };
-        match std::thread::Builder::new().name(name.into()).spawn(run) {
-            Ok(handle) => {
-                let thread = handle.thread().clone();
-                self.threads.push(handle);
-                Ok(thread)
-            }
-            Err(e) => {
-                self.stop_all();
-                Err(Error::io("starting a thread for the log", None, e))
-            }
-        }
-    }
-
-    pub(super) fn stop(mut self) {
-        self.stop_all();
-    }
-
-    fn stop_all(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        for handle in self.threads.drain(..) {
-            handle.thread().unpark();
-            if self.process == std::process::id() {
-                // It panics only where a bug does; whoever drops the map cannot act on it.
-                let _ = handle.join();
-            }
-        }
     }
 }

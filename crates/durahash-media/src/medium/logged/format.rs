@@ -8,18 +8,19 @@
 //! +------+------+----------------------+-----+-----+-- ... --+-----+
 //!
 //! head    0  "DURALOGH"    8 generation   16 uuid (2)  32 salt   40 number of the first line
-//!        48  block that it is in          56 chain (bits 0-31), CRC (bits 32-63)
+//!        48  block that it is in          56 chain (bits 0-31), CRC (bits 32-63)    64 closed
 //! block   0  "DURALOGB"    8 salt         16 uuid (2)  32 number of the first line
-//!        40  count of lines (bits 0-31), CRC (bits 32-63)    48 zero (2)
+//!        40  count of lines (bits 0-31), CRC (bits 32-63)
+//!        48  lines before this number were durable    56 chain (bits 0-31)
 //!        64  up to 56 lines {offset in the pool; 64 bytes}
 //! staged  0  number        8 offset in the pool  16 sum    24 the line's 64 bytes
 //! ```
 //!
 //! Blocks are counted from the first of the pool's life on; block `b` lies at place `b` modulo the
-//! ring's length. A block's CRC begins with that of the block before it (the first after a head with
-//! the head's chain), so a run of blocks is one checked sequence. Lines are numbered from 1 on and
-//! never again. The salt changes at every open, so that nothing of an earlier open continues a
-//! sequence of this one.
+//! ring's length. A block's chain is the CRC of the block before it (of the first after a head, the
+//! head's chain), so a run of blocks is one checked sequence, and yet each is known to be sound by
+//! itself. Lines are numbered from 1 on and never again. The salt changes at every open, so that
+//! nothing of an earlier open continues a sequence of this one.
 
 use crate::medium::LINE_BYTES;
 
@@ -39,13 +40,17 @@ const _: () = assert!(BLOCK_HEAD_BYTES + BLOCK_LINES as usize * ENTRY_BYTES == B
 
 const HEAD_MAGIC: u64 = u64::from_le_bytes(*b"DURALOGH");
 const BLOCK_MAGIC: u64 = u64::from_le_bytes(*b"DURALOGB");
-/// Bytes of a head that mean something: one sector.
-const HEAD_BYTES: usize = 64;
+/// Bytes of a head that mean something: one sector has them all.
+const HEAD_BYTES: usize = 128;
 /// Generations, lines and blocks are fewer.
 const COUNT_MAX: u64 = 1 << 60;
 /// Where CRC and the other half of its word stand.
 const HEAD_CRC_AT: usize = 56;
 const BLOCK_CRC_AT: usize = 40;
+/// Whether a log that ends with this head was closed.
+const HEAD_CLOSED_AT: usize = 64;
+const BLOCK_DURABLE_AT: usize = 48;
+const BLOCK_CHAIN_AT: usize = 56;
 
 /// Words of a staged line.
 pub(super) const STAGED_WORDS: usize = 11;
@@ -76,6 +81,15 @@ impl Layout {
         }
     }
 
+    /// Bytes of the smallest area with a ring of so many blocks.
+    pub(crate) fn area_bytes(ring_blocks: u64) -> u64 {
+        let mut blocks = ((ring_blocks + 2) / 7 * 8).saturating_sub(1);
+        while Layout::of(blocks * BLOCK_BYTES as u64).ring_blocks < ring_blocks {
+            blocks += 1;
+        }
+        blocks * BLOCK_BYTES as u64
+    }
+
     /// Lines that can be staged.
     pub(super) fn staged_lines(self) -> u64 {
         self.staged_bytes / 8 / STAGED_WORDS as u64
@@ -101,8 +115,10 @@ pub(crate) struct Head {
     pub(crate) line: u64,
     /// The block that begins with it.
     pub(crate) block: u64,
-    /// What that block's CRC begins with.
+    /// What that block names as the CRC of the one before it.
     pub(crate) chain: u32,
+    /// Whether nothing was logged behind it: the pool was closed, or is in use without the log.
+    pub(crate) closed: bool,
 }
 
 fn word(bytes: &[u8], at: usize) -> u64 {
@@ -116,25 +132,30 @@ fn put(bytes: &mut [u8], at: usize, words: &[u64]) {
 }
 
 /// The CRC of `bytes` with its own place, four bytes from `at + 4`, left out.
-fn crc(chain: u32, bytes: &[u8], at: usize) -> u32 {
-    let mut crc = crc32fast::Hasher::new_with_initial(chain);
+fn crc(bytes: &[u8], at: usize) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
     crc.update(&bytes[..at + 4]);
     crc.update(&bytes[at + 8..]);
     crc.finalize()
 }
 
-fn seal(chain: u32, bytes: &mut [u8], at: usize) -> u32 {
-    let crc = crc(chain, bytes, at);
+fn seal(bytes: &mut [u8], at: usize) -> u32 {
+    let crc = crc(bytes, at);
     bytes[at + 4..at + 8].copy_from_slice(&crc.to_le_bytes());
     crc
 }
 
-fn is_sealed(chain: u32, bytes: &[u8], at: usize) -> Option<u32> {
+fn is_sealed(bytes: &[u8], at: usize) -> Option<u32> {
     let found = (word(bytes, at) >> 32) as u32;
-    (found == crc(chain, bytes, at)).then_some(found)
+    (found == crc(bytes, at)).then_some(found)
 }
 
 impl Head {
+    /// This head, and one that says the same and is written before it, to the other place.
+    pub(super) fn pair(self) -> [Head; 2] {
+        [Head { generation: self.generation - 1, ..self }, self]
+    }
+
     /// Where this head is written: the other one stays.
     pub(super) fn off(self) -> u64 {
         self.generation % 2 * BLOCK_BYTES as u64
@@ -145,8 +166,8 @@ impl Head {
         let [uuid0, uuid1] = self.uuid;
         let words = [HEAD_MAGIC, self.generation, uuid0, uuid1, self.salt, self.line, self.block];
         put(&mut bytes, 0, &words);
-        put(&mut bytes, HEAD_CRC_AT, &[u64::from(self.chain)]);
-        let _ = seal(0, &mut bytes[..HEAD_BYTES], HEAD_CRC_AT);
+        put(&mut bytes, HEAD_CRC_AT, &[u64::from(self.chain), u64::from(self.closed)]);
+        let _ = seal(&mut bytes[..HEAD_BYTES], HEAD_CRC_AT);
         bytes
     }
 
@@ -156,7 +177,7 @@ impl Head {
         if word(bytes, 0) != HEAD_MAGIC {
             return None;
         }
-        is_sealed(0, bytes, HEAD_CRC_AT)?;
+        is_sealed(bytes, HEAD_CRC_AT)?;
         // No pool lives so long; sums with them do not overflow.
         if [word(bytes, 8), word(bytes, 40), word(bytes, 48)].iter().any(|v| *v >= COUNT_MAX) {
             return None;
@@ -168,16 +189,68 @@ impl Head {
             line: word(bytes, 40),
             block: word(bytes, 48),
             chain: word(bytes, HEAD_CRC_AT) as u32,
+            closed: word(bytes, HEAD_CLOSED_AT) != 0,
         })
     }
 }
 
+/// What the head of a block says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BlockHead {
+    salt: u64,
+    uuid: [u64; 2],
+    /// Number of its first line.
+    first: u64,
+    /// How many lines.
+    pub(super) count: u64,
+    /// All lines with smaller numbers were on the disk before this block was written.
+    pub(super) durable: u64,
+    chain: u32,
+    /// Of the block itself.
+    pub(super) crc: u32,
+}
+
+impl BlockHead {
+    /// The head of `block`, if that is sound.
+    fn read(block: &[u8]) -> Option<BlockHead> {
+        if word(block, 0) != BLOCK_MAGIC {
+            return None;
+        }
+        let count = word(block, BLOCK_CRC_AT) & u64::from(u32::MAX);
+        let crc = is_sealed(block, BLOCK_CRC_AT)?;
+        (1..=BLOCK_LINES).contains(&count).then(|| BlockHead {
+            salt: word(block, 8),
+            uuid: [word(block, 16), word(block, 24)],
+            first: word(block, 32),
+            count,
+            durable: word(block, BLOCK_DURABLE_AT),
+            chain: word(block, BLOCK_CHAIN_AT) as u32,
+            crc,
+        })
+    }
+
+    /// The head of `block`, if it continues the log of `head` with the line and the chain there.
+    pub(super) fn next(head: &Head, block: &[u8]) -> Option<BlockHead> {
+        Self::read(block).filter(|found| {
+            (found.salt, found.uuid) == (head.salt, head.uuid)
+                && (found.first, found.chain) == (head.line, head.chain)
+        })
+    }
+
+    /// Whether `block`, of whatever open of pool `uuid`, says that line `line` was on the disk.
+    pub(super) fn proves(block: &[u8], uuid: [u64; 2], line: u64) -> bool {
+        // The sum last, as nearly all blocks are older than that.
+        word(block, BLOCK_DURABLE_AT) > line
+            && Self::read(block).is_some_and(|found| found.uuid == uuid)
+    }
+}
+
 /// Fills `block` with lines from number `first` on, as long as there is room and `next` has some;
-/// returns how many, and the CRC.
+/// those below number `durable` are on the disk. Returns how many, and the CRC.
 pub(super) fn fill_block(
     head: &Head,
     chain: u32,
-    first: u64,
+    [first, durable]: [u64; 2],
     block: &mut [u8],
     next: &mut dyn FnMut() -> Option<(u64, Line)>,
 ) -> (u64, u32) {
@@ -194,19 +267,8 @@ pub(super) fn fill_block(
     }
     let [uuid0, uuid1] = head.uuid;
     put(block, 0, &[BLOCK_MAGIC, head.salt, uuid0, uuid1, first]);
-    put(&mut block[..BLOCK_CRC_AT + 8], BLOCK_CRC_AT, &[count]);
-    (count, seal(chain, block, BLOCK_CRC_AT))
-}
-
-/// The CRC and the number of lines of `block`, if it continues the log of `head` with line `first`.
-pub(super) fn check_block(head: &Head, chain: u32, first: u64, block: &[u8]) -> Option<(u32, u64)> {
-    let expected = [BLOCK_MAGIC, head.salt, head.uuid[0], head.uuid[1], first];
-    let found = (0..expected.len()).map(|i| word(block, i * 8));
-    let count = word(block, BLOCK_CRC_AT) & u64::from(u32::MAX);
-    if !found.eq(expected) || count == 0 || count > BLOCK_LINES {
-        return None;
-    }
-    is_sealed(chain, block, BLOCK_CRC_AT).map(|crc| (crc, count))
+    put(&mut block[..BLOCK_HEAD_BYTES], BLOCK_CRC_AT, &[count, durable, u64::from(chain)]);
+    (count, seal(block, BLOCK_CRC_AT))
 }
 
 /// Line `i` of a block, and its offset.
@@ -238,7 +300,7 @@ mod tests {
     use super::*;
 
     fn head() -> Head {
-        Head { generation: 3, uuid: [7, 8], salt: 99, line: 41, block: 5, chain: 0xabcd }
+        Head { generation: 3, uuid: [7, 8], salt: 99, line: 41, block: 5, chain: 77, closed: false }
     }
 
     #[test]
@@ -267,20 +329,24 @@ mod tests {
     fn a_block_continues_its_own_sequence_only_and_no_bit_of_it_is_lost() {
         let mut lines = (0..60_u64).map(|i| (i * 64, [i; 8]));
         let mut block = vec![1; BLOCK_BYTES];
-        let (count, crc) = fill_block(&head(), 77, 41, &mut block, &mut || lines.next());
+        let (count, crc) = fill_block(&head(), 77, [41, 9], &mut block, &mut || lines.next());
         assert_eq!(count, BLOCK_LINES);
-        assert_eq!(check_block(&head(), 77, 41, &block), Some((crc, count)));
+        let next = |head: Head, block: &[u8]| BlockHead::next(&head, block);
+        let found = next(head(), &block).unwrap();
+        assert_eq!((found.crc, found.count, found.durable), (crc, count, 9));
         assert_eq!(line_of(&block, 55), (55 * 64, [55; 8]));
-        assert_eq!(check_block(&head(), 78, 41, &block), None, "another block before it");
-        assert_eq!(check_block(&head(), 77, 42, &block), None, "another number");
-        let other = Head { salt: 100, ..head() };
-        assert_eq!(check_block(&other, 77, 41, &block), None, "another open");
+        assert_eq!(next(Head { chain: 78, ..head() }, &block), None, "another block before it");
+        assert_eq!(next(Head { line: 42, ..head() }, &block), None, "another number");
+        assert_eq!(next(Head { salt: 100, ..head() }, &block), None, "another open");
+        assert!(BlockHead::proves(&block, [7, 8], 8) && !BlockHead::proves(&block, [7, 8], 9));
+        assert!(!BlockHead::proves(&block, [7, 9], 8), "another pool");
         for bit in (0..BLOCK_BYTES * 8).step_by(7) {
             block[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(check_block(&head(), 77, 41, &block), None, "bit {bit}");
+            assert_eq!(next(head(), &block), None, "bit {bit}");
+            assert!(!BlockHead::proves(&block, [7, 8], 8), "bit {bit}");
             block[bit / 8] ^= 1 << (bit % 8);
         }
-        let (count, _) = fill_block(&head(), 77, 97, &mut block, &mut || lines.next());
+        let (count, _) = fill_block(&head(), 77, [97, 9], &mut block, &mut || lines.next());
         assert_eq!(count, 4, "what is left");
     }
 
@@ -309,6 +375,11 @@ mod tests {
             let end = layout.block_off(layout.ring_blocks - 1) + BLOCK_BYTES as u64;
             assert_eq!(end, area_bytes);
             assert!(layout.ring_blocks >= 4 && layout.staged_lines() > 0);
+        }
+        for ring_blocks in [4, 5, 13, 2048, 2049, 14336] {
+            let bytes = Layout::area_bytes(ring_blocks);
+            assert_eq!(Layout::of(bytes).ring_blocks, ring_blocks);
+            assert!(Layout::of(bytes - BLOCK_BYTES as u64).ring_blocks < ring_blocks);
         }
     }
 }

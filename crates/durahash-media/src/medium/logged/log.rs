@@ -10,6 +10,8 @@ use super::disk::Disk;
 use super::format::{
     BLOCK_BYTES, BLOCK_LINES, Head, Layout, Line, STAGED_WORDS, fill_block, staged_sum,
 };
+use super::private::Private;
+use super::recover::{write_head, write_heads};
 use crate::error::{Error, Result};
 use crate::medium::LINE_BYTES;
 use crate::word::PmU64;
@@ -34,6 +36,8 @@ pub struct LogStats {
     pub writes: u64,
     /// Checkpoints.
     pub checkpoints: u64,
+    /// Bytes of the image that are memory of this process, in whole pages.
+    pub private_bytes: u64,
 }
 
 #[derive(Default)]
@@ -66,6 +70,7 @@ pub(super) struct Log<D: Disk> {
     /// The error number of what failed first; zero if nothing did.
     failed: AtomicI32,
     counts: Counts,
+    pub(super) private: Private,
     /// Whether operations wait for writes: then a write waits a little for them.
     strict: bool,
     /// Threads that wait for a write.
@@ -99,13 +104,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl<D: Disk> Log<D> {
     /// A log that goes on from `head`, which is on the disk, and behind which nothing counts.
-    pub(super) fn new(disk: D, head: Head, strict: bool) -> Self {
+    ///
+    /// # Errors
+    /// [`Io`](crate::ErrorKind::Io) where the system has no address space.
+    pub(super) fn new(disk: D, head: Head, strict: bool) -> Result<Self> {
         let layout = Layout::of(disk.log_bytes());
         let words = match disk.staged() {
             Some(_) => 0,
             None => layout.staged_lines() as usize * STAGED_WORDS,
         };
-        Log {
+        Ok(Log {
+            private: Private::new(disk.region(), disk.private_bytes_max())?,
             layout,
             salt: head.salt,
             tail: Mutex::new(head.line),
@@ -129,7 +138,7 @@ impl<D: Disk> Log<D> {
             waiting: AtomicU64::new(0),
             wake: OnceLock::new(),
             disk,
-        }
+        })
     }
 
     /// Number of the line that comes next: all flushed so far have smaller ones.
@@ -137,7 +146,7 @@ impl<D: Disk> Log<D> {
         self.next.load(Ordering::Acquire)
     }
 
-    fn durable(&self) -> u64 {
+    pub(super) fn durable(&self) -> u64 {
         self.durable.load(Ordering::Acquire)
     }
 
@@ -161,8 +170,10 @@ impl<D: Disk> Log<D> {
             let mut tail = lock(&self.tail);
             let in_use = *tail - self.durable();
             let lines = (capacity - in_use).min((end - at) / LINE_BYTES).min(STAGED_AT_ONCE);
+            let mut too_much = false;
             for _ in 0..lines {
                 self.stage(*tail, at);
+                too_much |= self.private.add(at);
                 *tail += 1;
                 at += LINE_BYTES;
             }
@@ -178,7 +189,22 @@ impl<D: Disk> Log<D> {
             {
                 writer.unpark();
             }
+            if too_much && let Some(wake) = self.wake.get() {
+                wake.checkpointer.unpark();
+            }
         }
+    }
+
+    /// Runs `f` while no line gets a number.
+    pub(super) fn while_unnumbered(&self, f: impl FnOnce()) {
+        let tail = lock(&self.tail);
+        f();
+        drop(tail);
+    }
+
+    /// Where the line of this number lies in the pool, which is staged.
+    pub(super) fn staged_off(&self, number: u64) -> u64 {
+        self.slot(number)[1].load()
     }
 
     /// Copies the line at `off`, which is line number `number` of the log, with `tail` locked.
@@ -260,7 +286,7 @@ impl<D: Disk> Log<D> {
         let (mut number, end, mut last) = (from, from + lines, *chain);
         for bytes in bytes.chunks_exact_mut(BLOCK_BYTES) {
             let first = number;
-            let (count, crc) = fill_block(head, last, first, bytes, &mut || {
+            let (count, crc) = fill_block(head, last, [first, from], bytes, &mut || {
                 let (off, line) = (number < end).then(|| self.staged_line(number))?;
                 number += 1;
                 Some((off, line))
@@ -297,13 +323,19 @@ impl<D: Disk> Log<D> {
         let mut head = lock(&self.head);
         let in_use = lock(&self.writer).block - self.start.load(Ordering::Acquire);
         if in_use * 4 >= self.layout.ring_blocks * 3 {
-            self.checkpoint_from(&mut head);
+            self.checkpoint_from(&mut head, false);
         }
     }
 
     /// Forgets all lines that are in the log now, after the pool has them on the disk.
     pub(super) fn checkpoint(&self) {
-        self.checkpoint_from(&mut lock(&self.head));
+        self.checkpoint_from(&mut lock(&self.head), false);
+    }
+
+    /// The last checkpoint: nothing is logged behind it. Both heads say so, and no line is left that
+    /// the other one would bring back when the pool was changed without the log.
+    pub(super) fn close(&self) {
+        self.checkpoint_from(&mut lock(&self.head), true);
     }
 
     /// Whether a checkpoint would be made ahead of need.
@@ -312,35 +344,39 @@ impl<D: Disk> Log<D> {
         in_use * 2 >= self.layout.ring_blocks
     }
 
-    fn checkpoint_from(&self, head: &mut Head) {
+    fn checkpoint_from(&self, head: &mut Head, closed: bool) {
         if self.has_failed() {
             return;
         }
-        let next = {
+        let mut next = {
             let writer = lock(&self.writer);
             let generation = head.generation + 1;
             let (block, chain, line) = (writer.block, writer.chain, self.durable());
-            Head { generation, line, block, chain, ..*head }
+            Head { generation, line, block, chain, closed, ..*head }
         };
         // The lock is not held: others write on meanwhile, and may need all of the ring for it.
         if let Err(e) = self.disk.sync_data() {
             return self.fail(&e);
         }
-        if next.block != head.block {
-            let mut buffer = Vec::new();
-            let bytes = aligned(&mut buffer, BLOCK_BYTES);
-            bytes.copy_from_slice(&next.to_bytes());
-            if let Err(e) = self.disk.write_log(next.off(), bytes) {
-                return self.fail(&e);
-            }
-            *head = next;
-            // Only now may anybody write over what the head before needs.
-            self.start.store(next.block, Ordering::Release);
+        let written = if closed {
+            next.generation += 1;
+            write_heads(&self.disk, next)
+        } else if next.block != head.block {
+            write_head(&self.disk, next)
+        } else {
+            next = *head;
+            Ok(())
+        };
+        if let Err(e) = written {
+            return self.fail(&e);
         }
+        *head = next;
+        // Only now may anybody write over what the head before needs.
+        self.start.store(next.block, Ordering::Release);
         self.counts.checkpoints.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn fail(&self, e: &io::Error) {
+    pub(super) fn fail(&self, e: &io::Error) {
         const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
         let errno = e.raw_os_error().filter(|errno| *errno != 0).unwrap_or(EIO);
         // The first one counts; it is never tried again.
@@ -374,6 +410,7 @@ impl<D: Disk> Log<D> {
             bytes: self.counts.bytes.load(Ordering::Relaxed),
             writes: self.counts.writes.load(Ordering::Relaxed),
             checkpoints: self.counts.checkpoints.load(Ordering::Relaxed),
+            private_bytes: self.private.bytes(),
         }
     }
 }

@@ -69,21 +69,27 @@
 //! acknowledged operations with the process.
 //!
 //! # Failures
-//! The first write or sync that fails ends the log: nothing is tried again, as a second sync may
-//! call success what the first one lost. No line is staged any more. Every change then returns the
-//! system's error; in `Strict` so does every lookup, as it might tell of what was never written.
-//! What was acknowledged before is in the log, and is there at the next open.
+//! The first write or sync that fails, or growth for another reason than a full disk, ends the log:
+//! nothing is tried again, as a second sync may call success what the first one lost. No line is staged
+//! any more. Every change then returns the system's error, and so does every lookup, in any mode: it
+//! might tell of what was never written, or of what a change has stored that was refused. What was
+//! acknowledged before is in the log, and is there at the next open.
 //!
 //! # Memory
-//! The image is private: a page that was stored to is memory of this process until the pool is
-//! closed, beside the page of the file. A pool of which all is written needs as much memory (or swap)
-//! as it has bytes.
+//! The image is private: a page that was stored to is memory of this process, beside the page of the
+//! file. Beyond a bound (`Options::private_bytes`, half of the machine's memory unless set) pages that
+//! are equal to the file's are given back, by a step in the background (`private.rs`). What is beyond
+//! the bound is what is flushed while that step goes on: never more than a page for each line that the
+//! log has room for, as these are the pages that may differ from the file.
 
 mod disk;
 mod file;
 mod format;
+mod gate;
+mod keeper;
 mod log;
 mod mode;
+mod private;
 mod recover;
 mod sim_disk;
 #[cfg(test)]
@@ -91,8 +97,8 @@ mod tests;
 
 pub use disk::Disk;
 pub use file::FileDisk;
-pub(crate) use file::LOG_OFF;
-pub(super) use file::{recover_file, replay_file};
+pub(crate) use file::{LOG_OFF, LogSpace, format_log, place_log};
+pub(super) use file::{OldLog, begin_file};
 pub use format::Line;
 pub(crate) use format::{AREA_BYTES_MIN, LOG_ALIGN};
 pub use log::LogStats;
@@ -100,15 +106,18 @@ pub use mode::SyncMode;
 pub use sim_disk::{DiskImage, DiskStep, SimDisk};
 
 use std::cell::{Cell, RefCell};
+use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Durability, LINE_BYTES, Medium, Region, each_line, prefetch_line};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::word::{OnMedia, PmU64};
-use file::Keeper;
+use format::Head;
+use keeper::Keeper;
 use log::Log;
+use recover::Found;
 
 /// A pool behind a log. See the module docs in the source.
 pub struct Logged<D: Disk> {
@@ -118,6 +127,8 @@ pub struct Logged<D: Disk> {
     id: u64,
     /// What was flushed by batches that have deferred their drains has smaller numbers.
     deferred: AtomicU64,
+    /// What the log held at open, and the head to begin with, until it has begun.
+    old: Mutex<Option<(Found, Head)>>,
     /// The threads in the background, if there are any.
     keeper: Option<Keeper>,
 }
@@ -131,19 +142,18 @@ thread_local! {
 }
 
 impl<D: Disk + 'static> Logged<D> {
-    fn over(disk: D, head: format::Head, strict: bool) -> Result<Self> {
+    /// The pool behind the log on `disk`, which holds what was `found`. Nothing is written before
+    /// [`begin`](Medium::begin).
+    fn over(disk: D, found: Found, strict: bool) -> Result<Self> {
         static IDS: AtomicU64 = AtomicU64::new(1);
-        let head = recover::renew(&disk, head)?;
-        // What an earlier open left in caches is on the disk before anything relies on it.
-        if let Err(e) = disk.sync_data() {
-            let path = disk.path().map(Into::into);
-            return Err(crate::error::Error::io("syncing the pool", path, e));
-        }
+        recover::show(&disk, &found)?;
+        let next = found.next(false)?;
         Ok(Logged {
-            log: Arc::new(Log::new(disk, head, strict)),
+            log: Arc::new(Log::new(disk, next, strict)?),
             strict,
             id: IDS.fetch_add(1, Ordering::Relaxed),
             deferred: AtomicU64::new(0),
+            old: Mutex::new(Some((found, next))),
             keeper: None,
         })
     }
@@ -193,6 +203,17 @@ impl<D: Disk> LogSteps<D> {
         self.0.failure()
     }
 
+    /// Gives pages of the image back, if more are memory of this process than shall be.
+    ///
+    /// # Errors
+    /// As [`write`](LogSteps::write).
+    pub fn give_back(&self) -> Result<()> {
+        if self.0.private.is_too_much() {
+            self.0.give_back();
+        }
+        self.0.failure()
+    }
+
     /// Writes back what the log holds, and forgets it.
     ///
     /// # Errors
@@ -205,6 +226,7 @@ impl<D: Disk> LogSteps<D> {
 
 impl<D: Disk + 'static> Medium for Logged<D> {
     const SAME_LINE_ORDER: bool = true;
+    const DRAIN_WAITS: bool = true;
 
     #[inline(always)]
     fn region(&self) -> &Region {
@@ -214,18 +236,18 @@ impl<D: Disk + 'static> Medium for Logged<D> {
     fn load(&self, word: &PmU64) -> u64 {
         word.load()
     }
-    #[inline(always)]
+    #[inline]
     fn store(&self, word: &PmU64, v: u64) {
-        word.store(v);
+        gate::pass(|| word.store(v));
     }
-    #[inline(always)]
+    #[inline]
     fn cas(&self, word: &PmU64, old: u64, new: u64) -> Result<u64, u64> {
-        word.cas(old, new)
+        gate::pass(|| word.cas(old, new))
     }
     fn store_nt(&self, word: &PmU64, v: u64) {
         let line = self.region().offset_of(word) / LINE_BYTES * LINE_BYTES;
         self.end_combining(Some(line));
-        word.store(v);
+        self.store(word, v);
         COMBINING.with_borrow_mut(|lines| {
             if !lines.contains(&(self.id, line)) {
                 lines.push((self.id, line));
@@ -258,13 +280,42 @@ impl<D: Disk + 'static> Medium for Logged<D> {
         }
     }
 
-    fn fill_holes(&self) -> Result<()> {
-        self.log.disk.fill_holes()
+    /// Many words at each pass of the gate, but not so many that it could not be closed.
+    fn copy_in(&self, dst: &[PmU64], src: &[u8]) {
+        const AT_ONCE: usize = 512;
+        for (dst, src) in dst.chunks(AT_ONCE).zip(src.chunks(AT_ONCE * 8)) {
+            gate::pass(|| {
+                for (word, bytes) in dst.iter().zip(src.chunks(8)) {
+                    let mut padded = [0; 8];
+                    padded[..bytes.len()].copy_from_slice(bytes);
+                    word.store(u64::from_le_bytes(padded));
+                }
+            });
+        }
+    }
+
+    fn begin(&self) -> Result<()> {
+        let mut old = self.old.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((found, next)) = &*old {
+            self.log.disk.begin()?;
+            recover::begin(&self.log.disk, found, *next)?;
+            if found.lines > 0 {
+                // Nothing was stored yet but what is in the pool now. If they stay, they cost memory.
+                let _ = self.log.disk.forget(0, self.region().len());
+            }
+        }
+        *old = None;
+        Ok(())
     }
 
     fn grow(&self, bytes: u64) -> Result<()> {
         self.log.failure()?;
-        self.log.disk.grow(bytes)
+        self.log.disk.grow(bytes).inspect_err(|e| match e.kind() {
+            ErrorKind::Full { .. } => {}
+            // Of a write that failed, perhaps of something else, the system tells this once.
+            ErrorKind::Io { source, .. } => self.log.fail(source),
+            _ => self.log.fail(&io::Error::other("growing the pool")),
+        })
     }
 
     /// Whatever the range, everything that was flushed is in the log, on the disk, afterwards.
@@ -277,7 +328,7 @@ impl<D: Disk + 'static> Medium for Logged<D> {
     /// Empties the log first: a pool that is closed is whole without it.
     fn trim(&self, bytes: u64) -> Result<()> {
         self.sync(0, bytes)?;
-        self.log.checkpoint();
+        self.log.close();
         self.log.failure()?;
         self.log.disk.trim(bytes)
     }
@@ -290,14 +341,15 @@ impl<D: Disk + 'static> Medium for Logged<D> {
         DEFERS.set(if defer { self.id } else { 0 });
     }
 
-    fn settle(&self, changed: bool) -> Result<()> {
+    fn settle(&self) -> Result<()> {
         if self.strict && !self.defers() {
             let deferred = self.deferred.load(Ordering::Acquire);
             if !self.log.is_durable(deferred) {
                 self.log.commit(deferred);
             }
         }
-        if self.strict || changed { self.log.failure() } else { Ok(()) }
+        // In every mode: what a lookup has seen may be what a change that was refused has stored.
+        self.log.failure()
     }
 
     fn log_stats(&self) -> Option<LogStats> {

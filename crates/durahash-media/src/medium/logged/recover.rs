@@ -1,17 +1,34 @@
-//! What the log held when the process ended: read, and brought into the pool.
+//! What the log held when the process ended: looked at, shown in the image, and, when the pool begins to
+//! be written, brought into it.
 //!
 //! | Step | Then | If it stops after this step |
 //! |---|---|---|
-//! | read the newest sound head, its blocks as far as they continue it, then staged lines as far as they continue those | | nothing has changed |
-//! | the area is synced: what was read may have been in caches only | sync | the same is found again |
+//! | [look]: the newest sound head, the blocks that continue it, then staged lines that continue those | | nothing has changed |
+//! | [show]: the lines in the image; pool and design are looked at, and may be refused | | nothing has changed |
+//! | [begin]: the head, the blocks and the staged lines that were read are written again, as they are | durable | the same is found again |
 //! | every line that was read is written to the pool, in order | sync | the same is found again, and written again |
-//! | the other head: a new salt, from the line behind the last one on | durable | nothing is left to do |
+//! | both heads: a new salt, from the line behind the last one on | each durable before the next | the one or the other is found; behind both there is nothing that the pool lacks |
+//!
+//! # Why it is written again
+//! What is read here may be in caches only. The process may have been killed before it was synced, or the
+//! sync may have failed: then the system calls these pages clean although the disk has something else,
+//! and a second sync writes nothing and succeeds. So recovery relies on no sync of what it has read: it
+//! writes what it relies on. It is not needed for the pool: all lines since the head are written to it
+//! again, and what is older was synced, with success, before the head was written.
+//!
+//! # Damage
+//! A log ends where the next block is not sound. After a loss of power this is its end, for one write of
+//! several blocks may leave any of them. But each block says which lines were on the disk before it was
+//! written, and each open begins with two heads. So if a line cannot be read that any sound block of the
+//! ring says was on the disk, then the log is damaged, and what was acknowledged is missing: such a pool is
+//! refused. A salt does not matter, as an open begins behind all lines that were durable in those before.
+//! What cannot be told from a write that power interrupted is damage to the very last write.
 
 use std::io;
 
 use super::disk::Disk;
 use super::format::{
-    AREA_BYTES_MIN, BLOCK_BYTES, Head, Layout, Line, STAGED_WORDS, check_block, line_of, staged_sum,
+    AREA_BYTES_MIN, BLOCK_BYTES, BlockHead, Head, Layout, Line, STAGED_WORDS, line_of, staged_sum,
 };
 use super::log::aligned;
 use crate::error::{Error, Result};
@@ -20,160 +37,282 @@ use crate::medium::LINE_BYTES;
 /// What was found in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// Where the log goes on: its newest head, behind the lines that were found.
-    pub(crate) head: Head,
+    /// The newest head.
+    from: Head,
+    /// Where the log goes on: that head, behind the lines that were found.
+    head: Head,
     /// Lines behind the head.
     pub(crate) lines: u64,
+    /// Whether some of them were staged only.
+    staged: bool,
+}
+
+impl Found {
+    /// What a new area holds, which is zero.
+    pub(crate) fn nothing(uuid: [u64; 2]) -> Found {
+        let from = Head { generation: 0, uuid, salt: 0, line: 1, block: 0, chain: 0, closed: true };
+        Found { from, head: from, lines: 0, staged: false }
+    }
+
+    /// Whether the pool was closed, or used without the log since.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.from.closed
+    }
+
+    /// The second of the two heads with which the log begins anew, as of another open.
+    ///
+    /// # Errors
+    /// [`Io`](crate::ErrorKind::Io) where there are no random bytes.
+    pub(crate) fn next(&self, closed: bool) -> Result<Head> {
+        let salt = getrandom::u64()
+            .map_err(|e| Error::io("asking for random bytes", None, io::Error::other(e)))?;
+        Ok(Head { generation: self.head.generation + 2, salt, closed, ..self.head })
+    }
 }
 
 /// Blocks that are read at a time.
 const READ_BLOCKS: u64 = 256;
 
-fn failed(e: io::Error) -> Error {
-    Error::io("reading the log of the pool", None, e)
+fn failed<D: Disk>(disk: &D, doing: &'static str) -> impl Fn(io::Error) -> Error {
+    let path = disk.path().map(std::path::Path::to_path_buf);
+    move |e| Error::io(doing, path.clone(), e)
 }
 
-/// The head of a new area, which is zero.
-pub(crate) fn first_head(uuid: [u64; 2]) -> Head {
-    Head { generation: 0, uuid, salt: 0, line: 1, block: 0, chain: 0 }
-}
+const READING: &str = "reading the log of the pool";
+const WRITING: &str = "writing the log of the pool";
 
-/// Begins the log anew behind what `head` says, as of another open; durable when this returns.
+/// Writes `head` and the one before it, each durable when the next is written: whichever of them is
+/// lost, the other says the same.
 ///
 /// # Errors
 /// What the system says.
-pub(crate) fn renew<D: Disk>(disk: &D, head: Head) -> Result<Head> {
-    let salt = getrandom::u64()
-        .map_err(|e| Error::io("asking for random bytes", None, io::Error::other(e)))?;
-    let head = Head { generation: head.generation + 1, salt, ..head };
-    write_head(disk, head)?;
-    Ok(head)
+pub(crate) fn write_heads<D: Disk>(disk: &D, head: Head) -> io::Result<()> {
+    head.pair().into_iter().try_for_each(|head| write_head(disk, head))
 }
 
-fn write_head<D: Disk>(disk: &D, head: Head) -> Result<()> {
+/// Writes one head; durable when this returns.
+///
+/// # Errors
+/// What the system says.
+pub(super) fn write_head<D: Disk>(disk: &D, head: Head) -> io::Result<()> {
     let mut buffer = Vec::new();
     let bytes = aligned(&mut buffer, BLOCK_BYTES);
     bytes.copy_from_slice(&head.to_bytes());
     disk.write_log(head.off(), bytes)
-        .map_err(|e| Error::io("writing the log of the pool", disk.path().map(Into::into), e))
 }
 
-/// Calls `apply` with every line that the log of pool `uuid` holds, in order. Changes nothing.
+/// A sound piece of a log.
+enum Piece<'a> {
+    /// A block, where it lies, and how many lines it has.
+    Block(u64, &'a [u8], u64),
+    Staged(u64, Line),
+}
+
+impl Piece<'_> {
+    /// Calls `apply` with each of its lines.
+    fn each(&self, apply: &mut dyn FnMut(u64, &Line) -> Result<()>) -> Result<()> {
+        match self {
+            Piece::Block(_, bytes, count) => (0..*count).try_for_each(|i| {
+                let (off, line) = line_of(bytes, i);
+                apply(off, &line)
+            }),
+            Piece::Staged(off, line) => apply(*off, line),
+        }
+    }
+}
+
+/// What the log of pool `uuid` holds. Changes nothing.
 ///
 /// # Errors
-/// [`Corrupt`](crate::ErrorKind::Corrupt) where there is no sound head of this pool;
-/// [`Io`](crate::ErrorKind::Io) where it cannot be read; those of `apply`.
-pub(crate) fn replay<D: Disk>(
-    disk: &D,
-    uuid: [u64; 2],
-    apply: &mut dyn FnMut(u64, &Line) -> Result<()>,
-) -> Result<Found> {
+/// [`Corrupt`](crate::ErrorKind::Corrupt) where there is no sound head of this pool, where a line lies
+/// outside the pool, and where the log is damaged before its end; [`Io`](crate::ErrorKind::Io) where it
+/// cannot be read.
+pub(crate) fn look<D: Disk>(disk: &D, uuid: [u64; 2]) -> Result<Found> {
     if disk.log_bytes() < AREA_BYTES_MIN {
         return Err(Error::corrupt("log area too small", 0));
     }
-    let layout = Layout::of(disk.log_bytes());
     let mut heads = vec![0; 2 * BLOCK_BYTES];
-    disk.read_log(0, &mut heads).map_err(failed)?;
+    disk.read_log(0, &mut heads).map_err(failed(disk, READING))?;
     let sound = heads.chunks_exact(BLOCK_BYTES).filter_map(Head::from_bytes);
     let head = sound
         .filter(|head| head.uuid == uuid)
         .max_by_key(|head| head.generation)
         .ok_or_else(|| Error::corrupt("no head of the log is sound", 0))?;
-    let mut found = Found { head, lines: 0 };
-    replay_blocks(disk, layout, &mut found, apply)?;
-    replay_staged(disk, layout, &mut found, apply)?;
+    let pool_bytes = disk.region().len();
+    let found = replay(disk, head, &mut |piece| piece.each(&mut |off, _| check(pool_bytes, off)))?;
+    if !found.is_closed() {
+        look_behind(disk, &found)?;
+    }
     Ok(found)
 }
 
-fn replay_blocks<D: Disk>(
+/// Whether a line lies in a pool of so many bytes.
+fn check(pool_bytes: u64, off: u64) -> Result<()> {
+    let inside = off.is_multiple_of(LINE_BYTES) && off <= pool_bytes.saturating_sub(LINE_BYTES);
+    if inside { Ok(()) } else { Err(Error::corrupt("line of the log outside the pool", off)) }
+}
+
+/// Refuses a log in which a line is missing that was on the disk.
+fn look_behind<D: Disk>(disk: &D, found: &Found) -> Result<()> {
+    let Head { uuid, line, .. } = found.head;
+    each_block(disk, 0..Layout::of(disk.log_bytes()).ring_blocks, READ_BLOCKS, &mut |off, block| {
+        if BlockHead::proves(block, uuid, line) {
+            let what = "the log is damaged before its end, so what was acknowledged is missing; \
+                        take a copy of the pool, if there is one (place in the log's area)";
+            return Err(Error::corrupt(what, off));
+        }
+        Ok(true)
+    })
+}
+
+/// Calls `f` with blocks of the ring by their numbers, as long as it says so.
+fn each_block<D: Disk>(
     disk: &D,
-    layout: Layout,
-    found: &mut Found,
-    apply: &mut dyn FnMut(u64, &Line) -> Result<()>,
+    numbers: std::ops::Range<u64>,
+    mut most: u64,
+    f: &mut dyn FnMut(u64, &[u8]) -> Result<bool>,
 ) -> Result<()> {
-    let salted = found.head;
-    let end = salted.block + layout.ring_blocks;
+    let layout = Layout::of(disk.log_bytes());
     let mut buffer = Vec::new();
-    // Mostly there is nothing.
-    let mut most = 1;
-    while found.head.block < end {
-        let block = found.head.block;
-        let straight = layout.ring_blocks - block % layout.ring_blocks;
-        let blocks = straight.min(end - block).min(most);
+    let mut number = numbers.start;
+    while number < numbers.end {
+        let straight = layout.ring_blocks - number % layout.ring_blocks;
+        let blocks = straight.min(numbers.end - number).min(most);
         most = (most * 4).min(READ_BLOCKS);
         buffer.resize(blocks as usize * BLOCK_BYTES, 0);
-        disk.read_log(layout.block_off(block), &mut buffer).map_err(failed)?;
-        for bytes in buffer.chunks_exact(BLOCK_BYTES) {
-            let Head { chain, line, .. } = found.head;
-            let Some((crc, count)) = check_block(&salted, chain, line, bytes) else {
+        disk.read_log(layout.block_off(number), &mut buffer).map_err(failed(disk, READING))?;
+        for block in buffer.chunks_exact(BLOCK_BYTES) {
+            if !f(layout.block_off(number), block)? {
                 return Ok(());
-            };
-            for i in 0..count {
-                let (off, line) = line_of(bytes, i);
-                apply(off, &line)?;
             }
-            found.head.chain = crc;
-            found.head.line += count;
-            found.head.block += 1;
-            found.lines += count;
+            number += 1;
         }
     }
     Ok(())
 }
 
+/// Calls `visit` with every sound piece of the log behind `from`, in order.
+fn replay<D: Disk>(
+    disk: &D,
+    from: Head,
+    visit: &mut dyn FnMut(&Piece<'_>) -> Result<()>,
+) -> Result<Found> {
+    let mut found = Found { from, head: from, lines: 0, staged: false };
+    if from.closed {
+        return Ok(found);
+    }
+    let head = &mut found.head;
+    let ring = Layout::of(disk.log_bytes()).ring_blocks;
+    // Mostly there is nothing, so one is read at first.
+    each_block(disk, from.block..from.block + ring, 1, &mut |off, block| {
+        let Some(next) = BlockHead::next(head, block) else {
+            return Ok(false);
+        };
+        visit(&Piece::Block(off, block, next.count))?;
+        head.chain = next.crc;
+        head.line += next.count;
+        head.block += 1;
+        Ok(true)
+    })?;
+    found.lines = head.line - from.line;
+    replay_staged(disk, &mut found, visit)?;
+    Ok(found)
+}
+
 /// Lines that were staged when the process was killed; after a loss of power, perhaps some of them.
 fn replay_staged<D: Disk>(
     disk: &D,
-    layout: Layout,
     found: &mut Found,
-    apply: &mut dyn FnMut(u64, &Line) -> Result<()>,
+    visit: &mut dyn FnMut(&Piece<'_>) -> Result<()>,
 ) -> Result<()> {
-    let lines = layout.staged_lines();
+    let lines = Layout::of(disk.log_bytes()).staged_lines();
     for _ in 0..lines {
         let number = found.head.line;
         let mut bytes = [0; STAGED_WORDS * 8];
         let off = Layout::STAGED_OFF + number % lines * bytes.len() as u64;
-        disk.read_log(off, &mut bytes).map_err(failed)?;
+        disk.read_log(off, &mut bytes).map_err(failed(disk, READING))?;
         let word = |i: usize| u64::from_le_bytes(bytes.as_chunks::<8>().0[i]);
         let line: Line = std::array::from_fn(|i| word(3 + i));
         let sum = staged_sum(found.head.salt, number, word(1), &line);
         if word(0) != number || word(2) != sum {
             break;
         }
-        apply(word(1), &line)?;
+        visit(&Piece::Staged(word(1), line))?;
         found.head.line += 1;
         found.lines += 1;
+        found.staged = true;
     }
     Ok(())
 }
 
-/// Brings what the log holds into the pool, and forgets it; see the module docs. Writes nothing where
-/// it holds nothing.
-///
-/// # Errors
-/// As [`replay`]; [`Corrupt`](crate::ErrorKind::Corrupt) where a line lies outside the pool.
-pub(crate) fn recover<D: Disk>(disk: &D, uuid: [u64; 2]) -> Result<Head> {
-    let pool_bytes = disk.region().len();
-    // Twice: nothing is written before all is known to be sound and on the disk.
-    let found = replay(disk, uuid, &mut |off, _| check_line(pool_bytes, off))?;
-    if found.lines == 0 {
-        return Ok(found.head);
+/// As [`replay`], of a log that was looked at before.
+fn again<D: Disk>(
+    disk: &D,
+    found: &Found,
+    visit: &mut dyn FnMut(&Piece<'_>) -> Result<()>,
+) -> Result<()> {
+    if replay(disk, found.from, visit)? == *found {
+        return Ok(());
     }
-    let path = || disk.path().map(Into::into);
-    disk.sync_log().map_err(|e| Error::io("syncing the log of the pool", path(), e))?;
-    let again = replay(disk, uuid, &mut |off, line| {
-        disk.restore_line(off, line);
-        Ok(())
-    })?;
-    if again != found {
-        return Err(Error::corrupt("the log changed while it was read", 0));
-    }
-    disk.sync_data().map_err(|e| Error::io("syncing the pool", path(), e))?;
-    renew(disk, found.head)
+    Err(Error::corrupt("the log changed while it was read", 0))
 }
 
-/// Whether a line lies in a pool of so many bytes.
-pub(crate) fn check_line(pool_bytes: u64, off: u64) -> Result<()> {
-    let inside = off.is_multiple_of(LINE_BYTES) && off <= pool_bytes.saturating_sub(LINE_BYTES);
-    if inside { Ok(()) } else { Err(Error::corrupt("line of the log outside the pool", off)) }
+/// Shows the lines of a log in the image.
+///
+/// # Errors
+/// As [`look`].
+pub(crate) fn show<D: Disk>(disk: &D, found: &Found) -> Result<()> {
+    again(disk, found, &mut |piece| {
+        piece.each(&mut |off, line| {
+            disk.show_line(off, line);
+            Ok(())
+        })
+    })
+}
+
+/// Brings what the log holds into the pool, and begins the log anew with `next`; see the module docs.
+///
+/// # Errors
+/// As [`look`].
+pub(crate) fn begin<D: Disk>(disk: &D, found: &Found, next: Head) -> Result<()> {
+    // A new disk, which is zero, has nothing to be relied on.
+    if found.from.generation > 0 {
+        write_again(disk, found)?;
+    }
+    again(disk, found, &mut |piece| {
+        piece.each(&mut |off, line| {
+            disk.write_line(off, line);
+            Ok(())
+        })
+    })?;
+    disk.sync_data().map_err(failed(disk, "syncing the pool"))?;
+    write_heads(disk, next).map_err(failed(disk, WRITING))
+}
+
+fn write_again<D: Disk>(disk: &D, found: &Found) -> Result<()> {
+    let write = |off, bytes: &[u8]| match bytes {
+        [] => Ok(()),
+        _ => disk.rewrite_log(off, bytes).map_err(failed(disk, WRITING)),
+    };
+    write(found.from.off(), &found.from.to_bytes())?;
+    // Blocks that adjoin, together.
+    let (mut first, mut blocks) = (0, Vec::new());
+    again(disk, found, &mut |piece| {
+        if let Piece::Block(off, bytes, _) = piece {
+            let most = READ_BLOCKS as usize * BLOCK_BYTES;
+            if *off != first + blocks.len() as u64 || blocks.len() == most {
+                write(first, &blocks)?;
+                (first, blocks) = (*off, Vec::new());
+            }
+            blocks.extend_from_slice(bytes);
+        }
+        Ok(())
+    })?;
+    write(first, &blocks)?;
+    if found.staged {
+        let mut bytes = vec![0; Layout::of(disk.log_bytes()).staged_bytes as usize];
+        disk.read_log(Layout::STAGED_OFF, &mut bytes).map_err(failed(disk, READING))?;
+        write(Layout::STAGED_OFF, &bytes)?;
+    }
+    Ok(())
 }

@@ -5,16 +5,17 @@
 //! [`Disk`] (crate `durahash-crash`, model `block`).
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
 use super::disk::Disk;
 use super::format::{AREA_BYTES_MIN, Layout, Line};
-use super::{Logged, SyncMode, recover};
-use crate::error::{ErrorKind, Result};
-use crate::medium::Region;
+use super::recover::{self, Found};
+use super::{Logged, SyncMode};
+use crate::error::{Error, ErrorKind, Result};
 use crate::medium::sim::buffer::Buffer;
+use crate::medium::{Medium, Region};
 use crate::word::PmU64;
 
 /// The pool that is simulated.
@@ -30,7 +31,14 @@ pub enum DiskStep {
         /// What.
         bytes: Vec<u8>,
     },
-    /// The same, but the call failed.
+    /// The same, of bytes that were read there before.
+    Again {
+        /// Where in the area.
+        off: u64,
+        /// What.
+        bytes: Vec<u8>,
+    },
+    /// Bytes were written to the log's area, but the call failed.
     LogFailed {
         /// Where in the area.
         off: u64,
@@ -39,8 +47,6 @@ pub enum DiskStep {
     },
     /// The staged words as they are now, written to the area without a sync.
     Staged(Vec<u8>),
-    /// The area was synced.
-    SyncLog,
     /// A line was written to the pool.
     Line {
         /// Where in the pool.
@@ -50,6 +56,8 @@ pub enum DiskStep {
     },
     /// The pool was synced.
     SyncData,
+    /// The same, but the call failed: no later sync is about what was written before.
+    SyncDataFailed,
     /// The pool was given this length, durably.
     Resize(u64),
     /// Whoever runs the simulation gives it a meaning.
@@ -69,7 +77,9 @@ impl DiskImage {
     /// Does what `step` does.
     pub fn apply(&mut self, step: &DiskStep) {
         match step {
-            DiskStep::Log { off, bytes } | DiskStep::LogFailed { off, bytes } => {
+            DiskStep::Log { off, bytes }
+            | DiskStep::Again { off, bytes }
+            | DiskStep::LogFailed { off, bytes } => {
                 self.area[*off as usize..][..bytes.len()].copy_from_slice(bytes);
             }
             DiskStep::Staged(bytes) => {
@@ -79,7 +89,7 @@ impl DiskImage {
                 self.pool[*off as usize / 8..][..line.len()].copy_from_slice(line);
             }
             DiskStep::Resize(bytes) => self.pool.resize(*bytes as usize / 8, 0),
-            DiskStep::SyncLog | DiskStep::SyncData | DiskStep::Mark(_) => {}
+            DiskStep::SyncData | DiskStep::SyncDataFailed | DiskStep::Mark(_) => {}
         }
     }
 }
@@ -95,6 +105,9 @@ struct Inner {
     area_bytes: u64,
     staged: Option<Box<[PmU64]>>,
     state: Mutex<State>,
+    /// Whether writes to the log wait until they are let go, and how many do.
+    held: Mutex<(bool, u64)>,
+    let_go: Condvar,
 }
 
 struct State {
@@ -143,7 +156,15 @@ impl SimDisk {
         });
         let state = State { image, steps, limit_bytes: max_bytes, fails_after: None };
         let buffer = Some(buffer);
-        SimDisk(Arc::new(Inner { region, buffer, area_bytes, staged, state: Mutex::new(state) }))
+        SimDisk(Arc::new(Inner {
+            region,
+            buffer,
+            area_bytes,
+            staged,
+            state: Mutex::new(state),
+            held: Mutex::default(),
+            let_go: Condvar::new(),
+        }))
     }
 
     /// An empty pool behind a log on this disk.
@@ -151,17 +172,19 @@ impl SimDisk {
     /// # Errors
     /// [`Options`](ErrorKind::Options) for a mode without a log.
     pub fn create(self, mode: SyncMode) -> Result<Logged<SimDisk>> {
-        Logged::over(self, recover::first_head(UUID), mode.is_strict()?)
+        let logged = Logged::over(self, Found::nothing(UUID), mode.is_strict()?)?;
+        logged.begin()?;
+        Ok(logged)
     }
 
-    /// The pool behind the log on this disk, recovered.
+    /// The pool behind the log on this disk, to be recovered when it [begins](Medium::begin).
     ///
     /// # Errors
-    /// [`Corrupt`](ErrorKind::Corrupt) where there is no log; [`Options`](ErrorKind::Options) for a
-    /// mode without a log; [`Io`](ErrorKind::Io) where a call was made to fail.
+    /// [`Corrupt`](ErrorKind::Corrupt) where there is no log, or a damaged one;
+    /// [`Options`](ErrorKind::Options) for a mode without a log.
     pub fn open(self, mode: SyncMode) -> Result<Logged<SimDisk>> {
-        let head = recover::recover(&self, UUID)?;
-        Logged::over(self, head, mode.is_strict()?)
+        let found = recover::look(&self, UUID)?;
+        Logged::over(self, found, mode.is_strict()?)
     }
 
     /// Everything that was done, the staged words as they are now last.
@@ -193,6 +216,18 @@ impl SimDisk {
     /// Lets the `nth` call that can fail, from here on, fail; the first is number 1.
     pub fn fail_at(&self, nth: u64) {
         self.state().fails_after = Some(nth);
+    }
+
+    /// Lets writes to the log wait, or go on.
+    pub fn hold(&self, hold: bool) {
+        self.0.held.lock().unwrap_or_else(PoisonError::into_inner).0 = hold;
+        self.0.let_go.notify_all();
+    }
+
+    /// How many writes to the log wait.
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        self.0.held.lock().unwrap_or_else(PoisonError::into_inner).1
     }
 
     /// Growing beyond `bytes` fails from here on, as on a full disk.
@@ -234,10 +269,11 @@ impl SimDisk {
         done
     }
 
-    fn resize(&self, bytes: u64) {
-        let mut state = self.state();
-        state.image.apply(&DiskStep::Resize(bytes));
-        state.steps.push(DiskStep::Resize(bytes));
+    fn wait_while_held(&self) {
+        let mut held = self.0.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.1 += 1;
+        let held = self.0.let_go.wait_while(held, |(hold, _)| *hold);
+        held.unwrap_or_else(PoisonError::into_inner).1 -= 1;
     }
 }
 
@@ -264,14 +300,17 @@ impl Disk for SimDisk {
     }
 
     fn write_log(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
+        self.wait_while_held();
         self.record_staged();
         let bytes = bytes.to_vec();
         let failed = DiskStep::LogFailed { off, bytes: bytes.clone() };
         self.act(DiskStep::Log { off, bytes }, Some(failed))
     }
 
-    fn sync_log(&self) -> io::Result<()> {
-        self.act(DiskStep::SyncLog, None)
+    fn rewrite_log(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
+        let bytes = bytes.to_vec();
+        let failed = DiskStep::LogFailed { off, bytes: bytes.clone() };
+        self.act(DiskStep::Again { off, bytes }, Some(failed))
     }
 
     fn staged(&self) -> Option<&[PmU64]> {
@@ -285,16 +324,8 @@ impl Disk for SimDisk {
         state.steps.push(step);
     }
 
-    fn restore_line(&self, off: u64, line: &Line) {
-        self.write_line(off, line);
-        let words = self.0.region.words(off, line.len() as u64);
-        for (word, v) in words.into_iter().flatten().zip(line) {
-            word.store(*v);
-        }
-    }
-
     fn sync_data(&self) -> io::Result<()> {
-        self.act(DiskStep::SyncData, None)
+        self.act(DiskStep::SyncData, Some(DiskStep::SyncDataFailed))
     }
 
     fn grow(&self, bytes: u64) -> Result<()> {
@@ -303,7 +334,8 @@ impl Disk for SimDisk {
             return Err(ErrorKind::Full { wanted_bytes: bytes }.into());
         }
         if bytes > self.0.region.len() {
-            self.resize(bytes);
+            self.act(DiskStep::Resize(bytes), None)
+                .map_err(|e| Error::io("growing the pool", None, e))?;
             // SAFETY: all of the buffer is readable and writable.
             unsafe { self.0.region.set_len(bytes) };
         }
@@ -312,7 +344,8 @@ impl Disk for SimDisk {
 
     fn trim(&self, bytes: u64) -> Result<()> {
         if bytes < self.0.region.len() {
-            self.resize(bytes);
+            self.act(DiskStep::Resize(bytes), None)
+                .map_err(|e| Error::io("cutting the pool", None, e))?;
         }
         Ok(())
     }

@@ -119,6 +119,12 @@ impl PoolFile {
         &self.path
     }
 
+    /// The name that it has now: its own, once it is published.
+    pub(super) fn current_path(&self) -> PathBuf {
+        let slot = self.temporary.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.as_ref().unwrap_or(&self.path).clone()
+    }
+
     /// A failure of `doing` on this file.
     pub(super) fn error(&self, doing: &'static str, e: io::Error) -> Error {
         Error::io(doing, Some(self.path.clone()), e)

@@ -66,11 +66,33 @@ impl Mapping {
             }
         };
         let mapping = Mapping { base, bytes };
-        // SAFETY: our own mapping; children of a fork shall not have it.
-        unsafe { sys::advise(base.as_ptr(), bytes, Advice::LinuxDontFork) }?;
-        // SAFETY: our own mapping; this changes no contents. A refusal only costs speed.
-        let _ = unsafe { sys::advise(base.as_ptr(), bytes, Advice::LinuxHugepage) };
+        mapping.advise()?;
         Ok(mapping)
+    }
+
+    fn advise(&self) -> io::Result<()> {
+        let start = self.base.as_ptr();
+        // SAFETY: our own mapping; children of a fork shall not have it.
+        unsafe { sys::advise(start, self.bytes, Advice::LinuxDontFork) }?;
+        // SAFETY: our own mapping; this changes no contents. A refusal only costs speed.
+        let _ = unsafe { sys::advise(start, self.bytes, Advice::LinuxHugepage) };
+        Ok(())
+    }
+
+    /// Maps the file in another way, at the same addresses.
+    ///
+    /// # Safety
+    /// Whoever points into the mapping copes with other bytes there: those of the file.
+    pub(in crate::medium) unsafe fn replace(
+        &self,
+        file: &File,
+        sharing: Sharing,
+    ) -> io::Result<()> {
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = sharing.flags() | MapFlags::FIXED;
+        // SAFETY: replaces our own mapping by one of the same size; the rest is the caller's promise.
+        unsafe { sys::map_file(self.base.as_ptr(), self.bytes, prot, flags, file) }?;
+        self.advise()
     }
 
     /// Whether `file` can be mapped so that flushed stores survive power failure.
@@ -103,7 +125,7 @@ impl Mapping {
     /// their first touches would.
     ///
     /// # Safety
-    /// The file reaches that far, and nobody has accessed the range yet.
+    /// The file reaches that far, and what is there already is accessed as atomics only.
     pub(in crate::medium) unsafe fn populate(&self, off: u64, bytes: u64) -> io::Result<()> {
         let page = page_size() as u64;
         let (from, to) = (off / page * page, off + bytes);
@@ -134,6 +156,15 @@ impl Mapping {
         }
         // SAFETY: inside our own mapping.
         unsafe { sys::sync_range(self.at(from), to - from) }
+    }
+
+    /// Lets go of private pages: what is seen there from now on is the file.
+    ///
+    /// # Safety
+    /// Whoever points into them copes with other bytes there.
+    pub(in crate::medium) unsafe fn forget(&self, off: u64, bytes: u64) -> io::Result<()> {
+        // SAFETY: inside our own mapping; the rest is the caller's promise.
+        unsafe { sys::advise(self.at(off), bytes, Advice::LinuxDontNeed) }
     }
 
     /// Lets go of the file from offset `from` on: what is there now are zeros of our own, so that

@@ -23,7 +23,7 @@ mod tests;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{ADDRESS_BYTES, Durability, Medium, Region, each_line, logged, prefetch_line};
@@ -31,6 +31,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::flush::{self, WriteBack};
 use crate::word::{OnMedia, PmU64};
 use file::PoolFile;
+use logged::OldLog;
 pub(super) use map::{Mapping, Sharing};
 
 /// Whether a pool shall lie on directly mapped persistent memory.
@@ -83,6 +84,10 @@ pub struct Mapped {
     /// The mapping holds the file's lock too, so it goes first.
     mapping: Mapping,
     file: Arc<PoolFile>,
+    /// How the file is mapped once it is written to; privately before, where its log holds lines.
+    sharing: Sharing,
+    /// The log that the file had at open, until it is empty or somebody else's.
+    log: Mutex<Option<OldLog>>,
     /// Held by whoever changes the file's length; whether it was cut for good.
     trimmed: Mutex<bool>,
 }
@@ -97,7 +102,7 @@ impl Mapped {
     /// [`Exists`](ErrorKind::Exists) where the name is taken; [`NoDax`](ErrorKind::NoDax) where DAX
     /// is required and not there; [`Io`](ErrorKind::Io) with what the system says.
     pub fn create(path: &Path, options: &MappedOptions) -> Result<Self> {
-        Self::map(PoolFile::create(path, 0o666)?, false, options)
+        Self::map(Arc::new(PoolFile::create(path, 0o666)?), false, options)
     }
 
     /// The same, but for the owner alone to open.
@@ -105,7 +110,7 @@ impl Mapped {
     /// # Errors
     /// As [`create`](Mapped::create).
     pub fn create_private(path: &Path, options: &MappedOptions) -> Result<Self> {
-        Self::map(PoolFile::create(path, 0o600)?, false, options)
+        Self::map(Arc::new(PoolFile::create(path, 0o600)?), false, options)
     }
 
     /// An existing pool file.
@@ -119,10 +124,10 @@ impl Mapped {
     /// [`NoDax`](ErrorKind::NoDax) where DAX is required and not there; [`Io`](ErrorKind::Io) with
     /// what the system says.
     pub fn open(path: &Path, read_only: bool, options: &MappedOptions) -> Result<Self> {
-        Self::map(PoolFile::open(path, read_only)?, read_only, options)
+        Self::map(Arc::new(PoolFile::open(path, read_only)?), read_only, options)
     }
 
-    fn map(file: PoolFile, read_only: bool, options: &MappedOptions) -> Result<Self> {
+    fn map(file: Arc<PoolFile>, read_only: bool, options: &MappedOptions) -> Result<Self> {
         let metadata = file.metadata()?;
         let len = metadata.len();
         let write_back = WriteBack::detect();
@@ -163,16 +168,41 @@ impl Mapped {
         // lives as long as `self`; the file is locked, and is never cut under it (see `trim`).
         let region = unsafe { Region::new(mapping.base(), len, reserved) };
         let region = if dax { region.without_speculation() } else { region };
-        let file = Arc::new(file);
         let trimmed = Mutex::new(false);
-        let mapped = Mapped { region, flushes, read_only, dax, mapping, file, trimmed };
-        // A pool that was open behind a log is not whole without it.
-        if read_only {
-            logged::replay_file(&mapped)?;
-        } else {
-            let _ = logged::recover_file(&mapped)?;
+        let log = Mutex::new(None);
+        let mapped =
+            Mapped { region, flushes, read_only, dax, mapping, file, sharing, log, trimmed };
+        // A pool that was open behind a log is not whole without it. But the file may be refused yet, for
+        // what is in it or for what is wanted of it, and then nothing may have been written.
+        if let Some(old) = OldLog::look(&mapped)? {
+            if old.has_lines() {
+                if !read_only {
+                    mapped.map_again(Sharing::Private)?;
+                }
+                old.show(&mapped)?;
+            }
+            *mapped.log.lock().unwrap_or_else(PoisonError::into_inner) = Some(old);
         }
         Ok(mapped)
+    }
+
+    /// Maps the file in another way. What stores have made of private pages is gone then.
+    fn map_again(&self, sharing: Sharing) -> Result<()> {
+        // SAFETY: all that points into the mapping accesses it as atomics, and may see other bytes at
+        // any time.
+        unsafe { self.mapping.replace(self.file.file(), sharing) }
+            .map_err(|e| self.file.error("mapping the pool", e))
+    }
+
+    /// Fills holes, and lets stores reach the file from now on.
+    pub(super) fn begin_shared(&self) -> Result<()> {
+        self.file.fill_holes()?;
+        self.map_again(self.sharing)
+    }
+
+    /// The log that the file had at open: whoever takes it brings its lines into the file.
+    pub(super) fn take_log(&self) -> Option<OldLog> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// A file that stayed locked, opened again.
@@ -181,9 +211,19 @@ impl Mapped {
     /// As [`open`](Mapped::open).
     pub fn reopen(lock: FileLock, options: &MappedOptions) -> Result<Self> {
         match Arc::into_inner(lock.0) {
-            Some(file) => Self::map(file, false, options),
+            Some(file) => Self::map(Arc::new(file), false, options),
             None => Err(ErrorKind::Locked.into()),
         }
+    }
+
+    /// The same file as it was when it was opened, in private pages: what is found out there leaves no
+    /// trace.
+    ///
+    /// # Errors
+    /// As [`open`](Mapped::open).
+    pub fn reader(&self) -> Result<Mapped> {
+        let options = MappedOptions { dax: Dax::Off, ..MappedOptions::default() };
+        Self::map(Arc::clone(&self.file), true, &options)
     }
 
     /// Whether stores reach persistent memory.
@@ -199,6 +239,21 @@ impl Mapped {
 
     pub(super) fn pool_path(&self) -> &Path {
         self.file.path()
+    }
+
+    /// The name that the file has now, which is not its own before it is published.
+    pub(super) fn current_path(&self) -> PathBuf {
+        self.file.current_path()
+    }
+
+    /// Makes `bytes` bytes from `off`, changed or not, something that the next sync writes.
+    pub(super) fn dirty_pages(&self, off: u64, bytes: u64) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the file reaches that far, and nothing is changed but for what the system knows.
+        unsafe { self.mapping.populate(off, bytes) }
+            .map_err(|e| self.file.error("opening the pool", e))
     }
 
     pub(super) fn error(&self, doing: &'static str, e: io::Error) -> Error {
@@ -219,6 +274,14 @@ impl Mapped {
 pub struct FileLock(Arc<PoolFile>);
 
 impl FileLock {
+    /// As [`Medium::publish`].
+    ///
+    /// # Errors
+    /// [`Exists`](ErrorKind::Exists), [`Io`](ErrorKind::Io).
+    pub fn publish(&self) -> Result<()> {
+        self.0.publish()
+    }
+
     /// Puts this file, a closed and published pool, in the place of `old`, in the same directory,
     /// and gives it the owner and the permissions of `old`.
     ///
@@ -283,8 +346,20 @@ impl Medium for Mapped {
         self.fence();
     }
 
-    fn fill_holes(&self) -> Result<()> {
-        if self.read_only { Ok(()) } else { self.file.fill_holes() }
+    fn begin(&self) -> Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*log {
+            Some(old) if old.has_lines() => self.begin_shared()?,
+            _ => self.file.fill_holes()?,
+        }
+        if let Some(old) = &*log {
+            logged::begin_file(self, old)?;
+        }
+        *log = None;
+        Ok(())
     }
 
     fn grow(&self, bytes: u64) -> Result<()> {

@@ -258,7 +258,7 @@ fn the_holes_of_a_sparse_copy_are_filled_by_a_writer() {
     let medium = Mapped::open(&path, false, &options()).unwrap();
     // It may be anybody's file: nobody has looked at what is in it.
     assert_eq!(file.metadata().unwrap().blocks(), 0);
-    medium.fill_holes().unwrap();
+    medium.begin().unwrap();
     assert!(file.metadata().unwrap().blocks() * 512 >= 8 * EXTENT);
 }
 

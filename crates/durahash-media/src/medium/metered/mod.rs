@@ -327,6 +327,7 @@ fn spin(ns: u64) {
 
 impl<M: Medium> Medium for Metered<M> {
     const SAME_LINE_ORDER: bool = M::SAME_LINE_ORDER;
+    const DRAIN_WAITS: bool = M::DRAIN_WAITS;
 
     #[inline]
     fn region(&self) -> &Region {
@@ -410,8 +411,8 @@ impl<M: Medium> Medium for Metered<M> {
         self.inner.event(event);
     }
 
-    fn fill_holes(&self) -> Result<()> {
-        self.inner.fill_holes()
+    fn begin(&self) -> Result<()> {
+        self.inner.begin()
     }
     fn grow(&self, bytes: u64) -> Result<()> {
         self.inner.grow(bytes)
@@ -432,8 +433,8 @@ impl<M: Medium> Medium for Metered<M> {
     fn defer(&self, defer: bool) {
         self.inner.defer(defer);
     }
-    fn settle(&self, changed: bool) -> Result<()> {
-        self.inner.settle(changed)
+    fn settle(&self) -> Result<()> {
+        self.inner.settle()
     }
     fn log_stats(&self) -> Option<LogStats> {
         self.inner.log_stats()

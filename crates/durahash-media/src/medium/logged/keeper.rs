@@ -1,0 +1,87 @@
+//! The threads behind a log.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::log::{Log, Wake};
+use super::{FileDisk, SyncMode};
+use crate::error::{Error, Result};
+
+/// One makes checkpoints, and in `Interval` one writes.
+pub(super) struct Keeper {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+    /// The process that has them: a fork's child has none.
+    process: u32,
+}
+
+impl Keeper {
+    pub(super) fn start(log: &Arc<Log<FileDisk>>, mode: SyncMode) -> Result<Self> {
+        let process = std::process::id();
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut keeper = Keeper { stop, threads: Vec::new(), process };
+        let checkpointer = keeper.spawn("durahash-check", log, |log| {
+            if log.is_half_full() && !log.has_failed() {
+                log.checkpoint();
+            } else {
+                if log.private.is_too_much() && !log.has_failed() {
+                    log.give_back();
+                }
+                std::thread::park();
+            }
+        })?;
+        let writer = match mode {
+            SyncMode::Interval(every) => Some(keeper.spawn("durahash-log", log, move |log| {
+                log.commit(log.next());
+                // Whoever asks for less does not mean a thread that never rests.
+                std::thread::park_timeout(every.max(Duration::from_millis(1)));
+            })?),
+            SyncMode::Process | SyncMode::Strict => None,
+        };
+        let _ = log.wake.set(Wake { writer, checkpointer });
+        Ok(keeper)
+    }
+
+    /// Runs `step` again and again until the end.
+    fn spawn(
+        &mut self,
+        name: &str,
+        log: &Arc<Log<FileDisk>>,
+        step: impl Fn(&Log<FileDisk>) + Send + 'static,
+    ) -> Result<std::thread::Thread> {
+        let (log, stop) = (Arc::clone(log), Arc::clone(&self.stop));
+        let run = move || {
+            while !stop.load(Ordering::Acquire) {
+                step(&log);
+            }
+        };
+        match std::thread::Builder::new().name(name.into()).spawn(run) {
+            Ok(handle) => {
+                let thread = handle.thread().clone();
+                self.threads.push(handle);
+                Ok(thread)
+            }
+            Err(e) => {
+                self.stop_all();
+                Err(Error::io("starting a thread for the log", None, e))
+            }
+        }
+    }
+
+    pub(super) fn stop(mut self) {
+        self.stop_all();
+    }
+
+    fn stop_all(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        for handle in self.threads.drain(..) {
+            handle.thread().unpark();
+            if self.process == std::process::id() {
+                // It panics only where a bug does; whoever drops the map cannot act on it.
+                let _ = handle.join();
+            }
+        }
+    }
+}
