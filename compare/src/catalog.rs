@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use durahash::{Map, Options};
+use durahash::{Design, Map, Options};
 use durahash_bench::Result;
 use heed::EnvFlags;
 
+use crate::measure::{DRAM, PEA_DRAM};
 use crate::memory::{Boxed, Dash, Papaya, Scc, Sharded};
 use crate::peers::{Candy, Fjall, Lmdb, Redb, Sync, own};
 use crate::store::{Bytes, Numbered, Subject, Words};
@@ -41,8 +42,13 @@ impl Data {
         })
     }
 
-    fn own_file(&self, dir: &Path, force_flushes: bool) -> Made {
-        self.own(|| own(dir, force_flushes), &|| own(dir, force_flushes))
+    fn own_in_memory(&self, design: Design) -> Made {
+        let options = Options::new().design(design);
+        self.own(|| Ok(options.in_memory()?), &|| Ok(options.in_memory()?))
+    }
+
+    fn own_file(&self, dir: &Path, design: Design, force_flushes: bool) -> Made {
+        self.own(|| own(dir, design, force_flushes), &|| own(dir, design, force_flushes))
     }
 
     fn default_of<W, S>(&self) -> Made
@@ -70,15 +76,10 @@ pub(crate) struct InMemory {
     pub(crate) make: fn(&Data) -> Made,
 }
 
-/// Ours is the first.
-pub(crate) const IN_MEMORY: [InMemory; 5] = [
-    InMemory {
-        name: "durahash",
-        make: |data| {
-            let options = Options::new();
-            data.own(|| Ok(options.in_memory()?), &|| Ok(options.in_memory()?))
-        },
-    },
+/// Ours are the first.
+pub(crate) const IN_MEMORY: [InMemory; 6] = [
+    InMemory { name: DRAM, make: |data| data.own_in_memory(Design::Reh) },
+    InMemory { name: PEA_DRAM, make: |data| data.own_in_memory(Design::Pea) },
     InMemory {
         name: "hashbrown, sharded",
         make: |data| data.default_of::<Sharded<u64, u64>, Sharded<Boxed, Boxed>>(),
@@ -110,17 +111,37 @@ pub(crate) struct Store {
     pub(crate) slow_inserts: bool,
 }
 
-/// Ours, as it is used.
-pub(crate) const OWN: Store = Store {
-    name: "durahash",
-    modes: &[Mode { name: "default", open: |data, dir| data.own_file(dir, false) }],
+/// REH, as it is used.
+pub(crate) const REH: Store = Store {
+    name: "REH",
+    modes: &[Mode { name: "default", open: |data, dir| data.own_file(dir, Design::Reh, false) }],
     slow_inserts: false,
 };
 
-/// Ours, doing what a file in the page cache does not need.
-pub(crate) const OWN_FLUSHED: Store = Store {
-    name: "durahash, flushes forced",
-    modes: &[Mode { name: "flushes forced", open: |data, dir| data.own_file(dir, true) }],
+/// REH, doing what a file in the page cache does not need.
+pub(crate) const REH_FLUSHED: Store = Store {
+    name: "REH, flushes forced",
+    modes: &[Mode {
+        name: "flushes forced",
+        open: |data, dir| data.own_file(dir, Design::Reh, true),
+    }],
+    slow_inserts: false,
+};
+
+/// Pea Hash, as it is used.
+pub(crate) const PEA: Store = Store {
+    name: "Pea Hash",
+    modes: &[Mode { name: "default", open: |data, dir| data.own_file(dir, Design::Pea, false) }],
+    slow_inserts: false,
+};
+
+/// Pea Hash, doing what a file in the page cache does not need.
+pub(crate) const PEA_FLUSHED: Store = Store {
+    name: "Pea Hash, flushes forced",
+    modes: &[Mode {
+        name: "flushes forced",
+        open: |data, dir| data.own_file(dir, Design::Pea, true),
+    }],
     slow_inserts: false,
 };
 
@@ -186,5 +207,5 @@ pub(crate) const PEERS: [Store; 4] = [
 
 /// All stores on files.
 pub(crate) fn stores() -> impl Iterator<Item = &'static Store> {
-    [&OWN, &OWN_FLUSHED].into_iter().chain(&PEERS)
+    [&REH, &REH_FLUSHED, &PEA, &PEA_FLUSHED].into_iter().chain(&PEERS)
 }

@@ -4,11 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use durahash::Design;
 use durahash_bench::workload::{Kind, Op, Random, Workload, Workloads};
 use durahash_bench::{Result, Row};
 use tempfile::TempDir;
 
-use crate::catalog::{Data, IN_MEMORY, InMemory, Mode, OWN, OWN_FLUSHED, PEERS, Store};
+use crate::catalog::{
+    Data, IN_MEMORY, InMemory, Mode, PEA, PEA_FLUSHED, PEERS, REH, REH_FLUSHED, Store,
+};
 use crate::directory;
 use crate::store::Subject;
 use crate::strings::Strings;
@@ -70,24 +73,24 @@ struct Filled {
 }
 
 /// Names of ours, in tables and ratios.
-pub(crate) const DRAM: &str = "durahash, memory";
-pub(crate) const SHARED: &str = "durahash, shared memory";
-pub(crate) const FLUSHED: &str = "durahash, shared memory, flushes forced";
-pub(crate) const DISK: &str = "durahash, disk";
+pub(crate) const DRAM: &str = "REH, memory";
+pub(crate) const PEA_DRAM: &str = "Pea Hash, memory";
+pub(crate) const SHARED: &str = "REH, shared memory";
+pub(crate) const DISK: &str = "REH, disk";
+pub(crate) const PEA_SHARED: &str = "Pea Hash, shared memory";
+pub(crate) const PEA_DISK: &str = "Pea Hash, disk";
 
 fn entrants(plan: &Plan, tried: &[Tried]) -> Vec<Entrant> {
     let mut all: Vec<Entrant> = IN_MEMORY
         .iter()
-        .enumerate()
-        .map(|(i, map)| Entrant {
-            name: if i == 0 { DRAM } else { map.name }.to_owned(),
-            how: How::Memory(map),
-        })
+        .map(|map| Entrant { name: map.name.to_owned(), how: How::Memory(map) })
         .collect();
     let own = [
-        (SHARED, &OWN, &plan.shared_memory),
-        (FLUSHED, &OWN_FLUSHED, &plan.shared_memory),
-        (DISK, &OWN, &plan.disk),
+        (SHARED, &REH, &plan.shared_memory),
+        (PEA_SHARED, &PEA, &plan.shared_memory),
+        ("REH, shared memory, flushes forced", &REH_FLUSHED, &plan.shared_memory),
+        ("Pea Hash, shared memory, flushes forced", &PEA_FLUSHED, &plan.shared_memory),
+        (DISK, &REH, &plan.disk),
     ];
     let peers = PEERS.iter().map(|store| (store.name, store, &plan.peers));
     for (name, store, dir) in own.into_iter().chain(peers) {
@@ -253,17 +256,22 @@ fn run(
 /// touching its memory for the first time adds to a load.
 pub(crate) fn opening(plan: &Plan) -> Result<Vec<Row>> {
     let mut cells = Cells::default();
-    let places = [(SHARED, &plan.shared_memory), (DISK, &plan.disk)];
+    let places = [
+        (SHARED, &REH, Design::Reh, &plan.shared_memory),
+        (PEA_SHARED, &PEA, Design::Pea, &plan.shared_memory),
+        (DISK, &REH, Design::Reh, &plan.disk),
+        (PEA_DISK, &PEA, Design::Pea, &plan.disk),
+    ];
     let workloads = Workloads::new(plan.keys, plan.seed);
     let load = workloads.draw(Workload::PutMany, 1, 0);
-    let mode = &OWN.modes[0];
     for round in 0..plan.repeats {
-        for (name, parent) in places {
+        for (name, store, design, parent) in places {
+            let mode = &store.modes[0];
             eprintln!("opening, repeat {}: {name}", round + 1);
             let mut add = |case, keys, ms| cells.add(name, case, 1, keys, ms);
             let ms = |from: Instant| from.elapsed().as_secs_f64() * 1e3;
             let dir = directory(parent)?;
-            let left = survive::kill(&OWN, mode, dir.path(), plan.seed ^ round, plan.keys)?;
+            let left = survive::kill(store, mode, dir.path(), plan.seed ^ round, plan.keys)?;
             if left.lost > 0 {
                 let what = format!("{} acknowledged keys are lost", left.lost);
                 return Err(crate::store::wrong(what));
@@ -276,7 +284,7 @@ pub(crate) fn opening(plan: &Plan) -> Result<Vec<Row>> {
 
             let dir = directory(parent)?;
             let from = Instant::now();
-            let map: durahash::Map<u64, u64> = crate::peers::own(dir.path(), false)?;
+            let map: durahash::Map<u64, u64> = crate::peers::own(dir.path(), design, false)?;
             add("create", 0, ms(from));
             let first = map.measure(Workload::PutMany, &load)?;
             add("bulk insert, new memory", plan.keys, first.elapsed.as_secs_f64() * 1e3);

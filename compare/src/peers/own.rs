@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use durahash::{Data, Map, Options};
+use durahash::{Data, Design, Map, Options};
 use durahash_bench::Result;
 
 use crate::store::{Bytes, word};
@@ -10,9 +10,10 @@ use crate::store::{Bytes, word};
 /// Opens the pool in a directory, or makes one.
 pub(crate) fn own<K: Data + ?Sized, V: Data + ?Sized>(
     dir: &Path,
+    design: Design,
     force_flushes: bool,
 ) -> Result<Map<K, V>> {
-    let options = Options::new().force_flushes(force_flushes);
+    let options = Options::new().design(design).force_flushes(force_flushes);
     Ok(options.open_or_create(dir.join("map.pool"))?)
 }
 
