@@ -2,7 +2,7 @@
 
 use durahash_media::{Medium, Result};
 
-use super::layout::{BUCKET_WORDS, Head, LINES};
+use super::layout::{BUCKET_WORDS, Head, LINES, slot_for};
 use super::strategy::{Shape, Strategy};
 use super::{Pea, Segment};
 
@@ -69,7 +69,7 @@ impl Image {
         if free == 0 {
             return false;
         }
-        let i = free.trailing_zeros();
+        let i = slot_for(h, free);
         self.set_head(bucket, head.with(i, h));
         let at = bucket as usize * BUCKET_WORDS + 2 + i as usize * 2;
         self.words[at..at + 2].copy_from_slice(&[h, payload]);

@@ -59,6 +59,38 @@ on_media! {
 /// The lines of a bucket, as sets of slots.
 pub(super) const LINES: [u16; 4] = [0x0007, 0x0078, 0x0780, 0x7800];
 
+/// The slot without a fingerprint, as a set: every lookup that comes to the bucket loads it when it
+/// is live, so it is the last to be used.
+const BARE: u16 = 1 << (SLOTS - 1);
+
+/// The free slots that are to be used before the others of `free`.
+pub(super) const fn better(free: u16) -> u16 {
+    if free & !BARE != 0 { free & !BARE } else { free }
+}
+
+/// The line of a bucket that `h` goes to where there is a choice. A lookup fetches it together with
+/// the head, instead of after it.
+#[inline(always)]
+pub(super) const fn preferred_line(h: u64) -> usize {
+    1 + ((bits(h, 8, 8) as usize * 3) >> 8)
+}
+
+/// The slot for `h`, of those that are free, in a bucket that is written as a whole: the first line
+/// stays free for inserts that follow.
+pub(super) const fn slot_for(h: u64, free: u16) -> u32 {
+    let free = better(free);
+    let preferred = free & LINES[preferred_line(h)];
+    let far = free & !LINES[0];
+    let best = if preferred != 0 {
+        preferred
+    } else if far != 0 {
+        far
+    } else {
+        free
+    };
+    best.trailing_zeros()
+}
+
 /// The slots that are used where a bucket has `count` of them. Up to half of them are in the first
 /// line and the next ones behind the first word of the head, so that small buckets have all that
 /// whole ones have.
@@ -177,6 +209,23 @@ mod tests {
         }
         assert_eq!((0..SLOTS).fold(head, Head::without).live(), 0);
         assert_eq!(LINES.iter().fold(0, |all, line| all | line), used_slots(SLOTS));
+    }
+
+    #[test]
+    fn the_slot_without_a_fingerprint_is_the_last() {
+        for i in 0..1000_u64 {
+            let h = WordMix::new(1).mix(i);
+            let line = preferred_line(h);
+            assert!((1..=3).contains(&line));
+            assert!(LINES[line] & 1 << slot_for(h, used_slots(SLOTS)) != 0);
+            let mut free = used_slots(SLOTS);
+            let mut order = Vec::new();
+            while free != 0 {
+                order.push(slot_for(h, free));
+                free &= !(1 << slot_for(h, free));
+            }
+            assert_eq!(order[11..], [0, 1, 2, 14]);
+        }
     }
 
     #[test]

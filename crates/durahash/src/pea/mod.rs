@@ -103,13 +103,13 @@ mod write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use durahash_media::{Event, Medium, Pool, Result, Rows, Version, VersionLock};
+use durahash_media::{Event, LINE_BYTES, Medium, Pool, Result, Rows, Version, VersionLock};
 
 use crate::directory::Directory;
 use crate::extend;
 use crate::growth::{Count, Growth};
 use crate::index::{Change, Finding, Index, IndexStats, Reader, Room, Updater};
-use layout::{BUCKET_BYTES, Head, Words};
+use layout::{BUCKET_BYTES, Head, Words, preferred_line};
 use place::Place;
 use strategy::{Homes, Shape};
 
@@ -239,6 +239,14 @@ impl<M: Medium> Pea<M> {
         }
     }
 
+    /// Starts to fetch the line of the first bucket in which `h` probably is, if not in that of the
+    /// head.
+    #[inline(always)]
+    fn prefetch_preferred(&self, h: u64, place: Place, homes: Homes) {
+        let bucket = self.offset(place.number()) + u64::from(homes.first) * BUCKET_BYTES;
+        self.medium().region().speculate(bucket + preferred_line(h) as u64 * LINE_BYTES);
+    }
+
     /// Starts to fetch the slot that probably has `h`, whose bucket's head was fetched.
     fn prefetch_slot(&self, h: u64, place: Place) {
         let homes = self.shape.homes(h);
@@ -284,6 +292,7 @@ impl<M: Medium> Pea<M> {
         let place = Place::from_entry(sought.entry());
         let homes = self.shape.homes(h);
         self.prefetch_heads(place, homes);
+        self.prefetch_preferred(h, place, homes);
         let first = self.version(place.number(), homes.first);
         if !self.directory.is_current(&sought) {
             return None;

@@ -3,7 +3,7 @@
 use durahash_media::probe::BitMask;
 use durahash_media::{Medium, Result};
 
-use super::layout::{Bucket, Head, LINES};
+use super::layout::{Bucket, Head, LINES, better, preferred_line};
 use super::place::Place;
 use super::strategy::{Homes, Strategy};
 use super::{Change, Found, Pea, Room, STASH_LOCK, Updater, stripe};
@@ -230,16 +230,23 @@ impl<M: Medium> Pea<M> {
         held.release_changed(number);
     }
 
-    /// Puts an entry into the emptiest of the further lines, and, since that line is written anyway,
-    /// moves entries of the first line there, so that the next inserts find room beside the head.
-    /// Returns the head that says so.
+    /// Puts an entry into the emptiest of the further lines, of equal ones into that which most
+    /// entries prefer. Since that line is written anyway, entries of the first line are moved there,
+    /// so that the next inserts find room beside the head. Returns the head that says so.
     fn insert_far(&self, bucket: &Bucket, head: Head, free: u16, h: u64, payload: u64) -> Head {
         let medium = self.medium();
-        let room = |line: usize| (free & LINES[line]).count_ones();
+        let movable = if self.shape.policy.moving { head.live() & LINES[0] } else { 0 };
+        let near = [0, 1, 2].map(|i| medium.load(&bucket.slots[i].h));
+        let free = better(free);
+        let fit = |line: usize| {
+            let prefer = BitMask(movable).filter(|i| preferred_line(near[*i as usize]) == line);
+            let prefer = prefer.count() + usize::from(preferred_line(h) == line);
+            ((free & LINES[line]).count_ones(), prefer)
+        };
         let line = (2..LINES.len()).fold(
             1,
             |line, other| {
-                if room(other) > room(line) { other } else { line }
+                if fit(other) > fit(line) { other } else { line }
             },
         );
         let mut room = BitMask(free & LINES[line]);
@@ -256,12 +263,9 @@ impl<M: Medium> Pea<M> {
         };
         put(h, payload);
         let mut moved = 0;
-        if self.shape.policy.moving {
-            for i in BitMask(head.live() & LINES[0]) {
-                let slot = &bucket.slots[i as usize];
-                if put(medium.load(&slot.h), medium.load(&slot.payload)) {
-                    moved |= 1 << i;
-                }
+        for i in BitMask(movable) {
+            if put(near[i as usize], medium.load(&bucket.slots[i as usize].payload)) {
+                moved |= 1 << i;
             }
         }
         for i in BitMask(moved) {
