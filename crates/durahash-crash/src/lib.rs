@@ -72,3 +72,5 @@ pub mod run;
 pub mod shrink;
 
 pub mod logged;
+
+pub mod power;

@@ -2,16 +2,19 @@
 
 #![forbid(unsafe_code)]
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use durahash::Design;
 use durahash_crash::designs::{
     PeaFullSubject, PeaMapSubject, PeaSubject, RehFullSubject, RehMapSubject, RehSubject,
 };
 use durahash_crash::mutate::{Mutant, Verdict};
 use durahash_crash::oracle::Counts;
+use durahash_crash::power::{CHILD, Plan};
 use durahash_crash::run::{Failure, Look, NOTHING, Tester};
 use durahash_crash::script::{Op, parse};
 use durahash_crash::shrink::smallest;
@@ -25,6 +28,8 @@ usage: durahash-crash repeat  --design D --model M --prefill P --script 'put 0 1
                               [--seed N] [--ops N] [--json]
        durahash-crash exhaustive --design D [--model M] [--length N]
        durahash-crash mutants --design D --model M [--seeds N]
+       durahash-crash power   --design D [--cuts N] [--seed N] [--ops N] [--short]
+                              (as root: ext4 on a loop device; reh and pea only)
 designs: reh, reh-full, reh-map, pea, pea-full, pea-map    models: x86, word, program";
 
 /// What was asked for.
@@ -42,6 +47,9 @@ struct Args {
     states: u64,
     threads: usize,
     json: bool,
+    cuts: usize,
+    short: bool,
+    dir: PathBuf,
 }
 
 impl Args {
@@ -60,10 +68,17 @@ impl Args {
             states: 1_000_000,
             threads: 1,
             json: false,
+            cuts: 200,
+            short: false,
+            dir: PathBuf::new(),
         };
         while let Some(name) = args.next() {
             if name == "--json" {
                 parsed.json = true;
+                continue;
+            }
+            if name == "--short" {
+                parsed.short = true;
                 continue;
             }
             let value = args.next().ok_or_else(|| format!("{name} has no value"))?;
@@ -85,6 +100,8 @@ impl Args {
                 "--ops" => parsed.ops = number()? as usize,
                 "--seconds" => parsed.seconds = Some(number()?),
                 "--states" => parsed.states = number()?,
+                "--cuts" => parsed.cuts = number()? as usize,
+                "--dir" => parsed.dir = value.into(),
                 "--threads" => parsed.threads = number()?.max(1) as usize,
                 _ => return Err(format!("unknown option {name}")),
             }
@@ -96,6 +113,9 @@ impl Args {
 fn main() -> ExitCode {
     let done = Args::parse(std::env::args().skip(1)).and_then(|args| {
         let design = args.design.as_str();
+        if ["power", CHILD].contains(&args.command.as_str()) {
+            return power(&args);
+        }
         match design {
             "reh" => run(&RehSubject::default(), &args),
             "reh-full" => run(&RehFullSubject::default(), &args),
@@ -119,6 +139,27 @@ fn run<S: Subject>(subject: &S, args: &Args) -> Result<ExitCode, String> {
         "exhaustive" => Ok(every_script(subject, args)),
         "mutants" => Ok(mutants(subject, args)),
         command => Err(format!("no command {command}")),
+    }
+}
+
+/// Cuts the power under a real file system, or is the child that uses it.
+fn power(args: &Args) -> Result<ExitCode, String> {
+    let design: Design = args.design.parse().map_err(|e: durahash::Error| e.to_string())?;
+    let Args { cuts, seed, short, .. } = *args;
+    let plan = Plan { design, ops: args.ops as u64, cuts, seed, short };
+    if args.command == CHILD {
+        durahash_crash::power::child(&args.dir, plan).map_err(|e| e.to_string())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    match durahash_crash::power::cut(plan) {
+        Ok(looked) => {
+            println!("{plan:?}: {looked:?}, nothing wrong");
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(wrong) => {
+            println!("{wrong}");
+            Ok(ExitCode::FAILURE)
+        }
     }
 }
 

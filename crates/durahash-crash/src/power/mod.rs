@@ -1,0 +1,325 @@
+//! A pool on a real file system that loses power: ext4 on a loop device, over a disk that writes down every
+//! write and flush (`fuse.rs`).
+//!
+//! A child process makes a pool there in the mode `Strict`, runs operations, and tells each that has
+//! returned. Then the power is cut, at random between two steps of the disk: of the sectors that were
+//! written since the last flush any version is there. What is left is mounted, which lets ext4 recover, and
+//! opened, which lets the pool recover; it must hold what had returned. Needs root, FUSE and loop devices.
+
+mod fuse;
+mod record;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use durahash::{Design, Map, Options, SyncMode};
+
+use crate::block::Pick;
+use crate::script::Rng;
+use record::{Recorder, Step, Walk};
+
+const DISK_BYTES: u64 = 96 << 20;
+/// So long that it is written past the page cache.
+const LOG_BYTES: u64 = 10 << 20;
+/// So short that the ring is gone round.
+const SHORT_LOG_BYTES: u64 = 256 << 10;
+const KEYS: usize = 3000;
+/// What the child is called by.
+pub const CHILD: &str = "power-child";
+
+/// What is cut.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// The design.
+    pub design: Design,
+    /// Operations of the child.
+    pub ops: u64,
+    /// How often the power is cut.
+    pub cuts: usize,
+    /// What operations and cuts are drawn from.
+    pub seed: u64,
+    /// Whether the log is so short that it is written through the page cache, and gone round.
+    pub short: bool,
+}
+
+impl Plan {
+    fn options(self) -> Options {
+        let log_bytes = if self.short { SHORT_LOG_BYTES } else { LOG_BYTES };
+        let options = Options::new().design(self.design).log_bytes(log_bytes);
+        options.sync_mode(SyncMode::Strict).max_bytes(1 << 30)
+    }
+
+    /// Operation number `i`, from 1 on: a key, and its new value if it is put.
+    fn operation(self, i: u64) -> (u64, Option<u64>) {
+        let mut rng = Rng::new(self.seed ^ i << 20);
+        let key = rng.below(KEYS) as u64;
+        (key, (rng.below(5) > 0).then_some(i))
+    }
+}
+
+/// What was looked at.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Looked {
+    /// Steps that the disk took: writes and flushes.
+    pub steps: usize,
+    /// Bytes that were written to it.
+    pub bytes: u64,
+    /// Flushes.
+    pub flushes: usize,
+    /// Cuts that left a pool.
+    pub pools: usize,
+    /// Cuts before there was one.
+    pub before: usize,
+}
+
+/// The child's part: operations on the pool in `dir`, told one by one. It ends as if it were killed.
+///
+/// # Errors
+/// Those of the pool.
+pub fn child(dir: &Path, plan: Plan) -> durahash::Result<()> {
+    let mut told = std::io::stdout();
+    let mut tell = |i: u64| {
+        // Nobody listens any more: the parent has failed, and says so.
+        let _ = writeln!(told, "{i}").and_then(|()| told.flush());
+    };
+    let map: Map<u64, u64> = plan.options().create(dir.join("pool"))?;
+    tell(0);
+    for i in 1..=plan.ops {
+        let (key, value) = plan.operation(i);
+        match value {
+            Some(value) => map.put(&key, &value)?,
+            None => drop(map.remove(&key)?),
+        }
+        tell(i);
+    }
+    std::process::exit(0);
+}
+
+/// What is undone, last first, whatever happens.
+struct Undo(Vec<(&'static str, PathBuf)>);
+
+impl Undo {
+    fn now(&mut self) -> Result<(), String> {
+        let mut first = Ok(());
+        while let Some((command, path)) = self.0.pop() {
+            let done = match command {
+                "rm" => fs::remove_dir_all(&path).map_err(|e| format!("{}: {e}", path.display())),
+                "losetup" => run("losetup", &["-d".as_ref(), &path]).map(drop),
+                _ => patiently(|| run(command, &[&path]).map(drop)),
+            };
+            first = first.and(done);
+        }
+        first
+    }
+}
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        // The first failure was told.
+        let _ = self.now();
+    }
+}
+
+/// Until it succeeds: whoever looks at a device that has just appeared keeps it busy for a moment.
+fn patiently(mut attempt: impl FnMut() -> Result<(), String>) -> Result<(), String> {
+    const ATTEMPTS: u32 = 100;
+    let mut done = attempt();
+    for _ in 1..ATTEMPTS {
+        if done.is_ok() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        done = attempt();
+    }
+    done
+}
+
+fn run(command: &str, args: &[&Path]) -> Result<String, String> {
+    let output = Command::new(command).args(args).output();
+    let output = output.map_err(|e| format!("{command}: {e}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).trim().into());
+    }
+    Err(format!("{command} {args:?}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+fn told(what: &str) -> impl Fn(std::io::Error) -> String {
+    let what = what.to_string();
+    move |e| format!("{what}: {e}")
+}
+
+/// Records the child's run, and cuts it.
+///
+/// # Errors
+/// What a cut has lost; what the system lacks.
+pub fn cut(plan: Plan) -> Result<Looked, String> {
+    let dir = std::env::temp_dir().join(format!("durahash-power-{}", std::process::id()));
+    let (mounted, image) = (dir.join("mounted"), dir.join("image"));
+    fs::create_dir_all(&mounted).map_err(told("directories"))?;
+    let mut undo = Undo(vec![("rm", dir.clone())]);
+    let empty = File::create(&image).and_then(|file| file.set_len(DISK_BYTES));
+    empty.map_err(told("an image"))?;
+    run("mkfs.ext4", &["-q".as_ref(), "-F".as_ref(), &image])?;
+    let base = fs::read(&image).map_err(told("an image"))?;
+    let steps = record(plan, &dir, base.clone())?;
+    let looked = look(plan, base, &steps, &image, &mounted)?;
+    undo.now()?;
+    Ok(looked)
+}
+
+/// Runs the child on a file system on a disk that begins as `base`; what was done to the disk.
+fn record(plan: Plan, dir: &Path, base: Vec<u8>) -> Result<Vec<Step>, String> {
+    let (served, mounted) = (dir.join("served"), dir.join("mounted"));
+    fs::create_dir_all(&served).map_err(told("directories"))?;
+    let disk = Arc::new(Recorder::new(base));
+    let device = OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    let device = device.map_err(told("/dev/fuse"))?;
+    let mut mount = Command::new("mount");
+    mount.args(["-i", "-t", "fuse", "-o"]);
+    mount.arg("fd=0,rootmode=40000,user_id=0,group_id=0").arg("durahash-power").arg(&served);
+    let stdin = device.try_clone().map_err(told("/dev/fuse"))?;
+    let status = mount.stdin(Stdio::from(stdin)).status().map_err(told("mount"))?;
+    if !status.success() {
+        return Err(format!("mounting a file system in this process: {status}"));
+    }
+    let mut undo = Undo(vec![("umount", served.clone())]);
+    let server = {
+        let disk = Arc::clone(&disk);
+        std::thread::spawn(move || fuse::serve(&device, &disk))
+    };
+    let file = served.join(fuse::DISK);
+    let device = run("losetup", &["-f".as_ref(), "--show".as_ref(), &file])?;
+    undo.0.push(("losetup", device.clone().into()));
+    run("mount", &[device.as_ref(), &mounted])?;
+    undo.0.push(("umount", mounted.clone()));
+
+    let exe = std::env::current_exe().map_err(told("this program"))?;
+    let mut command = Command::new(exe);
+    command.arg(CHILD).arg("--dir").arg(&mounted);
+    command.args(["--design", &plan.design.to_string()]);
+    command.args(["--seed", &plan.seed.to_string(), "--ops", &plan.ops.to_string()]);
+    if plan.short {
+        command.arg("--short");
+    }
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(told("a child"))?;
+    let pipe = child.stdout.take().ok_or("the child has no pipe")?;
+    for line in BufReader::new(pipe).lines() {
+        let count = line.map_err(told("the child"))?.parse().map_err(|_| "no number")?;
+        disk.did(Step::Returned(count));
+    }
+    let status = child.wait().map_err(told("the child"))?;
+    undo.now()?;
+    let served = server.join().map_err(|_| "the file system's thread panicked")?;
+    served.map_err(told("the file system"))?;
+    if !status.success() {
+        return Err(format!("the child: {status}"));
+    }
+    let disk = Arc::into_inner(disk).ok_or("the file system's thread is still there")?;
+    Ok(disk.into_steps())
+}
+
+/// Cuts the power at random.
+fn look(
+    plan: Plan,
+    base: Vec<u8>,
+    steps: &[Step],
+    image: &Path,
+    mounted: &Path,
+) -> Result<Looked, String> {
+    let mut looked = Looked::default();
+    for step in steps {
+        match step {
+            Step::Write { bytes, .. } => looked.bytes += bytes.len() as u64,
+            Step::Flush => looked.flushes += 1,
+            Step::Returned(_) => continue,
+        }
+        looked.steps += 1;
+    }
+    let mut rng = Rng::new(plan.seed ^ 0x0ff);
+    // One of eight while the pool is made, which takes most of the writes.
+    let is_made = |step: &Step| matches!(step, Step::Returned(_));
+    let made = steps.iter().position(is_made).unwrap_or(0);
+    let mut draw = |number| match number % 8 {
+        0 => rng.below(made + 1),
+        _ => made + rng.below(steps.len() + 1 - made),
+    };
+    let mut at: Vec<usize> = (0..plan.cuts).map(&mut draw).collect();
+    at.sort_unstable();
+    let mut walk = Walk::new(base);
+    let mut taken = 0;
+    for (number, at) in at.into_iter().enumerate() {
+        steps[taken..at].iter().for_each(|step| walk.take(step));
+        taken = at;
+        let pick = match number % 4 {
+            0 => Pick::Least,
+            1 => Pick::Most,
+            _ => Pick::Random(rng.number()),
+        };
+        write_image(image, &walk.cut(pick)).map_err(told("an image"))?;
+        run("mount", &["-o".as_ref(), "loop".as_ref(), image, mounted])?;
+        let mut undo = Undo(vec![("umount", mounted.to_path_buf())]);
+        let found = check(plan, mounted, walk.returned);
+        undo.now()?;
+        let found = found.map_err(|e| {
+            format!("{plan:?}, cut {number} before step {at}, {pick:?}, {:?}: {e}", walk.returned)
+        })?;
+        *(if found { &mut looked.pools } else { &mut looked.before }) += 1;
+    }
+    Ok(looked)
+}
+
+/// Without what is zero, which a new file has anyway.
+fn write_image(path: &Path, image: &[u8]) -> std::io::Result<()> {
+    const CHUNK_BYTES: usize = 4096;
+    let file = File::create(path)?;
+    file.set_len(image.len() as u64)?;
+    for (chunk, at) in image.chunks(CHUNK_BYTES).zip((0..).step_by(CHUNK_BYTES)) {
+        if chunk.iter().any(|byte| *byte != 0) {
+            file.write_all_at(chunk, at)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether there is a pool; it must hold what `returned`, and at most what was begun.
+fn check(plan: Plan, dir: &Path, returned: Option<u64>) -> Result<bool, String> {
+    let path = dir.join("pool");
+    if !path.exists() {
+        return if returned.is_none() { Ok(false) } else { Err("the pool is gone".into()) };
+    }
+    let told = |e: durahash::Error| e.to_string();
+    let map: Map<u64, u64> = plan.options().open(&path).map_err(told)?;
+    let mut wrong = None;
+    map.check(&mut |finding| wrong = wrong.take().or(Some(format!("{finding:?}"))))
+        .map_err(told)?;
+    if let Some(wrong) = wrong {
+        return Err(wrong);
+    }
+    let found = map.iter().collect::<durahash::Result<BTreeMap<u64, u64>>>().map_err(told)?;
+    let mut contents = BTreeMap::new();
+    let mut is_one = false;
+    for i in 0..=plan.ops {
+        if i > 0 {
+            match plan.operation(i) {
+                (key, Some(value)) => drop(contents.insert(key, value)),
+                (key, None) => drop(contents.remove(&key)),
+            }
+        }
+        is_one |= i >= returned.unwrap_or(0) && contents == found;
+    }
+    if !is_one {
+        return Err(format!("{} entries, and not those of any operation since", found.len()));
+    }
+    // And it goes on.
+    for key in 0..20 {
+        map.put(&key, &key).map_err(told)?;
+    }
+    map.close().map_err(told)?;
+    Ok(true)
+}

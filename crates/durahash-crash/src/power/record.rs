@@ -1,0 +1,151 @@
+//! What was written to a disk, and what a loss of power leaves of it.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::block::Pick;
+use crate::script::Rng;
+
+const SECTOR_BYTES: usize = 512;
+
+/// What happened to a disk, or to whoever uses it.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    Write {
+        off: usize,
+        bytes: Vec<u8>,
+    },
+    /// What was written before is on the disk.
+    Flush,
+    /// So many operations had returned.
+    Returned(u64),
+}
+
+/// A disk in memory that writes down what is done to it.
+pub(super) struct Recorder(Mutex<(Vec<u8>, Vec<Step>)>);
+
+impl Recorder {
+    pub(super) fn new(image: Vec<u8>) -> Self {
+        Recorder(Mutex::new((image, Vec::new())))
+    }
+
+    fn state(&self) -> MutexGuard<'_, (Vec<u8>, Vec<Step>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.state().0.len() as u64
+    }
+
+    /// What is read there; less at the end.
+    pub(super) fn read(&self, off: usize, bytes: usize) -> Vec<u8> {
+        let state = self.state();
+        let (from, to) = (off.min(state.0.len()), (off + bytes).min(state.0.len()));
+        state.0[from..to].to_vec()
+    }
+
+    /// Whether there is so much room.
+    pub(super) fn write(&self, off: usize, bytes: &[u8]) -> bool {
+        let (image, steps) = &mut *self.state();
+        let Some(place) = image.get_mut(off..off + bytes.len()) else {
+            return false;
+        };
+        place.copy_from_slice(bytes);
+        steps.push(Step::Write { off, bytes: bytes.to_vec() });
+        true
+    }
+
+    pub(super) fn did(&self, step: Step) {
+        self.state().1.push(step);
+    }
+
+    pub(super) fn into_steps(self) -> Vec<Step> {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner).1
+    }
+}
+
+/// Follows the steps.
+pub(super) struct Walk {
+    durable: Vec<u8>,
+    /// Versions of sectors since the last flush, oldest first.
+    pending: BTreeMap<usize, Vec<Vec<u8>>>,
+    pub(super) returned: Option<u64>,
+}
+
+impl Walk {
+    pub(super) fn new(image: Vec<u8>) -> Self {
+        Walk { durable: image, pending: BTreeMap::new(), returned: None }
+    }
+
+    pub(super) fn take(&mut self, step: &Step) {
+        match step {
+            Step::Write { off, bytes } => {
+                let first = off / SECTOR_BYTES;
+                for sector in first..(off + bytes.len()).div_ceil(SECTOR_BYTES) {
+                    let at = sector * SECTOR_BYTES;
+                    let versions = self.pending.entry(sector).or_default();
+                    let before =
+                        versions.last().map_or(&self.durable[at..at + SECTOR_BYTES], |v| v);
+                    let mut version = before.to_vec();
+                    let (from, to) = (at.max(*off), (at + SECTOR_BYTES).min(off + bytes.len()));
+                    version[from - at..to - at].copy_from_slice(&bytes[from - off..to - off]);
+                    versions.push(version);
+                }
+            }
+            Step::Flush => {
+                for (sector, versions) in std::mem::take(&mut self.pending) {
+                    let last = versions.last().expect("one at least");
+                    self.durable[sector * SECTOR_BYTES..][..SECTOR_BYTES].copy_from_slice(last);
+                }
+            }
+            Step::Returned(count) => self.returned = Some(*count),
+        }
+    }
+
+    /// What a loss of power leaves now.
+    pub(super) fn cut(&self, pick: Pick) -> Vec<u8> {
+        let mut image = self.durable.clone();
+        let mut rng = match pick {
+            Pick::Random(seed) => Some(Rng::new(seed)),
+            Pick::Least | Pick::Most => None,
+        };
+        for (sector, versions) in &self.pending {
+            let i = match (&mut rng, pick) {
+                (Some(rng), _) => rng.below(versions.len() + 1),
+                (None, Pick::Most) => versions.len(),
+                (None, _) => 0,
+            };
+            if let Some(i) = i.checked_sub(1) {
+                image[sector * SECTOR_BYTES..][..SECTOR_BYTES].copy_from_slice(&versions[i]);
+            }
+        }
+        image
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_leaves_what_was_flushed_and_any_sector_of_what_was_not() {
+        let recorder = Recorder::new(vec![0; 4096]);
+        assert!(recorder.write(0, &[1; 1024]) && !recorder.write(4000, &[1; 100]));
+        recorder.did(Step::Flush);
+        recorder.did(Step::Returned(3));
+        assert!(recorder.write(100, &[2; 1000]));
+        assert_eq!(recorder.read(90, 20), [[1; 10], [2; 10]].concat());
+        let mut walk = Walk::new(vec![0; 4096]);
+        recorder.into_steps().iter().for_each(|step| walk.take(step));
+        assert_eq!(walk.returned, Some(3));
+        let least = walk.cut(Pick::Least);
+        assert_eq!((least[200], least[1050]), (1, 0));
+        let most = walk.cut(Pick::Most);
+        assert_eq!((most[99], most[100], most[1099], most[1100]), (1, 2, 2, 0));
+        let sectors = (0..64).map(|seed| {
+            let image = walk.cut(Pick::Random(seed));
+            (image[511] == 2, image[512] == 2, image[1024] == 2)
+        });
+        assert_eq!(sectors.collect::<std::collections::HashSet<_>>().len(), 8);
+    }
+}
