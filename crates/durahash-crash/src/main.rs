@@ -28,7 +28,8 @@ usage: durahash-crash repeat  --design D --model M --prefill P --script 'put 0 1
                               [--seed N] [--ops N] [--json]
        durahash-crash exhaustive --design D [--model M] [--length N]
        durahash-crash mutants --design D --model M [--seeds N]
-       durahash-crash power   --design D [--cuts N] [--seed N] [--ops N] [--short]
+       durahash-crash power   --design D [--cuts N] [--seed N] [--ops N]
+                              [--short] [--lying]
                               (as root: ext4 on a loop device; reh and pea only)
 designs: reh, reh-full, reh-map, pea, pea-full, pea-map    models: x86, word, program";
 
@@ -49,6 +50,7 @@ struct Args {
     json: bool,
     cuts: usize,
     short: bool,
+    lying: bool,
     dir: PathBuf,
 }
 
@@ -70,6 +72,7 @@ impl Args {
             json: false,
             cuts: 200,
             short: false,
+            lying: false,
             dir: PathBuf::new(),
         };
         while let Some(name) = args.next() {
@@ -77,8 +80,8 @@ impl Args {
                 parsed.json = true;
                 continue;
             }
-            if name == "--short" {
-                parsed.short = true;
+            if name == "--short" || name == "--lying" {
+                *(if name == "--short" { &mut parsed.short } else { &mut parsed.lying }) = true;
                 continue;
             }
             let value = args.next().ok_or_else(|| format!("{name} has no value"))?;
@@ -145,8 +148,8 @@ fn run<S: Subject>(subject: &S, args: &Args) -> Result<ExitCode, String> {
 /// Cuts the power under a real file system, or is the child that uses it.
 fn power(args: &Args) -> Result<ExitCode, String> {
     let design: Design = args.design.parse().map_err(|e: durahash::Error| e.to_string())?;
-    let Args { cuts, seed, short, .. } = *args;
-    let plan = Plan { design, ops: args.ops as u64, cuts, seed, short };
+    let Args { cuts, seed, short, lying, .. } = *args;
+    let plan = Plan { design, ops: args.ops as u64, cuts, seed, short, lying };
     if args.command == CHILD {
         durahash_crash::power::child(&args.dir, plan).map_err(|e| e.to_string())?;
         return Ok(ExitCode::SUCCESS);

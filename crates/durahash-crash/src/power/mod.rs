@@ -46,6 +46,8 @@ pub struct Plan {
     pub seed: u64,
     /// Whether the log is so short that it is written through the page cache, and gone round.
     pub short: bool,
+    /// Whether the disk forgets to flush, which must be found.
+    pub lying: bool,
 }
 
 impl Plan {
@@ -254,7 +256,9 @@ fn look(
     let mut walk = Walk::new(base);
     let mut taken = 0;
     for (number, at) in at.into_iter().enumerate() {
-        steps[taken..at].iter().for_each(|step| walk.take(step));
+        // What a flush had to do before the child began is not forgotten: else there is no file system.
+        let forgets = |i: usize| plan.lying && i > made && matches!(steps[i], Step::Flush);
+        (taken..at).filter(|i| !forgets(*i)).for_each(|i| walk.take(&steps[i]));
         taken = at;
         let pick = match number % 4 {
             0 => Pick::Least,
