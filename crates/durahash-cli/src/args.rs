@@ -36,11 +36,11 @@ pub(crate) enum Command {
         after_help = "\
 Examples:
   durahash create packages.pool --durability strict
-  durahash create edges.pool --codec u64 --max-size 10GiB"
+  durahash create edges.pool --kind multimap --codec u64 --max-size 10GiB"
     )]
     Create(Create),
 
-    /// Store VALUE under KEY, replacing what was there
+    /// Store VALUE under KEY, replacing what was there; in a multimap, beside what is there
     ///
     /// Both are taken as they are, without escapes. When the command returns, the entry is stored.
     #[command(
@@ -61,7 +61,7 @@ Examples:
         write: Write,
     },
 
-    /// Print the value of KEY, as it is, and a line feed
+    /// Print the value of KEY, as it is, and a line feed; of a multimap all values, in no order
     ///
     /// Exit code 1, and no output, where the key is not there.
     #[command(verbatim_doc_comment, after_help = "Example:\n  durahash get ages.pool Ada")]
@@ -72,15 +72,23 @@ Examples:
         key: OsString,
     },
 
-    /// Remove KEY
+    /// Remove KEY, from a multimap with all its values or with one VALUE
     ///
-    /// Exit code 1 where the key is not there.
-    #[command(verbatim_doc_comment, after_help = "Example:\n  durahash del ages.pool Ada")]
+    /// Exit code 1 where the key, or the value, is not there.
+    #[command(
+        verbatim_doc_comment,
+        after_help = "\
+Examples:
+  durahash del ages.pool Ada
+  durahash del edges.pool 1 2"
+    )]
     Del {
         /// The pool's file
         pool: PathBuf,
         /// The key
         key: OsString,
+        /// Of a multimap, the value of which one goes and the others stay
+        value: Option<OsString>,
         #[command(flatten)]
         write: Write,
     },
@@ -92,13 +100,14 @@ Examples:
     /// start with # are skipped. A bad line is named on the standard error as FILE:LINE: REASON and
     /// left out, those beyond the first 20 without being named; the rest is loaded, and the exit code
     /// is 2. A key that comes again replaces the
-    /// value it had, so a load that was cut short can be repeated.
+    /// value it had, so a load that was cut short can be repeated. Into a multimap every line is
+    /// added, so there it cannot.
     #[command(
         verbatim_doc_comment,
         after_help = "\
 Examples:
   durahash load packages.pool packages.tsv.gz
-  durahash load edges.pool edges.tsv --codec u64
+  durahash load edges.pool edges.tsv --codec u64 --kind multimap
   durahash dump old.pool | durahash load new.pool"
     )]
     Load {
@@ -217,17 +226,17 @@ pub(crate) struct Create {
     pub(crate) pool: PathBuf,
     #[command(flatten)]
     pub(crate) new: New,
-    /// One value for each key, or any number of them
-    #[arg(long, value_enum, default_value_t = Kind::Map)]
-    pub(crate) kind: Kind,
 }
 
 /// What a new pool is made as.
 #[derive(Debug, Args)]
 pub(crate) struct New {
-    /// Design of a new pool: reh or pea [default: reh]
+    /// Design of a new pool: reh or pea [default: reh, and pea for a multimap]
     #[arg(long, value_parser = parse_design)]
     pub(crate) design: Option<Design>,
+    /// What a new pool keeps: one value for each key, or any number of them [default: map]
+    #[arg(long, value_enum)]
+    pub(crate) kind: Option<Kind>,
     /// Keys and values of a new pool: any bytes, or integers below 2^64 [default: bytes]
     #[arg(long, value_enum)]
     pub(crate) codec: Option<Codec>,
@@ -325,6 +334,16 @@ impl Codec {
 pub(crate) enum Kind {
     Map,
     Multimap,
+}
+
+impl Kind {
+    /// The name, and what its entries are called.
+    pub(crate) fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Kind::Map => ("map", "keys"),
+            Kind::Multimap => ("multimap", "entries"),
+        }
+    }
 }
 
 fn parse_design(name: &str) -> Result<Design, String> {

@@ -1,10 +1,11 @@
 //! `check`: every invariant verified.
 
-use durahash::{AnyMap, Error, ErrorKind, Finding};
+use durahash::{Error, ErrorKind, Finding};
 use serde_json::{Value, json};
 
-use crate::args::Read;
+use crate::args::{Kind, Read};
 use crate::exit::{Exit, Failure};
+use crate::opened::Opened;
 use crate::output::print;
 use crate::pool::open_to_read;
 use crate::progress::Progress;
@@ -32,14 +33,15 @@ pub(crate) fn check(read: &Read, json: bool) -> Result<Exit, Failure> {
 
 /// What a check found.
 struct Looked {
-    /// The number of keys, where it can be told.
+    kind: Kind,
+    /// The number of keys, or of a multimap's entries, where it can be told.
     keys: Option<u64>,
     /// Whether pages may be missing that no check can miss, where it can be told.
     suspect: Option<bool>,
     findings: Vec<Finding>,
 }
 
-fn look(map: &AnyMap, progress: &mut Progress) -> Result<Looked, Error> {
+fn look(map: &Opened, progress: &mut Progress) -> Result<Looked, Error> {
     let mut findings = Vec::new();
     map.check_watched(&mut |finding| findings.push(finding), &mut |done, of| {
         progress.watch(done, of)
@@ -52,11 +54,11 @@ fn look(map: &AnyMap, progress: &mut Progress) -> Result<Looked, Error> {
         }
         Err(e) => return Err(e),
     };
-    Ok(Looked { keys, suspect, findings })
+    Ok(Looked { kind: map.kind(), keys, suspect, findings })
 }
 
 fn as_json(pool: &str, looked: &Looked) -> Value {
-    let Looked { keys, suspect, findings } = looked;
+    let Looked { kind, keys, suspect, findings } = looked;
     let list = findings.iter().map(|finding| {
         json!({
             "invariant": finding.invariant,
@@ -67,20 +69,20 @@ fn as_json(pool: &str, looked: &Looked) -> Value {
     json!({
         "pool": pool,
         "ok": findings.is_empty(),
-        "keys": keys,
+        (kind.names().1): keys,
         "suspect": suspect,
         "findings": list.collect::<Vec<_>>(),
     })
 }
 
 fn as_text(pool: &str, looked: &Looked) -> String {
-    let Looked { keys, suspect, findings } = looked;
+    let Looked { kind, keys, suspect, findings } = looked;
     let mut text = String::new();
     for Finding { invariant, off, what } in findings {
         text.push_str(&format!("{pool}: {invariant} at offset {off:#x}: {what}\n"));
     }
     text.push_str(&match (findings.len(), keys) {
-        (0, Some(keys)) => format!("{pool}: ok, {keys} keys\n"),
+        (0, Some(keys)) => format!("{pool}: ok, {keys} {}\n", kind.names().1),
         (found, _) => format!("{pool}: {found} findings\n"),
     });
     if *suspect == Some(true) {

@@ -27,7 +27,7 @@ pub(crate) fn dump(read: &Read, limit: Option<u64>) -> Result<Exit, Failure> {
     let mut out = BufWriter::with_capacity(64 << 10, stdout.lock());
     let mut line = Vec::new();
     let (mut dumped, mut damaged) = (0, 0);
-    for pair in &map {
+    for pair in map.iter() {
         if dumped == limit {
             break;
         }

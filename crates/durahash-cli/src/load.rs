@@ -4,12 +4,13 @@ use std::io;
 use std::path::Path;
 use std::time::Instant;
 
-use durahash::{AnyMap, Error, ErrorKind};
+use durahash::{Error, ErrorKind};
 
 use crate::args::New;
 use crate::escape::read_line;
 use crate::exit::{Exit, Failure, MAKE_SPACE};
 use crate::input::{Input, Line};
+use crate::opened::Opened;
 use crate::output::print;
 use crate::pool::{close, open_or_create};
 use crate::progress::Progress;
@@ -56,7 +57,7 @@ pub(crate) fn load(pool: &Path, file: &Path, new: &New) -> Result<Exit, Failure>
 }
 
 struct Load<'a> {
-    map: &'a AnyMap,
+    map: &'a Opened,
     pool: &'a Path,
     input: Input,
     progress: Progress,
@@ -88,7 +89,7 @@ impl Load<'_> {
                 Line::TooLong(part) => {
                     self.leave_out(self.input.line, &format!("the {part} is too large"));
                 }
-                Line::Entry => match read_line(&line) {
+                Line::Entry => match self.read_entry(&line) {
                     Ok((key, value)) => {
                         self.batch_bytes += key.len() + value.len();
                         self.batch.push((key, value));
@@ -103,8 +104,15 @@ impl Load<'_> {
         }
     }
 
+    /// The key and value of a line. Those for a multimap are good ones.
+    fn read_entry(&self, line: &[u8]) -> Result<(Vec<u8>, Vec<u8>), String> {
+        let (key, value) = read_line(line)?;
+        self.map.accepts(&key, &value).map_err(|e| e.to_string())?;
+        Ok((key, value))
+    }
+
     /// Puts the batch. Where one entry of it is bad all are put again, one by one, which tells
-    /// which one it is.
+    /// which one it is. A multimap was asked before: nothing may be added twice.
     fn put_batch(&mut self) -> Result<(), Failure> {
         let batch = std::mem::take(&mut self.batch);
         match self.map.put_many(&batch) {

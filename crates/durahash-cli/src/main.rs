@@ -11,6 +11,7 @@ mod escape;
 mod exit;
 mod input;
 mod load;
+mod opened;
 mod output;
 mod point;
 mod pool;
@@ -46,7 +47,9 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Create(args) => pool::create(&args),
         Command::Put { pool, key, value, write } => point::put(&pool, &key, &value, write),
         Command::Get { read, key } => point::get(&read, &key),
-        Command::Del { pool, key, write } => point::del(&pool, &key, write),
+        Command::Del { pool, key, value, write } => {
+            point::del(&pool, &key, value.as_deref(), write)
+        }
         Command::Load { pool, file, new } => load::load(&pool, &file, &new),
         Command::Dump { read, limit } => dump::dump(&read, limit),
         Command::Stats { read, json } => stats::stats(&read, json),

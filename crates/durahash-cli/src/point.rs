@@ -6,6 +6,7 @@ use std::path::Path;
 
 use crate::args::{Read, Write};
 use crate::exit::{Exit, Failure};
+use crate::opened::Opened;
 use crate::output::print;
 use crate::pool::{close, open_to_read, open_to_write};
 
@@ -21,19 +22,38 @@ pub(crate) fn put(pool: &Path, key: &OsStr, value: &OsStr, write: Write) -> Resu
 /// `durahash get`.
 pub(crate) fn get(read: &Read, key: &OsStr) -> Result<Exit, Failure> {
     let map = open_to_read(read)?;
-    let value = map.get(key.as_bytes()).map_err(|e| Failure::pool(&read.pool, &e))?;
-    let Some(mut value) = value else {
+    let values = map.get_all(key.as_bytes()).map_err(|e| Failure::pool(&read.pool, &e))?;
+    if values.is_empty() {
         return Ok(Exit::NotFound);
-    };
-    value.push(b'\n');
-    print(&value)?;
+    }
+    let mut lines = Vec::new();
+    for value in values {
+        lines.extend(value);
+        lines.push(b'\n');
+    }
+    print(&lines)?;
     Ok(Exit::Ok)
 }
 
 /// `durahash del`.
-pub(crate) fn del(pool: &Path, key: &OsStr, write: Write) -> Result<Exit, Failure> {
+pub(crate) fn del(
+    pool: &Path,
+    key: &OsStr,
+    value: Option<&OsStr>,
+    write: Write,
+) -> Result<Exit, Failure> {
     let map = open_to_write(pool, write)?;
-    let removed = map.remove(key.as_bytes()).map_err(|e| Failure::pool(pool, &e))?;
+    let key = key.as_bytes();
+    let removed = match (&map, value) {
+        (_, None) => map.remove(key),
+        (Opened::Multimap(map), Some(value)) => map.remove_one(key, value.as_bytes()),
+        (Opened::Map(_), Some(_)) => {
+            let message =
+                format!("{}: a map has one value for each key: leave VALUE out", pool.display());
+            return Err(Failure::new(Exit::Usage, message));
+        }
+    };
+    let removed = removed.map_err(|e| Failure::pool(pool, &e))?;
     close(pool, map)?;
     Ok(if removed { Exit::Ok } else { Exit::NotFound })
 }

@@ -3,55 +3,65 @@
 use std::io;
 use std::path::Path;
 
-use durahash::{AnyMap, Error, ErrorKind, Options};
+use durahash::{Design, Error, ErrorKind, Options};
 
 use crate::args::{Create, Kind, New, Read, Write};
 use crate::exit::{Exit, Failure};
+use crate::opened::Opened;
 
 /// `durahash create`.
 pub(crate) fn create(args: &Create) -> Result<Exit, Failure> {
-    if args.kind == Kind::Multimap {
-        let design = args.new.design.unwrap_or_default();
-        let message =
-            format!("design {design} keeps one value for each key, so no --kind multimap");
-        return Err(Failure::new(Exit::Usage, message));
-    }
-    let ty = args.new.codec.unwrap_or_default().data();
-    let made = AnyMap::create(&args.pool, ty, ty, &options(&args.new));
-    close(&args.pool, made.map_err(|e| creation_failed(&args.pool, &e))?)?;
+    let made = make(&args.pool, &args.new)?;
+    close(&args.pool, made)?;
     Ok(Exit::Ok)
 }
 
+/// Creates a pool as `new` says.
+fn make(pool: &Path, new: &New) -> Result<Opened, Failure> {
+    let kind = new.kind.unwrap_or(Kind::Map);
+    if kind == Kind::Multimap && new.design == Some(Design::Reh) {
+        let message = "design reh keeps one value for each key, so no --kind multimap".to_owned();
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    let ty = new.codec.unwrap_or_default().data();
+    Opened::create(pool, kind, ty, &options(new)).map_err(|e| creation_failed(pool, &e))
+}
+
 /// Opens a pool for a command that only reads, as many at a time as like to.
-pub(crate) fn open_to_read(args: &Read) -> Result<AnyMap, Failure> {
+pub(crate) fn open_to_read(args: &Read) -> Result<Opened, Failure> {
     let options = Options::new().read_only(true).accept_suspect(args.accept_suspect);
-    AnyMap::open(&args.pool, &options).map_err(|e| open_failed(&args.pool, &e))
+    Opened::open(&args.pool, &options).map_err(|e| open_failed(&args.pool, &e))
 }
 
 /// Opens a pool that exists, for a command that writes.
-pub(crate) fn open_to_write(pool: &Path, write: Write) -> Result<AnyMap, Failure> {
-    AnyMap::open(pool, &in_mode(Options::new(), write)).map_err(|e| open_to_write_failed(pool, &e))
+pub(crate) fn open_to_write(pool: &Path, write: Write) -> Result<Opened, Failure> {
+    Opened::open(pool, &in_mode(Options::new(), write)).map_err(|e| open_to_write_failed(pool, &e))
 }
 
 /// Opens a pool for writing, or creates it as `new` says. An existing one is as it is, but must not
 /// be another than was asked for.
-pub(crate) fn open_or_create(pool: &Path, new: &New) -> Result<AnyMap, Failure> {
-    let map = match AnyMap::open(pool, &in_mode(Options::new(), new.write)) {
-        Err(e) if is_missing(&e) => {
-            let ty = new.codec.unwrap_or_default().data();
-            AnyMap::open_or_create(pool, ty, ty, &options(new))
-                .map_err(|e| creation_failed(pool, &e))
-        }
+pub(crate) fn open_or_create(pool: &Path, new: &New) -> Result<Opened, Failure> {
+    let open = || Opened::open(pool, &in_mode(Options::new(), new.write));
+    let map = match open() {
+        Err(e) if is_missing(&e) => match make(pool, new) {
+            // Somebody else was quicker.
+            Err(_) if pool.exists() => open().map_err(|e| open_to_write_failed(pool, &e)),
+            made => made,
+        },
         opened => opened.map_err(|e| open_to_write_failed(pool, &e)),
     }?;
-    let (design, types) = (map.design(), [map.key_type(), map.value_type()]);
+    let (design, types, kind) = (map.design(), map.types(), map.kind());
     let wanted_types = new.codec.map_or(types, |codec| [codec.data(); 2]);
-    if wanted_types != types || new.design.is_some_and(|wanted| wanted != design) {
+    if wanted_types != types
+        || new.design.is_some_and(|wanted| wanted != design)
+        || new.kind.is_some_and(|wanted| wanted != kind)
+    {
         let [key, value] = types;
         let message = format!(
-            "{}: the pool exists, as --design {design} with keys of {key} and values of {value}; \
-             leave --design and --codec out to load into it",
-            pool.display()
+            "{}: the pool exists, as --design {design} --kind {} with keys of {key} and values of \
+             {value}; leave --design, --kind and --codec out to load into it",
+            pool.display(),
+            kind.names().0,
         );
         return Err(Failure::new(Exit::Usage, message));
     }
@@ -59,12 +69,15 @@ pub(crate) fn open_or_create(pool: &Path, new: &New) -> Result<AnyMap, Failure> 
 }
 
 /// Closes a pool, which is when its file is cut and marked as whole.
-pub(crate) fn close(pool: &Path, map: AnyMap) -> Result<(), Failure> {
+pub(crate) fn close(pool: &Path, map: Opened) -> Result<(), Failure> {
     map.close().map_err(|e| Failure::pool(pool, &e))
 }
 
 fn options(new: &New) -> Options {
-    let options = Options::new().design(new.design.unwrap_or_default());
+    let options = match new.design {
+        Some(design) => Options::new().design(design),
+        None => Options::new(),
+    };
     let options = in_mode(options, new.write);
     match new.max_size {
         Some(bytes) => options.max_bytes(bytes),

@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
-use durahash::{AnyMap, Design, Durability, Error, Stats};
+use durahash::{Design, Durability, Error, Stats};
 use serde_json::{Value, json};
 
-use crate::args::Read;
+use crate::args::{Kind, Read};
 use crate::exit::{Exit, Failure};
+use crate::opened::Opened;
 use crate::output::print;
 use crate::pool::open_to_read;
 use crate::progress::Progress;
@@ -21,15 +22,18 @@ pub(crate) fn stats(read: &Read, json: bool) -> Result<Exit, Failure> {
     let progress = Progress::without_end("looking");
     let stats = look(&map).map_err(|e| Failure::pool(&read.pool, &e))?;
     drop(progress);
-    let pool = read.pool.display().to_string();
-    let text =
-        if json { format!("{:#}\n", as_json(&pool, &stats)) } else { as_text(&pool, &stats) };
+    let (pool, kind) = (read.pool.display().to_string(), map.kind());
+    let text = if json {
+        format!("{:#}\n", as_json(&pool, kind, &stats))
+    } else {
+        as_text(&pool, kind, &stats)
+    };
     print(text.as_bytes())?;
     Ok(Exit::Ok)
 }
 
 /// Which blocks of records are free is known when every slot was looked at.
-fn look(map: &AnyMap) -> Result<Stats, Error> {
+fn look(map: &Opened) -> Result<Stats, Error> {
     while map.step()? {}
     map.stats()
 }
@@ -39,15 +43,15 @@ fn depths(stats: &Stats) -> impl Iterator<Item = (usize, u64)> {
     stats.index.depths.iter().copied().enumerate().filter(|(_, units)| *units != 0)
 }
 
-fn as_json(pool: &str, stats: &Stats) -> Value {
+fn as_json(pool: &str, kind: Kind, stats: &Stats) -> Value {
     let depths = depths(stats).map(|(depth, units)| json!({ "depth": depth, "units": units }));
     json!({
         "pool": pool,
         "design": stats.design.to_string(),
-        "kind": "map",
+        "kind": kind.names().0,
         "key_type": stats.key_type.to_string(),
         "value_type": stats.value_type.to_string(),
-        "keys": stats.keys,
+        (kind.names().1): stats.keys,
         "load_factor": stats.load_factor(),
         "global_depth": stats.index.global_depth,
         "depths": depths.collect::<Vec<_>>(),
@@ -73,7 +77,7 @@ fn as_json(pool: &str, stats: &Stats) -> Value {
     })
 }
 
-fn as_text(pool: &str, stats: &Stats) -> String {
+fn as_text(pool: &str, kind: Kind, stats: &Stats) -> String {
     let mut text = String::new();
     let mut row = |name: &str, value: String| {
         // Writing to a string does not fail.
@@ -81,8 +85,9 @@ fn as_text(pool: &str, stats: &Stats) -> String {
     };
     row("pool", pool.into());
     row("design", stats.design.to_string());
+    row("kind", kind.names().0.into());
     row("types", format!("{} -> {}", stats.key_type, stats.value_type));
-    row("keys", stats.keys.to_string());
+    row(kind.names().1, stats.keys.to_string());
     row("load factor", format!("{:.3}", stats.load_factor()));
     row(
         "bytes per entry",

@@ -1,7 +1,7 @@
 //! Linearizability of one key, with crashes: a search in the manner of Wing, Gong and Lowe.
 //!
 //! Operations on different keys commute, so each key has a history of its own: a register that is
-//! put, removed and read. Each operation takes effect at one instant between its begin and its end;
+//! put, removed and read, or a bag of values. Each operation takes effect at one instant between its begin and its end;
 //! one that has not ended took effect at some instant after its begin, or never. [`outcomes`] gives
 //! every value that the key may have once all that has ended is explained. None at all means that
 //! the history is not linearizable. A value found after a crash that is not among them means that
@@ -55,7 +55,7 @@ impl Search<'_> {
         }
         let next: Vec<usize> = rest()
             .filter(|(_, op)| first_end.is_none_or(|end| op.begin < end))
-            .filter(|(_, op)| op.end.is_none_or(|(_, answer)| answer == value))
+            .filter(|(_, op)| op.end.is_none_or(|(_, answer)| answer == op.op.answer(value)))
             .map(|(i, _)| i)
             .collect();
         for i in next {

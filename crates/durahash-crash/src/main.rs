@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use durahash::Design;
 use durahash_crash::designs::{
-    PeaFullSubject, PeaMapSubject, PeaSubject, RehFullSubject, RehMapSubject, RehSubject,
+    PeaFullSubject, PeaMapSubject, PeaMultiFullSubject, PeaMultiMapSubject, PeaMultiSubject,
+    PeaSubject, RehFullSubject, RehMapSubject, RehSubject,
 };
 use durahash_crash::mutate::{Mutant, Verdict};
 use durahash_crash::oracle::Counts;
@@ -27,11 +28,12 @@ usage: durahash-crash repeat  --design D --model M --prefill P --script 'put 0 1
        durahash-crash soak    --design D [--model M] [--seconds N | --states N] [--threads N]
                               [--seed N] [--ops N] [--json]
        durahash-crash exhaustive --design D [--model M] [--length N]
-       durahash-crash mutants --design D --model M [--seeds N]
+       durahash-crash mutants --design D --model M [--seeds N] [--length N]
        durahash-crash power   --design D [--cuts N] [--seed N] [--ops N]
                               [--short] [--lying]
                               (as root: ext4 on a loop device; reh and pea only)
-designs: reh, reh-full, reh-map, pea, pea-full, pea-map    models: x86, word, program";
+designs: reh, reh-full, reh-map, pea, pea-full, pea-map, pea-multi, pea-multi-full, pea-multi-map
+models:  x86, word, program";
 
 /// What was asked for.
 struct Args {
@@ -126,6 +128,9 @@ fn main() -> ExitCode {
             "pea" => run(&PeaSubject::default(), &args),
             "pea-full" => run(&PeaFullSubject::default(), &args),
             "pea-map" => run(&PeaMapSubject::new(), &args),
+            "pea-multi" => run(&PeaMultiSubject::default(), &args),
+            "pea-multi-full" => run(&PeaMultiFullSubject::default(), &args),
+            "pea-multi-map" => run(&PeaMultiMapSubject, &args),
             _ => Err(format!("no design {design}")),
         }
     });
@@ -349,7 +354,7 @@ fn mutants_on<S: Subject, const LINE: bool>(
     args: &Args,
 ) -> Result<Vec<(Mutant, Verdict)>, Box<Failure>> {
     tester.keep_corpus();
-    tester.exhaustive(2)?;
+    tester.exhaustive(args.length.min(2))?;
     for seed in args.seed..args.seed + args.seeds {
         tester.random(seed, args.ops)?;
     }

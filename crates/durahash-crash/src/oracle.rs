@@ -14,7 +14,7 @@ use durahash::ErrorKind;
 use durahash_media::{Sim, Site, Step};
 
 use crate::quiet::catch;
-use crate::script::{Op, Rng, mix, random};
+use crate::script::{Op, Rng, mix};
 use crate::states::{CrashState, Explorer, Model, Visit};
 use crate::subject::{Subject, Table};
 
@@ -329,8 +329,9 @@ impl<'s, S: Subject, const LINE: bool> Judge<'s, S, LINE> {
             return Err("says that it was closed".to_string());
         }
         let len = table.len().map_err(|error| format!("len: {error}"))?;
-        if len != contents.len() as u64 {
-            return Err(format!("len says {len}, iteration {}", contents.len()));
+        let entries: u64 = contents.iter().map(|(_, v)| S::entries(*v)).sum();
+        if len != entries {
+            return Err(format!("len says {len}, iteration {entries}"));
         }
         self.check(table)
     }
@@ -392,7 +393,7 @@ impl<'s, S: Subject, const LINE: bool> Judge<'s, S, LINE> {
         seed: u64,
     ) -> Result<(), String> {
         let mut rng = Rng::new(seed);
-        for op in random(self.keys.len() as u16, MORE, rng.number()) {
+        for op in self.subject.random(MORE, rng.number()) {
             let Some(key) = op.key().map(usize::from) else {
                 self.step(table, 1)?;
                 continue;
@@ -404,11 +405,11 @@ impl<'s, S: Subject, const LINE: bool> Judge<'s, S, LINE> {
                 }
                 Err(error) => return Err(format!("{op} after recovery: {error}")),
             };
-            if found != held[key] {
-                let held = held[key];
-                return Err(format!("{op} after recovery found {found:?}, not {held:?}"));
+            let answer = op.answer(held[key]);
+            if found != answer {
+                return Err(format!("{op} after recovery found {found:?}, not {answer:?}"));
             }
-            held[key] = op.outcome(found);
+            held[key] = op.outcome(held[key]);
         }
         let expected = Expected::new(held);
         let contents = &mut Vec::new();

@@ -11,7 +11,7 @@ use durahash_media::{Sim, Site, Step, name_thread};
 use crate::mutate::{Kind, Mutant, Verdict, collect};
 use crate::oracle::{Counts, Expected, Judge};
 use crate::quiet::catch;
-use crate::script::{Op, exhaustive, print, random};
+use crate::script::{Op, exhaustive, print};
 use crate::segment::{Effect, Pick, Segment, Watch, ack_mark, begin_mark};
 use crate::states::{Explorer, Model};
 use crate::subject::{Prefill, Subject, Table};
@@ -235,9 +235,9 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
         let keys = self.judge.keys().len() as u16;
         self.went_on += 1;
         match self.went_on % 3 {
-            0 => (0..keys).map(Op::Remove).collect(),
-            1 => (0..keys).map(|key| Op::Put(key, self.went_on)).collect(),
-            _ => random(keys, BEYOND, self.went_on),
+            0 => (0..keys).map(|key| S::translate(Op::Remove(key), 0)).collect(),
+            1 => (0..keys).map(|key| S::translate(Op::Put(key, self.went_on), 0)).collect(),
+            _ => self.subject.random(BEYOND, self.went_on),
         }
     }
 
@@ -263,7 +263,7 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
     /// # Errors
     /// The first failure.
     pub fn random(&mut self, seed: u64, count: usize) -> Result<(), Box<Failure>> {
-        let ops = random(self.judge.keys().len() as u16, count, seed);
+        let ops = self.subject.random(count, seed);
         let nothing = self.nothing();
         self.script(&nothing, &ops, Look::All)
     }
@@ -353,12 +353,13 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
     ) -> Result<Effect, String> {
         let slot = &mut held[usize::from(key)];
         match table.apply(op, self.judge.keys()[usize::from(key)]) {
-            Ok(found) if found == *slot => {
-                *slot = op.outcome(found);
-                let changed = *slot != found;
+            Ok(found) if found == op.answer(*slot) => {
+                let before = *slot;
+                *slot = op.outcome(before);
+                let changed = *slot != before;
                 Ok(if changed { Effect::Set(key, *slot) } else { Effect::None })
             }
-            Ok(found) => Err(format!("{op} found {found:?}, not {slot:?}")),
+            Ok(found) => Err(format!("{op} found {found:?}, not {:?}", op.answer(*slot))),
             // Nothing was changed.
             Err(error) if S::MAY_FILL && matches!(error.kind(), ErrorKind::Full { .. }) => {
                 Ok(Effect::None)

@@ -16,6 +16,12 @@ pub enum Op {
     Update(u16, u64),
     /// Removes.
     Remove(u16),
+    /// Adds one of the values of [`Bag`] to those of the key.
+    Add(u16, u64),
+    /// Removes one value, if the key has it.
+    RemoveOne(u16, u64),
+    /// Removes all values of the key.
+    RemoveAll(u16),
     /// Reads.
     Get(u16),
     /// Background work, one step.
@@ -37,6 +43,7 @@ impl Op {
             Op::Put(key, _) => Op::Put(key, v),
             Op::Insert(key, _) => Op::Insert(key, v),
             Op::Update(key, _) => Op::Update(key, v),
+            Op::Add(key, _) => Op::Add(key, v),
             other => other,
         }
     }
@@ -46,7 +53,8 @@ impl Op {
     pub fn key(self) -> Option<u16> {
         match self {
             Op::Put(key, _) | Op::Insert(key, _) | Op::Update(key, _) => Some(key),
-            Op::Remove(key) | Op::Get(key) => Some(key),
+            Op::Remove(key) | Op::RemoveAll(key) | Op::Get(key) => Some(key),
+            Op::Add(key, _) | Op::RemoveOne(key, _) => Some(key),
             Op::Step | Op::Reopen | Op::Close | Op::Crash(_) => None,
         }
     }
@@ -58,9 +66,85 @@ impl Op {
             Op::Put(_, v) => Some(v),
             Op::Insert(_, v) => found.or(Some(v)),
             Op::Update(_, v) => found.and(Some(v)),
-            Op::Remove(_) => None,
+            Op::Remove(_) | Op::RemoveAll(_) => None,
+            Op::Add(_, v) => Some(Bag::of(found).with(v).0),
+            Op::RemoveOne(_, v) => Bag::of(found).without(v).word(),
             Op::Get(_) | Op::Step | Op::Reopen | Op::Close | Op::Crash(_) => found,
         }
+    }
+
+    /// What it answers where the key had `found` before.
+    #[must_use]
+    pub fn answer(self, found: Option<u64>) -> Option<u64> {
+        match self {
+            Op::Add(..) => None,
+            Op::RemoveOne(_, v) => Bag::of(found).has(v).then_some(1),
+            Op::RemoveAll(_) => found.map(|bag| Bag(bag).len()),
+            _ => found,
+        }
+    }
+}
+
+/// The values of a key of a multimap as one word, so that what holds for a map's values holds for
+/// them: there are eight values, the numbers below eight, and byte `v` says how often `v` is there.
+/// Greater numbers stand for one of these.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bag(pub u64);
+
+impl Bag {
+    /// How many values there are to choose from.
+    pub const VALUES: u64 = 8;
+
+    /// What a key has.
+    #[must_use]
+    pub fn of(found: Option<u64>) -> Self {
+        Bag(found.unwrap_or(0))
+    }
+
+    /// The word, if there is anything in it.
+    #[must_use]
+    pub fn word(self) -> Option<u64> {
+        (self.0 != 0).then_some(self.0)
+    }
+
+    /// How often each value is there.
+    #[must_use]
+    pub fn counts(self) -> [u8; 8] {
+        self.0.to_le_bytes()
+    }
+
+    /// How many values are in it.
+    #[must_use]
+    pub fn len(self) -> u64 {
+        self.counts().into_iter().map(u64::from).sum()
+    }
+
+    /// Whether it is empty.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether a value is in it.
+    #[must_use]
+    pub fn has(self, v: u64) -> bool {
+        self.counts()[(v % Self::VALUES) as usize] > 0
+    }
+
+    /// With one more of a value.
+    ///
+    /// # Panics
+    /// Where a value would be there more than 255 times.
+    #[must_use]
+    pub fn with(self, v: u64) -> Self {
+        assert!(self.counts()[(v % Self::VALUES) as usize] < u8::MAX, "a count is one byte");
+        Bag(self.0 + (1 << (8 * (v % Self::VALUES))))
+    }
+
+    /// With one less of a value, if it is there.
+    #[must_use]
+    pub fn without(self, v: u64) -> Self {
+        if self.has(v) { Bag(self.0 - (1 << (8 * (v % Self::VALUES)))) } else { self }
     }
 }
 
@@ -71,6 +155,9 @@ impl fmt::Display for Op {
             Op::Insert(key, v) => write!(f, "insert {key} {v}"),
             Op::Update(key, v) => write!(f, "update {key} {v}"),
             Op::Remove(key) => write!(f, "remove {key}"),
+            Op::Add(key, v) => write!(f, "add {key} {v}"),
+            Op::RemoveOne(key, v) => write!(f, "remove-one {key} {v}"),
+            Op::RemoveAll(key) => write!(f, "remove-all {key}"),
             Op::Get(key) => write!(f, "get {key}"),
             Op::Step => f.write_str("step"),
             Op::Reopen => f.write_str("reopen"),
@@ -103,6 +190,9 @@ pub fn parse(text: &str) -> Result<Vec<Op>, String> {
                 "insert" => key().zip(v()).map(|(key, v)| Op::Insert(key, v)),
                 "update" => key().zip(v()).map(|(key, v)| Op::Update(key, v)),
                 "remove" => key().map(Op::Remove),
+                "add" => key().zip(v()).map(|(key, v)| Op::Add(key, v)),
+                "remove-one" => key().zip(v()).map(|(key, v)| Op::RemoveOne(key, v)),
+                "remove-all" => key().map(Op::RemoveAll),
                 "get" => key().map(Op::Get),
                 "step" => Some(Op::Step),
                 "reopen" => Some(Op::Reopen),
@@ -202,7 +292,21 @@ mod tests {
     fn scripts_are_read_as_they_are_printed() {
         let ops = random(9, 300, 5);
         assert_eq!(parse(&print(&ops)), Ok(ops));
+        let ops = vec![Op::Add(1, 2), Op::RemoveOne(3, 4), Op::RemoveAll(5)];
+        assert_eq!(parse(&print(&ops)), Ok(ops));
         assert_eq!(parse("put 1"), Err("no operation: put 1".to_string()));
+    }
+
+    #[test]
+    fn bags_are_words() {
+        let bag = Bag::default().with(3).with(11).with(0);
+        assert_eq!((bag.len(), bag.counts()[3]), (3, 2));
+        assert_eq!(bag.without(3).without(3).without(3).without(0), Bag(0));
+        assert_eq!(Op::Add(0, 3).outcome(None), Some(1 << 24));
+        assert_eq!(Op::RemoveOne(0, 3).outcome(Some(1 << 24)), None);
+        assert_eq!(Op::RemoveOne(0, 3).answer(Some(1 << 24)), Some(1));
+        assert_eq!(Op::RemoveOne(0, 2).answer(Some(1 << 24)), None);
+        assert_eq!(Op::RemoveAll(0).answer(Some(2 << 24)), Some(2));
     }
 
     #[test]

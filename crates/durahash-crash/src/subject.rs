@@ -3,7 +3,7 @@
 use durahash::{Change, Finding, Index, Result, Room};
 use durahash_media::Sim;
 
-use crate::script::Op;
+use crate::script::{Op, random};
 
 /// A design under test: how its tables come into being on a simulated medium, in geometry so tiny
 /// that a few operations reach every path, and from where exhaustive scripts set out.
@@ -34,6 +34,22 @@ pub trait Subject: Sync {
 
     /// The states that exhaustive scripts set out from; the first is the empty table.
     fn prefills(&self) -> Vec<Prefill>;
+
+    /// What is done to this kind of table where `op` would be done to a map; `salt` decides where
+    /// there is a choice, and zero takes the most away.
+    fn translate(op: Op, _salt: u64) -> Op {
+        op
+    }
+
+    /// Random operations.
+    fn random(&self, count: usize, seed: u64) -> Vec<Op> {
+        random(self.keys().len() as u16, count, seed)
+    }
+
+    /// How many entries the value of a key stands for.
+    fn entries(_v: u64) -> u64 {
+        1
+    }
 }
 
 /// A state that exhaustive scripts set out from, and the operations that are tried there.
@@ -52,7 +68,7 @@ pub struct Prefill {
 /// An [`Index`] becomes one through [`Slots`], with the hash as the key; a map of typed keys by
 /// choosing a key for each word.
 pub trait Table: Send + Sync {
-    /// Does `op`, which has a key, and returns the value that the key had; or does a step.
+    /// Does `op`, which has a key, and returns its [answer](Op::answer); or does a step.
     ///
     /// # Errors
     /// Those of the table.
@@ -64,7 +80,7 @@ pub trait Table: Send + Sync {
     /// Those of the table.
     fn contents(&self, out: &mut Vec<(u64, u64)>) -> Result<()>;
 
-    /// How many keys it holds.
+    /// How many entries it holds.
     ///
     /// # Errors
     /// Those of the table.
@@ -120,6 +136,9 @@ impl<I: Index, C: FnOnce(I) -> Result<()> + Send + Sync> Table for Slots<I, C> {
             Op::Remove(_) => index.update(h, Room::None, &mut |_| Ok(Change::Remove)),
             Op::Get(_) => index.get(h),
             Op::Step => index.step().map(|_| None),
+            Op::Add(..) | Op::RemoveOne(..) | Op::RemoveAll(_) => {
+                unreachable!("{op} is for multimaps")
+            }
             Op::Reopen | Op::Close | Op::Crash(_) => Ok(None),
         }
     }

@@ -10,7 +10,9 @@ use std::sync::{Arc, Condvar, Mutex, Once};
 use std::thread::JoinHandle;
 
 use durahash::{ErrorKind, Result};
-use durahash_crash::designs::{PeaMapSubject, PeaSubject, RehMapSubject, RehSubject};
+use durahash_crash::designs::{
+    PeaMapSubject, PeaMultiSubject, PeaSubject, RehMapSubject, RehSubject,
+};
 use durahash_crash::script::{Op, exhaustive};
 use durahash_crash::states::{CrashState, Explorer, Model, Visit};
 use durahash_crash::subject::{Subject, Table};
@@ -167,7 +169,8 @@ fn breaks_at<S: Subject, const LINE: bool>(
     let thread = Arc::new(Mutex::new(None));
     if let Some(other) = other {
         let (begun, switch, table) = (Arc::clone(&thread), Arc::clone(&switch), Arc::clone(&table));
-        let (op, word) = (Op::Update(other, OTHERS), keys[usize::from(other)]);
+        let op = S::translate(Op::Update(other, OTHERS), 1);
+        let word = keys[usize::from(other)];
         let this = Arc::clone(&switch);
         *switch.before.lock().unwrap() = Some(Box::new(move || {
             *begun.lock().unwrap() = Some(this.let_begin(&table, op, word));
@@ -186,8 +189,10 @@ fn breaks_at<S: Subject, const LINE: bool>(
         match switch.other.lock().unwrap().answer.take().expect("an answer") {
             Ok(found) => {
                 let i = usize::from(other);
-                assert_eq!(found, before[i], "{op}, call {n}: {other} was found so meanwhile");
-                before[i] = found.and(Some(OTHERS));
+                let op = S::translate(Op::Update(other, OTHERS), 1);
+                let answer = op.answer(before[i]);
+                assert_eq!(found, answer, "{op}, call {n}: {other} was found so meanwhile");
+                before[i] = op.outcome(before[i]);
             }
             Err(e) => assert!(matches!(e.kind(), ErrorKind::Poisoned), "{op}, call {n}: {e}"),
         }
@@ -204,10 +209,11 @@ fn breaks_at<S: Subject, const LINE: bool>(
     sim.record(broken);
     // Nobody hangs: a writer is refused, or nothing was held.
     for (i, word) in keys.iter().enumerate() {
-        match table.apply(Op::Update(i as u16, 9), *word) {
+        let next = S::translate(Op::Update(i as u16, 9), 1);
+        match table.apply(next, *word) {
             Err(e) => assert!(matches!(e.kind(), ErrorKind::Poisoned), "{op}, call {n}: {e}"),
             Ok(found) => {
-                assert_eq!(found, seen[i], "{op}, call {n}");
+                assert_eq!(found, next.answer(seen[i]), "{op}, call {n}");
                 // A map writes its records before it holds anything.
                 assert!(!stored || S::NAME != RehSubject::NAME, "{op}, call {n}: not closed");
                 return true;
@@ -272,6 +278,12 @@ fn reh_breaks_anywhere() {
 #[test]
 fn pea_breaks_anywhere() {
     let breaks = every_break::<_, false>(&PeaSubject::default(), Model::Word);
+    assert!(breaks > 3000, "only {breaks} breaks");
+}
+
+#[test]
+fn multimaps_break_anywhere() {
+    let breaks = every_break::<_, true>(&PeaMultiSubject::default(), Model::X86);
     assert!(breaks > 3000, "only {breaks} breaks");
 }
 

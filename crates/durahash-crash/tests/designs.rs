@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use durahash_crash::designs::{
-    PeaFullSubject, PeaMapSubject, PeaSubject, RehFullSubject, RehMapSubject, RehSubject,
+    PeaFullSubject, PeaMapSubject, PeaMultiFullSubject, PeaMultiMapSubject, PeaMultiSubject,
+    PeaSubject, RehFullSubject, RehMapSubject, RehSubject,
 };
 use durahash_crash::mutate::{Accepted, Kind, Mutant, Verdict, add, unproven};
 use durahash_crash::run::Tester;
@@ -84,6 +85,36 @@ fn pea_survives_on_a_full_medium() {
     assert!(x86 + word > 100_000, "only {x86} {word} states");
 }
 
+#[test]
+fn multimaps_survive_on_x86() {
+    let unique = is_right::<_, true>(&PeaMultiSubject::default(), Model::X86, 1, 20);
+    assert!(unique > 800_000, "only {unique} states");
+}
+
+#[test]
+fn multimaps_survive_where_words_have_no_order() {
+    let unique = is_right::<_, false>(&PeaMultiSubject::default(), Model::Word, 0, 8);
+    assert!(unique > 300_000, "only {unique} states");
+}
+
+#[test]
+fn multimaps_survive_the_death_of_their_process() {
+    let unique = is_right::<_, true>(&PeaMultiSubject::default(), Model::Program, 2, 8);
+    assert!(unique > 10_000, "only {unique} states");
+}
+
+#[test]
+fn multimaps_survive_on_a_full_medium() {
+    let x86 = is_right::<_, true>(&PeaMultiFullSubject::default(), Model::X86, 1, 8);
+    let word = is_right::<_, false>(&PeaMultiFullSubject::default(), Model::Word, 1, 2);
+    assert!(x86 + word > 50_000, "only {x86} {word} states");
+}
+
+#[test]
+fn multimaps_of_texts_survive_on_every_medium() {
+    map_survives(&PeaMultiMapSubject);
+}
+
 fn map_survives<S: Subject>(subject: &S) {
     let x86 = is_right::<_, true>(subject, Model::X86, 2, 6);
     let word = is_right::<_, false>(subject, Model::Word, 2, 6);
@@ -102,11 +133,16 @@ fn maps_over_pea_survive_on_every_medium() {
 }
 
 /// How the mutants of everything that a subject does fared.
-fn mutants<S: Subject, const LINE: bool>(subject: &S, model: Model) -> Vec<(Mutant, Verdict)> {
+fn mutants<S: Subject, const LINE: bool>(
+    subject: &S,
+    model: Model,
+    length: u32,
+) -> Vec<(Mutant, Verdict)> {
     let mut tester = Tester::<S, LINE>::new(subject, model);
     tester.keep_corpus();
-    let done =
-        tester.exhaustive(2).and_then(|()| (0..4).try_for_each(|seed| tester.random(seed, 150)));
+    let done = tester
+        .exhaustive(length)
+        .and_then(|()| (0..4).try_for_each(|seed| tester.random(seed, 150)));
     if let Err(failure) = done {
         panic!("{failure}");
     }
@@ -146,6 +182,12 @@ const ACCEPTED: &[Accepted] = &[
         why: "the next store is that of a merge, and not visible yet",
     },
     Accepted {
+        function: "add_entry",
+        source: "held.release_unchanged();",
+        kinds: &[Kind::UnlockEarly],
+        why: "the same as in update_slot",
+    },
+    Accepted {
         function: "update_slot",
         source: "held.release_unchanged();",
         kinds: &[Kind::UnlockEarly],
@@ -163,6 +205,8 @@ const UNREACHED: &[(&str, &str, &str)] = &[
     ("pool/mod.rs", "medium.flush(superblock);", "the same, where a close is behind a log"),
     ("pea/write.rs", "medium.flush(bucket);", "an operation that panics: tests/breaks.rs"),
     ("pea/write.rs", "                medium.drain();", "the same"),
+    ("pea/write.rs", "medium.flush(word);", "the same"),
+    ("pea/write.rs", "            medium.drain();", "the same"),
     (
         "pool/extents.rs",
         "                medium.fence();",
@@ -211,12 +255,14 @@ fn unreached(verdicts: &BTreeMap<Mutant, Verdict>) -> Vec<String> {
 #[test]
 fn every_flush_fence_and_release_is_needed() {
     let mut verdicts = BTreeMap::new();
-    add(&mut verdicts, mutants::<_, true>(&RehSubject::default(), Model::X86));
-    add(&mut verdicts, mutants::<_, false>(&RehSubject::default(), Model::Word));
-    add(&mut verdicts, mutants::<_, true>(&RehMapSubject::new(), Model::X86));
-    add(&mut verdicts, mutants::<_, false>(&RehMapSubject::new(), Model::Word));
-    add(&mut verdicts, mutants::<_, true>(&PeaSubject::default(), Model::X86));
-    add(&mut verdicts, mutants::<_, false>(&PeaSubject::default(), Model::Word));
+    add(&mut verdicts, mutants::<_, true>(&RehSubject::default(), Model::X86, 2));
+    add(&mut verdicts, mutants::<_, false>(&RehSubject::default(), Model::Word, 2));
+    add(&mut verdicts, mutants::<_, true>(&RehMapSubject::new(), Model::X86, 2));
+    add(&mut verdicts, mutants::<_, false>(&RehMapSubject::new(), Model::Word, 2));
+    add(&mut verdicts, mutants::<_, true>(&PeaSubject::default(), Model::X86, 2));
+    add(&mut verdicts, mutants::<_, false>(&PeaSubject::default(), Model::Word, 2));
+    add(&mut verdicts, mutants::<_, true>(&PeaMultiSubject::default(), Model::X86, 0));
+    add(&mut verdicts, mutants::<_, false>(&PeaMultiSubject::default(), Model::Word, 0));
     let unproven = unproven(&verdicts, ACCEPTED);
     assert!(unproven.is_empty(), "{}", unproven.join("\n"));
     let unreached = unreached(&verdicts);
@@ -227,7 +273,7 @@ fn every_flush_fence_and_release_is_needed() {
         mutant.kind == Kind::SwapInLine && matches!(verdict, Verdict::Caught(_))
     });
     let swapped: Vec<&str> = swapped.map(|(mutant, _)| mutant.site.file()).collect();
-    for file in ["reh/write.rs", "pea/write.rs"] {
+    for file in ["reh/write.rs", "pea/write.rs", "pea/multi.rs"] {
         assert!(swapped.iter().any(|swapped| swapped.ends_with(file)), "{swapped:?}");
     }
 }

@@ -16,7 +16,8 @@ use std::sync::{Arc, Mutex};
 
 use durahash::{Finding, Result};
 use durahash_crash::designs::{
-    MapSubject, PeaMapSubject, PeaSubject, PeaWithin, RehMapSubject, RehSubject, RehWithin,
+    MapSubject, PeaMapSubject, PeaMultiMapSubject, PeaMultiSubject, PeaMultiWithin, PeaSubject,
+    PeaWithin, RehMapSubject, RehSubject, RehWithin,
 };
 use durahash_crash::linear::{Operation, outcomes};
 use durahash_crash::script::{Op, Rng};
@@ -30,6 +31,8 @@ static REH: RehSubject = RehWithin;
 static PEA: PeaSubject = PeaWithin;
 static REH_MAP: RehMapSubject = MapSubject::new();
 static PEA_MAP: PeaMapSubject = MapSubject::new();
+static PEA_MULTI: PeaMultiSubject = PeaMultiWithin;
+static PEA_MULTI_MAP: PeaMultiMapSubject = PeaMultiMapSubject;
 
 const THREADS: usize = 3;
 const OPS: usize = 4;
@@ -233,8 +236,8 @@ fn run<S: Subject, const LINE: bool>(
         let absent = |rng: &mut Rng| (0..keys.len() as u16).filter(|_| rng.below(2) == 0).collect();
         let absent: Vec<u16> = absent(&mut rng);
         let rest = (0..keys.len() as u16).filter(|key| !absent.contains(key));
-        prefill.ops = rest.map(|key| Op::Put(key, 1)).collect();
-        prefill.kinds = absent.iter().map(|key| Op::Put(*key, 0)).collect();
+        prefill.ops = rest.map(|key| S::translate(Op::Put(key, 1), 0)).collect();
+        prefill.kinds = absent.iter().map(|key| S::translate(Op::Put(*key, 0), 0)).collect();
     }
     for op in &prefill.ops {
         if let Some(key) = op.key() {
@@ -255,7 +258,7 @@ fn run<S: Subject, const LINE: bool>(
     let pick = |rng: &mut Rng, number: usize| {
         let key = few[rng.below(few.len())];
         let v = 1000 + number as u64;
-        match rng.below(9) {
+        let op = match rng.below(9) {
             _ if crowd => Op::Put(key, v),
             0 | 1 => Op::Put(key, v),
             2 => Op::Insert(key, v),
@@ -263,7 +266,8 @@ fn run<S: Subject, const LINE: bool>(
             4 | 5 => Op::Remove(key),
             _ if present.is_empty() => Op::Get(key),
             _ => Op::Get(present[rng.below(present.len())]),
-        }
+        };
+        S::translate(op, rng.number())
     };
     let ops: Vec<Op> = (0..THREADS * OPS).map(|i| pick(&mut rng, i)).collect();
     let ended = Arc::new(AtomicUsize::new(0));
@@ -446,6 +450,25 @@ fn pea_at_random_word() {
 fn pea_by_priorities_word() {
     let scheduler = PctScheduler::new_from_seed(14, 3, schedules());
     explore::<_, false>(&PEA, Model::Word, scheduler);
+}
+
+/// Lists of values, made and undone, beside readers of all values of a key.
+#[test]
+fn multimaps_at_random_x86() {
+    explore::<_, true>(&PEA_MULTI, Model::X86, RandomScheduler::new_from_seed(16, schedules()));
+    let scheduler = RandomScheduler::new_from_seed(17, schedules() / 5);
+    explore::<_, true>(&PEA_MULTI_MAP, Model::X86, scheduler);
+}
+
+#[test]
+fn multimaps_by_priorities_x86() {
+    let scheduler = PctScheduler::new_from_seed(18, 3, schedules());
+    explore::<_, true>(&PEA_MULTI, Model::X86, scheduler);
+}
+
+#[test]
+fn multimaps_at_random_word() {
+    explore::<_, false>(&PEA_MULTI, Model::Word, RandomScheduler::new_from_seed(19, schedules()));
 }
 
 /// Byte strings with chains of equal hashes, and the sweep.

@@ -13,7 +13,7 @@ use crate::design::Design;
 use crate::index::{Change, Finding, Room};
 use crate::iter::{Pairs, Slots};
 use crate::options::{Options, is_missing};
-use crate::raw::Raw;
+use crate::raw::{Core, Raw};
 use crate::stats::Stats;
 
 /// A map whose types and design are those of the pool that it finds: for command lines, servers and
@@ -159,7 +159,7 @@ impl AnyMap {
         options: &Options,
         watch: &mut dyn FnMut(u64, u64),
     ) -> Result<()> {
-        compact::compact(path.as_ref(), options, watch)
+        compact::compact::<Raw>(path.as_ref(), options, watch)
     }
 
     fn new(raw: Raw) -> Self {
@@ -508,7 +508,7 @@ impl AnyMap {
 
 impl fmt::Debug for AnyMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Raw { key, value, design, .. } = &*self.raw;
+        let Core { key, value, design, .. } = &**self.raw;
         write!(f, "AnyMap<{key}, {value}> ({design})")
     }
 }
@@ -549,12 +549,12 @@ impl Iterator for AnyIter {
     fn next(&mut self) -> Option<Result<Pair>> {
         Some(match &mut self.0 {
             Source::Words(slots) => slots.next()?.and_then(|(h, word)| {
-                let Raw { mix, key, value, .. } = slots.raw();
+                let Core { mix, key, value, .. } = &**slots.raw();
                 let bytes = (key.unword(mix.unmix(h))?, value.unword(word)?);
                 Ok((key.show(bytes.0)?, value.show(bytes.1)?))
             }),
             Source::Bytes(pairs) => pairs.next()?.and_then(|(k, v)| {
-                let Raw { key, value, .. } = pairs.raw();
+                let Core { key, value, .. } = &**pairs.raw();
                 Ok((key.show(k)?, value.show(v)?))
             }),
         })

@@ -13,11 +13,11 @@
 
 use std::sync::MutexGuard;
 
-use durahash_media::{Error, ErrorKind, Result};
+use durahash_media::{Error, Result};
 
 use crate::index::{Change, Room};
 use crate::outcome::Outcome;
-use crate::raw::Raw;
+use crate::raw::{Core, Raw};
 use crate::record::{Draft, Header, MAX_KEY_BYTES, MAX_VALUE_BYTES, check_sizes, offset};
 
 /// When a change shall be made.
@@ -146,11 +146,6 @@ impl Raw {
         }
     }
 
-    /// Whether the pool is full only as long as a sweep has not found what is free.
-    fn is_full_for_now(&self, e: &Error) -> bool {
-        matches!(e.kind(), ErrorKind::Full { .. }) && self.sweep_pending()
-    }
-
     /// Whether `rule` forbids a change of `key` already before a record is written for it.
     fn refused(&self, key: &[u8], rule: Rule<'_>) -> Result<Option<Outcome>> {
         match rule {
@@ -196,7 +191,9 @@ impl Raw {
         }
         damage.map_or(Ok(()), Err)
     }
+}
 
+impl Core {
     /// Calls `f` with each record of the chain that `payload` begins, until it says false.
     pub(crate) fn walk(
         &self,
@@ -300,7 +297,7 @@ impl Raw {
     }
 
     /// Verifies the checksum of a record that was copied.
-    fn verify(&self, link: &Link, key_hash: u64, value: &[u8]) -> Result<()> {
+    pub(crate) fn verify(&self, link: &Link, key_hash: u64, value: &[u8]) -> Result<()> {
         let Header { lengths, next, checksum, .. } = link.header;
         if self.hashes.checksum(key_hash, lengths, next, value) == checksum {
             Ok(())
@@ -310,19 +307,12 @@ impl Raw {
     }
 
     /// A record that is locked, whole and verified.
-    fn load(&self, link: &Link) -> Result<Pair> {
+    pub(crate) fn load(&self, link: &Link) -> Result<Pair> {
         let mut pair = (Vec::new(), Vec::new());
         self.copy_key(link, &mut pair.0, &always)?;
         self.copy_value(link, &mut pair.1, &always)?;
         self.verify(link, self.hashes.key(&pair.0), &pair.1)?;
         Ok(pair)
-    }
-
-    /// Gives a block back that nothing durable names.
-    pub(crate) fn release(&self, off: u64) {
-        // The operation has its result; a block that cannot be freed now (the pool was closed to
-        // writes meanwhile) is found by the sweep of the next open.
-        let _ = self.store.free(off);
     }
 }
 

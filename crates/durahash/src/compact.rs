@@ -3,18 +3,20 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use durahash_media::{Error, ErrorKind, FileLock, Mapped, Result};
 
 use crate::chain::Rule;
-use crate::index::{Change, Room};
-use crate::open::{self, Wanted};
+use crate::index::{Change, IndexStats, OneKey, Room, Values};
+use crate::multi_raw::MultiRaw;
+use crate::open::{self, Opened, Wanted};
 use crate::options::Options;
-use crate::raw::Raw;
+use crate::raw::{Core, Raw};
 
 /// See [`AnyMap::compact`](crate::AnyMap::compact).
-pub(crate) fn compact(
+pub(crate) fn compact<R: Copied>(
     path: &Path,
     options: &Options,
     watch: &mut dyn FnMut(u64, u64),
@@ -23,7 +25,7 @@ pub(crate) fn compact(
     let path = &fs::canonicalize(path)
         .map_err(|e| Error::io("looking for", Some(path.to_path_buf()), e))?;
     let options = &options.clone().read_only(false);
-    let (old, old_lock) = options.open_file(path, &|_, _, _| Ok(()))?;
+    let (old, old_lock) = options.open_file::<R>(path, &|_, _, _| Ok(()))?;
     if old.store.facts().suspect {
         let what = "a suspect pool is not compacted: dump it into a new one";
         return Err(ErrorKind::Options { what }.into());
@@ -59,8 +61,8 @@ fn remove(path: &Path) -> Result<()> {
 }
 
 /// Copies all entries into a new pool at `path`, and closes it. Its file stays locked.
-fn copy(
-    old: &Raw,
+fn copy<R: Copied>(
+    old: &R,
     path: &Path,
     options: &Options,
     watch: &mut dyn FnMut(u64, u64),
@@ -79,38 +81,93 @@ fn copy(
     };
     let medium = Mapped::create_private(path, &options.mapped(format.max_bytes))?;
     let lock = medium.file_lock();
-    let new = open::create(medium, &wanted)?;
-    let slots = old.index.len()?;
-    let mut copied = 0;
-    let mut pairs = Vec::new();
-    each_slot(old, slots, &mut |h, payload| {
-        copied += 1;
-        watch(copied, slots);
-        if old.is_words() {
-            let set = &mut |_| Ok(Change::Set(payload));
-            return new.index.update(h, Room::ForNew, set).map(drop);
-        }
-        pairs.clear();
-        old.pairs(h, &mut pairs)?;
-        for (key, value) in &pairs {
-            let _ = new.change(key, Some(value), Rule::Always, None)?;
-        }
-        Ok(())
-    })?;
+    let new: R = open::create(medium, &wanted)?;
+    old.copy_to(&new, watch)?;
     new.close()?;
     Ok(lock)
 }
 
+/// What is copied.
+pub(crate) trait Copied: Opened + Deref<Target = Core> {
+    /// Copies all entries into `new`, which is empty, and tells `watch` of its progress.
+    fn copy_to(&self, new: &Self, watch: &mut dyn FnMut(u64, u64)) -> Result<()>;
+}
+
+impl Copied for Raw {
+    fn copy_to(&self, new: &Self, watch: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        let slots = self.index.len()?;
+        let mut copied = 0;
+        let mut pairs = Vec::new();
+        let scan = &mut |at, out: &mut Vec<(u64, u64)>| self.index.scan(at, out);
+        each_slot(slots, &self.index.stats(), scan, &mut |h, payload| {
+            copied += 1;
+            watch(copied, slots);
+            if self.is_words() {
+                let set = &mut |_| Ok(Change::Set(payload));
+                return new.index.update(h, Room::ForNew, set).map(drop);
+            }
+            pairs.clear();
+            self.pairs(h, &mut pairs)?;
+            for (key, value) in &pairs {
+                let _ = new.change(key, Some(value), Rule::Always, None)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Copied for MultiRaw {
+    fn copy_to(&self, new: &Self, watch: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        let entries = self.index.len()?;
+        let mut copied = 0;
+        let mut slots = Vec::new();
+        // Each hash once.
+        let scan = &mut |at, out: &mut Vec<(u64, u64)>| {
+            slots.clear();
+            let next = self.index.scan(at, &mut slots)?;
+            out.extend(slots.chunk_by(|a, b| a.0 == b.0).map(|of_one| (of_one[0].0, 0)));
+            Ok(next)
+        };
+        let (mut found, mut pairs) = (Values::default(), Vec::new());
+        each_slot(self.index.stats().slots_used, &self.index.stats(), scan, &mut |h, _| {
+            if self.is_words() {
+                self.index.read(h, &OneKey, &mut found, &mut |_, _| Ok(()))?;
+                for v in &found.payloads {
+                    new.add_word(h, *v)?;
+                }
+                copied += found.payloads.len() as u64;
+            } else {
+                pairs.clear();
+                self.pairs(h, &mut pairs)?;
+                for (key, value) in &pairs {
+                    new.add(key, value)?;
+                }
+                copied += pairs.len() as u64;
+            }
+            watch(copied, entries);
+            Ok(())
+        })
+    }
+}
+
+/// As [`Index::scan`](crate::Index::scan).
+type Scan<'a> = &'a mut dyn FnMut(u64, &mut Vec<(u64, u64)>) -> Result<Option<u64>>;
+
 /// The largest units, in slots, of which one is many ranges.
 const SMALL_UNIT: u64 = 64;
 
-/// Calls `f` with each of so many slots, ranges of hashes in the order of their reversed bits: each
-/// halves the widest gap between those before it. In the order of hashes the new index would be full
-/// at one end and empty at the other, and its directory outgrow its bound.
-fn each_slot(old: &Raw, slots: u64, f: &mut dyn FnMut(u64, u64) -> Result<()>) -> Result<()> {
+/// Calls `f` with each of so many slots that `scan` gives, ranges of hashes in the order of their
+/// reversed bits: each halves the widest gap between those before it. In the order of hashes the new
+/// index would be full at one end and empty at the other, and its directory outgrow its bound.
+fn each_slot(
+    slots: u64,
+    stats: &IndexStats,
+    scan: Scan<'_>,
+    f: &mut dyn FnMut(u64, u64) -> Result<()>,
+) -> Result<()> {
     // A slot or two a range: more of them at once would already split a unit of few. Units of many
     // are ranges themselves.
-    let units: u64 = old.index.stats().depths.iter().sum();
+    let units: u64 = stats.depths.iter().sum();
     let ranges = if slots / units.max(1) <= SMALL_UNIT { slots } else { units };
     let range_bits = ranges.max(1).ilog2();
     let mut found = Vec::new();
@@ -120,7 +177,7 @@ fn each_slot(old: &Raw, slots: u64, f: &mut dyn FnMut(u64, u64) -> Result<()>) -
         let mut at = Some(first);
         while let Some(from) = at.filter(|at| *at <= last) {
             found.clear();
-            at = old.index.scan(from, &mut found)?;
+            at = scan(from, &mut found)?;
             for (h, payload) in found.iter().filter(|(h, _)| *h <= last) {
                 f(*h, *payload)?;
             }
@@ -166,7 +223,7 @@ mod tests {
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let before = fs::metadata(&path).unwrap();
-        compact(&path, &Options::new(), &mut |_, _| {
+        compact::<Raw>(&path, &Options::new(), &mut |_, _| {
             assert_eq!(fs::metadata(aside(&path)).unwrap().mode() & 0o777, 0o600);
         })
         .unwrap();
@@ -188,7 +245,7 @@ mod tests {
                 fs::write(&path, "another").unwrap();
             }
         };
-        let e = compact(&path, &Options::new(), swap).unwrap_err();
+        let e = compact::<Raw>(&path, &Options::new(), swap).unwrap_err();
         assert!(matches!(e.kind(), ErrorKind::Io { .. }), "{e}");
         assert_eq!(fs::read(&path).unwrap(), b"another");
         assert_whole(&moved);
@@ -205,7 +262,7 @@ mod tests {
         for n in 1.. {
             let before = fs::metadata(&path).unwrap().ino();
             faults::arm(n, EIO);
-            let end = compact(&path, &Options::new(), &mut |_, _| ());
+            let end = compact::<Raw>(&path, &Options::new(), &mut |_, _| ());
             let failed = faults::disarm();
             assert!(failed || end.is_ok());
             let replaced = fs::metadata(&path).unwrap().ino() != before;
@@ -235,7 +292,7 @@ mod tests {
             map.remove(&i).unwrap();
         }
         map.close().unwrap();
-        compact(&path, &options, &mut |done, of| assert!(done <= of)).unwrap();
+        compact::<Raw>(&path, &options, &mut |done, of| assert!(done <= of)).unwrap();
 
         let map: Map<u64, u64> = options.open(&path).unwrap();
         assert_eq!(map.len().unwrap(), KEYS);
@@ -261,7 +318,7 @@ mod tests {
             map.put(&format!("key {i}"), &format!("value {i}")).unwrap();
         }
         map.close().unwrap();
-        compact(&path, &Options::new(), &mut |_, _| ()).unwrap();
+        compact::<Raw>(&path, &Options::new(), &mut |_, _| ()).unwrap();
         let map: Map<str, str> = Options::new().open(&path).unwrap();
         assert_eq!(map.len().unwrap(), 500);
         for i in 0..500 {

@@ -192,3 +192,181 @@ pub trait Index: Send + Sync {
     /// What keeps the check itself from being done; what it finds goes to `found`.
     fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()>;
 }
+
+/// What tells the keys of entries apart whose hashes are equal.
+///
+/// The answers come from the entries themselves, which a reader may look at while they change: then
+/// they may be errors, and the index asks again.
+pub trait Keys {
+    /// Whether the entry with this payload is of the key that is meant.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) where the entry is damaged.
+    fn is_meant(&self, payload: u64) -> Result<bool>;
+
+    /// Whether the entries with these payloads are of one key.
+    ///
+    /// # Errors
+    /// As [`Keys::is_meant`].
+    fn are_same(&self, one: u64, other: u64) -> Result<bool>;
+}
+
+/// The keys of an index whose hashes tell everything; or of whoever means all keys of a hash.
+///
+/// ```
+/// use durahash::{Keys, OneKey};
+/// assert!(OneKey.is_meant(7)?);
+/// # Ok::<(), durahash::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OneKey;
+
+impl Keys for OneKey {
+    fn is_meant(&self, _payload: u64) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn are_same(&self, _one: u64, _other: u64) -> Result<bool> {
+        Ok(true)
+    }
+}
+
+/// What [`MultiIndex::scan`] tells of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scanned {
+    /// It holds this payload.
+    One(u64),
+    /// It names a value buffer by this word.
+    Many(u64),
+}
+
+/// What [`MultiIndex::read`] found.
+#[derive(Clone, Debug, Default)]
+pub struct Values {
+    /// The payloads, in no order.
+    pub payloads: Vec<u64>,
+    /// The blocks of the value buffers that they stand in.
+    pub buffers: Vec<u64>,
+}
+
+/// The reader's closure of [`MultiIndex::read`], as [`Reader`].
+pub type MultiReader<'a> = &'a mut dyn FnMut(&[u64], &dyn Fn() -> bool) -> Result<()>;
+
+/// One design over one pool: any number of 64-bit payloads for each 64-bit hash, equal ones too.
+///
+/// Every operation is linearizable and strictly durably linearizable, as those of [`Index`].
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use durahash::pea::{MultiPea, Policy};
+/// use durahash::{MultiIndex, OneKey, Values};
+/// use durahash_media::{Dram, Format, Geometry, Pool};
+///
+/// let (geometry, max_bytes) = (Geometry::default(), 64 << 20);
+/// let format = Format { design: 2, kind: 1, key_type: 0, value_type: 0, geometry, seed: 1, max_bytes };
+/// let pool = Arc::new(Pool::create(Dram::new(max_bytes)?, &format)?);
+/// let index = MultiPea::create(pool, Policy::default())?;
+/// for payload in [10, 20, 20] {
+///     index.add(7, payload, &OneKey)?;
+/// }
+/// let mut found = Values::default();
+/// index.read(7, &OneKey, &mut found, &mut |_, _| Ok(()))?;
+/// found.payloads.sort();
+/// assert_eq!(found.payloads, [10, 20, 20]);
+/// # Ok::<(), durahash::Error>(())
+/// ```
+pub trait MultiIndex: Send + Sync {
+    /// Adds an entry.
+    ///
+    /// # Errors
+    /// [`Full`](crate::ErrorKind::Full), also where a sweep of record space may still find some;
+    /// [`Skewed`](crate::ErrorKind::Skewed) where too many hashes share a prefix, or too many keys a
+    /// hash; [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Poisoned`](crate::ErrorKind::Poisoned);
+    /// those of `keys`. Nothing was changed then.
+    fn add(&self, h: u64, payload: u64, keys: &dyn Keys) -> Result<()>;
+
+    /// Collects the entries of a key, then runs `f` with their payloads, between two reads of the
+    /// version, maybe several times: the last run counts, and `found` holds what it had.
+    ///
+    /// # Errors
+    /// Those of the last run of `f` and of `keys`; [`Corrupt`](crate::ErrorKind::Corrupt) where the
+    /// medium contradicts the format.
+    fn read(&self, h: u64, keys: &dyn Keys, found: &mut Values, f: MultiReader<'_>) -> Result<()>;
+
+    /// How many entries a key has.
+    ///
+    /// # Errors
+    /// As [`MultiIndex::read`].
+    fn count(&self, h: u64, keys: &dyn Keys) -> Result<u64>;
+
+    /// Starts to fetch what an operation on each of a few hashes will touch.
+    fn prefetch(&self, _h: &[u64]) {}
+
+    /// Removes one entry that is `wanted`, if there is one; its payload.
+    ///
+    /// # Errors
+    /// Those of `keys` and `wanted`; [`Corrupt`](crate::ErrorKind::Corrupt),
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Poisoned`](crate::ErrorKind::Poisoned).
+    fn remove_one(
+        &self,
+        h: u64,
+        keys: &dyn Keys,
+        wanted: &mut dyn FnMut(u64) -> Result<bool>,
+    ) -> Result<Option<u64>>;
+
+    /// Removes all entries of a key at once; their payloads, if they are asked for, and how many
+    /// they were.
+    ///
+    /// # Errors
+    /// As [`MultiIndex::remove_one`].
+    fn remove_all(&self, h: u64, keys: &dyn Keys, removed: Option<&mut Vec<u64>>) -> Result<u64>;
+
+    /// Removes everything of a hash at once, damaged or not; the payloads that could be read.
+    ///
+    /// # Errors
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Poisoned`](crate::ErrorKind::Poisoned).
+    fn wipe(&self, h: u64, removed: &mut Vec<u64>) -> Result<()>;
+
+    /// Appends the slots of the unit that covers hash `at`, from `at` on, in the order of their
+    /// hashes, and returns where the next unit begins; `None` after the last. The slots of one hash
+    /// are those of one instant.
+    ///
+    /// # Errors
+    /// As [`MultiIndex::read`].
+    fn scan(&self, at: u64, out: &mut Vec<(u64, Scanned)>) -> Result<Option<u64>>;
+
+    /// Drops what is live and yet found by no lookup, which only damage leaves behind.
+    ///
+    /// # Errors
+    /// What keeps it from being done.
+    fn mend(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// How many entries there are.
+    ///
+    /// # Errors
+    /// As [`MultiIndex::read`].
+    fn len(&self) -> Result<u64>;
+
+    /// Whether there is no entry.
+    ///
+    /// # Errors
+    /// As [`MultiIndex::len`].
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// How many entries there are beyond one a slot, if that is known.
+    fn beyond_slots(&self) -> Option<u64>;
+
+    /// Figures about the index.
+    fn stats(&self) -> IndexStats;
+
+    /// Verifies every invariant of the design and changes nothing. Nobody writes meanwhile.
+    ///
+    /// # Errors
+    /// What keeps the check itself from being done; what it finds goes to `found`.
+    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()>;
+}

@@ -43,32 +43,43 @@ mod stats;
 mod raw;
 
 mod chain;
-mod open;
 mod text;
 
 mod iter;
+mod multi_raw;
+
+mod multi_iter;
+mod open;
 
 mod map;
+mod multi_map;
 
 mod options;
 
 mod compact;
 
 mod any;
+mod any_multi;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 mod readme {}
 
 pub use any::{AnyIter, AnyMap};
+pub use any_multi::{AnyMultiIter, AnyMultiMap};
 pub use data::{Data, Type};
 pub use design::Design;
 pub use durahash_media::{
     Counts, Dax, Durability, Error, ErrorKind, Latency, LogStats, PoolStats, Result, SyncMode,
 };
-pub use index::{Change, Finding, Index, IndexStats, Reader, Room, Updater};
+pub use index::{
+    Change, Finding, Index, IndexStats, Keys, MultiIndex, MultiReader, OneKey, Reader, Room,
+    Scanned, Updater, Values,
+};
 pub use iter::Iter;
 pub use map::Map;
+pub use multi_iter::MultiIter;
+pub use multi_map::MultiMap;
 pub use options::Options;
 pub use outcome::Outcome;
 pub use record::{MAX_KEY_BYTES, MAX_VALUE_BYTES, RecordHeader};

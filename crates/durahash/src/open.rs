@@ -9,14 +9,136 @@ use durahash_media::{
 
 use crate::data::Type;
 use crate::design::Design;
-use crate::index::Index;
-use crate::pea::{Pea, Policy};
-use crate::raw::Raw;
+use crate::index::{Index, MultiIndex};
+use crate::multi_raw::MultiRaw;
+use crate::pea::{MultiPea, Pea, Policy};
+use crate::raw::{Core, Raw};
+use crate::record::Store;
 use crate::reh::Reh;
 use crate::settled::Settled;
 
-/// The kind of a map with one value for each key.
-const MAP: u8 = 0;
+/// What a pool can be opened as: a map, or a multimap.
+pub(crate) trait Opened: Sized {
+    /// Its kind in the superblock.
+    const KIND: u8;
+    /// Its name.
+    const NAME: &'static str;
+    /// Its design, unless another is asked for.
+    const DESIGN: Design;
+    type Index: ?Sized;
+
+    fn create_index<M: Medium>(
+        pool: &Arc<Pool<M>>,
+        design: Design,
+        policy: Policy,
+    ) -> Result<Box<Self::Index>>;
+
+    fn open_index<M: Medium>(
+        pool: &Arc<Pool<M>>,
+        design: Design,
+        policy: Policy,
+    ) -> Result<Box<Self::Index>>;
+
+    fn assemble(
+        index: Box<Self::Index>,
+        store: Arc<dyn Store>,
+        types: (Design, Type, Type),
+        is_new: bool,
+        start: Instant,
+    ) -> Self;
+
+    fn close(self) -> Result<()>;
+}
+
+impl Opened for Raw {
+    const KIND: u8 = 0;
+    const NAME: &'static str = "map";
+    const DESIGN: Design = Design::Reh;
+    type Index = dyn Index;
+
+    fn create_index<M: Medium>(
+        pool: &Arc<Pool<M>>,
+        design: Design,
+        policy: Policy,
+    ) -> Result<Box<dyn Index>> {
+        Ok(match design {
+            Design::Reh => settled(Reh::create(Arc::clone(pool))?, pool),
+            Design::Pea => settled(Pea::create(Arc::clone(pool), policy)?, pool),
+        })
+    }
+
+    fn open_index<M: Medium>(
+        pool: &Arc<Pool<M>>,
+        design: Design,
+        policy: Policy,
+    ) -> Result<Box<dyn Index>> {
+        Ok(match design {
+            Design::Reh => settled(Reh::open(Arc::clone(pool))?, pool),
+            Design::Pea => settled(Pea::open(Arc::clone(pool), policy)?, pool),
+        })
+    }
+
+    fn assemble(
+        index: Box<dyn Index>,
+        store: Arc<dyn Store>,
+        (design, key, value): (Design, Type, Type),
+        is_new: bool,
+        start: Instant,
+    ) -> Self {
+        Raw::new(index, store, design, key, value, is_new, start)
+    }
+
+    fn close(self) -> Result<()> {
+        Raw::close(self)
+    }
+}
+
+impl Opened for MultiRaw {
+    const KIND: u8 = 1;
+    const NAME: &'static str = "multimap";
+    const DESIGN: Design = Design::Pea;
+    type Index = dyn MultiIndex;
+
+    fn create_index<M: Medium>(
+        pool: &Arc<Pool<M>>,
+        design: Design,
+        policy: Policy,
+    ) -> Result<Box<dyn MultiIndex>> {
+        has_multimaps(design)?;
+        Ok(multi_settled(MultiPea::create(Arc::clone(pool), policy)?, pool))
+    }
+
+    fn open_index<M: Medium>(
+        pool: &Arc<Pool<M>>,
+        design: Design,
+        policy: Policy,
+    ) -> Result<Box<dyn MultiIndex>> {
+        has_multimaps(design)?;
+        Ok(multi_settled(MultiPea::open(Arc::clone(pool), policy)?, pool))
+    }
+
+    fn assemble(
+        index: Box<dyn MultiIndex>,
+        store: Arc<dyn Store>,
+        (design, key, value): (Design, Type, Type),
+        _is_new: bool,
+        start: Instant,
+    ) -> Self {
+        MultiRaw::new(index, Core::new(store, design, key, value, start))
+    }
+
+    fn close(self) -> Result<()> {
+        MultiRaw::close(self)
+    }
+}
+
+/// Whether a design has multimaps.
+fn has_multimaps(design: Design) -> Result<()> {
+    match design {
+        Design::Pea => Ok(()),
+        Design::Reh => Err(ErrorKind::Options { what: "only Pea Hash has multimaps" }.into()),
+    }
+}
 
 /// What a new pool is made for.
 #[derive(Clone, Debug)]
@@ -34,11 +156,11 @@ pub(crate) struct Wanted {
 }
 
 /// Makes a pool on `medium`, which is empty.
-pub(crate) fn create<M: Medium>(medium: M, wanted: &Wanted) -> Result<Raw> {
+pub(crate) fn create<R: Opened, M: Medium>(medium: M, wanted: &Wanted) -> Result<R> {
     let start = Instant::now();
     let format = Format {
         design: wanted.design.number(),
-        kind: MAP,
+        kind: R::KIND,
         key_type: wanted.key.tag(),
         value_type: wanted.value.tag(),
         geometry: wanted.geometry,
@@ -46,10 +168,7 @@ pub(crate) fn create<M: Medium>(medium: M, wanted: &Wanted) -> Result<Raw> {
         max_bytes: wanted.max_bytes,
     };
     let pool = Arc::new(Pool::create(medium, &format)?);
-    let index = match wanted.design {
-        Design::Reh => settled(Reh::create(Arc::clone(&pool))?, &pool),
-        Design::Pea => settled(Pea::create(Arc::clone(&pool), wanted.policy)?, &pool),
-    };
+    let index = R::create_index(&pool, wanted.design, wanted.policy)?;
     if wanted.sync_mode != SyncMode::Process {
         pool.set_sync_mode(wanted.sync_mode)?;
     }
@@ -57,25 +176,22 @@ pub(crate) fn create<M: Medium>(medium: M, wanted: &Wanted) -> Result<Raw> {
         pool.publish()?;
     }
     let Wanted { design, key, value, .. } = *wanted;
-    Ok(Raw::new(index, pool, design, key, value, true, start))
+    Ok(R::assemble(index, pool, (design, key, value), true, start))
 }
 
 /// Opens the pool on `medium`, after `accept` has agreed to its design and types.
-pub(crate) fn open<M: Medium>(
+pub(crate) fn open<R: Opened, M: Medium>(
     medium: M,
     accept_suspect: bool,
     policy: Policy,
     accept: &dyn Fn(Design, Type, Type) -> Result<()>,
-) -> Result<Raw> {
+) -> Result<R> {
     let start = Instant::now();
-    let (design, key, value) = read(&Pool::peek(&medium)?)?;
-    accept(design, key, value)?;
+    let types = read::<R>(&Pool::peek(&medium)?)?;
+    accept(types.0, types.1, types.2)?;
     let pool = Arc::new(Pool::open(medium, accept_suspect)?);
-    let index = match design {
-        Design::Reh => settled(Reh::open(Arc::clone(&pool))?, &pool),
-        Design::Pea => settled(Pea::open(Arc::clone(&pool), policy)?, &pool),
-    };
-    Ok(Raw::new(index, pool, design, key, value, false, start))
+    let index = R::open_index(&pool, types.0, policy)?;
+    Ok(R::assemble(index, pool, types, false, start))
 }
 
 /// Behind a log, an index that settles what it did.
@@ -86,20 +202,31 @@ fn settled<I: Index + 'static, M: Medium>(index: I, pool: &Arc<Pool<M>>) -> Box<
     }
 }
 
+/// The same of a multimap.
+fn multi_settled<I: MultiIndex + 'static, M: Medium>(
+    index: I,
+    pool: &Arc<Pool<M>>,
+) -> Box<dyn MultiIndex> {
+    match pool.medium().log_stats() {
+        Some(_) => Box::new(Settled::new(index, Arc::clone(pool))),
+        None => Box::new(index),
+    }
+}
+
 /// Whether a pool can be opened, after `accept` has agreed to its design and types; the mode that it
 /// is to be opened in if no other is asked for.
-pub(crate) fn sync_mode<M: Medium>(
+pub(crate) fn sync_mode<R: Opened, M: Medium>(
     medium: &M,
     accept: &dyn Fn(Design, Type, Type) -> Result<()>,
 ) -> Result<SyncMode> {
-    let (design, key, value) = read(&Pool::peek(medium)?)?;
+    let (design, key, value) = read::<R>(&Pool::peek(medium)?)?;
     accept(design, key, value)?;
     Pool::sync_mode(medium)
 }
 
 /// Puts a log of about `log_bytes` bytes before the pool in `file`; one that it has is taken as it is.
 /// Before a log is made, `accept` has agreed to the pool, and its design has found it sound.
-pub(crate) fn behind_log(
+pub(crate) fn behind_log<R: Opened>(
     file: Mapped,
     accept_suspect: bool,
     mode: SyncMode,
@@ -110,21 +237,27 @@ pub(crate) fn behind_log(
     let pool = Pool::open(file, accept_suspect)?;
     if !pool.has_log()? {
         let reader = pool.medium().reader()?;
-        let _ = open(reader, accept_suspect, Policy::default(), accept)?;
+        let _ = open::<R, _>(reader, accept_suspect, Policy::default(), accept)?;
         pool.add_log(log_bytes)?;
     }
     Logged::over_file(pool.into_medium(), mode, private_bytes)
 }
 
-/// Design, key and value of a format, if this library knows them.
-fn read(format: &Format) -> Result<(Design, Type, Type)> {
+/// Design, key and value of a format, if this library knows them, and it is of the wanted kind.
+fn read<R: Opened>(format: &Format) -> Result<(Design, Type, Type)> {
     let design = Design::ALL.iter().find(|design| design.number() == format.design);
-    let Some(design) = design.filter(|_| format.kind == MAP) else {
-        return Err(ErrorKind::Design {
-            found: format!("design {} of kind {}", format.design, format.kind),
-            wanted: "one that this build knows".into(),
-        }
-        .into());
+    let Some(design) = design.filter(|_| format.kind == R::KIND) else {
+        let kind = [Raw::NAME, MultiRaw::NAME].get(usize::from(format.kind)).copied();
+        let (found, wanted) = match (design, kind) {
+            (Some(design), Some(kind)) => {
+                (format!("a {kind} of {design}"), format!("a {}", R::NAME))
+            }
+            _ => (
+                format!("design {} of kind {}", format.design, format.kind),
+                "one that this build knows".into(),
+            ),
+        };
+        return Err(ErrorKind::Design { found, wanted }.into());
     };
     match (Type::from_tag(format.key_type), Type::from_tag(format.value_type)) {
         (Some(key), Some(value)) => Ok((*design, key, value)),

@@ -10,7 +10,9 @@ use durahash_media::{
 use crate::data::{Data, Type};
 use crate::design::Design;
 use crate::map::Map;
-use crate::open::{self, Wanted};
+use crate::multi_map::MultiMap;
+use crate::multi_raw::MultiRaw;
+use crate::open::{self, Opened, Wanted};
 use crate::pea::Policy;
 use crate::raw::Raw;
 
@@ -38,7 +40,7 @@ const LOG_BYTES: u64 = 64 << 20;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Options {
-    design: Design,
+    design: Option<Design>,
     seed: Option<u64>,
     max_bytes: Option<u64>,
     dax: Dax,
@@ -54,7 +56,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults: design REH, a random seed, files of up to 1 TiB, DAX where it is had.
+    /// The defaults: design REH (for a multimap Pea Hash), a random seed, files of up to 1 TiB, DAX where it is had.
     ///
     /// ```
     /// let map = durahash::Options::new().in_memory::<u64, u64>()?;
@@ -63,7 +65,7 @@ impl Options {
     #[must_use]
     pub fn new() -> Self {
         Options {
-            design: Design::default(),
+            design: None,
             seed: None,
             max_bytes: None,
             dax: Dax::Auto,
@@ -88,7 +90,7 @@ impl Options {
     /// ```
     #[must_use]
     pub fn design(mut self, design: Design) -> Self {
-        self.design = design;
+        self.design = Some(design);
         self
     }
 
@@ -308,7 +310,7 @@ impl Options {
         &self,
         path: impl AsRef<Path>,
     ) -> Result<Map<K, V>> {
-        self.create_raw(path.as_ref(), K::TYPE, V::TYPE).map(Map::new)
+        self.create_raw::<Raw>(path.as_ref(), K::TYPE, V::TYPE).map(Map::new)
     }
 
     /// Opens the pool file at `path`, and recovers it if it was not closed.
@@ -339,7 +341,7 @@ impl Options {
         &self,
         path: impl AsRef<Path>,
     ) -> Result<Map<K, V>> {
-        self.open_raw(path.as_ref(), &accept::<K, V>).map(Map::new)
+        self.open_raw::<Raw>(path.as_ref(), &accept::<K, V>).map(Map::new)
     }
 
     /// Opens the pool file at `path`, or creates it where there is none.
@@ -386,6 +388,10 @@ impl Options {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn in_memory<K: Data + ?Sized, V: Data + ?Sized>(&self) -> Result<Map<K, V>> {
+        self.in_memory_raw(K::TYPE, V::TYPE).map(Map::new)
+    }
+
+    fn in_memory_raw<R: Opened>(&self, key: Type, value: Type) -> Result<R> {
         if self.read_only {
             let what = "a new map cannot be read-only";
             return Err(ErrorKind::Options { what }.into());
@@ -393,13 +399,105 @@ impl Options {
         if self.dax == Dax::Require {
             return Err(ErrorKind::NoDax.into());
         }
+        let wanted = self.wanted::<R>(key, value)?;
         self.with_less_space(MEMORY_BYTES, |bytes| {
             let medium = Dram::new(bytes)?;
             match self.emulate {
-                Some(latency) => self.create_on(Metered::with_latency(medium, latency)),
-                None => self.create_on(medium),
+                Some(latency) => open::create(Metered::with_latency(medium, latency), &wanted),
+                None => open::create(medium, &wanted),
             }
         })
+    }
+
+    /// Creates a pool file at `path` for any number of values for each key.
+    ///
+    /// **Durability** and **Concurrency** as [`create`](Options::create).
+    ///
+    /// # Errors
+    /// As [`create`](Options::create); [`Options`](ErrorKind::Options) where a design was asked for that
+    /// has no multimaps.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("edges.pool");
+    /// let edges = durahash::Options::new().create_multi::<u32, u32>(&path)?;
+    /// edges.add(&1, &2)?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn create_multi<K: Data + ?Sized, V: Data + ?Sized>(
+        &self,
+        path: impl AsRef<Path>,
+    ) -> Result<MultiMap<K, V>> {
+        self.create_raw::<MultiRaw>(path.as_ref(), K::TYPE, V::TYPE).map(MultiMap::new)
+    }
+
+    /// Opens the pool file of a multimap at `path`, and recovers it if it was not closed.
+    ///
+    /// **Concurrency** as [`open`](Options::open).
+    ///
+    /// # Errors
+    /// As [`open`](Options::open); [`Design`](ErrorKind::Design) where it is the pool of a map.
+    ///
+    /// ```
+    /// use durahash::{ErrorKind, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("edges.pool");
+    /// # Options::new().create_multi::<u32, u32>(&path)?.close()?;
+    /// let wrong = Options::new().open::<u32, u32>(&path);
+    /// assert!(matches!(wrong.unwrap_err().kind(), ErrorKind::Design { .. }));
+    /// let edges = Options::new().open_multi::<u32, u32>(&path)?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn open_multi<K: Data + ?Sized, V: Data + ?Sized>(
+        &self,
+        path: impl AsRef<Path>,
+    ) -> Result<MultiMap<K, V>> {
+        self.open_raw::<MultiRaw>(path.as_ref(), &accept::<K, V>).map(MultiMap::new)
+    }
+
+    /// Opens the pool file of a multimap at `path`, or creates it where there is none.
+    ///
+    /// # Errors
+    /// As [`open_multi`](Options::open_multi) and [`create_multi`](Options::create_multi).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("edges.pool");
+    /// for visit in 1..=2 {
+    ///     let edges = durahash::Options::new().open_or_create_multi::<u32, u32>(&path)?;
+    ///     edges.add(&1, &visit)?;
+    ///     assert_eq!(edges.count(&1)?, u64::from(visit));
+    /// }
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn open_or_create_multi<K: Data + ?Sized, V: Data + ?Sized>(
+        &self,
+        path: impl AsRef<Path>,
+    ) -> Result<MultiMap<K, V>> {
+        let path = path.as_ref();
+        match self.open_multi(path) {
+            Err(e) if !self.read_only && is_missing(&e) => {}
+            opened => return opened,
+        }
+        match self.create_multi(path) {
+            // Somebody else was quicker.
+            Err(e) if matches!(e.kind(), ErrorKind::Exists) => self.open_multi(path),
+            created => created,
+        }
+    }
+
+    /// Makes a multimap in memory, which is gone when the last handle is.
+    ///
+    /// # Errors
+    /// As [`in_memory`](Options::in_memory) and [`create_multi`](Options::create_multi).
+    ///
+    /// ```
+    /// let edges = durahash::Options::new().in_memory_multi::<u32, u32>()?;
+    /// edges.add(&1, &2)?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn in_memory_multi<K: Data + ?Sized, V: Data + ?Sized>(&self) -> Result<MultiMap<K, V>> {
+        self.in_memory_raw(K::TYPE, V::TYPE).map(MultiMap::new)
     }
 
     /// Makes a map on any medium, which is empty.
@@ -408,7 +506,8 @@ impl Options {
         &self,
         medium: M,
     ) -> Result<Map<K, V>> {
-        open::create(medium, &self.wanted(K::TYPE, V::TYPE)?).map(Map::new)
+        let wanted = self.wanted::<Raw>(K::TYPE, V::TYPE)?;
+        open::create::<Raw, M>(medium, &wanted).map(Map::new)
     }
 
     /// Opens the map on any medium.
@@ -417,15 +516,37 @@ impl Options {
         &self,
         medium: M,
     ) -> Result<Map<K, V>> {
-        open::open(medium, self.accept_suspect, self.policy, &accept::<K, V>).map(Map::new)
+        let accept = &accept::<K, V>;
+        open::open::<Raw, M>(medium, self.accept_suspect, self.policy, accept).map(Map::new)
     }
 
-    pub(crate) fn create_raw(&self, path: &Path, key: Type, value: Type) -> Result<Raw> {
+    /// Makes a multimap on any medium, which is empty.
+    #[doc(hidden)]
+    pub fn create_multi_on<M: Medium, K: Data + ?Sized, V: Data + ?Sized>(
+        &self,
+        medium: M,
+    ) -> Result<MultiMap<K, V>> {
+        let wanted = self.wanted::<MultiRaw>(K::TYPE, V::TYPE)?;
+        open::create::<MultiRaw, M>(medium, &wanted).map(MultiMap::new)
+    }
+
+    /// Opens the multimap on any medium.
+    #[doc(hidden)]
+    pub fn open_multi_on<M: Medium, K: Data + ?Sized, V: Data + ?Sized>(
+        &self,
+        medium: M,
+    ) -> Result<MultiMap<K, V>> {
+        let accept = &accept::<K, V>;
+        open::open::<MultiRaw, M>(medium, self.accept_suspect, self.policy, accept)
+            .map(MultiMap::new)
+    }
+
+    pub(crate) fn create_raw<R: Opened>(&self, path: &Path, key: Type, value: Type) -> Result<R> {
         if self.read_only {
             let what = "a new map cannot be read-only";
             return Err(ErrorKind::Options { what }.into());
         }
-        let wanted = self.wanted(key, value)?;
+        let wanted = self.wanted::<R>(key, value)?;
         self.with_less_space(FILE_BYTES, |max_bytes| {
             let options = self.mapped(max_bytes);
             let medium = Mapped::create(path, &options)?;
@@ -437,7 +558,7 @@ impl Options {
             }
             // The log comes to a pool that is whole, and the name to one that is in use.
             let lock = medium.file_lock();
-            open::create(medium, &Wanted { publish: false, ..wanted.clone() })?.close()?;
+            open::create::<R, _>(medium, &Wanted { publish: false, ..wanted.clone() })?.close()?;
             let file = Mapped::reopen(lock, &options)?;
             let lock = file.file_lock();
             let raw = self.open_behind_log(file, wanted.sync_mode, &|_, _, _| Ok(()))?;
@@ -446,24 +567,24 @@ impl Options {
         })
     }
 
-    pub(crate) fn open_raw(
+    pub(crate) fn open_raw<R: Opened>(
         &self,
         path: &Path,
         accept: &dyn Fn(Design, Type, Type) -> Result<()>,
-    ) -> Result<Raw> {
+    ) -> Result<R> {
         self.open_file(path, accept).map(|(raw, _)| raw)
     }
 
     /// The same, with the lock of the file.
-    pub(crate) fn open_file(
+    pub(crate) fn open_file<R: Opened>(
         &self,
         path: &Path,
         accept: &dyn Fn(Design, Type, Type) -> Result<()>,
-    ) -> Result<(Raw, FileLock)> {
+    ) -> Result<(R, FileLock)> {
         self.with_less_space(FILE_BYTES, |max_bytes| {
             let medium = Mapped::open(path, self.read_only, &self.mapped(max_bytes))?;
             let lock = medium.file_lock();
-            let mode = open::sync_mode(&medium, accept)?;
+            let mode = open::sync_mode::<R, _>(&medium, accept)?;
             let mode = self.sync_mode.unwrap_or(mode);
             let raw = if mode == SyncMode::Process || self.read_only || medium.is_dax() {
                 self.open_medium(medium, accept)
@@ -474,13 +595,13 @@ impl Options {
         })
     }
 
-    fn open_behind_log(
+    fn open_behind_log<R: Opened>(
         &self,
         file: Mapped,
         mode: SyncMode,
         accept: &dyn Fn(Design, Type, Type) -> Result<()>,
-    ) -> Result<Raw> {
-        let medium = open::behind_log(
+    ) -> Result<R> {
+        let medium = open::behind_log::<R>(
             file,
             self.accept_suspect,
             mode,
@@ -491,11 +612,11 @@ impl Options {
         self.open_medium(medium, accept)
     }
 
-    fn open_medium<M: Medium>(
+    fn open_medium<R: Opened, M: Medium>(
         &self,
         medium: M,
         accept: &dyn Fn(Design, Type, Type) -> Result<()>,
-    ) -> Result<Raw> {
+    ) -> Result<R> {
         let (suspect, policy) = (self.accept_suspect, self.policy);
         match self.emulate {
             Some(latency) => {
@@ -527,7 +648,7 @@ impl Options {
         MappedOptions { max_bytes, dax: self.dax, force_flushes: self.force_flushes }
     }
 
-    fn wanted(&self, key: Type, value: Type) -> Result<Wanted> {
+    fn wanted<R: Opened>(&self, key: Type, value: Type) -> Result<Wanted> {
         if [key, value].iter().any(|ty| matches!(ty, Type::Array(bytes) if *bytes >= 1 << 24)) {
             let what = "an array type has less than 16 MiB; longer values are bytes";
             return Err(ErrorKind::Options { what }.into());
@@ -539,7 +660,7 @@ impl Options {
             })?,
         };
         Ok(Wanted {
-            design: self.design,
+            design: self.design.unwrap_or(R::DESIGN),
             key,
             value,
             geometry: self.geometry,

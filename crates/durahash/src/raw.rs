@@ -1,6 +1,7 @@
 //! A map without types: an index, a pool, and what holds for keys of words and of bytes alike.
 
 use std::collections::HashSet;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use durahash_media::{Durability, Error, ErrorKind, Result};
 
 use crate::data::Type;
 use crate::design::Design;
-use crate::index::{Change, Finding, Index, Room};
+use crate::index::{Change, Finding, Index, IndexStats, Room};
 use crate::record::{Hashes, Store, is_chained, offset};
 use crate::stats::Stats;
 
@@ -21,6 +22,14 @@ const CHAINED_COUNTER: usize = 6;
 /// What [`Map`](crate::Map) and [`AnyMap`](crate::AnyMap) are handles to.
 pub(crate) struct Raw {
     pub(crate) index: Box<dyn Index>,
+    core: Core,
+    /// How many records hang on others, once it is known. Held while a chain changes.
+    chained: Mutex<Option<u64>>,
+    closed: bool,
+}
+
+/// A pool and its types: what maps and multimaps have in common.
+pub(crate) struct Core {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) design: Design,
     pub(crate) key: Type,
@@ -29,13 +38,148 @@ pub(crate) struct Raw {
     pub(crate) hashes: Hashes,
     /// How long the open took, recovery included.
     pub(crate) recovery: Duration,
-    /// How many records hang on others, once it is known. Held while a chain changes.
-    chained: Mutex<Option<u64>>,
     /// Where the sweep goes on; held during a step.
-    sweep_at: Mutex<u64>,
+    pub(crate) sweep_at: Mutex<u64>,
     /// A sweep never comes back.
     swept: AtomicBool,
-    closed: bool,
+}
+
+impl Deref for Raw {
+    type Target = Core;
+
+    #[inline]
+    fn deref(&self) -> &Core {
+        &self.core
+    }
+}
+
+impl Core {
+    /// `start`: when the open began.
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        design: Design,
+        key: Type,
+        value: Type,
+        start: Instant,
+    ) -> Self {
+        let (seed, hash_bits) = (store.format().seed, store.format().geometry.hash_bits);
+        Core {
+            store,
+            design,
+            key,
+            value,
+            mix: WordMix::new(seed),
+            hashes: Hashes::new(seed, hash_bits),
+            recovery: start.elapsed(),
+            sweep_at: Mutex::new(0),
+            swept: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether slots hold keys and values themselves.
+    #[inline]
+    pub(crate) fn is_words(&self) -> bool {
+        self.key.is_word() && self.value.is_word()
+    }
+
+    /// Takes a mutex whose holder may call the medium: polled, so that a simulated schedule can let
+    /// the holder go on.
+    pub(crate) fn lock<'a, T>(&self, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
+        loop {
+            match mutex.try_lock() {
+                Ok(guard) => return guard,
+                // What they guard is changed by one assignment.
+                Err(TryLockError::Poisoned(guard)) => return guard.into_inner(),
+                Err(TryLockError::WouldBlock) => self.store.wait(),
+            }
+        }
+    }
+
+    /// Runs `f`, whose operations are durable together when this returns: where each would wait for
+    /// a disk, they wait for it once.
+    pub(crate) fn batch<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
+        struct Batch<'a>(&'a dyn Store);
+        impl Drop for Batch<'_> {
+            fn drop(&mut self) {
+                self.0.defer(false);
+            }
+        }
+        self.store.defer(true);
+        let batch = Batch(&*self.store);
+        let done = f();
+        drop(batch);
+        // Also after an error: what was done before it is durable.
+        self.store.settle()?;
+        done
+    }
+
+    /// Puts everything that has returned where loss of power does not reach it.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.store.writable()?;
+        self.store.sync()
+    }
+
+    /// Whether free record space is still to be found.
+    pub(crate) fn sweep_pending(&self) -> bool {
+        if self.swept.load(Ordering::Relaxed) {
+            return false;
+        }
+        let pending = self.store.sweep_pending();
+        if !pending {
+            self.swept.store(true, Ordering::Relaxed);
+        }
+        pending
+    }
+
+    /// Whether the pool is full only as long as a sweep has not found what is free.
+    pub(crate) fn is_full_for_now(&self, e: &Error) -> bool {
+        matches!(e.kind(), ErrorKind::Full { .. }) && self.sweep_pending()
+    }
+
+    /// Gives a block back that nothing durable names.
+    pub(crate) fn release(&self, off: u64) {
+        // The operation has its result; a block that cannot be freed now (the pool was closed to
+        // writes meanwhile) is found by the sweep of the next open.
+        let _ = self.store.free(off);
+    }
+
+    /// Figures about the whole.
+    pub(crate) fn figures(&self, keys: u64, index: IndexStats) -> Result<Stats> {
+        let facts = self.store.facts();
+        let sync_mode = self.store.sync_mode()?;
+        // A reader promises nothing of its own: the pool's writers do.
+        let durability = match facts.durability {
+            Durability::Process if self.store.is_read_only() => sync_mode.durability(),
+            durability => durability,
+        };
+        Ok(Stats {
+            design: self.design,
+            key_type: self.key,
+            value_type: self.value,
+            keys,
+            index,
+            space: facts.space,
+            durability,
+            sync_mode,
+            huge_bytes: facts.huge_bytes,
+            epoch: facts.epoch,
+            recovery: self.recovery,
+            suspect: facts.suspect,
+            emulates: facts.emulates,
+            counts: facts.counts,
+            log: facts.log,
+        })
+    }
+
+    /// **MAP-1** Words are a key and a value of their types.
+    pub(crate) fn check_word_pair(&self, h: u64, payload: u64, found: &mut dyn FnMut(Finding)) {
+        for (ty, word) in [(self.key, self.mix.unmix(h)), (self.value, payload)] {
+            if !ty.has_word(word) {
+                let what = format!("{word:#x} is no {ty} (slot of hash {h:#018x})");
+                found(Finding { invariant: "MAP-1", off: 0, what });
+            }
+        }
+    }
 }
 
 impl Raw {
@@ -57,40 +201,8 @@ impl Raw {
             let saved = store.saved(CHAINED_COUNTER);
             saved.and_then(|count| count.checked_sub(1)).filter(|count| *count <= format.max_bytes)
         };
-        let (seed, hash_bits) = (format.seed, format.geometry.hash_bits);
-        Raw {
-            index,
-            store,
-            design,
-            key,
-            value,
-            mix: WordMix::new(seed),
-            hashes: Hashes::new(seed, hash_bits),
-            recovery: start.elapsed(),
-            chained: Mutex::new(chained),
-            sweep_at: Mutex::new(0),
-            swept: AtomicBool::new(false),
-            closed: false,
-        }
-    }
-
-    /// Whether slots hold keys and values themselves.
-    #[inline]
-    pub(crate) fn is_words(&self) -> bool {
-        self.key.is_word() && self.value.is_word()
-    }
-
-    /// Takes a mutex whose holder may call the medium: polled, so that a simulated schedule can let
-    /// the holder go on.
-    fn lock<'a, T>(&self, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
-        loop {
-            match mutex.try_lock() {
-                Ok(guard) => return guard,
-                // What they guard is changed by one assignment.
-                Err(TryLockError::Poisoned(guard)) => return guard.into_inner(),
-                Err(TryLockError::WouldBlock) => self.store.wait(),
-            }
-        }
+        let core = Core::new(store, design, key, value, start);
+        Raw { index, core, chained: Mutex::new(chained), closed: false }
     }
 
     /// The number of records that hang on others, locked against change.
@@ -133,30 +245,6 @@ impl Raw {
         Ok(self.index.len()? + count)
     }
 
-    /// Runs `f`, whose operations are durable together when this returns: where each would wait for
-    /// a disk, they wait for it once.
-    pub(crate) fn batch<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
-        struct Batch<'a>(&'a dyn Store);
-        impl Drop for Batch<'_> {
-            fn drop(&mut self) {
-                self.0.defer(false);
-            }
-        }
-        self.store.defer(true);
-        let batch = Batch(&*self.store);
-        let done = f();
-        drop(batch);
-        // Also after an error: what was done before it is durable.
-        self.store.settle()?;
-        done
-    }
-
-    /// Puts everything that has returned where loss of power does not reach it.
-    pub(crate) fn sync(&self) -> Result<()> {
-        self.store.writable()?;
-        self.store.sync()
-    }
-
     /// Calls `f` with every slot.
     fn each_slot(&self, f: &mut dyn FnMut(u64, u64) -> Result<()>) -> Result<()> {
         let mut slots = Vec::new();
@@ -197,18 +285,6 @@ impl Raw {
         }
         is_whole(self.walk(payload, &|| true, &mut |link| self.store.mark(link.off).map(|_| true)))
             .map(drop)
-    }
-
-    /// Whether free record space is still to be found.
-    pub(crate) fn sweep_pending(&self) -> bool {
-        if self.swept.load(Ordering::Relaxed) {
-            return false;
-        }
-        let pending = self.store.sweep_pending();
-        if !pending {
-            self.swept.store(true, Ordering::Relaxed);
-        }
-        pending
     }
 
     /// Marks the records of one more unit; whether more is left.
@@ -311,31 +387,7 @@ impl Raw {
     /// Figures about the whole.
     pub(crate) fn stats(&self) -> Result<Stats> {
         let keys = self.len()?;
-        let index = self.index.stats();
-        let facts = self.store.facts();
-        let sync_mode = self.store.sync_mode()?;
-        // A reader promises nothing of its own: the pool's writers do.
-        let durability = match facts.durability {
-            Durability::Process if self.store.is_read_only() => sync_mode.durability(),
-            durability => durability,
-        };
-        Ok(Stats {
-            design: self.design,
-            key_type: self.key,
-            value_type: self.value,
-            keys,
-            index,
-            space: facts.space,
-            durability,
-            sync_mode,
-            huge_bytes: facts.huge_bytes,
-            epoch: facts.epoch,
-            recovery: self.recovery,
-            suspect: facts.suspect,
-            emulates: facts.emulates,
-            counts: facts.counts,
-            log: facts.log,
-        })
+        self.figures(keys, self.index.stats())
     }
 
     /// Verifies every invariant of the design and of the records.
@@ -367,12 +419,7 @@ impl Raw {
     ) -> Result<()> {
         self.each_slot(&mut |h, payload| {
             looked_at_one();
-            for (ty, word) in [(self.key, self.mix.unmix(h)), (self.value, payload)] {
-                if !ty.has_word(word) {
-                    let what = format!("{word:#x} is no {ty} (slot of hash {h:#018x})");
-                    found(Finding { invariant: "MAP-1", off: 0, what });
-                }
-            }
+            self.check_word_pair(h, payload, found);
             Ok(())
         })
     }

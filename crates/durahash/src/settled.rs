@@ -9,7 +9,10 @@ use std::sync::Arc;
 
 use durahash_media::{Medium, Pool, Result};
 
-use crate::index::{Finding, Index, IndexStats, Reader, Room, Updater};
+use crate::index::{
+    Finding, Index, IndexStats, Keys, MultiIndex, MultiReader, Reader, Room, Scanned, Updater,
+    Values,
+};
 
 /// Of known types, so that a lookup costs no further call.
 pub(crate) struct Settled<I, M: Medium> {
@@ -17,7 +20,7 @@ pub(crate) struct Settled<I, M: Medium> {
     pool: Arc<Pool<M>>,
 }
 
-impl<I: Index, M: Medium> Settled<I, M> {
+impl<I, M: Medium> Settled<I, M> {
     pub(crate) fn new(index: I, pool: Arc<Pool<M>>) -> Self {
         Settled { index, pool }
     }
@@ -25,6 +28,14 @@ impl<I: Index, M: Medium> Settled<I, M> {
     #[inline]
     fn settle(&self) -> Result<()> {
         self.pool.medium().settle()
+    }
+
+    /// What may have been changed. A log that has failed takes nothing more.
+    fn changed<T>(&self, f: impl FnOnce(&I) -> Result<T>) -> Result<T> {
+        self.settle()?;
+        let done = f(&self.index);
+        self.settle()?;
+        done
     }
 
     /// What was only looked at.
@@ -77,6 +88,65 @@ impl<I: Index, M: Medium> Index for Settled<I, M> {
 
     fn len(&self) -> Result<u64> {
         self.seen(self.index.len())
+    }
+
+    fn stats(&self) -> IndexStats {
+        self.index.stats()
+    }
+
+    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+        self.index.check(found)
+    }
+}
+
+impl<I: MultiIndex, M: Medium> MultiIndex for Settled<I, M> {
+    fn add(&self, h: u64, payload: u64, keys: &dyn Keys) -> Result<()> {
+        self.changed(|index| index.add(h, payload, keys))
+    }
+
+    fn read(&self, h: u64, keys: &dyn Keys, found: &mut Values, f: MultiReader<'_>) -> Result<()> {
+        self.seen(self.index.read(h, keys, found, f))
+    }
+
+    fn count(&self, h: u64, keys: &dyn Keys) -> Result<u64> {
+        self.seen(self.index.count(h, keys))
+    }
+
+    fn prefetch(&self, h: &[u64]) {
+        self.index.prefetch(h);
+    }
+
+    fn remove_one(
+        &self,
+        h: u64,
+        keys: &dyn Keys,
+        wanted: &mut dyn FnMut(u64) -> Result<bool>,
+    ) -> Result<Option<u64>> {
+        self.changed(|index| index.remove_one(h, keys, wanted))
+    }
+
+    fn remove_all(&self, h: u64, keys: &dyn Keys, removed: Option<&mut Vec<u64>>) -> Result<u64> {
+        self.changed(|index| index.remove_all(h, keys, removed))
+    }
+
+    fn wipe(&self, h: u64, removed: &mut Vec<u64>) -> Result<()> {
+        self.changed(|index| index.wipe(h, removed))
+    }
+
+    fn scan(&self, at: u64, out: &mut Vec<(u64, Scanned)>) -> Result<Option<u64>> {
+        self.seen(self.index.scan(at, out))
+    }
+
+    fn mend(&self) -> Result<()> {
+        self.changed(|index| index.mend())
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.seen(self.index.len())
+    }
+
+    fn beyond_slots(&self) -> Option<u64> {
+        self.index.beyond_slots()
     }
 
     fn stats(&self) -> IndexStats {

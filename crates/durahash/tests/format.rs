@@ -1,7 +1,7 @@
 //! `docs/format.md` is held to the code: its tables to what `on_media!` emits and to what pools
 //! say, its images to the bytes of pools that are made here.
 
-use durahash::{AnyMap, Dax, Design, Map, Options, RecordHeader, Type, pea, reh};
+use durahash::{AnyMap, Dax, Design, Map, MultiMap, Options, RecordHeader, Type, pea, reh};
 use durahash_media::hash::{ByteHash, WordMix};
 use durahash_media::{Dram, Field, Format, Geometry, Medium, PmU64, Pool, Superblock};
 
@@ -50,6 +50,7 @@ fn structs_are_as_documented() {
     documented("REH: slot", reh::Slot::FIELDS);
     documented("Pea Hash: bucket", pea::Bucket::FIELDS);
     documented("Pea Hash: slot", pea::Slot::FIELDS);
+    documented("Pea Hash: multimaps", pea::BufferHeader::FIELDS);
     documented("Record", RecordHeader::FIELDS);
 }
 
@@ -180,6 +181,17 @@ fn pools_of_words_are_as_documented() {
             map.close().unwrap();
         });
     }
+}
+
+#[test]
+fn a_pool_of_a_multimap_is_as_documented() {
+    pool_is_as_documented("Image: a pool of a multimap", |path| {
+        let map: MultiMap<u64, u64> = tiny().create_multi(path).unwrap();
+        for (key, value) in [(1, 10), (1, 11), (1, 12), (1, 13), (2, 20)] {
+            map.add(&key, &value).unwrap();
+        }
+        map.close().unwrap();
+    });
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use durahash::{Data, Design, Map, Options, SyncMode};
+use durahash::{Design, Map, MultiMap, Options, SyncMode};
 use durahash_media::Geometry;
 
 const THREADS: u64 = 3;
@@ -38,19 +38,51 @@ fn mix(mut x: u64) -> u64 {
 
 /// A kind of map under test: how numbers become its keys and values.
 trait Subject {
-    type K: Data + ?Sized;
-    type V: Data + ?Sized;
-    fn put(map: &Map<Self::K, Self::V>, key: u64, value: u64);
-    fn remove(map: &Map<Self::K, Self::V>, key: u64);
+    type Map: Sync;
+    fn open(options: &Options, path: &Path) -> Self::Map;
+    fn open_or_create(options: &Options, path: &Path) -> Self::Map;
+    /// Verifies every invariant; how many entries there are, in two ways.
+    fn check(map: &Self::Map) -> (u64, u64);
+    fn close(map: Self::Map);
+    fn put(map: &Self::Map, key: u64, value: u64);
+    fn remove(map: &Self::Map, key: u64);
     /// All that is in the map, every value verified to be whole.
-    fn all(map: &Map<Self::K, Self::V>) -> HashMap<u64, u64>;
+    fn all(map: &Self::Map) -> HashMap<u64, u64>;
+
+    fn operation(seed: u64, thread: u64, i: u64) -> (u64, Option<u64>) {
+        operation(seed, thread, i)
+    }
+
+    /// What a key has that had `before` and to which `value` was put.
+    fn after(_before: Option<u64>, value: u64) -> u64 {
+        value
+    }
+}
+
+/// What does not depend on how numbers become keys and values.
+macro_rules! map_of {
+    ($key:ty, $value:ty) => {
+        type Map = Map<$key, $value>;
+        fn open(options: &Options, path: &Path) -> Self::Map {
+            options.open(path).unwrap()
+        }
+        fn open_or_create(options: &Options, path: &Path) -> Self::Map {
+            options.open_or_create(path).unwrap()
+        }
+        fn check(map: &Self::Map) -> (u64, u64) {
+            map.check(&mut |finding| panic!("{finding:?}")).unwrap();
+            (map.len().unwrap(), map.iter().count() as u64)
+        }
+        fn close(map: Self::Map) {
+            map.close().unwrap();
+        }
+    };
 }
 
 struct Words;
 
 impl Subject for Words {
-    type K = u64;
-    type V = u64;
+    map_of!(u64, u64);
     fn put(map: &Map<u64, u64>, key: u64, value: u64) {
         map.put(&key, &value).unwrap();
     }
@@ -72,8 +104,7 @@ fn bytes_of(value: u64) -> Vec<u8> {
 }
 
 impl Subject for Records {
-    type K = str;
-    type V = [u8];
+    map_of!(str, [u8]);
     fn put(map: &Map<str, [u8]>, key: u64, value: u64) {
         map.put(&format!("key {key}"), &bytes_of(value)).unwrap();
     }
@@ -92,6 +123,52 @@ impl Subject for Records {
     }
 }
 
+/// A multimap of few keys with long lists. What a key has is told by a sum over its values, which has
+/// no order either.
+struct Lists;
+
+impl Subject for Lists {
+    type Map = MultiMap<u64, u64>;
+    fn open(options: &Options, path: &Path) -> Self::Map {
+        options.open_multi(path).unwrap()
+    }
+    fn open_or_create(options: &Options, path: &Path) -> Self::Map {
+        options.open_or_create_multi(path).unwrap()
+    }
+    fn check(map: &Self::Map) -> (u64, u64) {
+        map.check(&mut |finding| panic!("{finding:?}")).unwrap();
+        (map.len().unwrap(), map.iter().count() as u64)
+    }
+    fn close(map: Self::Map) {
+        map.close().unwrap();
+    }
+    fn put(map: &Self::Map, key: u64, value: u64) {
+        map.add(&key, &value).unwrap();
+    }
+    fn remove(map: &Self::Map, key: u64) {
+        map.remove_all(&key).unwrap();
+    }
+    fn all(map: &Self::Map) -> HashMap<u64, u64> {
+        let mut all: HashMap<u64, u64> = HashMap::new();
+        for pair in map {
+            let (key, value) = pair.unwrap();
+            let before = all.get(&key).copied();
+            all.insert(key, Self::after(before, value));
+        }
+        all
+    }
+    fn operation(seed: u64, thread: u64, i: u64) -> (u64, Option<u64>) {
+        let random = mix(seed ^ (thread << 56) ^ i);
+        // The lower a key is, the more often it comes.
+        let key = (random >> 8) % 300 % (1 + (random >> 32) % 300);
+        let put = !random.is_multiple_of(40);
+        (thread * KEYS + key, put.then_some(random >> 20))
+    }
+    fn after(before: Option<u64>, value: u64) -> u64 {
+        before.unwrap_or(0).wrapping_add(mix(value))
+    }
+}
+
 /// Extents of 16 KiB, so that what fills an extent before it splits does so here.
 fn options(design: Design) -> Options {
     let geometry = Geometry { extent_shift: 14, ..Geometry::default() };
@@ -102,7 +179,7 @@ fn options(design: Design) -> Options {
 fn write_for_ever<S: Subject>(path: &Path, design: Design, seed: u64, mode: SyncMode) {
     // A log so short that it is written back many times in a round.
     let options = options(design).sync_mode(mode).log_bytes(256 << 10);
-    let map: Map<S::K, S::V> = options.open_or_create(path).unwrap();
+    let map = S::open_or_create(&options, path);
     // Without the buffer of `stdout()`, in which what was told would die with the process.
     let pipe = File::from(std::io::stdout().as_fd().try_clone_to_owned().unwrap());
     std::thread::scope(|scope| {
@@ -110,7 +187,7 @@ fn write_for_ever<S: Subject>(path: &Path, design: Design, seed: u64, mode: Sync
             let (map, mut pipe) = (&map, &pipe);
             scope.spawn(move || {
                 for i in 0.. {
-                    match operation(seed, thread, i) {
+                    match S::operation(seed, thread, i) {
                         (key, Some(value)) => S::put(map, key, value),
                         (key, None) => S::remove(map, key),
                     }
@@ -134,6 +211,7 @@ fn child() {
     let design = std::env::var("DURAHASH_KILL_DESIGN").unwrap().parse().unwrap();
     match std::env::var("DURAHASH_KILL_SUBJECT").as_deref() {
         Ok("words") => write_for_ever::<Words>(Path::new(&path), design, seed, mode),
+        Ok("lists") => write_for_ever::<Lists>(Path::new(&path), design, seed, mode),
         _ => write_for_ever::<Records>(Path::new(&path), design, seed, mode),
     }
 }
@@ -210,19 +288,24 @@ fn survive<S: Subject>(subject: &str, design: Design, mode: &str) {
         let counts = run_and_kill((subject, design, mode), &path, seed, mix(seed) % most);
         // Every other time the file stays as the kill left it: recovery happens in memory.
         let options = Options::new().read_only(round % 2 == 0);
-        let map: Map<S::K, S::V> = options.open(&path).unwrap();
-        map.check(&mut |finding| panic!("round {round}, seed {seed}: {finding:?}")).unwrap();
+        println!("{subject} of {design}, {mode}: round {round}, seed {seed}");
+        let map = S::open(&options, &path);
+        let (len, entries) = S::check(&map);
+        assert_eq!(len, entries);
         let found = S::all(&map);
-        assert_eq!(map.len().unwrap(), found.len() as u64);
         for (thread, told) in (0..).zip(counts) {
             for i in 0..told {
-                match operation(seed, thread, i) {
-                    (key, Some(value)) => model.insert(key, value),
+                match S::operation(seed, thread, i) {
+                    (key, Some(value)) => {
+                        let after = S::after(model.get(&key).copied(), value);
+                        model.insert(key, after)
+                    }
                     (key, None) => model.remove(&key),
                 };
             }
             // The one that was under way: all of it, or nothing.
-            let (key, value) = operation(seed, thread, told);
+            let (key, value) = S::operation(seed, thread, told);
+            let value = value.map(|value| S::after(model.get(&key).copied(), value));
             if found.get(&key) == value.as_ref() {
                 match value {
                     Some(value) => model.insert(key, value),
@@ -231,7 +314,7 @@ fn survive<S: Subject>(subject: &str, design: Design, mode: &str) {
             }
         }
         assert!(found == model, "round {round}, seed {seed}: {}", difference(&found, &model));
-        map.close().unwrap();
+        S::close(map);
         // What a killed process had taken ahead of use is cut by the next that writes.
         if round % 2 == 1 {
             sizes.push(std::fs::metadata(&path).unwrap().len());
@@ -267,6 +350,16 @@ fn records_survive_kills() {
     for design in Design::ALL {
         survive::<Records>("records", *design, "process");
     }
+}
+
+#[test]
+fn lists_survive_kills() {
+    survive::<Lists>("lists", Design::Pea, "process");
+}
+
+#[test]
+fn lists_survive_kills_before_the_log_is_written() {
+    survive::<Lists>("lists", Design::Pea, "interval");
 }
 
 #[test]

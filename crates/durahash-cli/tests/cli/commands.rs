@@ -318,7 +318,7 @@ fn wrong_usage_says_what_is_right() {
         ("create a.pool --max-size 10", "too small"),
         ("create a.pool --max-size 10Gb", "KiB, MiB, GiB or TiB"),
         ("create a.pool --max-size 1EiB", "256TiB"),
-        ("create a.pool --kind multimap", "no --kind multimap"),
+        ("create a.pool --kind multimap --design reh", "no --kind multimap"),
         ("completions tcsh", "bash"),
     ] {
         let answer = work.run(line);

@@ -4,5 +4,6 @@
 
 mod commands;
 mod faults;
+mod multimaps;
 mod tables;
 mod tool;

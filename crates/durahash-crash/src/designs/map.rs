@@ -138,6 +138,9 @@ impl Table for Strings {
                 map.step()?;
                 None
             }
+            Op::Add(..) | Op::RemoveOne(..) | Op::RemoveAll(_) => {
+                unreachable!("{op} is for multimaps")
+            }
             Op::Reopen | Op::Close | Op::Crash(_) => None,
         };
         Ok(found.as_deref().map(word))

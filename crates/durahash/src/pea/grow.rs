@@ -10,12 +10,12 @@ use super::image::Image;
 use super::layout::ROOT_PREFIX;
 use super::place::Place;
 use super::strategy::Strategy;
-use super::{COUNT, Pea, ROOT, STASH_LOCK, Segment};
+use super::{COUNT, Entry, ROOT, STASH_LOCK, Segment, Table};
 use crate::extend;
 
 /// W of all locks of a segment, and the place that was found right under it. Dropped as `Held` is.
-pub(super) struct Whole<'a, M: Medium> {
-    pea: &'a Pea<M>,
+pub(super) struct Whole<'a, M: Medium, const MULTI: bool> {
+    pea: &'a Table<M, MULTI>,
     pub(super) place: Place,
     /// How many of the locks are held: all, but while they are taken.
     count: u32,
@@ -25,9 +25,9 @@ pub(super) struct Whole<'a, M: Medium> {
 /// The locks of a segment: those of the main buckets and the stash's.
 const LOCKS: u32 = STASH_LOCK + 1;
 
-impl<'a, M: Medium> Whole<'a, M> {
+impl<'a, M: Medium, const MULTI: bool> Whole<'a, M, MULTI> {
     /// Takes all locks of the segment at `place`, which the caller checks afterwards.
-    fn lock(pea: &'a Pea<M>, place: Place) -> Self {
+    fn lock(pea: &'a Table<M, MULTI>, place: Place) -> Self {
         let mut whole = Whole { pea, place, count: 0, released: false };
         while whole.count < LOCKS {
             pea.lock(place.number(), whole.count).lock(pea.medium());
@@ -37,7 +37,7 @@ impl<'a, M: Medium> Whole<'a, M> {
     }
 
     /// As [`Whole::lock`], unless another writer holds one of them.
-    fn try_lock(pea: &'a Pea<M>, place: Place) -> Option<Self> {
+    fn try_lock(pea: &'a Table<M, MULTI>, place: Place) -> Option<Self> {
         let mut whole = Whole { pea, place, count: 0, released: false };
         while whole.count < LOCKS {
             if !pea.lock(place.number(), whole.count).try_lock(pea.medium()) {
@@ -77,7 +77,7 @@ impl<'a, M: Medium> Whole<'a, M> {
     }
 }
 
-impl<M: Medium> Drop for Whole<'_, M> {
+impl<M: Medium, const MULTI: bool> Drop for Whole<'_, M, MULTI> {
     fn drop(&mut self) {
         if !self.released {
             // Nothing of the segment was changed, and the directory in DRAM names what is whole.
@@ -104,9 +104,9 @@ pub(super) struct Fresh {
     live: u64,
 }
 
-impl<M: Medium> Pea<M> {
+impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// Takes all locks of the segment of `h`.
-    pub(super) fn hold_whole(&self, h: u64) -> Whole<'_, M> {
+    pub(super) fn hold_whole(&self, h: u64) -> Whole<'_, M, MULTI> {
         loop {
             let whole = Whole::lock(self, self.find(h));
             if self.find(h) == whole.place {
@@ -142,7 +142,7 @@ impl<M: Medium> Pea<M> {
     }
 
     /// One word: no entry is moved.
-    fn change_strategy(&self, whole: &Whole<'_, M>, h: u64, next: Strategy) -> Result<()> {
+    fn change_strategy(&self, whole: &Whole<'_, M, MULTI>, h: u64, next: Strategy) -> Result<()> {
         let prefix = extend::prefix(h, whole.place.depth());
         let place = whole.place.with_tag(next.tag());
         self.directory.lock.shared(self.medium(), || {
@@ -154,7 +154,7 @@ impl<M: Medium> Pea<M> {
         })
     }
 
-    fn split(&self, whole: &Whole<'_, M>, h: u64) -> Result<()> {
+    fn split(&self, whole: &Whole<'_, M, MULTI>, h: u64) -> Result<()> {
         let old = whole.place;
         let (depth, bits) = (old.depth(), self.shape.policy.split_bits);
         let prefix = extend::prefix(h, depth);
@@ -178,18 +178,24 @@ impl<M: Medium> Pea<M> {
     }
 
     /// Spreads the entries of a segment over those that take its place.
-    fn distribute(&self, old: Place, prefix: u64, bits: u32, to: &mut [Image]) -> Result<()> {
+    fn distribute(
+        &self,
+        old: Place,
+        prefix: u64,
+        bits: u32,
+        to: &mut [Image<MULTI>],
+    ) -> Result<()> {
         let child = |h: u64| hash::prefix(h << old.depth(), bits) as usize;
         let mut fits = vec![true; to.len()];
-        self.each_entry(old, prefix, &mut |_, h, payload| {
+        self.each_hash(old, prefix, &mut |_, h, entries| {
             let child = child(h);
-            fits[child] &= to[child].add(h, payload);
+            fits[child] &= to[child].add(h, entries);
         })?;
         for (i, _) in fits.iter().enumerate().filter(|(_, fits)| !**fits) {
             to[i].restart(Strategy::of(old));
-            self.each_entry(old, prefix, &mut |bucket, h, payload| {
+            self.each_hash(old, prefix, &mut |bucket, h, entries| {
                 if child(h) == i {
-                    let added = to[i].add_to(bucket, h, payload);
+                    let added = to[i].add_to(bucket, h, entries);
                     assert!(added, "a part of what was in a bucket fits one");
                 }
             })?;
@@ -197,19 +203,31 @@ impl<M: Medium> Pea<M> {
         Ok(())
     }
 
-    /// Calls `f` with every entry of a segment that is held, and its bucket.
-    fn each_entry(
+    /// Calls `f` with every hash of a segment that is held, its bucket, and its entries: one in a map.
+    pub(super) fn each_hash(
         &self,
         place: Place,
         prefix: u64,
-        f: &mut dyn FnMut(u32, u64, u64),
+        f: &mut dyn FnMut(u32, u64, &[Entry]),
     ) -> Result<()> {
-        (0..self.shape.buckets()).try_for_each(|bucket| {
-            self.each_in(place, prefix, bucket, &mut |h, payload| f(bucket, h, payload))
-        })
+        let mut all: Vec<(u64, Entry)> = Vec::new();
+        for bucket in 0..self.shape.buckets() {
+            if !MULTI {
+                self.each_in(place, prefix, bucket, &mut |h, entry| f(bucket, h, &[entry]))?;
+                continue;
+            }
+            all.clear();
+            self.each_in(place, prefix, bucket, &mut |h, entry| all.push((h, entry)))?;
+            all.sort_by_key(|(h, _)| *h);
+            for of_one in all.chunk_by(|a, b| a.0 == b.0) {
+                let entries: Vec<Entry> = of_one.iter().map(|(_, entry)| *entry).collect();
+                f(bucket, of_one[0].0, &entries);
+            }
+        }
+        Ok(())
     }
 
-    pub(super) fn new_image(&self) -> Image {
+    pub(super) fn new_image(&self) -> Image<MULTI> {
         let words = wait_lock(&self.writers.scratch, self.medium()).pop();
         Image::new(self.shape, words.unwrap_or_default())
     }
@@ -220,7 +238,7 @@ impl<M: Medium> Pea<M> {
         &self,
         prefix: u64,
         depth: u32,
-        images: Vec<Image>,
+        images: Vec<Image<MULTI>>,
     ) -> Result<Vec<Fresh>> {
         let mut made = Vec::with_capacity(images.len());
         let mut at = prefix;
@@ -246,7 +264,7 @@ impl<M: Medium> Pea<M> {
         Ok(made)
     }
 
-    fn commit_split(&self, whole: &Whole<'_, M>, made: &[Fresh]) -> Result<()> {
+    fn commit_split(&self, whole: &Whole<'_, M, MULTI>, made: &[Fresh]) -> Result<()> {
         let medium = self.medium();
         let Some((lowest, others)) = made.split_first() else {
             return Ok(());
@@ -274,7 +292,7 @@ impl<M: Medium> Pea<M> {
     }
 
     /// The directory in DRAM is about to name something else instead of this segment.
-    fn retire(&self, whole: &Whole<'_, M>) {
+    fn retire(&self, whole: &Whole<'_, M, MULTI>) {
         self.writers.growth.count(whole.place.depth(), -1);
         self.count_strategy(whole.place, -1);
         self.word(whole.place.number(), COUNT).store(0, Ordering::Release);
@@ -363,7 +381,12 @@ impl<M: Medium> Pea<M> {
     }
 
     /// Makes one segment of two buddies, one of which is that of `h`.
-    fn merge(&self, one: &Whole<'_, M>, other: &Whole<'_, M>, h: u64) -> Result<Merge> {
+    fn merge(
+        &self,
+        one: &Whole<'_, M, MULTI>,
+        other: &Whole<'_, M, MULTI>,
+        h: u64,
+    ) -> Result<Merge> {
         let depth = one.place.depth();
         let prefix = extend::prefix(h, depth - 1);
         let in_lower = self.find(prefix) == one.place;
@@ -373,8 +396,8 @@ impl<M: Medium> Pea<M> {
         let mut image = self.new_image();
         let mut fits = true;
         for (whole, prefix) in [(lower, prefix), (upper, extend::buddy(prefix, depth))] {
-            self.each_entry(whole.place, prefix, &mut |_, h, payload| {
-                fits &= image.add(h, payload);
+            self.each_hash(whole.place, prefix, &mut |_, h, entries| {
+                fits &= image.add(h, entries);
             })?;
         }
         if !fits || image.live > self.merge_limit() {
@@ -390,9 +413,9 @@ impl<M: Medium> Pea<M> {
     /// there are: it is written aside, then its word is the commit.
     fn replace(
         &self,
-        old: &[&Whole<'_, M>],
+        old: &[&Whole<'_, M, MULTI>],
         (prefix, depth): (u64, u32),
-        image: Image,
+        image: Image<MULTI>,
     ) -> Result<()> {
         let made = self.write_images(prefix, depth, vec![image])?;
         self.directory.lock.shared(self.medium(), || {
@@ -434,9 +457,9 @@ impl<M: Medium> Pea<M> {
     }
 
     /// Whether there was something to mend.
-    fn mend_segment(&self, whole: &Whole<'_, M>, prefix: u64) -> Result<bool> {
+    fn mend_segment(&self, whole: &Whole<'_, M, MULTI>, prefix: u64) -> Result<bool> {
         let mut found = 0;
-        self.each_entry(whole.place, prefix, &mut |_, _, _| found += 1)?;
+        self.each_hash(whole.place, prefix, &mut |_, _, entries| found += entries.len() as u64)?;
         if found == self.count(whole.place.number())? {
             return Ok(false);
         }

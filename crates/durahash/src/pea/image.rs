@@ -4,13 +4,13 @@ use durahash_media::{Medium, Result};
 
 use super::layout::{BUCKET_WORDS, Head, LINES, slot_for};
 use super::strategy::{Shape, Strategy};
-use super::{Pea, Segment};
+use super::{Entry, Segment, Table};
 
 /// Words of a line.
 const LINE_WORDS: usize = 8;
 
 /// The words of a segment.
-pub(super) struct Image {
+pub(super) struct Image<const MULTI: bool> {
     shape: Shape,
     words: Vec<u64>,
     /// What finds all that is in it.
@@ -19,7 +19,7 @@ pub(super) struct Image {
     pub(super) live: u64,
 }
 
-impl Image {
+impl<const MULTI: bool> Image<MULTI> {
     /// An empty segment in `words`, which are used again.
     pub(super) fn new(shape: Shape, mut words: Vec<u64>) -> Self {
         words.clear();
@@ -36,24 +36,25 @@ impl Image {
         self.words
     }
 
-    fn head(&self, bucket: u32) -> Head {
+    fn head(&self, bucket: u32) -> Head<MULTI> {
         let at = bucket as usize * BUCKET_WORDS;
         Head([self.words[at], self.words[at + 1]])
     }
 
-    fn set_head(&mut self, bucket: u32, head: Head) {
+    fn set_head(&mut self, bucket: u32, head: Head<MULTI>) {
         let at = bucket as usize * BUCKET_WORDS;
         self.words[at..at + 2].copy_from_slice(&head.0);
     }
 
-    /// Adds an entry where the policy puts it, by the next strategy if this one has no room; false
-    /// where none has.
-    pub(super) fn add(&mut self, h: u64, payload: u64) -> bool {
+    /// Adds the entries of a hash where the policy puts them, by the next strategy if this one has no
+    /// room; false where none has. They stay together.
+    pub(super) fn add(&mut self, h: u64, entries: &[Entry]) -> bool {
         let homes = self.shape.homes(h);
+        let more = entries.len() as u32 - 1;
         loop {
-            let live = |bucket| self.head(bucket).live().count_ones();
+            let live = |bucket| self.head(bucket).live().count_ones() + more;
             if let Some(bucket) = self.shape.choose(self.strategy, homes, live) {
-                return self.add_to(bucket, h, payload);
+                return self.add_to(bucket, h, entries);
             }
             match self.strategy.next().filter(|next| *next <= self.shape.policy.last) {
                 Some(next) => self.strategy = next,
@@ -62,18 +63,22 @@ impl Image {
         }
     }
 
-    /// Adds an entry to this bucket, which any of its strategies allows; false where it is full.
-    pub(super) fn add_to(&mut self, bucket: u32, h: u64, payload: u64) -> bool {
-        let head = self.head(bucket);
+    /// Adds entries to this bucket, which any of its strategies allows; false where it has no room
+    /// for them.
+    pub(super) fn add_to(&mut self, bucket: u32, h: u64, entries: &[Entry]) -> bool {
+        let mut head = self.head(bucket);
         let free = self.shape.used & !head.live();
-        if free == 0 {
+        if free.count_ones() < entries.len() as u32 {
             return false;
         }
-        let i = slot_for(h, free);
-        self.set_head(bucket, head.with(i, h));
-        let at = bucket as usize * BUCKET_WORDS + 2 + i as usize * 2;
-        self.words[at..at + 2].copy_from_slice(&[h, payload]);
-        self.live += 1;
+        for entry in entries {
+            let i = slot_for::<MULTI>(h, self.shape.used & !head.live());
+            head = if entry.is_list { head.with_list(i, h) } else { head.with(i, h) };
+            let at = bucket as usize * BUCKET_WORDS + 2 + i as usize * 2;
+            self.words[at..at + 2].copy_from_slice(&[h, entry.payload]);
+        }
+        self.set_head(bucket, head);
+        self.live += entries.len() as u64;
         true
     }
 
@@ -86,9 +91,9 @@ impl Image {
     }
 }
 
-impl<M: Medium> Pea<M> {
+impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// Writes a segment past the cache, every line that has something in it; the caller fences.
-    pub(super) fn write(&self, segment: Segment, image: &Image) -> Result<()> {
+    pub(super) fn write(&self, segment: Segment, image: &Image<MULTI>) -> Result<()> {
         let medium = self.medium();
         let words = self.pool.words(self.offset(segment), image.words.len() as u64)?;
         for bucket in 0..image.shape.buckets() {

@@ -10,9 +10,17 @@
 //! 3     192  slot 11               208 slot 12   224 slot 13   240 slot 14 (no fingerprint)
 //! ```
 //!
-//! Bit 0 of the bitmap is one in a map (a multimap counts its pointers there); bit `i + 1` says that
-//! slot `i` is live. The first word of the head is the commit word: it has the whole bitmap, so what
-//! moves within a bucket moves at once.
+//! Bit 0 of the bitmap is one; bit `i + 1` says that slot `i` is live. The first word of the head is
+//! the commit word: it has the whole bitmap, so what moves within a bucket moves at once.
+//!
+//! The buckets of a multimap have two sets of slots and fewer fingerprints:
+//!
+//! ```text
+//! head {live slots 16, lists 16, fingerprints of slots 0-3}   8 fingerprints of slots 4-11
+//! ```
+//!
+//! Bit `i` of the first set says that slot `i` is live, of the second that its payload names a value
+//! buffer (`buffer.rs`) instead of being a value. Slots 12 to 14 have no fingerprint.
 //!
 //! A segment is an extent: main buckets, and behind them two stash buckets. In the array of the
 //! directory, the word of a segment stands where its hashes begin; what stands between such words is
@@ -59,13 +67,11 @@ on_media! {
 /// The lines of a bucket, as sets of slots.
 pub(super) const LINES: [u16; 4] = [0x0007, 0x0078, 0x0780, 0x7800];
 
-/// The slot without a fingerprint, as a set: every lookup that comes to the bucket loads it when it
-/// is live, so it is the last to be used.
-const BARE: u16 = 1 << (SLOTS - 1);
-
-/// The free slots that are to be used before the others of `free`.
-pub(super) const fn better(free: u16) -> u16 {
-    if free & !BARE != 0 { free & !BARE } else { free }
+/// The free slots that are to be used before the others of `free`: every lookup that comes to the
+/// bucket loads those without a fingerprint when they are live, so they are the last.
+pub(super) const fn better<const MULTI: bool>(free: u16) -> u16 {
+    let named = free & !Head::<MULTI>::UNNAMED;
+    if named != 0 { named } else { free }
 }
 
 /// The line of a bucket that `h` goes to where there is a choice. A lookup fetches it together with
@@ -77,8 +83,8 @@ pub(super) const fn preferred_line(h: u64) -> usize {
 
 /// The slot for `h`, of those that are free, in a bucket that is written as a whole: the first line
 /// stays free for inserts that follow.
-pub(super) const fn slot_for(h: u64, free: u16) -> u32 {
-    let free = better(free);
+pub(super) const fn slot_for<const MULTI: bool>(h: u64, free: u16) -> u32 {
+    let free = better::<MULTI>(free);
     let preferred = free & LINES[preferred_line(h)];
     let far = free & !LINES[0];
     let best = if preferred != 0 {
@@ -101,25 +107,42 @@ pub(super) fn used_slots(count: u32) -> u16 {
     far.fold((1 << near) - 1, |used, i| used | 1 << i)
 }
 
-/// The head of a bucket.
+/// The head of a bucket, of a map or of a multimap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head(pub(super) [u64; 2]);
+pub(super) struct Head<const MULTI: bool>(pub(super) [u64; 2]);
 
-impl Head {
+impl<const MULTI: bool> Head<MULTI> {
     /// Of a new bucket: its slots have zeros, but not the fingerprint of that.
-    pub(super) const EMPTY: Head = Head([!0xfffe, !0]);
+    pub(super) const EMPTY: Self = Head(if MULTI { [u64::MAX << 32, !0] } else { [!0xfffe, !0] });
+
+    /// What stands before the bits of live slots: one.
+    const FIRST_BIT: u32 = if MULTI { 0 } else { 1 };
+    /// Bytes before the fingerprints.
+    const FIRST_BYTE: u32 = if MULTI { 4 } else { 2 };
+    /// Slots that have a fingerprint.
+    const NAMED: u32 = 16 - Self::FIRST_BYTE;
+    /// The others, as a set.
+    const UNNAMED: u16 = (1 << SLOTS) - (1 << Self::NAMED);
+    /// The first bit of those that tell lists from values.
+    const LISTS_BIT: u32 = 16;
 
     /// Live slots, one bit each.
     #[inline(always)]
     pub(super) const fn live(self) -> u16 {
-        bits(self.0[0], 1, SLOTS) as u16
+        bits(self.0[0], Self::FIRST_BIT, SLOTS) as u16
+    }
+
+    /// Live slots that name value buffers. Only a multimap has any.
+    #[inline(always)]
+    pub(super) const fn lists(self) -> u16 {
+        if MULTI { bits(self.0[0], Self::LISTS_BIT, SLOTS) as u16 & self.live() } else { 0 }
     }
 
     /// Live slots that may hold `h`, by their fingerprints.
     #[inline(always)]
     pub(super) fn candidates(self, h: u64) -> BitMask {
-        let equal = probe::match_byte(self.0, fingerprint(h)).0 >> 2;
-        BitMask((equal | 1 << (SLOTS - 1)) & self.live())
+        let equal = probe::match_byte(self.0, fingerprint(h)).0 >> Self::FIRST_BYTE;
+        BitMask((equal | Self::UNNAMED) & self.live())
     }
 
     /// Whether slot `i` is live, and a lookup of `h` looks into it.
@@ -130,23 +153,40 @@ impl Head {
     /// With `h` in slot `i`.
     #[inline]
     pub(super) const fn with(mut self, i: u32, h: u64) -> Self {
-        self.0[0] |= 1 | 2 << i;
-        if i < SLOTS - 1 {
-            let (word, shift) = ((i as usize + 2) / 8, (i + 2) % 8 * 8);
+        self.0[0] |= Self::FIRST_BIT as u64 | 1 << (i + Self::FIRST_BIT);
+        if i < Self::NAMED {
+            let at = i + Self::FIRST_BYTE;
+            let (word, shift) = (at as usize / 8, at % 8 * 8);
             self.0[word] = self.0[word] & !(0xff << shift) | (fingerprint(h) as u64) << shift;
         }
         self
+    }
+
+    /// With a list of `h` in slot `i`.
+    pub(super) const fn with_list(self, i: u32, h: u64) -> Self {
+        let mut head = self.with(i, h);
+        head.0[0] |= 1 << (Self::LISTS_BIT + i);
+        head
     }
 
     /// Without slot `i`. Its fingerprint is made wrong as well, so that a flipped bit in the bitmap
     /// does not bring back what was there.
     #[inline]
     pub(super) const fn without(mut self, i: u32) -> Self {
-        self.0[0] = (self.0[0] | 1) & !(2 << i);
-        if i < SLOTS - 1 {
-            self.0[(i as usize + 2) / 8] ^= 0xff << ((i + 2) % 8 * 8);
+        self.0[0] = (self.0[0] | Self::FIRST_BIT as u64) & !(1 << (i + Self::FIRST_BIT));
+        if MULTI {
+            self.0[0] &= !(1 << (Self::LISTS_BIT + i));
+        }
+        if i < Self::NAMED {
+            let at = i + Self::FIRST_BYTE;
+            self.0[at as usize / 8] ^= 0xff << (at % 8 * 8);
         }
         self
+    }
+
+    /// Without any of these slots.
+    pub(super) fn without_all(self, slots: u16) -> Self {
+        BitMask(slots).fold(self, Self::without)
     }
 }
 
@@ -166,6 +206,16 @@ const SUM_SHIFT: u32 = 46;
 impl Words {
     pub(super) fn new(seed: u64) -> Self {
         Words(WordMix::new(seed))
+    }
+
+    /// The word mix of the pool.
+    pub(super) fn mix(&self, word: u64) -> u64 {
+        self.0.mix(word)
+    }
+
+    /// The seal of the value buffer of `h` at `off` that has this number.
+    pub(super) fn seal(&self, h: u64, number: u64, off: u64) -> u64 {
+        self.mix(self.mix(self.mix(h) ^ number) ^ off)
     }
 
     fn sum(&self, word: u64, prefix: u64) -> u64 {
@@ -194,7 +244,7 @@ mod tests {
 
     #[test]
     fn heads_know_their_slots() {
-        let mut head = Head::EMPTY;
+        let mut head = Head::<false>::EMPTY;
         for i in (0..SLOTS).rev() {
             head = head.with(i, u64::from(i) + 100);
         }
@@ -204,7 +254,7 @@ mod tests {
             let found: Vec<u32> = head.candidates(u64::from(i) + 100).collect();
             assert_eq!(found, if i == 14 { vec![14] } else { vec![i, 14] });
             assert!(!head.without(i).names(i, u64::from(i) + 100));
-            let revived = Head([head.without(i).0[0] | 2 << i, head.without(i).0[1]]);
+            let revived = Head::<false>([head.without(i).0[0] | 2 << i, head.without(i).0[1]]);
             assert_eq!(revived.names(i, u64::from(i) + 100), i == 14);
         }
         assert_eq!((0..SLOTS).fold(head, Head::without).live(), 0);
@@ -217,15 +267,38 @@ mod tests {
             let h = WordMix::new(1).mix(i);
             let line = preferred_line(h);
             assert!((1..=3).contains(&line));
-            assert!(LINES[line] & 1 << slot_for(h, used_slots(SLOTS)) != 0);
+            assert!(LINES[line] & 1 << slot_for::<false>(h, used_slots(SLOTS)) != 0);
             let mut free = used_slots(SLOTS);
             let mut order = Vec::new();
             while free != 0 {
-                order.push(slot_for(h, free));
-                free &= !(1 << slot_for(h, free));
+                order.push(slot_for::<false>(h, free));
+                free &= !(1 << slot_for::<false>(h, free));
             }
             assert_eq!(order[11..], [0, 1, 2, 14]);
         }
+    }
+
+    #[test]
+    fn heads_of_multimaps_tell_lists_from_values() {
+        let mut head = Head::<true>::EMPTY;
+        assert_eq!((head.live(), head.lists()), (0, 0));
+        for i in 0..SLOTS {
+            let h = u64::from(i) + 100;
+            head = if i % 2 == 0 { head.with(i, h) } else { head.with_list(i, h) };
+        }
+        assert_eq!((head.live(), head.lists()), (0x7fff, 0x2aaa));
+        for i in 0..SLOTS {
+            // Three slots have no fingerprint, so they are always looked at.
+            let mut named: Vec<u32> = vec![i, 12, 13, 14];
+            named.sort_unstable();
+            named.dedup();
+            assert_eq!(head.candidates(u64::from(i) + 100).collect::<Vec<_>>(), named);
+            let without = head.without(i);
+            assert_eq!(without.live() | 1 << i, 0x7fff);
+            assert!(!without.names(i, u64::from(i) + 100) && without.lists() & 1 << i == 0);
+        }
+        assert_eq!(head.without_all(0x7fff).live(), 0);
+        assert_eq!(head.without_all(0x7fff).lists(), 0);
     }
 
     #[test]

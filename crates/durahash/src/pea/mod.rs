@@ -4,8 +4,8 @@
 //! Zhuoxuan Liu, Shimin Chen: *Pea Hash: A Performant Extendible Adaptive Hashing Index*, SIGMOD
 //! 2023. Kept: segments of 512 KiB that are hash tables of their own (§3.1), the strategies single,
 //! two-choice and two-choice with stash (§3.2), buckets of 256 bytes with a bitmap and 14
-//! fingerprints (§3.3), entry moving (§3.4), segments built aside and linked by one word, recovery
-//! from the directory alone.
+//! fingerprints, which in a multimap adapt to keys with few values and with many (§3.3), entry moving
+//! (§3.4), segments built aside and linked by one word, recovery from the directory alone.
 //!
 //! # Where state lives
 //! Segments and the directory are in the pool; a root word names the array of the directory. Locks,
@@ -15,6 +15,7 @@
 //!
 //! # Layout
 //! `layout.rs`, with a picture. A segment is one extent, and its stash buckets are its own last two.
+//! What a multimap adds is in `multi.rs`, with commit steps of its own, and `buffer.rs`.
 //!
 //! # Invariants
 //! As cited by `check`:
@@ -23,12 +24,15 @@
 //!   the same in every entry; its front too, or that the segment is deeper than itself.
 //! - **PEA-2** Every live slot has an `h` of its segment's hashes, in a bucket where the segment's
 //!   strategy looks for it, with the fingerprint of `h`.
-//! - **PEA-3** No two live slots have the same `h`.
+//! - **PEA-3** No two live slots of a map have the same `h`.
 //! - **PEA-4** No local depth exceeds the global depth.
 //! - **PEA-5** Every extent of units is one segment of the directory; every extent of directories
 //!   belongs to the array.
-//! - **PEA-6** The counters of depths, and the counts of live slots that are known, are exact, and
-//!   no lock is held.
+//! - **PEA-6** The counters of depths, and the counts of live slots and of a multimap's other entries
+//!   that are known, are exact, and no lock is held.
+//! - **PEA-7** In a multimap, all live slots of an `h` are in one bucket, and in every bucket one slot
+//!   is not live.
+//! - **PEA-8** A list is a chain of sound value buffers of its `h` with two values or more.
 //!
 //! # Commit steps
 //! A point write holds W of the locks of its key's buckets; X of the lock of the bucket that it
@@ -91,10 +95,19 @@
 //! - The two buckets of a key always differ; sparse buddies merge.
 //! - Locks are version words of 64 bits that stop readers only from commit to drain, instead of
 //!   counters with thread numbers.
+//! - A bucket is not compacted in place under a log: a slot of each is kept free, in which the list
+//!   of a key appears by the same store that its other slots go by. Any slot may be a list's; the
+//!   head has a bit for each, for which two fingerprints make room.
+//! - All entries of a hash are in one bucket, so that they go, and are read, at once.
+//! - Compaction takes one key at a time, the one with most slots. A list whose last value but one
+//!   goes is given up again, and buffers shrink when a quarter is left.
 
+mod beyond;
+mod buffer;
 mod grow;
 mod image;
 mod layout;
+mod multi;
 mod place;
 mod recover;
 mod strategy;
@@ -109,10 +122,14 @@ use crate::directory::Directory;
 use crate::extend;
 use crate::growth::{Count, Growth};
 use crate::index::{Change, Finding, Index, IndexStats, Reader, Room, Updater};
+use beyond::Beyond;
 use layout::{BUCKET_BYTES, Head, Words, preferred_line};
 use place::Place;
 use strategy::{Homes, Shape};
 
+pub(crate) use recover::BEYOND_COUNTER;
+
+pub use buffer::BufferHeader;
 pub use layout::{Bucket, Slot};
 pub use strategy::{Policy, Strategy};
 
@@ -133,7 +150,13 @@ const COUNT: u32 = 15;
 type Segment = u64;
 
 /// Pea Hash over a pool. See the [module docs](self).
-pub struct Pea<M: Medium> {
+pub type Pea<M> = Table<M, false>;
+
+/// Pea Hash with any number of payloads for each hash. See the [module docs](self).
+pub type MultiPea<M> = Table<M, true>;
+
+/// A map, or a multimap, over a pool.
+pub struct Table<M: Medium, const MULTI: bool> {
     pool: Arc<Pool<M>>,
     /// Names segments by their places.
     directory: Directory<u64>,
@@ -155,12 +178,23 @@ struct Writers {
     array: AtomicU64,
     /// Memory in which segments were made.
     scratch: Mutex<Vec<Vec<u64>>>,
+    /// The number of the next value buffer.
+    numbers: AtomicU64,
+    /// How many entries of a multimap there are beyond one a slot.
+    beyond: Beyond,
 }
 
 /// The lock, among a segment's, of one of its buckets.
 #[inline(always)]
 fn stripe(bucket: u32, main: u32) -> u32 {
     if bucket < main { bucket % STRIPES } else { STASH_LOCK }
+}
+
+/// What a live slot has beside its hash: a payload, or in a multimap the name of a value buffer.
+#[derive(Clone, Copy)]
+struct Entry {
+    payload: u64,
+    is_list: bool,
 }
 
 /// A live slot that was found.
@@ -187,7 +221,7 @@ impl Seen<'_> {
     }
 }
 
-impl<M: Medium> Pea<M> {
+impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     #[inline(always)]
     fn medium(&self) -> &M {
         self.pool.medium()
@@ -220,7 +254,7 @@ impl<M: Medium> Pea<M> {
     }
 
     #[inline(always)]
-    fn head(&self, bucket: &Bucket) -> Head {
+    fn head(&self, bucket: &Bucket) -> Head<MULTI> {
         let medium = self.medium();
         let word = medium.load(&bucket.head[0]);
         Head([word, medium.load(&bucket.head[1])])
@@ -258,6 +292,20 @@ impl<M: Medium> Pea<M> {
                 self.medium().prefetch(&bucket.slots[i as usize]);
                 return;
             }
+        }
+    }
+
+    /// Starts to fetch what an operation on each of these will touch.
+    fn prefetch_all(&self, h: &[u64]) {
+        for h in h {
+            self.directory.prefetch(*h);
+        }
+        for h in h {
+            let place = self.find(*h);
+            self.prefetch_heads(place, self.shape.homes(*h));
+        }
+        for h in h {
+            self.prefetch_slot(*h, self.find(*h));
         }
     }
 
@@ -389,7 +437,7 @@ impl<M: Medium> Pea<M> {
         place: Place,
         prefix: u64,
         number: u32,
-        f: &mut dyn FnMut(u64, u64),
+        f: &mut dyn FnMut(u64, Entry),
     ) -> Result<()> {
         let medium = self.medium();
         let bucket = self.bucket(place.number(), number)?;
@@ -398,14 +446,23 @@ impl<M: Medium> Pea<M> {
             let slot = &bucket.slots[i as usize];
             let h = medium.load(&slot.h);
             if self.is_found(place, prefix, number, head, i, h) {
-                f(h, medium.load(&slot.payload));
+                let is_list = head.lists() & 1 << i != 0;
+                f(h, Entry { payload: medium.load(&slot.payload), is_list });
             }
         }
         Ok(())
     }
 
     /// Whether lookups find `h` in this slot (PEA-2).
-    fn is_found(&self, place: Place, prefix: u64, bucket: u32, head: Head, i: u32, h: u64) -> bool {
+    fn is_found(
+        &self,
+        place: Place,
+        prefix: u64,
+        bucket: u32,
+        head: Head<MULTI>,
+        i: u32,
+        h: u64,
+    ) -> bool {
         let homes = self.shape.homes(h);
         extend::covers(prefix, place.depth(), h)
             && head.names(i, h)
@@ -415,7 +472,12 @@ impl<M: Medium> Pea<M> {
     /// The entries of the segment that covers `at`, from `at` on. Each bucket is read by itself:
     /// between two buckets nothing moves, unless the stash's version is raised, as it is by whatever
     /// changes the segment.
-    fn scan_unit(&self, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
+    fn scan_unit<T>(
+        &self,
+        at: u64,
+        out: &mut Vec<T>,
+        item: impl Fn(u32, u64, Entry) -> T,
+    ) -> Result<Option<u64>> {
         let from = out.len();
         let mut tries = 0;
         let place = loop {
@@ -423,7 +485,7 @@ impl<M: Medium> Pea<M> {
             if tries == READ_TRIES {
                 let whole = self.hold_whole(at);
                 let place = whole.place;
-                let done = self.collect(place, at, out);
+                let done = self.collect(place, at, out, &item);
                 whole.release_unchanged();
                 done?;
                 break place;
@@ -437,41 +499,35 @@ impl<M: Medium> Pea<M> {
             if !self.directory.is_current(&sought) {
                 continue;
             }
-            let done = self.collect(place, at, out);
+            let done = self.collect(place, at, out, &item);
             if stash.0.validate(stash.1) {
                 done?;
                 break place;
             }
             self.medium().event(Event::Wait);
         };
-        out[from..].sort_unstable();
-        // What was removed and inserted again while the walk was between its two buckets.
-        let mut last = None;
-        let mut kept = from;
-        for i in from..out.len() {
-            if last != Some(out[i].0) {
-                last = Some(out[i].0);
-                out[kept] = out[i];
-                kept += 1;
-            }
-        }
-        out.truncate(kept);
         let depth = place.depth();
         Ok(extend::next(extend::prefix(at, depth), depth))
     }
 
     /// The entries of a segment from `at` on, of each bucket at one instant. What is found counts if
     /// the stash's version is unchanged afterwards.
-    fn collect(&self, place: Place, at: u64, out: &mut Vec<(u64, u64)>) -> Result<()> {
+    fn collect<T>(
+        &self,
+        place: Place,
+        at: u64,
+        out: &mut Vec<T>,
+        item: &impl Fn(u32, u64, Entry) -> T,
+    ) -> Result<()> {
         let prefix = extend::prefix(at, place.depth());
         for number in 0..self.shape.buckets() {
             let from = out.len();
             loop {
                 out.truncate(from);
                 let (lock, version) = self.version(place.number(), number);
-                let done = self.each_in(place, prefix, number, &mut |h, payload| {
+                let done = self.each_in(place, prefix, number, &mut |h, entry| {
                     if h >= at {
-                        out.push((h, payload));
+                        out.push(item(number, h, entry));
                     }
                 });
                 if lock.validate(version) {
@@ -511,6 +567,23 @@ impl<M: Medium> Pea<M> {
         })
     }
 
+    /// How many live slots there are.
+    fn live_slots(&self) -> Result<u64> {
+        let (mut sum, mut at) = (0, Some(0));
+        while let Some(from) = at {
+            let (place, live) = self.live_around(from)?;
+            let prefix = extend::prefix(from, place.depth());
+            if prefix == from {
+                sum += live;
+                at = extend::next(prefix, place.depth());
+            } else {
+                // Merged with what was counted already.
+                (sum, at) = (0, Some(0));
+            }
+        }
+        Ok(sum)
+    }
+
     fn set_count(&self, segment: Segment, live: u64) {
         self.word(segment, COUNT).store(live + 1, Ordering::Release);
     }
@@ -525,7 +598,7 @@ impl<M: Medium> Pea<M> {
     }
 }
 
-impl<M: Medium> Index for Pea<M> {
+impl<M: Medium> Index for Table<M, false> {
     #[inline]
     fn get(&self, h: u64) -> Result<Option<u64>> {
         self.medium().event(Event::Begin);
@@ -535,16 +608,7 @@ impl<M: Medium> Index for Pea<M> {
     }
 
     fn prefetch(&self, h: &[u64]) {
-        for h in h {
-            self.directory.prefetch(*h);
-        }
-        for h in h {
-            let place = self.find(*h);
-            self.prefetch_heads(place, self.shape.homes(*h));
-        }
-        for h in h {
-            self.prefetch_slot(*h, self.find(*h));
-        }
+        self.prefetch_all(h);
     }
 
     fn read(&self, h: u64, f: Reader<'_>) -> Result<()> {
@@ -567,7 +631,21 @@ impl<M: Medium> Index for Pea<M> {
     }
 
     fn scan(&self, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
-        self.scan_unit(at, out)
+        let from = out.len();
+        let next = self.scan_unit(at, out, |_, h, entry| (h, entry.payload))?;
+        out[from..].sort_unstable();
+        // What was removed and inserted again while the walk was between its two buckets.
+        let mut last = None;
+        let mut kept = from;
+        for i in from..out.len() {
+            if last != Some(out[i].0) {
+                last = Some(out[i].0);
+                out[kept] = out[i];
+                kept += 1;
+            }
+        }
+        out.truncate(kept);
+        Ok(next)
     }
 
     fn mend(&self) -> Result<()> {
@@ -575,19 +653,7 @@ impl<M: Medium> Index for Pea<M> {
     }
 
     fn len(&self) -> Result<u64> {
-        let (mut sum, mut at) = (0, Some(0));
-        while let Some(from) = at {
-            let (place, live) = self.live_around(from)?;
-            let prefix = extend::prefix(from, place.depth());
-            if prefix == from {
-                sum += live;
-                at = extend::next(prefix, place.depth());
-            } else {
-                // Merged with what was counted already.
-                (sum, at) = (0, Some(0));
-            }
-        }
-        Ok(sum)
+        self.live_slots()
     }
 
     fn stats(&self) -> IndexStats {

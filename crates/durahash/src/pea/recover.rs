@@ -11,28 +11,33 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use durahash_media::{Error, ErrorKind, Medium, Pool, Result, Rows};
 
+use super::beyond::Beyond;
 use super::layout::{BUCKET_BYTES, ROOT_PREFIX, SLOTS, STASH, Words, used_slots};
 use super::place::Place;
 use super::strategy::{Policy, Shape};
-use super::{COUNT, Pea, ROOT, STASH_LOCK, Writers};
+use super::{COUNT, ROOT, STASH_LOCK, Table, Writers};
 use crate::directory::Directory;
 use crate::extend;
 use crate::growth::{Count, Growth};
-use crate::index::{Finding, Index, IndexStats};
+use crate::index::{Finding, IndexStats};
+
+/// The pool's counter of a multimap's entries beyond one a slot, and one more: zero where they were
+/// not counted.
+pub(crate) const BEYOND_COUNTER: usize = 6;
 
 /// Bytes of locks and count of a segment.
 const ROW_BYTES: u64 = 128;
 
 /// The array of the directory, read and found sound.
-struct Array {
+pub(super) struct Array {
     /// Its first extent.
     first: u64,
     depth: u32,
     /// Every segment, with the first of its hashes.
-    segments: Vec<(u64, Place)>,
+    pub(super) segments: Vec<(u64, Place)>,
 }
 
-impl<M: Medium> Pea<M> {
+impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// Makes the first two segments, and the root.
     ///
     /// # Errors
@@ -44,6 +49,7 @@ impl<M: Medium> Pea<M> {
         for fresh in pea.write_images(0, 1, images)? {
             pea.publish(&fresh);
         }
+        pea.writers.beyond.set(0);
         // There is none before it.
         let _ = pea.write_array(1, &|i| pea.directory.find(i << 63))?;
         Ok(pea)
@@ -65,6 +71,12 @@ impl<M: Medium> Pea<M> {
         pea.directory = Directory::new(depth, &pea.writers.growth)?;
         for (prefix, place) in &segments {
             pea.directory.set(*prefix, place.depth(), place.to_entry());
+        }
+        // A number that the pool cannot hold is none, whatever its checksum says.
+        let max_bytes = pea.pool.format().max_bytes;
+        let saved = pea.pool.saved(BEYOND_COUNTER).and_then(|count| count.checked_sub(1));
+        if let Some(count) = saved.filter(|count| MULTI && *count <= max_bytes) {
+            pea.writers.beyond.set(count);
         }
         pea.pool.begin()?;
         let named: HashSet<u64> = segments.iter().map(|(_, place)| place.number()).collect();
@@ -98,10 +110,16 @@ impl<M: Medium> Pea<M> {
         let main = (pool.extent_bytes() / BUCKET_BYTES) as u32 - STASH;
         let max_bytes = format.max_bytes.min(pool.medium().region().reserved());
         let growth = Growth::default();
-        Ok(Pea {
+        Ok(Table {
             directory: Directory::new(1, &growth)?,
             rows: Rows::new(max_bytes.div_ceil(pool.extent_bytes()) * 2)?,
-            shape: Shape { main, slots, used: used_slots(slots), policy },
+            shape: Shape {
+                main,
+                // The last slot of a multimap's bucket is for a list.
+                slots: slots - u32::from(MULTI),
+                used: used_slots(slots),
+                policy,
+            },
             words: Words::new(format.seed),
             writers: Writers {
                 growth,
@@ -109,13 +127,15 @@ impl<M: Medium> Pea<M> {
                 started: [const { Count::new() }; 3],
                 array: AtomicU64::new(0),
                 scratch: std::sync::Mutex::default(),
+                numbers: AtomicU64::new(Self::first_number(pool.epoch())),
+                beyond: Beyond::default(),
             },
             pool,
         })
     }
 
     /// What the array says.
-    fn read_array(&self) -> Result<Array> {
+    pub(super) fn read_array(&self) -> Result<Array> {
         let medium = self.medium();
         let corrupt = Error::corrupt;
         let array = self.words.place(self.pool.root(ROOT)?, ROOT_PREFIX);
@@ -157,8 +177,8 @@ impl<M: Medium> Pea<M> {
         IndexStats {
             // Nothing but a directory that names what is not there could keep them from being
             // counted, and such a directory is not opened.
-            slots_used: Index::len(self).unwrap_or(0),
-            slots: segments * u64::from(self.shape.buckets() * self.shape.slots),
+            slots_used: self.live_slots().unwrap_or(0),
+            slots: segments * u64::from(self.shape.buckets() * self.shape.used.count_ones()),
             medium_bytes: (segments + arrays) * self.pool.extent_bytes(),
             dram_bytes: self.directory.bytes() + segments * ROW_BYTES,
             strategies: std::array::from_fn(|i| self.writers.in_force[i].load(Ordering::Relaxed)),
@@ -226,7 +246,7 @@ impl<M: Medium> Pea<M> {
                 let h = self.medium().load(&bucket.slots[i as usize].h);
                 if !self.is_found(place, prefix, number, head, i, h) {
                     report("PEA-2", off, format!("no lookup finds {h:#018x} in slot {i}"));
-                } else if !hashes.insert(h) {
+                } else if !hashes.insert(h) && !MULTI {
                     report("PEA-3", off, format!("hash {h:#018x} is there twice"));
                 }
             }

@@ -1,32 +1,35 @@
 //! Insert, update and remove: one commit word each.
 
 use durahash_media::probe::BitMask;
-use durahash_media::{Medium, Result};
+use durahash_media::{Medium, PmU64, Result};
 
 use super::layout::{Bucket, Head, LINES, better, preferred_line};
 use super::place::Place;
 use super::strategy::{Homes, Strategy};
-use super::{Change, Found, Pea, Room, STASH_LOCK, Updater, stripe};
+use super::{Change, Found, Room, STASH_LOCK, Table, Updater, stripe};
 
 /// W of the locks of a key's main buckets, and of the stash's once it is asked for, and the place
 /// that was found right under them. What is dropped without being released broke off: the pool takes
 /// no more writes then, and nobody waits for the locks.
-pub(super) struct Held<'a, M: Medium> {
-    pea: &'a Pea<M>,
+pub(super) struct Held<'a, M: Medium, const MULTI: bool> {
+    pea: &'a Table<M, MULTI>,
     pub(super) place: Place,
     pub(super) homes: Homes,
     /// The locks that are held, ascending.
     locks: [u32; 3],
     count: usize,
+    /// The word of a list that is about to be changed.
+    touched: Option<&'a PmU64>,
     released: bool,
 }
 
-impl<'a, M: Medium> Held<'a, M> {
+impl<'a, M: Medium, const MULTI: bool> Held<'a, M, MULTI> {
     /// Takes the locks for `h`, which the caller finds right afterwards or releases.
-    fn lock(pea: &'a Pea<M>, h: u64, place: Place) -> Self {
+    fn lock(pea: &'a Table<M, MULTI>, h: u64, place: Place) -> Self {
         let homes = pea.shape.homes(h);
         let (a, b) = (stripe(homes.first, pea.shape.main), stripe(homes.second, pea.shape.main));
-        let mut held = Held { pea, place, homes, locks: [0; 3], count: 0, released: false };
+        let mut held =
+            Held { pea, place, homes, locks: [0; 3], count: 0, touched: None, released: false };
         if Strategy::of(place) == Strategy::Single || a == b {
             held.take(a);
         } else {
@@ -58,15 +61,20 @@ impl<'a, M: Medium> Held<'a, M> {
         Ok(found)
     }
 
+    /// Should the operation break off, this word is to be durable as well.
+    pub(super) fn touches(&mut self, word: &'a PmU64) {
+        self.touched = Some(word);
+    }
+
     /// Stops readers of one bucket: visible stores to it follow.
-    fn exclude_readers(&self, bucket: u32) {
+    pub(super) fn exclude_readers(&self, bucket: u32) {
         let i = stripe(bucket, self.pea.shape.main);
         self.pea.lock(self.place.number(), i).exclude_readers();
     }
 
     /// Releases all locks, after a change of one bucket.
     #[track_caller]
-    fn release_changed(mut self, bucket: u32) {
+    pub(super) fn release_changed(mut self, bucket: u32) {
         self.release(Some(stripe(bucket, self.pea.shape.main)));
     }
 
@@ -89,7 +97,7 @@ impl<'a, M: Medium> Held<'a, M> {
     }
 }
 
-impl<M: Medium> Drop for Held<'_, M> {
+impl<M: Medium, const MULTI: bool> Drop for Held<'_, M, MULTI> {
     fn drop(&mut self) {
         if self.released {
             return;
@@ -103,15 +111,19 @@ impl<M: Medium> Drop for Held<'_, M> {
                 medium.drain();
             }
         }
+        if let Some(word) = self.touched {
+            medium.flush(word);
+            medium.drain();
+        }
         for i in &self.locks[..self.count] {
             pea.lock(segment, *i).unlock_changed(medium);
         }
     }
 }
 
-impl<M: Medium> Pea<M> {
+impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// Takes the locks of `h`.
-    pub(super) fn hold(&self, h: u64) -> Held<'_, M> {
+    pub(super) fn hold(&self, h: u64) -> Held<'_, M, MULTI> {
         loop {
             let place = self.find(h);
             self.prefetch_heads(place, self.shape.homes(h));
@@ -125,7 +137,7 @@ impl<M: Medium> Pea<M> {
 
     /// As [`hold`](Self::hold), for a writer. Whoever waited for a lock may get it from an operation
     /// that broke off: it must not write on.
-    fn hold_to_write(&self, h: u64) -> Result<Held<'_, M>> {
+    pub(super) fn hold_to_write(&self, h: u64) -> Result<Held<'_, M, MULTI>> {
         let held = self.hold(h);
         match self.pool.writable() {
             Ok(()) => Ok(held),
@@ -190,7 +202,11 @@ impl<M: Medium> Pea<M> {
     }
 
     /// The slot of `h`, or the bucket that has room for it; neither where none has.
-    fn target(&self, held: &mut Held<'_, M>, h: u64) -> Result<(Option<Found>, Option<u32>)> {
+    fn target(
+        &self,
+        held: &mut Held<'_, M, MULTI>,
+        h: u64,
+    ) -> Result<(Option<Found>, Option<u32>)> {
         let found = held.find(h)?;
         if found.is_some() {
             return Ok((found, None));
@@ -204,7 +220,20 @@ impl<M: Medium> Pea<M> {
         Ok((None, self.shape.choose(Strategy::of(held.place), held.homes, live)))
     }
 
-    fn insert(&self, held: Held<'_, M>, bucket: &Bucket, number: u32, h: u64, payload: u64) {
+    fn insert(&self, held: Held<'_, M, MULTI>, bucket: &Bucket, number: u32, h: u64, payload: u64) {
+        self.insert_into(&held, bucket, number, h, payload);
+        held.release_changed(number);
+    }
+
+    /// Puts an entry into a free slot of a bucket.
+    pub(super) fn insert_into(
+        &self,
+        held: &Held<'_, M, MULTI>,
+        bucket: &Bucket,
+        number: u32,
+        h: u64,
+        payload: u64,
+    ) {
         let medium = self.medium();
         let head = self.head(bucket);
         let free = self.shape.used & !head.live();
@@ -227,17 +256,25 @@ impl<M: Medium> Pea<M> {
         medium.flush(&bucket.head);
         medium.drain();
         self.add_count(held.place.number(), 1);
-        held.release_changed(number);
     }
 
     /// Puts an entry into the emptiest of the further lines, of equal ones into that which most
     /// entries prefer. Since that line is written anyway, entries of the first line are moved there,
-    /// so that the next inserts find room beside the head. Returns the head that says so.
-    fn insert_far(&self, bucket: &Bucket, head: Head, free: u16, h: u64, payload: u64) -> Head {
+    /// so that the next inserts find room beside the head; lists stay near it. Returns the head that
+    /// says so.
+    fn insert_far(
+        &self,
+        bucket: &Bucket,
+        head: Head<MULTI>,
+        free: u16,
+        h: u64,
+        payload: u64,
+    ) -> Head<MULTI> {
         let medium = self.medium();
-        let movable = if self.shape.policy.moving { head.live() & LINES[0] } else { 0 };
+        let values = head.live() & !head.lists();
+        let movable = if self.shape.policy.moving { values & LINES[0] } else { 0 };
         let near = [0, 1, 2].map(|i| medium.load(&bucket.slots[i].h));
-        let free = better(free);
+        let free = better::<MULTI>(free);
         let fit = |line: usize| {
             let prefer = BitMask(movable).filter(|i| preferred_line(near[*i as usize]) == line);
             let prefer = prefer.count() + usize::from(preferred_line(h) == line);
@@ -280,7 +317,7 @@ impl<M: Medium> Pea<M> {
         new
     }
 
-    fn set(&self, held: Held<'_, M>, bucket: &Bucket, at: Found, payload: u64) {
+    fn set(&self, held: Held<'_, M, MULTI>, bucket: &Bucket, at: Found, payload: u64) {
         let medium = self.medium();
         let slot = &bucket.slots[at.slot as usize];
         held.exclude_readers(at.bucket);
@@ -290,7 +327,7 @@ impl<M: Medium> Pea<M> {
         held.release_changed(at.bucket);
     }
 
-    fn remove(&self, held: Held<'_, M>, bucket: &Bucket, at: Found) {
+    fn remove(&self, held: Held<'_, M, MULTI>, bucket: &Bucket, at: Found) {
         let medium = self.medium();
         let new = self.head(bucket).without(at.slot);
         held.exclude_readers(at.bucket);
