@@ -29,6 +29,7 @@ mod zero_cost;
 #[cfg(not(loom))]
 pub(crate) use dram::Anonymous;
 pub use dram::Dram;
+#[cfg(not(loom))]
 pub(crate) use logged::{AREA_BYTES_MIN, LOG_ALIGN, LOG_OFF, LogSpace, format_log, place_log};
 pub use logged::{
     Disk, DiskImage, DiskStep, FileDisk, Line, LogStats, LogSteps, Logged, SimDisk, SyncMode,

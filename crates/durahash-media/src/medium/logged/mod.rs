@@ -92,7 +92,7 @@ mod mode;
 mod private;
 mod recover;
 mod sim_disk;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 
 pub use disk::Disk;
