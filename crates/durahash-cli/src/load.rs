@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use durahash::{Error, ErrorKind};
 
-use crate::args::New;
+use crate::args::{Kind, New};
 use crate::escape::read_line;
 use crate::exit::{Exit, Failure, MAKE_SPACE};
 use crate::input::{Input, Line};
@@ -164,7 +164,12 @@ impl Load<'_> {
     /// try `again`.
     fn stopped(&self, mut failure: Failure, again: bool) -> Failure {
         if self.loaded > 0 {
-            let advice = if again { ", load again for the rest" } else { "" };
+            let advice = match self.map.kind() {
+                // Its entries would be there twice.
+                Kind::Multimap => "; to have each once, load all into a new pool",
+                _ if again => ", load again for the rest",
+                _ => "",
+            };
             let loaded = self.loaded;
             failure.add(&format!("at least {loaded} entries were loaded and stay{advice}"));
         }

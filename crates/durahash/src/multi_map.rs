@@ -247,7 +247,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// Removes one of the values of `key` that equal `value`; whether there was one.
     ///
     /// **Durability.** `Ok` means that it stays away after a crash; `Err` leaves the multimap as it
-    /// was. **Concurrency.** Takes effect when it is durable.
+    /// was. **Concurrency.** Takes effect when it is durable. **Cost.** It looks for the value among
+    /// all of the key, the newest buffer first, while writers near the key wait.
     ///
     /// # Errors
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Poisoned`](crate::ErrorKind::Poisoned),

@@ -13,7 +13,7 @@ use crate::chain::{Link, Pair};
 use crate::index::{Finding, Keys, MultiIndex, OneKey, Scanned, Values};
 use crate::pea::BEYOND_COUNTER;
 use crate::raw::Core;
-use crate::record::{Draft, check_sizes, offset};
+use crate::record::{Draft, check_sizes, has_checksum, lengths, offset};
 use crate::stats::Stats;
 
 /// What [`MultiMap`](crate::MultiMap) is a handle to.
@@ -77,6 +77,13 @@ impl Keys for ByteKey<'_> {
 type OfHash<'a> = &'a mut dyn FnMut(u64, &[(u64, Scanned)]) -> Result<()>;
 
 /// Values of bytes that were copied, one behind the other.
+/// How many values are copied before it is asked whether that was in vain.
+const ASKED_EVERY: usize = 64;
+
+fn is_full(e: &Error) -> bool {
+    matches!(e.kind(), ErrorKind::Full { .. })
+}
+
 #[derive(Default)]
 struct Copies {
     bytes: Vec<u8>,
@@ -96,8 +103,10 @@ impl MultiRaw {
     /// Adds a value that is a word.
     pub(crate) fn add_word(&self, h: u64, v: u64) -> Result<()> {
         loop {
+            // Asked before: another thread may end the sweep that this try was refused for.
+            let pending = self.sweep_pending();
             match self.index.add(h, v, &OneKey) {
-                Err(e) if self.is_full_for_now(&e) => self.finish_sweep()?,
+                Err(e) if pending && is_full(&e) => self.finish_sweep()?,
                 done => return done,
             }
         }
@@ -110,10 +119,11 @@ impl MultiRaw {
         let keys = self.byte_key(key);
         let draft = Draft { key_hash: self.hashes.key(key), key, value, next: 0 };
         loop {
+            let pending = self.sweep_pending();
             match self.add_record(&keys, &draft) {
                 Ok(true) => return Ok(()),
                 Ok(false) => self.finish_sweep()?,
-                Err(e) if self.is_full_for_now(&e) => self.finish_sweep()?,
+                Err(e) if pending && is_full(&e) => self.finish_sweep()?,
                 Err(e) => return Err(e),
             }
         }
@@ -144,11 +154,12 @@ impl MultiRaw {
         self.index.read(keys.h, &keys, &mut Values::default(), &mut |names, still| {
             copies.bytes.clear();
             copies.ends.clear();
-            for name in names {
+            for (i, name) in names.iter().enumerate() {
                 let link = self.link(*name)?;
                 let from = copies.bytes.len();
                 let end = from + link.header.value_bytes;
-                if end > copies.bytes.capacity() && !still() {
+                let ask = end > copies.bytes.capacity() || i.is_multiple_of(ASKED_EVERY);
+                if ask && !still() {
                     return Ok(());
                 }
                 copies.bytes.resize(end, 0);
@@ -182,7 +193,7 @@ impl MultiRaw {
         let keys = self.byte_key(key);
         let key_hash = self.hashes.key(key);
         let mut found = Vec::new();
-        let removed = self.index.remove_one(keys.h, &keys, &mut |name| {
+        let mut is_it = |name| {
             let link = self.link(name)?;
             if link.header.value_bytes != value.len() {
                 return Ok(false);
@@ -190,7 +201,15 @@ impl MultiRaw {
             self.copy_value(&link, &mut found, &|| true)?;
             self.verify(&link, key_hash, &found)?;
             Ok(found == value)
-        })?;
+        };
+        // First only where the name says that it may be: the records of other values are not loaded.
+        // A damaged name may say anything, so no value is called absent before all were looked at.
+        let checksum = self.hashes.checksum(key_hash, lengths(key.len(), value.len()), 0, value);
+        let mut may_be = |name| if has_checksum(name, checksum) { is_it(name) } else { Ok(false) };
+        let removed = match self.index.remove_one(keys.h, &keys, &mut may_be)? {
+            None => self.index.remove_one(keys.h, &keys, &mut is_it)?,
+            removed => removed,
+        };
         if let Some(name) = removed {
             self.release(offset(name));
         }
@@ -212,7 +231,7 @@ impl MultiRaw {
     /// found.
     pub(crate) fn pairs(&self, h: u64, out: &mut Vec<Pair>) -> Result<()> {
         let mut copies: Vec<Result<(Link, Pair)>> = Vec::new();
-        self.index.read(h, &OneKey, &mut Values::default(), &mut |names, still| {
+        let read = self.index.read(h, &OneKey, &mut Values::default(), &mut |names, still| {
             copies.clear();
             for name in names {
                 copies.push(self.link(*name).and_then(|link| {
@@ -226,8 +245,8 @@ impl MultiRaw {
                 }
             }
             Ok(())
-        })?;
-        let mut damage = None;
+        });
+        let mut damage = read.err();
         for copy in copies {
             let sound = copy.and_then(|(link, pair)| {
                 let key_hash = self.hashes.key(&pair.0);

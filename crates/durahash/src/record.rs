@@ -69,6 +69,11 @@ fn name(off: u64, checksum: u64, next: u64) -> u64 {
     off | checksum << OFFSET_BITS & !CHAINED | chained
 }
 
+/// Whether a name is that of a record with this checksum and no next one, as far as it says.
+pub(crate) fn has_checksum(named: u64, checksum: u64) -> bool {
+    name(offset(named), checksum, 0) == named
+}
+
 /// The offset in a name.
 pub(crate) fn offset(name: u64) -> u64 {
     name & OFFSET
@@ -125,7 +130,7 @@ impl Hashes {
     }
 }
 
-fn lengths(key_bytes: usize, value_bytes: usize) -> u64 {
+pub(crate) fn lengths(key_bytes: usize, value_bytes: usize) -> u64 {
     key_bytes as u64 | (value_bytes as u64) << 32
 }
 

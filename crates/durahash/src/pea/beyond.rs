@@ -6,7 +6,7 @@
 //! number is exact although others write meanwhile.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::count::Counter;
 
@@ -16,6 +16,9 @@ pub(super) struct Beyond {
     sum: Counter,
     /// Half of the hash up to which lists are counted: what begins a segment is even.
     counted_to: AtomicU64,
+    /// Damage took a list whose length nobody knows: until the pool is opened again the number is
+    /// counted each time that it is asked for.
+    lost: AtomicBool,
     /// Held by who counts.
     pub(super) counting: Mutex<()>,
 }
@@ -55,14 +58,14 @@ impl Beyond {
         self.counted_to.store(next.map_or(ALL, |next| next >> 1), Ordering::Release);
     }
 
-    /// The number, if all is counted.
+    /// The number, if all is counted and none was lost.
     pub(super) fn get(&self) -> Option<u64> {
-        self.next().is_none().then(|| self.sum.get())
+        let known = self.next().is_none() && !self.lost.load(Ordering::Acquire);
+        known.then(|| self.sum.get())
     }
 
-    /// It has to be counted again: damage took a list whose length nobody knows.
-    pub(super) fn forget(&self) {
-        self.counted_to.store(0, Ordering::Release);
-        self.sum.add(-(self.sum.get() as i64));
+    /// Damage took a list.
+    pub(super) fn lose(&self) {
+        self.lost.store(true, Ordering::Release);
     }
 }

@@ -138,6 +138,11 @@ impl<const MULTI: bool> Head<MULTI> {
         if MULTI { bits(self.0[0], Self::LISTS_BIT, SLOTS) as u16 & self.live() } else { 0 }
     }
 
+    /// Whether a slot that is not live is said to name a buffer, which only damage leaves behind.
+    pub(super) const fn has_stray_lists(self) -> bool {
+        MULTI && bits(self.0[0], Self::LISTS_BIT, SLOTS) as u16 & !self.live() != 0
+    }
+
     /// Live slots that may hold `h`, by their fingerprints.
     #[inline(always)]
     pub(super) fn candidates(self, h: u64) -> BitMask {
@@ -154,6 +159,10 @@ impl<const MULTI: bool> Head<MULTI> {
     #[inline]
     pub(super) const fn with(mut self, i: u32, h: u64) -> Self {
         self.0[0] |= Self::FIRST_BIT as u64 | 1 << (i + Self::FIRST_BIT);
+        if MULTI {
+            // Where it was set, it was damaged.
+            self.0[0] &= !(1 << (Self::LISTS_BIT + i));
+        }
         if i < Self::NAMED {
             let at = i + Self::FIRST_BYTE;
             let (word, shift) = (at as usize / 8, at % 8 * 8);
@@ -299,6 +308,16 @@ mod tests {
         }
         assert_eq!(head.without_all(0x7fff).live(), 0);
         assert_eq!(head.without_all(0x7fff).lists(), 0);
+    }
+
+    #[test]
+    fn a_stray_list_is_told_and_not_taken_over() {
+        let mut head = Head::<true>::EMPTY;
+        assert!(!head.with_list(3, 7).has_stray_lists());
+        head.0[0] |= 1 << (Head::<true>::LISTS_BIT + 3);
+        assert!(head.has_stray_lists());
+        assert_eq!(head.with(3, 7).lists(), 0);
+        assert_eq!(head.with_list(3, 7).lists(), 1 << 3);
     }
 
     #[test]

@@ -146,9 +146,8 @@ impl<M: Medium> MultiPea<M> {
             // Of another segment only if what was seen is not valid any more.
             let segment = self.find(h).number();
             let still = || seen.is_valid();
-            let done = found
-                .and_then(|found| self.gather((segment, found), h, keys, out, &still))
-                .and_then(|()| f(&out.payloads, &still));
+            let done = found.and_then(|found| self.gather((segment, found), h, keys, out, &still));
+            let done = f(&out.payloads, &still).and(done);
             if seen.is_valid() {
                 return done;
             }
@@ -156,10 +155,9 @@ impl<M: Medium> MultiPea<M> {
         }
         let mut held = self.hold(h);
         let segment = held.place.number();
-        let done = held
-            .find(h)
-            .and_then(|found| self.gather((segment, found), h, keys, out, &|| true))
-            .and_then(|()| f(&out.payloads, &|| true));
+        let done =
+            held.find(h).and_then(|found| self.gather((segment, found), h, keys, out, &|| true));
+        let done = f(&out.payloads, &|| true).and(done);
         held.release_unchanged();
         done
     }
@@ -325,13 +323,14 @@ impl<M: Medium> MultiPea<M> {
         for i in BitMask(left) {
             hashes[i as usize] = medium.load(&bucket.slots[i as usize].h);
         }
+        // What is damaged is compacted with nothing: it does not keep others out of the bucket.
+        let are_same =
+            |a, b| keys.are_same(self.payload(bucket, a), self.payload(bucket, b)).unwrap_or(false);
         let mut most = 0_u16;
         while let Some(i) = BitMask(left).lowest() {
             let mut same = 1 << i;
             for other in BitMask(left & !same) {
-                if hashes[other as usize] == hashes[i as usize]
-                    && keys.are_same(self.payload(bucket, i), self.payload(bucket, other))?
-                {
+                if hashes[other as usize] == hashes[i as usize] && are_same(i, other) {
                     same |= 1 << other;
                 }
             }
@@ -539,10 +538,11 @@ impl<M: Medium> MultiPea<M> {
         // Where the value is, and the word that names its buffer.
         let mut link = list;
         let mut hit: Option<(Buffer<'a>, usize, &'a PmU64)> = None;
-        let mut offs = 0_u64;
+        // As in `walk`.
+        let (mut at, mut passed) = (0_u64, 0);
         loop {
             let buffer = self.buffer(h, medium.load(link))?;
-            offs += 1;
+            at += 1;
             for i in buffer.state.positions() {
                 if wanted(medium.load(&buffer.values[i]))? {
                     hit = Some((buffer, i, link));
@@ -552,11 +552,11 @@ impl<M: Medium> MultiPea<M> {
             if hit.is_some() || buffer.next == 0 {
                 break;
             }
-            if offs > self.pool.format().max_bytes / self.smallest_bytes() {
-                return Err(Error::corrupt(
-                    "a list of values runs in a circle",
-                    offset(buffer.name),
-                ));
+            if at.is_power_of_two() {
+                passed = offset(buffer.name);
+            }
+            if offset(buffer.next) == passed {
+                return Err(Error::corrupt("a list of values runs in a circle", passed));
             }
             link = &buffer.header.next;
         }
@@ -729,42 +729,56 @@ impl<M: Medium> MultiPea<M> {
         if whole {
             self.writers.beyond.add(h, -beyond);
         } else {
-            self.writers.beyond.forget();
+            self.writers.beyond.lose();
         }
         held.release_changed(number);
         self.free_buffers(dead);
         Ok(true)
     }
 
-    /// Counts the lists that were not counted yet.
+    /// Counts the lists that were not counted yet; all of them where the number is lost.
     fn count_beyond(&self) -> Result<u64> {
-        let _counting = wait_lock(&self.writers.beyond.counting, self.medium());
-        while let Some(at) = self.writers.beyond.next() {
-            let whole = self.hold_whole(at);
-            let prefix = extend::prefix(at, whole.place.depth());
-            let mut more = 0;
-            let mut counted = Ok(());
-            let seen = self.each_hash(whole.place, prefix, &mut |_, h, entries| {
-                if counted.is_err() || h < at {
-                    return;
-                }
-                for entry in entries.iter().filter(|entry| entry.is_list) {
-                    let mut count = 0;
-                    counted = self.walk(h, entry.payload, &|| true, &mut |buffer| {
-                        count += buffer.state.live() as u64;
-                        Ok(true)
-                    });
-                    more += count.max(1) - 1;
-                }
-            });
-            if let Err(e) = seen.and(counted) {
-                whole.release_unchanged();
-                return Err(e);
-            }
-            self.writers.beyond.advance(more, extend::next(prefix, whole.place.depth()));
-            whole.release_unchanged();
+        let beyond = &self.writers.beyond;
+        let _counting = wait_lock(&beyond.counting, self.medium());
+        while let Some(at) = beyond.next() {
+            self.count_lists(at, |more, next| beyond.advance(more, next))?;
         }
-        Ok(self.writers.beyond.get().unwrap_or(0))
+        if let Some(known) = beyond.get() {
+            return Ok(known);
+        }
+        let (mut sum, mut at) = (0, Some(0));
+        while let Some(from) = at {
+            self.count_lists(from, |more, next| (sum, at) = (sum + more, next))?;
+        }
+        Ok(sum)
+    }
+
+    /// Counts the lists from hash `at` to the end of its segment, and tells how many values they have
+    /// beyond one a slot, and the hash to go on from, while all locks of the segment are held.
+    fn count_lists(&self, at: u64, tell: impl FnOnce(u64, Option<u64>)) -> Result<()> {
+        let whole = self.hold_whole(at);
+        let prefix = extend::prefix(at, whole.place.depth());
+        let mut more = 0;
+        let mut counted = Ok(());
+        let seen = self.each_hash(whole.place, prefix, &mut |_, h, entries| {
+            if counted.is_err() || h < at {
+                return;
+            }
+            for entry in entries.iter().filter(|entry| entry.is_list) {
+                let mut count = 0;
+                counted = self.walk(h, entry.payload, &|| true, &mut |buffer| {
+                    count += buffer.state.live() as u64;
+                    Ok(true)
+                });
+                more += count.max(1) - 1;
+            }
+        });
+        let seen = seen.and(counted);
+        if seen.is_ok() {
+            tell(more, extend::next(prefix, whole.place.depth()));
+        }
+        whole.release_unchanged();
+        seen
     }
 
     /// PEA-7 and PEA-8, and the number of entries beyond one a slot.
@@ -781,6 +795,9 @@ impl<M: Medium> MultiPea<M> {
             for number in 0..self.shape.buckets() {
                 let head = self.head(self.bucket(place.number(), number)?);
                 let off = self.offset(place.number()) + u64::from(number) * BUCKET_BYTES;
+                if head.has_stray_lists() {
+                    report("PEA-7", off, "a list in a slot that is not live".to_owned());
+                }
                 if head.live() & !self.shape.used != 0 || head.live() == self.shape.used {
                     report("PEA-7", off, "no slot is free".to_owned());
                 }
