@@ -425,11 +425,17 @@ impl Tester {
         Ok(())
     }
 
-    /// Whether what is on the disk was looked at before, with as much expected of it.
-    fn is_new(&mut self, image: &DiskImage, expected: &RangeInclusive<usize>) -> bool {
+    /// Whether what is on the disk was looked at before, with as much expected of it. After a kill the
+    /// system may have less of it on the disk, so it is another state than what a loss of power leaves.
+    fn is_new(
+        &mut self,
+        image: &DiskImage,
+        expected: &RangeInclusive<usize>,
+        killed: bool,
+    ) -> bool {
         self.looked.cuts += 1;
         let mut hasher = DefaultHasher::new();
-        (&image.pool, &image.area, expected).hash(&mut hasher);
+        (&image.pool, &image.area, expected, killed).hash(&mut hasher);
         self.seen.insert(hasher.finish())
     }
 
@@ -441,7 +447,7 @@ impl Tester {
         expected: &RangeInclusive<usize>,
         rng: &mut Rng,
     ) -> Result<(), String> {
-        if !self.is_new(&image, expected) {
+        if !self.is_new(&image, expected, false) {
             return Ok(());
         }
         self.looked.states += 1;
@@ -449,7 +455,7 @@ impl Tester {
         let disk = SimDisk::resume(image.clone(), Vec::new(), MAX_BYTES, keeps);
         let found = self.recover(run, disk.clone(), expected, rng)?;
         let walk = Walk::new(image, self.case.omit);
-        self.inside(run, &walk, disk.steps(), 0, &(found..=found), expected, rng)
+        self.inside(run, &walk, disk.steps(), 0, &(found..=found), expected, false, rng)
     }
 
     /// The process is killed after `steps`.
@@ -464,7 +470,7 @@ impl Tester {
     ) -> Result<(), String> {
         let mut image = run.image.clone();
         steps.iter().for_each(|step| image.apply(step));
-        if !self.is_new(&image, expected) {
+        if !self.is_new(&image, expected, true) {
             return Ok(());
         }
         self.looked.states += 1;
@@ -477,7 +483,8 @@ impl Tester {
             SyncMode::Strict => *expected.start(),
             _ => synced,
         };
-        self.inside(run, walk, disk.steps(), 0, &(found..=found), &(least..=*expected.end()), rng)
+        let before = least..=*expected.end();
+        self.inside(run, walk, disk.steps(), 0, &(found..=found), &before, true, rng)
     }
 
     /// Opens the pool, compares, and sometimes goes on; returns after how many operations it is.
@@ -522,6 +529,7 @@ impl Tester {
         from: usize,
         after: &RangeInclusive<usize>,
         before: &RangeInclusive<usize>,
+        killed: bool,
         rng: &mut Rng,
     ) -> Result<(), String> {
         if rng.below(4) != 0 {
@@ -535,7 +543,7 @@ impl Tester {
         for (at, step) in steps[..end].iter().enumerate() {
             if at >= from && !matches!(step, DiskStep::Line { .. }) {
                 let image = walk.cut(Some(step), Pick::Random(rng.number()));
-                if self.is_new(&image, before) {
+                if self.is_new(&image, before, killed) {
                     self.looked.inside += 1;
                     self.again(run, image, before)
                         .map_err(|e| format!("step {at} of recovery: {e}"))?;
@@ -544,7 +552,7 @@ impl Tester {
             walk.take(step);
         }
         let image = walk.cut(None, Pick::Random(rng.number()));
-        if self.is_new(&image, after) {
+        if self.is_new(&image, after, killed) {
             self.looked.inside += 1;
             self.again(run, image, after).map_err(|e| format!("after recovery: {e}"))?;
         }
