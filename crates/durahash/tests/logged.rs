@@ -1,6 +1,7 @@
 //! Maps behind a log: modes, what they promise, and what is left when calls fail. Cuts of the power are
 //! in `durahash-crash`, kills in `kill.rs`.
 
+use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -110,6 +111,31 @@ fn a_read_waits_for_what_a_batch_has_not_written_yet() {
     });
 }
 
+/// Its destructor runs after that of what the thread knows of the log, which it registered later.
+#[test]
+fn a_map_of_a_thread_is_closed_when_the_thread_ends() {
+    thread_local! {
+        static MAP: RefCell<Option<Map<str, str>>> = const { RefCell::new(None) };
+    }
+    let dir = tempfile::tempdir().unwrap();
+    for mode in [SyncMode::Strict, HOUR] {
+        let path = dir.path().join("pool");
+        let of_thread = path.clone();
+        let run = move || {
+            MAP.with_borrow_mut(|map| {
+                let map = map.insert(options(mode).create(&of_thread).unwrap());
+                map.put("key", &"value".repeat(1000)).unwrap();
+            });
+        };
+        std::thread::spawn(run).join().unwrap();
+        let map: Map<str, str> = Options::new().open(&path).unwrap();
+        assert!(map.stats().unwrap().log.is_some());
+        assert_eq!(map.get("key").unwrap().unwrap().len(), 5000);
+        map.close().unwrap();
+        fs::remove_file(&path).unwrap();
+    }
+}
+
 /// The image is copied as a kill would leave the file: without what only the process knows.
 #[test]
 fn sync_writes_what_the_interval_has_not() {
@@ -207,6 +233,12 @@ fn refused<V: durahash::Data + ?Sized>(path: &Path, expected: impl Fn(&ErrorKind
     }
 }
 
+fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| crc >> 1 ^ (crc & 1) * 0xedb8_8320)
+    })
+}
+
 #[test]
 fn what_is_refused_is_left_alone_whatever_its_log_holds() {
     const TABLE_OFF: usize = 512;
@@ -220,6 +252,12 @@ fn what_is_refused_is_left_alone_whatever_its_log_holds() {
         fs::write(&path, &sound[..sound.len() / 2]).unwrap();
         refused::<u64>(&path, |kind| corrupt(kind) || matches!(kind, ErrorKind::Truncated { .. }));
         let first = (3..).map(|i| i * EXTENT_BYTES).find(|at| sound[at + 240] != 0).unwrap();
+        let mut other = sound.clone();
+        other[16] = 9;
+        let crc = crc32(&other[..88]);
+        other[88..96].copy_from_slice(&u64::from(crc).to_le_bytes());
+        fs::write(&path, &other).unwrap();
+        refused::<u64>(&path, |kind| matches!(kind, ErrorKind::Version { found: 9, .. }));
         for (at, v) in [(16, 9), (TABLE_OFF, 0), (TABLE_OFF + first / EXTENT_BYTES, 99)] {
             let mut damaged = sound.clone();
             damaged[at] = v;

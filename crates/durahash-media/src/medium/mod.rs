@@ -30,7 +30,9 @@ mod zero_cost;
 pub(crate) use dram::Anonymous;
 pub use dram::Dram;
 #[cfg(not(loom))]
-pub(crate) use logged::{AREA_BYTES_MIN, LOG_ALIGN, LOG_OFF, LogSpace, format_log, place_log};
+pub(crate) use logged::{
+    AREA_BYTES_MIN, LOG_ALIGN, LOG_OFF, LOG_VERSION, LogSpace, format_log, place_log,
+};
 pub use logged::{
     Disk, DiskImage, DiskStep, FileDisk, Line, LogStats, LogSteps, Logged, SimDisk, SyncMode,
 };

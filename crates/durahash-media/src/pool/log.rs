@@ -6,7 +6,7 @@
 //!
 //! | Step | Then | If power is lost after this step |
 //! |---|---|---|
-//! | the file is lengthened | sync | longer than the pool: cut or used later |
+//! | the file is lengthened | sync of the file | longer than the pool: cut or used later |
 //! | the number of extents | sync | there are free ones at the end |
 //! | their kinds, log | sync | some say so, and the superblock names no log: they are free |
 //! | the area: zeros, then two heads | sync after each | as before |
@@ -109,7 +109,8 @@ impl<M: LogSpace> Pool<M> {
         let range = off / extent_bytes..(off + bytes).div_ceil(extent_bytes);
         if range.end > extents.kinds().len() as u64 {
             medium.grow(range.end * extent_bytes)?;
-            medium.sync(0, head_bytes)?;
+            // Of the file: that of a range need not take the length along.
+            medium.sync_file()?;
             extents.count_in(medium, range.end)?;
             medium.sync(0, head_bytes)?;
         }

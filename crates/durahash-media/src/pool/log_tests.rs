@@ -138,7 +138,9 @@ impl Disk {
     }
 
     fn settle(&mut self, sectors: std::ops::Range<usize>) {
-        self.durable.resize(self.current.len(), 0);
+        // Only a sync that reaches there takes the length along.
+        let reached = sectors.end.saturating_mul(SECTOR_WORDS).min(self.current.len());
+        self.durable.resize(reached.max(self.durable.len()), 0);
         for (sector, versions) in self.pending.extract_if(sectors, |_, _| true) {
             let version = versions.last().expect("one at least");
             self.durable[sector * SECTOR_WORDS..][..SECTOR_WORDS].copy_from_slice(version);

@@ -16,7 +16,7 @@
 //! epoch, above it the flags. Every root changes by one 8-byte store.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::medium::{LOG_OFF, Medium};
+use crate::medium::{LOG_OFF, LOG_VERSION, Medium};
 use crate::on_media;
 use crate::word::{PmU64, bits};
 
@@ -34,6 +34,7 @@ pub(crate) const TABLE_OFF: u64 = 512;
 const CRC_WORDS: u64 = 11;
 
 const _: () = assert!(std::mem::offset_of!(Superblock, log) as u64 == LOG_OFF);
+const _: () = assert!(FORMAT_VERSION == LOG_VERSION);
 
 on_media! {
     /// The superblock, at offset 0. See `docs/format.md`.

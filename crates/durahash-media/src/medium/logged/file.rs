@@ -61,6 +61,9 @@ pub(crate) struct LogArea {
 
 /// Words of the superblock: the medium is below the pool, and needs them before there is one.
 const MAGIC: u64 = u64::from_le_bytes(*b"DURAHASH");
+/// The format in which these words stand where they are looked for.
+pub(crate) const LOG_VERSION: u64 = 3;
+const VERSION_OFF: u64 = 16;
 const MAX_EXTENTS_OFF: u64 = 48;
 const UUID_OFF: u64 = 64;
 const STATE_OFF: u64 = 128;
@@ -69,14 +72,15 @@ const SUPERBLOCK_BYTES: u64 = 512;
 pub(crate) const LOG_OFF: u64 = 160;
 
 impl LogArea {
-    /// The area of the pool in `region`, if it is a pool and has one.
+    /// The area of the pool in `region`, if it is a pool and has one. One of another version has none
+    /// that is known: whoever opens the pool refuses it for that.
     pub(crate) fn find(region: &Region) -> Result<Option<LogArea>> {
         if region.len() < SUPERBLOCK_BYTES {
             return Ok(None);
         }
         let word = |off: u64| region.at::<PmU64>(off).map(PmU64::load);
         let (off, bytes) = (word(LOG_OFF)?, word(LOG_OFF + 8)?);
-        if word(0)? != MAGIC || off == 0 {
+        if word(0)? != MAGIC || word(VERSION_OFF)? != LOG_VERSION || off == 0 {
             return Ok(None);
         }
         let aligned = [off, bytes].iter().all(|v| v.is_multiple_of(LOG_ALIGN));
@@ -93,6 +97,18 @@ impl LogArea {
         let ring = self.off + Layout::of(self.bytes).block_off(0);
         ring.is_multiple_of(folio) && (self.off + self.bytes).is_multiple_of(folio)
     }
+}
+
+/// Whether the pool in `region` was used without a log and not closed: pages of it may not be on the disk
+/// although the system calls them clean, as an earlier process may have failed to sync them.
+pub(in crate::medium) fn is_left_in_cache(region: &Region) -> Result<bool> {
+    const CLEAN: u32 = 32;
+    const PAGE_CACHE: u32 = 34;
+    if region.len() < SUPERBLOCK_BYTES {
+        return Ok(false);
+    }
+    let state = region.at::<PmU64>(STATE_OFF)?.load();
+    Ok(bits(state, CLEAN, 1) == 0 && bits(state, PAGE_CACHE, 1) == 1)
 }
 
 /// What a file's log held when it was opened.
@@ -122,11 +138,10 @@ impl OldLog {
     }
 }
 
-/// Brings the lines of `old` into the pool of `view`, which is used without a log from now on.
+/// Brings the lines of `old` into the pool of `view`, which is used without a log from now on. A log that
+/// was closed is closed again: the head that says so was only read, and may not be on the disk, where an
+/// older one would bring its lines back over what is stored from now on.
 pub(in crate::medium) fn begin_file(view: &Mapped, old: &OldLog) -> Result<()> {
-    if old.found.is_closed() {
-        return Ok(());
-    }
     recover::begin(&View { view, area: old.area }, &old.found, old.found.next(true)?)
 }
 
@@ -326,14 +341,10 @@ impl FileDisk {
     /// Pages of a pool that was used without a log and not closed: all of them. Else the superblock and
     /// the extent table, which say where the log is: the rest was synced by the close.
     fn dirty_again(&self) -> Result<()> {
-        const CLEAN: u32 = 32;
-        const PAGE_CACHE: u32 = 34;
         let region = self.view.region();
-        let word = |off: u64| region.at::<PmU64>(off).map(PmU64::load);
-        let state = word(STATE_OFF)?;
-        let closed = bits(state, CLEAN, 1) == 1 || bits(state, PAGE_CACHE, 1) == 0;
-        if closed {
-            let head = SUPERBLOCK_BYTES.saturating_add(word(MAX_EXTENTS_OFF)?);
+        if !is_left_in_cache(region)? {
+            let max_extents = region.at::<PmU64>(MAX_EXTENTS_OFF)?.load();
+            let head = SUPERBLOCK_BYTES.saturating_add(max_extents);
             return self.view.dirty_pages(0, head.min(region.len()));
         }
         // Not the area, which is written again by itself, and perhaps past the cache from now on.

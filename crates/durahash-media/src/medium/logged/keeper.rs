@@ -70,15 +70,21 @@ impl Keeper {
         }
     }
 
+    /// Whether this process has the threads, and the mappings.
+    pub(super) fn is_own(&self) -> bool {
+        self.process == std::process::id()
+    }
+
     pub(super) fn stop(mut self) {
         self.stop_all();
     }
 
     fn stop_all(&mut self) {
         self.stop.store(true, Ordering::Release);
+        let is_own = self.is_own();
         for handle in self.threads.drain(..) {
             handle.thread().unpark();
-            if self.process == std::process::id() {
+            if is_own {
                 // It panics only where a bug does; whoever drops the map cannot act on it.
                 let _ = handle.join();
             }

@@ -251,13 +251,13 @@ impl<D: Disk> Log<D> {
                 writer.took = start.elapsed();
                 writer.block - self.start.load(Ordering::Acquire)
             };
-            let ring = self.layout.ring_blocks;
-            if in_use * 4 >= ring * 3 {
-                self.relieve();
-            } else if in_use * 2 >= ring
-                && let Some(wake) = self.wake.get()
+            if let Some(wake) = self.wake.get()
+                && in_use * 2 >= self.layout.ring_blocks
             {
                 wake.checkpointer.unpark();
+            }
+            if self.is_tight(in_use) {
+                self.relieve();
             }
         }
     }
@@ -318,11 +318,18 @@ impl<D: Disk> Log<D> {
         (slot[1].load(), std::array::from_fn(|i| slot[3 + i].load()))
     }
 
+    /// Whether whoever writes must make room first. Where a thread in the background does so, nobody waits
+    /// for it, and for the sync of the pool, while a single block is free.
+    fn is_tight(&self, in_use: u64) -> bool {
+        let ring = self.layout.ring_blocks;
+        if self.wake.get().is_some() { in_use == ring } else { in_use * 4 >= ring * 3 }
+    }
+
     /// Makes a checkpoint, unless somebody else has made room meanwhile.
     fn relieve(&self) {
         let mut head = lock(&self.head);
         let in_use = lock(&self.writer).block - self.start.load(Ordering::Acquire);
-        if in_use * 4 >= self.layout.ring_blocks * 3 {
+        if self.is_tight(in_use) {
             self.checkpoint_from(&mut head, false);
         }
     }

@@ -97,8 +97,8 @@ mod tests;
 
 pub use disk::Disk;
 pub use file::FileDisk;
-pub(crate) use file::{LOG_OFF, LogSpace, format_log, place_log};
-pub(super) use file::{OldLog, begin_file};
+pub(crate) use file::{LOG_OFF, LOG_VERSION, LogSpace, format_log, place_log};
+pub(super) use file::{OldLog, begin_file, is_left_in_cache};
 pub use format::Line;
 pub(crate) use format::{AREA_BYTES_MIN, LOG_ALIGN};
 pub use log::LogStats;
@@ -180,11 +180,13 @@ impl<D: Disk + 'static> Logged<D> {
 
     /// Logs the line that this thread stores to past the cache, if there is one other than `but`.
     fn end_combining(&self, but: Option<u64>) {
-        let line = COMBINING.with_borrow_mut(|lines| {
+        // Of a thread that is about to end, none: see `store_nt`.
+        let line = COMBINING.try_with(|lines| {
+            let mut lines = lines.borrow_mut();
             let at = lines.iter().position(|(id, line)| *id == self.id && Some(*line) != but)?;
             Some(lines.swap_remove(at).1)
         });
-        if let Some(off) = line {
+        if let Ok(Some(off)) = line {
             self.log.append(off, 1);
         }
     }
@@ -248,11 +250,16 @@ impl<D: Disk + 'static> Medium for Logged<D> {
         let line = self.region().offset_of(word) / LINE_BYTES * LINE_BYTES;
         self.end_combining(Some(line));
         self.store(word, v);
-        COMBINING.with_borrow_mut(|lines| {
+        let noted = COMBINING.try_with(|lines| {
+            let mut lines = lines.borrow_mut();
             if !lines.contains(&(self.id, line)) {
                 lines.push((self.id, line));
             }
         });
+        if noted.is_err() {
+            // The thread is about to end, and drops a map of its own: nothing is combined any more.
+            self.log.append(line, 1);
+        }
     }
     #[inline(always)]
     fn prefetch<T: OnMedia + ?Sized>(&self, obj: &T) {
@@ -365,7 +372,13 @@ impl<D: Disk> Drop for Logged<D> {
     fn drop(&mut self) {
         // They hold the log, too.
         if let Some(keeper) = self.keeper.take() {
+            let is_own = keeper.is_own();
             keeper.stop();
+            if is_own {
+                // What was acknowledged and is staged yet: a map that was closed has none, but one that
+                // was poisoned was not closed. A failure has nobody to be told to.
+                self.log.commit(self.log.next());
+            }
         }
     }
 }

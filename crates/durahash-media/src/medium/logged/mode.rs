@@ -22,7 +22,8 @@ pub enum SyncMode {
     Process,
     /// At once against the death of the process. Against the loss of power after so long, and what
     /// the write that follows takes: what is left is everything up to some operation, and nothing
-    /// after it. Whole milliseconds count.
+    /// after it. Whole milliseconds count. What a killed process had not written yet is in the page
+    /// cache, and is written by the next open: until then the loss of power takes it, however late.
     Interval(Duration),
     /// When it returns.
     Strict,

@@ -404,7 +404,9 @@ fn the_log_of_a_file_brings_back_what_the_file_did_not_get() {
         write_at(&medium, end, 1..30);
         medium.store(word(&medium, end), 999);
         // As a kill would leave it.
+        let left = fs::read(&path).unwrap();
         drop(medium);
+        fs::write(&path, left).unwrap();
         for read_only in [true, false] {
             let file = Mapped::open(&path, read_only, &MappedOptions::default()).unwrap();
             assert!((1..30).all(|i| file.load(word(&file, end + i * 64)) == i), "{mode:?}");
@@ -427,6 +429,44 @@ fn write_at<M: Medium>(medium: &M, off: u64, numbers: std::ops::Range<u64>) {
 
 fn write_at_zero<M: Medium>(medium: &M, off: u64) {
     (1..30).for_each(|i| medium.store(word(medium, off + i * 64), 0));
+}
+
+/// A map that was poisoned is not closed, and nobody may open its pool for long.
+#[test]
+fn what_is_staged_is_written_when_the_medium_is_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    make(&path, 1 << 20);
+    let blocks = || {
+        let bytes = fs::read(&path).unwrap();
+        bytes.chunks(4096).filter(|block| block.starts_with(b"DURALOGB")).count()
+    };
+    let medium = open(&path, SyncMode::Interval(Duration::from_secs(3600)));
+    write_at(&medium, 1 << 12, 0..20);
+    drop(medium);
+    assert!(blocks() > 0, "no line was written");
+}
+
+/// A head that says so may have been read from the page cache only.
+#[test]
+fn a_closed_log_is_closed_again_before_the_pool_is_used_without_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    make(&path, 1 << 20);
+    let heads = || {
+        let bytes = fs::read(&path).unwrap();
+        let area = u64::from_le_bytes(bytes[LOG_OFF as usize..][..8].try_into().unwrap()) as usize;
+        [0, 4096].map(|at| bytes[area + at..][..4096].to_vec())
+    };
+    let before = heads();
+    let file = Mapped::open(&path, true, &MappedOptions::default()).unwrap();
+    file.begin().unwrap();
+    drop(file);
+    let file = Mapped::open(&path, false, &MappedOptions::default()).unwrap();
+    assert!(heads() == before, "nothing is written by an open alone");
+    file.begin().unwrap();
+    let after = heads();
+    assert!(before.iter().zip(&after).all(|(old, new)| old != new));
 }
 
 #[test]

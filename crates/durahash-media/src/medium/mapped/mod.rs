@@ -88,6 +88,9 @@ pub struct Mapped {
     sharing: Sharing,
     /// The log that the file had at open, until it is empty or somebody else's.
     log: Mutex<Option<OldLog>>,
+    /// Whether there may be pages that are not on the disk and that the system calls clean, as an earlier
+    /// sync of them failed. Held during a sync.
+    unsynced: Mutex<bool>,
     /// Held by whoever changes the file's length; whether it was cut for good.
     trimmed: Mutex<bool>,
 }
@@ -169,9 +172,19 @@ impl Mapped {
         let region = unsafe { Region::new(mapping.base(), len, reserved) };
         let region = if dax { region.without_speculation() } else { region };
         let trimmed = Mutex::new(false);
-        let log = Mutex::new(None);
-        let mapped =
-            Mapped { region, flushes, read_only, dax, mapping, file, sharing, log, trimmed };
+        let (log, unsynced) = (Mutex::new(None), Mutex::new(false));
+        let mapped = Mapped {
+            region,
+            flushes,
+            read_only,
+            dax,
+            mapping,
+            file,
+            sharing,
+            log,
+            unsynced,
+            trimmed,
+        };
         // A pool that was open behind a log is not whole without it. But the file may be refused yet, for
         // what is in it or for what is wanted of it, and then nothing may have been written.
         if let Some(old) = OldLog::look(&mapped)? {
@@ -183,6 +196,8 @@ impl Mapped {
             }
             *mapped.log.lock().unwrap_or_else(PoisonError::into_inner) = Some(old);
         }
+        *mapped.unsynced.lock().unwrap_or_else(PoisonError::into_inner) =
+            logged::is_left_in_cache(&mapped.region)?;
         Ok(mapped)
     }
 
@@ -400,7 +415,20 @@ impl Medium for Mapped {
             self.fence();
             return Ok(());
         }
-        self.mapping.sync(off, bytes).map_err(|e| self.file.error("syncing the pool", e))
+        // What is synced is on the disk then, also where an earlier process, or this one, has tried in
+        // vain: else a close could call such a pool clean.
+        let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
+        let len = self.region.len();
+        if *unsynced {
+            self.dirty_pages(off, bytes.min(len.saturating_sub(off)))?;
+        }
+        let synced = self.mapping.sync(off, bytes);
+        match &synced {
+            Err(_) => *unsynced = true,
+            Ok(()) if off == 0 && bytes >= len => *unsynced = false,
+            Ok(()) => {}
+        }
+        synced.map_err(|e| self.file.error("syncing the pool", e))
     }
 
     fn publish(&self) -> Result<()> {

@@ -535,3 +535,31 @@ fn whichever_call_fails_a_growth_is_whole_or_changes_nothing() {
         assert_eq!(fs::metadata(&path).unwrap().len(), EXTENT);
     }
 }
+
+/// A sync that has nothing to write succeeds, also where the one before it has failed.
+#[test]
+fn pages_that_a_sync_may_have_lost_are_written_by_the_next() {
+    const STATE_OFF: u64 = 128;
+    const PAGE_CACHE: u64 = 1 << 34;
+    const CLEAN: u64 = 1 << 32;
+    let (_dir, path) = directory();
+    make(&path, EXTENT, 1).unwrap();
+    for (state, left) in [(PAGE_CACHE | CLEAN, false), (0, false), (PAGE_CACHE, true)] {
+        let medium = Mapped::open(&path, false, &options()).unwrap();
+        medium.store(word(&medium, STATE_OFF), state);
+        drop(medium);
+        let medium = Mapped::open(&path, false, &options()).unwrap();
+        let unsynced = || *medium.unsynced.lock().unwrap();
+        assert_eq!(unsynced(), left);
+        medium.sync(0, EXTENT / 2).unwrap();
+        assert_eq!(unsynced(), left, "the rest is as it was");
+        medium.sync(0, EXTENT).unwrap();
+        assert!(!unsynced());
+        faults::arm(1, Errno::IO.raw_os_error());
+        assert!(medium.sync(0, 512).is_err());
+        assert!(faults::disarm());
+        assert!(unsynced());
+        medium.sync(0, EXTENT).unwrap();
+        assert!(!unsynced());
+    }
+}
