@@ -146,7 +146,7 @@ pub(super) fn place(extents: &Extents, extent_bytes: u64, bytes: u64) -> Result<
 }
 
 impl Pool<Mapped> {
-    /// As [`make_log`](Pool::make_log).
+    /// [`Full`](crate::ErrorKind::Full); [`Io`](crate::ErrorKind::Io).
     ///
     /// # Errors
     /// [`Full`](ErrorKind::Full): nothing has changed then; [`Io`](ErrorKind::Io).
