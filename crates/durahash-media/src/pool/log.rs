@@ -146,7 +146,8 @@ pub(super) fn place(extents: &Extents, extent_bytes: u64, bytes: u64) -> Result<
 }
 
 impl Pool<Mapped> {
-    /// [`Full`](crate::ErrorKind::Full); [`Io`](crate::ErrorKind::Io).
+    /// Makes an area for a log of about `bytes` bytes, if there is none. Comes before
+    /// [`begin`](Pool::begin), whose place it does not take.
     ///
     /// # Errors
     /// [`Full`](ErrorKind::Full): nothing has changed then; [`Io`](ErrorKind::Io).
