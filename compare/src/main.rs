@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 mod catalog;
+mod log;
 mod measure;
 mod memory;
 mod peers;
@@ -132,9 +133,10 @@ fn main() -> ExitCode {
     let done = match cli.command {
         None => run(&cli.run),
         Some(Command::Survives { keys, kills, dir }) => survives(&dir, keys, kills),
-        Some(Command::Synced { keys, repeats, dir }) => {
-            synced::measure(&dir, keys, repeats.max(1)).and_then(|text| print(&text))
-        }
+        Some(Command::Synced { keys, repeats, dir }) => synced::measure(&dir, keys, repeats.max(1))
+            .and_then(|text| print(&text))
+            .and_then(|()| log::measure(&dir, keys))
+            .and_then(|text| print(&text)),
         Some(Command::Child { store, mode, dir, seed, loaded }) => {
             survive::child(&store, &mode, &dir, seed, loaded)
         }
