@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use durahash::{AnyMap, Error, ErrorKind, Options, Result, Type};
+use durahash::{AnyMap, Design, Error, ErrorKind, Options, Result, Type};
 use durahash_media::Geometry;
 use tempfile::TempDir;
 
@@ -206,12 +206,17 @@ const TYPES: [(Type, Type); 8] = [
 
 /// Operations on a file, compared with a model; copied while it is open, as a death of the process
 /// leaves it, closed, opened read-only, compacted.
-pub(crate) fn ops_on_a_file(mut bytes: Bytes<'_>, geometry: Geometry, features: &mut Features) {
+pub(crate) fn ops_on_a_file(
+    mut bytes: Bytes<'_>,
+    design: Design,
+    geometry: Geometry,
+    features: &mut Features,
+) {
     let (key, value) = TYPES[bytes.below(TYPES.len())];
     let dir = directory();
     let mut number = 0;
     let path = |number: u32| -> PathBuf { dir.path().join(format!("{number}.pool")) };
-    let options = options().geometry(geometry);
+    let options = options().design(design).geometry(geometry);
     let made = AnyMap::create(path(number), key, value, &options);
     let (mut map, mut model) = (made.expect("a new pool"), Texts::new());
     for _ in 0..OPS_MAX {
@@ -253,6 +258,7 @@ pub(crate) fn ops_on_a_file(mut bytes: Bytes<'_>, geometry: Geometry, features: 
         }
     }
     assert!(contents(&map, None, features) == Some(model), "contents at the end");
+    assert_eq!(map.design(), design);
     let stats = map.stats().expect("figures");
-    features.add((key, value, stats.index.global_depth, stats.keys.checked_ilog2()));
+    features.add((design, key, value, stats.index.global_depth, stats.keys.checked_ilog2()));
 }

@@ -1,10 +1,10 @@
-//! Operations on maps of several types and geometries, compared with a `HashMap`; closed, killed
-//! between two operations and in the middle of one, and opened again. Some inputs are operations on
-//! a file whose types are known at run time only.
+//! Operations on maps of every design, of several types and geometries, compared with a `HashMap`;
+//! closed, killed between two operations and in the middle of one, and opened again. Some inputs are
+//! operations on a file whose types are known at run time only.
 
 use std::borrow::Borrow;
 
-use durahash::{ErrorKind, Map, Options};
+use durahash::{Design, ErrorKind, Map, Options};
 use durahash_media::{Action, Geometry, Sim, Step};
 
 use crate::bytes::Bytes;
@@ -101,19 +101,33 @@ impl Target for OpsVsModel {
             hash_bits: [0, 0, 1, 3][bytes.below(4)],
         };
         let same_line = bytes.below(2) == 0;
-        features.add((types, geometry.slots, geometry.hash_bits));
+        let design = draw(&mut bytes);
+        features.add((design, types, geometry.slots, geometry.hash_bits));
+        let options = options(design, geometry);
         let planted = self.planted;
         match (types, same_line) {
-            (0, true) => Run::<u64, u64, true>::new(geometry, planted).all(bytes, features),
-            (0, _) => Run::<u64, u64, false>::new(geometry, planted).all(bytes, features),
-            (1, _) => Run::<[u8; 5], i32, true>::new(geometry, planted).all(bytes, features),
-            (2, _) => Run::<str, u64, true>::new(geometry, planted).all(bytes, features),
-            (3, _) => Run::<i32, [u8], true>::new(geometry, planted).all(bytes, features),
-            (4, true) => Run::<[u8], [u8], true>::new(geometry, planted).all(bytes, features),
-            (4, _) => Run::<[u8], [u8], false>::new(geometry, planted).all(bytes, features),
-            _ => ops_on_a_file(bytes, geometry, features),
+            (0, true) => Run::<u64, u64, true>::new(&options, planted).all(bytes, features),
+            (0, _) => Run::<u64, u64, false>::new(&options, planted).all(bytes, features),
+            (1, _) => Run::<[u8; 5], i32, true>::new(&options, planted).all(bytes, features),
+            (2, _) => Run::<str, u64, true>::new(&options, planted).all(bytes, features),
+            (3, _) => Run::<i32, [u8], true>::new(&options, planted).all(bytes, features),
+            (4, true) => Run::<[u8], [u8], true>::new(&options, planted).all(bytes, features),
+            (4, _) => Run::<[u8], [u8], false>::new(&options, planted).all(bytes, features),
+            _ => ops_on_a_file(bytes, design, geometry, features),
         }
     }
+}
+
+/// Half of the inputs have the default design: its buckets split and merge in few operations.
+fn draw(bytes: &mut Bytes<'_>) -> Design {
+    match bytes.below(2) {
+        0 => Design::default(),
+        _ => Design::ALL[bytes.below(Design::ALL.len())],
+    }
+}
+
+fn options(design: Design, geometry: Geometry) -> Options {
+    Options::new().design(design).geometry(geometry).seed(7).max_bytes(MAX_BYTES)
 }
 
 /// A map, what it shall hold, and its medium.
@@ -128,9 +142,8 @@ struct Run<K: Sample + ?Sized, V: Sample + ?Sized, const LINE: bool> {
 }
 
 impl<K: Sample + ?Sized, V: Sample + ?Sized, const LINE: bool> Run<K, V, LINE> {
-    fn new(geometry: Geometry, planted: Option<Planted>) -> Self {
+    fn new(options: &Options, planted: Option<Planted>) -> Self {
         let sim = Sim::new(MAX_BYTES);
-        let options = Options::new().geometry(geometry).seed(7).max_bytes(MAX_BYTES);
         let map = options.create_on(sim.clone()).expect("a new map");
         let before = sim.image();
         Run { sim, map: Some(map), model: Model::new(), planted, before }
@@ -302,10 +315,14 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized, const LINE: bool> Run<K, V, LINE> {
             stats.space.record_bytes,
             stats.space.free_bytes,
         ];
+        let design = self.map().design();
         for (i, size) in sizes.into_iter().enumerate() {
-            features.add((i, size.checked_ilog2()));
+            features.add((design, i, size.checked_ilog2()));
         }
-        features.add((index.global_depth, stats.space.sweep_pending));
+        for (i, count) in index.strategies.into_iter().enumerate() {
+            features.add((design, "strategy", i, count.checked_ilog2()));
+        }
+        features.add((design, index.global_depth, stats.space.sweep_pending));
     }
 }
 
