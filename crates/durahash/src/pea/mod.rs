@@ -15,7 +15,7 @@
 //!
 //! # Layout
 //! `layout.rs`, with a picture. A segment is one extent, and its stash buckets are its own last two.
-//! What a multimap adds is in `multi.rs`, with commit steps of its own, and `buffer.rs`.
+//! What a multimap adds is in `multi/`, with commit steps of its own, and `buffer.rs`.
 //!
 //! # Invariants
 //! As cited by `check`:
@@ -406,28 +406,33 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         Ok(found?.map(|found| found.payload))
     }
 
-    fn read_with(&self, h: u64, f: Reader<'_>) -> Result<()> {
+    /// Calls `f` with what a lookup finds and a way to ask whether that still holds: again while it
+    /// does not, at last under the locks.
+    #[inline]
+    fn look<T>(
+        &self,
+        h: u64,
+        mut f: impl FnMut(Result<Option<Found>>, &dyn Fn() -> bool) -> Result<T>,
+    ) -> Result<T> {
         for _ in 0..READ_TRIES {
             let Some((found, seen)) = self.glance(h) else {
                 continue;
             };
             // An error that comes of reading what a writer has since taken away is no error.
-            let done = match found {
-                Ok(found) => f(found.map(|found| found.payload), &|| seen.is_valid()),
-                Err(e) => Err(e),
-            };
+            let done = f(found, &|| seen.is_valid());
             if seen.is_valid() {
                 return done;
             }
             self.medium().event(Event::Wait);
         }
         let mut held = self.hold(h);
-        let done = match held.find(h) {
-            Ok(found) => f(found.map(|found| found.payload), &|| true),
-            Err(e) => Err(e),
-        };
+        let done = f(held.find(h), &|| true);
         held.release_unchanged();
         done
+    }
+
+    fn read_with(&self, h: u64, f: Reader<'_>) -> Result<()> {
+        self.look(h, |found, still| f(found?.map(|found| found.payload), still))
     }
 
     /// Calls `f` with the entries of one bucket that lookups find there. The caller holds its lock,
