@@ -7,7 +7,7 @@ use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
-use durahash::{Data, ErrorKind, Map, Options, Result};
+use durahash::{Data, Design, ErrorKind, Map, Options, Result};
 use durahash_media::hash::WordMix;
 use durahash_media::{Geometry, Sim};
 
@@ -41,12 +41,15 @@ impl Target for OpenImage {
         for (extent_shift, slots) in [(10, 3), (10, 2), (12, 4), (12, 0)] {
             for hash_bits in [0, 2] {
                 let geometry = Geometry { extent_shift, slots, hash_bits };
-                if hash_bits == 0 {
-                    images::<u64, u64>(geometry, 0, rng, &mut seeds);
-                    seeds.push(input(0, rng, &deep(geometry)));
+                for design in Design::ALL {
+                    let options = options(*design, geometry);
+                    if hash_bits == 0 {
+                        images::<u64, u64>(&options, 0, rng, &mut seeds);
+                        seeds.push(input(0, rng, &deep(&options)));
+                    }
+                    images::<str, [u8]>(&options, 1, rng, &mut seeds);
+                    images::<str, u64>(&options, 2, rng, &mut seeds);
                 }
-                images::<str, [u8]>(geometry, 1, rng, &mut seeds);
-                images::<str, u64>(geometry, 2, rng, &mut seeds);
             }
         }
         seeds
@@ -95,19 +98,19 @@ fn input(types: u8, rng: &mut Rng, image: &[u64]) -> Vec<u8> {
     all.flat_map(|word| word.to_le_bytes()).collect()
 }
 
-fn options(geometry: Geometry) -> Options {
-    Options::new().geometry(geometry).seed(SEED).max_bytes(MAX_BYTES)
+fn options(design: Design, geometry: Geometry) -> Options {
+    Options::new().design(design).geometry(geometry).seed(SEED).max_bytes(MAX_BYTES)
 }
 
 /// Pools as they come into being: open, closed, and killed within splits and merges.
 fn images<K: Sample + ?Sized, V: Sample + ?Sized>(
-    geometry: Geometry,
+    options: &Options,
     types: u8,
     rng: &mut Rng,
     out: &mut Vec<Vec<u8>>,
 ) {
     let sim = Sim::<true>::new(MAX_BYTES);
-    let map: Map<K, V> = options(geometry).create_on(sim.clone()).expect("a new map");
+    let map: Map<K, V> = options.create_on(sim.clone()).expect("a new map");
     let (mut longest, mut cut) = (0, Vec::new());
     for i in 0..70 {
         let mut before = sim.image();
@@ -139,9 +142,9 @@ fn images<K: Sample + ?Sized, V: Sample + ?Sized>(
 }
 
 /// A pool of keys that share a long prefix: a deep directory.
-fn deep(geometry: Geometry) -> Vec<u64> {
+fn deep(options: &Options) -> Vec<u64> {
     let sim = Sim::<true>::new(MAX_BYTES);
-    let map: Map<u64, u64> = options(geometry).create_on(sim.clone()).expect("a new map");
+    let map: Map<u64, u64> = options.create_on(sim.clone()).expect("a new map");
     let mix = WordMix::new(SEED);
     for bits in 0..40 {
         let h = (u64::MAX >> (bits % 14)) ^ (bits << 52);
@@ -345,7 +348,7 @@ fn note<K: Sample + ?Sized, V: Sample + ?Sized>(map: &Map<K, V>, features: &mut 
                 space.record_bytes,
             ];
             for (i, size) in sizes.into_iter().enumerate() {
-                features.add((i, size.checked_ilog2()));
+                features.add((map.design(), i, size.checked_ilog2()));
             }
         }
         Err(e) => features.complain("stats", &e),

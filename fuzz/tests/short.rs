@@ -42,6 +42,7 @@ const UNREACHED: [(&str, &str); 8] = [
 fn known_damage() -> BTreeSet<&'static str> {
     let sources = [
         include_str!("../../crates/durahash/src/chain.rs"),
+        include_str!("../../crates/durahash/src/pea/recover.rs"),
         include_str!("../../crates/durahash/src/raw.rs"),
         include_str!("../../crates/durahash/src/record.rs"),
         include_str!("../../crates/durahash/src/reh/grow.rs"),

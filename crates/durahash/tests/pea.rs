@@ -169,3 +169,40 @@ fn every_policy_holds_what_it_is_given() {
         }
     }
 }
+
+/// A head that says more slots are live than the geometry uses is damaged; what is in them is read, and
+/// split with the others.
+#[test]
+fn slots_that_the_geometry_does_not_use_outlive_a_split() {
+    let sim = Sim::<true>::new(TINY_BYTES);
+    let mut hashes = fill_with_stash(&pea(sim.clone()));
+    let mut image = sim.image();
+    let is_live = |bucket: &[u64]| bucket[0] >> 1 & 1 == 1 && hashes.contains(&bucket[2]);
+    let full: Vec<usize> =
+        (0..image.len() / 32).filter(|i| is_live(&image[i * 32..][..32])).collect();
+    assert_eq!(full.len(), 4, "all buckets of a segment");
+    for (n, bucket) in full.into_iter().enumerate() {
+        let words = &mut image[bucket * 32..][..32];
+        // A bucket of three slots uses 0, 7 and 8.
+        for i in 11..14 {
+            let h = in_bucket_0(100 + 4 * n as u64 + i as u64);
+            words[0] |= 2 << i;
+            words[2 + 2 * i] = h;
+            words[3 + 2 * i] = !h;
+            let shift = (i + 2) % 8 * 8;
+            words[1] = words[1] & !(0xff << shift) | (h & 0xff) << shift;
+            hashes.push(h);
+        }
+    }
+    let sim = Sim::<true>::from_image(&image, TINY_BYTES);
+    let pea = Pea::open(Arc::new(Pool::open(sim, false).unwrap()), Policy::default()).unwrap();
+    let mut found = Vec::new();
+    pea.check(&mut |finding| found.push(finding.invariant)).unwrap();
+    assert_eq!(found, ["PEA-2"; 4]);
+    let new = in_bucket_1(50);
+    assert_eq!(put(&pea, new, !new), None);
+    assert_eq!(pea.stats().splits, 1);
+    for h in hashes.iter().chain([&new]) {
+        assert_eq!(pea.get(*h).unwrap(), Some(!h), "{h:#018x}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use durahash_media::{Medium, Result};
 
-use super::layout::{BUCKET_WORDS, Head, LINES, slot_for};
+use super::layout::{BUCKET_WORDS, Head, LINES, SLOTS, slot_for, used_slots};
 use super::strategy::{Shape, Strategy};
 use super::{Entry, Segment, Table};
 
@@ -67,12 +67,14 @@ impl<const MULTI: bool> Image<MULTI> {
     /// for them.
     pub(super) fn add_to(&mut self, bucket: u32, h: u64, entries: &[Entry]) -> bool {
         let mut head = self.head(bucket);
-        let free = self.shape.used & !head.live();
-        if free.count_ones() < entries.len() as u32 {
+        let has_room = |slots: u16| (slots & !head.live()).count_ones() >= entries.len() as u32;
+        // Damage may bring more slots to life than the geometry has; nothing of them is dropped.
+        let Some(slots) = [self.shape.used, used_slots(SLOTS)].into_iter().find(|s| has_room(*s))
+        else {
             return false;
-        }
+        };
         for entry in entries {
-            let i = slot_for::<MULTI>(h, self.shape.used & !head.live());
+            let i = slot_for::<MULTI>(h, slots & !head.live());
             head = if entry.is_list { head.with_list(i, h) } else { head.with(i, h) };
             let at = bucket as usize * BUCKET_WORDS + 2 + i as usize * 2;
             self.words[at..at + 2].copy_from_slice(&[h, entry.payload]);

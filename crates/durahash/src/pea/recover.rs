@@ -242,6 +242,9 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             let off = self.offset(segment) + u64::from(number) * BUCKET_BYTES;
             let head = self.head(bucket);
             live += u64::from(head.live().count_ones());
+            if head.live() & !self.shape.used != 0 {
+                report("PEA-2", off, "a slot is live that the geometry does not use".to_owned());
+            }
             for i in durahash_media::probe::BitMask(head.live()) {
                 let h = self.medium().load(&bucket.slots[i as usize].h);
                 if !self.is_found(place, prefix, number, head, i, h) {

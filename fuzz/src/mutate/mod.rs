@@ -1,9 +1,15 @@
 //! Mutations of images that know what the words are: hostile values behind valid checksums.
 
+mod lists;
+mod pea;
+mod reh;
+
 use durahash_media::hash::{ByteHash, WordMix};
 
 use crate::Rng;
 
+/// The word of design and kind.
+const CONTENTS: usize = 3;
 const TYPES_WORD: usize = 4;
 const GEOMETRY: usize = 5;
 const SEED: usize = 7;
@@ -16,8 +22,6 @@ const CHAINED_COUNTER: usize = 6;
 const ROOT: usize = 32;
 const TABLE: usize = 64;
 const BUCKET_WORDS: usize = 32;
-const LINK: usize = 30;
-const PREFIX: usize = 31;
 /// The flag of a name whose record has a next one.
 const CHAINED: u64 = 1 << 63;
 /// The offset in a name; the rest of it is of the record's checksum.
@@ -28,8 +32,9 @@ const RENAMED_MAX: usize = 4;
 /// Tags of types are below this; the last is that of arrays.
 const TYPES: usize = 16;
 const ARRAY: u64 = 15;
-/// Kinds of extents: of units, and of records from this on.
+/// Kinds of extents: of units, of a directory, and of records from this on.
 const UNITS: u8 = 2;
+const DIRECTORY: u8 = 3;
 const RECORDS: u8 = 4;
 
 /// Changes `image` in one way. `other` is another image, to copy from.
@@ -43,14 +48,18 @@ pub(crate) fn mutate_words(rng: &mut Rng, image: &mut Vec<u64>, other: &[u64]) {
         0 => pool.any_word(),
         1..=4 => pool.superblock(),
         5 | 6 => pool.kind(),
-        7..=11 => pool.chain(),
-        12..=15 => pool.slot(),
-        16..=20 => pool.record(),
+        7..=15 => pool.structure(),
+        16..=20 => pool.object(),
         21 => pool.swap_extents(),
         22 => pool.copy(other),
         _ => pool.cut(),
     }
     pool.seal();
+}
+
+/// Whether an image says that it is of a multimap.
+pub(crate) fn is_multi(image: &[u64]) -> bool {
+    image.get(CONTENTS).is_some_and(|contents| contents >> 8 & 0xff == 1)
 }
 
 struct Image<'a> {
@@ -59,6 +68,23 @@ struct Image<'a> {
 }
 
 impl Image<'_> {
+    /// What the design has on the medium.
+    fn structure(&mut self) {
+        match self.words[CONTENTS] & 0xff {
+            2 => self.segment(),
+            _ => self.chain(),
+        }
+    }
+
+    /// What slots lead to.
+    fn object(&mut self) {
+        if is_multi(self.words) && self.below(2) == 0 {
+            self.list();
+        } else {
+            self.record();
+        }
+    }
+
     fn below(&mut self, bound: usize) -> usize {
         self.rng.below(bound.max(1))
     }
@@ -183,55 +209,6 @@ impl Image<'_> {
         }
     }
 
-    /// Links and prefixes. One way keeps the chain sound: the last bucket becomes two, and so on.
-    fn chain(&mut self) {
-        let (bucket, other) = (self.bucket(), self.bucket());
-        if bucket.max(other) + BUCKET_WORDS > self.words.len() {
-            return;
-        }
-        let link = self.words[bucket + LINK];
-        let sibling = (other * 8) as u64;
-        match self.below(6) {
-            0 => self.change(bucket + LINK),
-            1 => self.change(bucket + PREFIX),
-            2 => self.words[bucket + LINK] = link & !0xffff | self.below(70) as u64,
-            3 => self.words[bucket + LINK] = sibling << 16 | link & 0xffff,
-            _ => {
-                let depth = (link & 0xffff).clamp(1, 62);
-                let prefix = self.words[bucket + PREFIX];
-                self.words[other + PREFIX] = prefix | 1 << (63 - depth);
-                self.words[other + LINK] = link.wrapping_add(1);
-                self.words[bucket + LINK] = sibling << 16 | (depth + 1);
-            }
-        }
-    }
-
-    fn slot(&mut self) {
-        let bucket = self.bucket();
-        let slot = bucket + 2 * self.below(15);
-        if bucket + BUCKET_WORDS > self.words.len() {
-            return;
-        }
-        let prefix = self.words[bucket + PREFIX];
-        let depth = (self.words[bucket + LINK] & 0xffff).min(63);
-        let other = bucket + 2 * self.below(15);
-        match self.below(7) {
-            0 => self.change(slot),
-            1 => self.words[slot] = prefix | self.rng.number() >> depth,
-            2 => self.words[slot] = self.words[other],
-            3 => self.change(slot + 1),
-            4 => self.words[slot + 1] = self.words[other + 1],
-            5 => self.words[slot + 1] ^= CHAINED,
-            _ => {
-                let at = self.record_word();
-                self.words[slot + 1] = match self.below(4) {
-                    0 => (at * 8) as u64 | self.rng.number() & !OFFSET,
-                    _ => self.name(at),
-                };
-            }
-        }
-    }
-
     fn record(&mut self) {
         let at = self.record_word();
         if at + 3 > self.words.len() {
@@ -285,6 +262,8 @@ impl Image<'_> {
             }
             match self.kind_of(i / self.extent_words()) {
                 UNITS => self.words[i] = name,
+                // A value of a list.
+                RECORDS.. if is_multi(self.words) => self.words[i] = name,
                 RECORDS.. if left > 0 && i >= 2 => {
                     self.words[i] = name;
                     self.seal_record(i - 2, left - 1);
