@@ -16,7 +16,7 @@ const MAX_BYTES: u64 = 16 << 20;
 /// For images that ask for one.
 const LOG_BYTES: u64 = 64 << 10;
 /// Operations of an input that are done on a file.
-const OPS_MAX: usize = 300;
+pub(crate) const OPS_MAX: usize = 300;
 /// Texts are made no longer than this for an array.
 const ARRAY_BYTES_MAX: u32 = 4096;
 
@@ -24,19 +24,19 @@ const ARRAY_BYTES_MAX: u32 = 4096;
 type Texts = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// A directory in memory where the system has one: what is synced costs no time there.
-fn directory() -> TempDir {
+pub(crate) fn directory() -> TempDir {
     let memory = Path::new("/dev/shm");
     let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
     made.expect("a directory for pool files")
 }
 
-fn options() -> Options {
+pub(crate) fn options() -> Options {
     Options::new().max_bytes(MAX_BYTES).seed(7).log_bytes(LOG_BYTES)
 }
 
 /// A text that names a value of `ty`; different numbers below 120 give different ones, but for
 /// types that have fewer.
-fn text(ty: Type, n: u64) -> Vec<u8> {
+pub(crate) fn text(ty: Type, n: u64) -> Vec<u8> {
     match ty {
         Type::Bool => n.is_multiple_of(2).to_string().into_bytes(),
         Type::Char => char::from(b' ' + (n % 90) as u8).to_string().into_bytes(),
@@ -91,7 +91,7 @@ fn contents(
 }
 
 /// Whether a sound pool may refuse a change with this error.
-fn is_limit(e: &Error) -> bool {
+pub(crate) fn is_limit(e: &Error) -> bool {
     matches!(
         e.kind(),
         ErrorKind::Full { .. }
@@ -193,7 +193,7 @@ fn change(map: &AnyMap, model: &mut Texts, k: u64, v: u64, sound: bool, features
 }
 
 /// Types of keys and of values.
-const TYPES: [(Type, Type); 8] = [
+pub(crate) const TYPES: [(Type, Type); 8] = [
     (Type::Bytes, Type::Bytes),
     (Type::Str, Type::U64),
     (Type::U64, Type::Str),

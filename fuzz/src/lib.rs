@@ -11,8 +11,11 @@ mod bytes;
 #[path = "../../crates/durahash/tests/common/mod.rs"]
 mod common;
 mod files;
+mod multi_files;
+mod multi_ops;
 mod mutate;
 mod open_image;
+mod open_multi;
 mod ops_vs_model;
 
 use std::collections::{BTreeSet, HashSet};

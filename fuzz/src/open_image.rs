@@ -1,24 +1,26 @@
 //! Pools of any bytes: opened, read in every way, checked, written to, closed and opened again.
 //!
 //! Nothing may panic, hang or take memory without bounds; a pool that is refused is left as it was;
-//! and what `check` finds nothing wrong with behaves as a map does. Some images are also files.
+//! and what `check` finds nothing wrong with behaves as a map does, or a multimap. Some images are also
+//! files.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
-use durahash::{Data, Design, ErrorKind, Map, Options, Result};
+use durahash::{Data, Design, ErrorKind, Finding, Map, Options, Result};
 use durahash_media::hash::WordMix;
 use durahash_media::{Geometry, Sim};
 
 use crate::common::Sample;
 use crate::files::use_file;
-use crate::mutate::mutate_words;
+use crate::multi_files::use_multi_file;
+use crate::mutate::{is_multi, mutate_words};
 use crate::ops_vs_model::replay;
-use crate::{Features, Rng, Target};
+use crate::{Features, Rng, Target, open_multi};
 
 /// What a pool of the seeds may grow to.
-const MAX_BYTES: u64 = 256 << 10;
+pub(crate) const MAX_BYTES: u64 = 256 << 10;
 /// What an input begins with: types in the first byte, the seed of what is done in the second word.
 const HEAD_BYTES: usize = 16;
 const SEED: u64 = 7;
@@ -50,6 +52,12 @@ impl Target for OpenImage {
                     images::<str, [u8]>(&options, 1, rng, &mut seeds);
                     images::<str, u64>(&options, 2, rng, &mut seeds);
                 }
+                let options = Options::new().geometry(geometry).seed(SEED).max_bytes(MAX_BYTES);
+                if hash_bits == 0 {
+                    open_multi::images::<u64, u64>(&options, 0, rng, &mut seeds);
+                }
+                open_multi::images::<str, [u8]>(&options, 1, rng, &mut seeds);
+                open_multi::images::<str, u64>(&options, 2, rng, &mut seeds);
             }
         }
         seeds
@@ -75,14 +83,23 @@ impl Target for OpenImage {
             return;
         };
         let (image, mut rng) = (words(image), Rng::new(words(head)[1]));
-        match head[0] % 3 {
-            0 => self.use_image::<u64, u64>(&image, &mut rng, features),
-            1 => self.use_image::<str, [u8]>(&image, &mut rng, features),
-            _ => self.use_image::<str, u64>(&image, &mut rng, features),
+        // Now and then as what it is not.
+        let multi = is_multi(&image) != (rng.below(32) == 0);
+        match (head[0] % 3, multi) {
+            (0, false) => self.use_image::<u64, u64>(&image, &mut rng, features),
+            (1, false) => self.use_image::<str, [u8]>(&image, &mut rng, features),
+            (_, false) => self.use_image::<str, u64>(&image, &mut rng, features),
+            (0, true) => self.use_multi::<u64, u64>(&image, &mut rng, features),
+            (1, true) => self.use_multi::<str, [u8]>(&image, &mut rng, features),
+            (_, true) => self.use_multi::<str, u64>(&image, &mut rng, features),
         }
         let other_types = image.get(TYPES_WORD).is_some_and(|types| !TYPES.contains(types));
         if other_types || rng.below(FILES) == 0 {
-            use_file(&image, self.blind_to, &mut rng, features);
+            if multi {
+                use_multi_file(&image, self.blind_to, &mut rng, features);
+            } else {
+                use_file(&image, self.blind_to, &mut rng, features);
+            }
         }
     }
 }
@@ -92,7 +109,7 @@ fn words(bytes: &[u8]) -> Vec<u64> {
     bytes.as_chunks().0.iter().map(word).collect()
 }
 
-fn input(types: u8, rng: &mut Rng, image: &[u64]) -> Vec<u8> {
+pub(crate) fn input(types: u8, rng: &mut Rng, image: &[u64]) -> Vec<u8> {
     let head = [u64::from(types), rng.number()];
     let all = head.iter().chain(image);
     all.flat_map(|word| word.to_le_bytes()).collect()
@@ -160,13 +177,14 @@ fn gist(message: &str) -> Vec<&str> {
 }
 
 impl OpenImage {
-    fn findings<K: Sample + ?Sized, V: Sample + ?Sized>(
+    /// Whether nothing was found that it is not blind to.
+    pub(crate) fn findings(
         &self,
-        map: &Map<K, V>,
+        check: impl FnOnce(&mut dyn FnMut(Finding)) -> Result<()>,
         features: &mut Features,
     ) -> bool {
         let mut sound = true;
-        let checked = map.check(&mut |finding| {
+        let checked = check(&mut |finding| {
             if self.blind_to == Some(finding.invariant) {
                 return;
             }
@@ -197,12 +215,12 @@ impl OpenImage {
                 return;
             }
         };
-        let sound = self.findings(&map, features);
+        let sound = self.findings(|found| map.check(found), features);
         let mut model = read(&map, sound, features);
         write(&map, &mut model, sound, rng, features);
         note(&map, features);
         if sound {
-            assert!(self.findings(&map, features), "no longer sound");
+            assert!(self.findings(|found| map.check(found), features), "no longer sound");
             assert!(read(&map, sound, features) == model);
         }
         if rng.below(4) == 0 {
@@ -220,7 +238,7 @@ impl OpenImage {
         }
         match Options::new().open_on::<_, K, V>(Sim::<true>::from_image(&sim.image(), room)) {
             Ok(map) => {
-                let still = self.findings(&map, features);
+                let still = self.findings(|found| map.check(found), features);
                 assert!(still || !sound, "not sound when opened again");
                 let found = read(&map, sound, features);
                 assert!(!sound || found == model);
@@ -312,18 +330,14 @@ fn write<K: Sample + ?Sized, V: Sample + ?Sized>(
             features.complain("write", &e);
         }
         if i == 40 {
-            finish_sweep(map, sound, features);
+            finish_sweep(|| map.step(), sound, features);
         }
     }
 }
 
-fn finish_sweep<K: Sample + ?Sized, V: Sample + ?Sized>(
-    map: &Map<K, V>,
-    sound: bool,
-    features: &mut Features,
-) {
+pub(crate) fn finish_sweep(step: impl Fn() -> Result<bool>, sound: bool, features: &mut Features) {
     for _ in 0..1 << 20 {
-        match map.step() {
+        match step() {
             Ok(true) => {}
             Ok(false) => return,
             Err(e) => {

@@ -11,11 +11,15 @@ use crate::bytes::Bytes;
 use crate::common::ops::{Op, apply};
 use crate::common::{Model, Sample, assert_equal, assert_sound};
 use crate::files::ops_on_a_file;
+use crate::multi_files::ops_on_a_multi_file;
+use crate::multi_ops::MultiRun;
 use crate::{Features, Rng, Target};
 
-const MAX_BYTES: u64 = 4 << 20;
+pub(crate) const MAX_BYTES: u64 = 4 << 20;
+/// Of so many kinds of inputs the map is no multimap.
+const MAP_TYPES: usize = 6;
 /// Operations of an input that are done.
-const OPS_MAX: usize = 1000;
+pub(crate) const OPS_MAX: usize = 1000;
 
 /// Byte strings as sequences of operations.
 #[derive(Default)]
@@ -94,13 +98,27 @@ impl Target for OpsVsModel {
 
     fn run(&self, input: &[u8], features: &mut Features) {
         let mut bytes = Bytes::new(input);
-        let types = bytes.below(6);
+        let types = bytes.below(10);
         let geometry = Geometry {
             extent_shift: [10, 12][bytes.below(2)],
             slots: [2, 3, 4, 0][bytes.below(4)],
             hash_bits: [0, 0, 1, 3][bytes.below(4)],
         };
         let same_line = bytes.below(2) == 0;
+        if let Some(types) = types.checked_sub(MAP_TYPES) {
+            // Of their own design.
+            let options = Options::new().geometry(geometry).seed(7).max_bytes(MAX_BYTES);
+            features.add(("multi", types, geometry.slots, geometry.hash_bits));
+            let skew = geometry.hash_bits > 0;
+            return match (types, same_line) {
+                (0, true) => MultiRun::<u64, u64, true>::new(&options, false).all(bytes, features),
+                (0, _) => MultiRun::<u64, u64, false>::new(&options, false).all(bytes, features),
+                (1, true) => MultiRun::<str, [u8], true>::new(&options, skew).all(bytes, features),
+                (1, _) => MultiRun::<str, [u8], false>::new(&options, skew).all(bytes, features),
+                (2, _) => MultiRun::<i32, str, true>::new(&options, skew).all(bytes, features),
+                _ => ops_on_a_multi_file(bytes, geometry, features),
+            };
+        }
         let design = draw(&mut bytes);
         features.add((design, types, geometry.slots, geometry.hash_bits));
         let options = options(design, geometry);

@@ -3,6 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use std::fs;
+use std::path::Path;
+
 use durahash_fuzz::{Fuzzer, OpenImage, OpsVsModel, Planted, Target};
 
 const SEED: u64 = 1;
@@ -38,11 +41,22 @@ const UNREACHED: [(&str, &str); 8] = [
     ("no space although no sweep is pending", "cannot be"),
 ];
 
+/// The files of a folder and of those in it.
+fn sources_in(folder: &Path, out: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).expect("a folder of sources") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            sources_in(&path, out);
+        } else {
+            out.push(fs::read_to_string(&path).expect("a source"));
+        }
+    }
+}
+
 /// What the library can say is damaged, as its sources have it.
-fn known_damage() -> BTreeSet<&'static str> {
+fn known_damage() -> BTreeSet<String> {
     let sources = [
         include_str!("../../crates/durahash/src/chain.rs"),
-        include_str!("../../crates/durahash/src/pea/recover.rs"),
         include_str!("../../crates/durahash/src/raw.rs"),
         include_str!("../../crates/durahash/src/record.rs"),
         include_str!("../../crates/durahash/src/reh/grow.rs"),
@@ -53,22 +67,27 @@ fn known_damage() -> BTreeSet<&'static str> {
         include_str!("../../crates/durahash-media/src/pool/mod.rs"),
         include_str!("../../crates/durahash-media/src/pool/superblock.rs"),
     ];
-    let texts = |source: &'static str| {
+    let pea = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/durahash/src/pea");
+    let mut all = sources.map(str::to_owned).to_vec();
+    sources_in(&pea, &mut all);
+    let texts = |source: String| -> Vec<String> {
         let calls = source.split("orrupt(").chain(source.split("Corrupt { what: "));
-        calls.filter_map(|rest| rest.strip_prefix('"')?.split('"').next())
+        let texts = calls.filter_map(|rest| rest.strip_prefix('"')?.split('"').next());
+        texts.map(str::to_owned).collect()
     };
-    sources.into_iter().flat_map(texts).collect()
+    all.into_iter().flat_map(texts).collect()
 }
 
 /// Every check that finds damage is reached: one that was left out would be missed.
 #[test]
 fn open_image() {
     let target = OpenImage::default();
-    let fuzzer = short(&target, 5000);
+    let fuzzer = short(&target, 10_000);
     let unreached: BTreeSet<&str> = UNREACHED.iter().map(|(what, _)| *what).collect();
     let known = known_damage();
     assert!(known.len() > 20);
-    let missed: BTreeSet<&str> = known.difference(fuzzer.damage()).copied().collect();
+    let missed: BTreeSet<&str> =
+        known.iter().map(String::as_str).filter(|what| !fuzzer.damage().contains(what)).collect();
     assert_eq!(missed, unreached);
 }
 
@@ -88,12 +107,13 @@ fn a_map_that_forgets_is_found() {
 
 /// Damage that `check` overlooks is seen in what the map says. Invariants that are not here hold in
 /// any image: they are of what is in DRAM, which is rebuilt, or of space that nobody reaches, which
-/// is free.
+/// is free. Of Pea Hash, PEA-3, PEA-7 and PEA-8 are seen as well, but only after ten to twenty thousand
+/// executions; of MAP-2 nothing is seen in forty thousand.
 #[test]
 fn a_check_that_overlooks_damage_is_found() {
-    for invariant in ["REH-3", "REC-1", "REC-2", "REC-4", "MAP-1"] {
+    for invariant in ["REH-3", "PEA-2", "REC-1", "REC-2", "REC-4", "MAP-1"] {
         let target = OpenImage { blind_to: Some(invariant) };
-        let count = found_after(&target, 20_000);
+        let count = found_after(&target, 10_000);
         println!("{invariant}: {count} executions");
     }
 }

@@ -27,7 +27,7 @@ impl Image<'_> {
             if bucket + BUCKET_WORDS > self.words.len() {
                 continue;
             }
-            let i = self.below(15);
+            let i = self.slot_number();
             let head = self.words[bucket];
             if head & head >> 16 & 1 << i == 0 {
                 continue;

@@ -119,11 +119,19 @@ impl Image<'_> {
         from + self.below(buckets) * BUCKET_WORDS
     }
 
+    /// The number of a slot; more often than not one that small buckets have.
+    fn slot_number(&mut self) -> usize {
+        match self.below(4) {
+            0 => self.below(15),
+            _ => [0, 1, 2, 3, 7, 8][self.below(6)],
+        }
+    }
+
     /// Where a record may be: what a slot names, or the next of it, or anything.
     fn record_word(&mut self) -> usize {
         let mut named = 0;
         for _ in 0..8 {
-            let slot = self.bucket() + 2 * self.below(15) + 1;
+            let slot = self.bucket() + 2 * self.slot_number() + 1;
             named = self.words.get(slot).map_or(0, |v| v & OFFSET) as usize / 8;
             if named != 0 {
                 break;

@@ -140,7 +140,7 @@ impl Image<'_> {
         if bucket.max(other) + BUCKET_WORDS > self.words.len() {
             return;
         }
-        let i = self.below(15);
+        let i = self.slot_number();
         match self.below(6) {
             0 => self.change(bucket),
             1 => self.change(bucket + 1),
@@ -160,9 +160,9 @@ impl Image<'_> {
         if bucket.max(other) + BUCKET_WORDS > self.words.len() {
             return;
         }
-        let i = self.below(15);
+        let i = self.slot_number();
         let slot = bucket + SLOTS + 2 * i;
-        let from = [bucket, bucket, other][self.below(3)] + SLOTS + 2 * self.below(15);
+        let from = [bucket, bucket, other][self.below(3)] + SLOTS + 2 * self.slot_number();
         match self.below(8) {
             0 => self.change(slot),
             // The same bits in front lead to the same segment.

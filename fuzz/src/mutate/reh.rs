@@ -38,13 +38,13 @@ impl Image<'_> {
 
     fn slot(&mut self) {
         let bucket = self.bucket();
-        let slot = bucket + 2 * self.below(15);
+        let slot = bucket + 2 * self.slot_number();
         if bucket + BUCKET_WORDS > self.words.len() {
             return;
         }
         let prefix = self.words[bucket + PREFIX];
         let depth = (self.words[bucket + LINK] & 0xffff).min(63);
-        let other = bucket + 2 * self.below(15);
+        let other = bucket + 2 * self.slot_number();
         match self.below(7) {
             0 => self.change(slot),
             1 => self.words[slot] = prefix | self.rng.number() >> depth,

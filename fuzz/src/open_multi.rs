@@ -1,0 +1,257 @@
+//! Hostile pools of multimaps: as those of maps, compared with a multiset for each key.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, DefaultHasher};
+
+use durahash::{Data, ErrorKind, MultiMap, Options, Result};
+use durahash_media::Sim;
+
+use crate::common::Sample;
+use crate::open_image::{MAX_BYTES, OpenImage, finish_sweep, input};
+use crate::ops_vs_model::replay;
+use crate::{Features, Rng};
+
+/// Their order is the same in every run, so that a failure can be repeated.
+type Order = BuildHasherDefault<DefaultHasher>;
+/// How often each value is there.
+type Bag<V> = HashMap<<V as Data>::Owned, u64, Order>;
+/// The values of each key that has any.
+type Found<K, V> = HashMap<<K as Data>::Owned, Bag<V>, Order>;
+
+/// Values that one key gets, at most: more than the largest buffer of small extents holds.
+const VALUES_MAX: u64 = 140;
+
+/// Pools as they come into being: values in slots, lists of every size and of several buffers, and
+/// less again; open, closed, and killed within the operations that store most.
+pub(crate) fn images<K: Sample + ?Sized, V: Sample + ?Sized>(
+    options: &Options,
+    types: u8,
+    rng: &mut Rng,
+    out: &mut Vec<Vec<u8>>,
+) {
+    let sim = Sim::<true>::new(MAX_BYTES);
+    let map: MultiMap<K, V> = options.create_multi_on(sim.clone()).expect("a new multimap");
+    let add = |k: u64, v: u64| map.add(K::sample(k).borrow(), V::sample(v % 14).borrow());
+    let remove = |k: u64, v: u64| map.remove_one(K::sample(k).borrow(), V::sample(v % 14).borrow());
+    let (mut longest, mut cut) = (0, Vec::new());
+    let few = 60;
+    let all = few + 2 * VALUES_MAX;
+    for i in 0..all {
+        let mut before = sim.image();
+        sim.record(Vec::new());
+        let done = match i {
+            _ if i < few => add(i * i % 17, i),
+            _ if i < few + VALUES_MAX => add(3, i),
+            _ if i % 10 == 0 => map.remove_all(K::sample(i / 10 % 17).borrow()).map(drop),
+            _ => remove(if i % 10 == 1 { i % 17 } else { 3 }, i).map(drop),
+        };
+        if let Err(e) = done {
+            // More keys of one hash than a bucket has slots for.
+            assert!(matches!(e.kind(), ErrorKind::Skewed { .. }), "{e}");
+        }
+        let steps = sim.recorded();
+        if steps.len() >= longest {
+            longest = steps.len();
+            replay(&mut before, &steps[..steps.len() * 2 / 3]);
+            cut = before;
+        }
+        if [20, 59, 65, 100, 190, 199, 260, 320].contains(&i) {
+            out.push(input(types, rng, &sim.image()));
+            out.push(input(types, rng, &cut));
+            longest = 0;
+        }
+    }
+    map.close().expect("closes");
+    out.push(input(types, rng, &sim.image()));
+}
+
+impl OpenImage {
+    fn multi_findings<K: Sample + ?Sized, V: Sample + ?Sized>(
+        &self,
+        map: &MultiMap<K, V>,
+        features: &mut Features,
+    ) -> bool {
+        self.findings(|found| map.check(found), features)
+    }
+
+    pub(crate) fn use_multi<K: Sample + ?Sized, V: Sample + ?Sized>(
+        &self,
+        image: &[u64],
+        rng: &mut Rng,
+        features: &mut Features,
+    ) {
+        let room = (size_of_val(image) as u64).max(MAX_BYTES);
+        let sim = Sim::<true>::from_image(image, room);
+        let opened = Options::new().accept_suspect(rng.below(2) == 0).open_multi_on(sim.clone());
+        let map: MultiMap<K, V> = match opened {
+            Ok(map) => map,
+            Err(e) => {
+                features.complain("open of a multimap", &e);
+                assert!(sim.image() == image, "refused, but written to");
+                return;
+            }
+        };
+        let sound = self.multi_findings(&map, features);
+        let mut model = read(&map, sound, features);
+        write(&map, &mut model, sound, rng, features);
+        match map.stats() {
+            Ok(stats) => {
+                features.add(("multi", stats.index.global_depth, stats.index.splits.min(4)));
+            }
+            Err(e) => features.complain("stats of a multimap", &e),
+        }
+        if sound {
+            assert!(self.multi_findings(&map, features), "no longer sound");
+            assert!(read(&map, sound, features) == model, "what was written is not there");
+        }
+        if rng.below(4) == 0 {
+            match map.clear() {
+                Ok(()) => model.clear(),
+                Err(e) => features.complain("clear of a multimap", &e),
+            }
+        }
+        if let Err(e) = map.close() {
+            assert!(!sound, "{e}");
+            features.complain("close of a multimap", &e);
+        }
+        let sim = Sim::<true>::from_image(&sim.image(), room);
+        match Options::new().open_multi_on::<_, K, V>(sim) {
+            Ok(map) => {
+                let still = self.multi_findings(&map, features);
+                assert!(still || !sound, "not sound when opened again");
+                let found = read(&map, sound, features);
+                assert!(!sound || found == model, "closing changed something");
+            }
+            Err(e) => assert!(!sound, "not opened again: {e}"),
+        }
+    }
+}
+
+/// Reads everything in every way.
+fn read<K: Sample + ?Sized, V: Sample + ?Sized>(
+    map: &MultiMap<K, V>,
+    sound: bool,
+    features: &mut Features,
+) -> Found<K, V> {
+    let mut found = Found::<K, V>::default();
+    let mut total = 0;
+    for pair in map {
+        match pair {
+            Ok((key, value)) => {
+                *found.entry(key).or_default().entry(value).or_default() += 1;
+                total += 1;
+            }
+            Err(e) => {
+                assert!(!sound, "{e}");
+                features.complain("iteration of a multimap", &e);
+            }
+        }
+    }
+    for (key, values) in &found {
+        let (key, count) = (key.borrow(), values.values().sum::<u64>());
+        let mut seen = 0;
+        let asked = map.get_all(key).and_then(|all| {
+            let mut bag = Bag::<V>::default();
+            all.into_iter().for_each(|v| *bag.entry(v).or_default() += 1);
+            Ok((bag == *values, map.each(key, |_| seen += 1)?, map.count(key)?))
+        });
+        match asked {
+            Ok((same, each, counted)) => {
+                assert!(each == seen, "{each} told, {seen} seen");
+                let all = same && each == count && counted == count;
+                assert!(!sound || all, "{count} values iterated, {each} read, {counted} counted");
+            }
+            Err(e) => {
+                assert!(!sound, "{e}");
+                features.complain("values of a key", &e);
+            }
+        }
+    }
+    match map.len() {
+        Ok(len) => assert!(!sound || len == total, "{len} entries, {total} seen"),
+        Err(e) => {
+            assert!(!sound, "{e}");
+            features.complain("len of a multimap", &e);
+        }
+    }
+    found
+}
+
+fn write<K: Sample + ?Sized, V: Sample + ?Sized>(
+    map: &MultiMap<K, V>,
+    model: &mut Found<K, V>,
+    sound: bool,
+    rng: &mut Rng,
+    features: &mut Features,
+) {
+    let known: Vec<K::Owned> = model.keys().cloned().collect();
+    for i in 0..80 {
+        let key = if known.is_empty() || rng.below(3) == 0 {
+            K::sample(rng.below(120) as u64)
+        } else {
+            known[rng.below(known.len())].clone()
+        };
+        let k = key.borrow();
+        let done: Result<()> = match rng.below(16) {
+            0..=6 => {
+                let v = V::sample(rng.below(20) as u64);
+                map.add(k, v.borrow()).map(|()| {
+                    *model.entry(key).or_default().entry(v).or_default() += 1;
+                })
+            }
+            7 => (0..rng.below(40)).try_for_each(|n| {
+                let v = V::sample(n as u64 % 13);
+                map.add(k, v.borrow()).map(|()| {
+                    *model.entry(key.clone()).or_default().entry(v).or_default() += 1;
+                })
+            }),
+            8..=12 => {
+                let there = model.get::<K::Owned>(&key).and_then(|bag| bag.keys().next()).cloned();
+                let v = there.unwrap_or_else(|| V::sample(rng.below(20) as u64));
+                map.remove_one(k, v.borrow()).map(|was| {
+                    let want = take::<K, V>(model, &key, &v);
+                    assert!(!sound || was == want, "remove_one");
+                })
+            }
+            13 => map.remove_all(k).map(|count| {
+                let want = model.remove::<K::Owned>(&key).map_or(0, |bag| bag.values().sum());
+                assert!(!sound || count == want, "remove_all: {count}, not {want}");
+            }),
+            _ => map.count(k).map(|count| {
+                let want = model.get::<K::Owned>(&key).map_or(0, |bag| bag.values().sum());
+                assert!(!sound || count == want, "count: {count}, not {want}");
+            }),
+        };
+        if let Err(e) = done {
+            let expected = matches!(e.kind(), ErrorKind::Full { .. } | ErrorKind::Skewed { .. });
+            assert!(!sound || expected, "{e}");
+            features.complain("write to a multimap", &e);
+        }
+        if i == 40 {
+            finish_sweep(|| map.step(), sound, features);
+        }
+    }
+}
+
+/// Takes one value of a key away; whether it was there.
+fn take<K: Sample + ?Sized, V: Sample + ?Sized>(
+    model: &mut Found<K, V>,
+    key: &K::Owned,
+    v: &V::Owned,
+) -> bool {
+    let Some(bag) = model.get_mut::<K::Owned>(key) else {
+        return false;
+    };
+    let Some(count) = bag.get_mut::<V::Owned>(v) else {
+        return false;
+    };
+    *count -= 1;
+    if *count == 0 {
+        bag.remove::<V::Owned>(v);
+    }
+    if bag.is_empty() {
+        model.remove::<K::Owned>(key);
+    }
+    true
+}
