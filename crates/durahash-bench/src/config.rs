@@ -40,9 +40,41 @@ impl FromStr for Medium {
     }
 }
 
+/// A set of measurements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Suite {
+    /// Throughput, latency, growth, costs on the medium, recovery.
+    #[default]
+    Standard,
+    /// Many values for each key: skewed keys, and a graph.
+    Duplicates,
+    /// Latency against the number of keys, and what inserts take that split something.
+    Sizes,
+    /// Lookups while another thread inserts.
+    Stall,
+}
+
+impl Suite {
+    /// All suites, in the order in which they run.
+    pub const ALL: [Suite; 4] = [Suite::Standard, Suite::Duplicates, Suite::Sizes, Suite::Stall];
+}
+
+impl fmt::Display for Suite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Suite::Standard => "standard",
+            Suite::Duplicates => "duplicates",
+            Suite::Sizes => "sizes",
+            Suite::Stall => "stall",
+        })
+    }
+}
+
 /// What is run.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// The suites.
+    pub suites: Vec<Suite>,
     /// The designs.
     pub designs: Vec<Design>,
     /// Keys that are loaded.
@@ -62,15 +94,19 @@ pub struct Config {
     pub repeats: u32,
     /// Seed of keys, draws and pools.
     pub seed: u64,
+    /// The edges of a graph, for [`Suite::Duplicates`]: lines SOURCE, tab, TARGET, as text or
+    /// compressed by gzip; a made-up graph unless set.
+    pub graph: Option<PathBuf>,
     /// The program that is started to be killed, which calls
     /// [`child_main`](crate::child_main); this one unless set.
     pub child: Option<PathBuf>,
 }
 
 impl Default for Config {
-    /// All designs, a million keys in files, one thread and two, three repeats.
+    /// The standard suite: all designs, a million keys in files, one thread and two, three repeats.
     fn default() -> Self {
         Config {
+            suites: vec![Suite::Standard],
             designs: Design::ALL.to_vec(),
             keys: 1_000_000,
             threads: vec![1, 2],
@@ -80,6 +116,7 @@ impl Default for Config {
             emulate: None,
             repeats: 3,
             seed: 42,
+            graph: None,
             child: None,
         }
     }
@@ -93,13 +130,19 @@ impl Config {
     /// The fewest keys for each thread: with fewer, its start is what is measured.
     pub const KEYS_PER_THREAD_MIN: u64 = 100;
 
-    /// The same with every design and number of threads once.
+    /// The same with every suite, design and number of threads once.
     pub(crate) fn without_repetitions(&self) -> Self {
         let mut config = self.clone();
+        config.suites = Suite::ALL.into_iter().filter(|suite| self.has(*suite)).collect();
         let (mut designs, mut threads) = (Vec::new(), Vec::new());
         config.designs.retain(|design| first_time(&mut designs, *design));
         config.threads.retain(|n| first_time(&mut threads, *n));
         config
+    }
+
+    /// Whether a suite is to be run.
+    pub(crate) fn has(&self, suite: Suite) -> bool {
+        self.suites.contains(&suite)
     }
 
     /// Refuses what cannot be run.
@@ -108,7 +151,9 @@ impl Config {
     /// [`Error::Config`] says why.
     pub fn check(&self) -> Result<()> {
         let threads = self.threads.iter().copied().max().unwrap_or(0);
-        let what = if self.designs.is_empty() {
+        let what = if self.suites.is_empty() {
+            "no suite is named".into()
+        } else if self.designs.is_empty() {
             "no design is named".into()
         } else if self.keys < Self::KEYS_MIN {
             format!("{} keys are too few, at least {} are needed", self.keys, Self::KEYS_MIN)
@@ -127,6 +172,10 @@ impl Config {
             "pools in memory are not durable".into()
         } else if self.sync_mode.is_some() && self.emulate.is_some() {
             "emulated media have no log".into()
+        } else if self.graph.is_some() && !self.has(Suite::Duplicates) {
+            format!("a graph is for the suite {}", Suite::Duplicates)
+        } else if self.sync_mode.is_some() && self.has(Suite::Duplicates) {
+            format!("the lists of the suite {} have no log", Suite::Duplicates)
         } else {
             return Ok(());
         };

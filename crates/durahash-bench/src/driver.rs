@@ -134,19 +134,15 @@ pub fn run(
     streams: &[Vec<Op>],
     timed: Timed,
 ) -> Result<Run> {
-    let start = Barrier::new(streams.len());
-    let work = |ops: &[Op]| {
+    let (elapsed, parts) = together(streams, |ops| {
         let mut latency = histogram();
-        start.wait();
-        let from = Instant::now();
         let found = match timed {
             Timed::Whole => execute(table, workload, ops, &mut Untimed),
             Timed::Each => execute(table, workload, ops, &mut latency),
         }?;
-        Ok((from, Instant::now(), found, latency))
-    };
-    let parts = on_threads(streams, |ops| work(ops))?;
-    let found: u64 = parts.iter().map(|part| part.2).sum();
+        Ok((found, latency))
+    })?;
+    let found: u64 = parts.iter().map(|(found, _)| found).sum();
     let expected = match workload {
         Workload::Miss => 0,
         _ => streams.iter().flatten().filter(|op| op.kind != Kind::Put).count() as u64,
@@ -155,17 +151,30 @@ pub fn run(
         let what = format!("{}: {found} keys found, {expected} expected", workload.name());
         return Err(Error::Wrong { what });
     }
+    let mut latency = histogram();
+    for (_, part) in &parts {
+        latency += part;
+    }
+    Ok(Run { ops: streams.iter().map(|ops| ops.len() as u64).sum(), elapsed, latency })
+}
+
+/// Does `work` for each of `items` on a thread of its own; all begin at the same time. How long it
+/// took from the first one's start to the last one's end.
+pub(crate) fn together<T: Sync, R: Send>(
+    items: &[T],
+    work: impl Fn(&T) -> Result<R> + Sync,
+) -> Result<(Duration, Vec<R>)> {
+    let start = Barrier::new(items.len());
+    let parts = on_threads(items, |item| {
+        start.wait();
+        let from = Instant::now();
+        let done = work(item)?;
+        Ok((from, Instant::now(), done))
+    })?;
     let from = parts.iter().map(|part| part.0).min();
     let to = parts.iter().map(|part| part.1).max();
-    let mut latency = histogram();
-    for part in &parts {
-        latency += &part.3;
-    }
-    Ok(Run {
-        ops: streams.iter().map(|ops| ops.len() as u64).sum(),
-        elapsed: from.zip(to).map_or(Duration::ZERO, |(from, to)| to - from),
-        latency,
-    })
+    let elapsed = from.zip(to).map_or(Duration::ZERO, |(from, to)| to - from);
+    Ok((elapsed, parts.into_iter().map(|part| part.2).collect()))
 }
 
 /// Does `work` for each of `items`, on a thread of its own. Where the system refuses one of the

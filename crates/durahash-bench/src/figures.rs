@@ -1,5 +1,8 @@
 //! Figures of a report: rows as charts.
 
+mod duplicates;
+mod sizes;
+
 use crate::charts::{Bar, Bars, Line, Lines, Ranges, Style, highest};
 use crate::report::{Report, Row, threads_text};
 use crate::svg::{Axis, duration, number, stand_alone, three_digits};
@@ -42,6 +45,8 @@ pub fn draw(report: &Report) -> Vec<Figure> {
     figures.extend(resizes(report));
     figures.extend(costs(report));
     figures.extend(recovery(report));
+    figures.extend(duplicates::all(report));
+    figures.extend(sizes::all(report));
     figures
 }
 

@@ -21,15 +21,20 @@ pub mod workload;
 
 mod charts;
 pub mod driver;
+mod graph;
 mod machine;
+mod multi_table;
 
+mod entries;
+mod lists;
 mod report;
 mod subject;
 
 mod recover;
 
-pub mod figures;
 mod suites;
+
+pub mod figures;
 mod tables;
 
 mod html;
@@ -39,7 +44,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use durahash::Design;
 pub use durahash_media::Latency;
 
-pub use config::{Config, Medium, Progress};
+pub use config::{Config, Medium, Progress, Suite};
 pub use error::{Error, Result};
 pub use machine::Machine;
 pub use recover::child_main;
@@ -77,7 +82,7 @@ pub fn run(config: &Config, progress: &mut dyn Progress) -> Result<Report> {
         seed: config.seed,
         clock_ns: clock_ns(),
     };
-    let mut suites = Suites { config, bench, rows: Vec::new(), progress, done: 0 };
+    let mut suites = Suites::new(config, bench, progress);
     suites.run()?;
     Ok(Report { machine: Machine::this(), setup, rows: suites.rows })
 }

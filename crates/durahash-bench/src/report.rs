@@ -14,12 +14,13 @@ const FORMAT: u64 = 1;
 /// One number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What it belongs to: `throughput`, `latency`, `growth`, `space`, `resize`, `cost` or
-    /// `recovery`.
+    /// What it belongs to: `throughput`, `latency`, `growth`, `space`, `resize`, `cost`,
+    /// `recovery`, `duplicates`, `size`, `resizing` or `stall`.
     pub table: String,
-    /// The design that was measured.
+    /// The design that was measured; in `duplicates`, `DESIGN, lists` is what its multimap is
+    /// compared with.
     pub design: String,
-    /// The workload or kind of operation.
+    /// The workload or kind of operation; in `duplicates` the distribution of keys.
     pub case: String,
     /// Threads at work.
     pub threads: u64,
@@ -369,6 +370,29 @@ pub(crate) mod tests {
             }
         }
         report
+    }
+
+    /// Rows of one case, with these metrics and values.
+    pub(crate) fn samples(
+        table: &str,
+        design: &str,
+        case: &str,
+        threads: u64,
+        keys: u64,
+        metrics: &[(&str, f64)],
+    ) -> Vec<Row> {
+        let row = |(metric, value): &(&str, f64)| Row {
+            table: table.into(),
+            design: design.into(),
+            case: case.into(),
+            threads,
+            keys,
+            metric: (*metric).into(),
+            value: *value,
+            min: value * 0.9,
+            max: value * 1.4,
+        };
+        metrics.iter().map(row).collect()
     }
 
     #[test]

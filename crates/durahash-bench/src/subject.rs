@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use durahash::{Design, Durability, Map, Options, SyncMode};
-use durahash_media::{Dram, Latency, Mapped, MappedOptions, Metered};
+use durahash_media::{Dram, Latency, Mapped, MappedOptions, Medium, Metered};
 use tempfile::TempDir;
 
-use crate::config::{Config, Medium};
+use crate::config::{self, Config};
 use crate::error::{Error, Result};
 use crate::machine;
 
-/// Bytes of address space for a map in memory whose latency is emulated.
-const EMULATED_BYTES: u64 = 64 << 30;
+/// Bytes of address space for what is made in memory without the library's own way to it.
+const MEMORY_BYTES: u64 = 64 << 30;
 
 /// Where maps are made.
 pub(crate) struct Bench {
@@ -25,8 +25,8 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn new(config: &Config) -> Self {
         let parent = match config.medium {
-            Medium::Dram => None,
-            Medium::File => Some(config.pool.clone().unwrap_or_else(|| ".".into())),
+            config::Medium::Dram => None,
+            config::Medium::File => Some(config.pool.clone().unwrap_or_else(|| ".".into())),
         };
         Bench { parent, emulate: config.emulate, sync_mode: config.sync_mode, seed: config.seed }
     }
@@ -62,7 +62,7 @@ impl Bench {
             return Ok(match self.emulate {
                 None => options.in_memory()?,
                 Some(latency) => {
-                    let medium = Dram::new(EMULATED_BYTES)?;
+                    let medium = Dram::new(MEMORY_BYTES)?;
                     options.create_on(Metered::with_latency(medium, latency))?
                 }
             });
@@ -78,6 +78,35 @@ impl Bench {
         remove(&path)?;
         Ok(map)
     }
+
+    /// What `make` makes on a new medium, which has no log. Its file goes as that of
+    /// [`create`](Bench::create).
+    pub(crate) fn make<T: Make>(&self, make: T) -> Result<T::Made> {
+        let Some(dir) = self.dir()? else {
+            let medium = Dram::new(MEMORY_BYTES)?;
+            return match self.emulate {
+                None => make.on(medium),
+                Some(latency) => make.on(Metered::with_latency(medium, latency)),
+            };
+        };
+        let path = dir.path().join("pool");
+        let medium = Mapped::create(&path, &MappedOptions::default())?;
+        let made = match self.emulate {
+            None => make.on(medium)?,
+            Some(latency) => make.on(Metered::with_latency(medium, latency))?,
+        };
+        remove(&path)?;
+        Ok(made)
+    }
+}
+
+/// What can be made on any medium.
+pub(crate) trait Make {
+    /// What comes of it.
+    type Made;
+
+    /// Makes it on `medium`, which is empty, and gives that its name.
+    fn on<M: Medium>(self, medium: M) -> Result<Self::Made>;
 }
 
 /// Removes a file.

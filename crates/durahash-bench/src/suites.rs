@@ -1,20 +1,26 @@
-//! The measurements, one function each. All of them run every design in turn before they go on to
-//! the next step, so that a machine that drifts hurts all alike.
+//! The measurements: the standard suite, one function each, and the others in files of their own.
+//! All of them run every design in turn before they go on to the next step, so that a machine that
+//! drifts hurts all alike.
+
+pub(crate) mod duplicates;
+mod inserts;
+mod sizes;
+mod stall;
 
 use std::collections::HashMap;
-use std::time::Instant;
 
 use durahash::{Design, IndexStats, Map, Options};
 use durahash_media::{Counts, Dram, Metered};
 use hdrhistogram::Histogram;
 
-use crate::config::{Config, Progress};
+use crate::config::{Config, Progress, Suite};
 use crate::driver::{self, Table, Timed};
 use crate::error::Result;
 use crate::recover;
 use crate::report::Row;
 use crate::subject::Bench;
 use crate::workload::{Op, Workload, Workloads};
+use inserts::{Inserts, SPLITTING};
 
 /// Bytes of a key and its value.
 const ENTRY_BYTES: u64 = 16;
@@ -31,14 +37,15 @@ pub(crate) struct Suites<'a> {
     pub(crate) bench: Bench,
     pub(crate) rows: Vec<Row>,
     pub(crate) progress: &'a mut dyn Progress,
-    /// Work done, in runs of all keys.
-    pub(crate) done: u64,
+    /// Work done, and all work, in runs of all keys.
+    done: u64,
+    total: u64,
 }
 
 /// What a row is about.
 pub(crate) struct About<'a> {
     pub(crate) table: &'a str,
-    pub(crate) design: Design,
+    pub(crate) design: &'a str,
     pub(crate) case: &'a str,
     pub(crate) threads: usize,
     pub(crate) keys: u64,
@@ -49,17 +56,43 @@ const GROWTH_WORK: u64 = 2;
 const COSTS_WORK: u64 = 1;
 const RECOVERY_WORK: u64 = 6;
 
-impl Suites<'_> {
-    /// All measurements.
+impl<'a> Suites<'a> {
+    pub(crate) fn new(config: &'a Config, bench: Bench, progress: &'a mut dyn Progress) -> Self {
+        let works = config.suites.iter().map(|suite| match suite {
+            Suite::Standard => Self::standard_work(config),
+            Suite::Duplicates => duplicates::work(config),
+            Suite::Sizes => sizes::work(config),
+            Suite::Stall => stall::work(config),
+        });
+        let total = works.sum();
+        Suites { config, bench, rows: Vec::new(), progress, done: 0, total }
+    }
+
+    /// All measurements that are asked for.
     pub(crate) fn run(&mut self) -> Result<()> {
+        if self.config.has(Suite::Duplicates) {
+            duplicates::check(self.config)?;
+        }
+        for suite in &self.config.suites {
+            match suite {
+                Suite::Standard => self.standard()?,
+                Suite::Duplicates => self.duplicates()?,
+                Suite::Sizes => self.sizes()?,
+                Suite::Stall => self.stall()?,
+            }
+        }
+        Ok(())
+    }
+
+    fn standard(&mut self) -> Result<()> {
         self.times()?;
         self.growth()?;
         self.costs()?;
         self.recovery()
     }
 
-    /// The work of all measurements, in runs of all keys.
-    fn total(config: &Config) -> u64 {
+    /// The work of the standard suite, in runs of all keys.
+    fn standard_work(config: &Config) -> u64 {
         let rounds = u64::from(config.repeats) + 1;
         let timed = rounds * config.threads.len() as u64 * Workload::ALL.len() as u64;
         config.designs.len() as u64 * (timed + GROWTH_WORK + COSTS_WORK + RECOVERY_WORK)
@@ -68,7 +101,7 @@ impl Suites<'_> {
     /// Says what comes next, and that `work` was done before.
     fn next(&mut self, work: u64, what: &str) {
         self.done += work;
-        self.progress.at(self.done, Self::total(self.config), what);
+        self.progress.at(self.done, self.total, what);
     }
 
     pub(crate) fn add(&mut self, about: &About<'_>, metric: &str, value: f64) {
@@ -87,7 +120,7 @@ impl Suites<'_> {
         };
         let row = Row {
             table: about.table.to_owned(),
-            design: about.design.to_string(),
+            design: about.design.to_owned(),
             case: about.case.to_owned(),
             threads: about.threads as u64,
             keys: about.keys,
@@ -162,8 +195,9 @@ impl Suites<'_> {
         for &threads in &config.threads {
             for workload in Workload::ALL {
                 for &design in &config.designs {
+                    let (name, case) = (design.to_string(), workload.name());
                     let mut about =
-                        About { table: "throughput", design, case: workload.name(), threads, keys };
+                        About { table: "throughput", design: &name, case, threads, keys };
                     let key = (threads, workload, design);
                     self.add_samples(&about, "ops_per_s", &throughput[&key]);
                     about.table = "latency";
@@ -191,31 +225,21 @@ impl Suites<'_> {
 
     fn grow(&mut self, design: Design, map: &Map<u64, u64>, stream: &[Op]) -> Result<()> {
         let keys = stream.len() as u64;
-        let mut about = About { table: "growth", design, case: "load", threads: 1, keys: 0 };
-        let (mut others, mut splitting) = (driver::histogram(), driver::histogram());
-        let mut doubling_ns = 0;
+        let name = design.to_string();
+        let mut about = About { table: "growth", design: &name, case: "load", threads: 1, keys: 0 };
+        let mut inserts = Inserts::new(map);
         let mut utility = Utility::default();
-        let mut before = map.index_stats();
         for (op, count) in stream.iter().zip(1..) {
-            let from = Instant::now();
-            map.put(&op.key, &op.key)?;
-            let ns = from.elapsed().as_nanos() as u64;
-            let stats = map.index_stats();
-            if stats.doublings != before.doublings {
-                doubling_ns = doubling_ns.max(ns);
-            }
-            let latency = if moved(&stats, &before) { &mut splitting } else { &mut others };
-            latency.saturating_record(ns);
-            utility.add(count, keys, &stats);
+            let stats = inserts.put(op.key)?;
+            utility.add(count, keys, stats);
             // The last of the inserts that belong to a point.
             if count * GROWTH_POINTS / keys != (count - 1) * GROWTH_POINTS / keys {
                 about.keys = count;
-                self.add(&about, "load_factor", load_factor(&stats));
+                self.add(&about, "load_factor", load_factor(stats));
                 let per_key = |bytes: u64| bytes as f64 / count as f64;
                 self.add(&about, "medium_bytes_per_key", per_key(stats.medium_bytes));
                 self.add(&about, "dram_bytes_per_key", per_key(stats.dram_bytes));
             }
-            before = stats;
         }
         about.table = "space";
         for (metric, value) in utility.figures() {
@@ -231,22 +255,15 @@ impl Suites<'_> {
         self.add(&about, "splits", stats.index.splits as f64);
         self.add(&about, "doublings", stats.index.doublings as f64);
         if stats.index.doublings > 0 {
-            self.add(&about, "doubling_max_ns", doubling_ns as f64);
+            self.add(&about, "doubling_max_ns", inserts.doubling.max() as f64);
         }
-        for (case, latency) in [("insert", others), ("insert that splits", splitting)] {
+        for (case, latency) in [("insert", &inserts.others), (SPLITTING, &inserts.splitting)] {
             if latency.is_empty() {
                 continue;
             }
             about.case = case;
             self.add(&about, "count", latency.len() as f64);
-            let percentiles = [
-                ("p50_ns", 2),
-                ("p90_ns", 10),
-                ("p99_ns", 100),
-                ("p99.9_ns", 1000),
-                ("p99.99_ns", 10_000),
-            ];
-            self.add_percentiles(&about, &latency, &percentiles);
+            self.add_percentiles(&about, latency, &inserts::PERCENTILES);
         }
         Ok(())
     }
@@ -295,18 +312,19 @@ impl Suites<'_> {
         let parts = [
             (["hit", ""], run(&draw(Workload::Hit), &get)?),
             (["miss", ""], run(&draw(Workload::Miss), &get)?),
-            (["insert", "insert that splits"], inserts),
+            (["insert", SPLITTING], inserts),
             (["update", ""], run(&draw(Workload::Update), &put)?),
             (["remove", "remove that merges"], run(&draw(Workload::Delete), &remove)?),
         ];
+        let name = design.to_string();
         for (cases, counted) in parts {
             for (case, counted) in cases.into_iter().zip(counted) {
                 let Counted { operations, counts } = counted;
                 if operations == 0 {
                     continue;
                 }
-                let about =
-                    About { table: "cost", design, case, threads: 1, keys: workloads.keys() };
+                let keys = workloads.keys();
+                let about = About { table: "cost", design: &name, case, threads: 1, keys };
                 self.add(&about, "count", operations as f64);
                 let each = |n: u64| n as f64 / operations as f64;
                 let named = counts.named().filter(|(name, _)| *name != "operations");
@@ -334,7 +352,7 @@ impl Suites<'_> {
                 drop(dir);
                 let about = About {
                     table: "recovery",
-                    design,
+                    design: &design.to_string(),
                     case: "kill -9",
                     threads: found.threads,
                     keys: found.keys,

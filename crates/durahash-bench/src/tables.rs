@@ -1,5 +1,8 @@
 //! Tables of a report, for people: as text, and for the page.
 
+mod duplicates;
+mod sizes;
+
 use std::io::{self, Write};
 
 use crate::report::{Report, Row, threads_text};
@@ -141,6 +144,8 @@ pub(crate) fn tables(report: &Report) -> Vec<Table> {
     let mut tables = vec![throughput(report)];
     tables.extend(report.setup.threads.iter().map(|threads| latency(report, *threads)));
     tables.extend([space(report), resizes(report), costs(report), recovery(report)]);
+    tables.extend(duplicates::all(report));
+    tables.extend(sizes::all(report));
     tables.retain(|table| !table.rows.is_empty());
     tables
 }

@@ -48,29 +48,37 @@ impl Random {
 #[derive(Clone, Debug)]
 pub struct Zipfian {
     ranks: u64,
+    theta: f64,
     zeta: f64,
     eta: f64,
 }
 
 impl Zipfian {
-    /// The ranks `0..ranks`; sums that many terms.
+    /// The ranks `0..ranks`, by the exponent [`THETA`]; sums that many terms.
     #[must_use]
     pub fn new(ranks: u64) -> Self {
-        let mut zipfian = Self::with_zeta(0, 0.0);
+        Self::with_exponent(ranks, THETA)
+    }
+
+    /// The same by an exponent from 0, where all ranks are as frequent, to less than 1.
+    #[must_use]
+    pub fn with_exponent(ranks: u64, theta: f64) -> Self {
+        let mut zipfian = Self::with_zeta(0, theta, 0.0);
         zipfian.grow(ranks);
         zipfian
     }
 
-    fn with_zeta(ranks: u64, zeta: f64) -> Self {
-        let zeta_of_two = 1.0 + 0.5_f64.powf(THETA);
-        let eta = (1.0 - (2.0 / ranks as f64).powf(1.0 - THETA)) / (1.0 - zeta_of_two / zeta);
-        Zipfian { ranks, zeta, eta }
+    fn with_zeta(ranks: u64, theta: f64, zeta: f64) -> Self {
+        let zeta_of_two = 1.0 + 0.5_f64.powf(theta);
+        let eta = (1.0 - (2.0 / ranks as f64).powf(1.0 - theta)) / (1.0 - zeta_of_two / zeta);
+        Zipfian { ranks, theta, zeta, eta }
     }
 
     /// Makes it the ranks `0..ranks`; sums those that are new.
     pub fn grow(&mut self, ranks: u64) {
-        let new: f64 = (self.ranks..ranks).map(|i| ((i + 1) as f64).powf(-THETA)).sum();
-        *self = Self::with_zeta(ranks, self.zeta + new);
+        let theta = self.theta;
+        let new: f64 = (self.ranks..ranks).map(|i| ((i + 1) as f64).powf(-theta)).sum();
+        *self = Self::with_zeta(ranks, theta, self.zeta + new);
     }
 
     /// Draws a rank.
@@ -80,10 +88,11 @@ impl Zipfian {
         if at < 1.0 {
             return 0;
         }
-        if at < 1.0 + 0.5_f64.powf(THETA) {
+        if at < 1.0 + 0.5_f64.powf(self.theta) {
             return 1.min(self.ranks - 1);
         }
-        let rank = self.ranks as f64 * (self.eta * u - self.eta + 1.0).powf(1.0 / (1.0 - THETA));
+        let part = (self.eta * u - self.eta + 1.0).powf(1.0 / (1.0 - self.theta));
+        let rank = self.ranks as f64 * part;
         (rank as u64).min(self.ranks - 1)
     }
 }
@@ -99,7 +108,7 @@ impl Scrambled {
     /// The numbers `0..n`.
     #[must_use]
     pub fn new(n: u64) -> Self {
-        let zipfian = Zipfian::with_zeta(SCRAMBLED_RANKS, SCRAMBLED_ZETA);
+        let zipfian = Zipfian::with_zeta(SCRAMBLED_RANKS, THETA, SCRAMBLED_ZETA);
         Scrambled { zipfian, n }
     }
 
@@ -300,10 +309,15 @@ impl Workloads {
 /// The numbers below `n`, in any order.
 fn shuffled(n: u64, random: &mut Random) -> Vec<u64> {
     let mut order: Vec<u64> = (0..n).collect();
-    for i in (1..n).rev() {
-        order.swap(i as usize, random.below(i + 1) as usize);
-    }
+    shuffle(&mut order, random);
     order
+}
+
+/// Puts `items` in any order (Fisher and Yates).
+pub(crate) fn shuffle<T>(items: &mut [T], random: &mut Random) {
+    for i in (1..items.len()).rev() {
+        items.swap(i, random.below(i as u64 + 1) as usize);
+    }
 }
 
 /// The operations of one thread.

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use durahash_bench::workload::Workload;
-use durahash_bench::{Config, Latency, Medium, Progress, Report};
+use durahash_bench::{Config, Latency, Medium, Progress, Report, Suite};
 
 fn main() -> ExitCode {
     if let Some(done) = durahash_bench::child_main() {
@@ -13,6 +13,9 @@ fn main() -> ExitCode {
     a_run_on_files_finds_everything();
     a_run_in_memory_recovers_nothing();
     an_emulated_medium_says_so();
+    duplicates_are_counted();
+    sizes_have_latencies();
+    lookups_go_on_beside_inserts();
     what_cannot_be_is_refused();
     ExitCode::SUCCESS
 }
@@ -119,8 +122,93 @@ fn an_emulated_medium_says_so() {
     assert!(hit.value >= 900.0);
 }
 
+/// A run of one suite, in files; its report is whole and leaves no files.
+fn run_of(suite: Suite, config: Config) -> Report {
+    let dir = tempfile::tempdir().unwrap();
+    let config = Config { suites: vec![suite], pool: Some(dir.path().to_owned()), ..config };
+    let mut told = Told::default();
+    let report = durahash_bench::run(&config, &mut told).unwrap();
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    assert!(told.0.is_sorted());
+    assert!(told.0.iter().all(|(done, total)| done <= total));
+    assert!(Report::from_json(&report.to_json()).unwrap() == report);
+    assert!(!durahash_bench::figures::draw(&report).is_empty());
+    assert!(!report.to_html().is_empty());
+    report
+}
+
+fn duplicates_are_counted() {
+    let report = run_of(Suite::Duplicates, config());
+    let cases = report.cases("duplicates");
+    assert_eq!(
+        cases,
+        ["zipf 0.0", "zipf 0.2", "zipf 0.4", "zipf 0.6", "zipf 0.8", "graph made up"]
+    );
+    for case in &cases {
+        let find = |design: &str, threads, metric: &str| {
+            let row = report.find("duplicates", design, case, threads, metric);
+            row.unwrap_or_else(|| panic!("{metric} of {design}, {case}")).value
+        };
+        for design in ["pea", "pea, lists"] {
+            for threads in [1, 2] {
+                for metric in ["add per_s", "get by entry values_per_s", "remove all per_s"] {
+                    assert!(find(design, threads, metric) > 0.0);
+                }
+            }
+            let keys = find(design, 1, "keys");
+            assert!(keys < 4000.0 && keys * find(design, 1, "longest") >= 4000.0);
+        }
+        // Lists have one for each key; a multimap those that their bucket has no room for.
+        assert_eq!(find("pea, lists", 1, "lists"), find("pea, lists", 1, "keys"));
+        assert!(find("pea", 1, "lists") <= find("pea", 1, "keys"));
+    }
+    let longest = |case| report.find("duplicates", "pea", case, 1, "longest").unwrap().value;
+    assert!(longest("zipf 0.8") > longest("zipf 0.0"));
+    assert!(report.find("duplicates", "pea", "zipf 0.8", 1, "lists").unwrap().value > 0.0);
+
+    let config = Config { designs: vec![durahash::Design::Reh], ..config() };
+    let config = Config { suites: vec![Suite::Duplicates], medium: Medium::Dram, ..config };
+    let e = durahash_bench::run(&config, &mut ()).unwrap_err().to_string();
+    assert!(e.contains("multimaps"), "{e}");
+}
+
+fn sizes_have_latencies() {
+    let report = run_of(Suite::Sizes, config());
+    for design in &report.setup.designs {
+        let mut sizes: Vec<u64> = Vec::new();
+        for row in report.table("size").filter(|row| row.design == *design) {
+            if row.metric == "count" {
+                assert_eq!(row.value, (row.keys / 10) as f64, "{}", row.case);
+            }
+            assert!(row.value > 0.0);
+            sizes.push(row.keys);
+        }
+        sizes.dedup();
+        assert_eq!(sizes, [40, 100, 400, 1000, 4000]);
+        let one = |case: &str, metric| report.find("resizing", design, case, 1, metric);
+        let count = |case| one(case, "count").map_or(0.0, |row| row.value);
+        assert_eq!(count("insert") + count("insert that splits"), 4000.0);
+        assert!(count("insert that doubles") <= count("insert that splits"));
+    }
+    assert_eq!(report.cases("size"), ["insert", "hit", "miss", "delete"]);
+}
+
+fn lookups_go_on_beside_inserts() {
+    let report = run_of(Suite::Stall, config());
+    for design in &report.setup.designs {
+        let find = |case, threads, metric| {
+            report.find("stall", design, case, threads, metric).unwrap().value
+        };
+        assert!(find("beside inserts", 2, "count") >= 10_000.0);
+        assert_eq!(find("alone", 1, "count"), find("beside inserts", 2, "count"));
+        assert!(find("beside inserts", 2, "max_ns") >= find("beside inserts", 2, "p50_ns"));
+    }
+}
+
 fn what_cannot_be_is_refused() {
     for (config, why) in [
+        (Config { suites: vec![], ..config() }, "no suite"),
+        (Config { graph: Some("edges.tsv".into()), ..config() }, "suite duplicates"),
         (Config { keys: 10, ..config() }, "too few"),
         (Config { threads: vec![1, 0], ..config() }, "begin with one"),
         (Config { threads: vec![], ..config() }, "begin with one"),

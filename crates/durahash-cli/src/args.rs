@@ -176,14 +176,17 @@ Examples:
     ///
     /// Load, hits, misses, updates, deletes and mixed work by threads on a durable pool; load
     /// factor and bytes per entry; lines, blocks, flushes and fences of each operation; recovery
-    /// after kill -9 with every acknowledged key verified. Prints tables.
+    /// after kill -9 with every acknowledged key verified. Prints tables. Other suites measure many
+    /// values for each key, latency against size, and lookups while another thread inserts.
     #[command(
         verbatim_doc_comment,
         after_help = "\
 Examples:
   durahash bench
   durahash bench --keys 10000000 --threads 1,2,4 --pool /mnt/pmem --report report
-  durahash bench --medium dram --emulate optane --json optane.json"
+  durahash bench --medium dram --emulate optane --json optane.json
+  durahash bench --suite duplicates --graph edges.tsv.gz
+  durahash bench --suite sizes,stall --keys 10000000"
     )]
     Bench(BenchArgs),
 
@@ -249,6 +252,21 @@ pub(crate) struct New {
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
+    /// What to measure, separated by commas: standard is the above; duplicates, many values for each
+    /// key, in multimaps and in lists; sizes, latency against the number of keys, and splits; stall,
+    /// lookups while another thread inserts
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        hide_possible_values = true,
+        default_value = "standard"
+    )]
+    pub(crate) suite: Vec<Suite>,
+    /// Graph for the suite duplicates: a file of lines SOURCE<TAB>TARGET, numbers, or such a file
+    /// compressed by gzip [default: a made-up graph]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) graph: Option<PathBuf>,
     /// Designs to measure, separated by commas [default: all]
     #[arg(long, value_parser = parse_design, value_delimiter = ',')]
     pub(crate) design: Option<Vec<Design>>,
@@ -277,6 +295,26 @@ pub(crate) struct BenchArgs {
     /// Write a page with figures to DIR
     #[arg(long, value_name = "DIR")]
     pub(crate) report: Option<PathBuf>,
+}
+
+/// Sets of measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Suite {
+    Standard,
+    Duplicates,
+    Sizes,
+    Stall,
+}
+
+impl From<Suite> for durahash_bench::Suite {
+    fn from(suite: Suite) -> Self {
+        match suite {
+            Suite::Standard => durahash_bench::Suite::Standard,
+            Suite::Duplicates => durahash_bench::Suite::Duplicates,
+            Suite::Sizes => durahash_bench::Suite::Sizes,
+            Suite::Stall => durahash_bench::Suite::Stall,
+        }
+    }
 }
 
 /// Where a benchmark makes its pools.

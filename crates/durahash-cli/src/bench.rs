@@ -16,6 +16,7 @@ use crate::progress::Progress;
 pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     let defaults = Config::default();
     let config = Config {
+        suites: args.suite.iter().copied().map(Into::into).collect(),
         designs: args.design.clone().unwrap_or(defaults.designs),
         keys: args.keys,
         threads: args.threads.clone(),
@@ -23,6 +24,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
         pool: args.pool.clone(),
         sync_mode: args.durability,
         emulate: args.emulate.map(Into::into),
+        graph: args.graph.clone(),
         ..Config::default()
     };
     // Before the minutes of measuring, but without leaving anything should they not succeed.

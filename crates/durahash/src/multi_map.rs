@@ -385,6 +385,12 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
         self.raw.stats()
     }
 
+    /// How many keys have their values in buffers. It looks at every slot.
+    #[doc(hidden)]
+    pub fn lists(&self) -> Result<u64> {
+        self.raw.lists()
+    }
+
     /// Verifies every invariant of the design, of the pool, of the lists and of the records, tells
     /// `found` what does not hold, and changes nothing.
     ///

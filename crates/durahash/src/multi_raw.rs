@@ -276,6 +276,16 @@ impl MultiRaw {
         Ok(())
     }
 
+    /// How many hashes have their entries in buffers.
+    pub(crate) fn lists(&self) -> Result<u64> {
+        let mut lists = 0;
+        self.each_hash(&mut |_, slots| {
+            lists += u64::from(slots.iter().any(|(_, slot)| matches!(slot, Scanned::Many(_))));
+            Ok(())
+        })?;
+        Ok(lists)
+    }
+
     /// Marks what the slots of a hash, as they were a moment ago, keep from being free.
     fn mark(&self, h: u64, slots: &[(u64, Scanned)]) -> Result<()> {
         let mut values = Values::default();

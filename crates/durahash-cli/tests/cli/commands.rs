@@ -361,4 +361,29 @@ fn a_benchmark_prints_tables_and_saves_what_it_measured() {
         assert!(work.run(line).failed(4).starts_with("writing "), "{line}");
     }
     assert_eq!(work.run("bench --emulate fast").code, Some(2));
+    assert_eq!(work.run("bench --suite all").code, Some(2));
+}
+
+#[test]
+fn benchmarks_of_other_suites_print_their_tables() {
+    let work = Work::new();
+    std::fs::write(work.path("edges.tsv"), "# of\n1\t2\n1\t3\n2\t1\n".repeat(50)).unwrap();
+    let line = "bench --suite duplicates,sizes,stall --graph edges.tsv --keys 1000 --threads 1 \
+                --medium dram --json out.json";
+    let text = work.run(line).ok();
+    for part in ["graph edges", "pea, lists", "Latency by keys in the table", "beside inserts"] {
+        assert!(text.contains(part), "no {part} in {text}");
+    }
+    assert!(!text.contains("Recovery"), "{text}");
+    assert!(work.path("out.json").exists());
+    for (line, why) in [
+        ("bench --graph edges.tsv", "suite duplicates"),
+        ("bench --suite duplicates --durability strict", "no log"),
+        ("bench --suite duplicates --design reh", "multimaps"),
+    ] {
+        let complaint = work.run(line).failed(2);
+        assert!(complaint.contains(why), "{complaint}");
+    }
+    let missing = "bench --suite duplicates --keys 1000 --medium dram --graph none.tsv";
+    assert!(work.run(missing).failed(4).contains("none.tsv"));
 }

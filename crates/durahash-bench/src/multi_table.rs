@@ -1,0 +1,61 @@
+//! What is measured of tables that have many values for a key.
+
+use durahash::MultiMap;
+
+use crate::error::Result;
+
+/// A table of words with any number of words for each. Every operation is as durable, when it
+/// returns, as the table promises.
+pub(crate) trait MultiTable: Sync {
+    /// Adds a value of `key`.
+    fn add(&self, key: u64, value: u64) -> Result<()>;
+
+    /// A copy of all values of `key`, in no order.
+    fn get_all(&self, key: u64) -> Result<Vec<u64>>;
+
+    /// How many values `key` has.
+    fn count(&self, key: u64) -> Result<u64>;
+
+    /// Removes one value of `key`; whether it was there.
+    fn remove_one(&self, key: u64, value: u64) -> Result<bool>;
+
+    /// Removes all values of `key`; how many they were.
+    fn remove_all(&self, key: u64) -> Result<u64>;
+
+    /// Bytes in use on the medium.
+    fn medium_bytes(&self) -> Result<u64>;
+
+    /// Keys whose values lie elsewhere than in their buckets.
+    fn lists(&self) -> Result<u64>;
+}
+
+impl MultiTable for MultiMap<u64, u64> {
+    fn add(&self, key: u64, value: u64) -> Result<()> {
+        Ok(MultiMap::add(self, &key, &value)?)
+    }
+
+    fn get_all(&self, key: u64) -> Result<Vec<u64>> {
+        Ok(MultiMap::get_all(self, &key)?)
+    }
+
+    fn count(&self, key: u64) -> Result<u64> {
+        Ok(MultiMap::count(self, &key)?)
+    }
+
+    fn remove_one(&self, key: u64, value: u64) -> Result<bool> {
+        Ok(MultiMap::remove_one(self, &key, &value)?)
+    }
+
+    fn remove_all(&self, key: u64) -> Result<u64> {
+        Ok(MultiMap::remove_all(self, &key)?)
+    }
+
+    fn medium_bytes(&self) -> Result<u64> {
+        let stats = self.stats()?;
+        Ok(stats.index.medium_bytes + stats.space.record_bytes)
+    }
+
+    fn lists(&self) -> Result<u64> {
+        Ok(MultiMap::lists(self)?)
+    }
+}
