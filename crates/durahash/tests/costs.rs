@@ -3,9 +3,11 @@
 
 mod common;
 
+use std::collections::BTreeMap;
+
 use common::{index_on, pool_on};
 use durahash::pea::{Pea, Policy};
-use durahash::{Change, Design, Index, Room};
+use durahash::{Change, Design, Index, MultiMap, Options, Room};
 use durahash_media::hash::WordMix;
 use durahash_media::{Counts, Dram, Geometry, Medium, Metered, Pool};
 
@@ -263,4 +265,29 @@ fn pea_gives_space_back() {
     let ratio = pea.stats().medium_bytes as f64 / fresh.stats().medium_bytes as f64;
     assert_eq!(pea.len().unwrap(), LOADED / 10);
     assert!(ratio <= 2.1, "{ratio} times a fresh load");
+}
+
+/// Sparse buddies whose entries of a hash find no room in one bucket of one segment are not merged,
+/// and the removals that follow do not each try again: a try reads thousands of lines.
+#[test]
+fn pea_tries_no_merge_in_vain_at_every_removal() {
+    const ENTRIES: u64 = 100_000;
+    let medium = Metered::new(dram());
+    let meter = std::sync::Arc::clone(medium.meter());
+    let map: MultiMap<u64, u64> = Options::new().seed(42).create_multi_on(medium).unwrap();
+    let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+    for i in 0..ENTRIES {
+        let key = h(i) % ENTRIES;
+        map.add(&key, &i).unwrap();
+        *counts.entry(key).or_default() += 1;
+    }
+    let before = meter.counts();
+    for (key, count) in &counts {
+        assert_eq!(map.remove_all(key).unwrap(), *count);
+    }
+    let lines = (meter.counts() - before).lines_read as f64 / counts.len() as f64;
+    println!("{lines:.1} lines read for each key removed");
+    assert!(lines < 20.0, "{lines}");
+    let stats = map.stats().unwrap().index;
+    assert!(stats.merges > 0 && stats.merges == stats.splits);
 }

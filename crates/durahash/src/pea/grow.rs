@@ -4,13 +4,13 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use durahash_media::{Event, Medium, Result, VersionLock, hash, wait_lock};
+use durahash_media::{Event, Medium, Result, VersionLock, bits, hash, wait_lock};
 
 use super::image::Image;
 use super::layout::ROOT_PREFIX;
 use super::place::Place;
 use super::strategy::Strategy;
-use super::{COUNT, Entry, ROOT, STASH_LOCK, Segment, Table};
+use super::{COUNT, COUNT_BITS, Entry, ROOT, STASH_LOCK, Segment, Table};
 use crate::extend;
 
 /// W of all locks of a segment, and the place that was found right under it. Dropped as `Held` is.
@@ -325,6 +325,26 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         u64::from(self.shape.main * self.shape.slots) * 3 / 4
     }
 
+    /// How many entries more or fewer make another try of a merge worth it that found no room for the
+    /// entries of one hash in one bucket: so few tries that removals do not feel them.
+    fn merge_step(&self) -> u64 {
+        (self.merge_limit() / 64).max(1)
+    }
+
+    /// Whether two buddies, the first of which this is, could not be merged when they had about as
+    /// many entries.
+    fn had_no_room(&self, first: Segment, live: u64) -> bool {
+        let then = self.word(first, COUNT).load(Ordering::Relaxed) >> COUNT_BITS;
+        then != 0 && live.abs_diff(then) < self.merge_step()
+    }
+
+    /// Remembers that they could not be merged. All their locks are held.
+    fn set_no_room(&self, first: Segment, live: u64) {
+        let word = self.word(first, COUNT);
+        let count = bits(word.load(Ordering::Relaxed), 0, COUNT_BITS);
+        word.store(live << COUNT_BITS | count, Ordering::Release);
+    }
+
     /// Merges the segment of `h` with its buddy, as often as both are sparse.
     pub(super) fn merge_around(&self, h: u64) {
         loop {
@@ -352,6 +372,9 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         }
         let (first, second) =
             if place.number() < buddy.number() { (place, buddy) } else { (buddy, place) };
+        if self.had_no_room(first.number(), live + more) {
+            return Ok(Merge::NotDue);
+        }
         let first = Whole::lock(self, first);
         let Some(second) = Whole::try_lock(self, second) else {
             first.release_unchanged();
@@ -363,7 +386,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         } else if self.pool.writable().is_err() {
             Ok(Merge::NotDue)
         } else {
-            self.merge(&first, &second, h)
+            self.merge(&first, &second, h, live + more)
         };
         if matches!(done, Ok(Merge::Done)) {
             let dead = [first.place.number(), second.place.number()];
@@ -380,12 +403,14 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         done
     }
 
-    /// Makes one segment of two buddies, one of which is that of `h`.
+    /// Makes one segment of two buddies, one of which is that of `h`, and which had `live` entries a
+    /// moment ago.
     fn merge(
         &self,
         one: &Whole<'_, M, MULTI>,
         other: &Whole<'_, M, MULTI>,
         h: u64,
+        live: u64,
     ) -> Result<Merge> {
         let depth = one.place.depth();
         let prefix = extend::prefix(h, depth - 1);
@@ -397,11 +422,12 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         let mut fits = true;
         for (whole, prefix) in [(lower, prefix), (upper, extend::buddy(prefix, depth))] {
             self.each_hash(whole.place, prefix, &mut |_, h, entries| {
-                fits &= image.add(h, entries);
+                fits = fits && image.add(h, entries);
             })?;
         }
         if !fits || image.live > self.merge_limit() {
             wait_lock(&self.writers.scratch, self.medium()).push(image.into_words());
+            self.set_no_room(one.place.number(), live);
             return Ok(Merge::NotDue);
         }
         self.replace(&[lower, upper], (prefix, depth - 1), image)?;

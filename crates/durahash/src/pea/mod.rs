@@ -98,7 +98,8 @@
 //! - A bucket is not compacted in place under a log: a slot of each is kept free, in which the list
 //!   of a key appears by the same store that its other slots go by. Any slot may be a list's; the
 //!   head has a bit for each, for which two fingerprints make room.
-//! - All entries of a hash are in one bucket, so that they go, and are read, at once.
+//! - All entries of a hash are in one bucket, so that they go, and are read, at once. Sparse buddies
+//!   may have no room for them in one segment; then a merge is not tried again at every removal.
 //! - Compaction takes one key at a time, the one with most slots. A list whose last value but one
 //!   goes is given up again, and buffers shrink when a quarter is left.
 
@@ -116,7 +117,7 @@ mod write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use durahash_media::{Event, LINE_BYTES, Medium, Pool, Result, Rows, Version, VersionLock};
+use durahash_media::{Event, LINE_BYTES, Medium, Pool, Result, Rows, Version, VersionLock, bits};
 
 use crate::directory::Directory;
 use crate::extend;
@@ -143,8 +144,11 @@ const READ_TRIES: u32 = 16;
 const STRIPES: u32 = 14;
 /// The lock of its stash.
 const STASH_LOCK: u32 = 14;
-/// The word that counts its live slots, plus one; zero where they were not counted.
+/// The word with its live slots, plus one, in bits 0-31, which are zero where they were not counted;
+/// and in bits 32-63 how many it and its buddy had when they could not be merged, zero where they
+/// could.
 const COUNT: u32 = 15;
+const COUNT_BITS: u32 = 32;
 
 /// The number of a segment: that of its extent.
 type Segment = u64;
@@ -549,7 +553,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     fn live_around(&self, h: u64) -> Result<(Place, u64)> {
         loop {
             let place = self.find(h);
-            let count = self.word(place.number(), COUNT).load(Ordering::Acquire);
+            let count = self.counted(place.number());
             if count == 0 {
                 let whole = self.hold_whole(h);
                 let counted = self.count(whole.place.number());
@@ -589,16 +593,20 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         Ok(sum)
     }
 
+    /// The live slots of a segment, plus one; zero where they were not counted.
+    fn counted(&self, segment: Segment) -> u64 {
+        bits(self.word(segment, COUNT).load(Ordering::Acquire), 0, COUNT_BITS)
+    }
+
     fn set_count(&self, segment: Segment, live: u64) {
         self.word(segment, COUNT).store(live + 1, Ordering::Release);
     }
 
     /// Adds to a segment's count. One of its locks is held, so that it is not being counted.
     fn add_count(&self, segment: Segment, by: i64) {
-        let count = self.word(segment, COUNT);
-        if count.load(Ordering::Relaxed) != 0 {
+        if self.counted(segment) != 0 {
             // Whoever sees the count sees what was done before, such as a drain that was deferred.
-            count.fetch_add(by as u64, Ordering::Release);
+            self.word(segment, COUNT).fetch_add(by as u64, Ordering::Release);
         }
     }
 }

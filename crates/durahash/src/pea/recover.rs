@@ -15,7 +15,7 @@ use super::beyond::Beyond;
 use super::layout::{BUCKET_BYTES, ROOT_PREFIX, SLOTS, STASH, Words, used_slots};
 use super::place::Place;
 use super::strategy::{Policy, Shape};
-use super::{COUNT, ROOT, STASH_LOCK, Table, Writers};
+use super::{ROOT, STASH_LOCK, Table, Writers};
 use crate::directory::Directory;
 use crate::extend;
 use crate::growth::{Count, Growth};
@@ -254,7 +254,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
                 }
             }
         }
-        let count = self.word(segment, COUNT).load(Ordering::Acquire);
+        let count = self.counted(segment);
         if count != 0 && count - 1 != live {
             let what = format!("{live} live slots, the count says {}", count - 1);
             report("PEA-6", self.offset(segment), what);
