@@ -12,43 +12,39 @@ const TABLE: &str = "duplicates";
 const SKEW: &str = "zipf ";
 const GRAPH: &str = "graph ";
 
-/// What the figures over skew show: file name, title, operation, whether values a second, caption.
-const CURVES: [(&str, &str, Operation, bool, &str); 5] = [
+/// What the figures over skew show: file name, title, operation, caption.
+const CURVES: [(&str, &str, Operation, &str); 5] = [
     (
         "duplicates-add",
         "Add an entry",
         Operation::Add,
-        false,
         "More is better. The keys are drawn by a zipfian distribution: the further to the right, \
          the more values has a key that has many.",
     ),
     (
         "duplicates-get-by-entry",
-        "Get all values, keys as often as they have entries",
+        "Get all values, by entry",
         Operation::GetByEntry,
-        true,
-        "More is better: values copied in a second. Keys with many values are read most often.",
+        "More is better. The keys of random entries, so those with many values most often: the \
+         table has how many values that is a second.",
     ),
     (
         "duplicates-get-by-key",
-        "Get all values, each key once",
+        "Get all values, by key",
         Operation::GetByKey,
-        false,
-        "More is better. Most keys have few values.",
+        "More is better. Each key once; most have few values.",
     ),
     (
         "duplicates-remove-one",
         "Remove one value",
         Operation::RemoveOne,
-        false,
         "More is better. The value is looked for among all of its key.",
     ),
     (
         "duplicates-remove-all",
-        "Remove all values, each key once",
+        "Remove all values, by key",
         Operation::RemoveAll,
-        false,
-        "More is better. Most keys have few values.",
+        "More is better. Each key once; most have few values.",
     ),
 ];
 
@@ -64,13 +60,9 @@ const OF_GRAPH: [(Operation, &str); 6] = [
 
 pub(super) fn all(report: &Report) -> Vec<Figure> {
     let mut figures = Vec::new();
-    for (name, title, operation, of_values, caption) in CURVES {
-        let (metric, axis) = if of_values {
-            (operation.values_per_s(), "million values per second")
-        } else {
-            (operation.per_s(), "million operations per second")
-        };
-        let series = over_skew(report, &metric, 1e6);
+    for (name, title, operation, caption) in CURVES {
+        let axis = "million operations per second";
+        let series = over_skew(report, &operation.per_s(), 1e6);
         figures.extend(curve(report, title, axis, series).map(|svg| Figure {
             name: name.into(),
             caption,

@@ -64,7 +64,7 @@ fn stall(report: &Report) -> Option<Figure> {
         (case.to_owned(), series.collect())
     });
     let chart = Ranges {
-        title: "Lookups while another thread inserts, and alone",
+        title: "Lookups beside inserts, and alone",
         subtitle: &format!("{}{}", report.place(), report.emulated()),
         axis: "time of one lookup, logarithmic",
         percentiles: &OF_LOOKUPS.map(|(name, _)| name),
@@ -73,8 +73,8 @@ fn stall(report: &Report) -> Option<Figure> {
     };
     Some(Figure {
         name: "stall".into(),
-        caption: "Less is better: how long a reader can be kept by splits, and by the system. Every \
-                  lookup was timed by itself; the clock's own time is included.",
+        caption: "Less is better: how long a reader can be kept while another thread inserts, and by \
+                  the system. Every lookup was timed by itself; the clock's own time is included.",
         svg: chart.svg(),
     })
 }
