@@ -17,8 +17,9 @@ use durahash_media::{Error, Result};
 
 use crate::index::{Change, Room};
 use crate::outcome::Outcome;
-use crate::raw::{Core, Raw};
+use crate::raw::Raw;
 use crate::record::{Draft, Header, MAX_KEY_BYTES, MAX_VALUE_BYTES, check_sizes, offset};
+use crate::untyped::{Core, Pair, Untyped};
 
 /// When a change shall be made.
 #[derive(Clone, Copy)]
@@ -34,9 +35,6 @@ pub(crate) struct Link {
     pub(crate) off: u64,
     pub(crate) header: Header,
 }
-
-/// A key and its value, as bytes.
-pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 
 fn always() -> bool {
     true

@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use durahash_media::{Error, ErrorKind, FileLock, Mapped, Result};
@@ -13,7 +12,7 @@ use crate::index::{Change, IndexStats, OneKey, Room, Values};
 use crate::multi_raw::MultiRaw;
 use crate::open::{self, Opened, Wanted};
 use crate::options::Options;
-use crate::raw::{Core, Raw};
+use crate::raw::Raw;
 
 /// See [`AnyMap::compact`](crate::AnyMap::compact).
 pub(crate) fn compact<R: Copied>(
@@ -88,7 +87,7 @@ fn copy<R: Copied>(
 }
 
 /// What is copied.
-pub(crate) trait Copied: Opened + Deref<Target = Core> {
+pub(crate) trait Copied: Opened {
     /// Copies all entries into `new`, which is empty, and tells `watch` of its progress.
     fn copy_to(&self, new: &Self, watch: &mut dyn FnMut(u64, u64)) -> Result<()>;
 }

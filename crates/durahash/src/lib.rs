@@ -40,16 +40,20 @@ mod record;
 mod settled;
 mod stats;
 
+mod untyped;
+
 mod raw;
 
 mod chain;
 mod text;
 
-mod iter;
 mod multi_raw;
 
-mod multi_iter;
+mod entries;
+mod handle;
 mod open;
+
+mod iter;
 
 mod map;
 mod multi_map;
@@ -59,14 +63,12 @@ mod options;
 mod compact;
 
 mod any;
-mod any_multi;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 mod readme {}
 
-pub use any::{AnyIter, AnyMap};
-pub use any_multi::{AnyMultiIter, AnyMultiMap};
+pub use any::{AnyIter, AnyMap, AnyMultiIter, AnyMultiMap};
 pub use data::{Data, Type};
 pub use design::Design;
 pub use durahash_media::{
@@ -76,9 +78,8 @@ pub use index::{
     Change, Finding, Index, IndexStats, Keys, MultiIndex, MultiReader, OneKey, Reader, Room,
     Scanned, Updater, Values,
 };
-pub use iter::Iter;
+pub use iter::{Iter, MultiIter};
 pub use map::Map;
-pub use multi_iter::MultiIter;
 pub use multi_map::MultiMap;
 pub use options::Options;
 pub use outcome::Outcome;

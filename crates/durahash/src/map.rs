@@ -11,11 +11,13 @@ use durahash_media::{Durability, Result};
 use crate::chain::Rule;
 use crate::data::Data;
 use crate::design::Design;
+use crate::handle::handle_methods;
 use crate::index::{Change, Finding, IndexStats, PREFETCHED, Room};
 use crate::iter::Iter;
 use crate::outcome::Outcome;
-use crate::raw::{Raw, no_value};
+use crate::raw::Raw;
 use crate::stats::Stats;
+use crate::untyped::{Untyped, no_value};
 
 /// Keys of a batch that are hashed and looked up at a time.
 const BATCH: usize = 64;
@@ -457,141 +459,12 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         Iter::new(Arc::clone(&self.raw))
     }
 
-    /// How many keys there are.
-    ///
-    /// **Concurrency.** Exact when nobody writes meanwhile. After the pool was not closed, the first
-    /// call may count, which takes time in proportion to the pool.
-    ///
-    /// # Errors
-    /// As [`get`](Map::get).
-    ///
-    /// ```
-    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
-    /// map.put(&1, &10)?;
-    /// assert_eq!(map.len()?, 1);
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    pub fn len(&self) -> Result<u64> {
-        self.raw.len()
-    }
-
-    /// Whether there is no key.
-    ///
-    /// # Errors
-    /// As [`len`](Map::len).
-    ///
-    /// ```
-    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
-    /// assert!(map.is_empty()?);
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    pub fn is_empty(&self) -> Result<bool> {
-        self.raw.index.is_empty()
-    }
-
-    /// Removes all keys.
-    ///
-    /// **Durability** as [`remove`](Map::remove), key by key: after a crash, or an error, some keys
-    /// may be left.
-    /// **Concurrency.** Removes every key that is there from its call to its return; one that comes
-    /// meanwhile may stay.
-    ///
-    /// # Errors
-    /// As [`remove`](Map::remove).
-    ///
-    /// ```
-    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
-    /// map.put(&1, &10)?;
-    /// map.clear()?;
-    /// assert!(map.is_empty()?);
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    pub fn clear(&self) -> Result<()> {
-        self.raw.clear()
-    }
-
-    /// Figures about the map, its pool and its medium.
-    ///
-    /// # Errors
-    /// As [`len`](Map::len).
-    ///
-    /// ```
-    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
-    /// map.put(&1, &10)?;
-    /// assert_eq!(map.stats()?.keys, 1);
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    pub fn stats(&self) -> Result<Stats> {
-        self.raw.stats()
-    }
-
     /// The design's part of [`stats`](Map::stats), at the cost of a few loads: for benchmarks that
     /// look after every operation.
     #[doc(hidden)]
     #[must_use]
     pub fn index_stats(&self) -> IndexStats {
         self.raw.index.stats()
-    }
-
-    /// Verifies every invariant of the design, of the pool and of the records, tells `found` what
-    /// does not hold, and changes nothing.
-    ///
-    /// **Concurrency.** Nobody may write meanwhile: what is under way looks like damage.
-    ///
-    /// # Errors
-    /// What keeps the check itself from being done.
-    ///
-    /// ```
-    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
-    /// map.put(&1, &10)?;
-    /// map.check(&mut |finding| panic!("{finding:?}"))?;
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    pub fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
-        self.raw.check(found, &mut |_, _| ())
-    }
-
-    /// Does a piece of background work; whether more is waiting.
-    ///
-    /// After a pool was not closed, its free record space is found again in such pieces. Calling
-    /// this is never needed: a writer that runs out of space does the rest itself.
-    ///
-    /// **Concurrency.** Any thread may call this at any time.
-    ///
-    /// # Errors
-    /// What the work meets.
-    ///
-    /// ```
-    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
-    /// while map.step()? {}
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    pub fn step(&self) -> Result<bool> {
-        self.raw.step()
-    }
-
-    /// The design that the pool was made as.
-    ///
-    /// ```
-    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
-    /// assert_eq!(map.design(), durahash::Design::Reh);
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    #[must_use]
-    pub fn design(&self) -> Design {
-        self.raw.design
-    }
-
-    /// What an acknowledged operation survives.
-    ///
-    /// ```
-    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
-    /// assert_eq!(map.durability(), durahash::Durability::None);
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    #[must_use]
-    pub fn durability(&self) -> Durability {
-        self.raw.store.durability()
     }
 
     /// Puts everything that has returned on the disk, whatever the pool's
@@ -615,23 +488,10 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         self.raw.sync()
     }
 
-    /// Closes the pool, if this is the last handle; dropping that does the same, but cannot tell of
-    /// an error. While clones or iterators are left, the pool stays open.
-    ///
-    /// **Durability.** A pool that was closed opens without recovery, and needs no more care than
-    /// any file: it may be copied, and loss of power does not harm it.
-    ///
-    /// # Errors
-    /// [`Io`](crate::ErrorKind::Io) with what the system says of writing to the disk;
-    /// [`Poisoned`](crate::ErrorKind::Poisoned). The next open recovers then.
-    ///
-    /// ```
-    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
-    /// map.close()?;
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    pub fn close(self) -> Result<()> {
-        Arc::into_inner(self.raw).map_or(Ok(()), Raw::close)
+    handle_methods! {
+        entries: "keys",
+        example: "# let map = durahash::Options::new().in_memory::<u64, u64>()?;",
+        put: "map.put(&1, &10)?;"
     }
 }
 
@@ -643,7 +503,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Clone for Map<K, V> {
 
 impl<K: Data + ?Sized, V: Data + ?Sized> fmt::Debug for Map<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Map<{}, {}> ({})", K::TYPE, V::TYPE, self.raw.design)
+        self.raw.describe("Map", f)
     }
 }
 

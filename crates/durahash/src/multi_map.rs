@@ -9,11 +9,12 @@ use durahash_media::{Durability, Result};
 
 use crate::data::Data;
 use crate::design::Design;
+use crate::handle::handle_methods;
 use crate::index::{Finding, OneKey, Values};
-use crate::multi_iter::MultiIter;
+use crate::iter::MultiIter;
 use crate::multi_raw::MultiRaw;
-use crate::raw::no_value;
 use crate::stats::Stats;
+use crate::untyped::{Untyped, no_value};
 
 /// A durable map from `K` to any number of `V` for each key, made by [`Options`](crate::Options).
 ///
@@ -316,137 +317,6 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
         MultiIter::new(Arc::clone(&self.raw))
     }
 
-    /// How many pairs of a key and a value there are.
-    ///
-    /// **Concurrency.** Exact when nobody writes meanwhile. After the pool was not closed, the first
-    /// call counts, which takes time in proportion to the pool.
-    ///
-    /// # Errors
-    /// As [`each`](MultiMap::each).
-    ///
-    /// ```
-    /// # let map = durahash::Options::new().in_memory_multi::<u64, u64>()?;
-    /// map.add_many(&[(1, 10), (1, 11)])?;
-    /// assert_eq!(map.len()?, 2);
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    pub fn len(&self) -> Result<u64> {
-        self.raw.index.len()
-    }
-
-    /// Whether there is no entry.
-    ///
-    /// # Errors
-    /// As [`len`](MultiMap::len).
-    ///
-    /// ```
-    /// # let map = durahash::Options::new().in_memory_multi::<u64, u64>()?;
-    /// assert!(map.is_empty()?);
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    pub fn is_empty(&self) -> Result<bool> {
-        self.raw.index.is_empty()
-    }
-
-    /// Removes everything.
-    ///
-    /// **Durability** as [`remove_all`](MultiMap::remove_all), hash by hash: after a crash, or an
-    /// error, some keys may be left.
-    /// **Concurrency.** Removes every key that is there from its call to its return; one that comes
-    /// meanwhile may stay.
-    ///
-    /// # Errors
-    /// As [`remove_one`](MultiMap::remove_one).
-    ///
-    /// ```
-    /// # let map = durahash::Options::new().in_memory_multi::<u64, u64>()?;
-    /// map.add(&1, &10)?;
-    /// map.clear()?;
-    /// assert!(map.is_empty()?);
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    pub fn clear(&self) -> Result<()> {
-        self.raw.clear()
-    }
-
-    /// Figures about the multimap, its pool and its medium. [`keys`](Stats::keys) is the number of
-    /// pairs.
-    ///
-    /// # Errors
-    /// As [`len`](MultiMap::len).
-    ///
-    /// ```
-    /// # let map = durahash::Options::new().in_memory_multi::<u64, u64>()?;
-    /// map.add_many(&[(1, 10), (1, 11)])?;
-    /// assert_eq!(map.stats()?.keys, 2);
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    pub fn stats(&self) -> Result<Stats> {
-        self.raw.stats()
-    }
-
-    /// How many keys have their values in buffers. It looks at every slot.
-    #[doc(hidden)]
-    pub fn lists(&self) -> Result<u64> {
-        self.raw.lists()
-    }
-
-    /// Verifies every invariant of the design, of the pool, of the lists and of the records, tells
-    /// `found` what does not hold, and changes nothing.
-    ///
-    /// **Concurrency.** Nobody may write meanwhile: what is under way looks like damage.
-    ///
-    /// # Errors
-    /// What keeps the check itself from being done.
-    ///
-    /// ```
-    /// # let map = durahash::Options::new().in_memory_multi::<u64, u64>()?;
-    /// map.add(&1, &10)?;
-    /// map.check(&mut |finding| panic!("{finding:?}"))?;
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    pub fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
-        self.raw.check(found, &mut |_, _| ())
-    }
-
-    /// Does a piece of background work; whether more is waiting. As [`Map::step`](crate::Map::step).
-    ///
-    /// # Errors
-    /// What the work meets.
-    ///
-    /// ```
-    /// # let map = durahash::Options::new().in_memory_multi::<u64, u64>()?;
-    /// while map.step()? {}
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    pub fn step(&self) -> Result<bool> {
-        self.raw.step()
-    }
-
-    /// The design that the pool was made as.
-    ///
-    /// ```
-    /// # let map = durahash::Options::new().in_memory_multi::<u64, u64>()?;
-    /// assert_eq!(map.design(), durahash::Design::Pea);
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    #[must_use]
-    pub fn design(&self) -> Design {
-        self.raw.design
-    }
-
-    /// What an acknowledged operation survives.
-    ///
-    /// ```
-    /// # let map = durahash::Options::new().in_memory_multi::<u64, u64>()?;
-    /// assert_eq!(map.durability(), durahash::Durability::None);
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    #[must_use]
-    pub fn durability(&self) -> Durability {
-        self.raw.store.durability()
-    }
-
     /// Puts everything that has returned on the disk, as [`Map::sync`](crate::Map::sync).
     ///
     /// # Errors
@@ -462,18 +332,16 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
         self.raw.sync()
     }
 
-    /// Closes the pool, if this is the last handle, as [`Map::close`](crate::Map::close).
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// ```
-    /// # let map = durahash::Options::new().in_memory_multi::<u64, u64>()?;
-    /// map.close()?;
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    pub fn close(self) -> Result<()> {
-        Arc::into_inner(self.raw).map_or(Ok(()), MultiRaw::close)
+    /// How many keys have their values in buffers. It looks at every slot.
+    #[doc(hidden)]
+    pub fn lists(&self) -> Result<u64> {
+        self.raw.lists()
+    }
+
+    handle_methods! {
+        entries: "pairs of a key and a value",
+        example: "# let map = durahash::Options::new().in_memory_multi::<u64, u64>()?;",
+        put: "map.add(&1, &10)?;"
     }
 }
 
@@ -485,7 +353,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Clone for MultiMap<K, V> {
 
 impl<K: Data + ?Sized, V: Data + ?Sized> fmt::Debug for MultiMap<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MultiMap<{}, {}> ({})", K::TYPE, V::TYPE, self.raw.design)
+        self.raw.describe("MultiMap", f)
     }
 }
 

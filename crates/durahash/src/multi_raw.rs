@@ -9,18 +9,16 @@ use std::ops::Deref;
 
 use durahash_media::{Error, ErrorKind, Result};
 
-use crate::chain::{Link, Pair};
+use crate::chain::Link;
 use crate::index::{Finding, Keys, MultiIndex, OneKey, Scanned, Values};
 use crate::pea::BEYOND_COUNTER;
-use crate::raw::Core;
 use crate::record::{Draft, check_sizes, has_checksum, lengths, offset};
-use crate::stats::Stats;
+use crate::untyped::{Core, Pair, Untyped, is_damage, is_whole};
 
 /// What [`MultiMap`](crate::MultiMap) is a handle to.
 pub(crate) struct MultiRaw {
     pub(crate) index: Box<dyn MultiIndex>,
     core: Core,
-    closed: bool,
 }
 
 impl Deref for MultiRaw {
@@ -76,7 +74,6 @@ impl Keys for ByteKey<'_> {
 /// What is done with the slots of each hash.
 type OfHash<'a> = &'a mut dyn FnMut(u64, &[(u64, Scanned)]) -> Result<()>;
 
-/// Values of bytes that were copied, one behind the other.
 /// How many values are copied before it is asked whether that was in vain.
 const ASKED_EVERY: usize = 64;
 
@@ -84,6 +81,7 @@ fn is_full(e: &Error) -> bool {
     matches!(e.kind(), ErrorKind::Full { .. })
 }
 
+/// Values of bytes that were copied, one behind the other.
 #[derive(Default)]
 struct Copies {
     bytes: Vec<u8>,
@@ -93,7 +91,7 @@ struct Copies {
 
 impl MultiRaw {
     pub(crate) fn new(index: Box<dyn MultiIndex>, core: Core) -> Self {
-        MultiRaw { index, core, closed: false }
+        MultiRaw { index, core }
     }
 
     fn byte_key<'a>(&'a self, key: &'a [u8]) -> ByteKey<'a> {
@@ -264,16 +262,9 @@ impl MultiRaw {
 
     /// Calls `f` with the slots of each hash.
     fn each_hash(&self, f: OfHash<'_>) -> Result<()> {
-        let mut slots = Vec::new();
-        let mut at = Some(0);
-        while let Some(from) = at {
-            slots.clear();
-            at = self.index.scan(from, &mut slots)?;
-            for of_one in slots.chunk_by(|a, b| a.0 == b.0) {
-                f(of_one[0].0, of_one)?;
-            }
-        }
-        Ok(())
+        self.each_unit(&mut |slots| {
+            slots.chunk_by(|a, b| a.0 == b.0).try_for_each(|of_one| f(of_one[0].0, of_one))
+        })
     }
 
     /// How many hashes have their entries in buffers.
@@ -302,10 +293,7 @@ impl MultiRaw {
         if many {
             // What cannot be reached through damage cannot be read either: nothing is lost by
             // leaving it unmarked, and the damage must not keep the space of all others.
-            match self.index.read(h, &OneKey, &mut values, &mut |_, _| Ok(())) {
-                Err(e) if !is_damage(&e) => return Err(e),
-                _ => {}
-            }
+            is_whole(self.index.read(h, &OneKey, &mut values, &mut |_, _| Ok(())))?;
         }
         for off in values.buffers {
             self.store.mark(off)?;
@@ -315,31 +303,6 @@ impl MultiRaw {
                 self.store.mark(offset(name))?;
             }
         }
-        Ok(())
-    }
-
-    /// Marks the blocks of one more unit; whether more is left.
-    fn sweep_step(&self) -> Result<bool> {
-        let mut at = self.lock(&self.sweep_at);
-        if !self.sweep_pending() {
-            return Ok(false);
-        }
-        let mut slots = Vec::new();
-        let next = self.index.scan(*at, &mut slots)?;
-        for of_one in slots.chunk_by(|a, b| a.0 == b.0) {
-            self.mark(of_one[0].0, of_one)?;
-        }
-        match next {
-            Some(next) => {
-                *at = next;
-                Ok(true)
-            }
-            None => self.store.finish_sweep().map(|()| false),
-        }
-    }
-
-    fn finish_sweep(&self) -> Result<()> {
-        while self.sweep_step()? {}
         Ok(())
     }
 
@@ -369,10 +332,9 @@ impl MultiRaw {
         })
     }
 
-    /// Figures about the whole.
-    pub(crate) fn stats(&self) -> Result<Stats> {
-        let entries = self.index.len()?;
-        self.figures(entries, self.index.stats())
+    /// How many entries there are.
+    pub(crate) fn len(&self) -> Result<u64> {
+        self.index.len()
     }
 
     /// Verifies every invariant of the design and of the records. `watch` is told how many entries of
@@ -428,16 +390,7 @@ impl MultiRaw {
             }
             Ok(())
         })?;
-        let mut unnamed = Vec::new();
-        self.store.each_block(&mut |off| {
-            if !named.contains(&off) {
-                unnamed.push(off);
-            }
-        });
-        for off in unnamed {
-            let what = "block in use that no slot names".into();
-            found(Finding { invariant: "REC-3", off, what });
-        }
+        self.check_named(&named, found);
         Ok(())
     }
 
@@ -451,14 +404,7 @@ impl MultiRaw {
     ) -> Result<()> {
         for name in &values.payloads {
             match self.load_of(h, *name) {
-                Ok((key, value)) => {
-                    for (ty, bytes) in [(self.key, key), (self.value, value)] {
-                        if !ty.has_bytes(&bytes) {
-                            let what = format!("{} bytes are no {ty}", bytes.len());
-                            found(Finding { invariant: "MAP-1", off: offset(*name), what });
-                        }
-                    }
-                }
+                Ok(pair) => self.check_byte_pair((h, *name), &pair, found),
                 Err(e) => {
                     let what = format!("hash {h:#018x}: {e}");
                     found(Finding { invariant: "REC-1", off: offset(*name), what });
@@ -492,32 +438,27 @@ impl MultiRaw {
         }
         Ok(())
     }
+}
 
-    /// Closes the pool; nobody else has a handle.
-    pub(crate) fn close(mut self) -> Result<()> {
-        self.shut()
+impl Untyped for MultiRaw {
+    type Slot = Scanned;
+
+    fn scan(&self, at: u64, out: &mut Vec<(u64, Scanned)>) -> Result<Option<u64>> {
+        self.index.scan(at, out)
     }
 
-    fn shut(&mut self) -> Result<()> {
-        self.closed = true;
-        if self.store.is_read_only() {
-            return Ok(());
-        }
+    fn mark_unit(&self, unit: &[(u64, Scanned)]) -> Result<()> {
+        unit.chunk_by(|a, b| a.0 == b.0).try_for_each(|of_one| self.mark(of_one[0].0, of_one))
+    }
+
+    fn save(&self) {
         self.store.save(BEYOND_COUNTER, self.index.beyond_slots().map_or(0, |count| count + 1));
-        self.store.close()
     }
 }
 
 impl Drop for MultiRaw {
     fn drop(&mut self) {
-        if !self.closed {
-            // Nobody is left to hear of a failure: the pool stays unclean and is recovered when it
-            // is opened. `close` reports.
-            let _ = self.shut();
-        }
+        // As of a map.
+        let _ = self.close();
     }
-}
-
-fn is_damage(e: &Error) -> bool {
-    matches!(e.kind(), ErrorKind::Corrupt { .. })
 }

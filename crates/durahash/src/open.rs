@@ -12,13 +12,14 @@ use crate::design::Design;
 use crate::index::{Index, MultiIndex};
 use crate::multi_raw::MultiRaw;
 use crate::pea::{MultiPea, Pea, Policy};
-use crate::raw::{Core, Raw};
+use crate::raw::Raw;
 use crate::record::Store;
 use crate::reh::Reh;
 use crate::settled::Settled;
+use crate::untyped::{Core, Untyped};
 
 /// What a pool can be opened as: a map, or a multimap.
-pub(crate) trait Opened: Sized {
+pub(crate) trait Opened: Untyped + Sized {
     /// Its kind in the superblock.
     const KIND: u8;
     /// Its name.
@@ -46,8 +47,6 @@ pub(crate) trait Opened: Sized {
         is_new: bool,
         start: Instant,
     ) -> Self;
-
-    fn close(self) -> Result<()>;
 }
 
 impl Opened for Raw {
@@ -87,10 +86,6 @@ impl Opened for Raw {
     ) -> Self {
         Raw::new(index, store, design, key, value, is_new, start)
     }
-
-    fn close(self) -> Result<()> {
-        Raw::close(self)
-    }
 }
 
 impl Opened for MultiRaw {
@@ -125,10 +120,6 @@ impl Opened for MultiRaw {
         start: Instant,
     ) -> Self {
         MultiRaw::new(index, Core::new(store, design, key, value, start))
-    }
-
-    fn close(self) -> Result<()> {
-        MultiRaw::close(self)
     }
 }
 

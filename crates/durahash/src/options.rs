@@ -364,16 +364,7 @@ impl Options {
         &self,
         path: impl AsRef<Path>,
     ) -> Result<Map<K, V>> {
-        let path = path.as_ref();
-        match self.open(path) {
-            Err(e) if !self.read_only && is_missing(&e) => {}
-            opened => return opened,
-        }
-        match self.create(path) {
-            // Somebody else was quicker.
-            Err(e) if matches!(e.kind(), ErrorKind::Exists) => self.open(path),
-            created => created,
-        }
+        self.open_or_create_raw(path.as_ref(), K::TYPE, V::TYPE, &accept::<K, V>).map(Map::new)
     }
 
     /// Makes a map in memory, which is gone when the last handle is.
@@ -474,16 +465,7 @@ impl Options {
         &self,
         path: impl AsRef<Path>,
     ) -> Result<MultiMap<K, V>> {
-        let path = path.as_ref();
-        match self.open_multi(path) {
-            Err(e) if !self.read_only && is_missing(&e) => {}
-            opened => return opened,
-        }
-        match self.create_multi(path) {
-            // Somebody else was quicker.
-            Err(e) if matches!(e.kind(), ErrorKind::Exists) => self.open_multi(path),
-            created => created,
-        }
+        self.open_or_create_raw(path.as_ref(), K::TYPE, V::TYPE, &accept::<K, V>).map(MultiMap::new)
     }
 
     /// Makes a multimap in memory, which is gone when the last handle is.
@@ -575,7 +557,25 @@ impl Options {
         self.open_file(path, accept).map(|(raw, _)| raw)
     }
 
-    /// The same, with the lock of the file.
+    pub(crate) fn open_or_create_raw<R: Opened>(
+        &self,
+        path: &Path,
+        key: Type,
+        value: Type,
+        accept: &dyn Fn(Design, Type, Type) -> Result<()>,
+    ) -> Result<R> {
+        match self.open_raw(path, accept) {
+            Err(e) if !self.read_only && is_missing(&e) => {}
+            opened => return opened,
+        }
+        match self.create_raw(path, key, value) {
+            // Somebody else was quicker.
+            Err(e) if matches!(e.kind(), ErrorKind::Exists) => self.open_raw(path, accept),
+            created => created,
+        }
+    }
+
+    /// As [`open_raw`](Self::open_raw), with the lock of the file.
     pub(crate) fn open_file<R: Opened>(
         &self,
         path: &Path,
@@ -686,7 +686,7 @@ fn is_out_of_memory(e: &Error) -> bool {
 }
 
 /// Whether an open failed because there is no file.
-pub(crate) fn is_missing(e: &Error) -> bool {
+fn is_missing(e: &Error) -> bool {
     matches!(e.kind(), ErrorKind::Io { source, .. }
         if source.kind() == std::io::ErrorKind::NotFound)
 }

@@ -2,18 +2,16 @@
 
 use std::collections::HashSet;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use durahash_media::hash::WordMix;
-use durahash_media::{Durability, Error, ErrorKind, Result};
+use durahash_media::Result;
 
 use crate::data::Type;
 use crate::design::Design;
-use crate::index::{Change, Finding, Index, IndexStats, Room};
-use crate::record::{Hashes, Store, is_chained, offset};
-use crate::stats::Stats;
+use crate::index::{Change, Finding, Index, Room};
+use crate::record::{Store, is_chained, offset};
+use crate::untyped::{Core, Untyped, is_whole};
 
 /// The pool's counter of records that hang on others, and one more: zero where they were not counted.
 /// Designs take theirs from the other end.
@@ -25,23 +23,6 @@ pub(crate) struct Raw {
     core: Core,
     /// How many records hang on others, once it is known. Held while a chain changes.
     chained: Mutex<Option<u64>>,
-    closed: bool,
-}
-
-/// A pool and its types: what maps and multimaps have in common.
-pub(crate) struct Core {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) design: Design,
-    pub(crate) key: Type,
-    pub(crate) value: Type,
-    pub(crate) mix: WordMix,
-    pub(crate) hashes: Hashes,
-    /// How long the open took, recovery included.
-    pub(crate) recovery: Duration,
-    /// Where the sweep goes on; held during a step.
-    pub(crate) sweep_at: Mutex<u64>,
-    /// A sweep never comes back.
-    swept: AtomicBool,
 }
 
 impl Deref for Raw {
@@ -50,135 +31,6 @@ impl Deref for Raw {
     #[inline]
     fn deref(&self) -> &Core {
         &self.core
-    }
-}
-
-impl Core {
-    /// `start`: when the open began.
-    pub(crate) fn new(
-        store: Arc<dyn Store>,
-        design: Design,
-        key: Type,
-        value: Type,
-        start: Instant,
-    ) -> Self {
-        let (seed, hash_bits) = (store.format().seed, store.format().geometry.hash_bits);
-        Core {
-            store,
-            design,
-            key,
-            value,
-            mix: WordMix::new(seed),
-            hashes: Hashes::new(seed, hash_bits),
-            recovery: start.elapsed(),
-            sweep_at: Mutex::new(0),
-            swept: AtomicBool::new(false),
-        }
-    }
-
-    /// Whether slots hold keys and values themselves.
-    #[inline]
-    pub(crate) fn is_words(&self) -> bool {
-        self.key.is_word() && self.value.is_word()
-    }
-
-    /// Takes a mutex whose holder may call the medium: polled, so that a simulated schedule can let
-    /// the holder go on.
-    pub(crate) fn lock<'a, T>(&self, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
-        loop {
-            match mutex.try_lock() {
-                Ok(guard) => return guard,
-                // What they guard is changed by one assignment.
-                Err(TryLockError::Poisoned(guard)) => return guard.into_inner(),
-                Err(TryLockError::WouldBlock) => self.store.wait(),
-            }
-        }
-    }
-
-    /// Runs `f`, whose operations are durable together when this returns: where each would wait for
-    /// a disk, they wait for it once.
-    pub(crate) fn batch<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
-        struct Batch<'a>(&'a dyn Store);
-        impl Drop for Batch<'_> {
-            fn drop(&mut self) {
-                self.0.defer(false);
-            }
-        }
-        self.store.defer(true);
-        let batch = Batch(&*self.store);
-        let done = f();
-        drop(batch);
-        // Also after an error: what was done before it is durable.
-        self.store.settle()?;
-        done
-    }
-
-    /// Puts everything that has returned where loss of power does not reach it.
-    pub(crate) fn sync(&self) -> Result<()> {
-        self.store.writable()?;
-        self.store.sync()
-    }
-
-    /// Whether free record space is still to be found.
-    pub(crate) fn sweep_pending(&self) -> bool {
-        if self.swept.load(Ordering::Relaxed) {
-            return false;
-        }
-        let pending = self.store.sweep_pending();
-        if !pending {
-            self.swept.store(true, Ordering::Relaxed);
-        }
-        pending
-    }
-
-    /// Whether the pool is full only as long as a sweep has not found what is free.
-    pub(crate) fn is_full_for_now(&self, e: &Error) -> bool {
-        matches!(e.kind(), ErrorKind::Full { .. }) && self.sweep_pending()
-    }
-
-    /// Gives a block back that nothing durable names.
-    pub(crate) fn release(&self, off: u64) {
-        // The operation has its result; a block that cannot be freed now (the pool was closed to
-        // writes meanwhile) is found by the sweep of the next open.
-        let _ = self.store.free(off);
-    }
-
-    /// Figures about the whole.
-    pub(crate) fn figures(&self, keys: u64, index: IndexStats) -> Result<Stats> {
-        let facts = self.store.facts();
-        let sync_mode = self.store.sync_mode()?;
-        // A reader promises nothing of its own: the pool's writers do.
-        let durability = match facts.durability {
-            Durability::Process if self.store.is_read_only() => sync_mode.durability(),
-            durability => durability,
-        };
-        Ok(Stats {
-            design: self.design,
-            key_type: self.key,
-            value_type: self.value,
-            keys,
-            index,
-            space: facts.space,
-            durability,
-            sync_mode,
-            huge_bytes: facts.huge_bytes,
-            epoch: facts.epoch,
-            recovery: self.recovery,
-            suspect: facts.suspect,
-            emulates: facts.emulates,
-            counts: facts.counts,
-            log: facts.log,
-        })
-    }
-
-    /// **MAP-1** Words are a key and a value of their types.
-    pub(crate) fn check_word_pair(&self, h: u64, payload: u64, found: &mut dyn FnMut(Finding)) {
-        for (ty, word) in [(self.key, self.mix.unmix(h)), (self.value, payload)] {
-            if !ty.has_word(word) {
-                let what = format!("{word:#x} is no {ty} (slot of hash {h:#018x})");
-                found(Finding { invariant: "MAP-1", off: 0, what });
-            }
-        }
     }
 }
 
@@ -202,7 +54,7 @@ impl Raw {
             saved.and_then(|count| count.checked_sub(1)).filter(|count| *count <= format.max_bytes)
         };
         let core = Core::new(store, design, key, value, start);
-        Raw { index, core, chained: Mutex::new(chained), closed: false }
+        Raw { index, core, chained: Mutex::new(chained) }
     }
 
     /// The number of records that hang on others, locked against change.
@@ -247,16 +99,7 @@ impl Raw {
 
     /// Calls `f` with every slot.
     fn each_slot(&self, f: &mut dyn FnMut(u64, u64) -> Result<()>) -> Result<()> {
-        let mut slots = Vec::new();
-        let mut at = Some(0);
-        while let Some(from) = at {
-            slots.clear();
-            at = self.index.scan(from, &mut slots)?;
-            for (h, payload) in &slots {
-                f(*h, *payload)?;
-            }
-        }
-        Ok(())
+        self.each_unit(&mut |slots| slots.iter().try_for_each(|(h, payload)| f(*h, *payload)))
     }
 
     /// The offsets of the records that hang on slot `h`, whose payload was `payload` a moment ago;
@@ -285,40 +128,6 @@ impl Raw {
         }
         is_whole(self.walk(payload, &|| true, &mut |link| self.store.mark(link.off).map(|_| true)))
             .map(drop)
-    }
-
-    /// Marks the records of one more unit; whether more is left.
-    fn sweep_step(&self) -> Result<bool> {
-        let mut at = self.lock(&self.sweep_at);
-        if !self.sweep_pending() {
-            return Ok(false);
-        }
-        let mut slots = Vec::new();
-        let next = self.index.scan(*at, &mut slots)?;
-        for (h, payload) in slots {
-            let mut offs = Vec::new();
-            // What cannot be reached through damage cannot be read either: nothing is lost by
-            // leaving it unmarked, and the damage must not keep the space of all others.
-            if !is_whole(self.chain(h, payload, &mut offs))? {
-                offs.push(offset(payload));
-            }
-            for off in offs {
-                self.store.mark(off)?;
-            }
-        }
-        match next {
-            Some(next) => {
-                *at = next;
-                Ok(true)
-            }
-            None => self.store.finish_sweep().map(|()| false),
-        }
-    }
-
-    /// Ends the sweep here and now.
-    pub(crate) fn finish_sweep(&self) -> Result<()> {
-        while self.sweep_step()? {}
-        Ok(())
     }
 
     /// A piece of background work; whether more is waiting.
@@ -382,12 +191,6 @@ impl Raw {
             self.release(off);
         }
         Ok(true)
-    }
-
-    /// Figures about the whole.
-    pub(crate) fn stats(&self) -> Result<Stats> {
-        let keys = self.len()?;
-        self.figures(keys, self.index.stats())
     }
 
     /// Verifies every invariant of the design and of the records.
@@ -454,31 +257,16 @@ impl Raw {
                 rec("REC-1", offset(payload), format!("slot {h:#018x}: {e}"));
             }
             let mut keys = HashSet::new();
-            for (key, value) in &pairs {
-                if !keys.insert(key) {
+            for pair in &pairs {
+                if !keys.insert(&pair.0) {
                     let what = format!("a key stands twice in the chain of slot {h:#018x}");
-                    rec("REC-2", offset(payload), what);
+                    found(Finding { invariant: "REC-2", off: offset(payload), what });
                 }
-                for (ty, bytes) in [(self.key, key), (self.value, value)] {
-                    if !ty.has_bytes(bytes) {
-                        let what = format!("{} bytes are no {ty}: slot {h:#018x}", bytes.len());
-                        rec("MAP-1", offset(payload), what);
-                    }
-                }
+                self.check_byte_pair((h, payload), pair, found);
             }
             Ok(())
         })?;
-        // Whoever hears of a finding may look at the map, so no lock is held meanwhile.
-        let mut unnamed = Vec::new();
-        self.store.each_block(&mut |off| {
-            if !named.contains(&off) {
-                unnamed.push(off);
-            }
-        });
-        for off in unnamed {
-            let what = "block in use that no slot names".into();
-            found(Finding { invariant: "REC-3", off, what });
-        }
+        self.check_named(&named, found);
         let kept = *self.lock_chained();
         if let Some(kept) = kept.filter(|kept| *kept != chained) {
             let what = format!("{chained} records hang on others, {kept} are counted");
@@ -486,44 +274,41 @@ impl Raw {
         }
         Ok(())
     }
+}
 
-    /// Closes the pool; nobody else has a handle.
-    pub(crate) fn close(mut self) -> Result<()> {
-        self.shut()
+impl Untyped for Raw {
+    type Slot = u64;
+
+    fn scan(&self, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
+        self.index.scan(at, out)
     }
 
-    fn shut(&mut self) -> Result<()> {
-        self.closed = true;
-        if self.store.is_read_only() {
-            return Ok(());
+    fn mark_unit(&self, unit: &[(u64, u64)]) -> Result<()> {
+        for (h, payload) in unit {
+            let mut offs = Vec::new();
+            // What cannot be reached through damage cannot be read either: nothing is lost by
+            // leaving it unmarked, and the damage must not keep the space of all others.
+            if !is_whole(self.chain(*h, *payload, &mut offs))? {
+                offs.push(offset(*payload));
+            }
+            for off in offs {
+                self.store.mark(off)?;
+            }
         }
+        Ok(())
+    }
+
+    fn save(&self) {
         if let Some(count) = *self.lock_chained() {
             self.store.save(CHAINED_COUNTER, count + 1);
         }
-        self.store.close()
     }
 }
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        if !self.closed {
-            // Nobody is left to hear of a failure: the pool stays unclean and is recovered when it
-            // is opened. `close` reports.
-            let _ = self.shut();
-        }
+        // Nobody is left to hear of a failure: the pool stays unclean and is recovered when it is
+        // opened. `close` reports.
+        let _ = self.close();
     }
-}
-
-/// Whether a walk came to its end; damage on the way is no error here.
-fn is_whole(walked: Result<()>) -> Result<bool> {
-    match walked {
-        Err(e) if matches!(e.kind(), ErrorKind::Corrupt { .. }) => Ok(false),
-        walked => walked.map(|()| true),
-    }
-}
-
-/// A word that is no value of its type, or bytes that are none.
-#[cold]
-pub(crate) fn no_value() -> Error {
-    Error::corrupt("bytes that are no value of their type", 0)
 }

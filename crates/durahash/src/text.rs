@@ -6,7 +6,7 @@
 use durahash_media::{ErrorKind, Result};
 
 use crate::data::{Data, Type, with_type};
-use crate::raw::no_value;
+use crate::untyped::no_value;
 
 trait Text: Data {
     /// The bytes in a record of what `text` says.

@@ -1,0 +1,161 @@
+//! The methods that every public type has, a map and a multimap, whether types are known or not. Their
+//! documentation is the same, too, but for the examples.
+
+/// The methods of every handle. `entries`: what is counted; `example`: makes a `map`; `put`: puts
+/// something into it.
+macro_rules! handle_methods {
+    (entries: $entries:literal, example: $example:expr, put: $put:literal) => {
+        #[doc = concat!("How many ", $entries, " there are.")]
+        ///
+        /// **Concurrency.** Exact when nobody writes meanwhile. After the pool was not closed, the
+        /// first call may count, which takes time in proportion to the pool.
+        ///
+        /// # Errors
+        /// [`Corrupt`](crate::ErrorKind::Corrupt) where the pool is damaged.
+        ///
+        /// ```
+        #[doc = $example]
+        #[doc = $put]
+        /// assert_eq!(map.len()?, 1);
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        pub fn len(&self) -> Result<u64> {
+            self.raw.len()
+        }
+
+        /// Whether there is no key.
+        ///
+        /// # Errors
+        /// As [`len`](Self::len).
+        ///
+        /// ```
+        #[doc = $example]
+        /// assert!(map.is_empty()?);
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        pub fn is_empty(&self) -> Result<bool> {
+            self.raw.index.is_empty()
+        }
+
+        /// Removes everything.
+        ///
+        /// **Durability.** `Ok` means that it stays away after a crash. After a crash before, or an
+        /// error, some keys may be left.
+        /// **Concurrency.** Removes every key that is there from its call to its return; one that
+        /// comes meanwhile may stay.
+        ///
+        /// # Errors
+        /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Poisoned`](crate::ErrorKind::Poisoned),
+        /// [`Corrupt`](crate::ErrorKind::Corrupt) where the pool is damaged; entries that are damaged
+        /// are removed. A full pool is no reason to fail.
+        ///
+        /// ```
+        #[doc = $example]
+        #[doc = $put]
+        /// map.clear()?;
+        /// assert!(map.is_empty()?);
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        pub fn clear(&self) -> Result<()> {
+            self.raw.clear()
+        }
+
+        /// Figures about the entries, their pool and its medium.
+        #[doc = concat!("[`keys`](Stats::keys) is the number of ", $entries, ".")]
+        ///
+        /// # Errors
+        /// As [`len`](Self::len).
+        ///
+        /// ```
+        #[doc = $example]
+        #[doc = $put]
+        /// assert_eq!(map.stats()?.keys, 1);
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        pub fn stats(&self) -> Result<Stats> {
+            self.raw.figures(self.raw.len()?, self.raw.index.stats())
+        }
+
+        /// Verifies every invariant of the design, of the pool and of the records, tells `found` what
+        /// does not hold, and changes nothing.
+        ///
+        /// **Concurrency.** Nobody may write meanwhile: what is under way looks like damage.
+        ///
+        /// # Errors
+        /// What keeps the check itself from being done.
+        ///
+        /// ```
+        #[doc = $example]
+        #[doc = $put]
+        /// map.check(&mut |finding| panic!("{finding:?}"))?;
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        pub fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+            self.raw.check(found, &mut |_, _| ())
+        }
+
+        /// Does a piece of background work; whether more is waiting.
+        ///
+        /// After a pool was not closed, its free record space is found again in such pieces. Calling
+        /// this is never needed: a writer that runs out of space does the rest itself.
+        ///
+        /// **Concurrency.** Any thread may call this at any time.
+        ///
+        /// # Errors
+        /// What the work meets.
+        ///
+        /// ```
+        #[doc = $example]
+        /// while map.step()? {}
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        pub fn step(&self) -> Result<bool> {
+            self.raw.step()
+        }
+
+        /// The design that the pool was made as.
+        ///
+        /// ```
+        #[doc = $example]
+        /// println!("design: {}", map.design());
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        #[must_use]
+        pub fn design(&self) -> Design {
+            self.raw.design
+        }
+
+        /// What an acknowledged operation survives.
+        ///
+        /// ```
+        #[doc = $example]
+        /// println!("survives: {}", map.durability());
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        #[must_use]
+        pub fn durability(&self) -> Durability {
+            self.raw.store.durability()
+        }
+
+        /// Closes the pool, if this is the last handle; dropping that does the same, but cannot tell
+        /// of an error. While clones or iterators are left, the pool stays open.
+        ///
+        /// **Durability.** A pool that was closed opens without recovery, and needs no more care than
+        /// any file: it may be copied, and loss of power does not harm it.
+        ///
+        /// # Errors
+        /// [`Io`](crate::ErrorKind::Io) with what the system says of writing to the disk;
+        /// [`Poisoned`](crate::ErrorKind::Poisoned). The next open recovers then.
+        ///
+        /// ```
+        #[doc = $example]
+        /// map.close()?;
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        pub fn close(self) -> Result<()> {
+            Arc::into_inner(self.raw).map_or(Ok(()), |raw| raw.close())
+        }
+    };
+}
+
+pub(crate) use handle_methods;
