@@ -14,7 +14,7 @@
 //! - No folio has pages of the ring and others. A folio is aligned to its size, and has at most
 //!   [`FOLIO_PAGES_MAX`] pages, the most that the index of the page cache (an XArray) has room for in one
 //!   entry. The ring is written past the cache only if it begins and ends at multiples of that, as
-//!   the rings of large logs do ([`place_log`]).
+//!   the rings of large logs do ([`place_log`](super::make::place_log)).
 //! - No page of the ring is dirty in the cache while it is written past it. Nobody stores to it through
 //!   a mapping. It is written through the cache when a log is made and when a recovery writes it again,
 //!   each time synced, with success, before the first direct write.
@@ -49,7 +49,7 @@ use crate::medium::{LINE_BYTES, Medium, Region, sys};
 use crate::word::{PmU64, bits};
 
 /// The most pages of a folio.
-const FOLIO_PAGES_MAX: u64 = 1 << 11;
+pub(super) const FOLIO_PAGES_MAX: u64 = 1 << 11;
 
 /// Where a log's area is in a pool's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,62 +143,6 @@ impl OldLog {
 /// older one would bring its lines back over what is stored from now on.
 pub(in crate::medium) fn begin_file(view: &Mapped, old: &OldLog) -> Result<()> {
     recover::begin(&View { view, area: old.area }, &old.found, old.found.next(true)?)
-}
-
-/// How the area of a log of about `bytes` bytes may lie in a file so that its ring is written past the
-/// page cache: so many bytes, ending at a multiple of the other number. `None` for a small one.
-pub(crate) fn place_log(bytes: u64) -> Option<(u64, u64)> {
-    let folio = FOLIO_PAGES_MAX * page_size() as u64;
-    let blocks = folio / LOG_ALIGN;
-    let ring_blocks = Layout::of(bytes).ring_blocks;
-    let whole = (ring_blocks + blocks / 2) / blocks * blocks;
-    (ring_blocks >= blocks).then(|| (Layout::area_bytes(whole), folio))
-}
-
-/// A medium over a file in which a log can be made.
-pub(crate) trait LogSpace: Medium {
-    /// Writes bytes of the file beside what is mapped.
-    fn write_file(&self, off: u64, bytes: &[u8]) -> Result<()>;
-
-    /// Puts what was written so on the disk.
-    fn sync_file(&self) -> Result<()>;
-}
-
-impl LogSpace for Mapped {
-    fn write_file(&self, off: u64, bytes: &[u8]) -> Result<()> {
-        sys::write_at(self.file(), bytes, off).map_err(|e| self.error(MAKING, e))
-    }
-
-    fn sync_file(&self) -> Result<()> {
-        sys::sync_file(self.file()).map_err(|e| self.error(MAKING, e))
-    }
-}
-
-const MAKING: &str = "making the log of the pool";
-
-/// Makes `bytes` bytes from `off`, which nobody uses, an empty log of pool `uuid`.
-///
-/// # Errors
-/// [`Io`](ErrorKind::Io) with what the system says.
-pub(crate) fn format_log<M: LogSpace>(
-    medium: &M,
-    off: u64,
-    bytes: u64,
-    uuid: [u64; 2],
-) -> Result<()> {
-    const CHUNK_BYTES: u64 = 1 << 20;
-    let zeros = vec![0; CHUNK_BYTES.min(bytes) as usize];
-    // Written, not only reserved: the first write to reserved space takes twice as long.
-    for at in (off..off + bytes).step_by(CHUNK_BYTES as usize) {
-        let chunk = CHUNK_BYTES.min(off + bytes - at);
-        medium.write_file(at, &zeros[..chunk as usize])?;
-    }
-    medium.sync_file()?;
-    for head in Found::nothing(uuid).next(true)?.pair() {
-        medium.write_file(off + head.off(), &head.to_bytes())?;
-        medium.sync_file()?;
-    }
-    Ok(())
 }
 
 /// The disk of a file that is only recovered.
@@ -329,7 +273,7 @@ impl FileDisk {
 
     /// From where to where the ring reaches, if it shares no folio, and whether it is written past the
     /// cache.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(super) fn place(&self) -> (Option<(u64, u64)>, bool) {
         let LogArea { off, bytes, .. } = self.area;
         let ring = (off + Layout::of(bytes).block_off(0), off + bytes);

@@ -81,15 +81,6 @@ impl Layout {
         }
     }
 
-    /// Bytes of the smallest area with a ring of so many blocks.
-    pub(crate) fn area_bytes(ring_blocks: u64) -> u64 {
-        let mut blocks = ((ring_blocks + 2) / 7 * 8).saturating_sub(1);
-        while Layout::of(blocks * BLOCK_BYTES as u64).ring_blocks < ring_blocks {
-            blocks += 1;
-        }
-        blocks * BLOCK_BYTES as u64
-    }
-
     /// Lines that can be staged.
     pub(super) fn staged_lines(self) -> u64 {
         self.staged_bytes / 8 / STAGED_WORDS as u64
@@ -375,11 +366,6 @@ mod tests {
             let end = layout.block_off(layout.ring_blocks - 1) + BLOCK_BYTES as u64;
             assert_eq!(end, area_bytes);
             assert!(layout.ring_blocks >= 4 && layout.staged_lines() > 0);
-        }
-        for ring_blocks in [4, 5, 13, 2048, 2049, 14336] {
-            let bytes = Layout::area_bytes(ring_blocks);
-            assert_eq!(Layout::of(bytes).ring_blocks, ring_blocks);
-            assert!(Layout::of(bytes - BLOCK_BYTES as u64).ring_blocks < ring_blocks);
         }
     }
 }

@@ -88,6 +88,8 @@ mod format;
 mod gate;
 mod keeper;
 mod log;
+#[cfg(not(loom))]
+mod make;
 mod mode;
 mod private;
 mod recover;
@@ -97,13 +99,18 @@ mod tests;
 
 pub use disk::Disk;
 pub use file::FileDisk;
-pub(crate) use file::{LOG_OFF, LOG_VERSION, LogSpace, format_log, place_log};
 pub(super) use file::{OldLog, begin_file, is_left_in_cache};
 pub use format::Line;
-pub(crate) use format::{AREA_BYTES_MIN, LOG_ALIGN};
 pub use log::LogStats;
 pub use mode::SyncMode;
 pub use sim_disk::{DiskImage, DiskStep, SimDisk};
+// What a pool needs in order to have a log made.
+#[cfg(not(loom))]
+pub(crate) use {
+    file::{LOG_OFF, LOG_VERSION},
+    format::{AREA_BYTES_MIN, LOG_ALIGN},
+    make::{LogSpace, format_log, place_log},
+};
 
 use std::cell::{Cell, RefCell};
 use std::io;
