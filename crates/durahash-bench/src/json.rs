@@ -50,14 +50,37 @@ impl<'a> Object<'a> {
         number.ok_or_else(|| self.wrong(field, "a number"))
     }
 
-    pub(crate) fn list<T>(
-        &self,
-        field: &str,
-        item: impl Fn(&Value) -> Option<T>,
-    ) -> Result<Vec<T>> {
+    pub(crate) fn texts(&self, field: &str) -> Result<Vec<String>> {
+        self.list(field, |value| value.as_str().map(str::to_owned))
+    }
+
+    pub(crate) fn counts(&self, field: &str) -> Result<Vec<u64>> {
+        self.list(field, Value::as_u64)
+    }
+
+    fn list<T>(&self, field: &str, item: impl Fn(&Value) -> Option<T>) -> Result<Vec<T>> {
         let items = self.get(field)?.as_array();
         items
             .and_then(|items| items.iter().map(item).collect())
             .ok_or_else(|| self.wrong(field, "a list of such"))
     }
 }
+
+/// A type as a JSON object and back: its name in errors; its fields, in order; and the method of
+/// [`Object`] that reads each.
+macro_rules! saved {
+    ($Type:ident, $name:literal { $($field:ident: $read:ident),* $(,)? }) => {
+        impl $Type {
+            pub(crate) fn to_value(&self) -> serde_json::Value {
+                serde_json::json!({ $(stringify!($field): self.$field),* })
+            }
+
+            pub(crate) fn from_value(value: &serde_json::Value) -> crate::error::Result<Self> {
+                let object = crate::json::Object::of(value, $name)?;
+                Ok($Type { $($field: object.$read(stringify!($field))?),* })
+            }
+        }
+    };
+}
+
+pub(crate) use saved;

@@ -2,10 +2,7 @@
 
 use std::path::Path;
 
-use serde_json::{Value, json};
-
-use crate::error::Result;
-use crate::json::Object;
+use crate::json::saved;
 
 /// A machine. What the system does not tell is `unknown`, or zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,30 +39,16 @@ impl Machine {
             huge_pages: known(huge_pages.split(['[', ']']).nth(1)),
         }
     }
-
-    pub(crate) fn to_value(&self) -> Value {
-        json!({
-            "cpu": self.cpu,
-            "cores": self.cores,
-            "memory_bytes": self.memory_bytes,
-            "system": self.system,
-            "architecture": self.architecture,
-            "huge_pages": self.huge_pages,
-        })
-    }
-
-    pub(crate) fn from_value(value: &Value) -> Result<Self> {
-        let machine = Object::of(value, "machine")?;
-        Ok(Machine {
-            cpu: machine.text("cpu")?,
-            cores: machine.count("cores")?,
-            memory_bytes: machine.count("memory_bytes")?,
-            system: machine.text("system")?,
-            architecture: machine.text("architecture")?,
-            huge_pages: machine.text("huge_pages")?,
-        })
-    }
 }
+
+saved!(Machine, "machine" {
+    cpu: text,
+    cores: count,
+    memory_bytes: count,
+    system: text,
+    architecture: text,
+    huge_pages: text,
+});
 
 fn known(text: Option<&str>) -> String {
     text.unwrap_or("unknown").to_owned()

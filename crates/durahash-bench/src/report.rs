@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
-use crate::json::Object;
+use crate::json::{Object, saved};
 use crate::machine::Machine;
 
 /// The version of the JSON; it changes when a reader would have to.
@@ -184,75 +184,35 @@ impl Row {
         }
         self
     }
-
-    fn to_value(&self) -> Value {
-        json!({
-            "table": self.table,
-            "design": self.design,
-            "case": self.case,
-            "threads": self.threads,
-            "keys": self.keys,
-            "metric": self.metric,
-            "value": self.value,
-            "min": self.min,
-            "max": self.max,
-        })
-    }
-
-    fn from_value(value: &Value) -> Result<Self> {
-        let row = Object::of(value, "row")?;
-        Ok(Row {
-            table: row.text("table")?,
-            design: row.text("design")?,
-            case: row.text("case")?,
-            threads: row.count("threads")?,
-            keys: row.count("keys")?,
-            metric: row.text("metric")?,
-            value: row.number("value")?,
-            min: row.number("min")?,
-            max: row.number("max")?,
-        })
-    }
 }
 
-impl Setup {
-    fn to_value(&self) -> Value {
-        json!({
-            "version": self.version,
-            "commit": self.commit,
-            "unix_seconds": self.unix_seconds,
-            "designs": self.designs,
-            "keys": self.keys,
-            "threads": self.threads,
-            "medium": self.medium,
-            "file_system": self.file_system,
-            "durability": self.durability,
-            "emulates": self.emulates,
-            "repeats": self.repeats,
-            "seed": self.seed,
-            "clock_ns": self.clock_ns,
-        })
-    }
+saved!(Row, "row" {
+    table: text,
+    design: text,
+    case: text,
+    threads: count,
+    keys: count,
+    metric: text,
+    value: number,
+    min: number,
+    max: number,
+});
 
-    fn from_value(value: &Value) -> Result<Self> {
-        let setup = Object::of(value, "setup")?;
-        Ok(Setup {
-            version: setup.text("version")?,
-            commit: setup.text_or_null("commit")?,
-            unix_seconds: setup.count("unix_seconds")?,
-            designs: setup.list("designs", |value| value.as_str().map(str::to_owned))?,
-            keys: setup.count("keys")?,
-            threads: setup.list("threads", Value::as_u64)?,
-            medium: setup.text("medium")?,
-            file_system: setup.text("file_system")?,
-            durability: setup.text("durability")?,
-            emulates: setup.text_or_null("emulates")?,
-            repeats: setup.count("repeats")?,
-            seed: setup.count("seed")?,
-            clock_ns: setup.number("clock_ns")?,
-        })
-    }
-}
+saved!(Setup, "setup" {
+    version: text,
+    commit: text_or_null,
+    unix_seconds: count,
+    designs: texts,
+    keys: count,
+    threads: counts,
+    medium: text,
+    file_system: text,
+    durability: text,
+    emulates: text_or_null,
+    repeats: count,
+    seed: count,
+    clock_ns: number,
+});
 
 /// `1 thread`, `2 threads`
 pub(crate) fn threads_text(n: u64) -> String {
