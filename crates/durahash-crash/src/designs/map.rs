@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use durahash::{Design, Finding, Map, Options, Outcome, Result};
 use durahash_media::{Geometry, Sim};
 
+use super::{text, word};
 use crate::script::Op;
 use crate::subject::{Prefill, Subject, Table};
 
@@ -95,18 +96,8 @@ impl<D: Below> Subject for MapSubject<D> {
     }
 }
 
-/// Keys and values are words in decimal; every third value is longer than a line.
+/// Keys and values are words in decimal.
 struct Strings(Map<str, str>);
-
-fn text(v: u64) -> String {
-    let width = if v.is_multiple_of(3) { 70 } else { 1 };
-    format!("{v:0width$}")
-}
-
-fn word(text: &str) -> u64 {
-    // What is no number was never put, and is no key of the key space either.
-    text.parse().unwrap_or(u64::MAX)
-}
 
 impl Table for Strings {
     fn apply(&self, op: Op, key: u64) -> Result<Option<u64>> {

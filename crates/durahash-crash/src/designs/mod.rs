@@ -10,3 +10,15 @@ pub use map::{MapSubject, PeaMapSubject, RehMapSubject};
 pub use multi::{PeaMultiFullSubject, PeaMultiMapSubject, PeaMultiSubject, PeaMultiWithin};
 pub use pea::{PeaFullSubject, PeaSubject, PeaWithin};
 pub use reh::{RehFullSubject, RehSubject, RehWithin};
+
+/// A value of bytes: the word in decimal; every third is longer than a line.
+fn text(v: u64) -> String {
+    let width = if v.is_multiple_of(3) { 70 } else { 1 };
+    format!("{v:0width$}")
+}
+
+/// The word that a key or a value of bytes stands for.
+fn word(text: &str) -> u64 {
+    // What is no number was never put, and is no key of the key space either.
+    text.parse().unwrap_or(u64::MAX)
+}

@@ -2,12 +2,14 @@
 //! three are for entries, two main buckets and two of stash a segment; buffers for 4, 12, 28, 60 and
 //! 124 values.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
-use durahash::{MultiMap, Options, Result};
+use durahash::{Data, MultiMap, Options, Result};
 use durahash_media::hash::WordMix;
 use durahash_media::{Error, Geometry, Sim};
 
+use super::{text, word};
 use crate::script::{self, Bag, Op, mix, spread};
 use crate::subject::{Prefill, Subject, Table};
 
@@ -100,11 +102,11 @@ impl<const MAX_BYTES: u64> Subject for PeaMultiWithin<MAX_BYTES> {
     const MAY_FILL: bool = MAX_BYTES < 16 << 10;
 
     fn create<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
-        Ok(Box::new(Words(Self::options().create_multi_on(sim)?)))
+        Self::options().create_multi_on(sim).map(words)
     }
 
     fn open<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
-        Ok(Box::new(Words(Self::options().open_multi_on(sim)?)))
+        Self::options().open_multi_on(sim).map(words)
     }
 
     fn keys(&self) -> Vec<u64> {
@@ -192,19 +194,29 @@ fn bag(values: impl IntoIterator<Item = u64>) -> Result<Option<u64>> {
     Ok(bags.get(&0).and_then(|bag| bag.word()))
 }
 
-struct Words(MultiMap<u64, u64>);
+/// A multimap, and how the words of scripts become its keys and values and come back.
+struct Bags<K: Data + ?Sized, V: Data + ?Sized> {
+    map: MultiMap<K, V>,
+    key: fn(u64) -> K::Owned,
+    value: fn(u64) -> V::Owned,
+    key_word: fn(K::Owned) -> u64,
+    value_word: fn(V::Owned) -> u64,
+}
 
-impl Table for Words {
+impl<K: Data + ?Sized, V: Data + ?Sized> Table for Bags<K, V> {
     fn apply(&self, op: Op, key: u64) -> Result<Option<u64>> {
-        let map = &self.0;
+        let map = &self.map;
+        let key = (self.key)(key);
+        let key = key.borrow();
+        let value = |v| (self.value)(v % Bag::VALUES);
         Ok(match op {
             Op::Add(_, v) => {
-                map.add(&key, &(v % Bag::VALUES))?;
+                map.add(key, value(v).borrow())?;
                 None
             }
-            Op::RemoveOne(_, v) => map.remove_one(&key, &(v % Bag::VALUES))?.then_some(1),
-            Op::RemoveAll(_) => Some(map.remove_all(&key)?).filter(|count| *count > 0),
-            Op::Get(_) => bag(map.get_all(&key)?)?,
+            Op::RemoveOne(_, v) => map.remove_one(key, value(v).borrow())?.then_some(1),
+            Op::RemoveAll(_) => Some(map.remove_all(key)?).filter(|count| *count > 0),
+            Op::Get(_) => bag(map.get_all(key)?.into_iter().map(self.value_word))?,
             Op::Step => {
                 map.step()?;
                 None
@@ -218,25 +230,42 @@ impl Table for Words {
 
     fn contents(&self, out: &mut Vec<(u64, u64)>) -> Result<()> {
         let mut bags = BTreeMap::new();
-        for pair in &self.0 {
+        for pair in &self.map {
             let (key, v) = pair?;
-            count_in(&mut bags, key, v)?;
+            count_in(&mut bags, (self.key_word)(key), (self.value_word)(v))?;
         }
         out.extend(bags.into_iter().map(|(key, bag)| (key, bag.0)));
         Ok(())
     }
 
     fn len(&self) -> Result<u64> {
-        self.0.len()
+        self.map.len()
     }
 
     fn check(&self, found: &mut dyn FnMut(durahash::Finding)) -> Result<()> {
-        self.0.check(found)
+        self.map.check(found)
     }
 
     fn close(self: Box<Self>) -> Result<()> {
-        self.0.close()
+        self.map.close()
     }
+}
+
+fn words(map: MultiMap<u64, u64>) -> Box<dyn Table> {
+    let same = |word| word;
+    Box::new(Bags { map, key: same, value: same, key_word: same, value_word: same })
+}
+
+/// Keys and values are words in decimal.
+fn texts(map: MultiMap<str, str>) -> Box<dyn Table> {
+    let word = |text: String| word(&text);
+    Box::new(Bags {
+        map,
+        key: |key| key.to_string(),
+        value: text,
+        key_word: word,
+        value_word: word,
+    })
 }
 
 /// A multimap of byte strings, with hashes of five bits so that some keys share theirs.
@@ -256,11 +285,11 @@ impl Subject for PeaMultiMapSubject {
     const MAX_BYTES: u64 = 512 << 10;
 
     fn create<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
-        Ok(Box::new(Texts(Self::options().create_multi_on(sim)?)))
+        Self::options().create_multi_on(sim).map(texts)
     }
 
     fn open<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
-        Ok(Box::new(Texts(Self::options().open_multi_on(sim)?)))
+        Self::options().open_multi_on(sim).map(texts)
     }
 
     fn keys(&self) -> Vec<u64> {
@@ -287,65 +316,5 @@ impl Subject for PeaMultiMapSubject {
 
     fn entries(v: u64) -> u64 {
         Bag(v).len()
-    }
-}
-
-/// Keys and values are words in decimal; every third value is longer than a line.
-struct Texts(MultiMap<str, str>);
-
-fn text(v: u64) -> String {
-    let v = v % Bag::VALUES;
-    let width = if v.is_multiple_of(3) { 70 } else { 1 };
-    format!("{v:0width$}")
-}
-
-fn word(text: &str) -> u64 {
-    // What is no number was never added.
-    text.parse().unwrap_or(u64::MAX)
-}
-
-impl Table for Texts {
-    fn apply(&self, op: Op, key: u64) -> Result<Option<u64>> {
-        let map = &self.0;
-        let name = key.to_string();
-        Ok(match op {
-            Op::Add(_, v) => {
-                map.add(&name, &text(v))?;
-                None
-            }
-            Op::RemoveOne(_, v) => map.remove_one(&name, &text(v))?.then_some(1),
-            Op::RemoveAll(_) => Some(map.remove_all(&name)?).filter(|count| *count > 0),
-            Op::Get(_) => bag(map.get_all(&name)?.iter().map(|text| word(text)))?,
-            Op::Step => {
-                map.step()?;
-                None
-            }
-            Op::Put(..) | Op::Insert(..) | Op::Update(..) | Op::Remove(_) => {
-                unreachable!("{op} is for maps")
-            }
-            Op::Reopen | Op::Close | Op::Crash(_) => None,
-        })
-    }
-
-    fn contents(&self, out: &mut Vec<(u64, u64)>) -> Result<()> {
-        let mut bags = BTreeMap::new();
-        for pair in &self.0 {
-            let (key, v) = pair?;
-            count_in(&mut bags, word(&key), word(&v))?;
-        }
-        out.extend(bags.into_iter().map(|(key, bag)| (key, bag.0)));
-        Ok(())
-    }
-
-    fn len(&self) -> Result<u64> {
-        self.0.len()
-    }
-
-    fn check(&self, found: &mut dyn FnMut(durahash::Finding)) -> Result<()> {
-        self.0.check(found)
-    }
-
-    fn close(self: Box<Self>) -> Result<()> {
-        self.0.close()
     }
 }
