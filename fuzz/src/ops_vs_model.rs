@@ -5,7 +5,7 @@
 use std::borrow::Borrow;
 
 use durahash::{Design, ErrorKind, Map, Options};
-use durahash_media::{Action, Geometry, Sim, Step};
+use durahash_media::{Geometry, Sim, Step};
 
 use crate::bytes::Bytes;
 use crate::common::ops::{Op, apply};
@@ -346,13 +346,5 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized, const LINE: bool> Run<K, V, LINE> {
 
 /// Does what `steps` did to the words.
 pub(crate) fn replay(image: &mut Vec<u64>, steps: &[Step]) {
-    for step in steps {
-        match step.action {
-            Action::Store { word, v } | Action::StoreNt { word, v } | Action::Cas { word, v } => {
-                image[word as usize] = v;
-            }
-            Action::Resize { words } => image.resize(words as usize, 0),
-            _ => {}
-        }
-    }
+    Step::replay(steps, image);
 }

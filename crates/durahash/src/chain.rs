@@ -11,10 +11,12 @@
 //! reused meanwhile; they ask before they trust a length that would grow a buffer, and verify the
 //! checksum once the version was found unchanged.
 
+use std::ops::Range;
 use std::sync::MutexGuard;
 
 use durahash_media::{Error, Result};
 
+use crate::circle::Circle;
 use crate::index::{Change, Room};
 use crate::outcome::Outcome;
 use crate::raw::Raw;
@@ -200,24 +202,16 @@ impl Core {
         f: &mut dyn FnMut(Link) -> Result<bool>,
     ) -> Result<()> {
         let mut name = payload;
-        // A damaged chain may run in a circle: then it comes back to a record that it passed, and to
-        // one of these, which lie ever further apart.
-        let mut passed = 0;
-        for at in 1_u64.. {
+        let mut circle = Circle::default();
+        loop {
             let header = self.store.header(name)?;
             let off = offset(name);
             if !f(Link { off, header })? || header.next == 0 || !still() {
-                break;
-            }
-            if at.is_power_of_two() {
-                passed = off;
+                return Ok(());
             }
             name = header.next;
-            if offset(name) == passed {
-                return Err(Error::corrupt("a chain of records runs in a circle", passed));
-            }
+            circle.step(off, offset(name), "a chain of records runs in a circle")?;
         }
-        Ok(())
     }
 
     /// The record of `key` in the chain that `payload` begins. Those before it go to `before`.
@@ -261,11 +255,7 @@ impl Core {
         if bytes > MAX_KEY_BYTES {
             return Err(Error::corrupt("key longer than any", link.off));
         }
-        if bytes > out.capacity() && !still() {
-            return Ok(());
-        }
-        out.resize(bytes, 0);
-        self.store.copy(link.off, 0, out)
+        self.copy(link, 0..bytes, out, still)
     }
 
     pub(crate) fn copy_value(
@@ -278,11 +268,22 @@ impl Core {
         if bytes > MAX_VALUE_BYTES {
             return Err(Error::corrupt("value longer than any", link.off));
         }
-        if bytes > out.capacity() && !still() {
+        self.copy(link, link.header.key_bytes..link.header.key_bytes + bytes, out, still)
+    }
+
+    /// Copies these of the bytes behind a record's header, if `still` allows that `out` grows for it.
+    fn copy(
+        &self,
+        link: &Link,
+        range: Range<usize>,
+        out: &mut Vec<u8>,
+        still: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        if range.len() > out.capacity() && !still() {
             return Ok(());
         }
-        out.resize(bytes, 0);
-        self.store.copy(link.off, link.header.key_bytes, out)
+        out.resize(range.len(), 0);
+        self.store.copy(link.off, range.start, out)
     }
 
     /// Whether a key whose hash is `key_hash` belongs to slot `h`.

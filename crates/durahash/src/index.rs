@@ -3,11 +3,22 @@
 //! A design never sees a key. Typed keys and values become words above this trait, once for all
 //! designs (`data.rs`, `record.rs`, `map.rs`).
 
-use durahash_media::Result;
+use durahash_media::{Event, Medium, Result};
 
 /// Hashes to a call of [`Index::prefetch`]: enough to overlap their misses, few enough for the
 /// processor's buffers and its nearest cache.
 pub(crate) const PREFETCHED: usize = 32;
+
+/// Does `f` between the events by which a medium knows where an operation begins and when it is
+/// acknowledged.
+#[inline(always)]
+#[track_caller]
+pub(crate) fn operation<M: Medium, T>(medium: &M, f: impl FnOnce() -> T) -> T {
+    medium.event(Event::Begin);
+    let done = f();
+    medium.event(Event::Ack);
+    done
+}
 
 /// What [`Index::update`] shall do with the slot that it found, or did not find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

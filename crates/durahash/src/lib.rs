@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 // From low to high: a module uses only what stands in the groups above its own (`tests/layers.rs`).
+mod circle;
 mod count;
 mod data;
 mod extend;

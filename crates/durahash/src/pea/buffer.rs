@@ -22,6 +22,7 @@
 use durahash_media::{Error, ErrorKind, Medium, PmU64, Result, bits, on_media};
 
 use super::{MultiPea, Table};
+use crate::circle::Circle;
 
 on_media! {
     /// What stands before the values of a buffer.
@@ -48,6 +49,8 @@ pub(super) const BESIDE_HEADER: usize = 4;
 const COUNT_BITS: u32 = 20;
 const SUM_SHIFT: u32 = 2 * COUNT_BITS;
 const OFFSET_BITS: u32 = 48;
+/// What is said of a list that does not end.
+pub(super) const CIRCLE: &str = "a list of values runs in a circle";
 
 /// The offset in a name.
 pub(super) fn offset(name: u64) -> u64 {
@@ -230,22 +233,15 @@ impl<M: Medium> MultiPea<M> {
         f: &mut dyn FnMut(&Buffer<'_>) -> Result<bool>,
     ) -> Result<()> {
         let mut name = name;
-        // As in a chain of records: a circle comes back to a buffer that it passed.
-        let mut passed = 0;
-        for at in 1_u64.. {
+        let mut circle = Circle::default();
+        loop {
             let buffer = self.buffer(h, name)?;
             if !f(&buffer)? || buffer.next == 0 || !still() {
-                break;
+                return Ok(());
             }
-            if at.is_power_of_two() {
-                passed = offset(name);
-            }
+            circle.step(offset(name), offset(buffer.next), CIRCLE)?;
             name = buffer.next;
-            if offset(name) == passed {
-                return Err(Error::corrupt("a list of values runs in a circle", passed));
-            }
         }
-        Ok(())
     }
 }
 

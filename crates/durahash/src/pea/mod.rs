@@ -122,7 +122,7 @@ use durahash_media::{Event, LINE_BYTES, Medium, Pool, Result, Rows, Version, Ver
 use crate::directory::Directory;
 use crate::extend;
 use crate::growth::{Count, Growth};
-use crate::index::{Change, Finding, Index, IndexStats, Reader, Room, Updater};
+use crate::index::{Change, Finding, Index, IndexStats, Reader, Room, Updater, operation};
 use beyond::Beyond;
 use layout::{BUCKET_BYTES, Head, Words, preferred_line};
 use place::Place;
@@ -614,10 +614,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
 impl<M: Medium> Index for Table<M, false> {
     #[inline]
     fn get(&self, h: u64) -> Result<Option<u64>> {
-        self.medium().event(Event::Begin);
-        let found = self.lookup(h);
-        self.medium().event(Event::Ack);
-        found
+        operation(self.medium(), || self.lookup(h))
     }
 
     fn prefetch(&self, h: &[u64]) {
@@ -625,18 +622,12 @@ impl<M: Medium> Index for Table<M, false> {
     }
 
     fn read(&self, h: u64, f: Reader<'_>) -> Result<()> {
-        self.medium().event(Event::Begin);
-        let done = self.read_with(h, f);
-        self.medium().event(Event::Ack);
-        done
+        operation(self.medium(), || self.read_with(h, f))
     }
 
     fn update(&self, h: u64, room: Room, f: Updater<'_>) -> Result<Option<u64>> {
         self.pool.writable()?;
-        self.medium().event(Event::Begin);
-        let done = self.update_slot(h, room, f);
-        self.medium().event(Event::Ack);
-        let (found, change) = done?;
+        let (found, change) = operation(self.medium(), || self.update_slot(h, room, f))?;
         if change == Change::Remove && found.is_some() {
             self.merge_around(h);
         }

@@ -95,7 +95,9 @@ use crate::count::Counter;
 use crate::directory::{Directory, Sought};
 use crate::extend::{self, MAX_DEPTH};
 use crate::growth::Growth;
-use crate::index::{Change, Finding, Index, IndexStats, PREFETCHED, Reader, Room, Updater};
+use crate::index::{
+    Change, Finding, Index, IndexStats, PREFETCHED, Reader, Room, Updater, operation,
+};
 use layout::{BUCKET_BYTES, SLOT_BYTES, preferred_slot};
 use meta::Meta;
 
@@ -332,13 +334,10 @@ impl<M: Medium> Reh<M> {
 impl<M: Medium> Index for Reh<M> {
     #[inline]
     fn get(&self, h: u64) -> Result<Option<u64>> {
-        self.medium().event(Event::Begin);
-        let found = match self.look(h) {
+        operation(self.medium(), || match self.look(h) {
             Some(found) => Ok(found),
             None => self.look_again(h),
-        };
-        self.medium().event(Event::Ack);
-        found
+        })
     }
 
     fn prefetch(&self, h: &[u64]) {
@@ -352,31 +351,24 @@ impl<M: Medium> Index for Reh<M> {
         for (h, out) in h.chunks(PREFETCHED).zip(out.chunks_mut(PREFETCHED)) {
             self.approach(h, &mut sought);
             for ((h, out), sought) in h.iter().zip(out).zip(&sought) {
-                self.medium().event(Event::Begin);
-                let found = match sought.as_ref().and_then(|sought| self.look_in(*h, sought)) {
-                    Some(found) => Ok(found),
-                    None => self.look_again(*h),
-                };
-                self.medium().event(Event::Ack);
-                *out = found?;
+                *out = operation(self.medium(), || {
+                    match sought.as_ref().and_then(|sought| self.look_in(*h, sought)) {
+                        Some(found) => Ok(found),
+                        None => self.look_again(*h),
+                    }
+                })?;
             }
         }
         Ok(())
     }
 
     fn read(&self, h: u64, f: Reader<'_>) -> Result<()> {
-        self.medium().event(Event::Begin);
-        let done = self.read_with(h, f);
-        self.medium().event(Event::Ack);
-        done
+        operation(self.medium(), || self.read_with(h, f))
     }
 
     fn update(&self, h: u64, room: Room, f: Updater<'_>) -> Result<Option<u64>> {
         self.pool.writable()?;
-        self.medium().event(Event::Begin);
-        let done = self.update_slot(h, room, f);
-        self.medium().event(Event::Ack);
-        let (found, change) = done?;
+        let (found, change) = operation(self.medium(), || self.update_slot(h, room, f))?;
         if change == Change::Remove && found.is_some() {
             self.merge_around(h);
         }

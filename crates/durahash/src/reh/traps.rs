@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use durahash_media::{Action, ErrorKind, Format, Geometry, Pool, Sim, Step};
+use durahash_media::{ErrorKind, Format, Geometry, Pool, Sim, Step};
 
 use super::layout::marker;
 use super::*;
@@ -241,7 +241,7 @@ fn buckets_that_nothing_links_to_are_found_again() {
     // Every instant of the operation: what is not linked yet is no part of the table, and not lost.
     for end in 0..=steps.len() {
         let mut image = before.clone();
-        replay(&mut image, &steps[..end]);
+        Step::replay(&steps[..end], &mut image);
         let sim = Sim::from_image(&image, MAX_BYTES);
         let reh = open(&sim).unwrap();
         let there = reh.get(hashes[3]).unwrap().is_some();
@@ -286,18 +286,6 @@ fn a_reused_bucket_is_not_what_it_was() {
             }
             run = run.die();
             run.assert_right();
-        }
-    }
-}
-
-fn replay(image: &mut Vec<u64>, steps: &[Step]) {
-    for step in steps {
-        match step.action {
-            Action::Store { word, v } | Action::StoreNt { word, v } | Action::Cas { word, v } => {
-                image[word as usize] = v;
-            }
-            Action::Resize { words } => image.resize(words as usize, 0),
-            _ => {}
         }
     }
 }

@@ -21,6 +21,21 @@ pub struct Step {
     pub action: Action,
 }
 
+impl Step {
+    /// Does what these steps did to the words of a medium, as if each was durable at once.
+    pub fn replay(steps: &[Step], image: &mut Vec<u64>) {
+        for step in steps {
+            match step.action {
+                Action::Store { word, v }
+                | Action::StoreNt { word, v }
+                | Action::Cas { word, v } => image[word as usize] = v,
+                Action::Resize { words } => image.resize(words as usize, 0),
+                _ => {}
+            }
+        }
+    }
+}
+
 /// What a [`Step`] did. Words and lines are counted from the start of the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {

@@ -41,11 +41,13 @@ mod remove_all;
 mod store;
 
 use durahash_media::probe::BitMask;
-use durahash_media::{Event, Medium, Result};
+use durahash_media::{Medium, Result};
 
 use super::layout::{Bucket, Head};
 use super::{Entry, MultiPea};
-use crate::index::{Finding, IndexStats, Keys, MultiIndex, MultiReader, Scanned, Values};
+use crate::index::{
+    Finding, IndexStats, Keys, MultiIndex, MultiReader, Scanned, Values, operation,
+};
 
 /// The slots of a key in its bucket.
 struct Own {
@@ -86,24 +88,15 @@ impl<M: Medium> MultiPea<M> {
 impl<M: Medium> MultiIndex for MultiPea<M> {
     fn add(&self, h: u64, payload: u64, keys: &dyn Keys) -> Result<()> {
         self.pool.writable()?;
-        self.medium().event(Event::Begin);
-        let done = self.add_entry(h, payload, keys);
-        self.medium().event(Event::Ack);
-        done
+        operation(self.medium(), || self.add_entry(h, payload, keys))
     }
 
     fn read(&self, h: u64, keys: &dyn Keys, found: &mut Values, f: MultiReader<'_>) -> Result<()> {
-        self.medium().event(Event::Begin);
-        let done = self.read_values(h, keys, found, f);
-        self.medium().event(Event::Ack);
-        done
+        operation(self.medium(), || self.read_values(h, keys, found, f))
     }
 
     fn count(&self, h: u64, keys: &dyn Keys) -> Result<u64> {
-        self.medium().event(Event::Begin);
-        let counted = self.count_values(h, keys);
-        self.medium().event(Event::Ack);
-        counted
+        operation(self.medium(), || self.count_values(h, keys))
     }
 
     fn prefetch(&self, h: &[u64]) {
@@ -117,10 +110,7 @@ impl<M: Medium> MultiIndex for MultiPea<M> {
         wanted: &mut dyn FnMut(u64) -> Result<bool>,
     ) -> Result<Option<u64>> {
         self.pool.writable()?;
-        self.medium().event(Event::Begin);
-        let done = self.remove_value(h, keys, wanted);
-        self.medium().event(Event::Ack);
-        let removed = done?;
+        let removed = operation(self.medium(), || self.remove_value(h, keys, wanted))?;
         if removed.is_some() {
             self.merge_around(h);
         }
@@ -129,10 +119,7 @@ impl<M: Medium> MultiIndex for MultiPea<M> {
 
     fn remove_all(&self, h: u64, keys: &dyn Keys, removed: Option<&mut Vec<u64>>) -> Result<u64> {
         self.pool.writable()?;
-        self.medium().event(Event::Begin);
-        let done = self.remove_key(h, keys, removed);
-        self.medium().event(Event::Ack);
-        let count = done?;
+        let count = operation(self.medium(), || self.remove_key(h, keys, removed))?;
         if count > 0 {
             self.merge_around(h);
         }

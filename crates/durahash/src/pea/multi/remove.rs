@@ -1,11 +1,12 @@
 //! Removing one value of a key.
 
 use durahash_media::probe::BitMask;
-use durahash_media::{Error, Medium, PmU64, Result};
+use durahash_media::{Medium, PmU64, Result};
 
+use crate::circle::Circle;
 use crate::index::Keys;
 use crate::pea::MultiPea;
-use crate::pea::buffer::{Buffer, offset};
+use crate::pea::buffer::{Buffer, CIRCLE, offset};
 use crate::pea::layout::Bucket;
 use crate::pea::write::Held;
 
@@ -66,6 +67,32 @@ impl<M: Medium> MultiPea<M> {
         self.remove_from_list(held, (number, bucket, slot), h, wanted, dead)
     }
 
+    /// The buffer of a list with a wanted value, the value's position, and the word that names the
+    /// buffer.
+    fn seek<'a>(
+        &'a self,
+        list: &'a PmU64,
+        h: u64,
+        wanted: &mut dyn FnMut(u64) -> Result<bool>,
+    ) -> Result<Option<(Buffer<'a>, usize, &'a PmU64)>> {
+        let medium = self.medium();
+        let mut link = list;
+        let mut circle = Circle::default();
+        loop {
+            let buffer = self.buffer(h, medium.load(link))?;
+            for i in buffer.state.positions() {
+                if wanted(medium.load(&buffer.values[i]))? {
+                    return Ok(Some((buffer, i, link)));
+                }
+            }
+            if buffer.next == 0 {
+                return Ok(None);
+            }
+            circle.step(offset(buffer.name), offset(buffer.next), CIRCLE)?;
+            link = &buffer.header.next;
+        }
+    }
+
     fn remove_from_list<'a>(
         &'a self,
         held: &mut Held<'a, M, true>,
@@ -76,32 +103,7 @@ impl<M: Medium> MultiPea<M> {
     ) -> Result<Option<(u32, u64)>> {
         let medium = self.medium();
         let list = &bucket.slots[slot as usize].payload;
-        // Where the value is, and the word that names its buffer.
-        let mut link = list;
-        let mut hit: Option<(Buffer<'a>, usize, &'a PmU64)> = None;
-        // As in `walk`.
-        let (mut at, mut passed) = (0_u64, 0);
-        loop {
-            let buffer = self.buffer(h, medium.load(link))?;
-            at += 1;
-            for i in buffer.state.positions() {
-                if wanted(medium.load(&buffer.values[i]))? {
-                    hit = Some((buffer, i, link));
-                    break;
-                }
-            }
-            if hit.is_some() || buffer.next == 0 {
-                break;
-            }
-            if at.is_power_of_two() {
-                passed = offset(buffer.name);
-            }
-            if offset(buffer.next) == passed {
-                return Err(Error::corrupt("a list of values runs in a circle", passed));
-            }
-            link = &buffer.header.next;
-        }
-        let Some((buffer, i, link)) = hit else {
+        let Some((buffer, i, link)) = self.seek(list, h, wanted)? else {
             return Ok(None);
         };
         let gone = medium.load(&buffer.values[i]);
