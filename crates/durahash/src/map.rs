@@ -87,7 +87,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
 
     #[inline]
     fn hash(&self, key: &K) -> u64 {
-        self.raw.mix.mix(key.to_word())
+        self.raw.hash(key, Self::WORDS)
     }
 
     /// The value of a word that was found.
@@ -340,32 +340,6 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         self.raw.change(key.bytes(&mut key_room), new, rule, old)
     }
 
-    /// Starts to fetch what operations on a few keys, [`PREFETCHED`] at the most, will touch of the
-    /// index.
-    fn prefetch<'a>(&self, keys: impl Iterator<Item = &'a K>) {
-        let mut hashes = [0; PREFETCHED];
-        let hashes = self.hashes(keys, &mut hashes);
-        self.raw.index.prefetch(hashes);
-    }
-
-    /// What the index knows a few keys by, as many as there is room for.
-    fn hashes<'a, 'b>(
-        &self,
-        keys: impl Iterator<Item = &'a K>,
-        room: &'b mut [u64; PREFETCHED],
-    ) -> &'b [u64] {
-        let mut count = 0;
-        for (h, key) in room.iter_mut().zip(keys) {
-            *h = if Self::WORDS {
-                self.hash(key)
-            } else {
-                self.raw.hashes.h(self.raw.hashes.key(key.bytes(&mut [0; 16])))
-            };
-            count += 1;
-        }
-        &room[..count]
-    }
-
     /// The values of many keys, into `out`, which is as long.
     ///
     /// **Concurrency.** Each key is looked up as by [`get`](Map::get), at an instant of its own.
@@ -389,10 +363,11 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         if !Self::WORDS {
             for (keys, out) in keys.chunks(PREFETCHED).zip(out.chunks_mut(PREFETCHED)) {
                 let (mut hashes, mut names) = ([0; PREFETCHED], [None; PREFETCHED]);
-                let hashes = self.hashes(keys.iter().map(Borrow::borrow), &mut hashes);
-                self.raw.prefetch_records(hashes, &mut names[..keys.len()])?;
-                for (key, out) in keys.iter().zip(out) {
-                    *out = self.get(key.borrow())?;
+                let keys = keys.iter().map(Borrow::borrow);
+                let hashes = self.raw.hash_many(keys.clone(), false, &mut hashes);
+                self.raw.prefetch_records(hashes, &mut names[..hashes.len()])?;
+                for (key, out) in keys.zip(out) {
+                    *out = self.get(key)?;
                 }
             }
             return Ok(());
@@ -429,7 +404,9 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     pub fn put_many<Q: Borrow<K>, W: Borrow<V>>(&self, pairs: &[(Q, W)]) -> Result<()> {
         self.raw.batch(|| {
             for pairs in pairs.chunks(PREFETCHED) {
-                self.prefetch(pairs.iter().map(|(key, _)| key.borrow()));
+                let keys = pairs.iter().map(|(key, _)| key.borrow());
+                let mut hashes = [0; PREFETCHED];
+                self.raw.index.prefetch(self.raw.hash_many(keys, Self::WORDS, &mut hashes));
                 for (key, value) in pairs {
                     self.put(key.borrow(), value.borrow())?;
                 }

@@ -10,7 +10,7 @@ use durahash_media::{Durability, Result};
 use crate::data::Data;
 use crate::design::Design;
 use crate::handle::handle_methods;
-use crate::index::{Finding, OneKey, Values};
+use crate::index::{Finding, OneKey, PREFETCHED, Values};
 use crate::iter::MultiIter;
 use crate::multi_raw::MultiRaw;
 use crate::stats::Stats;
@@ -60,9 +60,6 @@ pub struct MultiMap<K: Data + ?Sized, V: Data + ?Sized> {
     types: PhantomData<fn(&K, &V)>,
 }
 
-/// Keys to a call of prefetch.
-const BATCH: usize = 32;
-
 impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// Whether entries are keys and values themselves.
     const WORDS: bool = K::TYPE.is_word() && V::TYPE.is_word();
@@ -73,7 +70,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     }
 
     fn hash(&self, key: &K) -> u64 {
-        self.raw.mix.mix(key.to_word())
+        self.raw.hash(key, Self::WORDS)
     }
 
     /// Adds a value of `key`, beside those that it has.
@@ -123,26 +120,16 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// ```
     pub fn add_many<Q: Borrow<K>, W: Borrow<V>>(&self, pairs: &[(Q, W)]) -> Result<()> {
         self.raw.batch(|| {
-            for pairs in pairs.chunks(BATCH) {
-                let mut hashes = [0; BATCH];
-                for (h, (key, _)) in hashes.iter_mut().zip(pairs) {
-                    *h = self.any_hash(key.borrow());
-                }
-                self.raw.index.prefetch(&hashes[..pairs.len()]);
+            for pairs in pairs.chunks(PREFETCHED) {
+                let keys = pairs.iter().map(|(key, _)| key.borrow());
+                let mut hashes = [0; PREFETCHED];
+                self.raw.index.prefetch(self.raw.hash_many(keys, Self::WORDS, &mut hashes));
                 for (key, value) in pairs {
                     self.add(key.borrow(), value.borrow())?;
                 }
             }
             Ok(())
         })
-    }
-
-    fn any_hash(&self, key: &K) -> u64 {
-        if Self::WORDS {
-            self.hash(key)
-        } else {
-            self.raw.hashes.h(self.raw.hashes.key(key.bytes(&mut [0; 16])))
-        }
     }
 
     /// Calls `f` with each value of `key`, in no order; how many there were.

@@ -28,16 +28,12 @@ pub(crate) trait Opened: Untyped + Sized {
     const DESIGN: Design;
     type Index: ?Sized;
 
-    fn create_index<M: Medium>(
+    /// The index of a pool: a new one in an empty pool, or the one that is there.
+    fn index<M: Medium>(
         pool: &Arc<Pool<M>>,
         design: Design,
         policy: Policy,
-    ) -> Result<Box<Self::Index>>;
-
-    fn open_index<M: Medium>(
-        pool: &Arc<Pool<M>>,
-        design: Design,
-        policy: Policy,
+        is_new: bool,
     ) -> Result<Box<Self::Index>>;
 
     fn assemble(
@@ -55,25 +51,18 @@ impl Opened for Raw {
     const DESIGN: Design = Design::Reh;
     type Index = dyn Index;
 
-    fn create_index<M: Medium>(
+    fn index<M: Medium>(
         pool: &Arc<Pool<M>>,
         design: Design,
         policy: Policy,
+        is_new: bool,
     ) -> Result<Box<dyn Index>> {
-        Ok(match design {
-            Design::Reh => settled(Reh::create(Arc::clone(pool))?, pool),
-            Design::Pea => settled(Pea::create(Arc::clone(pool), policy)?, pool),
-        })
-    }
-
-    fn open_index<M: Medium>(
-        pool: &Arc<Pool<M>>,
-        design: Design,
-        policy: Policy,
-    ) -> Result<Box<dyn Index>> {
-        Ok(match design {
-            Design::Reh => settled(Reh::open(Arc::clone(pool))?, pool),
-            Design::Pea => settled(Pea::open(Arc::clone(pool), policy)?, pool),
+        let of = Arc::clone(pool);
+        Ok(match (design, is_new) {
+            (Design::Reh, true) => settled(Reh::create(of)?, pool),
+            (Design::Reh, false) => settled(Reh::open(of)?, pool),
+            (Design::Pea, true) => settled(Pea::create(of, policy)?, pool),
+            (Design::Pea, false) => settled(Pea::open(of, policy)?, pool),
         })
     }
 
@@ -94,22 +83,21 @@ impl Opened for MultiRaw {
     const DESIGN: Design = Design::Pea;
     type Index = dyn MultiIndex;
 
-    fn create_index<M: Medium>(
+    fn index<M: Medium>(
         pool: &Arc<Pool<M>>,
         design: Design,
         policy: Policy,
+        is_new: bool,
     ) -> Result<Box<dyn MultiIndex>> {
-        has_multimaps(design)?;
-        Ok(multi_settled(MultiPea::create(Arc::clone(pool), policy)?, pool))
-    }
-
-    fn open_index<M: Medium>(
-        pool: &Arc<Pool<M>>,
-        design: Design,
-        policy: Policy,
-    ) -> Result<Box<dyn MultiIndex>> {
-        has_multimaps(design)?;
-        Ok(multi_settled(MultiPea::open(Arc::clone(pool), policy)?, pool))
+        let of = Arc::clone(pool);
+        let pea = match (design, is_new) {
+            (Design::Pea, true) => MultiPea::create(of, policy)?,
+            (Design::Pea, false) => MultiPea::open(of, policy)?,
+            (Design::Reh, _) => {
+                return Err(ErrorKind::Options { what: "only Pea Hash has multimaps" }.into());
+            }
+        };
+        Ok(multi_settled(pea, pool))
     }
 
     fn assemble(
@@ -120,14 +108,6 @@ impl Opened for MultiRaw {
         start: Instant,
     ) -> Self {
         MultiRaw::new(index, Core::new(store, design, key, value, start))
-    }
-}
-
-/// Whether a design has multimaps.
-fn has_multimaps(design: Design) -> Result<()> {
-    match design {
-        Design::Pea => Ok(()),
-        Design::Reh => Err(ErrorKind::Options { what: "only Pea Hash has multimaps" }.into()),
     }
 }
 
@@ -159,7 +139,7 @@ pub(crate) fn create<R: Opened, M: Medium>(medium: M, wanted: &Wanted) -> Result
         max_bytes: wanted.max_bytes,
     };
     let pool = Arc::new(Pool::create(medium, &format)?);
-    let index = R::create_index(&pool, wanted.design, wanted.policy)?;
+    let index = R::index(&pool, wanted.design, wanted.policy, true)?;
     if wanted.sync_mode != SyncMode::Process {
         pool.set_sync_mode(wanted.sync_mode)?;
     }
@@ -181,7 +161,7 @@ pub(crate) fn open<R: Opened, M: Medium>(
     let types = read::<R>(&Pool::peek(&medium)?)?;
     accept(types.0, types.1, types.2)?;
     let pool = Arc::new(Pool::open(medium, accept_suspect)?);
-    let index = R::open_index(&pool, types.0, policy)?;
+    let index = R::index(&pool, types.0, policy, false)?;
     Ok(R::assemble(index, pool, types, false, start))
 }
 

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use durahash_media::hash::WordMix;
 use durahash_media::{Durability, Error, ErrorKind, Result};
 
-use crate::data::Type;
+use crate::data::{Data, Type};
 use crate::design::Design;
-use crate::index::{Finding, IndexStats};
+use crate::index::{Finding, IndexStats, PREFETCHED};
 use crate::record::{Hashes, Store, offset};
 use crate::stats::Stats;
 
@@ -65,6 +65,31 @@ impl Core {
     #[inline]
     pub(crate) fn is_words(&self) -> bool {
         self.key.is_word() && self.value.is_word()
+    }
+
+    /// What the index knows a key by; `words` is [`is_words`](Self::is_words), known beforehand.
+    #[inline(always)]
+    pub(crate) fn hash<K: Data + ?Sized>(&self, key: &K, words: bool) -> u64 {
+        if words {
+            self.mix.mix(key.to_word())
+        } else {
+            self.hashes.h(self.hashes.key(key.bytes(&mut [0; 16])))
+        }
+    }
+
+    /// The same of a few keys, as many as there is room for.
+    pub(crate) fn hash_many<'a, 'b, K: Data + ?Sized + 'a>(
+        &self,
+        keys: impl Iterator<Item = &'a K>,
+        words: bool,
+        room: &'b mut [u64; PREFETCHED],
+    ) -> &'b [u64] {
+        let mut count = 0;
+        for (h, key) in room.iter_mut().zip(keys) {
+            *h = self.hash(key, words);
+            count += 1;
+        }
+        &room[..count]
     }
 
     /// The hash of a key that is a word, by the bytes of a record.
