@@ -5,12 +5,12 @@ use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap};
 
 use durahash::{Error, ErrorKind, MultiMap, Options, Result};
-use durahash_media::Sim;
+use durahash_media::{Sim, Step};
 
 use crate::Features;
 use crate::bytes::Bytes;
 use crate::common::Sample;
-use crate::ops_vs_model::{MAX_BYTES, OPS_MAX, replay};
+use crate::ops_vs_model::{MAX_BYTES, OPS_MAX};
 
 /// How often each value is there, by the numbers of their samples.
 type Bag = BTreeMap<u64, u64>;
@@ -266,7 +266,7 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized, const LINE: bool> MultiRun<K, V, LI
         };
         let steps = self.sim.recorded();
         let cut = bytes.below(256) * (steps.len() + 1) / 256;
-        replay(&mut image, &steps[..cut]);
+        Step::replay(&steps[..cut], &mut image);
         self.open_image(&image);
         let count = self.map().count(key.borrow()).expect("counts");
         // They differ in how many values they have, if they differ.

@@ -10,13 +10,12 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 
 use durahash::{Data, Design, ErrorKind, Finding, Map, Options, Result};
 use durahash_media::hash::WordMix;
-use durahash_media::{Geometry, Sim};
+use durahash_media::{Geometry, Sim, Step};
 
 use crate::common::Sample;
 use crate::files::use_file;
 use crate::multi_files::use_multi_file;
 use crate::mutate::{is_multi, mutate_words};
-use crate::ops_vs_model::replay;
 use crate::{Features, Rng, Target, open_multi};
 
 /// What a pool of the seeds may grow to.
@@ -143,7 +142,7 @@ fn images<K: Sample + ?Sized, V: Sample + ?Sized>(
         let steps = sim.recorded();
         if steps.len() >= longest {
             longest = steps.len();
-            replay(&mut before, &steps[..steps.len() * 2 / 3]);
+            Step::replay(&steps[..steps.len() * 2 / 3], &mut before);
             cut = before;
         }
         if i % 20 == 0 {

@@ -5,11 +5,10 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
 use durahash::{Data, ErrorKind, MultiMap, Options, Result};
-use durahash_media::Sim;
+use durahash_media::{Sim, Step};
 
 use crate::common::Sample;
 use crate::open_image::{MAX_BYTES, OpenImage, finish_sweep, input};
-use crate::ops_vs_model::replay;
 use crate::{Features, Rng};
 
 /// Their order is the same in every run, so that a failure can be repeated.
@@ -53,7 +52,7 @@ pub(crate) fn images<K: Sample + ?Sized, V: Sample + ?Sized>(
         let steps = sim.recorded();
         if steps.len() >= longest {
             longest = steps.len();
-            replay(&mut before, &steps[..steps.len() * 2 / 3]);
+            Step::replay(&steps[..steps.len() * 2 / 3], &mut before);
             cut = before;
         }
         if [20, 59, 65, 100, 190, 199, 260, 320].contains(&i) {

@@ -307,7 +307,7 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized, const LINE: bool> Run<K, V, LINE> {
         let steps = self.sim.recorded();
         let cut = bytes.below(256) * (steps.len() + 1) / 256;
         let torn = usize::from(self.planted == Some(Planted::DeathTears)).min(cut);
-        replay(&mut image, &steps[torn..cut]);
+        Step::replay(&steps[torn..cut], &mut image);
         self.open(&image);
         let found = self.map().get(key.borrow()).expect("readable");
         let old = self.model.get(&k).copied();
@@ -342,9 +342,4 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized, const LINE: bool> Run<K, V, LINE> {
         }
         features.add((design, index.global_depth, stats.space.sweep_pending));
     }
-}
-
-/// Does what `steps` did to the words.
-pub(crate) fn replay(image: &mut Vec<u64>, steps: &[Step]) {
-    Step::replay(steps, image);
 }
