@@ -176,7 +176,7 @@ const ACCEPTED: &[Accepted] = &[
         why: "the next store is that of another merge, and not visible yet",
     },
     Accepted {
-        function: "store_head",
+        function: "remove",
         source: "medium.store(&bucket.head[",
         kinds: &[Kind::SwapAcrossFence],
         why: "the next store is that of a merge, and not visible yet",

@@ -328,22 +328,17 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     }
 
     fn remove(&self, held: Held<'_, M, MULTI>, bucket: &Bucket, at: Found) {
+        let medium = self.medium();
         let new = self.head(bucket).without(at.slot);
         held.exclude_readers(at.bucket);
-        self.store_head(bucket, new);
-        self.add_count(held.place.number(), -1);
-        held.release_changed(at.bucket);
-    }
-
-    /// Stores a head from which slots have gone: the commit.
-    pub(super) fn store_head(&self, bucket: &Bucket, new: Head<MULTI>) {
-        let medium = self.medium();
         medium.store(&bucket.head[0], new.0[0]);
         if M::SAME_LINE_ORDER {
-            // The fingerprints, never durable before the commit. It matters for damage only.
+            // Its fingerprint, never durable before the commit. It matters for damage only.
             medium.store(&bucket.head[1], new.0[1]);
         }
         medium.flush(&bucket.head);
         medium.drain();
+        self.add_count(held.place.number(), -1);
+        held.release_changed(at.bucket);
     }
 }

@@ -37,6 +37,18 @@ impl<M: Medium> MultiPea<M> {
         self.store_head(bucket, new);
     }
 
+    /// Stores a head from which slots have gone: the commit.
+    pub(super) fn store_head(&self, bucket: &Bucket, new: Head<true>) {
+        let medium = self.medium();
+        medium.store(&bucket.head[0], new.0[0]);
+        if M::SAME_LINE_ORDER {
+            // Never durable before the commit. It matters for damage only.
+            medium.store(&bucket.head[1], new.0[1]);
+        }
+        medium.flush(&bucket.head);
+        medium.drain();
+    }
+
     /// Stores the word that commits a change of a list.
     pub(super) fn store_word_of<'a>(
         &self,
