@@ -26,10 +26,13 @@ mod data;
 mod extend;
 mod index;
 mod outcome;
+mod place;
 
 mod growth;
 
 mod directory;
+
+mod array;
 
 // The designs. None uses another.
 pub mod pea;

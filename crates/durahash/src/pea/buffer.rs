@@ -149,10 +149,15 @@ impl<M: Medium> MultiPea<M> {
         bytes.next_power_of_two().max(self.smallest_bytes())
     }
 
+    /// The seal of the value buffer of `h` at `off` that has this number.
+    fn seal(&self, h: u64, number: u64, off: u64) -> u64 {
+        self.mix.mix(self.mix.mix(self.mix.mix(h) ^ number) ^ off)
+    }
+
     fn state_word(&self, seal: u64, state: State) -> u64 {
         let missing = state.missing.map_or(0, |i| i as u64 + 1);
         let word = state.count as u64 | missing << COUNT_BITS;
-        word | self.words.mix(seal ^ word) >> SUM_SHIFT << SUM_SHIFT
+        word | self.mix.mix(seal ^ word) >> SUM_SHIFT << SUM_SHIFT
     }
 
     /// The word of a buffer's new state.
@@ -174,7 +179,7 @@ impl<M: Medium> MultiPea<M> {
         let header = self.pool.at::<BufferHeader>(off)?;
         let seal = medium.load(&header.seal);
         if seal >> OFFSET_BITS != name >> OFFSET_BITS
-            || seal != self.words.seal(h, medium.load(&header.number), off)
+            || seal != self.seal(h, medium.load(&header.number), off)
         {
             return Err(corrupt("not the value buffer that is named"));
         }
@@ -208,7 +213,7 @@ impl<M: Medium> MultiPea<M> {
         let full = || ErrorKind::Full { wanted_bytes: bytes };
         let off = self.pool.alloc_block(bytes, false)?.ok_or_else(full)?;
         let number = self.writers.numbers.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let seal = self.words.seal(h, number, off);
+        let seal = self.seal(h, number, off);
         let words = self.pool.words(off, bytes / 8)?;
         let (header, room) = words.split_at(HEADER_WORDS as usize);
         let mut count = 0;

@@ -1,17 +1,15 @@
 //! What changes a segment as a whole: transition, split, merge; and a new array for the directory.
 //! The commit steps are in the [module docs](super).
 
-use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use durahash_media::{Event, Medium, Result, VersionLock, bits, hash, wait_lock};
 
 use super::image::Image;
-use super::layout::ROOT_PREFIX;
-use super::place::Place;
 use super::strategy::Strategy;
-use super::{COUNT, COUNT_BITS, Entry, ROOT, STASH_LOCK, Segment, Table};
+use super::{COUNT, COUNT_BITS, Entry, STASH_LOCK, Table, Writers};
 use crate::extend;
+use crate::place::Place;
 
 /// W of all locks of a segment, and the place that was found right under it. Dropped as `Held` is.
 pub(super) struct Whole<'a, M: Medium, const MULTI: bool> {
@@ -158,7 +156,8 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         let old = whole.place;
         let (depth, bits) = (old.depth(), self.shape.policy.split_bits);
         let prefix = extend::prefix(h, depth);
-        self.deepen(depth + bits)?;
+        let Writers { array, growth, .. } = &self.writers;
+        array.deepen(&self.pool, &self.directory, growth, depth + bits)?;
 
         // Step 1: the new segments aside.
         let mut images = Vec::new();
@@ -304,19 +303,12 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
 
     /// Stores and flushes a segment's word in the array. The caller holds the directory's lock.
     fn store_word(&self, place: Place, prefix: u64) -> Result<()> {
-        let medium = self.medium();
-        let first = self.writers.array.load(Ordering::Acquire);
-        let index = extend::index(prefix, self.directory.depth());
-        let word = self.pool.at(self.offset(first) + index * 8)?;
-        medium.store(word, self.words.word(place, prefix));
-        medium.flush(word);
-        Ok(())
+        self.writers.array.store(&self.pool, self.directory.depth(), place, prefix)
     }
 
+    /// The same, and drains.
     fn commit_word(&self, place: Place, prefix: u64) -> Result<()> {
-        self.store_word(place, prefix)?;
-        self.medium().drain();
-        Ok(())
+        self.writers.array.commit(&self.pool, self.directory.depth(), place, prefix)
     }
 
     /// The most entries of two buddies that are merged: three quarters of the main buckets of one.
@@ -395,7 +387,10 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             for segment in dead {
                 self.pool.release_extent(segment)?;
             }
-            self.halve_if_sparse()?;
+            // A split in four that is under way needs two depths.
+            let (Writers { array, growth, .. }, spare) =
+                (&self.writers, self.shape.policy.split_bits);
+            array.halve_if_sparse(&self.pool, &self.directory, growth, spare)?;
         } else {
             second.release_unchanged();
             first.release_unchanged();
@@ -495,61 +490,5 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             self.replace(&[whole], (prefix, whole.place.depth()), image)?;
         }
         Ok(true)
-    }
-
-    /// Makes the directory at least `depth` deep.
-    fn deepen(&self, depth: u32) -> Result<()> {
-        let mut old = None;
-        self.directory.fit(self.medium(), depth, &self.writers.growth, |depth, entry| {
-            old = Some(self.write_array(depth, entry)?);
-            Ok(())
-        })?;
-        self.release_array(old)
-    }
-
-    fn halve_if_sparse(&self) -> Result<()> {
-        let mut old = None;
-        // A split in four that is under way needs two depths.
-        let spare = self.shape.policy.split_bits;
-        self.directory.shrink(self.medium(), &self.writers.growth, spare, |depth, entry| {
-            old = Some(self.write_array(depth, entry)?);
-            Ok(())
-        });
-        self.release_array(old)
-    }
-
-    /// How many extents an array of this depth takes.
-    pub(super) fn array_extents(&self, depth: u32) -> u64 {
-        (8_u64 << depth).div_ceil(self.pool.extent_bytes())
-    }
-
-    /// Writes the array of a directory of depth `depth` aside and switches the root to it. Returns the
-    /// extents of the one before. The directory's lock is held exclusively.
-    pub(super) fn write_array(
-        &self,
-        depth: u32,
-        entry: &dyn Fn(u64) -> u64,
-    ) -> Result<Range<Segment>> {
-        let medium = self.medium();
-        let first = self.pool.take_directory_extents(self.array_extents(depth))?;
-        let words = self.pool.words(self.offset(first), 1 << depth)?;
-        let mut i = 0;
-        while i < 1 << depth {
-            let place = Place::from_entry(entry(i));
-            let prefix = i << (64 - depth);
-            medium.store(&words[i as usize], self.words.word(place, prefix));
-            i += 1 << (depth - place.depth());
-        }
-        medium.flush_fresh(words);
-        medium.fence();
-        let root = self.words.word(Place::new(first, depth), ROOT_PREFIX);
-        self.pool.set_root(ROOT, root)?;
-        let old = self.writers.array.swap(first, Ordering::AcqRel);
-        Ok(old..old + self.array_extents(self.directory.depth()))
-    }
-
-    /// Gives back the extents of an array that the root does not name any more.
-    fn release_array(&self, extents: Option<Range<Segment>>) -> Result<()> {
-        extents.into_iter().flatten().try_for_each(|extent| self.pool.release_extent(extent))
     }
 }

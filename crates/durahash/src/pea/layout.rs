@@ -22,17 +22,12 @@
 //! Bit `i` of the first set says that slot `i` is live, of the second that its payload names a value
 //! buffer (`buffer.rs`) instead of being a value. Slots 12 to 14 have no fingerprint.
 //!
-//! A segment is an extent: main buckets, and behind them two stash buckets. In the array of the
-//! directory, the word of a segment stands where its hashes begin; what stands between such words is
-//! anything.
+//! A segment is an extent: main buckets, and behind them two stash buckets. Its word in the array of
+//! the directory (`crate::array`) has the strategy as its tag.
 
-use durahash_media::hash::{WordMix, fingerprint};
+use durahash_media::hash::fingerprint;
 use durahash_media::probe::{self, BitMask};
 use durahash_media::{PmU64, bits, on_media};
-
-use super::place::Place;
-use super::strategy::Strategy;
-use crate::extend::MAX_DEPTH;
 
 /// Slots of a bucket.
 pub(super) const SLOTS: u32 = 15;
@@ -199,56 +194,10 @@ impl<const MULTI: bool> Head<MULTI> {
     }
 }
 
-/// A segment's word in the array of the directory, and the root word with the array in the place of
-/// a segment.
-///
-/// ```text
-/// bits 0-5 local depth   6-7 strategy   8-45 number of the extent   46-63 check sum
-/// ```
-pub(super) struct Words(WordMix);
-
-/// Stands for the first hash in the root word's check sum. No segment begins there.
-pub(super) const ROOT_PREFIX: u64 = u64::MAX;
-
-const SUM_SHIFT: u32 = 46;
-
-impl Words {
-    pub(super) fn new(seed: u64) -> Self {
-        Words(WordMix::new(seed))
-    }
-
-    /// The word mix of the pool.
-    pub(super) fn mix(&self, word: u64) -> u64 {
-        self.0.mix(word)
-    }
-
-    /// The seal of the value buffer of `h` at `off` that has this number.
-    pub(super) fn seal(&self, h: u64, number: u64, off: u64) -> u64 {
-        self.mix(self.mix(self.mix(h) ^ number) ^ off)
-    }
-
-    fn sum(&self, word: u64, prefix: u64) -> u64 {
-        self.0.mix(self.0.mix(prefix) ^ bits(word, 0, SUM_SHIFT)) >> SUM_SHIFT
-    }
-
-    /// The word of the segment at `place` whose hashes begin at `prefix`.
-    pub(super) fn word(&self, place: Place, prefix: u64) -> u64 {
-        let word = place.number() << 8 | u64::from(place.tag()) << 6 | u64::from(place.depth());
-        word | self.sum(word, prefix) << SUM_SHIFT
-    }
-
-    /// What a word says; `None` where it is none.
-    pub(super) fn place(&self, word: u64, prefix: u64) -> Option<Place> {
-        let depth = bits(word, 0, 6) as u32;
-        let strategy = Strategy::from_tag(bits(word, 6, 2) as u8)?;
-        let sound = (1..=MAX_DEPTH).contains(&depth)
-            && bits(word, SUM_SHIFT, 64 - SUM_SHIFT) == self.sum(word, prefix);
-        sound.then(|| Place::new(bits(word, 8, 38), depth).with_tag(strategy.tag()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use durahash_media::hash::WordMix;
+
     use super::*;
 
     #[test]
@@ -325,18 +274,6 @@ mod tests {
         for count in 2..SLOTS {
             assert_eq!(used_slots(count).count_ones(), count);
             assert!(used_slots(count) & LINES[0] != 0 && used_slots(count) & LINES[2] != 0);
-        }
-    }
-
-    #[test]
-    fn words_come_back_and_damage_does_not() {
-        let words = Words::new(7);
-        for strategy in Strategy::ALL {
-            let place = Place::new((1 << 38) - 2, 44).with_tag(strategy.tag());
-            let word = words.word(place, 1 << 63);
-            assert_eq!(words.place(word, 1 << 63), Some(place));
-            assert_eq!(words.place(word, 0), None);
-            assert!((0..64).all(|bit| words.place(word ^ 1 << bit, 1 << 63).is_none()));
         }
     }
 }

@@ -109,7 +109,6 @@ mod grow;
 mod image;
 mod layout;
 mod multi;
-mod place;
 mod recover;
 mod strategy;
 mod write;
@@ -117,15 +116,17 @@ mod write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use durahash_media::hash::WordMix;
 use durahash_media::{Event, LINE_BYTES, Medium, Pool, Result, Rows, Version, VersionLock, bits};
 
+use crate::array::Array;
 use crate::directory::Directory;
 use crate::extend;
 use crate::growth::{Count, Growth};
 use crate::index::{Change, Finding, Index, IndexStats, Reader, Room, Updater, operation};
+use crate::place::Place;
 use beyond::Beyond;
-use layout::{BUCKET_BYTES, Head, Words, preferred_line};
-use place::Place;
+use layout::{BUCKET_BYTES, Head, preferred_line};
 use strategy::{Homes, Shape};
 
 pub(crate) use recover::BEYOND_COUNTER;
@@ -133,9 +134,6 @@ pub(crate) use recover::BEYOND_COUNTER;
 pub use buffer::BufferHeader;
 pub use layout::{Bucket, Slot};
 pub use strategy::{Policy, Strategy};
-
-/// The root word that names the array of the directory.
-pub(crate) const ROOT: usize = 0;
 
 /// Tries of an optimistic reader before it takes the locks.
 const READ_TRIES: u32 = 16;
@@ -167,7 +165,7 @@ pub struct Table<M: Medium, const MULTI: bool> {
     /// Locks and count, two rows for each segment.
     rows: Rows<8>,
     shape: Shape,
-    words: Words,
+    mix: WordMix,
     writers: Writers,
 }
 
@@ -178,8 +176,7 @@ struct Writers {
     /// How many segments have each strategy, and how many began with it since the pool was opened.
     in_force: [AtomicU64; 3],
     started: [Count; 3],
-    /// First extent of the array. Changed by who holds the directory's lock exclusively.
-    array: AtomicU64,
+    array: Array,
     /// Memory in which segments were made.
     scratch: Mutex<Vec<Vec<u64>>>,
     /// The number of the next value buffer.

@@ -9,17 +9,18 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use durahash_media::{Error, ErrorKind, Medium, Pool, Result, Rows};
+use durahash_media::hash::WordMix;
+use durahash_media::{ErrorKind, Medium, Pool, Result, Rows};
 
 use super::beyond::Beyond;
-use super::layout::{BUCKET_BYTES, ROOT_PREFIX, SLOTS, STASH, Words, used_slots};
-use super::place::Place;
-use super::strategy::{Policy, Shape};
-use super::{ROOT, STASH_LOCK, Table, Writers};
+use super::layout::{BUCKET_BYTES, SLOTS, STASH, used_slots};
+use super::strategy::{Policy, Shape, Strategy};
+use super::{STASH_LOCK, Table, Writers};
+use crate::array::{Array, Sound};
 use crate::directory::Directory;
-use crate::extend;
 use crate::growth::{Count, Growth};
 use crate::index::{Finding, IndexStats};
+use crate::place::Place;
 
 /// The pool's counter of a multimap's entries beyond one a slot, and one more: zero where they were
 /// not counted.
@@ -27,15 +28,6 @@ pub(crate) const BEYOND_COUNTER: usize = 6;
 
 /// Bytes of locks and count of a segment.
 const ROW_BYTES: u64 = 128;
-
-/// The array of the directory, read and found sound.
-pub(super) struct Array {
-    /// Its first extent.
-    first: u64,
-    depth: u32,
-    /// Every segment, with the first of its hashes.
-    pub(super) segments: Vec<(u64, Place)>,
-}
 
 impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// Makes the first two segments, and the root.
@@ -51,7 +43,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         }
         pea.writers.beyond.set(0);
         // There is none before it.
-        let _ = pea.write_array(1, &|i| pea.directory.find(i << 63))?;
+        let _ = pea.writers.array.write(&pea.pool, (1, 1), &|i| pea.directory.find(i << 63))?;
         Ok(pea)
     }
 
@@ -62,8 +54,8 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// [`Options`](ErrorKind::Options) for a policy that cannot be.
     pub fn open(pool: Arc<Pool<M>>, policy: Policy) -> Result<Self> {
         let mut pea = Self::new(pool, policy)?;
-        let Array { first, depth, segments } = pea.read_array()?;
-        pea.writers.array.store(first, Ordering::Relaxed);
+        let Sound { first, depth, units: segments } = pea.read_array()?;
+        pea.writers.array.adopt(first);
         for (_, place) in &segments {
             pea.writers.growth.count(place.depth(), 1);
             pea.count_strategy(*place, 1);
@@ -84,7 +76,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         for segment in units.into_iter().filter(|extent| !named.contains(extent)) {
             pea.pool.release_extent(segment)?;
         }
-        let used = first..first + pea.array_extents(depth);
+        let used = first..first + Array::extents(&pea.pool, depth);
         for extent in pea.pool.directory_extents() {
             if !used.contains(&extent) {
                 pea.pool.release_extent(extent)?;
@@ -120,12 +112,12 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
                 used: used_slots(slots),
                 policy,
             },
-            words: Words::new(format.seed),
+            mix: WordMix::new(format.seed),
             writers: Writers {
                 growth,
                 in_force: [const { AtomicU64::new(0) }; 3],
                 started: [const { Count::new() }; 3],
-                array: AtomicU64::new(0),
+                array: Array::new(format.seed),
                 scratch: std::sync::Mutex::default(),
                 numbers: AtomicU64::new(Self::first_number(pool.epoch())),
                 beyond: Beyond::default(),
@@ -134,46 +126,22 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         })
     }
 
-    /// What the array says.
-    pub(super) fn read_array(&self) -> Result<Array> {
-        let medium = self.medium();
-        let corrupt = Error::corrupt;
-        let array = self.words.place(self.pool.root(ROOT)?, ROOT_PREFIX);
-        let array = array.ok_or_else(|| corrupt("the root of the directory", 256))?;
-        let (first, depth) = (array.number(), array.depth());
-        let directories = self.pool.directory_extents();
-        let last = first + self.array_extents(depth) - 1;
-        if (first..=last).any(|extent| directories.binary_search(&extent).is_err()) {
-            return Err(corrupt("the directory is no directory", self.offset(first)));
-        }
-        let words = self.pool.words(self.offset(first), 1 << depth)?;
+    /// What the array says: each segment is an extent of its own, with a strategy.
+    pub(super) fn read_array(&self) -> Result<Sound> {
         let units = self.pool.unit_extents();
-        let mut segments = Vec::new();
         let mut named = HashSet::new();
-        let mut i = 0;
-        while i < 1 << depth {
-            let prefix = i << (64 - depth);
-            let off = self.offset(first) + i * 8;
-            let place = self.words.place(medium.load(&words[i as usize]), prefix);
-            let place = place.ok_or_else(|| corrupt("a word of the directory", off))?;
-            if place.depth() > depth
-                || extend::prefix(prefix, place.depth()) != prefix
-                || units.binary_search(&place.number()).is_err()
-                || !named.insert(place.number())
-            {
-                return Err(corrupt("a word of the directory contradicts others", off));
-            }
-            segments.push((prefix, place));
-            i += 1 << (depth - place.depth());
-        }
-        Ok(Array { first, depth, segments })
+        self.writers.array.read(&self.pool, |place| {
+            Strategy::from_tag(place.tag()).is_some()
+                && units.binary_search(&place.number()).is_ok()
+                && named.insert(place.number())
+        })
     }
 
     /// The figures of [`Index::stats`](crate::Index::stats).
     pub(super) fn figures(&self) -> IndexStats {
         let segments = self.writers.growth.units();
         let depth = self.directory.depth();
-        let arrays = self.array_extents(depth);
+        let arrays = Array::extents(&self.pool, depth);
         IndexStats {
             // Nothing but a directory that names what is not there could keep them from being
             // counted, and such a directory is not opened.
@@ -190,14 +158,14 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// Verifies PEA-1 to PEA-6; see the [module docs](super).
     pub(super) fn check_all(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
         let mut report = |invariant, off, what: String| found(Finding { invariant, off, what });
-        let Array { first, depth, segments } = match self.read_array() {
+        let Sound { first, depth, units: segments } = match self.read_array() {
             Ok(read) => read,
             Err(e) => {
                 report("PEA-1", 256, e.to_string());
                 return Ok(());
             }
         };
-        if (first, depth) != (self.writers.array.load(Ordering::Acquire), self.directory.depth()) {
+        if (first, depth) != (self.writers.array.first(), self.directory.depth()) {
             report("PEA-4", 256, "the root and the directory in use differ".to_owned());
             return Ok(());
         }
@@ -218,7 +186,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             }
         }
         let named: HashSet<u64> = segments.iter().map(|(_, place)| place.number()).collect();
-        let arrays = first..first + self.array_extents(depth);
+        let arrays = first..first + Array::extents(&self.pool, depth);
         let units = self.pool.unit_extents().into_iter().filter(|i| !named.contains(i));
         let directories = self.pool.directory_extents().into_iter();
         for i in units.chain(directories.filter(|i| !arrays.contains(i))) {

@@ -4,7 +4,7 @@
 //! segment changes its strategy by one word, without moving an entry.
 
 use super::layout::STASH;
-use super::place::Place;
+use crate::place::Place;
 
 /// How the entries of a segment are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

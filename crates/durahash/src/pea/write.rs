@@ -4,9 +4,9 @@ use durahash_media::probe::BitMask;
 use durahash_media::{Medium, PmU64, Result};
 
 use super::layout::{Bucket, Head, LINES, better, preferred_line};
-use super::place::Place;
 use super::strategy::{Homes, Strategy};
 use super::{Change, Found, Room, STASH_LOCK, Table, Updater, stripe};
+use crate::place::Place;
 
 /// W of the locks of a key's main buckets, and of the stash's once it is asked for, and the place
 /// that was found right under them. What is dropped without being released broke off: the pool takes

@@ -8,7 +8,7 @@ use crate::index::Finding;
 use crate::pea::MultiPea;
 use crate::pea::buffer::offset;
 use crate::pea::layout::BUCKET_BYTES;
-use crate::pea::place::Place;
+use crate::place::Place;
 
 impl<M: Medium> MultiPea<M> {
     /// PEA-7 and PEA-8, and the number of entries beyond one a slot.

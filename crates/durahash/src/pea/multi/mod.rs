@@ -168,7 +168,7 @@ impl<M: Medium> MultiIndex for MultiPea<M> {
     fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
         self.check_all(found)?;
         match self.read_array() {
-            Ok(array) => self.check_lists(&array.segments, found),
+            Ok(array) => self.check_lists(&array.units, found),
             // It was found above.
             Err(_) => Ok(()),
         }
