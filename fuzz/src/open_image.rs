@@ -41,7 +41,7 @@ impl Target for OpenImage {
         let mut seeds = Vec::new();
         for (extent_shift, slots) in [(10, 3), (10, 2), (12, 4), (12, 0)] {
             for hash_bits in [0, 2] {
-                let geometry = Geometry { extent_shift, slots, hash_bits };
+                let geometry = Geometry { extent_shift, slots, hash_bits, buckets: 0 };
                 for design in Design::ALL {
                     let options = options(*design, geometry);
                     if hash_bits == 0 {

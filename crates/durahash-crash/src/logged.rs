@@ -50,7 +50,7 @@ impl Case {
 
     fn options(self) -> Options {
         let (extent_shift, hash_bits) = if self.strings { (12, 4) } else { (10, 0) };
-        let geometry = Geometry { extent_shift, slots: 3, hash_bits };
+        let geometry = Geometry { extent_shift, slots: 3, hash_bits, buckets: 0 };
         Options::new().design(self.design).seed(1).geometry(geometry)
     }
 

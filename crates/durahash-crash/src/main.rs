@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use durahash::Design;
 use durahash_crash::designs::{
-    PeaFullSubject, PeaMapSubject, PeaMultiFullSubject, PeaMultiMapSubject, PeaMultiSubject,
-    PeaSubject, RehFullSubject, RehMapSubject, RehSubject,
+    EshFullSubject, EshMapSubject, EshRepairedSubject, EshSubject, PeaFullSubject, PeaMapSubject,
+    PeaMultiFullSubject, PeaMultiMapSubject, PeaMultiSubject, PeaSubject, RehFullSubject,
+    RehMapSubject, RehSubject,
 };
 use durahash_crash::mutate::{Mutant, Verdict};
 use durahash_crash::oracle::Counts;
@@ -31,8 +32,9 @@ usage: durahash-crash repeat  --design D --model M --prefill P --script 'put 0 1
        durahash-crash mutants --design D --model M [--seeds N] [--length N]
        durahash-crash power   --design D [--cuts N] [--seed N] [--ops N]
                               [--short] [--lying]
-                              (as root: ext4 on a loop device; reh and pea only)
-designs: reh, reh-full, reh-map, pea, pea-full, pea-map, pea-multi, pea-multi-full, pea-multi-map
+                              (as root: ext4 on a loop device; reh, pea and esh only)
+designs: reh, reh-full, reh-map, pea, pea-full, pea-map, pea-multi, pea-multi-full, pea-multi-map,
+         esh, esh-repaired, esh-full, esh-map
 models:  x86, word, program";
 
 /// What was asked for.
@@ -131,6 +133,10 @@ fn main() -> ExitCode {
             "pea-multi" => run(&PeaMultiSubject::default(), &args),
             "pea-multi-full" => run(&PeaMultiFullSubject::default(), &args),
             "pea-multi-map" => run(&PeaMultiMapSubject, &args),
+            "esh" => run(&EshSubject::default(), &args),
+            "esh-repaired" => run(&EshRepairedSubject::default(), &args),
+            "esh-full" => run(&EshFullSubject::default(), &args),
+            "esh-map" => run(&EshMapSubject::new(), &args),
             _ => Err(format!("no design {design}")),
         }
     });

@@ -161,7 +161,7 @@ impl Subject for Blocks {
             kind: 0,
             key_type: 0,
             value_type: 0,
-            geometry: Geometry { extent_shift: 10, slots: 3, hash_bits: 0 },
+            geometry: Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 0 },
             seed: 1,
             max_bytes: Self::MAX_BYTES,
         };

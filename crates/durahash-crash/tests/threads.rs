@@ -20,7 +20,7 @@ const KEYS: usize = 20;
 fn options() -> impl Iterator<Item = Options> {
     Design::ALL.iter().map(|design| {
         let extent_shift = if *design == Design::Reh { 12 } else { 10 };
-        let geometry = Geometry { extent_shift, slots: 2, hash_bits: 0 };
+        let geometry = Geometry { extent_shift, slots: 2, hash_bits: 0, buckets: 0 };
         Options::new().design(*design).seed(3).max_bytes(1 << 20).geometry(geometry)
     })
 }

@@ -5,7 +5,8 @@
 //! - [`PmU64`] and [`on_media!`]: the words that everything on a medium is made of.
 //! - [`hash`], [`probe`]: arithmetic on words that were loaded.
 //! - [`Medium`]: loads, stores, flushes and fences; [`Dram`], [`Mapped`], [`Metered`], [`Sim`].
-//! - [`VersionLock`], [`Rows`], [`Levels`]: what lives in DRAM beside them.
+//! - [`VersionLock`], [`Rows`], [`Levels`]: what lives in DRAM beside them. [`DatedLock`]: a lock
+//!   that lies on the medium.
 //! - [`Pool`]: superblock, extents, record blocks, and finding free space again after a crash.
 
 // From low to high: a module uses only what stands in the groups above its own
@@ -35,7 +36,7 @@ mod pool;
 pub use error::{Error, ErrorKind, Result};
 #[cfg(not(loom))]
 pub use levels::{LevelWord, Levels};
-pub use lock::{DirectoryLock, Version, VersionLock, wait_lock};
+pub use lock::{DatedLock, Dates, DirectoryLock, Taken, Version, VersionLock, wait_lock};
 #[doc(hidden)]
 pub use medium::faults;
 pub use medium::{

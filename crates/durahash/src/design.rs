@@ -22,6 +22,9 @@ pub enum Design {
     /// Pea Hash: everything but locks on the medium; segments that change their hashing as they
     /// fill. Opened in milliseconds, dense, and splits are rare.
     Pea,
+    /// ESH: everything on the medium, locks too; segments that fill completely before they split.
+    /// Dense, opened in milliseconds, and repaired where somebody comes after a crash.
+    Esh,
 }
 
 impl Design {
@@ -31,13 +34,14 @@ impl Design {
     /// use durahash::Design;
     /// assert!(Design::ALL.contains(&Design::default()));
     /// ```
-    pub const ALL: &'static [Design] = &[Design::Reh, Design::Pea];
+    pub const ALL: &'static [Design] = &[Design::Reh, Design::Pea, Design::Esh];
 
     /// The number in the superblock.
     pub(crate) fn number(self) -> u8 {
         match self {
             Design::Reh => 1,
             Design::Pea => 2,
+            Design::Esh => 3,
         }
     }
 }
@@ -47,6 +51,7 @@ impl fmt::Display for Design {
         f.write_str(match self {
             Design::Reh => "reh",
             Design::Pea => "pea",
+            Design::Esh => "esh",
         })
     }
 }
@@ -58,6 +63,6 @@ impl FromStr for Design {
         let design = Self::ALL.iter().find(|design| design.to_string() == name);
         design
             .copied()
-            .ok_or_else(|| ErrorKind::Options { what: "no such design (reh, pea)" }.into())
+            .ok_or_else(|| ErrorKind::Options { what: "no such design (reh, pea, esh)" }.into())
     }
 }

@@ -92,6 +92,8 @@ pub struct IndexStats {
     pub doublings: u64,
     /// Halvings of the directory since the pool was opened.
     pub halvings: u64,
+    /// Units that were repaired since the pool was opened, each when somebody first came to it. ESH only.
+    pub repairs: u64,
 }
 
 /// One design over one pool: a map from unique 64-bit hashes to 64-bit payloads.
@@ -171,6 +173,9 @@ pub trait Index: Send + Sync {
     fn step(&self) -> Result<bool> {
         Ok(false)
     }
+
+    /// The last call before the pool is closed: leaves there what the next open can use.
+    fn close(&self) {}
 
     /// Drops what is live and yet found by no lookup, which only damage leaves behind.
     ///

@@ -35,6 +35,7 @@ mod directory;
 mod array;
 
 // The designs. None uses another.
+pub mod esh;
 pub mod pea;
 pub mod reh;
 

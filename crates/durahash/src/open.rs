@@ -9,6 +9,7 @@ use durahash_media::{
 
 use crate::data::Type;
 use crate::design::Design;
+use crate::esh::Esh;
 use crate::index::{Index, MultiIndex};
 use crate::multi_raw::MultiRaw;
 use crate::pea::{MultiPea, Pea, Policy};
@@ -63,6 +64,8 @@ impl Opened for Raw {
             (Design::Reh, false) => settled(Reh::open(of)?, pool),
             (Design::Pea, true) => settled(Pea::create(of, policy)?, pool),
             (Design::Pea, false) => settled(Pea::open(of, policy)?, pool),
+            (Design::Esh, true) => settled(Esh::create(of)?, pool),
+            (Design::Esh, false) => settled(Esh::open(of)?, pool),
         })
     }
 

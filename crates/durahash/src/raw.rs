@@ -302,6 +302,7 @@ impl Untyped for Raw {
         if let Some(count) = *self.lock_chained() {
             self.store.save(CHAINED_COUNTER, count + 1);
         }
+        self.index.close();
     }
 }
 

@@ -81,6 +81,10 @@ impl<I: Index, M: Medium> Index for Settled<I, M> {
         Ok(more)
     }
 
+    fn close(&self) {
+        self.index.close();
+    }
+
     fn mend(&self) -> Result<()> {
         self.index.mend()?;
         self.settle()

@@ -7,7 +7,7 @@ use durahash::{AnyMap, Data, Durability, ErrorKind, Map, Options, Type};
 use durahash_media::Geometry;
 
 fn options() -> Options {
-    let geometry = Geometry { extent_shift: 12, slots: 4, hash_bits: 0 };
+    let geometry = Geometry { extent_shift: 12, slots: 4, hash_bits: 0, buckets: 0 };
     Options::new().geometry(geometry).max_bytes(16 << 20)
 }
 

@@ -127,6 +127,7 @@ fn tiny() -> Options {
         extent_shift: 10,
         slots: 4,
         hash_bits: 4,
+        buckets: 0,
     })
 }
 

@@ -45,7 +45,7 @@ struct Sound {
 }
 
 fn geometry(hash_bits: u8) -> Geometry {
-    Geometry { extent_shift: 10, slots: 3, hash_bits }
+    Geometry { extent_shift: 10, slots: 3, hash_bits, buckets: 0 }
 }
 
 fn open<K: Sample + ?Sized, V: Sample + ?Sized>(image: &[u64]) -> Result<Map<K, V>> {

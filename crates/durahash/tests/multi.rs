@@ -279,7 +279,7 @@ models! {
 
 /// Extents of 1 KiB: buffers for 4, 12, 28, 60 and 124 values, and then chains of them.
 fn chaining() -> Options {
-    options(Geometry { extent_shift: 10, slots: 4, hash_bits: 0 })
+    options(Geometry { extent_shift: 10, slots: 4, hash_bits: 0, buckets: 0 })
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn lists_grow_to_chains_and_shrink_to_nothing() {
 #[test]
 fn lists_give_space_back() {
     const VALUES: u64 = 10_000;
-    let options = options(Geometry { extent_shift: 14, slots: 4, hash_bits: 0 });
+    let options = options(Geometry { extent_shift: 14, slots: 4, hash_bits: 0, buckets: 0 });
     let map: MultiMap<u64, u64> = options.in_memory_multi().unwrap();
     for v in 0..VALUES {
         map.add(&1, &v).unwrap();
@@ -389,7 +389,7 @@ fn keys_with_few_values_stay_in_their_buckets() {
 
 #[test]
 fn a_full_pool_still_answers_and_removes() {
-    for geometry in [tiny(), Geometry { extent_shift: 10, slots: 4, hash_bits: 0 }] {
+    for geometry in [tiny(), Geometry { extent_shift: 10, slots: 4, hash_bits: 0, buckets: 0 }] {
         let options = options(geometry).max_bytes(96 << 10);
         let map: MultiMap<u64, u64> = options.in_memory_multi().unwrap();
         let mut model = Model::new();
@@ -522,7 +522,7 @@ fn entries_are_counted_while_others_write() {
 /// right, or an error. At most the key that the bit belongs to is silently another.
 #[test]
 fn any_flipped_bit_does_no_harm_beyond_its_key() {
-    let geometry = Geometry { extent_shift: 10, slots: 4, hash_bits: 0 };
+    let geometry = Geometry { extent_shift: 10, slots: 4, hash_bits: 0, buckets: 0 };
     let options = options(geometry).max_bytes(32 << 10);
     let sim = Sim::<true>::new(32 << 10);
     let map: MultiMap<u64, u64> = options.create_multi_on(sim.clone()).unwrap();

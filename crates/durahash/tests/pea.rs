@@ -12,7 +12,7 @@ use durahash::{Change, Index, Room};
 use durahash_media::{Dram, Geometry, Medium, Pool, Sim};
 
 /// Two main buckets of three slots, two of stash.
-const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0 };
+const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 0 };
 const TINY_BYTES: u64 = 1 << 20;
 
 /// The `i`-th hash of the upper half whose first bucket is 0.

@@ -36,11 +36,23 @@ impl Below for OverPea {
     const DESIGN: Design = Design::Pea;
 }
 
+/// Maps over ESH.
+#[derive(Default)]
+pub struct OverEsh;
+
+impl Below for OverEsh {
+    const NAME: &'static str = "esh-map";
+    const DESIGN: Design = Design::Esh;
+}
+
 /// A map over REH under test.
 pub type RehMapSubject = MapSubject<OverReh>;
 
 /// A map over Pea Hash under test.
 pub type PeaMapSubject = MapSubject<OverPea>;
+
+/// A map over ESH under test.
+pub type EshMapSubject = MapSubject<OverEsh>;
 
 /// A map under test.
 #[derive(Default)]
@@ -58,7 +70,7 @@ const KEYS: u64 = 16;
 
 impl<D: Below> MapSubject<D> {
     fn options() -> Options {
-        let geometry = Geometry { extent_shift: 12, slots: 3, hash_bits: 4 };
+        let geometry = Geometry { extent_shift: 12, slots: 3, hash_bits: 4, buckets: 0 };
         Options::new().design(D::DESIGN).seed(1).geometry(geometry)
     }
 }

@@ -91,7 +91,7 @@ fn fewer(key: u16, count: u64) -> impl Iterator<Item = Op> {
 
 impl<const MAX_BYTES: u64> PeaMultiWithin<MAX_BYTES> {
     fn options() -> Options {
-        let geometry = Geometry { extent_shift: 10, slots: 4, hash_bits: 0 };
+        let geometry = Geometry { extent_shift: 10, slots: 4, hash_bits: 0, buckets: 0 };
         Options::new().seed(SEED).geometry(geometry)
     }
 }
@@ -275,7 +275,7 @@ const TEXT_KEYS: u64 = 12;
 
 impl PeaMultiMapSubject {
     fn options() -> Options {
-        let geometry = Geometry { extent_shift: 12, slots: 6, hash_bits: 5 };
+        let geometry = Geometry { extent_shift: 12, slots: 6, hash_bits: 5, buckets: 0 };
         Options::new().seed(SEED).geometry(geometry)
     }
 }

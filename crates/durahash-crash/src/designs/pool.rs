@@ -15,15 +15,19 @@ pub(super) fn create<M: Medium>(
     slots: u8,
     max_bytes: u64,
 ) -> Result<Arc<Pool<M>>> {
-    let format = Format {
-        design,
-        kind: 0,
-        key_type: 0,
-        value_type: 0,
-        geometry: Geometry { extent_shift: 10, slots, hash_bits: 0 },
-        seed: 1,
-        max_bytes,
-    };
+    let geometry = Geometry { extent_shift: 10, slots, hash_bits: 0, buckets: 0 };
+    create_with(medium, design, geometry, max_bytes)
+}
+
+/// The same of another geometry.
+pub(super) fn create_with<M: Medium>(
+    medium: M,
+    design: u8,
+    geometry: Geometry,
+    max_bytes: u64,
+) -> Result<Arc<Pool<M>>> {
+    let format =
+        Format { design, kind: 0, key_type: 0, value_type: 0, geometry, seed: 1, max_bytes };
     Pool::create(medium, &format).map(Arc::new)
 }
 
@@ -36,6 +40,7 @@ pub(super) fn open<M: Medium>(medium: M) -> Result<Arc<Pool<M>>> {
 pub(super) fn table<M: Medium>(pool: Arc<Pool<M>>, index: impl Index + 'static) -> Box<dyn Table> {
     let was_closed = Some(pool.was_clean());
     let close = move |index| {
+        Index::close(&index);
         drop(index);
         pool.close()
     };

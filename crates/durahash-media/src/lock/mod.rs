@@ -12,8 +12,11 @@
 //! version, when it validates. Versions never restart while a pool is open: at 62 bits they do not
 //! wrap either.
 
+mod dated;
 #[cfg(all(test, loom))]
 mod loom;
+
+pub use dated::{DatedLock, Dates, Taken};
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
 

@@ -83,10 +83,7 @@ impl<M: Medium> Pool<M> {
     /// [`Full`](ErrorKind::Full) where the first extents do not fit.
     pub fn create(medium: M, format: &Format) -> Result<Self> {
         let mut format = format.clone();
-        if !(10..=30).contains(&format.geometry.extent_shift)
-            || format.geometry.slots > 64
-            || format.geometry.hash_bits > 64
-        {
+        if !format.geometry.is_possible() {
             return Err(ErrorKind::Options { what: "geometry out of range" }.into());
         }
         format.max_bytes = format.max_bytes.min(medium.region().reserved()).min(1 << 48);

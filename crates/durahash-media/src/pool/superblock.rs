@@ -97,17 +97,30 @@ pub struct Geometry {
     /// Bits of a byte key's hash that are used, from the most significant; 0 is all 64. For tests
     /// of chains of equal hashes.
     pub hash_bits: u8,
+    /// Buckets of a segment, where a design leaves the choice (ESH): a power of two up to 64; 0 is
+    /// its default.
+    pub buckets: u8,
 }
 
 impl Default for Geometry {
     fn default() -> Self {
-        Geometry { extent_shift: 19, slots: 0, hash_bits: 0 }
+        Geometry { extent_shift: 19, slots: 0, hash_bits: 0, buckets: 0 }
     }
 }
 
 impl Geometry {
     fn to_word(self) -> u64 {
-        u64::from(self.extent_shift) | u64::from(self.slots) << 8 | u64::from(self.hash_bits) << 16
+        let bytes = [self.extent_shift, self.slots, self.hash_bits, self.buckets];
+        u64::from(u32::from_le_bytes(bytes))
+    }
+
+    /// Whether every field is in its range.
+    pub(crate) fn is_possible(&self) -> bool {
+        (10..=30).contains(&self.extent_shift)
+            && self.slots <= 64
+            && self.hash_bits <= 64
+            && self.buckets <= 64
+            && (self.buckets == 0 || self.buckets.is_power_of_two())
     }
 
     fn from_word(word: u64) -> Result<Self> {
@@ -115,11 +128,9 @@ impl Geometry {
             extent_shift: bits(word, 0, 8) as u8,
             slots: bits(word, 8, 8) as u8,
             hash_bits: bits(word, 16, 8) as u8,
+            buckets: bits(word, 24, 8) as u8,
         };
-        let known = (10..=30).contains(&geometry.extent_shift)
-            && geometry.slots <= 64
-            && geometry.hash_bits <= 64
-            && word >> 24 == 0;
+        let known = geometry.is_possible() && word >> 32 == 0;
         if known { Ok(geometry) } else { Err(Error::corrupt("geometry out of range", 40)) }
     }
 }

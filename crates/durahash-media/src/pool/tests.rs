@@ -14,7 +14,7 @@ fn format() -> Format {
         kind: 0,
         key_type: 7,
         value_type: 8,
-        geometry: Geometry { extent_shift: 10, slots: 0, hash_bits: 0 },
+        geometry: Geometry { extent_shift: 10, slots: 0, hash_bits: 0, buckets: 0 },
         seed: 42,
         max_bytes: MAX_BYTES,
     }
@@ -105,7 +105,7 @@ fn geometries_and_limits_that_cannot_be_are_refused() {
     for (extent_shift, slots, max_bytes) in
         [(9, 0, MAX_BYTES), (31, 0, MAX_BYTES), (10, 65, MAX_BYTES), (10, 0, 1023), (10, 0, 0)]
     {
-        let geometry = Geometry { extent_shift, slots, hash_bits: 0 };
+        let geometry = Geometry { extent_shift, slots, hash_bits: 0, buckets: 0 };
         let format = Format { geometry, max_bytes, ..format() };
         let refused = Pool::create(Simulated::new(MAX_BYTES), &format).err().unwrap();
         assert!(matches!(refused.kind(), ErrorKind::Options { .. }), "{refused}");

@@ -35,7 +35,7 @@ impl Run {
             kind: 0,
             key_type: 0,
             value_type: 0,
-            geometry: Geometry { extent_shift: 10, slots: SLOTS, hash_bits: 0 },
+            geometry: Geometry { extent_shift: 10, slots: SLOTS, hash_bits: 0, buckets: 0 },
             seed: 1,
             max_bytes: MAX_BYTES,
         };

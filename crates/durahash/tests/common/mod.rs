@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use durahash::esh::Esh;
 use durahash::pea::{Pea, Policy};
 use durahash::reh::Reh;
 use durahash::{Data, Design, Index, Latency, Map, Options};
@@ -187,6 +188,7 @@ pub(crate) fn index_on<M: durahash_media::Medium>(
     match design {
         Design::Reh => Box::new(Reh::create(pool).expect("a new index")),
         Design::Pea => Box::new(Pea::create(pool, Policy::default()).expect("a new index")),
+        Design::Esh => Box::new(Esh::create(pool).expect("a new index")),
         other => panic!("no index of {other}"),
     }
 }
@@ -202,7 +204,7 @@ pub(crate) fn index_of<M: durahash_media::Medium>(
 
 /// Sizes with which everything happens in a few inserts: four slots to a bucket, 4 KiB extents.
 pub(crate) fn tiny() -> Geometry {
-    Geometry { extent_shift: 12, slots: 4, hash_bits: 0 }
+    Geometry { extent_shift: 12, slots: 4, hash_bits: 0, buckets: 0 }
 }
 
 /// The same, and eight hashes for all byte keys, so that most of them share a chain.

@@ -1,0 +1,413 @@
+//! Insert, update and remove. The commit steps are in the [module docs](super).
+
+use durahash_media::{Event, Medium, Result, Taken};
+
+use super::layout::{Bucket, is_near, slot_for};
+use super::overflow::Record;
+use super::{Change, Esh, Found, Place, Room, Updater};
+
+/// W of the home of a hash, and the place that was found right under it; W of one more bucket once that
+/// is asked for. What is dropped without being released broke off: the pool takes no more writes then,
+/// and nobody waits for the locks.
+pub(super) struct Held<'a, M: Medium> {
+    esh: &'a Esh<M>,
+    pub(super) place: Place,
+    number: u32,
+    pub(super) home: &'a Bucket,
+    other: Option<&'a Bucket>,
+    released: bool,
+}
+
+impl<'a, M: Medium> Held<'a, M> {
+    /// Takes one more bucket of the segment. Where that would not be in order, and somebody else has it,
+    /// false: the caller lets go of all, and begins again.
+    fn take(&mut self, number: u32) -> Result<bool> {
+        let (esh, medium) = (self.esh, self.esh.medium());
+        let bucket = esh.bucket(self.place, number)?;
+        let lock = esh.lock_of(bucket);
+        let taken = if number > self.number {
+            lock.lock(medium)?
+        } else {
+            lock.try_lock(medium)? == Taken::Yes
+        };
+        if taken {
+            self.other = Some(bucket);
+        }
+        Ok(taken)
+    }
+
+    /// Lets go of that bucket again.
+    fn give_back(&mut self) {
+        if let Some(bucket) = self.other.take() {
+            self.esh.lock_of(bucket).unlock_unchanged(self.esh.medium());
+        }
+    }
+
+    /// Stops readers of the home's hashes: visible stores follow.
+    fn exclude_readers(&self) {
+        self.esh.lock_of(self.home).exclude_readers(self.esh.medium());
+    }
+
+    /// Releases all locks, after a change of one of the home's hashes.
+    #[track_caller]
+    fn release_changed(mut self) {
+        self.released = true;
+        let medium = self.esh.medium();
+        if let Some(bucket) = self.other {
+            self.esh.lock_of(bucket).unlock_unchanged(medium);
+        }
+        self.esh.lock_of(self.home).unlock_changed(medium);
+    }
+
+    #[track_caller]
+    pub(super) fn release_unchanged(mut self) {
+        self.released = true;
+        let medium = self.esh.medium();
+        if let Some(bucket) = self.other {
+            self.esh.lock_of(bucket).unlock_unchanged(medium);
+        }
+        self.esh.lock_of(self.home).unlock_unchanged(medium);
+    }
+}
+
+impl<M: Medium> Drop for Held<'_, M> {
+    fn drop(&mut self) {
+        if self.released {
+            return;
+        }
+        self.esh.pool.poison();
+        let medium = self.esh.medium();
+        for bucket in [Some(self.home), self.other].into_iter().flatten() {
+            medium.flush(bucket);
+            medium.drain();
+        }
+        if let Some(bucket) = self.other {
+            self.esh.lock_of(bucket).unlock_unchanged(medium);
+        }
+        self.esh.lock_of(self.home).unlock_changed(medium);
+    }
+}
+
+/// A slot for what may be inserted.
+enum Secured {
+    /// In a bucket that is held.
+    Yes,
+    /// Another writer was in the way.
+    Busy,
+    /// No slot of the segment was free a moment ago.
+    Full,
+}
+
+impl<M: Medium> Esh<M> {
+    /// Takes W of the home of `h`.
+    pub(super) fn hold(&self, h: u64) -> Result<Held<'_, M>> {
+        let number = self.shape.home(h);
+        loop {
+            let place = self.find(h);
+            self.prefetch_home(h, place);
+            let home = self.bucket(place, number)?;
+            if !self.lock_of(home).lock(self.medium())? {
+                if !self.repair(h, place)? {
+                    self.pool.writable()?;
+                }
+                continue;
+            }
+            let held = Held { esh: self, place, number, home, other: None, released: false };
+            if self.find(h) == place {
+                return Ok(held);
+            }
+            held.release_unchanged();
+        }
+    }
+
+    /// As [`hold`](Self::hold), for a writer. Whoever waited for a lock may get it from an operation
+    /// that broke off: it must not write on.
+    fn hold_to_write(&self, h: u64) -> Result<Held<'_, M>> {
+        self.pool.writable()?;
+        let held = self.hold(h)?;
+        match self.pool.writable() {
+            Ok(()) => Ok(held),
+            Err(e) => {
+                held.release_unchanged();
+                Err(e)
+            }
+        }
+    }
+
+    /// The body of [`Index::update`](crate::Index::update): what was found, and what was done.
+    pub(super) fn update_slot(
+        &self,
+        h: u64,
+        room: Room,
+        f: Updater<'_>,
+    ) -> Result<(Option<u64>, Change)> {
+        loop {
+            let mut held = self.hold_to_write(h)?;
+            let (found, secured) = match self.prepare(&mut held, h, room) {
+                Ok(prepared) => prepared,
+                Err(e) => {
+                    held.release_unchanged();
+                    return Err(e);
+                }
+            };
+            match secured {
+                Secured::Yes => {}
+                Secured::Busy => {
+                    held.release_unchanged();
+                    self.medium().event(Event::Wait);
+                    std::thread::yield_now();
+                    continue;
+                }
+                Secured::Full => {
+                    let place = held.place;
+                    held.release_unchanged();
+                    self.make_room(h, place)?;
+                    continue;
+                }
+            }
+            let payload = found.map(|found| found.payload);
+            let change = match f(payload) {
+                Ok(change) => change,
+                Err(e) => {
+                    held.release_unchanged();
+                    return Err(e);
+                }
+            };
+            match (change, found) {
+                (Change::Set(v), Some(at)) => self.set(held, at, v),
+                (Change::Set(v), None) => {
+                    assert_eq!(room, Room::ForNew, "Room::None was given for what inserts");
+                    self.insert(held, h, v);
+                }
+                (Change::Remove, Some(at)) if at.bucket == held.number => {
+                    self.remove_at_home(held, h, at)?;
+                }
+                (Change::Remove, Some(at)) => self.remove_elsewhere(held, h, at)?,
+                (Change::Keep, _) | (Change::Remove, None) => held.release_unchanged(),
+            }
+            return Ok((payload, change));
+        }
+    }
+
+    /// The slot of `h`, whose bucket is held then; else, if that may be needed, the bucket for it.
+    fn prepare(
+        &self,
+        held: &mut Held<'_, M>,
+        h: u64,
+        room: Room,
+    ) -> Result<(Option<Found>, Secured)> {
+        let found = self.probe(h, held.place, held.home)?;
+        let secured = match found {
+            Some(at) if at.bucket == held.number || held.take(at.bucket)? => Secured::Yes,
+            Some(_) => Secured::Busy,
+            None if room == Room::None => Secured::Yes,
+            None => self.secure(held)?,
+        };
+        Ok((found, secured))
+    }
+
+    /// A bucket with room for a hash of this home.
+    fn secure(&self, held: &mut Held<'_, M>) -> Result<Secured> {
+        if self.has_room(held.home) {
+            return Ok(Secured::Yes);
+        }
+        loop {
+            let live = |number| match self.bucket(held.place, number) {
+                Ok(bucket) => self.commit(bucket).count(),
+                // Not there: nothing goes into it.
+                Err(_) => self.shape.slots,
+            };
+            let Some(number) = self.shape.choose(held.number, live) else {
+                return Ok(Secured::Full);
+            };
+            if !held.take(number)? {
+                return Ok(Secured::Busy);
+            }
+            if held.other.is_some_and(|bucket| self.has_room(bucket)) {
+                return Ok(Secured::Yes);
+            }
+            held.give_back();
+        }
+    }
+
+    /// Stores an entry into a free slot of a bucket, with its fingerprint, and flushes as far as the
+    /// commit word does not do it; whether that has to be fenced. W of the bucket is held.
+    fn fill(&self, bucket: &Bucket, slot: u32, h: u64, payload: u64) -> bool {
+        let medium = self.medium();
+        let words = &bucket.slots[slot as usize];
+        medium.store(&words.payload, payload);
+        medium.store(&words.h, h);
+        let word = slot as usize / 8;
+        let fingerprints = self.fingerprints(bucket).with(slot, h);
+        medium.store(&bucket.fingerprints[word], fingerprints.0[word]);
+        if !M::SAME_LINE_ORDER {
+            medium.flush(&bucket.fingerprints[word]);
+        }
+        if !is_near(slot) {
+            medium.flush(words);
+        }
+        !M::SAME_LINE_ORDER || !is_near(slot)
+    }
+
+    fn insert(&self, held: Held<'_, M>, h: u64, payload: u64) {
+        let medium = self.medium();
+        let buckets = self.shape.buckets;
+        let bucket = held.other.unwrap_or(held.home);
+        let commit = self.commit(bucket);
+        let slot = slot_for(h, self.shape.used & !commit.live());
+        let mut fences = self.fill(bucket, slot, h, payload);
+        if held.other.is_some() {
+            let home = self.commit(held.home);
+            let reach = home.reach(buckets).max(self.distance_of(&held, bucket));
+            medium.store(&held.home.commit, home.with_overflow((home.overflowed() + 1, reach)).0);
+            medium.flush(&held.home.commit);
+            fences = true;
+        }
+        if fences {
+            medium.fence();
+        }
+        held.exclude_readers();
+        medium.store(&bucket.commit, commit.with_live(commit.live() | 1 << slot, buckets).0);
+        medium.flush(&bucket.commit);
+        medium.drain();
+        self.tally.add(h, 1);
+        held.release_changed();
+    }
+
+    /// How far from the home another bucket of its segment is.
+    fn distance_of(&self, held: &Held<'_, M>, bucket: &Bucket) -> u32 {
+        let region = self.medium().region();
+        let off = region.offset_of(&bucket.commit) - self.offset(held.place);
+        self.shape.distance(held.number, (off / super::BUCKET_BYTES) as u32)
+    }
+
+    fn set(&self, held: Held<'_, M>, at: Found, payload: u64) {
+        let medium = self.medium();
+        let bucket = held.other.unwrap_or(held.home);
+        let word = &bucket.slots[at.slot as usize].payload;
+        held.exclude_readers();
+        medium.store(word, payload);
+        medium.flush(word);
+        medium.drain();
+        held.release_changed();
+    }
+
+    /// Takes a slot out of the commit word of its bucket, and flushes that.
+    fn clear(&self, bucket: &Bucket, slot: u32) {
+        let medium = self.medium();
+        let commit = self.commit(bucket);
+        let live = commit.live() & !(1 << slot);
+        medium.store(&bucket.commit, commit.with_live(live, self.shape.buckets).0);
+        if M::SAME_LINE_ORDER {
+            // Its fingerprint, never durable before the commit. It matters for damage only.
+            let word = slot as usize / 8;
+            let wrong = self.fingerprints(bucket).without(slot);
+            medium.store(&bucket.fingerprints[word], wrong.0[word]);
+        }
+        medium.flush(&bucket.commit);
+    }
+
+    fn remove_at_home(&self, mut held: Held<'_, M>, h: u64, at: Found) -> Result<()> {
+        let medium = self.medium();
+        let home = self.commit(held.home);
+        let returns = if home.count() == self.shape.slots && home.reach(self.shape.buckets) > 0 {
+            match self.returning(&mut held, home.reach(self.shape.buckets)) {
+                Ok(returns) => returns,
+                Err(e) => {
+                    held.release_unchanged();
+                    return Err(e);
+                }
+            }
+        } else {
+            None
+        };
+        held.exclude_readers();
+        self.clear(held.home, at.slot);
+        match returns {
+            None => medium.drain(),
+            Some(returns) => {
+                medium.fence();
+                self.bring_home(&held, at.slot, returns);
+            }
+        }
+        self.tally.add(h, -1);
+        held.release_changed();
+        Ok(())
+    }
+
+    /// Of the home's hashes that are elsewhere, the one furthest away, if its bucket, which is held
+    /// then, can be had; and what overflow is left without it.
+    fn returning(
+        &self,
+        held: &mut Held<'_, M>,
+        reach: u32,
+    ) -> Result<Option<(Record, (u32, u32))>> {
+        let (place, number) = (held.place, held.number);
+        let mut first = None;
+        let all = self.overflow_of(place, number, reach, None, |record| {
+            first.get_or_insert(record);
+        })?;
+        let Some(record) = first else {
+            return Ok(None);
+        };
+        if !held.take(record.bucket)? {
+            return Ok(None);
+        }
+        let but = Some((record.bucket, record.slot));
+        let left = self.overflow_of(place, number, all.1, but, |_| {})?;
+        Ok(Some((record, left)))
+    }
+
+    /// Moves a slot from the other bucket into a free one of the home.
+    fn bring_home(&self, held: &Held<'_, M>, slot: u32, (record, left): (Record, (u32, u32))) {
+        let medium = self.medium();
+        let (home, buckets) = (held.home, self.shape.buckets);
+        let from = held.other.expect("the other bucket is held");
+        if self.fill(home, slot, record.h, record.payload) {
+            medium.fence();
+        }
+        let commit = self.commit(home);
+        let commit = commit
+            .with_live(commit.live() | 1 << slot, buckets)
+            .with_overflow((left.0, commit.reach(buckets)));
+        medium.store(&home.commit, commit.0);
+        medium.flush(&home.commit);
+        medium.fence();
+        self.clear(from, record.slot);
+        medium.drain();
+        self.shorten(home, left);
+    }
+
+    /// Stores a smaller OFRB, if less is enough, after what it led to is durably gone.
+    fn shorten(&self, home: &Bucket, left: (u32, u32)) {
+        let medium = self.medium();
+        let commit = self.commit(home).with_overflow(left);
+        if commit != self.commit(home) {
+            medium.store(&home.commit, commit.0);
+            medium.flush(&home.commit);
+        }
+    }
+
+    fn remove_elsewhere(&self, held: Held<'_, M>, h: u64, at: Found) -> Result<()> {
+        let medium = self.medium();
+        let (home, buckets) = (held.home, self.shape.buckets);
+        let reach = self.commit(home).reach(buckets);
+        let but = Some((at.bucket, at.slot));
+        let left = match self.overflow_of(held.place, held.number, reach, but, |_| {}) {
+            Ok(left) => left,
+            Err(e) => {
+                held.release_unchanged();
+                return Err(e);
+            }
+        };
+        held.exclude_readers();
+        medium.store(&home.commit, self.commit(home).with_overflow((left.0, reach)).0);
+        medium.flush(&home.commit);
+        self.clear(held.other.expect("its bucket is held"), at.slot);
+        medium.drain();
+        self.shorten(home, left);
+        self.tally.add(h, -1);
+        held.release_changed();
+        Ok(())
+    }
+}
