@@ -234,7 +234,7 @@ pub(crate) struct Create {
 /// What a new pool is made as.
 #[derive(Debug, Args)]
 pub(crate) struct New {
-    /// Design of a new pool: reh or pea [default: reh, and pea for a multimap]
+    /// Design of a new pool: reh, pea or esh [default: reh, and pea for a multimap]
     #[arg(long, value_parser = parse_design)]
     pub(crate) design: Option<Design>,
     /// What a new pool keeps: one value for each key, or any number of them [default: map]

@@ -56,6 +56,7 @@ fn as_json(pool: &str, kind: Kind, stats: &Stats) -> Value {
         "global_depth": stats.index.global_depth,
         "depths": depths.collect::<Vec<_>>(),
         "strategies": stats.index.strategies,
+        "repairs": stats.index.repairs,
         "bytes_per_entry": {
             "medium": stats.medium_bytes_per_key(),
             "dram": stats.dram_bytes_per_key(),
@@ -113,6 +114,9 @@ fn as_text(pool: &str, kind: Kind, stats: &Stats) -> String {
     if stats.design == Design::Pea {
         let [single, two, stash] = stats.index.strategies;
         row("strategies", format!("{single} single, {two} two-choice, {stash} with stash"));
+    }
+    if stats.design == Design::Esh {
+        row("repaired", format!("{} segments", stats.index.repairs));
     }
     let most = stats.index.depths.iter().copied().max().unwrap_or(0).max(1);
     for (i, (depth, units)) in depths(stats).enumerate() {

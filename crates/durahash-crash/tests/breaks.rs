@@ -11,7 +11,8 @@ use std::thread::JoinHandle;
 
 use durahash::{ErrorKind, Result};
 use durahash_crash::designs::{
-    PeaMapSubject, PeaMultiSubject, PeaSubject, RehMapSubject, RehSubject,
+    EshMapSubject, EshSubject, PeaMapSubject, PeaMultiSubject, PeaSubject, RehMapSubject,
+    RehSubject,
 };
 use durahash_crash::script::{Op, exhaustive};
 use durahash_crash::states::{CrashState, Explorer, Model, Visit};
@@ -291,6 +292,12 @@ fn pea_breaks_anywhere() {
 }
 
 #[test]
+fn esh_breaks_anywhere() {
+    let breaks = every_break::<_, false>(&EshSubject::default(), Model::Word);
+    assert!(breaks > 3000, "only {breaks} breaks");
+}
+
+#[test]
 fn multimaps_break_anywhere() {
     // The prefills lead to each kind of change by themselves.
     let breaks = every_break_after::<_, true>(&PeaMultiSubject::default(), Model::X86, 0);
@@ -304,4 +311,6 @@ fn maps_break_anywhere() {
     assert!(x86 + word > 3000, "only {x86} and {word} breaks");
     let pea = every_break::<_, true>(&PeaMapSubject::new(), Model::X86);
     assert!(pea > 1500, "only {pea} breaks");
+    let esh = every_break::<_, true>(&EshMapSubject::new(), Model::X86);
+    assert!(esh > 1500, "only {esh} breaks");
 }

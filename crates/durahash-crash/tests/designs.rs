@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use durahash_crash::designs::{
-    PeaFullSubject, PeaMapSubject, PeaMultiFullSubject, PeaMultiMapSubject, PeaMultiSubject,
-    PeaSubject, RehFullSubject, RehMapSubject, RehSubject,
+    EshFullSubject, EshMapSubject, EshRepairedSubject, EshSubject, PeaFullSubject, PeaMapSubject,
+    PeaMultiFullSubject, PeaMultiMapSubject, PeaMultiSubject, PeaSubject, RehFullSubject,
+    RehMapSubject, RehSubject,
 };
 use durahash_crash::mutate::{Accepted, Kind, Mutant, Verdict, add, unproven};
 use durahash_crash::run::Tester;
@@ -86,6 +87,39 @@ fn pea_survives_on_a_full_medium() {
 }
 
 #[test]
+fn esh_survives_on_x86() {
+    let unique = is_right::<_, true>(&EshSubject::default(), Model::X86, 1, 2);
+    assert!(unique > 1_000_000, "only {unique} states");
+}
+
+#[test]
+fn esh_survives_where_words_have_no_order() {
+    let unique = is_right::<_, false>(&EshSubject::default(), Model::Word, 0, 2);
+    assert!(unique > 600_000, "only {unique} states");
+}
+
+#[test]
+fn esh_survives_the_death_of_its_process() {
+    let unique = is_right::<_, true>(&EshSubject::default(), Model::Program, 3, 12);
+    assert!(unique > 15_000, "only {unique} states");
+}
+
+/// Crashes inside repairs, and inside the repairs of what they leave.
+#[test]
+fn esh_survives_crashes_of_its_repair() {
+    let x86 = is_right::<_, true>(&EshRepairedSubject::default(), Model::X86, 0, 2);
+    let word = is_right::<_, false>(&EshRepairedSubject::default(), Model::Word, 0, 1);
+    assert!(x86 + word > 600_000, "only {x86} {word} states");
+}
+
+#[test]
+fn esh_survives_on_a_full_medium() {
+    let x86 = is_right::<_, true>(&EshFullSubject::default(), Model::X86, 1, 4);
+    let word = is_right::<_, false>(&EshFullSubject::default(), Model::Word, 0, 1);
+    assert!(x86 + word > 100_000, "only {x86} {word} states");
+}
+
+#[test]
 fn multimaps_survive_on_x86() {
     let unique = is_right::<_, true>(&PeaMultiSubject::default(), Model::X86, 1, 20);
     assert!(unique > 800_000, "only {unique} states");
@@ -130,6 +164,11 @@ fn maps_over_reh_survive_on_every_medium() {
 #[test]
 fn maps_over_pea_survive_on_every_medium() {
     map_survives(&PeaMapSubject::new());
+}
+
+#[test]
+fn maps_over_esh_survive_on_every_medium() {
+    map_survives(&EshMapSubject::new());
 }
 
 /// How the mutants of everything that a subject does fared.
@@ -208,6 +247,12 @@ const UNREACHED: &[(&str, &str, &str)] = &[
     ("pea/write.rs", "medium.flush(word);", "the same"),
     ("pea/write.rs", "            medium.drain();", "the same"),
     (
+        "esh/write.rs",
+        "            medium.flush(bucket);",
+        "an operation that panics: tests/breaks.rs",
+    ),
+    ("esh/write.rs", "            medium.drain();", "the same"),
+    (
         "pool/extents.rs",
         "                medium.fence();",
         "a damaged table: durahash/tests/images.rs",
@@ -227,6 +272,7 @@ fn unreached(verdicts: &BTreeMap<Mutant, Verdict>) -> Vec<String> {
         "crates/durahash/src",
         "crates/durahash/src/reh",
         "crates/durahash/src/pea",
+        "crates/durahash/src/esh",
         "crates/durahash/src/pea/multi",
         "crates/durahash-media/src/pool",
     ] {
@@ -262,6 +308,8 @@ fn every_flush_fence_and_release_is_needed() {
     add(&mut verdicts, mutants::<_, false>(&RehMapSubject::new(), Model::Word, 2));
     add(&mut verdicts, mutants::<_, true>(&PeaSubject::default(), Model::X86, 2));
     add(&mut verdicts, mutants::<_, false>(&PeaSubject::default(), Model::Word, 2));
+    add(&mut verdicts, mutants::<_, true>(&EshRepairedSubject::default(), Model::X86, 1));
+    add(&mut verdicts, mutants::<_, false>(&EshRepairedSubject::default(), Model::Word, 1));
     add(&mut verdicts, mutants::<_, true>(&PeaMultiSubject::default(), Model::X86, 0));
     add(&mut verdicts, mutants::<_, false>(&PeaMultiSubject::default(), Model::Word, 0));
     let unproven = unproven(&verdicts, ACCEPTED);
@@ -274,7 +322,7 @@ fn every_flush_fence_and_release_is_needed() {
         mutant.kind == Kind::SwapInLine && matches!(verdict, Verdict::Caught(_))
     });
     let swapped: Vec<&str> = swapped.map(|(mutant, _)| mutant.site.file()).collect();
-    for file in ["reh/write.rs", "pea/write.rs", "pea/multi/store.rs"] {
+    for file in ["reh/write.rs", "pea/write.rs", "esh/write.rs", "pea/multi/store.rs"] {
         assert!(swapped.iter().any(|swapped| swapped.ends_with(file)), "{swapped:?}");
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 
-use durahash_crash::designs::{PeaSubject, RehMapSubject, RehSubject};
+use durahash_crash::designs::{EshSubject, PeaSubject, RehMapSubject, RehSubject};
 use durahash_crash::linear::{Operation, outcomes};
 use durahash_crash::script::Op;
 use durahash_crash::subject::{Subject, Table};
@@ -336,6 +336,75 @@ fn readers_of_segments_that_change_under_them() {
         },
     ];
     every_place(&PeaSubject::default(), &scenes);
+}
+
+/// Keys 22 to 37 share a segment of twelve slots; 22, 23, 25, 27, 29 and 30 have bucket 0 as their
+/// home, which has three.
+#[test]
+fn readers_of_buckets_that_lend_each_other_room() {
+    let home = [22, 23, 25];
+    let overflowed = [22, 23, 25, 27];
+    let full: Vec<u16> = (22..34).collect();
+    let scenes = [
+        Scene {
+            name: "overflows",
+            before: puts(&home),
+            read: 27,
+            whole: vec![],
+            held_up: Op::Put(27, 2),
+        },
+        Scene {
+            name: "comes home",
+            before: puts(&overflowed),
+            read: 27,
+            whole: vec![],
+            held_up: Op::Remove(22),
+        },
+        Scene {
+            name: "came home, and is replaced there",
+            before: puts(&overflowed),
+            read: 27,
+            whole: vec![Op::Remove(22)],
+            held_up: Op::Put(27, 3),
+        },
+        Scene {
+            name: "replaced elsewhere, then comes home",
+            before: puts(&overflowed),
+            read: 27,
+            whole: vec![Op::Put(27, 3)],
+            held_up: Op::Remove(23),
+        },
+        Scene {
+            name: "removed elsewhere, and the slot is another key's",
+            before: puts(&overflowed),
+            read: 27,
+            whole: vec![Op::Remove(27), Op::Put(29, 2)],
+            held_up: Op::Remove(29),
+        },
+        Scene {
+            name: "a segment that is split",
+            before: puts(&full),
+            read: 33,
+            whole: vec![],
+            held_up: Op::Put(34, 2),
+        },
+        Scene {
+            name: "a segment that was split, and its key changed there",
+            before: puts(&full),
+            read: 33,
+            whole: vec![Op::Put(34, 2), Op::Put(33, 2)],
+            held_up: Op::Put(33, 3),
+        },
+        Scene {
+            name: "a segment that was split, and is merged again",
+            before: puts(&full),
+            read: 33,
+            whole: [vec![Op::Put(34, 2)], full[..8].iter().map(|key| Op::Remove(*key)).collect()]
+                .concat(),
+            held_up: Op::Remove(34),
+        },
+    ];
+    every_place(&EshSubject::default(), &scenes);
 }
 
 #[test]

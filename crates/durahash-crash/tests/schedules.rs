@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex};
 
 use durahash::{Finding, Result};
 use durahash_crash::designs::{
-    MapSubject, PeaMapSubject, PeaMultiMapSubject, PeaMultiSubject, PeaMultiWithin, PeaSubject,
-    PeaWithin, RehMapSubject, RehSubject, RehWithin,
+    EshMapSubject, EshSubject, EshWithin, MapSubject, PeaMapSubject, PeaMultiMapSubject,
+    PeaMultiSubject, PeaMultiWithin, PeaSubject, PeaWithin, RehMapSubject, RehSubject, RehWithin,
 };
 use durahash_crash::linear::{Operation, outcomes};
 use durahash_crash::script::{Op, Rng};
@@ -29,6 +29,8 @@ use shuttle::sync::atomic::{AtomicUsize, Ordering};
 
 static REH: RehSubject = RehWithin;
 static PEA: PeaSubject = PeaWithin;
+static ESH: EshSubject = EshWithin;
+static ESH_MAP: EshMapSubject = MapSubject::new();
 static REH_MAP: RehMapSubject = MapSubject::new();
 static PEA_MAP: PeaMapSubject = MapSubject::new();
 static PEA_MULTI: PeaMultiSubject = PeaMultiWithin;
@@ -452,6 +454,98 @@ fn pea_by_priorities_word() {
     explore::<_, false>(&PEA, Model::Word, scheduler);
 }
 
+#[test]
+fn esh_at_random_x86() {
+    explore::<_, true>(&ESH, Model::X86, RandomScheduler::new_from_seed(21, schedules()));
+}
+
+#[test]
+fn esh_by_priorities_x86() {
+    let scheduler = PctScheduler::new_from_seed(22, 3, schedules());
+    explore::<_, true>(&ESH, Model::X86, scheduler);
+}
+
+#[test]
+fn esh_at_random_word() {
+    explore::<_, false>(&ESH, Model::Word, RandomScheduler::new_from_seed(23, schedules()));
+}
+
+#[test]
+fn esh_by_priorities_word() {
+    let scheduler = PctScheduler::new_from_seed(24, 3, schedules());
+    explore::<_, false>(&ESH, Model::Word, scheduler);
+}
+
+/// Segments that nobody has come to since a crash: threads meet in their repair.
+#[test]
+fn esh_unrepaired_at_random() {
+    explore::<_, true>(&Left, Model::X86, RandomScheduler::new_from_seed(25, schedules()));
+    let scheduler = PctScheduler::new_from_seed(26, 3, schedules());
+    explore::<_, false>(&Left, Model::Word, scheduler);
+}
+
+/// ESH, opened again after it was left as a crash leaves it.
+struct Left;
+
+struct Reopened<const LINE: bool> {
+    sim: Sim<LINE>,
+    table: Mutex<Arc<dyn Table>>,
+}
+
+impl<const LINE: bool> Reopened<LINE> {
+    fn table(&self) -> Arc<dyn Table> {
+        Arc::clone(&self.table.lock().unwrap())
+    }
+}
+
+impl Subject for Left {
+    const NAME: &'static str = "esh-left";
+    const MAX_BYTES: u64 = EshSubject::MAX_BYTES;
+
+    fn create<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+        let table = Mutex::new(Arc::from(ESH.create(sim.clone())?));
+        Ok(Box::new(Reopened { sim, table }))
+    }
+
+    fn open<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+        ESH.open(sim)
+    }
+
+    fn keys(&self) -> Vec<u64> {
+        ESH.keys()
+    }
+
+    fn prefills(&self) -> Vec<Prefill> {
+        ESH.prefills()
+    }
+}
+
+impl<const LINE: bool> Table for Reopened<LINE> {
+    fn apply(&self, op: Op, key: u64) -> Result<Option<u64>> {
+        self.table().apply(op, key)
+    }
+
+    /// What the prefill made is asked for once, before the threads begin.
+    fn contents(&self, out: &mut Vec<(u64, u64)>) -> Result<()> {
+        let mut table = self.table.lock().unwrap();
+        table.contents(out)?;
+        *table = Arc::from(ESH.open(self.sim.clone())?);
+        Ok(())
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.table().len()
+    }
+
+    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+        self.table().check(found)
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
 /// Lists of values, made and undone, beside readers of all values of a key.
 #[test]
 fn multimaps_at_random_x86() {
@@ -478,6 +572,8 @@ fn maps_at_random_x86() {
     explore::<_, true>(&REH_MAP, Model::X86, scheduler);
     let scheduler = RandomScheduler::new_from_seed(15, schedules() / 5);
     explore::<_, true>(&PEA_MAP, Model::X86, scheduler);
+    let scheduler = RandomScheduler::new_from_seed(27, schedules() / 5);
+    explore::<_, true>(&ESH_MAP, Model::X86, scheduler);
 }
 
 /// REH, but that a value that is being put is answered before it is durable.

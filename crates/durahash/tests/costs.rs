@@ -6,6 +6,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{index_on, pool_on};
+use durahash::esh::Esh;
 use durahash::pea::{Pea, Policy};
 use durahash::{Change, Design, Index, MultiMap, Options, Room};
 use durahash_media::hash::WordMix;
@@ -290,4 +291,105 @@ fn pea_tries_no_merge_in_vain_at_every_removal() {
     assert!(lines < 20.0, "{lines}");
     let stats = map.stats().unwrap().index;
     assert!(stats.merges > 0 && stats.merges == stats.splits);
+}
+
+/// An ESH with so many buckets a segment.
+fn esh_of<M: Medium>(medium: M, buckets: u8) -> (std::sync::Arc<Pool<M>>, Esh<M>) {
+    let pool = pool_on(medium, Geometry { buckets, ..Geometry::default() });
+    (pool.clone(), Esh::create(pool).unwrap())
+}
+
+/// Means over a doubling, during which segments fill and split: blocks read by lookups, and persists.
+#[test]
+fn esh_meets_its_costs() {
+    const FROM: u64 = 100_000;
+    const POINTS: u32 = 24;
+    const OPS: u64 = 400;
+    let (pool, esh) = esh_of(Metered::new(dram()), 4);
+    let mut keys = 0;
+    let mut sums = [0.0; 6];
+    for point in 0..POINTS {
+        let until = (FROM as f64 * (f64::from(point) / f64::from(POINTS)).exp2()) as u64;
+        (keys..until).for_each(|i| put(&esh, i));
+        keys = keys.max(until);
+        let per = |count: u64, n: u64| count as f64 / n as f64;
+        let (hits, n) = steady(&esh, &pool, (0..OPS).map(|i| i * keys / OPS), |i| {
+            assert_eq!(esh.get(h(i)).unwrap(), Some(i));
+        });
+        assert_eq!((hits.flushes, hits.fences, hits.drains, hits.lines_written), (0, 0, 0, 0));
+        let hit = per(hits.blocks_read, n);
+        let (misses, n) = steady(&esh, &pool, 0..OPS, |i| {
+            assert_eq!(esh.get(h(i + (1 << 40))).unwrap(), None);
+        });
+        let miss = per(misses.blocks_read, n);
+        let (updates, n) = steady(&esh, &pool, 0..OPS, |i| put(&esh, i));
+        assert_eq!((updates.flushes, updates.fences + updates.drains), (n, n), "updates");
+        let (inserts, n) = steady(&esh, &pool, keys..keys + OPS, |i| put(&esh, i));
+        let insert = [inserts.flushes, inserts.fences + inserts.drains].map(|c| per(c, n));
+        keys += OPS;
+        // Any keys, not those that were inserted last.
+        let some = (0..OPS).map(|i| i * keys / OPS + u64::from(point));
+        let (removes, n) = steady(&esh, &pool, some.clone(), |i| remove(&esh, i));
+        let remove = [removes.flushes, removes.fences + removes.drains].map(|c| per(c, n));
+        some.for_each(|i| put(&esh, i));
+        let all = [hit, miss, insert[0], insert[1], remove[0], remove[1]];
+        println!("{keys} keys, load {:.3}: {all:.3?}", load_factor(&esh));
+        sums.iter_mut().zip(all).for_each(|(sum, one)| *sum += one / f64::from(POINTS));
+    }
+    let [hit, miss, flushes, fences, remove_flushes, remove_fences] = sums;
+    println!("means: {sums:.3?}");
+    assert!((1.0..=1.1).contains(&hit), "{hit} blocks read by a hit");
+    assert!(miss <= 1.3, "{miss} blocks read by a miss");
+    assert!(flushes <= 2.2 && fences <= 2.2, "{flushes} flushes, {fences} fences of an insert");
+    assert!(remove_fences <= 1.45, "{remove_fences} fences of a remove");
+    assert!(remove_flushes <= 1.8, "{remove_flushes} flushes of a remove");
+}
+
+fn load_factor(index: &dyn Index) -> f64 {
+    let stats = index.stats();
+    stats.slots_used as f64 / stats.slots as f64
+}
+
+/// Load factor over two doublings (Fig. 10): its lowest, its mean and its highest are arithmetic.
+fn esh_curve(buckets: u8, from: u64) -> [f64; 3] {
+    let (_, esh) = esh_of(dram(), buckets);
+    let (mut least, mut most, mut sum, mut samples) = (1.0_f64, 0.0_f64, 0.0, 0.0);
+    let mut next = from;
+    for i in 0..from * 4 {
+        put(&esh, i);
+        if i + 1 == next {
+            let load = load_factor(&esh);
+            (least, most) = (least.min(load), most.max(load));
+            sum += load;
+            samples += 1.0;
+            next += next / 100;
+        }
+    }
+    println!("{buckets} buckets: {least:.3} to {most:.3}, mean {:.3}", sum / samples);
+    [least, sum / samples, most]
+}
+
+#[test]
+fn esh_fills_its_segments() {
+    let near = |found: f64, wanted: f64| (found - wanted).abs() <= 0.01;
+    let [least, mean, most] = esh_curve(4, 400_000);
+    assert!(near(least, 0.626) && near(mean, 0.697) && near(most, 0.775));
+    let [least, _, most] = esh_curve(64, 2_000_000);
+    assert!(near(least, 0.541) && near(most, 0.917));
+}
+
+#[test]
+fn esh_gives_space_back() {
+    const LOADED: u64 = 1_000_000;
+    let (_, esh) = esh_of(dram(), 4);
+    (0..LOADED).for_each(|i| put(&esh, i));
+    let survives = |i: &u64| i.is_multiple_of(10);
+    (0..LOADED).filter(|i| !survives(i)).for_each(|i| remove(&esh, i));
+
+    let (_, fresh) = esh_of(dram(), 4);
+    (0..LOADED).filter(survives).for_each(|i| put(&fresh, i));
+    let ratio = esh.stats().medium_bytes as f64 / fresh.stats().medium_bytes as f64;
+    assert_eq!(esh.len().unwrap(), LOADED / 10);
+    println!("{ratio} times a fresh load");
+    assert!(ratio <= 1.6, "{ratio} times a fresh load");
 }

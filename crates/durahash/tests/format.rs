@@ -1,7 +1,7 @@
 //! `docs/format.md` is held to the code: its tables to what `on_media!` emits and to what pools
 //! say, its images to the bytes of pools that are made here.
 
-use durahash::{AnyMap, Dax, Design, Map, MultiMap, Options, RecordHeader, Type, pea, reh};
+use durahash::{AnyMap, Dax, Design, Map, MultiMap, Options, RecordHeader, Type, esh, pea, reh};
 use durahash_media::hash::{ByteHash, WordMix};
 use durahash_media::{Dram, Field, Format, Geometry, Medium, PmU64, Pool, Superblock};
 
@@ -51,6 +51,8 @@ fn structs_are_as_documented() {
     documented("Pea Hash: bucket", pea::Bucket::FIELDS);
     documented("Pea Hash: slot", pea::Slot::FIELDS);
     documented("Pea Hash: multimaps", pea::BufferHeader::FIELDS);
+    documented("ESH: bucket", esh::Bucket::FIELDS);
+    documented("ESH: slot", esh::Slot::FIELDS);
     documented("Record", RecordHeader::FIELDS);
 }
 
@@ -171,10 +173,10 @@ fn pool_is_as_documented(heading: &str, fill: impl FnOnce(&std::path::Path)) {
 
 #[test]
 fn pools_of_words_are_as_documented() {
-    let headings = ["Image: a pool of words", "Image: a pool of Pea Hash"];
-    for (design, heading) in [Design::Reh, Design::Pea].into_iter().zip(headings) {
+    let headings = ["Image: a pool of words", "Image: a pool of Pea Hash", "Image: a pool of ESH"];
+    for (design, heading) in Design::ALL.iter().zip(headings) {
         pool_is_as_documented(heading, |path| {
-            let map: Map<u64, u64> = tiny().design(design).create(path).unwrap();
+            let map: Map<u64, u64> = tiny().design(*design).create(path).unwrap();
             for (key, value) in [(1, 10), (2, 20), (3, 30)] {
                 map.put(&key, &value).unwrap();
             }

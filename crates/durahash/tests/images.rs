@@ -234,7 +234,8 @@ fn parts(design: Design, image: &[u64]) -> Vec<Part> {
         }
     }
     match design {
-        Design::Pea => pea_parts(image, &mut parts),
+        // A segment of either is an extent.
+        Design::Pea | Design::Esh => array_parts(image, &mut parts),
         _ => reh_parts(image, &mut parts),
     }
     parts
@@ -252,7 +253,7 @@ fn reh_parts(image: &[u64], parts: &mut [Part]) {
 }
 
 /// The segments that the array of the directory names where their hashes begin.
-fn pea_parts(image: &[u64], parts: &mut [Part]) {
+fn array_parts(image: &[u64], parts: &mut [Part]) {
     let read = |word: u64| (bits(word, 8, 38) as usize, word & 63);
     let (array, depth) = read(image[32]);
     let mut i = 0;

@@ -209,6 +209,7 @@ fn figures_are_printed() {
         "global_depth",
         "depths",
         "strategies",
+        "repairs",
         "bytes_per_entry",
         "file_bytes",
         "free_bytes",

@@ -67,7 +67,7 @@ impl<const MAX_BYTES: u64, const REPAIRED: bool> Subject for EshWithin<MAX_BYTES
 
     fn prefills(&self) -> Vec<Prefill> {
         let upper = |count: u16| puts(22..22 + count);
-        // Keys 22, 23, 25, 27, 29, 30 and so on have bucket 0 as their home.
+        // Of these, keys 22, 23, 25, 27, 29 and 30 have bucket 0 as their home.
         let mut shrunk = puts(0..KEYS);
         shrunk.extend((0..KEYS).filter(|key| key % 4 != 0).map(Op::Remove));
         let prefill = |name, ops, kinds| Prefill { name, ops, kinds };

@@ -11,6 +11,9 @@ use crate::array::Array;
 use crate::extend;
 use crate::index::Finding;
 
+/// The invariant about locks and counters.
+pub(super) const LOCKS: &str = "ESH-7";
+
 /// Takes what is wrong: the invariant, the offset, and words.
 pub(super) type Report<'a> = &'a mut dyn FnMut(&'static str, u64, String);
 
@@ -44,11 +47,11 @@ impl<M: Medium> Esh<M> {
             let counter = self.writers.growth.of_depth(depth as u32);
             if *count != counter {
                 let what = format!("{count} segments of depth {depth}, the counter says {counter}");
-                report("ESH-7", 0, what);
+                report(LOCKS, 0, what);
             }
         }
         if let Some(counter) = self.tally.get().filter(|counter| *counter != live) {
-            report("ESH-7", 0, format!("{live} live slots, the counter says {counter}"));
+            report(LOCKS, 0, format!("{live} live slots, the counter says {counter}"));
         }
         self.check_free(unnamed, &mut report);
         let arrays = sound.first..sound.first + Array::extents(&self.pool, depth);
@@ -92,7 +95,7 @@ impl<M: Medium> Esh<M> {
             let lock = self.lock_of(bucket);
             is_dated &= lock.is_covered(medium);
             if lock.is_locked(medium) {
-                report("ESH-7", off(number), "a lock is held".to_owned());
+                report(LOCKS, off(number), "a lock is held".to_owned());
             }
             commits.push(self.commit(bucket));
         }

@@ -5,6 +5,7 @@ use std::sync::MutexGuard;
 
 use durahash_media::{Event, Medium, Result, Taken, wait_lock};
 
+use super::check::LOCKS;
 use super::image::Image;
 use super::overflow::Record;
 use super::{Esh, Place};
@@ -93,24 +94,25 @@ impl<'a, M: Medium> Whole<'a, M> {
 
     #[track_caller]
     fn release_changed(mut self) {
-        self.released = true;
-        let medium = self.esh.medium();
-        for number in 0..self.count {
-            if let Ok(bucket) = self.esh.bucket(self.place, number) {
-                self.esh.lock_of(bucket).unlock_changed(medium);
+        while self.count > 0 {
+            if let Ok(bucket) = self.esh.bucket(self.place, self.count - 1) {
+                self.esh.lock_of(bucket).unlock_changed(self.esh.medium());
             }
+            // Not before: a release that breaks off is done again.
+            self.count -= 1;
         }
+        self.released = true;
     }
 
     #[track_caller]
     pub(super) fn release_unchanged(mut self) {
-        self.released = true;
-        let medium = self.esh.medium();
-        for number in 0..self.count {
-            if let Ok(bucket) = self.esh.bucket(self.place, number) {
-                self.esh.lock_of(bucket).unlock_unchanged(medium);
+        while self.count > 0 {
+            if let Ok(bucket) = self.esh.bucket(self.place, self.count - 1) {
+                self.esh.lock_of(bucket).unlock_unchanged(self.esh.medium());
             }
+            self.count -= 1;
         }
+        self.released = true;
     }
 }
 
@@ -451,7 +453,9 @@ impl<M: Medium> Esh<M> {
     /// Whether there was something to mend.
     fn mend_segment(&self, whole: &Whole<'_, M>, prefix: u64) -> Result<bool> {
         let mut is_sound = true;
-        self.check_segment(prefix, whole.place, &mut |_, _, _| is_sound = false)?;
+        // Its locks are held, and by whom is known.
+        let mut report = |invariant, _, _| is_sound &= invariant == LOCKS;
+        self.check_segment(prefix, whole.place, &mut report)?;
         if is_sound {
             return Ok(false);
         }

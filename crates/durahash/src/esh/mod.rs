@@ -240,15 +240,15 @@ impl<M: Medium> Esh<M> {
     fn probe(&self, h: u64, place: Place, home: &Bucket) -> Result<Option<Found>> {
         self.medium().event(Event::Look);
         let number = self.shape.home(h);
-        // Before the home is searched: what comes home meanwhile is not missed, the version tells.
-        let reach = self.commit(home).reach(self.shape.buckets);
-        match self.probe_bucket(h, number, home) {
-            None if reach > 0 => self.probe_beyond(h, place, number, reach),
-            found => Ok(found),
+        if let Some(found) = self.probe_bucket(h, number, home) {
+            return Ok(Some(found));
         }
+        let reach = self.commit(home).reach(self.shape.buckets);
+        self.probe_beyond(h, place, number, reach)
     }
 
     /// The slot of `h` in the next `reach` buckets after its home.
+    #[inline(always)]
     fn probe_beyond(&self, h: u64, place: Place, home: u32, reach: u32) -> Result<Option<Found>> {
         for distance in 1..=reach {
             self.medium().event(Event::Look);

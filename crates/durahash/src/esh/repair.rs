@@ -25,8 +25,8 @@ struct Claim<'a, M: Medium> {
 impl<M: Medium> Claim<'_, M> {
     #[track_caller]
     fn release(mut self) {
-        self.released = true;
         self.lock.unlock_changed(self.esh.medium());
+        self.released = true;
     }
 }
 

@@ -36,10 +36,12 @@ impl<'a, M: Medium> Held<'a, M> {
         Ok(taken)
     }
 
-    /// Lets go of that bucket again.
+    /// Lets go of that bucket again, if one was taken. A release that breaks off itself is done again.
+    #[track_caller]
     fn give_back(&mut self) {
-        if let Some(bucket) = self.other.take() {
+        if let Some(bucket) = self.other {
             self.esh.lock_of(bucket).unlock_unchanged(self.esh.medium());
+            self.other = None;
         }
     }
 
@@ -51,22 +53,16 @@ impl<'a, M: Medium> Held<'a, M> {
     /// Releases all locks, after a change of one of the home's hashes.
     #[track_caller]
     fn release_changed(mut self) {
+        self.give_back();
+        self.esh.lock_of(self.home).unlock_changed(self.esh.medium());
         self.released = true;
-        let medium = self.esh.medium();
-        if let Some(bucket) = self.other {
-            self.esh.lock_of(bucket).unlock_unchanged(medium);
-        }
-        self.esh.lock_of(self.home).unlock_changed(medium);
     }
 
     #[track_caller]
     pub(super) fn release_unchanged(mut self) {
+        self.give_back();
+        self.esh.lock_of(self.home).unlock_unchanged(self.esh.medium());
         self.released = true;
-        let medium = self.esh.medium();
-        if let Some(bucket) = self.other {
-            self.esh.lock_of(bucket).unlock_unchanged(medium);
-        }
-        self.esh.lock_of(self.home).unlock_unchanged(medium);
     }
 }
 
@@ -81,9 +77,7 @@ impl<M: Medium> Drop for Held<'_, M> {
             medium.flush(bucket);
             medium.drain();
         }
-        if let Some(bucket) = self.other {
-            self.esh.lock_of(bucket).unlock_unchanged(medium);
-        }
+        self.give_back();
         self.esh.lock_of(self.home).unlock_changed(medium);
     }
 }

@@ -1,0 +1,310 @@
+//! Where ESH's paper leaves its metadata inexact, or would lose what was acknowledged: each once, with
+//! the hashes chosen so that what is to happen happens.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::pool_on;
+use durahash::esh::Esh;
+use durahash::{Change, Design, Finding, Index, Map, Options, Room};
+use durahash_media::hash::WordMix;
+use durahash_media::{Dram, Geometry, Metered, Pool, Sim};
+
+/// Four buckets of three slots; a segment is an extent.
+const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 4 };
+const TINY_BYTES: u64 = 1 << 20;
+
+/// The `i`-th hash of the upper half with this home.
+fn at_home(home: u64, i: u64) -> u64 {
+    assert!(i < 1 << 20);
+    1 << 63 | i.reverse_bits() >> 1 | home << 8 | i & 0xff
+}
+
+/// The same, spread as random hashes are.
+fn spread(i: u64) -> u64 {
+    const MIX: WordMix = WordMix::new(42);
+    MIX.mix(i)
+}
+
+fn put(esh: &dyn Index, h: u64, v: u64) -> Option<u64> {
+    esh.update(h, Room::ForNew, &mut |_| Ok(Change::Set(v))).unwrap()
+}
+
+fn remove(esh: &dyn Index, h: u64) -> Option<u64> {
+    esh.update(h, Room::None, &mut |_| Ok(Change::Remove)).unwrap()
+}
+
+fn findings(esh: &dyn Index) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    esh.check(&mut |finding| findings.push(finding)).unwrap();
+    findings
+}
+
+/// What a process leaves that dies now, opened again.
+fn reopen(sim: &Sim<true>) -> (Sim<true>, Esh<Sim<true>>) {
+    let sim = Sim::from_image(&sim.image(), TINY_BYTES);
+    let esh = Esh::open(Arc::new(Pool::open(sim.clone(), false).unwrap())).unwrap();
+    (sim, esh)
+}
+
+fn tiny() -> (Sim<true>, Esh<Sim<true>>) {
+    let sim = Sim::new(TINY_BYTES);
+    let esh = Esh::create(pool_on(sim.clone(), TINY)).unwrap();
+    (sim, esh)
+}
+
+/// The paper discards what a crash left in doubt (§4.1): nothing that was acknowledged may go.
+#[test]
+fn segments_are_repaired_where_somebody_comes_and_nothing_is_discarded() {
+    let (sim, esh) = tiny();
+    (0..400).for_each(|i| assert_eq!(put(&esh, spread(i), i), None));
+    let segments: u64 = esh.stats().depths.iter().sum();
+    assert!(segments > 30);
+
+    let (sim, esh) = reopen(&sim);
+    assert_eq!(findings(&esh), [], "before any repair");
+    assert_eq!(esh.get(spread(7)).unwrap(), Some(7));
+    let first = sim.image();
+    assert_eq!(esh.get(spread(7)).unwrap(), Some(7));
+    assert!(sim.image() == first, "a repaired segment is not written to by readers");
+    put(&esh, spread(400), 400);
+    assert_eq!(findings(&esh), [], "with some repaired");
+
+    // A second crash, before all are.
+    let (sim, esh) = reopen(&sim);
+    assert_eq!(esh.len().unwrap(), 401);
+    let stats = esh.stats();
+    assert_eq!(stats.repairs, stats.depths.iter().sum::<u64>(), "each once");
+    assert_eq!(findings(&esh), []);
+    assert!((0..=400).all(|i| esh.get(spread(i)).unwrap() == Some(i)));
+    assert_eq!(esh.stats().repairs, stats.repairs);
+
+    // Background work does what is left.
+    let (_, esh) = reopen(&sim);
+    while esh.step().unwrap() {}
+    assert_eq!(esh.stats().repairs, stats.repairs);
+    assert_eq!(findings(&esh), []);
+}
+
+#[test]
+fn a_clean_close_leaves_nothing_to_repair_and_the_count() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let options = Options::new().design(Design::Esh).geometry(TINY).max_bytes(TINY_BYTES);
+    let map: Map<u64, u64> = options.create(&path).unwrap();
+    (0..300).for_each(|i| map.put(&i, &i).unwrap());
+    map.close().unwrap();
+    let copy = dir.path().join("copy");
+    for round in 0..3_u64 {
+        let map: Map<u64, u64> = Options::new().open(&path).unwrap();
+        assert_eq!(map.len().unwrap(), 300 + round);
+        map.put(&(1000 + round), &0).unwrap();
+        assert!((0..300).all(|i| map.get(&i).unwrap() == Some(i)));
+        assert_eq!(map.stats().unwrap().index.repairs, 0);
+        if round == 1 {
+            std::fs::copy(&path, &copy).unwrap();
+        }
+        map.close().unwrap();
+    }
+    // Some segments are older than the last crash, some are not; a clean close after it keeps apart
+    // which are which.
+    let map: Map<u64, u64> = Options::new().open(&copy).unwrap();
+    assert_eq!(map.get(&1).unwrap(), Some(1));
+    assert_eq!(map.iter().count(), 302);
+    let repairs = map.stats().unwrap().index.repairs;
+    assert_eq!(repairs, map.stats().unwrap().index.depths.iter().sum::<u64>());
+    map.close().unwrap();
+    let map: Map<u64, u64> = Options::new().open(&copy).unwrap();
+    assert_eq!((map.iter().count(), map.stats().unwrap().index.repairs), (302, 0));
+}
+
+#[test]
+fn what_was_not_repaired_before_a_clean_close_is_repaired_after_it() {
+    let (sim, esh) = tiny();
+    (0..400).for_each(|i| assert_eq!(put(&esh, spread(i), i), None));
+    let sim = Sim::<true>::from_image(&sim.image(), TINY_BYTES);
+    let pool = Arc::new(Pool::open(sim.clone(), false).unwrap());
+    let esh = Esh::open(pool.clone()).unwrap();
+    assert_eq!(esh.get(spread(1)).unwrap(), Some(1));
+    Index::close(&esh);
+    pool.close().unwrap();
+    let (_, esh) = reopen(&sim);
+    assert_eq!(esh.len().unwrap(), 400);
+    let stats = esh.stats();
+    assert_eq!(stats.repairs, stats.depths.iter().sum::<u64>() - 1, "one was repaired before");
+}
+
+/// Nobody writes to a pool that is opened for reading, so what a crash left stays as it is.
+#[test]
+fn a_read_only_open_finds_everything_without_repair() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, copy) = (dir.path().join("pool"), dir.path().join("copy"));
+    let options = Options::new().design(Design::Esh).geometry(TINY).max_bytes(TINY_BYTES);
+    let map: Map<u64, u64> = options.create(&path).unwrap();
+    (0..300).for_each(|i| map.put(&i, &i).unwrap());
+    std::fs::copy(&path, &copy).unwrap();
+    let before = std::fs::read(&copy).unwrap();
+    let reader: Map<u64, u64> = Options::new().read_only(true).open(&copy).unwrap();
+    assert!((0..300).all(|i| reader.get(&i).unwrap() == Some(i)));
+    assert_eq!(reader.get(&300).unwrap(), None);
+    assert_eq!((reader.len().unwrap(), reader.iter().count()), (300, 300));
+    reader.check(&mut |finding| panic!("{finding:?}")).unwrap();
+    assert_eq!(reader.stats().unwrap().index.repairs, 0);
+    drop(reader);
+    assert!(std::fs::read(&copy).unwrap() == before);
+}
+
+/// OFRB, OC and the slot in the other bucket are three stores: all that a crash may leave of them.
+#[test]
+fn overflow_metadata_that_a_crash_left_behind_is_made_exact() {
+    let (sim, esh) = tiny();
+    let home: Vec<u64> = (0..6).map(|i| at_home(0, i)).collect();
+    home.iter().for_each(|h| assert_eq!(put(&esh, *h, !h), None));
+    let before = sim.image();
+    let segment = before.iter().position(|word| *word == home[0]).unwrap() / 128 * 128;
+    let commit = |image: &[u64], bucket: usize| image[segment + bucket * 32];
+    assert_eq!(commit(&before, 0) >> 21 & 0x3ff, 3, "OC");
+    assert!(commit(&before, 0) >> 20 & 1 == 1 && commit(&before, 0) >> 14 & 63 == 3, "OB, OFRB");
+
+    // The commit of the last one is not durable yet, but all that comes before it is.
+    let mut image = before.clone();
+    let last = (1..4).find(|b| {
+        let at = segment + b * 32;
+        image[at..at + 32].contains(&home[5])
+    });
+    let at = segment + last.unwrap() * 32;
+    image[at] = reparity(image[at] & !0x3fff & !(0xf << 31));
+    let (sim, esh) = reopen(&Sim::from_image(&image, TINY_BYTES));
+    assert_eq!(esh.get(home[5]).unwrap(), None);
+    assert_eq!((esh.len().unwrap(), findings(&esh)), (5, vec![]));
+    assert_eq!(commit(&sim.image(), 0) >> 21 & 0x3ff, 2, "OC");
+    assert!((0..5).all(|i| esh.get(home[i]).unwrap() == Some(!home[i])));
+
+    // A later remove is not misled by what was there.
+    for (left, h) in home[..5].iter().enumerate().rev() {
+        assert_eq!(remove(&esh, *h), Some(!h));
+        assert_eq!((esh.len().unwrap(), findings(&esh)), (left as u64, vec![]));
+    }
+    assert_eq!(commit(&sim.image(), 0) >> 14 & 0x1_ffff, 0, "MC aside, nothing overflows");
+}
+
+/// The word of a commit with the right parity.
+fn reparity(word: u64) -> u64 {
+    let word = word & !(1 << 63);
+    word | u64::from(word.count_ones() % 2) << 63
+}
+
+/// A crash between the two commits of a slot on its way home.
+#[test]
+fn what_is_on_its_way_home_is_neither_lost_nor_doubled() {
+    let (sim, esh) = tiny();
+    let home: Vec<u64> = (0..4).map(|i| at_home(0, i)).collect();
+    home.iter().for_each(|h| assert_eq!(put(&esh, *h, !h), None));
+    sim.record(Vec::new());
+    assert_eq!(remove(&esh, home[1]), Some(!home[1]));
+    let _ = sim.recorded();
+    assert_eq!(esh.get(home[3]).unwrap(), Some(!home[3]));
+
+    // As it was before the other bucket's commit word lost the slot.
+    let mut image = sim.image();
+    let segment = image.iter().position(|word| *word == home[0]).unwrap() / 128 * 128;
+    let holds = |image: &[u64], b: usize| image[segment + b * 32..][..32].contains(&home[3]);
+    assert!(holds(&image, 0), "it came home");
+    let other = (1..4).find(|b| holds(&image, *b)).expect("a stale copy");
+    let at = segment + other * 32;
+    let slot =
+        (image[at + 4..at + 32].iter().position(|word| *word == home[3]).unwrap() / 2) as u32;
+    image[at] = reparity(image[at] | 1 << slot | 1 << 31);
+    // Nor was its fingerprint made wrong yet, nor the home's OFRB smaller.
+    image[segment] = reparity(image[segment] | 1 << 20 | (other as u64) << 14);
+    image[at + 2 + slot as usize / 8] ^= 0xff << (slot % 8 * 8);
+    let (_, esh) = reopen(&Sim::from_image(&image, TINY_BYTES));
+    assert_eq!(findings(&esh), [], "both may be there before the repair");
+    assert_eq!(esh.get(home[3]).unwrap(), Some(!home[3]));
+    assert_eq!((esh.len().unwrap(), findings(&esh)), (3, vec![]));
+    assert_eq!(put(&esh, home[3], 5), Some(!home[3]));
+    assert_eq!(remove(&esh, home[3]), Some(5));
+    assert_eq!((esh.get(home[3]).unwrap(), esh.len().unwrap()), (None, 2));
+}
+
+/// A lock, or an epoch, may reach the medium at any time: a cache evicts when it likes.
+#[test]
+fn locks_that_reached_the_medium_block_nobody() {
+    let (sim, esh) = tiny();
+    put(&esh, at_home(0, 1), 1);
+    let mut held = None;
+    let read = esh.update(at_home(0, 1), Room::None, &mut |_| {
+        held = Some(sim.image());
+        Ok(Change::Keep)
+    });
+    assert_eq!(read.unwrap(), Some(1));
+    let held = Sim::from_image(&held.unwrap(), TINY_BYTES);
+    let (sim, esh) = reopen(&held);
+    assert_eq!(esh.get(at_home(0, 1)).unwrap(), Some(1));
+    assert_eq!(put(&esh, at_home(0, 1), 2), Some(1));
+    assert_eq!(findings(&esh), []);
+    // And the pool of which that is left, too.
+    let (_, esh) = reopen(&sim);
+    assert_eq!(remove(&esh, at_home(0, 1)), Some(2));
+}
+
+/// Every slot is taken when a segment splits, whatever the homes of its hashes.
+#[test]
+fn segments_are_full_when_they_split() {
+    for geometry in [TINY, Geometry { buckets: 8, extent_shift: 12, slots: 0, ..TINY }] {
+        let pool = pool_on(Dram::new(64 << 20).unwrap(), geometry);
+        let esh = Esh::create(pool).unwrap();
+        let slots = if geometry.slots == 0 { 14 } else { 3 };
+        let capacity = slots * u64::from(geometry.buckets);
+        let mut splits = 0;
+        for i in 0..20_000 {
+            let mut unit = Vec::new();
+            let h = spread(i);
+            let splits_before = esh.stats().splits;
+            // The unit of `h` is the last one that a walk to it meets.
+            let mut at = Some(0);
+            if i % 64 == 0 || i < 2000 {
+                while let Some(from) = at.filter(|from| *from <= h) {
+                    unit.clear();
+                    at = esh.scan(from, &mut unit).unwrap();
+                }
+            }
+            put(&esh, h, i);
+            if esh.stats().splits > splits_before && !unit.is_empty() {
+                assert_eq!(unit.len() as u64, capacity, "key {i}");
+                splits += 1;
+            }
+        }
+        assert!(splits > 5, "only {splits} splits were looked at");
+        assert_eq!(findings(&esh), []);
+    }
+}
+
+/// An open reads the array of the directory and no segment, however many there are.
+#[test]
+fn an_open_reads_no_segment() {
+    let bytes = 64 << 20;
+    let reads = |keys: u64| {
+        let sim = Sim::<true>::new(bytes);
+        let esh = Esh::create(pool_on(sim.clone(), Geometry::default())).unwrap();
+        (0..keys).for_each(|i| assert_eq!(put(&esh, spread(i), i), None));
+        let image = sim.image();
+        let medium = Metered::new(Sim::<true>::from_image(&image, bytes));
+        let pool = Arc::new(Pool::open(medium, false).unwrap());
+        let before = pool.medium().counts();
+        let esh = Esh::open(pool.clone()).unwrap();
+        let open = (pool.medium().counts() - before).blocks_read;
+        let before = pool.medium().counts();
+        assert_eq!(esh.get(spread(1)).unwrap(), Some(1));
+        let get = (pool.medium().counts() - before).blocks_read;
+        let array = (8 << esh.stats().global_depth) / 256;
+        (open, array, get)
+    };
+    for keys in [1000, 20_000, 80_000] {
+        let (open, array, get) = reads(keys);
+        println!("{keys} keys: {open} blocks read by the open, {get} by the first get");
+        assert!(open <= array + 24, "{open} blocks, the array has {array}");
+        assert!(get <= 10, "{get} blocks");
+    }
+}
