@@ -48,12 +48,12 @@
 //! | update | ✕ payload | flush, drain | old or new payload, one word |
 //! | remove, in the home | ✕ commit word without it; then, where lines keep order, its fingerprint | flush, drain | there or not, one word |
 //! | remove, elsewhere | ✕ that bucket's commit word without it; the home's OC | flush both, drain | there or not; OC may be wrong |
-//! | | the home's OFRB, if less is enough | flush | OFRB larger than need be |
+//! | | the home's OFRB, if less is enough | | OFRB larger than need be |
 //! | remove, home full, some elsewhere | ✕ commit word without it | flush, fence | removed |
 //! | | into its slot: one from elsewhere, with fingerprint | flush, fence, as for an insert | slot not live |
 //! | | commit word: live, OC − 1 | flush, fence | both are live, with one payload |
 //! | | the other bucket's commit word without it | flush, drain | it has come home |
-//! | | the home's OFRB, if less is enough | flush | OFRB larger than need be |
+//! | | the home's OFRB, if less is enough | | OFRB larger than need be |
 //! | split | two new segments, past the cache | fence | nothing names them: free |
 //! | | word of the upper in the array | flush, fence | it stands inside the range of the old word: not looked at |
 //! | | word of the lower, where the old one stood | flush, drain | split; nothing names the old segment: free |

@@ -372,13 +372,12 @@ impl<M: Medium> Esh<M> {
         self.shorten(home, left);
     }
 
-    /// Stores a smaller OFRB, if less is enough, after what it led to is durably gone.
+    /// Stores a smaller OFRB, if less is enough, after what it led to is durably gone. A larger one
+    /// does no harm, so it is not flushed.
     fn shorten(&self, home: &Bucket, left: (u32, u32)) {
-        let medium = self.medium();
         let commit = self.commit(home).with_overflow(left);
         if commit != self.commit(home) {
-            medium.store(&home.commit, commit.0);
-            medium.flush(&home.commit);
+            self.medium().store(&home.commit, commit.0);
         }
     }
 
