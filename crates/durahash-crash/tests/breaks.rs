@@ -293,7 +293,8 @@ fn pea_breaks_anywhere() {
 
 #[test]
 fn esh_breaks_anywhere() {
-    let breaks = every_break::<_, false>(&EshSubject::default(), Model::Word);
+    // The prefills lead to each kind of change by themselves, and what breaks is repaired before.
+    let breaks = every_break_after::<_, false>(&EshSubject::default(), Model::Word, 0);
     assert!(breaks > 3000, "only {breaks} breaks");
 }
 

@@ -7,7 +7,7 @@ use durahash_media::{Event, Medium, Result, VersionLock, bits, hash, wait_lock};
 
 use super::image::Image;
 use super::strategy::Strategy;
-use super::{COUNT, COUNT_BITS, Entry, STASH_LOCK, Table, Writers};
+use super::{COUNT, COUNT_BITS, Entry, STASH_LOCK, Segment, Table, Writers};
 use crate::extend;
 use crate::place::Place;
 
