@@ -479,8 +479,8 @@ fn esh_by_priorities_word() {
 /// Segments that nobody has come to since a crash: threads meet in their repair.
 #[test]
 fn esh_unrepaired_at_random() {
-    explore::<_, true>(&Left, Model::X86, RandomScheduler::new_from_seed(25, schedules()));
-    let scheduler = PctScheduler::new_from_seed(26, 3, schedules());
+    explore::<_, true>(&Left, Model::X86, RandomScheduler::new_from_seed(25, schedules() / 10));
+    let scheduler = PctScheduler::new_from_seed(26, 3, schedules() / 10);
     explore::<_, false>(&Left, Model::Word, scheduler);
 }
 
