@@ -250,12 +250,16 @@ mod tests {
 
     const DATES: Dates = Dates { now: 9, trusted_from: 7 };
 
+    fn word_of(epoch: u64, version: u64, flags: u64) -> u64 {
+        sealed(epoch << EPOCH_SHIFT | (version * VERSION) | flags)
+    }
+
     #[test]
     fn leftovers_of_other_opens_are_no_locks() {
         let medium = Dram::new(4096).unwrap();
         for (epoch, covered) in [(6, false), (7, true), (8, true), (9, true), (10, false)] {
             for flags in [0, W, X, W | X] {
-                let word = PmU64::new(sealed(epoch << EPOCH_SHIFT | 5 * VERSION | flags));
+                let word = PmU64::new(word_of(epoch, 5, flags));
                 let lock = DatedLock::new(&word, DATES);
                 assert_eq!(lock.is_covered(&medium), covered);
                 let expected = match (covered, epoch == 9 && flags & W != 0) {
@@ -272,7 +276,7 @@ mod tests {
     fn readers_see_what_was_changed_and_nothing_else() {
         let medium = Dram::new(4096).unwrap();
         for version in [0, 1, (1 << 29) - 1] {
-            let word = PmU64::new(sealed(8 << EPOCH_SHIFT | version * VERSION | X));
+            let word = PmU64::new(word_of(8, version, X));
             let lock = DatedLock::new(&word, DATES);
             assert_eq!(lock.try_read(&medium), None, "to be looked at closely");
             let before = lock.read(&medium).unwrap().unwrap();
@@ -295,7 +299,7 @@ mod tests {
     #[test]
     fn nobody_waits_for_a_damaged_word() {
         let medium = Dram::new(4096).unwrap();
-        let word = PmU64::new(sealed(9 << EPOCH_SHIFT | 3 * VERSION));
+        let word = PmU64::new(word_of(9, 3, 0));
         let lock = DatedLock::new(&word, DATES);
         for bit in 0..64 {
             let sound = word.load();
@@ -304,11 +308,7 @@ mod tests {
             let _ = (lock.read(&medium), lock.try_lock(&medium), lock.try_claim(&medium));
             word.store(sound);
         }
-        word.store(sound_but_held());
+        word.store(word_of(9, 0, W));
         assert_eq!(lock.try_lock(&medium).unwrap(), Taken::Busy);
-    }
-
-    fn sound_but_held() -> u64 {
-        sealed(9 << EPOCH_SHIFT | W)
     }
 }
