@@ -96,7 +96,7 @@ impl Opened for MultiRaw {
         let pea = match (design, is_new) {
             (Design::Pea, true) => MultiPea::create(of, policy)?,
             (Design::Pea, false) => MultiPea::open(of, policy)?,
-            (Design::Reh, _) => {
+            (Design::Reh | Design::Esh, _) => {
                 return Err(ErrorKind::Options { what: "only Pea Hash has multimaps" }.into());
             }
         };

@@ -125,7 +125,7 @@ use crate::array::Array;
 use crate::directory::Directory;
 use crate::extend;
 use crate::growth::{Count, Growth};
-use crate::index::{Change, Finding, Index, IndexStats, Reader, Room, Updater};
+use crate::index::{Change, Finding, Index, IndexStats, Reader, Room, Updater, operation};
 use crate::place::Place;
 use layout::{BUCKET_BYTES, Commit, Fingerprints, MAX_BUCKETS, preferred_line};
 use overflow::Shape;
@@ -403,13 +403,10 @@ impl<M: Medium> Esh<M> {
 impl<M: Medium> Index for Esh<M> {
     #[inline]
     fn get(&self, h: u64) -> Result<Option<u64>> {
-        self.medium().event(Event::Begin);
-        let found = match self.look(h) {
+        operation(self.medium(), || match self.look(h) {
             Some(found) => Ok(found),
             None => self.look_again(h),
-        };
-        self.medium().event(Event::Ack);
-        found
+        })
     }
 
     fn prefetch(&self, h: &[u64]) {
@@ -422,18 +419,12 @@ impl<M: Medium> Index for Esh<M> {
     }
 
     fn read(&self, h: u64, f: Reader<'_>) -> Result<()> {
-        self.medium().event(Event::Begin);
-        let done = self.read_with(h, f);
-        self.medium().event(Event::Ack);
-        done
+        operation(self.medium(), || self.read_with(h, f))
     }
 
     fn update(&self, h: u64, room: Room, f: Updater<'_>) -> Result<Option<u64>> {
         self.pool.writable()?;
-        self.medium().event(Event::Begin);
-        let done = self.update_slot(h, room, f);
-        self.medium().event(Event::Ack);
-        let (found, change) = done?;
+        let (found, change) = operation(self.medium(), || self.update_slot(h, room, f))?;
         if change == Change::Remove && found.is_some() {
             self.merge_around(h);
         }
