@@ -4,7 +4,7 @@
 //! a record that has key and value, so that keys whose hashes are equal are told apart. Such records
 //! hang on nothing: their `next` is 0.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Deref;
 
 use durahash_media::{Error, ErrorKind, Result};
@@ -345,6 +345,7 @@ impl MultiRaw {
     /// - **REC-3** Every block in use is named (once the sweep has ended).
     /// - **MAP-1** Every entry is a key and a value of their types.
     /// - **MAP-2** A key has values in slots, or a list, not both.
+    /// - **MAP-3** All values of a list are of one key.
     pub(crate) fn check(
         &self,
         found: &mut dyn FnMut(Finding),
@@ -376,7 +377,7 @@ impl MultiRaw {
                 }
             } else {
                 blocks.extend(values.payloads.iter().map(|name| offset(*name)));
-                self.check_records(h, slots, &values, found)?;
+                self.check_records(h, slots, &values, found);
             }
             for off in blocks {
                 if !named.insert(off) {
@@ -401,42 +402,54 @@ impl MultiRaw {
         slots: &[(u64, Scanned)],
         values: &Values,
         found: &mut dyn FnMut(Finding),
-    ) -> Result<()> {
+    ) {
+        // Every key, and whether it has a value in a slot.
+        let mut keys = BTreeMap::<Vec<u8>, bool>::new();
         for name in &values.payloads {
             match self.load_of(h, *name) {
-                Ok(pair) => self.check_byte_pair((h, *name), &pair, found),
+                Ok(pair) => {
+                    self.check_byte_pair((h, *name), &pair, found);
+                    let in_slot = slots.iter().any(|(_, slot)| *slot == Scanned::One(*name));
+                    *keys.entry(pair.0).or_default() |= in_slot;
+                }
                 Err(e) => {
                     let what = format!("hash {h:#018x}: {e}");
                     found(Finding { invariant: "REC-1", off: offset(*name), what });
                 }
             }
         }
-        let ones = slots.iter().filter_map(|(_, slot)| match slot {
-            Scanned::One(name) => Some(*name),
-            Scanned::Many(_) => None,
-        });
-        let ones: Vec<u64> = ones.collect();
-        if ones.len() == slots.len() {
-            return Ok(());
-        }
-        for name in &ones {
-            let Ok((key, _)) = self.load_of(h, *name) else {
-                continue;
-            };
-            let keys = self.byte_key(&key);
-            let (mut alone, mut sound) = (0, true);
-            for other in &ones {
-                match keys.is_meant(*other) {
-                    Ok(is) => alone += u64::from(is),
-                    Err(_) => sound = false,
-                }
-            }
-            if sound && self.index.count(h, &keys).is_ok_and(|count| count != alone) {
-                let what = format!("a key of hash {h:#018x} has a list and other slots");
-                found(Finding { invariant: "MAP-2", off: offset(*name), what });
+        let has_list = slots.iter().any(|(_, slot)| matches!(slot, Scanned::Many(_)));
+        if has_list && (slots.len() > 1 || keys.len() > 1) {
+            for (key, in_slot) in &keys {
+                self.check_key(h, key, *in_slot, found);
             }
         }
-        Ok(())
+    }
+
+    /// What a lookup of a key finds, where others of its hash may be in the way.
+    fn check_key(&self, h: u64, key: &[u8], in_slot: bool, found: &mut dyn FnMut(Finding)) {
+        let keys = self.byte_key(key);
+        let mut own = Values::default();
+        let read = self.index.read(h, &keys, &mut own, &mut |_, _| Ok(()));
+        let (Ok(()), Ok(count)) = (read, self.index.count(h, &keys)) else {
+            // Damage, which was found.
+            return;
+        };
+        let Some(name) = own.payloads.first() else {
+            // Its values are in the list of another key, for which that is found.
+            return;
+        };
+        // Of several lists, one is counted.
+        if in_slot && !own.buffers.is_empty() || count != own.payloads.len() as u64 {
+            let what = format!("a key of hash {h:#018x} has a list and other slots");
+            found(Finding { invariant: "MAP-2", off: offset(*name), what });
+        }
+        for name in own.payloads {
+            if matches!(keys.is_meant(name), Ok(false)) {
+                let what = format!("in the list of another key of hash {h:#018x}");
+                found(Finding { invariant: "MAP-3", off: offset(name), what });
+            }
+        }
     }
 }
 
@@ -462,3 +475,6 @@ impl Drop for MultiRaw {
         let _ = self.close();
     }
 }
+
+#[cfg(test)]
+mod tests;
