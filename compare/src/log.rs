@@ -1,17 +1,26 @@
-//! What a log costs beside throughput: how long single inserts take while checkpoints run, and how many
-//! bytes of log they write.
+//! What a log costs beside throughput: how long single inserts take while checkpoints run, how many
+//! bytes of log they write, and how long a log is replayed.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use durahash::{Design, Map, Options, SyncMode};
-use durahash_bench::Result;
 use durahash_bench::workload::Random;
+use durahash_bench::{Error, Result};
 
 use crate::directory;
+use crate::store::wrong;
 
 /// Inserts that are timed, where each is waited for. Enough to fill the log more than once.
 const SYNCED: u64 = 40_000;
+
+/// The log that is replayed, which is not written back before half of it is used; and the inserts that
+/// fill somewhat less.
+const LONG_BYTES: u64 = 2 << 30;
+const LONG_INSERTS: u64 = 7_000_000;
+const LONG_MODE: SyncMode = SyncMode::Interval(std::time::Duration::from_millis(5));
 
 /// Measures our modes in `dir`, with `keys` keys before, and returns a table.
 pub(crate) fn measure(dir: &Path, keys: u64) -> Result<String> {
@@ -25,20 +34,83 @@ pub(crate) fn measure(dir: &Path, keys: u64) -> Result<String> {
             ("interval", SyncMode::INTERVAL, keys),
             ("strict", SyncMode::Strict, SYNCED),
         ] {
-            text += &format!(
-                "| {design}, {name} | {count} | {} |\n",
-                one(dir, design, mode, keys, count)?
-            );
+            let row = one(dir, design, mode, keys, count)?;
+            eprintln!("{design}, {name}: {row}");
+            text += &format!("| {design}, {name} | {count} | {row} |\n");
         }
     }
     Ok(text)
+}
+
+fn key(i: u64) -> u64 {
+    Random::new(i.rotate_left(32)).word()
+}
+
+/// How long it takes to open a pool whose process was killed with a long log; a table.
+pub(crate) fn recovery(parent: &Path) -> Result<String> {
+    let mut text = "| opened after kill -9 | keys | MiB of log | ms | s for each GiB of log |\n\
+                    |---|---|---|---|---|\n"
+        .to_owned();
+    for design in [Design::Reh, Design::Pea] {
+        let dir = directory(parent)?;
+        let path = dir.path().join("map.pool");
+        let error = |doing| move |source| Error::Io { doing, path: None, source };
+        let program = std::env::current_exe().map_err(error("looking for this program"))?;
+        let mut child = Command::new(program)
+            .args(["log-child", &design.to_string()])
+            .arg(&path)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(error("starting a child"))?;
+        let mut told = String::new();
+        let listened = child.stdout.take().map(|pipe| BufReader::new(pipe).read_line(&mut told));
+        // Dead or not, whatever went wrong: no child is left behind.
+        let killed = child.kill();
+        child.wait().map_err(error("waiting"))?;
+        killed.map_err(error("killing the child"))?;
+        listened.transpose().map_err(error("listening to the child"))?;
+        let bytes: f64 = told.trim().parse().map_err(|_| wrong("a child said nothing".into()))?;
+        let start = Instant::now();
+        let map: Map<u64, u64> = Options::new().sync_mode(LONG_MODE).open(&path)?;
+        let seconds = start.elapsed().as_secs_f64();
+        if map.len()? != LONG_INSERTS {
+            return Err(wrong(format!("{design}: {} keys after a kill", map.len()?)));
+        }
+        let (mib, gib) = (bytes / 1048576.0, bytes / 1073741824.0);
+        let row = format!(
+            "| {design} | {LONG_INSERTS} | {mib:.0} | {:.0} | {:.2} |\n",
+            seconds * 1e3,
+            seconds / gib
+        );
+        eprint!("{row}");
+        text += &row;
+    }
+    Ok(text)
+}
+
+/// What is killed: fills a log, says how many bytes it has, and waits.
+pub(crate) fn child(design: &str, path: &Path) -> Result<()> {
+    let options = Options::new().design(design.parse()?).sync_mode(LONG_MODE).log_bytes(LONG_BYTES);
+    let map: Map<u64, u64> = options.create(path)?;
+    for i in 0..LONG_INSERTS {
+        map.put(&key(i), &i)?;
+    }
+    map.sync()?;
+    let log = map.stats()?.log.ok_or_else(|| wrong("no log".into()))?;
+    if log.checkpoints > 0 {
+        return Err(wrong("the log was written back: it is too short".into()));
+    }
+    crate::print(&log.bytes.to_string())?;
+    loop {
+        std::thread::park();
+    }
 }
 
 fn one(parent: &Path, design: Design, mode: SyncMode, keys: u64, count: u64) -> Result<String> {
     let dir = directory(parent)?;
     let options = Options::new().design(design).sync_mode(mode);
     let map: Map<u64, u64> = options.create(dir.path().join("map.pool"))?;
-    let key = |i: u64| Random::new(i.rotate_left(32)).word();
     let pairs: Vec<(u64, u64)> = (0..keys).map(|i| (key(i), i)).collect();
     map.put_many(&pairs)?;
     let log = |map: &Map<u64, u64>| -> Result<(u64, u64)> {

@@ -71,6 +71,9 @@ enum Command {
     /// What is killed.
     #[command(hide = true)]
     Child { store: String, mode: String, dir: PathBuf, seed: u64, loaded: u64 },
+    /// What is killed with a long log.
+    #[command(hide = true)]
+    LogChild { design: String, path: PathBuf },
 }
 
 #[derive(Args)]
@@ -136,7 +139,10 @@ fn main() -> ExitCode {
         Some(Command::Synced { keys, repeats, dir }) => synced::measure(&dir, keys, repeats.max(1))
             .and_then(|text| print(&text))
             .and_then(|()| log::measure(&dir, keys))
+            .and_then(|text| print(&text))
+            .and_then(|()| log::recovery(&dir))
             .and_then(|text| print(&text)),
+        Some(Command::LogChild { design, path }) => log::child(&design, &path),
         Some(Command::Child { store, mode, dir, seed, loaded }) => {
             survive::child(&store, &mode, &dir, seed, loaded)
         }

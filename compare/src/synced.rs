@@ -18,7 +18,7 @@ use crate::store::{Subject, Words, wrong};
 
 const CACHE_BYTES: usize = 4 << 30;
 /// Inserts that are synced one by one, of each thread.
-const SINGLE: u64 = 2000;
+const SINGLE: u64 = 10_000;
 /// Inserts to a sync, and how many of them.
 const BATCH: u64 = 1000;
 const BATCHES: u64 = 100;
@@ -75,7 +75,9 @@ pub(crate) fn measure(dir: &Path, keys: u64, repeats: usize) -> Result<String> {
     let mut rates = vec![Vec::new(); WAYS.len()];
     for repeat in 0..repeats {
         for (way, rates) in WAYS.iter().zip(&mut rates) {
-            rates.push(one(way, dir, keys, repeat as u64)?);
+            let rate = one(way, dir, keys, repeat as u64)?;
+            eprintln!("{} of {repeats}: {}, {rate:.0?} a second", repeat + 1, way.name);
+            rates.push(rate);
         }
     }
     let mut text = format!(

@@ -147,7 +147,7 @@ impl Array {
         Ok(())
     }
 
-    /// The same, and drains.
+    /// The same, and fences: who sees the change need not wait for it, as no key comes or goes by it.
     pub(crate) fn commit<M: Medium>(
         &self,
         pool: &Pool<M>,
@@ -156,7 +156,7 @@ impl Array {
         prefix: u64,
     ) -> Result<()> {
         self.store(pool, depth, place, prefix)?;
-        pool.medium().drain();
+        pool.medium().fence();
         Ok(())
     }
 

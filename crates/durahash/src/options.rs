@@ -249,7 +249,8 @@ impl Options {
     /// Bytes of memory that a pool behind a log may take beside the system's page cache, before pages
     /// that are written back are given back: half of the machine's memory unless set. For a moment it
     /// may take more, a page for each line that the log has room for at the most. Every page that is
-    /// given back and stored to again is copied again.
+    /// given back and stored to again is copied again. A quarter of it, for what the pool grows by, is
+    /// not given back before the pool is closed.
     ///
     /// ```
     /// use durahash::{Options, SyncMode};

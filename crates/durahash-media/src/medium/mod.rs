@@ -149,11 +149,14 @@ pub trait Medium: Send + Sync + Sized + 'static {
     #[track_caller]
     fn flush<T: OnMedia + ?Sized>(&self, obj: &T);
 
-    /// What this thread flushed before is durable before anything that it stores after.
+    /// What this thread flushed before is durable before anything that it stores after, and before what
+    /// others store who have seen that.
     #[track_caller]
     fn fence(&self);
 
-    /// What this thread flushed before is durable when this returns.
+    /// What this thread flushed before is durable when this returns. Behind a log that is a wait for the
+    /// disk, so only what an operation has to answer for needs it: a step that changes where a key is
+    /// found, and no key, ends with a [`fence`](Medium::fence).
     #[track_caller]
     fn drain(&self);
 

@@ -306,7 +306,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         self.writers.array.store(&self.pool, self.directory.depth(), place, prefix)
     }
 
-    /// The same, and drains.
+    /// The same, and fences.
     fn commit_word(&self, place: Place, prefix: u64) -> Result<()> {
         self.writers.array.commit(&self.pool, self.directory.depth(), place, prefix)
     }

@@ -48,12 +48,12 @@
 //! | | ✕ head word 0: the new bits, and not those of what was copied | flush, drain | inserted, and moved |
 //! | update | ✕ payload | flush, drain | old or new payload, one word |
 //! | remove | ✕ head word 0 without the bit, then word 1 where lines keep order | flush, drain | there or not, one word |
-//! | transition | the segment's word in the array, with the next strategy | flush, drain | the strategy, with nothing placed by it yet |
+//! | transition | the segment's word in the array, with the next strategy | flush, fence | the strategy, with nothing placed by it yet |
 //! | split | new segments, past the cache | fence | nothing names them: free |
 //! | | words of all of them but the lowest | flush, fence | they stand inside the range of the old word: not looked at |
-//! | | word of the lowest, where the old one stood | flush, drain | split; nothing names the old segment: free |
+//! | | word of the lowest, where the old one stood | flush, fence | split; nothing names the old segment: free |
 //! | merge | new segment, past the cache | fence | free |
-//! | | its word, where the lower of the old ones stood | flush, drain | merged; the upper's word stands inside its range |
+//! | | its word, where the lower of the old ones stood | flush, fence | merged; the upper's word stands inside its range |
 //! | doubling, halving | new array: the word of each segment at its new place | flush, fence | nothing names it: free |
 //! | | root word {array, depth} | flush, drain | switched; nothing names the old array: free |
 //!

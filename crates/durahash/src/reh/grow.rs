@@ -91,7 +91,8 @@ impl<M: Medium> Reh<M> {
         // Step 2: the commit.
         medium.store(&old_bucket.link, Link { depth: depth + 1, sibling: new }.to_word());
         medium.flush(&old_bucket.link);
-        medium.drain();
+        // Who sees the switch need not wait for it: no key comes or goes by it.
+        medium.fence();
 
         self.switch_directory(|| {
             // Not before: whoever makes another directory may hold its lock for long.
@@ -246,7 +247,7 @@ impl<M: Medium> Reh<M> {
         let link = Link { depth: depth - 1, ..link };
         medium.store(&to.link, link.to_word());
         medium.flush(&to.link);
-        medium.drain();
+        medium.fence();
 
         // All of them before the depth changes: a scan takes the depth first, and then whatever is
         // live and within it.

@@ -41,9 +41,9 @@
 //! | update | ✕ payload | flush, drain | old or new payload, one word |
 //! | remove | ✕ `h` := marker | flush, drain | there or not, one word |
 //! | split | new bucket: live slots of the upper half, else markers; prefix; link {depth + 1, old sibling} | flush, fence | nothing links to it: free |
-//! | | old bucket's link := {depth + 1, new bucket} | flush, drain | split; what moved no longer matches the old prefix |
+//! | | old bucket's link := {depth + 1, new bucket} | flush, fence | split; what moved no longer matches the old prefix |
 //! | merge | free slots of the lower bucket: live slots of the upper; marker where a stale `h` belongs to the upper | flush, fence | none of it matches the lower prefix: free |
-//! | | lower bucket's link := {depth − 1, upper's sibling} | flush, drain | merged; nothing links to the upper: free |
+//! | | lower bucket's link := {depth − 1, upper's sibling} | flush, fence | merged; nothing links to the upper: free |
 //!
 //! Nothing is erased by a split, so the lower bucket keeps stale copies. A merge would revive them
 //! with their old payloads, and even what was removed since; therefore it overwrites all of them

@@ -32,6 +32,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -44,10 +45,13 @@ use super::keeper::Keeper;
 use super::recover::{self, Found};
 use super::{Logged, SyncMode};
 use crate::error::{Error, ErrorKind, Result};
+use crate::medium::dram::HUGE_PAGE_BYTES;
 use crate::medium::mapped::{Mapped, Mapping, Sharing};
 use crate::medium::{LINE_BYTES, Medium, Region, sys};
 use crate::word::{PmU64, bits};
 
+/// The part of the private bytes that is never given back: a quarter.
+const OWN_PART: u64 = 4;
 /// The most pages of a folio.
 pub(super) const FOLIO_PAGES_MAX: u64 = 1 << 11;
 
@@ -220,6 +224,10 @@ pub struct FileDisk {
     /// The image; the mapping under it goes after it.
     region: Region,
     image: Mapping,
+    /// The image is memory of this process from here to there, whatever is stored: what the file grows
+    /// by begins with zeros, and what is stored to a page of a file would be copied to one of our own all
+    /// the same, in small pages.
+    own: Range<u64>,
     /// The file for writes past the page cache, where these are safe.
     direct: Option<File>,
     /// The file for writes through it, each durable when it returns; `None` where its name does not
@@ -246,6 +254,10 @@ impl FileDisk {
         let image = Mapping::new(view.file(), Sharing::Private, wanted, len)
             .map_err(|e| view.error("mapping the pool", e))?;
         let reserved = image.bytes().min(wanted);
+        let own_from = len.next_multiple_of(HUGE_PAGE_BYTES);
+        let own_bytes = private_bytes_max / OWN_PART / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+        let own = own_from..own_from.saturating_add(own_bytes).min(reserved);
+        image.own(own.start, own.end).map_err(|e| view.error("mapping the pool", e))?;
         // SAFETY: the mapping is aligned, readable and writable as far as the file reaches, and
         // lives as long as `self`; the file is locked, and is never cut under it (see `trim`).
         let region = unsafe { Region::new(image.base(), len, reserved) };
@@ -256,6 +268,7 @@ impl FileDisk {
         Ok(FileDisk {
             region,
             image,
+            own,
             direct,
             cached,
             cached_syncs: Syncs::default(),
@@ -383,6 +396,9 @@ impl Disk for FileDisk {
     }
 
     fn shows_pool(&self, off: u64, bytes: u64) -> bool {
+        if self.own.contains(&off) {
+            return false;
+        }
         let [image, pool] = [&self.region, self.view.region()].map(|r| r.words(off, bytes / 8));
         let (Ok(image), Ok(pool)) = (image, pool) else {
             return false;
@@ -391,6 +407,9 @@ impl Disk for FileDisk {
     }
 
     fn forget(&self, off: u64, bytes: u64) -> bool {
+        if off < self.own.end && off + bytes > self.own.start {
+            return false;
+        }
         // SAFETY: the file has the same bytes there, and all that points into the image accesses it as
         // atomics.
         unsafe { self.image.forget(off, bytes) }.is_ok()

@@ -2,26 +2,25 @@
 
 use std::io;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::Thread;
-use std::time::{Duration, Instant};
 
 use super::disk::Disk;
 use super::format::{
     BLOCK_BYTES, BLOCK_LINES, Head, Layout, Line, STAGED_WORDS, fill_block, staged_sum,
 };
+use super::group::Group;
 use super::private::Private;
 use super::recover::{write_head, write_heads};
 use crate::error::{Error, Result};
 use crate::medium::LINE_BYTES;
+use crate::primitive::Backoff;
 use crate::word::PmU64;
 
 /// Blocks of one write, at the most.
 const BATCH_BLOCKS: u64 = 256;
 /// Lines that are staged under one hold of the lock, at the most.
 const STAGED_AT_ONCE: u64 = 64;
-/// The part of a write's time that is waited for others to join the next one: a quarter.
-const GATHERED: u32 = 4;
 
 /// What a log did since the pool was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,10 +70,8 @@ pub(super) struct Log<D: Disk> {
     failed: AtomicI32,
     counts: Counts,
     pub(super) private: Private,
-    /// Whether operations wait for writes: then a write waits a little for them.
-    strict: bool,
-    /// Threads that wait for a write.
-    waiting: AtomicU64,
+    /// Whose turn it is to write, and who waits for that.
+    group: Group,
     pub(super) wake: OnceLock<Wake>,
 }
 
@@ -92,14 +89,23 @@ struct Writer {
     chain: u32,
     head: Head,
     buffer: Vec<u8>,
-    /// How many threads waited when the last write ended, and how long it took.
-    crowd: u64,
-    took: Duration,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing panics while it is held.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The same of a lock that is held for less time than it takes to wake a thread: nobody sleeps.
+fn lock_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    let mut backoff = Backoff::new();
+    loop {
+        match mutex.try_lock() {
+            Ok(guard) => return guard,
+            Err(TryLockError::Poisoned(guard)) => return guard.into_inner(),
+            Err(TryLockError::WouldBlock) => backoff.wait(),
+        }
+    }
 }
 
 impl<D: Disk> Log<D> {
@@ -127,15 +133,12 @@ impl<D: Disk> Log<D> {
                 chain: head.chain,
                 head,
                 buffer: Vec::new(),
-                crowd: 0,
-                took: Duration::ZERO,
             }),
             start: AtomicU64::new(head.block),
             head: Mutex::new(head),
             failed: AtomicI32::new(0),
             counts: Counts::default(),
-            strict,
-            waiting: AtomicU64::new(0),
+            group: Group::new(strict),
             wake: OnceLock::new(),
             disk,
         })
@@ -167,7 +170,7 @@ impl<D: Disk> Log<D> {
             if self.has_failed() {
                 return;
             }
-            let mut tail = lock(&self.tail);
+            let mut tail = lock_soon(&self.tail);
             let in_use = *tail - self.durable();
             let lines = (capacity - in_use).min((end - at) / LINE_BYTES).min(STAGED_AT_ONCE);
             let mut too_much = false;
@@ -197,7 +200,7 @@ impl<D: Disk> Log<D> {
 
     /// Runs `f` while no line gets a number.
     pub(super) fn while_unnumbered(&self, f: impl FnOnce()) {
-        let tail = lock(&self.tail);
+        let tail = lock_soon(&self.tail);
         f();
         drop(tail);
     }
@@ -228,29 +231,19 @@ impl<D: Disk> Log<D> {
     /// Puts all lines below number `upto` on the disk, together with what others staged meanwhile;
     /// not if the log has failed.
     pub(super) fn commit(&self, upto: u64) {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        self.commit_waiting(upto);
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    fn commit_waiting(&self, upto: u64) {
-        while self.durable() < upto && !self.has_failed() {
+        let is_done = || self.durable() >= upto || self.has_failed();
+        while let Some(turn) = self.group.turn_unless(&is_done) {
             let in_use = {
                 let mut writer = lock(&self.writer);
-                // Whoever held the lock before may have written ours.
-                if self.durable() >= upto || self.has_failed() {
-                    return;
-                }
-                self.gather(&writer);
-                let start = Instant::now();
                 if let Err(e) = self.write_batch(&mut writer) {
                     self.fail(&e);
-                    return;
                 }
-                writer.crowd = self.waiting.load(Ordering::Relaxed);
-                writer.took = start.elapsed();
                 writer.block - self.start.load(Ordering::Acquire)
             };
+            drop(turn);
+            if self.has_failed() {
+                return;
+            }
             if let Some(wake) = self.wake.get()
                 && in_use * 2 >= self.layout.ring_blocks
             {
@@ -259,18 +252,6 @@ impl<D: Disk> Log<D> {
             if self.is_tight(in_use) {
                 self.relieve();
             }
-        }
-    }
-
-    /// Gives the others who waited for the last write a moment to come again: who was served by one
-    /// write shall not have to wait for every second one only because the first of them is quicker.
-    fn gather(&self, writer: &Writer) {
-        let start = Instant::now();
-        while self.strict
-            && self.waiting.load(Ordering::Relaxed) < writer.crowd
-            && start.elapsed() < writer.took / GATHERED
-        {
-            std::thread::yield_now();
         }
     }
 

@@ -57,7 +57,7 @@
 //! # Modes
 //! `Strict`: a drain waits until what was flushed is durable. It is written by the first thread that
 //! comes to wait, for all; who comes meanwhile waits for the next write, and is often served by
-//! whoever makes it. A batch of operations may [`defer`](Medium::defer) its drains: its locks are
+//! whoever makes it (`group.rs`). A batch of operations may [`defer`](Medium::defer) its drains: its locks are
 //! released before it is durable, so from then on every operation of any thread, before it returns,
 //! waits for all that was deferred ([`settle`](Medium::settle)). Nobody is ever told what might
 //! still be lost.
@@ -80,12 +80,14 @@
 //! file. Beyond a bound (`Options::private_bytes`, half of the machine's memory unless set) pages that
 //! are equal to the file's are given back, by a step in the background (`private.rs`). What is beyond
 //! the bound is what is flushed while that step goes on: never more than a page for each line that the
-//! log has room for, as these are the pages that may differ from the file.
+//! log has room for, as these are the pages that may differ from the file. What the pool grows by while it
+//! is open is memory of this process from the start, in huge pages, up to a quarter of the bound.
 
 mod disk;
 mod file;
 mod format;
 mod gate;
+mod group;
 mod keeper;
 mod log;
 #[cfg(not(loom))]
@@ -364,6 +366,10 @@ impl<D: Disk + 'static> Medium for Logged<D> {
         }
         // In every mode: what a lookup has seen may be what a change that was refused has stored.
         self.log.failure()
+    }
+
+    fn huge_bytes(&self) -> Option<u64> {
+        super::dram::huge_bytes(self.region().base().addr().get() as u64, self.region().reserved())
     }
 
     fn log_stats(&self) -> Option<LogStats> {

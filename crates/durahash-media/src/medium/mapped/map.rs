@@ -66,17 +66,9 @@ impl Mapping {
             }
         };
         let mapping = Mapping { base, bytes };
-        mapping.advise()?;
+        // SAFETY: just mapped.
+        unsafe { advise(base.as_ptr(), bytes) }?;
         Ok(mapping)
-    }
-
-    fn advise(&self) -> io::Result<()> {
-        let start = self.base.as_ptr();
-        // SAFETY: our own mapping; children of a fork shall not have it.
-        unsafe { sys::advise(start, self.bytes, Advice::LinuxDontFork) }?;
-        // SAFETY: our own mapping; this changes no contents. A refusal only costs speed.
-        let _ = unsafe { sys::advise(start, self.bytes, Advice::LinuxHugepage) };
-        Ok(())
     }
 
     /// Maps the file in another way, at the same addresses.
@@ -92,7 +84,8 @@ impl Mapping {
         let flags = sharing.flags() | MapFlags::FIXED;
         // SAFETY: replaces our own mapping by one of the same size; the rest is the caller's promise.
         unsafe { sys::map_file(self.base.as_ptr(), self.bytes, prot, flags, file) }?;
-        self.advise()
+        // SAFETY: just mapped.
+        unsafe { advise(self.base.as_ptr(), self.bytes) }
     }
 
     /// Whether `file` can be mapped so that flushed stores survive power failure.
@@ -170,15 +163,23 @@ impl Mapping {
     /// Lets go of the file from offset `from` on: what is there now are zeros of our own, so that
     /// whoever still looks at it does not die of a file that is too short.
     pub(in crate::medium) fn detach(&self, from: u64) -> io::Result<()> {
-        let from = round_up(from);
-        if from >= self.bytes {
+        self.own(round_up(from), self.bytes)
+    }
+
+    /// Maps zeros of our own, in huge pages if they are to be had, over what is from offset `from` up to
+    /// `to`, whole pages.
+    pub(in crate::medium) fn own(&self, from: u64, to: u64) -> io::Result<()> {
+        if from >= to.min(self.bytes) {
             return Ok(());
         }
+        let (start, bytes) = (self.at(from), to.min(self.bytes) - from);
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
         // SAFETY: replaces part of our own mapping by memory of the same kind, which all that points
         // into it accesses as atomics.
-        unsafe { sys::map_anonymous(self.at(from), self.bytes - from, prot, flags) }.map(drop)
+        unsafe { sys::map_anonymous(start, bytes, prot, flags) }?;
+        // SAFETY: as for the whole.
+        unsafe { advise(start, bytes) }
     }
 
     fn at(&self, off: u64) -> *mut u8 {
@@ -191,6 +192,18 @@ impl Drop for Mapping {
         // SAFETY: our own mapping, and whoever borrowed from it is gone.
         unsafe { sys::unmap(self.base.as_ptr(), self.bytes) };
     }
+}
+
+/// Says how pages of a pool are used.
+///
+/// # Safety
+/// The range is the caller's own mapping.
+unsafe fn advise(start: *mut u8, bytes: u64) -> io::Result<()> {
+    // SAFETY: the caller's mapping; children of a fork shall not have it.
+    unsafe { sys::advise(start, bytes, Advice::LinuxDontFork) }?;
+    // SAFETY: the caller's mapping; this changes no contents. A refusal only costs speed.
+    let _ = unsafe { sys::advise(start, bytes, Advice::LinuxHugepage) };
+    Ok(())
 }
 
 pub(super) fn round_up(bytes: u64) -> u64 {
