@@ -6,7 +6,8 @@
 //! under way any sectors are there. When the *process* is killed nothing is lost that was written,
 //! but it is not on the disk for that: recovery begins with both. A write or sync that failed leaves any
 //! of these versions, too, and no later sync is about them: only who writes a sector again, and syncs
-//! that, knows what is there.
+//! that, knows what is there. A recovery that reads the ring on the drive has that put there what is in its
+//! cache.
 
 use std::collections::BTreeMap;
 
@@ -34,6 +35,8 @@ pub enum Omit {
     HeadWait,
     /// A recovery does not write what it has read of the log again before it relies on it.
     LogAgain,
+    /// One that has read the log on the drive does not have the drive's cache emptied.
+    DriveFlush,
     /// A recovery does not write again what the log holds of the pool.
     LinesAgain,
     /// The file grows, but not durably.
@@ -42,7 +45,7 @@ pub enum Omit {
 
 impl Omit {
     /// All of them.
-    pub const ALL: [Omit; 9] = [
+    pub const ALL: [Omit; 10] = [
         Omit::LogWait,
         Omit::LogFirst,
         Omit::StagedKept,
@@ -50,6 +53,7 @@ impl Omit {
         Omit::HeadLast,
         Omit::HeadWait,
         Omit::LogAgain,
+        Omit::DriveFlush,
         Omit::LinesAgain,
         Omit::GrowSync,
     ];
@@ -61,6 +65,9 @@ impl Omit {
         match self {
             Omit::DataSync => {
                 steps.into_iter().filter(|step| *step != DiskStep::SyncData).collect()
+            }
+            Omit::DriveFlush => {
+                steps.into_iter().filter(|step| *step != DiskStep::FlushDrive).collect()
             }
             Omit::LogAgain => {
                 let again = |step: &DiskStep| matches!(step, DiskStep::Again { .. });
@@ -166,6 +173,8 @@ pub struct Walk {
     current: DiskImage,
     pool: Pending<SECTOR_WORDS, u64>,
     area: Pending<SECTOR_BYTES, u8>,
+    /// Where the ring begins in the area: behind the staged lines.
+    ring: usize,
     /// Length of the pool, where it is not on the disk yet.
     resized: Option<usize>,
 }
@@ -180,6 +189,7 @@ impl Walk {
             current: image,
             pool: Pending::new(),
             area: Pending::new(),
+            ring: HEADS as usize,
             resized: None,
         }
     }
@@ -223,7 +233,14 @@ impl Walk {
                 }
             }
             DiskStep::LogFailed { off, bytes } => self.write_area(*off as usize, bytes.len()),
-            DiskStep::Staged(bytes) => self.write_area(HEADS as usize, bytes.len()),
+            DiskStep::Staged(bytes) => {
+                self.ring = HEADS as usize + bytes.len();
+                self.write_area(HEADS as usize, bytes.len());
+            }
+            DiskStep::FlushDrive => {
+                let end = self.current.area.len();
+                self.settle_area(self.ring, end - self.ring);
+            }
             DiskStep::Resize(bytes) => {
                 let words = *bytes as usize / 8;
                 if self.omit == Some(Omit::GrowSync) && words > self.durable.pool.len() {

@@ -415,6 +415,14 @@ impl Tester {
                 let least = progress.synced;
                 self.kill(run, &steps[..at], &walk, &expected, least, &mut rng).map_err(wrong)?;
             }
+            // Killed while the drive writes: it has done so, but nobody has waited for its cache.
+            if let Some(DiskStep::Log { off, bytes }) = step {
+                let expected = progress.returned..=progress.begun;
+                let least = progress.synced;
+                let mut walk = walk.clone();
+                walk.take(&DiskStep::LogFailed { off: *off, bytes: bytes.clone() });
+                self.kill(run, &steps[..=at], &walk, &expected, least, &mut rng).map_err(wrong)?;
+            }
             if let Some(step) = step {
                 walk.take(step);
                 if let DiskStep::Mark(mark) = step {
@@ -453,6 +461,7 @@ impl Tester {
         self.looked.states += 1;
         let keeps = self.case.keeps_staged();
         let disk = SimDisk::resume(image.clone(), Vec::new(), MAX_BYTES, keeps);
+        disk.set_past_cache(rng.below(2) == 0);
         let found = self.recover(run, disk.clone(), expected, rng)?;
         let walk = Walk::new(image, self.case.omit);
         self.inside(run, &walk, disk.steps(), 0, &(found..=found), expected, false, rng)
@@ -476,6 +485,7 @@ impl Tester {
         self.looked.states += 1;
         let keeps = self.case.keeps_staged();
         let disk = SimDisk::resume(image, Vec::new(), MAX_BYTES, keeps);
+        disk.set_past_cache(rng.below(2) == 0);
         let found = self.recover(run, disk.clone(), expected, rng)?;
         // Power that fails in this recovery takes what only the kernel had; but what the recovery
         // said to be there it must have made durable.

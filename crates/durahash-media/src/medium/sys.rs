@@ -88,6 +88,13 @@ pub(crate) fn open_durable(path: &Path, direct: bool) -> io::Result<File> {
     OpenOptions::new().write(true).custom_flags(flags.bits().cast_signed()).open(path)
 }
 
+/// Opens a file for reads past the page cache.
+pub(crate) fn open_direct(path: &Path) -> io::Result<File> {
+    gate()?;
+    let flags = OFlags::DIRECT | OFlags::NONBLOCK | OFlags::NOCTTY;
+    OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
+}
+
 /// Creates a file that must not exist, to be read and written.
 pub(crate) fn create(path: &Path, mode: u32) -> io::Result<File> {
     gate()?;

@@ -34,6 +34,25 @@ pub trait Disk: Send + Sync {
     /// What the system says.
     fn read_log(&self, off: u64, bytes: &mut [u8]) -> io::Result<()>;
 
+    /// Reads blocks of the ring, into memory that is aligned as they are.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn read_ring(&self, off: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.read_log(off, bytes)
+    }
+
+    /// Whether [`read_ring`](Disk::read_ring) reads what the drive has, past the page cache.
+    fn reads_drive(&self) -> bool {
+        false
+    }
+
+    /// Puts what was written to the drive and is in its cache on the disk.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn flush_drive(&self) -> io::Result<()>;
+
     /// Writes whole blocks of the area; they are on the disk when this returns.
     ///
     /// # Errors

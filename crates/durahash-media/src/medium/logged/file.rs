@@ -127,7 +127,13 @@ impl OldLog {
         let Some(area) = LogArea::find(view.region())? else {
             return Ok(None);
         };
-        let found = recover::look(&View { view, area }, area.uuid)?;
+        // Where it cannot be had, through the page cache.
+        let past_cache = if area.stands_apart() {
+            open_same(view, sys::open_direct).map_err(|e| view.error(OPENING, e))?
+        } else {
+            None
+        };
+        let found = recover::look(&View { view, area, past_cache }, area.uuid)?;
         Ok(Some(OldLog { area, found }))
     }
 
@@ -137,8 +143,8 @@ impl OldLog {
     }
 
     /// Shows its lines in the pages of `view`, which are private.
-    pub(in crate::medium) fn show(&self, view: &Mapped) -> Result<()> {
-        recover::show(&View { view, area: self.area }, &self.found)
+    pub(in crate::medium) fn show(&self, view: &Mapped) {
+        recover::show(&View::new(view, self.area), &self.found);
     }
 }
 
@@ -146,13 +152,21 @@ impl OldLog {
 /// was closed is closed again: the head that says so was only read, and may not be on the disk, where an
 /// older one would bring its lines back over what is stored from now on.
 pub(in crate::medium) fn begin_file(view: &Mapped, old: &OldLog) -> Result<()> {
-    recover::begin(&View { view, area: old.area }, &old.found, old.found.next(true)?)
+    recover::begin(&View::new(view, old.area), &old.found, old.found.next(true)?)
 }
 
 /// The disk of a file that is only recovered.
 struct View<'a> {
     view: &'a Mapped,
     area: LogArea,
+    /// The file for reads past the page cache.
+    past_cache: Option<File>,
+}
+
+impl<'a> View<'a> {
+    fn new(view: &'a Mapped, area: LogArea) -> Self {
+        View { view, area, past_cache: None }
+    }
 }
 
 impl Disk for View<'_> {
@@ -166,6 +180,20 @@ impl Disk for View<'_> {
 
     fn read_log(&self, off: u64, bytes: &mut [u8]) -> io::Result<()> {
         sys::read_at(self.view.file(), bytes, self.area.off + off)
+    }
+
+    fn read_ring(&self, off: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let file = self.past_cache.as_ref().unwrap_or(self.view.file());
+        sys::read_at(file, bytes, self.area.off + off)
+    }
+
+    fn reads_drive(&self) -> bool {
+        self.past_cache.is_some()
+    }
+
+    /// A sync of data is one, whether or not there are data.
+    fn flush_drive(&self) -> io::Result<()> {
+        sys::sync_file_data(self.view.file())
     }
 
     fn write_log(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
@@ -261,8 +289,7 @@ impl FileDisk {
         // SAFETY: the mapping is aligned, readable and writable as far as the file reaches, and
         // lives as long as `self`; the file is locked, and is never cut under it (see `trim`).
         let region = unsafe { Region::new(image.base(), len, reserved) };
-        let open =
-            |direct| open_durable(&view, direct).map_err(|e| view.error("opening the pool", e));
+        let open = |direct| open_durable(&view, direct).map_err(|e| view.error(OPENING, e));
         let cached = open(false)?;
         let direct = if area.stands_apart() { open(true)? } else { None };
         Ok(FileDisk {
@@ -281,7 +308,7 @@ impl FileDisk {
     }
 
     fn view(&self) -> View<'_> {
-        View { view: &self.view, area: self.area }
+        View::new(&self.view, self.area)
     }
 
     /// From where to where the ring reaches, if it shares no folio, and whether it is written past the
@@ -311,10 +338,20 @@ impl FileDisk {
     }
 }
 
-/// The file of `view`, opened for writes that are durable when they return; `None` where that cannot be
-/// done, or where the name leads to another file by now.
+const OPENING: &str = "opening the pool";
+
+/// The file of `view`, opened for writes that are durable when they return.
 fn open_durable(view: &Mapped, direct: bool) -> io::Result<Option<File>> {
-    let Ok(file) = sys::open_durable(&view.current_path(), direct) else {
+    open_same(view, |path| sys::open_durable(path, direct))
+}
+
+/// The file of `view`, opened in another way; `None` where that cannot be done, or where the name leads to
+/// another file by now.
+fn open_same(
+    view: &Mapped,
+    open: impl FnOnce(&Path) -> io::Result<File>,
+) -> io::Result<Option<File>> {
+    let Ok(file) = open(&view.current_path()) else {
         return Ok(None);
     };
     let (own, other) = (sys::metadata(view.file())?, sys::metadata(&file)?);
@@ -333,6 +370,10 @@ impl Disk for FileDisk {
 
     fn read_log(&self, off: u64, bytes: &mut [u8]) -> io::Result<()> {
         self.view().read_log(off, bytes)
+    }
+
+    fn flush_drive(&self) -> io::Result<()> {
+        self.view_syncs.run(|| self.view().flush_drive())
     }
 
     fn write_log(&self, off: u64, bytes: &[u8]) -> io::Result<()> {

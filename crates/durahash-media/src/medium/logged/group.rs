@@ -51,12 +51,7 @@ pub(super) struct Turn<'a> {
 
 impl Group {
     pub(super) fn new(gathers: bool) -> Self {
-        Group {
-            gathers,
-            state: Mutex::default(),
-            ended: Condvar::new(),
-            came: AtomicU64::new(0),
-        }
+        Group { gathers, state: Mutex::default(), ended: Condvar::new(), came: AtomicU64::new(0) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -87,9 +82,7 @@ impl Group {
         let (crowd, moment) = (state.crowd, state.took / GATHERED);
         drop(state);
         let start = Instant::now();
-        while self.gathers
-            && self.came.load(Ordering::Relaxed) < crowd
-            && start.elapsed() < moment
+        while self.gathers && self.came.load(Ordering::Relaxed) < crowd && start.elapsed() < moment
         {
             std::thread::yield_now();
         }

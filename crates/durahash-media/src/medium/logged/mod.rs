@@ -89,6 +89,7 @@ mod format;
 mod gate;
 mod group;
 mod keeper;
+mod last;
 mod log;
 #[cfg(not(loom))]
 mod make;
@@ -155,7 +156,7 @@ impl<D: Disk + 'static> Logged<D> {
     /// [`begin`](Medium::begin).
     fn over(disk: D, found: Found, strict: bool) -> Result<Self> {
         static IDS: AtomicU64 = AtomicU64::new(1);
-        recover::show(&disk, &found)?;
+        recover::show(&disk, &found);
         let next = found.next(false)?;
         Ok(Logged {
             log: Arc::new(Log::new(disk, next, strict)?),

@@ -3,10 +3,11 @@
 //!
 //! | Step | Then | If it stops after this step |
 //! |---|---|---|
-//! | [look]: the newest sound head, the blocks that continue it, then staged lines that continue those | | nothing has changed |
-//! | [show]: the lines in the image; pool and design are looked at, and may be refused | | nothing has changed |
-//! | [begin]: the head, the blocks and the staged lines that were read are written again, as they are | durable | the same is found again |
-//! | every line that was read is written to the pool, in order | sync | the same is found again, and written again |
+//! | [look]: the newest sound head, the blocks that continue it, then staged lines that continue those; the last of each line is kept in memory (`last.rs`) | | nothing has changed |
+//! | [show]: these in the image; pool and design are looked at, and may be refused | | nothing has changed |
+//! | [begin]: the head and the staged lines that were read are written again, as they are; and so are the blocks, unless they came from the disk itself | durable | the same is found again |
+//! | where they did: all that the drive may still hold in its cache | durable | the same is found again |
+//! | the last of each line is written to the pool | sync | the same is found again, and written again |
 //! | both heads: a new salt, from the line behind the last one on | each durable before the next | the one or the other is found; behind both there is nothing that the pool lacks |
 //!
 //! # Why it is written again
@@ -16,26 +17,36 @@
 //! writes what it relies on. It is not needed for the pool: all lines since the head are written to it
 //! again, and what is older was synced, with success, before the head was written.
 //!
+//! Blocks that are read past the page cache are the drive's own answer. Of these, what was written last
+//! may be in the drive's cache only, as the process may have been killed before the drive was told to empty
+//! that; so it is told now.
+//!
 //! # Damage
 //! A log ends where the next block is not sound. After a loss of power this is its end, for one write of
 //! several blocks may leave any of them. But each block says which lines were on the disk before it was
 //! written, and each open begins with two heads. So if a line cannot be read that any sound block of the
 //! ring says was on the disk, then the log is damaged, and what was acknowledged is missing: such a pool is
 //! refused. A salt does not matter, as an open begins behind all lines that were durable in those before.
-//! What cannot be told from a write that power interrupted is damage to the very last write.
+//! What cannot be told from a write that power interrupted is damage to the very last write; and, in a
+//! ring larger than that, damage to more than [`NEAR_BLOCKS`] blocks behind which fewer than
+//! [`FAR_BLOCKS`] follow, as only every so many are looked at there.
 
 use std::io;
+use std::ops::Range;
+use std::sync::mpsc;
+use std::thread;
 
 use super::disk::Disk;
 use super::format::{
     AREA_BYTES_MIN, BLOCK_BYTES, BlockHead, Head, Layout, Line, STAGED_WORDS, line_of, staged_sum,
 };
+use super::last::LastLines;
 use super::log::aligned;
 use crate::error::{Error, Result};
 use crate::medium::LINE_BYTES;
 
 /// What was found in a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Found {
     /// The newest head.
     from: Head,
@@ -45,13 +56,20 @@ pub(crate) struct Found {
     pub(crate) lines: u64,
     /// Whether some of them were staged only.
     staged: bool,
+    /// Whether the blocks came from the drive.
+    from_drive: bool,
+    last: LastLines,
 }
 
 impl Found {
     /// What a new area holds, which is zero.
     pub(crate) fn nothing(uuid: [u64; 2]) -> Found {
         let from = Head { generation: 0, uuid, salt: 0, line: 1, block: 0, chain: 0, closed: true };
-        Found { from, head: from, lines: 0, staged: false }
+        Found::behind(from, false)
+    }
+
+    fn behind(from: Head, from_drive: bool) -> Found {
+        Found { from, head: from, lines: 0, staged: false, from_drive, last: LastLines::default() }
     }
 
     /// Whether the pool was closed, or used without the log since.
@@ -70,8 +88,12 @@ impl Found {
     }
 }
 
-/// Blocks that are read at a time.
-const READ_BLOCKS: u64 = 256;
+/// Blocks that are read at a time: at first, and in the end.
+const READ_BLOCKS: (u64, u64) = (1, 1024);
+/// Behind the end of a log so many blocks are all looked at for what proves that it went on,
+pub(super) const NEAR_BLOCKS: u64 = 64 << 8;
+/// and further on one in so many.
+pub(super) const FAR_BLOCKS: u64 = 1 << 8;
 
 fn failed<D: Disk>(disk: &D, doing: &'static str) -> impl Fn(io::Error) -> Error {
     let path = disk.path().map(std::path::Path::to_path_buf);
@@ -101,26 +123,6 @@ pub(super) fn write_head<D: Disk>(disk: &D, head: Head) -> io::Result<()> {
     disk.write_log(head.off(), bytes)
 }
 
-/// A sound piece of a log.
-enum Piece<'a> {
-    /// A block, where it lies, and how many lines it has.
-    Block(u64, &'a [u8], u64),
-    Staged(u64, Line),
-}
-
-impl Piece<'_> {
-    /// Calls `apply` with each of its lines.
-    fn each(&self, apply: &mut dyn FnMut(u64, &Line) -> Result<()>) -> Result<()> {
-        match self {
-            Piece::Block(_, bytes, count) => (0..*count).try_for_each(|i| {
-                let (off, line) = line_of(bytes, i);
-                apply(off, &line)
-            }),
-            Piece::Staged(off, line) => apply(*off, line),
-        }
-    }
-}
-
 /// What the log of pool `uuid` holds. Changes nothing.
 ///
 /// # Errors
@@ -138,9 +140,9 @@ pub(crate) fn look<D: Disk>(disk: &D, uuid: [u64; 2]) -> Result<Found> {
         .filter(|head| head.uuid == uuid)
         .max_by_key(|head| head.generation)
         .ok_or_else(|| Error::corrupt("no head of the log is sound", 0))?;
-    let pool_bytes = disk.region().len();
-    let found = replay(disk, head, &mut |piece| piece.each(&mut |off, _| check(pool_bytes, off)))?;
+    let mut found = Found::behind(head, disk.reads_drive());
     if !found.is_closed() {
+        replay(disk, &mut found)?;
         look_behind(disk, &found)?;
     }
     Ok(found)
@@ -152,79 +154,123 @@ fn check(pool_bytes: u64, off: u64) -> Result<()> {
     if inside { Ok(()) } else { Err(Error::corrupt("line of the log outside the pool", off)) }
 }
 
-/// Refuses a log in which a line is missing that was on the disk.
-fn look_behind<D: Disk>(disk: &D, found: &Found) -> Result<()> {
-    let Head { uuid, line, .. } = found.head;
-    each_block(disk, 0..Layout::of(disk.log_bytes()).ring_blocks, READ_BLOCKS, &mut |off, block| {
-        if BlockHead::proves(block, uuid, line) {
-            let what = "the log is damaged before its end, so what was acknowledged is missing; \
-                        take a copy of the pool, if there is one (place in the log's area)";
-            return Err(Error::corrupt(what, off));
-        }
-        Ok(true)
-    })
-}
-
-/// Calls `f` with blocks of the ring by their numbers, as long as it says so.
-fn each_block<D: Disk>(
-    disk: &D,
-    numbers: std::ops::Range<u64>,
-    mut most: u64,
-    f: &mut dyn FnMut(u64, &[u8]) -> Result<bool>,
-) -> Result<()> {
-    let layout = Layout::of(disk.log_bytes());
-    let mut buffer = Vec::new();
-    let mut number = numbers.start;
-    while number < numbers.end {
-        let straight = layout.ring_blocks - number % layout.ring_blocks;
-        let blocks = straight.min(numbers.end - number).min(most);
-        most = (most * 4).min(READ_BLOCKS);
-        buffer.resize(blocks as usize * BLOCK_BYTES, 0);
-        disk.read_log(layout.block_off(number), &mut buffer).map_err(failed(disk, READING))?;
-        for block in buffer.chunks_exact(BLOCK_BYTES) {
-            if !f(layout.block_off(number), block)? {
-                return Ok(());
-            }
-            number += 1;
-        }
-    }
-    Ok(())
-}
-
-/// Calls `visit` with every sound piece of the log behind `from`, in order.
-fn replay<D: Disk>(
-    disk: &D,
-    from: Head,
-    visit: &mut dyn FnMut(&Piece<'_>) -> Result<()>,
-) -> Result<Found> {
-    let mut found = Found { from, head: from, lines: 0, staged: false };
-    if from.closed {
-        return Ok(found);
-    }
-    let head = &mut found.head;
+/// Takes every sound block behind the head, then staged lines.
+fn replay<D: Disk>(disk: &D, found: &mut Found) -> Result<()> {
+    let pool_bytes = disk.region().len();
     let ring = Layout::of(disk.log_bytes()).ring_blocks;
-    // Mostly there is nothing, so one is read at first.
-    each_block(disk, from.block..from.block + ring, 1, &mut |off, block| {
+    let from = found.from;
+    let Found { head, last, .. } = found;
+    each_block(disk, from.block..from.block + ring, &mut |_, block| {
         let Some(next) = BlockHead::next(head, block) else {
             return Ok(false);
         };
-        visit(&Piece::Block(off, block, next.count))?;
+        for i in 0..next.count {
+            let (off, line) = line_of(block, i);
+            check(pool_bytes, off)?;
+            last.put(pool_bytes, off, &line);
+        }
         head.chain = next.crc;
         head.line += next.count;
         head.block += 1;
         Ok(true)
     })?;
-    found.lines = head.line - from.line;
-    replay_staged(disk, &mut found, visit)?;
-    Ok(found)
+    found.lines = found.head.line - from.line;
+    replay_staged(disk, pool_bytes, found)
+}
+
+/// Refuses a log in which a line is missing that was on the disk.
+fn look_behind<D: Disk>(disk: &D, found: &Found) -> Result<()> {
+    let Head { uuid, line, block, .. } = found.head;
+    let end = found.from.block + Layout::of(disk.log_bytes()).ring_blocks;
+    let mut refuse = |off, bytes: &[u8]| {
+        if BlockHead::proves(bytes, uuid, line) {
+            let what = "the log is damaged before its end, so what was acknowledged is missing; \
+                        take a copy of the pool, if there is one (place in the log's area)";
+            return Err(Error::corrupt(what, off));
+        }
+        Ok(true)
+    };
+    let near = end.min(block + NEAR_BLOCKS);
+    each_block(disk, block..near, &mut refuse)?;
+    (near..end)
+        .step_by(FAR_BLOCKS as usize)
+        .try_for_each(|far| each_block(disk, far..far + 1, &mut refuse))
+}
+
+/// Calls `f` with the place and the bytes of blocks of the ring, by their numbers, as long as it says so.
+///
+/// The next ones are read meanwhile, once it has come far enough.
+fn each_block<D: Disk>(
+    disk: &D,
+    numbers: Range<u64>,
+    f: &mut dyn FnMut(u64, &[u8]) -> Result<bool>,
+) -> Result<()> {
+    let layout = Layout::of(disk.log_bytes());
+    // Mostly there is nothing, so one is read at first.
+    let (mut most, in_the_end) = READ_BLOCKS;
+    let mut number = numbers.start;
+    let mut next = || {
+        let straight = layout.ring_blocks - number % layout.ring_blocks;
+        let first = number;
+        let blocks = straight.min(numbers.end - number).min(most);
+        number += blocks;
+        most = (most * 4).min(in_the_end);
+        (blocks > 0).then_some((first, blocks))
+    };
+    let read = |(first, blocks): (u64, u64), mut buffer: Vec<u8>| -> Result<Vec<u8>> {
+        let bytes = aligned(&mut buffer, blocks as usize * BLOCK_BYTES);
+        disk.read_ring(layout.block_off(first), bytes).map_err(failed(disk, READING))?;
+        Ok(buffer)
+    };
+    let mut visit = |(first, blocks): (u64, u64), buffer: &mut Vec<u8>| -> Result<bool> {
+        let bytes = aligned(buffer, blocks as usize * BLOCK_BYTES);
+        for (number, block) in (first..).zip(bytes.chunks_exact(BLOCK_BYTES)) {
+            if !f(layout.block_off(number), block)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    };
+    let mut buffer = Vec::new();
+    loop {
+        let Some(part) = next() else {
+            return Ok(());
+        };
+        buffer = read(part, buffer)?;
+        if !visit(part, &mut buffer)? {
+            return Ok(());
+        }
+        if part.1 == in_the_end {
+            break;
+        }
+    }
+    thread::scope(|scope| {
+        let (send, receive) = mpsc::sync_channel(1);
+        let read_on = || {
+            let send = send;
+            while let Some(part) = next() {
+                // Nobody listens any more where the log has ended.
+                if send.send((part, read(part, Vec::new()))).is_err() {
+                    return;
+                }
+            }
+        };
+        let name = String::from("durahash-read");
+        thread::Builder::new()
+            .name(name)
+            .spawn_scoped(scope, read_on)
+            .map_err(|e| Error::io("starting a thread to read the log", None, e))?;
+        for (part, buffer) in receive {
+            if !visit(part, &mut buffer?)? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    })
 }
 
 /// Lines that were staged when the process was killed; after a loss of power, perhaps some of them.
-fn replay_staged<D: Disk>(
-    disk: &D,
-    found: &mut Found,
-    visit: &mut dyn FnMut(&Piece<'_>) -> Result<()>,
-) -> Result<()> {
+fn replay_staged<D: Disk>(disk: &D, pool_bytes: u64, found: &mut Found) -> Result<()> {
     let lines = Layout::of(disk.log_bytes()).staged_lines();
     for _ in 0..lines {
         let number = found.head.line;
@@ -237,7 +283,8 @@ fn replay_staged<D: Disk>(
         if word(0) != number || word(2) != sum {
             break;
         }
-        visit(&Piece::Staged(word(1), line))?;
+        check(pool_bytes, word(1))?;
+        found.last.put(pool_bytes, word(1), &line);
         found.head.line += 1;
         found.lines += 1;
         found.staged = true;
@@ -245,74 +292,55 @@ fn replay_staged<D: Disk>(
     Ok(())
 }
 
-/// As [`replay`], of a log that was looked at before.
-fn again<D: Disk>(
-    disk: &D,
-    found: &Found,
-    visit: &mut dyn FnMut(&Piece<'_>) -> Result<()>,
-) -> Result<()> {
-    if replay(disk, found.from, visit)? == *found {
-        return Ok(());
-    }
-    Err(Error::corrupt("the log changed while it was read", 0))
-}
-
 /// Shows the lines of a log in the image.
-///
-/// # Errors
-/// As [`look`].
-pub(crate) fn show<D: Disk>(disk: &D, found: &Found) -> Result<()> {
-    again(disk, found, &mut |piece| {
-        piece.each(&mut |off, line| {
-            disk.show_line(off, line);
-            Ok(())
-        })
-    })
+pub(crate) fn show<D: Disk>(disk: &D, found: &Found) {
+    found.last.each(&mut |off, line| disk.show_line(off, line));
 }
 
 /// Brings what the log holds into the pool, and begins the log anew with `next`; see the module docs.
 ///
 /// # Errors
-/// As [`look`].
+/// [`Io`](crate::ErrorKind::Io); [`Corrupt`](crate::ErrorKind::Corrupt) where the log is not what was found.
 pub(crate) fn begin<D: Disk>(disk: &D, found: &Found, next: Head) -> Result<()> {
     // A new disk, which is zero, has nothing to be relied on.
     if found.from.generation > 0 {
         write_again(disk, found)?;
     }
-    again(disk, found, &mut |piece| {
-        piece.each(&mut |off, line| {
-            disk.write_line(off, line);
-            Ok(())
-        })
-    })?;
+    found.last.each(&mut |off, line| disk.write_line(off, line));
     disk.sync_data().map_err(failed(disk, "syncing the pool"))?;
     write_heads(disk, next).map_err(failed(disk, WRITING))
 }
 
 fn write_again<D: Disk>(disk: &D, found: &Found) -> Result<()> {
-    let write = |off, bytes: &[u8]| match bytes {
-        [] => Ok(()),
-        _ => disk.rewrite_log(off, bytes).map_err(failed(disk, WRITING)),
-    };
+    let write = |off, bytes: &[u8]| disk.rewrite_log(off, bytes).map_err(failed(disk, WRITING));
     write(found.from.off(), &found.from.to_bytes())?;
-    // Blocks that adjoin, together.
-    let (mut first, mut blocks) = (0, Vec::new());
-    again(disk, found, &mut |piece| {
-        if let Piece::Block(off, bytes, _) = piece {
-            let most = READ_BLOCKS as usize * BLOCK_BYTES;
-            if *off != first + blocks.len() as u64 || blocks.len() == most {
-                write(first, &blocks)?;
-                (first, blocks) = (*off, Vec::new());
-            }
-            blocks.extend_from_slice(bytes);
-        }
-        Ok(())
-    })?;
-    write(first, &blocks)?;
     if found.staged {
         let mut bytes = vec![0; Layout::of(disk.log_bytes()).staged_bytes as usize];
         disk.read_log(Layout::STAGED_OFF, &mut bytes).map_err(failed(disk, READING))?;
         write(Layout::STAGED_OFF, &bytes)?;
     }
-    Ok(())
+    if found.from_drive {
+        return disk.flush_drive().map_err(failed(disk, WRITING));
+    }
+    // Blocks that adjoin, together.
+    let mut head = found.from;
+    let (mut first, mut blocks) = (0, Vec::new());
+    each_block(disk, found.from.block..found.head.block, &mut |off, block| {
+        let Some(next) = BlockHead::next(&head, block) else {
+            return Err(Error::corrupt("the log changed while it was read", off));
+        };
+        head.chain = next.crc;
+        head.line += next.count;
+        head.block += 1;
+        let most = READ_BLOCKS.1 as usize * BLOCK_BYTES;
+        if off != first + blocks.len() as u64 || blocks.len() == most {
+            if !blocks.is_empty() {
+                write(first, &blocks)?;
+            }
+            (first, blocks) = (off, Vec::new());
+        }
+        blocks.extend_from_slice(block);
+        Ok(true)
+    })?;
+    if blocks.is_empty() { Ok(()) } else { write(first, &blocks) }
 }

@@ -5,6 +5,7 @@
 //! [`Disk`] (crate `durahash-crash`, model `block`).
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
@@ -54,6 +55,8 @@ pub enum DiskStep {
         /// What.
         line: Line,
     },
+    /// The drive was told to put on the disk what is in its cache.
+    FlushDrive,
     /// The pool was synced.
     SyncData,
     /// The same, but the call failed: no later sync is about what was written before.
@@ -89,7 +92,10 @@ impl DiskImage {
                 self.pool[*off as usize / 8..][..line.len()].copy_from_slice(line);
             }
             DiskStep::Resize(bytes) => self.pool.resize(*bytes as usize / 8, 0),
-            DiskStep::SyncData | DiskStep::SyncDataFailed | DiskStep::Mark(_) => {}
+            DiskStep::FlushDrive
+            | DiskStep::SyncData
+            | DiskStep::SyncDataFailed
+            | DiskStep::Mark(_) => {}
         }
     }
 }
@@ -108,6 +114,7 @@ struct Inner {
     /// Whether writes to the log wait until they are let go, and how many do.
     held: Mutex<(bool, u64)>,
     let_go: Condvar,
+    past_cache: AtomicBool,
 }
 
 struct State {
@@ -164,7 +171,13 @@ impl SimDisk {
             state: Mutex::new(state),
             held: Mutex::default(),
             let_go: Condvar::new(),
+            past_cache: AtomicBool::new(false),
         }))
+    }
+
+    /// Says whether a recovery reads the ring on the drive, past the page cache; it does not at first.
+    pub fn set_past_cache(&self, past_cache: bool) {
+        self.0.past_cache.store(past_cache, Ordering::Relaxed);
     }
 
     /// An empty pool behind a log on this disk.
@@ -297,6 +310,14 @@ impl Disk for SimDisk {
     fn read_log(&self, off: u64, bytes: &mut [u8]) -> io::Result<()> {
         bytes.copy_from_slice(&self.state().image.area[off as usize..][..bytes.len()]);
         Ok(())
+    }
+
+    fn reads_drive(&self) -> bool {
+        self.0.past_cache.load(Ordering::Relaxed)
+    }
+
+    fn flush_drive(&self) -> io::Result<()> {
+        self.act(DiskStep::FlushDrive, None)
     }
 
     fn write_log(&self, off: u64, bytes: &[u8]) -> io::Result<()> {

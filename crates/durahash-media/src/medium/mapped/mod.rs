@@ -192,7 +192,7 @@ impl Mapped {
                 if !read_only {
                     mapped.map_again(Sharing::Private)?;
                 }
-                old.show(&mapped)?;
+                old.show(&mapped);
             }
             *mapped.log.lock().unwrap_or_else(PoisonError::into_inner) = Some(old);
         }
