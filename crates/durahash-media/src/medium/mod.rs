@@ -219,6 +219,12 @@ pub trait Medium: Send + Sync + Sized + 'static {
     /// operations then waits once, in [`settle`](Medium::settle). Ignored where a drain is cheap.
     fn defer(&self, _defer: bool) {}
 
+    /// Whether [`settle`](Medium::settle) has nothing to do.
+    #[inline]
+    fn is_settled(&self) -> bool {
+        true
+    }
+
     /// The last step of an operation that has released its locks: waits until what it may have seen,
     /// or changed, is as durable as is promised.
     ///

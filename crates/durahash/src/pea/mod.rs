@@ -609,7 +609,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
 }
 
 impl<M: Medium> Index for Table<M, false> {
-    #[inline]
+    #[inline(always)]
     fn get(&self, h: u64) -> Result<Option<u64>> {
         operation(self.medium(), || self.lookup(h))
     }

@@ -332,7 +332,7 @@ impl<M: Medium> Reh<M> {
 }
 
 impl<M: Medium> Index for Reh<M> {
-    #[inline]
+    #[inline(always)]
     fn get(&self, h: u64) -> Result<Option<u64>> {
         operation(self.medium(), || match self.look(h) {
             Some(found) => Ok(found),

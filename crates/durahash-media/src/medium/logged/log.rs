@@ -371,6 +371,7 @@ impl<D: Disk> Log<D> {
         let _ = self.failed.compare_exchange(0, errno, Ordering::SeqCst, Ordering::SeqCst);
     }
 
+    #[inline]
     pub(super) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire) != 0
     }
@@ -387,6 +388,7 @@ impl<D: Disk> Log<D> {
         }
     }
 
+    #[inline]
     pub(super) fn is_durable(&self, upto: u64) -> bool {
         self.durable() >= upto
     }

@@ -358,6 +358,12 @@ impl<D: Disk + 'static> Medium for Logged<D> {
         DEFERS.set(if defer { self.id } else { 0 });
     }
 
+    #[inline]
+    fn is_settled(&self) -> bool {
+        let durable = !self.strict || self.log.is_durable(self.deferred.load(Ordering::Acquire));
+        durable && !self.log.has_failed()
+    }
+
     fn settle(&self) -> Result<()> {
         if self.strict && !self.defers() {
             let deferred = self.deferred.load(Ordering::Acquire);

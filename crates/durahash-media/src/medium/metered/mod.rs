@@ -433,6 +433,9 @@ impl<M: Medium> Medium for Metered<M> {
     fn defer(&self, defer: bool) {
         self.inner.defer(defer);
     }
+    fn is_settled(&self) -> bool {
+        self.inner.is_settled()
+    }
     fn settle(&self) -> Result<()> {
         self.inner.settle()
     }
