@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use durahash::{Data, Design, Map, Options};
+use durahash::{Data, Design, Map, Options, SyncMode};
 use durahash_bench::Result;
 
 use crate::store::{Bytes, word};
@@ -13,7 +13,9 @@ pub(crate) fn own<K: Data + ?Sized, V: Data + ?Sized>(
     design: Design,
     force_flushes: bool,
 ) -> Result<Map<K, V>> {
+    // As the others are measured: nothing is forced to the disk.
     let options = Options::new().design(design).force_flushes(force_flushes);
+    let options = options.sync_mode(SyncMode::Process);
     Ok(options.open_or_create(dir.join("map.pool"))?)
 }
 

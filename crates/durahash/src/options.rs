@@ -24,6 +24,8 @@ const MEMORY_BYTES: u64 = 64 << 30;
 const MEMORY_BYTES_MIN: u64 = 1 << 30;
 /// Bytes of a log.
 const LOG_BYTES: u64 = 64 << 20;
+/// A pool that may not grow to so many times its log has none unless one is asked for.
+const LOG_PART: u64 = 8;
 
 /// How a map is made or opened.
 ///
@@ -208,6 +210,11 @@ impl Options {
     /// What operations on a file in the page cache survive, and when. A new pool keeps the mode; an
     /// existing one is opened in its own mode unless this says another, for this open. On
     /// persistent memory (DAX) all is durable at once.
+    ///
+    /// A new pool has the mode [`INTERVAL`](SyncMode::INTERVAL) unless this says another, and a log of
+    /// [`log_bytes`](Options::log_bytes); the mode [`Process`](SyncMode::Process), and no log, if the file
+    /// lies in memory (tmpfs), if [`max_bytes`](Options::max_bytes) is less than eight times the log, or
+    /// where latency is emulated or flushes are forced.
     ///
     /// Where the disk fails behind a log, in the mode interval or strict, every operation of the map,
     /// lookups too, is an error from then on, and nothing is tried again. Open it anew.
@@ -533,6 +540,8 @@ impl Options {
         self.with_less_space(FILE_BYTES, |max_bytes| {
             let options = self.mapped(max_bytes);
             let medium = Mapped::create(path, &options)?;
+            let sync_mode = self.sync_mode.unwrap_or_else(|| self.default_mode(&medium));
+            let wanted = Wanted { sync_mode, ..wanted.clone() };
             if wanted.sync_mode == SyncMode::Process || medium.is_dax() {
                 return match self.emulate {
                     Some(latency) => open::create(Metered::with_latency(medium, latency), &wanted),
@@ -594,6 +603,16 @@ impl Options {
             };
             Ok((raw?, lock))
         })
+    }
+
+    /// The mode of a new pool for which none is asked. Behind a log it keeps five times the inserts of
+    /// the best log-structured store, and all of its lookups, and the loss of power takes a moment instead
+    /// of the pool (`docs/bench.md`). Where that is no question, or no log fits in, there is none.
+    fn default_mode(&self, medium: &Mapped) -> SyncMode {
+        let forgets = medium.is_dax() || medium.is_in_memory();
+        let for_benchmarks = self.emulate.is_some() || self.force_flushes;
+        let is_large = self.max_bytes.is_none_or(|max| max / LOG_PART >= self.log_bytes);
+        if is_large && !forgets && !for_benchmarks { SyncMode::INTERVAL } else { SyncMode::Process }
     }
 
     fn open_behind_log<R: Opened>(
@@ -667,7 +686,7 @@ impl Options {
             geometry: self.geometry,
             seed,
             max_bytes: self.max_bytes.unwrap_or(u64::MAX),
-            sync_mode: self.sync_mode.unwrap_or(SyncMode::Process),
+            sync_mode: SyncMode::Process,
             policy: self.policy,
             publish: true,
         })

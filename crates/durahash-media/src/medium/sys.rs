@@ -95,6 +95,14 @@ pub(crate) fn open_direct(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
 }
 
+/// Whether a file lies on a file system without a disk.
+pub(crate) fn is_in_memory(file: &File) -> bool {
+    const TMPFS: u64 = 0x0102_1994;
+    const RAMFS: u64 = 0x8584_58f6;
+    let kind = rustix::fs::fstatfs(file).map(|stat| stat.f_type as u64 & 0xffff_ffff);
+    kind.is_ok_and(|kind| [TMPFS, RAMFS].contains(&kind))
+}
+
 /// Creates a file that must not exist, to be read and written.
 pub(crate) fn create(path: &Path, mode: u32) -> io::Result<File> {
     gate()?;

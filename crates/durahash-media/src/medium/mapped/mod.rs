@@ -26,7 +26,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{ADDRESS_BYTES, Durability, Medium, Region, each_line, logged, prefetch_line};
+use super::{ADDRESS_BYTES, Durability, Medium, Region, each_line, logged, prefetch_line, sys};
 use crate::error::{Error, ErrorKind, Result};
 use crate::flush::{self, WriteBack};
 use crate::word::{OnMedia, PmU64};
@@ -244,6 +244,11 @@ impl Mapped {
     /// Whether stores reach persistent memory.
     pub fn is_dax(&self) -> bool {
         self.dax
+    }
+
+    /// Whether the file lies in memory, on a file system that has no disk.
+    pub fn is_in_memory(&self) -> bool {
+        sys::is_in_memory(self.file.file())
     }
 
     // What the log's view of the file is made of.
