@@ -31,6 +31,12 @@ impl Bench {
         Bench { parent, emulate: config.emulate, sync_mode: config.sync_mode, seed: config.seed }
     }
 
+    /// The same, with files that have no log.
+    pub(crate) fn without_log(&self) -> Self {
+        let sync_mode = self.parent.as_ref().map(|_| SyncMode::Process);
+        Bench { parent: self.parent.clone(), sync_mode, ..*self }
+    }
+
     /// A new directory for files, unless they are made in memory; removed with all that is in it
     /// when it is dropped, though not by a signal, so nobody holds it for long.
     pub(crate) fn dir(&self) -> Result<Option<TempDir>> {

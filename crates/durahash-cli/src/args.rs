@@ -218,7 +218,7 @@ pub(crate) struct Read {
 pub(crate) struct Write {
     /// When an entry survives loss of power: process (never, it survives kill -9), interval or
     /// interval:MS (after so many milliseconds), strict (when it is stored) [default: the pool's, and
-    /// of a new pool process]
+    /// of a new pool interval; process if it lies in memory, or may not grow to eight times the log]
     #[arg(long, value_name = "MODE", value_parser = str::parse::<SyncMode>)]
     pub(crate) durability: Option<SyncMode>,
 }

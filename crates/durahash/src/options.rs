@@ -214,7 +214,8 @@ impl Options {
     /// A new pool has the mode [`INTERVAL`](SyncMode::INTERVAL) unless this says another, and a log of
     /// [`log_bytes`](Options::log_bytes); the mode [`Process`](SyncMode::Process), and no log, if the file
     /// lies in memory (tmpfs), if [`max_bytes`](Options::max_bytes) is less than eight times the log, or
-    /// where latency is emulated or flushes are forced.
+    /// where latency is emulated or flushes are forced. Where the disk has no room for a log that was not
+    /// asked for, `create` fails with [`Full`](crate::ErrorKind::Full), and this is what does without.
     ///
     /// Where the disk fails behind a log, in the mode interval or strict, every operation of the map,
     /// lookups too, is an error from then on, and nothing is tried again. Open it anew.
@@ -607,7 +608,8 @@ impl Options {
 
     /// The mode of a new pool for which none is asked. Behind a log it keeps five times the inserts of
     /// the best log-structured store, and all of its lookups, and the loss of power takes a moment instead
-    /// of the pool (`docs/bench.md`). Where that is no question, or no log fits in, there is none.
+    /// of the pool (`docs/bench.md`). Where that is no question, or a log would be most of the pool, there is
+    /// none. On a disk that is too full for one, a pool without a log has to be asked for.
     fn default_mode(&self, medium: &Mapped) -> SyncMode {
         let forgets = medium.is_dax() || medium.is_in_memory();
         let for_benchmarks = self.emulate.is_some() || self.force_flushes;

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use durahash::{AnyMap, Design, Durability, ErrorKind, Map, Options, SyncMode};
+use durahash::{AnyMap, Design, Durability, ErrorKind, Latency, Map, Options, SyncMode};
 use durahash_media::{Geometry, SimDisk, faults};
 
 const LOG_BYTES: u64 = 256 << 10;
@@ -50,6 +50,69 @@ fn a_pool_keeps_its_mode_and_an_open_may_have_another() {
         assert_eq!((map.durability(), map.len().unwrap()), (durability, 4), "compacted");
         drop(map);
         std::fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
+fn a_new_pool_has_a_log_where_that_is_of_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let mode = |dir: &Path, options: Options| {
+        let path = dir.join("pool");
+        let map: Map<u64, u64> = options.create(&path).unwrap();
+        let mode = map.stats().unwrap().sync_mode;
+        drop(map);
+        fs::remove_file(path).unwrap();
+        mode
+    };
+    let small = || Options::new().log_bytes(LOG_BYTES);
+    assert_eq!(mode(dir.path(), small()), SyncMode::INTERVAL);
+    assert_eq!(mode(dir.path(), small().max_bytes(8 * LOG_BYTES)), SyncMode::INTERVAL);
+    assert_eq!(mode(dir.path(), small().max_bytes(8 * LOG_BYTES - 1)), SyncMode::Process);
+    assert_eq!(mode(dir.path(), small().force_flushes(true)), SyncMode::Process);
+    assert_eq!(mode(dir.path(), small().emulate(Latency::DRAM)), SyncMode::Process);
+    assert_eq!(mode(dir.path(), small().sync_mode(SyncMode::Process)), SyncMode::Process);
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() {
+        let dir = tempfile::tempdir_in(memory).unwrap();
+        assert_eq!(mode(dir.path(), small()), SyncMode::Process);
+    }
+}
+
+/// Long enough that it is read ahead, by a second thread, past the page cache; and the pool grows far into
+/// what is memory of the process from the start.
+#[test]
+fn a_long_log_is_recovered_after_a_death() {
+    const KEYS: u64 = 150_000;
+    let dir = tempfile::tempdir().unwrap();
+    for (design, mode) in
+        Design::ALL.iter().flat_map(|d| [SyncMode::Strict, HOUR].map(|mode| (*d, mode)))
+    {
+        let path = dir.path().join("pool");
+        let options = Options::new()
+            .design(design)
+            .sync_mode(mode)
+            .log_bytes(64 << 20)
+            .private_bytes(64 << 20);
+        let map: Map<u64, u64> = options.create(&path).unwrap();
+        let keys: Vec<(u64, u64)> = (0..KEYS).map(|i| (i, !i)).collect();
+        for pairs in keys.chunks(5000) {
+            map.put_many(pairs).unwrap();
+        }
+        let log = map.stats().unwrap().log.unwrap();
+        assert!(log.checkpoints == 0 && log.lines > KEYS, "{log:?}");
+        // As a death leaves it.
+        let copy = dir.path().join("copy");
+        fs::copy(&path, &copy).unwrap();
+        let read_only: Map<u64, u64> = options.clone().read_only(true).open(&copy).unwrap();
+        assert_eq!(read_only.len().unwrap(), KEYS);
+        drop(read_only);
+        let map: Map<u64, u64> = options.open(&copy).unwrap();
+        assert!((0..KEYS).all(|i| map.get(&i).unwrap() == Some(!i)), "{design}, {mode}");
+        map.check(&mut |finding| panic!("{finding:?}")).unwrap();
+        map.close().unwrap();
+        for path in [path, copy] {
+            fs::remove_file(path).unwrap();
+        }
     }
 }
 

@@ -104,7 +104,8 @@ impl Contender {
     fn create(self, bench: &Bench, seed: u64) -> Result<Box<dyn MultiTable>> {
         let options = Options::new().design(self.design).seed(seed);
         if self.lists {
-            let heads = bench.create(self.design)?;
+            // As the lists themselves and the multimaps: without a log.
+            let heads = bench.without_log().create(self.design)?;
             return bench.make(Behind { heads });
         }
         bench.make(Multi { options })

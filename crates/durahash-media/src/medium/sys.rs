@@ -282,10 +282,32 @@ pub(crate) fn membarrier(command: MembarrierCommand) -> io::Result<()> {
     Ok(rustix::thread::membarrier(command)?)
 }
 
-/// Bytes of memory that the machine has.
+/// Bytes of memory that this process may have: the machine's, or what its control groups are allowed.
 pub(crate) fn memory_bytes() -> u64 {
     let info = rustix::system::sysinfo();
-    (info.totalram as u64).saturating_mul(info.mem_unit.into())
+    let machine = (info.totalram as u64).saturating_mul(info.mem_unit.into());
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    groups.lines().filter_map(group_bytes).min().unwrap_or(u64::MAX).min(machine)
+}
+
+/// What a group, a line of `/proc/self/cgroup`, and those that it is part of, are allowed.
+fn group_bytes(line: &str) -> Option<u64> {
+    let mut parts = line.splitn(3, ':').skip(1);
+    let (controllers, group) = (parts.next()?, parts.next()?);
+    let (root, name) = match controllers {
+        "" => ("/sys/fs/cgroup", "memory.max"),
+        _ if controllers.split(',').any(|one| one == "memory") => {
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+        }
+        _ => return None,
+    };
+    // In a container the path may be that of the host: then the root is the group itself.
+    let group = Path::new(group.trim_start_matches('/'));
+    let limit = |group: &Path| {
+        let text = std::fs::read_to_string(Path::new(root).join(group).join(name)).ok()?;
+        text.trim().parse().ok()
+    };
+    group.ancestors().filter_map(limit).min()
 }
 
 /// Writes the changed pages of a shared file mapping to the disk.

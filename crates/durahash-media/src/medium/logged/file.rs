@@ -42,6 +42,7 @@ use rustix::param::page_size;
 use super::disk::Disk;
 use super::format::{AREA_BYTES_MIN, BLOCK_BYTES, LOG_ALIGN, Layout, Line};
 use super::keeper::Keeper;
+use super::log::aligned;
 use super::recover::{self, Found};
 use super::{Logged, SyncMode};
 use crate::error::{Error, ErrorKind, Result};
@@ -133,6 +134,10 @@ impl OldLog {
         } else {
             None
         };
+        let ring = area.off + Layout::of(area.bytes).block_off(0);
+        let mut buffer = Vec::new();
+        let block = aligned(&mut buffer, BLOCK_BYTES);
+        let past_cache = past_cache.filter(|file| sys::read_at(file, block, ring).is_ok());
         let found = recover::look(&View { view, area, past_cache }, area.uuid)?;
         Ok(Some(OldLog { area, found }))
     }

@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 
 /// The part of a write's time that is waited for others to join the next one, at the most: a half.
 const GATHERED: u32 = 2;
+/// And no longer than this, whatever the last write took.
+const GATHERED_MAX: Duration = Duration::from_millis(1);
 
 /// Whose turn it is to write. See the module docs in the source.
 pub(super) struct Group {
@@ -79,7 +81,7 @@ impl Group {
             return None;
         }
         state.writing = true;
-        let (crowd, moment) = (state.crowd, state.took / GATHERED);
+        let (crowd, moment) = (state.crowd, (state.took / GATHERED).min(GATHERED_MAX));
         drop(state);
         let start = Instant::now();
         while self.gathers && self.came.load(Ordering::Relaxed) < crowd && start.elapsed() < moment

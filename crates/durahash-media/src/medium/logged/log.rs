@@ -96,16 +96,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The same of a lock that is held for less time than it takes to wake a thread: nobody sleeps.
+/// The same of a lock that is mostly held for less time than it takes to wake a thread: nobody sleeps
+/// who does not wait for long.
 fn lock_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    const ROUNDS: u32 = 32;
     let mut backoff = Backoff::new();
-    loop {
+    for _ in 0..ROUNDS {
         match mutex.try_lock() {
             Ok(guard) => return guard,
             Err(TryLockError::Poisoned(guard)) => return guard.into_inner(),
             Err(TryLockError::WouldBlock) => backoff.wait(),
         }
     }
+    lock(mutex)
 }
 
 impl<D: Disk> Log<D> {
@@ -233,6 +236,10 @@ impl<D: Disk> Log<D> {
     pub(super) fn commit(&self, upto: u64) {
         let is_done = || self.durable() >= upto || self.has_failed();
         while let Some(turn) = self.group.turn_unless(&is_done) {
+            // What has failed meanwhile is not tried again.
+            if self.has_failed() {
+                return;
+            }
             let in_use = {
                 let mut writer = lock(&self.writer);
                 if let Err(e) = self.write_batch(&mut writer) {

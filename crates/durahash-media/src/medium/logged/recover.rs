@@ -143,6 +143,7 @@ pub(crate) fn look<D: Disk>(disk: &D, uuid: [u64; 2]) -> Result<Found> {
     let mut found = Found::behind(head, disk.reads_drive());
     if !found.is_closed() {
         replay(disk, &mut found)?;
+        found.last.close();
         look_behind(disk, &found)?;
     }
     Ok(found)
@@ -167,7 +168,7 @@ fn replay<D: Disk>(disk: &D, found: &mut Found) -> Result<()> {
         for i in 0..next.count {
             let (off, line) = line_of(block, i);
             check(pool_bytes, off)?;
-            last.put(pool_bytes, off, &line);
+            last.put(off, &line);
         }
         head.chain = next.crc;
         head.line += next.count;
@@ -284,7 +285,7 @@ fn replay_staged<D: Disk>(disk: &D, pool_bytes: u64, found: &mut Found) -> Resul
             break;
         }
         check(pool_bytes, word(1))?;
-        found.last.put(pool_bytes, word(1), &line);
+        found.last.put(word(1), &line);
         found.head.line += 1;
         found.lines += 1;
         found.staged = true;

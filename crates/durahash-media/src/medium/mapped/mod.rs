@@ -194,7 +194,9 @@ impl Mapped {
                 }
                 old.show(&mapped);
             }
-            *mapped.log.lock().unwrap_or_else(PoisonError::into_inner) = Some(old);
+            if !read_only {
+                *mapped.log.lock().unwrap_or_else(PoisonError::into_inner) = Some(old);
+            }
         }
         *mapped.unsynced.lock().unwrap_or_else(PoisonError::into_inner) =
             logged::is_left_in_cache(&mapped.region)?;
