@@ -56,9 +56,9 @@
 //! | | the home's OFRB, if less is enough | | OFRB larger than need be |
 //! | split | two new segments, past the cache | fence | nothing names them: free |
 //! | | word of the upper in the array | flush, fence | it stands inside the range of the old word: not looked at |
-//! | | word of the lower, where the old one stood | flush, drain | split; nothing names the old segment: free |
+//! | | word of the lower, where the old one stood | flush, fence | split; nothing names the old segment: free |
 //! | merge | a new segment, past the cache | fence | free |
-//! | | its word, where the lower of the old ones stood | flush, drain | merged; the upper's word stands inside its range |
+//! | | its word, where the lower of the old ones stood | flush, fence | merged; the upper's word stands inside its range |
 //! | doubling, halving | new array: the word of each segment at its new place | flush, fence | nothing names it: free |
 //! | | root word {array, depth} | flush, drain | switched; nothing names the old array: free |
 //! | repair | commit words: the nearest of two equal ones alone is live; exact OB, OFRB, OC | flush, drain | any of them: repaired again |
