@@ -23,7 +23,8 @@ fn wait_until(child: &mut Child, done: impl Fn() -> bool) {
 /// Starts to load lines without end, and kills the command when its pool has grown to `bytes`.
 /// Line `i` is `key(i)` and `value(i)`.
 fn load_and_kill(work: &Work, pool: &str, bytes: u64) {
-    let mut child = work.start(&format!("load {pool} -"));
+    // Without a log, whose bytes would count.
+    let mut child = work.start(&format!("load {pool} - --durability process"));
     let mut stdin = BufWriter::new(child.stdin.take().unwrap());
     let path = work.path(pool);
     std::thread::scope(|scope| {

@@ -69,9 +69,11 @@ const MAGIC: u64 = u64::from_le_bytes(*b"DURAHASH");
 /// The format in which these words stand where they are looked for.
 pub(crate) const LOG_VERSION: u64 = 3;
 const VERSION_OFF: u64 = 16;
+const GEOMETRY_OFF: u64 = 40;
 const MAX_EXTENTS_OFF: u64 = 48;
 const UUID_OFF: u64 = 64;
 const STATE_OFF: u64 = 128;
+const EXTENTS_OFF: u64 = 152;
 const SUPERBLOCK_BYTES: u64 = 512;
 /// Where the area's offset stands, zero if there is none, and behind it how long it is.
 pub(crate) const LOG_OFF: u64 = 160;
@@ -87,6 +89,12 @@ impl LogArea {
         let (off, bytes) = (word(LOG_OFF)?, word(LOG_OFF + 8)?);
         if word(0)? != MAGIC || word(VERSION_OFF)? != LOG_VERSION || off == 0 {
             return Ok(None);
+        }
+        let (shift, extents) = (bits(word(GEOMETRY_OFF)?, 0, 8), word(EXTENTS_OFF)?);
+        let expected_bytes = extents.checked_mul(1 << shift.min(63)).unwrap_or(0);
+        if expected_bytes > region.len() {
+            let found_bytes = region.len();
+            return Err(ErrorKind::Truncated { found_bytes, expected_bytes }.into());
         }
         let aligned = [off, bytes].iter().all(|v| v.is_multiple_of(LOG_ALIGN));
         let fits = off.checked_add(bytes).is_some_and(|end| end <= region.len());
