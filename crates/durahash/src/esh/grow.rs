@@ -152,9 +152,8 @@ impl<M: Medium> Esh<M> {
                 All::Taken(whole) => whole.release_unchanged(),
                 All::Busy => {}
                 All::Stale => {
-                    if !self.repair(h, place)? {
-                        self.pool.writable()?;
-                    }
+                    self.pool.writable()?;
+                    self.repair_all(h, place)?;
                 }
             }
         }

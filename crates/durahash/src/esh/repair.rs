@@ -73,6 +73,18 @@ impl<M: Medium> Esh<M> {
         Ok(true)
     }
 
+    /// Repairs the segment of `h`, at `place`, whichever of its buckets need it. Those of an image that no
+    /// writer made may have any dates.
+    pub(super) fn repair_all(&self, h: u64, place: Place) -> Result<()> {
+        for number in 0..self.shape.buckets {
+            if !self.lock_of(self.bucket(place, number)?).is_covered(self.medium()) {
+                let of_home = extend::prefix(h, place.depth()) | u64::from(number) << 8;
+                self.repair(of_home, place)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Whether all buckets of a segment but the first have a date that is to be trusted.
     fn is_repaired(&self, place: Place) -> Result<bool> {
         for number in 1..self.shape.buckets {
@@ -123,13 +135,7 @@ impl<M: Medium> Esh<M> {
                 return Ok(false);
             }
             let place = self.find(from);
-            let buckets = (0..self.shape.buckets).map(|number| self.bucket(place, number));
-            for (number, bucket) in (0..).zip(buckets) {
-                if !self.lock_of(bucket?).is_covered(self.medium()) {
-                    let h = extend::prefix(from, place.depth()) | number << 8;
-                    self.repair(h, place)?;
-                }
-            }
+            self.repair_all(from, place)?;
             let prefix = extend::prefix(from, place.depth());
             next.store(extend::next(prefix, place.depth()).unwrap_or(u64::MAX), Ordering::Relaxed);
         }
