@@ -104,12 +104,13 @@ fn esh_survives_the_death_of_its_process() {
     assert!(unique > 15_000, "only {unique} states");
 }
 
-/// Crashes inside repairs, and inside the repairs of what they leave.
+/// Deaths inside repairs, and inside the repairs of what they leave. Under the other models these are tens
+/// of millions of states: `soak --design esh-repaired` has them.
 #[test]
 fn esh_survives_crashes_of_its_repair() {
-    let x86 = is_right::<_, true>(&EshRepairedSubject::default(), Model::X86, 0, 0);
-    let word = is_right::<_, false>(&EshRepairedSubject::default(), Model::Word, 0, 0);
-    assert!(x86 + word > 200_000, "only {x86} {word} states");
+    let line = is_right::<_, true>(&EshRepairedSubject::default(), Model::Program, 0, 0);
+    let word = is_right::<_, false>(&EshRepairedSubject::default(), Model::Program, 0, 0);
+    assert!(line > 100 && word > 100, "only {line} {word} states");
 }
 
 #[test]

@@ -71,6 +71,13 @@ impl<const MAX_BYTES: u64, const REPAIRED: bool> Subject for EshWithin<MAX_BYTES
         let mut shrunk = puts(0..KEYS);
         shrunk.extend((0..KEYS).filter(|key| key % 4 != 0).map(Op::Remove));
         let prefill = |name, ops, kinds| Prefill { name, ops, kinds };
+        if REPAIRED {
+            // Each state of these has all states of its repairs, and of theirs.
+            return vec![
+                prefill("overflowed", puts([22, 23, 25, 27, 29]), kinds(30, 22, 29)),
+                prefill("just-split", upper(13), kinds(35, 22, 31)),
+            ];
+        }
         vec![
             prefill("empty", Vec::new(), kinds(0, 1, KEYS)),
             prefill("home-full", puts([22, 23, 25]), kinds(27, 22, 29)),
