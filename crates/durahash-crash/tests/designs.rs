@@ -167,9 +167,11 @@ fn maps_over_pea_survive_on_every_medium() {
     map_survives(&PeaMapSubject::new());
 }
 
+/// Of deaths of the process: under the other models it takes too long here; `soak --design esh-map` has them.
 #[test]
-fn maps_over_esh_survive_on_every_medium() {
-    map_survives(&EshMapSubject::new());
+fn maps_over_esh_survive_the_death_of_their_process() {
+    let unique = is_right::<_, true>(&EshMapSubject::new(), Model::Program, 0, 0);
+    assert!(unique > 10, "only {unique} states");
 }
 
 /// How the mutants of everything that a subject does fared.
