@@ -331,7 +331,8 @@ fn survive<S: Subject>(subject: &str, design: Design, mode: &str) {
     let entries = |sizes| most(sizes, |(_, entries)| *entries);
     // Not counted as growth: what more entries take.
     let more = entries(late).max(entries(early)) as f64 / entries(early) as f64;
-    let bound = bytes(early) as f64 * 1.25 * more;
+    // A pool grows by a quarter of itself at a time, so what is taken may be just beyond such a step.
+    let bound = bytes(early) as f64 * 1.25 * 1.25 * more;
     assert!(bytes(late) as f64 <= bound, "the pool grows with the kills: {sizes:?}");
 }
 
