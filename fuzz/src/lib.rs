@@ -11,10 +11,12 @@ mod bytes;
 #[path = "../../crates/durahash/tests/common/mod.rs"]
 mod common;
 mod files;
+mod map_files;
 mod multi_files;
 mod multi_ops;
 mod mutate;
 mod open_image;
+mod open_map;
 mod open_multi;
 mod ops_vs_model;
 

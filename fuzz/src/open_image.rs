@@ -4,25 +4,18 @@
 //! and what `check` finds nothing wrong with behaves as a map does, or a multimap. Some images are also
 //! files.
 
-use std::borrow::Borrow;
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, DefaultHasher};
+use durahash::{AnyMap, AnyMultiMap, Design, Finding, Map, MultiMap, Options, Result};
+use durahash_media::{Geometry, Sim};
 
-use durahash::{Data, Design, ErrorKind, Finding, Map, Options, Result};
-use durahash_media::hash::WordMix;
-use durahash_media::{Geometry, Sim, Step};
-
-use crate::common::Sample;
 use crate::files::use_file;
-use crate::multi_files::use_multi_file;
 use crate::mutate::{is_multi, mutate_words};
-use crate::{Features, Rng, Target, open_multi};
+use crate::{Features, Rng, Target, open_map, open_multi};
 
 /// What a pool of the seeds may grow to.
 pub(crate) const MAX_BYTES: u64 = 256 << 10;
 /// What an input begins with: types in the first byte, the seed of what is done in the second word.
 const HEAD_BYTES: usize = 16;
-const SEED: u64 = 7;
+pub(crate) const SEED: u64 = 7;
 /// The types of the seeds, as a superblock names them.
 const TYPES_WORD: usize = 4;
 const TYPES: [u64; 3] = [6 << 32 | 6, 13 << 32 | 14, 6 << 32 | 14];
@@ -45,11 +38,11 @@ impl Target for OpenImage {
                 for design in Design::ALL {
                     let options = options(*design, geometry);
                     if hash_bits == 0 {
-                        images::<u64, u64>(&options, 0, rng, &mut seeds);
-                        seeds.push(input(0, rng, &deep(&options)));
+                        open_map::images::<u64, u64>(&options, 0, rng, &mut seeds);
+                        seeds.push(input(0, rng, &open_map::deep(&options)));
                     }
-                    images::<str, [u8]>(&options, 1, rng, &mut seeds);
-                    images::<str, u64>(&options, 2, rng, &mut seeds);
+                    open_map::images::<str, [u8]>(&options, 1, rng, &mut seeds);
+                    open_map::images::<str, u64>(&options, 2, rng, &mut seeds);
                 }
                 let options = Options::new().geometry(geometry).seed(SEED).max_bytes(MAX_BYTES);
                 if hash_bits == 0 {
@@ -85,19 +78,19 @@ impl Target for OpenImage {
         // Now and then as what it is not.
         let multi = is_multi(&image) != (rng.below(32) == 0);
         match (head[0] % 3, multi) {
-            (0, false) => self.use_image::<u64, u64>(&image, &mut rng, features),
-            (1, false) => self.use_image::<str, [u8]>(&image, &mut rng, features),
-            (_, false) => self.use_image::<str, u64>(&image, &mut rng, features),
-            (0, true) => self.use_multi::<u64, u64>(&image, &mut rng, features),
-            (1, true) => self.use_multi::<str, [u8]>(&image, &mut rng, features),
-            (_, true) => self.use_multi::<str, u64>(&image, &mut rng, features),
+            (0, false) => self.use_image::<Map<u64, u64>>(&image, &mut rng, features),
+            (1, false) => self.use_image::<Map<str, [u8]>>(&image, &mut rng, features),
+            (_, false) => self.use_image::<Map<str, u64>>(&image, &mut rng, features),
+            (0, true) => self.use_image::<MultiMap<u64, u64>>(&image, &mut rng, features),
+            (1, true) => self.use_image::<MultiMap<str, [u8]>>(&image, &mut rng, features),
+            (_, true) => self.use_image::<MultiMap<str, u64>>(&image, &mut rng, features),
         }
         let other_types = image.get(TYPES_WORD).is_some_and(|types| !TYPES.contains(types));
         if other_types || rng.below(FILES) == 0 {
             if multi {
-                use_multi_file(&image, self.blind_to, &mut rng, features);
+                use_file::<AnyMultiMap>(&image, self.blind_to, &mut rng, features);
             } else {
-                use_file(&image, self.blind_to, &mut rng, features);
+                use_file::<AnyMap>(&image, self.blind_to, &mut rng, features);
             }
         }
     }
@@ -118,55 +111,24 @@ fn options(design: Design, geometry: Geometry) -> Options {
     Options::new().design(design).geometry(geometry).seed(SEED).max_bytes(MAX_BYTES)
 }
 
-/// Pools as they come into being: open, closed, and killed within splits and merges.
-fn images<K: Sample + ?Sized, V: Sample + ?Sized>(
-    options: &Options,
-    types: u8,
-    rng: &mut Rng,
-    out: &mut Vec<Vec<u8>>,
-) {
-    let sim = Sim::<true>::new(MAX_BYTES);
-    let map: Map<K, V> = options.create_on(sim.clone()).expect("a new map");
-    let (mut longest, mut cut) = (0, Vec::new());
-    for i in 0..70 {
-        let mut before = sim.image();
-        sim.record(Vec::new());
-        let key = K::sample(i % 40);
-        let done = if i < 40 {
-            map.put(key.borrow(), V::sample(i % 16).borrow())
-        } else {
-            map.remove(key.borrow()).map(drop)
-        };
-        done.expect("there is room");
-        // The operation with the most stores is one that splits or merges.
-        let steps = sim.recorded();
-        if steps.len() >= longest {
-            longest = steps.len();
-            Step::replay(&steps[..steps.len() * 2 / 3], &mut before);
-            cut = before;
-        }
-        if i % 20 == 0 {
-            out.push(input(types, rng, &sim.image()));
-        }
-        if i % 35 == 0 {
-            out.push(input(types, rng, &cut));
-            longest = 0;
-        }
-    }
-    map.close().expect("closes");
-    out.push(input(types, rng, &sim.image()));
-}
+/// What is in an image, as one that knows its types uses it: a map or a multimap.
+pub(crate) trait Image: Sized {
+    /// What was found in it.
+    type Found: Default + PartialEq;
 
-/// A pool of keys that share a long prefix: a deep directory.
-fn deep(options: &Options) -> Vec<u64> {
-    let sim = Sim::<true>::new(MAX_BYTES);
-    let map: Map<u64, u64> = options.create_on(sim.clone()).expect("a new map");
-    let mix = WordMix::new(SEED);
-    for bits in 0..40 {
-        let h = (u64::MAX >> (bits % 14)) ^ (bits << 52);
-        map.put(&mix.unmix(h), &bits).expect("there is room");
-    }
-    sim.image()
+    fn open(options: &Options, sim: Sim<true>) -> Result<Self>;
+    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()>;
+
+    /// Reads everything in every way.
+    fn read(&self, sound: bool, features: &mut Features) -> Self::Found;
+
+    /// Changes it, and the model.
+    fn write(&self, model: &mut Self::Found, sound: bool, rng: &mut Rng, features: &mut Features);
+
+    /// Notes what it did.
+    fn note(&self, features: &mut Features);
+    fn clear(&self) -> Result<()>;
+    fn close(self) -> Result<()>;
 }
 
 /// The words of a message, without the numbers: what is wrong, not where.
@@ -177,13 +139,9 @@ fn gist(message: &str) -> Vec<&str> {
 
 impl OpenImage {
     /// Whether nothing was found that it is not blind to.
-    pub(crate) fn findings(
-        &self,
-        check: impl FnOnce(&mut dyn FnMut(Finding)) -> Result<()>,
-        features: &mut Features,
-    ) -> bool {
+    fn findings<I: Image>(&self, map: &I, features: &mut Features) -> bool {
         let mut sound = true;
-        let checked = check(&mut |finding| {
+        let checked = map.check(&mut |finding| {
             if self.blind_to == Some(finding.invariant) {
                 return;
             }
@@ -197,16 +155,11 @@ impl OpenImage {
         sound
     }
 
-    fn use_image<K: Sample + ?Sized, V: Sample + ?Sized>(
-        &self,
-        image: &[u64],
-        rng: &mut Rng,
-        features: &mut Features,
-    ) {
+    fn use_image<I: Image>(&self, image: &[u64], rng: &mut Rng, features: &mut Features) {
         let room = (size_of_val(image) as u64).max(MAX_BYTES);
         let sim = Sim::<true>::from_image(image, room);
-        let opened = Options::new().accept_suspect(rng.below(2) == 0).open_on(sim.clone());
-        let map: Map<K, V> = match opened {
+        let options = Options::new().accept_suspect(rng.below(2) == 0);
+        let map = match I::open(&options, sim.clone()) {
             Ok(map) => map,
             Err(e) => {
                 features.complain("open", &e);
@@ -214,122 +167,32 @@ impl OpenImage {
                 return;
             }
         };
-        let sound = self.findings(|found| map.check(found), features);
-        let mut model = read(&map, sound, features);
-        write(&map, &mut model, sound, rng, features);
-        note(&map, features);
+        let sound = self.findings(&map, features);
+        let mut model = map.read(sound, features);
+        map.write(&mut model, sound, rng, features);
+        map.note(features);
         if sound {
-            assert!(self.findings(|found| map.check(found), features), "no longer sound");
-            assert!(read(&map, sound, features) == model);
+            assert!(self.findings(&map, features), "no longer sound");
+            assert!(map.read(sound, features) == model, "what was written is not there");
         }
         if rng.below(4) == 0 {
             match map.clear() {
-                Ok(()) => model.clear(),
+                Ok(()) => model = I::Found::default(),
                 Err(e) => features.complain("clear", &e),
             }
         }
-        match map.close() {
-            Ok(()) => {}
-            Err(e) => {
-                assert!(!sound, "{e}");
-                features.complain("close", &e);
-            }
+        if let Err(e) = map.close() {
+            assert!(!sound, "{e}");
+            features.complain("close", &e);
         }
-        match Options::new().open_on::<_, K, V>(Sim::<true>::from_image(&sim.image(), room)) {
+        match I::open(&Options::new(), Sim::<true>::from_image(&sim.image(), room)) {
             Ok(map) => {
-                let still = self.findings(|found| map.check(found), features);
+                let still = self.findings(&map, features);
                 assert!(still || !sound, "not sound when opened again");
-                let found = read(&map, sound, features);
-                assert!(!sound || found == model);
+                let found = map.read(sound, features);
+                assert!(!sound || found == model, "closing changed something");
             }
             Err(e) => assert!(!sound, "not opened again: {e}"),
-        }
-    }
-}
-
-/// Its order is the same in every run, so that a failure can be repeated.
-type Found<K, V> =
-    HashMap<<K as Data>::Owned, <V as Data>::Owned, BuildHasherDefault<DefaultHasher>>;
-
-/// Reads everything that can be read.
-fn read<K: Sample + ?Sized, V: Sample + ?Sized>(
-    map: &Map<K, V>,
-    sound: bool,
-    features: &mut Features,
-) -> Found<K, V> {
-    let mut found = Found::<K, V>::default();
-    for pair in map {
-        match pair {
-            Ok((key, value)) => {
-                let twice = found.insert(key, value).is_some();
-                assert!(!twice || !sound, "a key twice");
-            }
-            Err(e) => {
-                assert!(!sound, "{e}");
-                features.complain("iter", &e);
-            }
-        }
-    }
-    for (key, value) in &found {
-        match map.get(key.borrow()) {
-            Ok(got) => assert!(!sound || got.as_ref() == Some(value), "lookup and iteration"),
-            Err(e) => {
-                assert!(!sound, "{e}");
-                features.complain("get", &e);
-            }
-        }
-    }
-    match map.len() {
-        Ok(len) => assert!(!sound || len == found.len() as u64, "{len} keys"),
-        Err(e) => {
-            assert!(!sound, "{e}");
-            features.complain("len", &e);
-        }
-    }
-    found
-}
-
-fn write<K: Sample + ?Sized, V: Sample + ?Sized>(
-    map: &Map<K, V>,
-    model: &mut Found<K, V>,
-    sound: bool,
-    rng: &mut Rng,
-    features: &mut Features,
-) {
-    let known: Vec<K::Owned> = model.keys().cloned().collect();
-    for i in 0..80 {
-        let key = if known.is_empty() || rng.below(2) == 0 {
-            K::sample(rng.below(120) as u64)
-        } else {
-            known[rng.below(known.len())].clone()
-        };
-        let done: Result<()> = match rng.below(8) {
-            0..=3 => {
-                let value = V::sample(rng.below(32) as u64);
-                map.put(key.borrow(), value.borrow()).map(|()| drop(model.insert(key, value)))
-            }
-            4 => {
-                let value = V::sample(rng.below(32) as u64);
-                map.insert(key.borrow(), value.borrow()).map(|old| {
-                    let want = model.insert(key, value);
-                    assert!(!sound || old == want, "insert");
-                })
-            }
-            5 | 6 => map.remove(key.borrow()).map(|old| {
-                let want = model.remove::<K::Owned>(&key);
-                assert!(!sound || old == want, "remove");
-            }),
-            _ => map.get(key.borrow()).map(|got| {
-                assert!(!sound || got.as_ref() == model.get::<K::Owned>(&key), "get");
-            }),
-        };
-        if let Err(e) = done {
-            let expected = matches!(e.kind(), ErrorKind::Full { .. } | ErrorKind::Skewed { .. });
-            assert!(!sound || expected, "{e}");
-            features.complain("write", &e);
-        }
-        if i == 40 {
-            finish_sweep(|| map.step(), sound, features);
         }
     }
 }
@@ -346,24 +209,4 @@ pub(crate) fn finish_sweep(step: impl Fn() -> Result<bool>, sound: bool, feature
         }
     }
     panic!("a sweep without an end");
-}
-
-fn note<K: Sample + ?Sized, V: Sample + ?Sized>(map: &Map<K, V>, features: &mut Features) {
-    match map.stats() {
-        Ok(stats) => {
-            let (index, space) = (&stats.index, &stats.space);
-            let sizes = [
-                index.splits,
-                index.merges,
-                index.doublings,
-                index.halvings,
-                u64::from(index.global_depth),
-                space.record_bytes,
-            ];
-            for (i, size) in sizes.into_iter().enumerate() {
-                features.add((map.design(), i, size.checked_ilog2()));
-            }
-        }
-        Err(e) => features.complain("stats", &e),
-    }
 }

@@ -4,11 +4,11 @@ use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
-use durahash::{Data, ErrorKind, MultiMap, Options, Result};
+use durahash::{Data, ErrorKind, Finding, MultiMap, Options, Result};
 use durahash_media::{Sim, Step};
 
 use crate::common::Sample;
-use crate::open_image::{MAX_BYTES, OpenImage, finish_sweep, input};
+use crate::open_image::{Image, MAX_BYTES, finish_sweep, input};
 use crate::{Features, Rng};
 
 /// Their order is the same in every run, so that a failure can be repeated.
@@ -65,171 +65,132 @@ pub(crate) fn images<K: Sample + ?Sized, V: Sample + ?Sized>(
     out.push(input(types, rng, &sim.image()));
 }
 
-impl OpenImage {
-    fn multi_findings<K: Sample + ?Sized, V: Sample + ?Sized>(
-        &self,
-        map: &MultiMap<K, V>,
-        features: &mut Features,
-    ) -> bool {
-        self.findings(|found| map.check(found), features)
+impl<K: Sample + ?Sized, V: Sample + ?Sized> Image for MultiMap<K, V> {
+    type Found = Found<K, V>;
+
+    fn open(options: &Options, sim: Sim<true>) -> Result<Self> {
+        options.open_multi_on(sim)
     }
 
-    pub(crate) fn use_multi<K: Sample + ?Sized, V: Sample + ?Sized>(
-        &self,
-        image: &[u64],
-        rng: &mut Rng,
-        features: &mut Features,
-    ) {
-        let room = (size_of_val(image) as u64).max(MAX_BYTES);
-        let sim = Sim::<true>::from_image(image, room);
-        let opened = Options::new().accept_suspect(rng.below(2) == 0).open_multi_on(sim.clone());
-        let map: MultiMap<K, V> = match opened {
-            Ok(map) => map,
-            Err(e) => {
-                features.complain("open of a multimap", &e);
-                assert!(sim.image() == image, "refused, but written to");
-                return;
+    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+        MultiMap::check(self, found)
+    }
+
+    fn read(&self, sound: bool, features: &mut Features) -> Self::Found {
+        let mut found = Found::<K, V>::default();
+        let mut total = 0;
+        for pair in self {
+            match pair {
+                Ok((key, value)) => {
+                    *found.entry(key).or_default().entry(value).or_default() += 1;
+                    total += 1;
+                }
+                Err(e) => {
+                    assert!(!sound, "{e}");
+                    features.complain("iteration of a multimap", &e);
+                }
             }
-        };
-        let sound = self.multi_findings(&map, features);
-        let mut model = read(&map, sound, features);
-        write(&map, &mut model, sound, rng, features);
-        match map.stats() {
+        }
+        for (key, values) in &found {
+            let (key, count) = (key.borrow(), values.values().sum::<u64>());
+            let mut seen = 0;
+            let asked = self.get_all(key).and_then(|all| {
+                let mut bag = Bag::<V>::default();
+                all.into_iter().for_each(|v| *bag.entry(v).or_default() += 1);
+                Ok((bag == *values, self.each(key, |_| seen += 1)?, self.count(key)?))
+            });
+            match asked {
+                Ok((same, each, counted)) => {
+                    assert!(each == seen, "{each} told, {seen} seen");
+                    let all = same && each == count && counted == count;
+                    assert!(
+                        !sound || all,
+                        "{count} values iterated, {each} read, {counted} counted"
+                    );
+                }
+                Err(e) => {
+                    assert!(!sound, "{e}");
+                    features.complain("values of a key", &e);
+                }
+            }
+        }
+        match self.len() {
+            Ok(len) => assert!(!sound || len == total, "{len} entries, {total} seen"),
+            Err(e) => {
+                assert!(!sound, "{e}");
+                features.complain("len of a multimap", &e);
+            }
+        }
+        found
+    }
+
+    fn write(&self, model: &mut Self::Found, sound: bool, rng: &mut Rng, features: &mut Features) {
+        let known: Vec<K::Owned> = model.keys().cloned().collect();
+        for i in 0..80 {
+            let key = if known.is_empty() || rng.below(3) == 0 {
+                K::sample(rng.below(120) as u64)
+            } else {
+                known[rng.below(known.len())].clone()
+            };
+            let k = key.borrow();
+            let done: Result<()> = match rng.below(16) {
+                0..=6 => {
+                    let v = V::sample(rng.below(20) as u64);
+                    self.add(k, v.borrow()).map(|()| {
+                        *model.entry(key).or_default().entry(v).or_default() += 1;
+                    })
+                }
+                7 => (0..rng.below(40)).try_for_each(|n| {
+                    let v = V::sample(n as u64 % 13);
+                    self.add(k, v.borrow()).map(|()| {
+                        *model.entry(key.clone()).or_default().entry(v).or_default() += 1;
+                    })
+                }),
+                8..=12 => {
+                    let there =
+                        model.get::<K::Owned>(&key).and_then(|bag| bag.keys().next()).cloned();
+                    let v = there.unwrap_or_else(|| V::sample(rng.below(20) as u64));
+                    self.remove_one(k, v.borrow()).map(|was| {
+                        let want = take::<K, V>(model, &key, &v);
+                        assert!(!sound || was == want, "remove_one");
+                    })
+                }
+                13 => self.remove_all(k).map(|count| {
+                    let want = model.remove::<K::Owned>(&key).map_or(0, |bag| bag.values().sum());
+                    assert!(!sound || count == want, "remove_all: {count}, not {want}");
+                }),
+                _ => self.count(k).map(|count| {
+                    let want = model.get::<K::Owned>(&key).map_or(0, |bag| bag.values().sum());
+                    assert!(!sound || count == want, "count: {count}, not {want}");
+                }),
+            };
+            if let Err(e) = done {
+                let expected =
+                    matches!(e.kind(), ErrorKind::Full { .. } | ErrorKind::Skewed { .. });
+                assert!(!sound || expected, "{e}");
+                features.complain("write to a multimap", &e);
+            }
+            if i == 40 {
+                finish_sweep(|| self.step(), sound, features);
+            }
+        }
+    }
+
+    fn note(&self, features: &mut Features) {
+        match self.stats() {
             Ok(stats) => {
                 features.add(("multi", stats.index.global_depth, stats.index.splits.min(4)));
             }
             Err(e) => features.complain("stats of a multimap", &e),
         }
-        if sound {
-            assert!(self.multi_findings(&map, features), "no longer sound");
-            assert!(read(&map, sound, features) == model, "what was written is not there");
-        }
-        if rng.below(4) == 0 {
-            match map.clear() {
-                Ok(()) => model.clear(),
-                Err(e) => features.complain("clear of a multimap", &e),
-            }
-        }
-        if let Err(e) = map.close() {
-            assert!(!sound, "{e}");
-            features.complain("close of a multimap", &e);
-        }
-        let sim = Sim::<true>::from_image(&sim.image(), room);
-        match Options::new().open_multi_on::<_, K, V>(sim) {
-            Ok(map) => {
-                let still = self.multi_findings(&map, features);
-                assert!(still || !sound, "not sound when opened again");
-                let found = read(&map, sound, features);
-                assert!(!sound || found == model, "closing changed something");
-            }
-            Err(e) => assert!(!sound, "not opened again: {e}"),
-        }
     }
-}
 
-/// Reads everything in every way.
-fn read<K: Sample + ?Sized, V: Sample + ?Sized>(
-    map: &MultiMap<K, V>,
-    sound: bool,
-    features: &mut Features,
-) -> Found<K, V> {
-    let mut found = Found::<K, V>::default();
-    let mut total = 0;
-    for pair in map {
-        match pair {
-            Ok((key, value)) => {
-                *found.entry(key).or_default().entry(value).or_default() += 1;
-                total += 1;
-            }
-            Err(e) => {
-                assert!(!sound, "{e}");
-                features.complain("iteration of a multimap", &e);
-            }
-        }
+    fn clear(&self) -> Result<()> {
+        MultiMap::clear(self)
     }
-    for (key, values) in &found {
-        let (key, count) = (key.borrow(), values.values().sum::<u64>());
-        let mut seen = 0;
-        let asked = map.get_all(key).and_then(|all| {
-            let mut bag = Bag::<V>::default();
-            all.into_iter().for_each(|v| *bag.entry(v).or_default() += 1);
-            Ok((bag == *values, map.each(key, |_| seen += 1)?, map.count(key)?))
-        });
-        match asked {
-            Ok((same, each, counted)) => {
-                assert!(each == seen, "{each} told, {seen} seen");
-                let all = same && each == count && counted == count;
-                assert!(!sound || all, "{count} values iterated, {each} read, {counted} counted");
-            }
-            Err(e) => {
-                assert!(!sound, "{e}");
-                features.complain("values of a key", &e);
-            }
-        }
-    }
-    match map.len() {
-        Ok(len) => assert!(!sound || len == total, "{len} entries, {total} seen"),
-        Err(e) => {
-            assert!(!sound, "{e}");
-            features.complain("len of a multimap", &e);
-        }
-    }
-    found
-}
 
-fn write<K: Sample + ?Sized, V: Sample + ?Sized>(
-    map: &MultiMap<K, V>,
-    model: &mut Found<K, V>,
-    sound: bool,
-    rng: &mut Rng,
-    features: &mut Features,
-) {
-    let known: Vec<K::Owned> = model.keys().cloned().collect();
-    for i in 0..80 {
-        let key = if known.is_empty() || rng.below(3) == 0 {
-            K::sample(rng.below(120) as u64)
-        } else {
-            known[rng.below(known.len())].clone()
-        };
-        let k = key.borrow();
-        let done: Result<()> = match rng.below(16) {
-            0..=6 => {
-                let v = V::sample(rng.below(20) as u64);
-                map.add(k, v.borrow()).map(|()| {
-                    *model.entry(key).or_default().entry(v).or_default() += 1;
-                })
-            }
-            7 => (0..rng.below(40)).try_for_each(|n| {
-                let v = V::sample(n as u64 % 13);
-                map.add(k, v.borrow()).map(|()| {
-                    *model.entry(key.clone()).or_default().entry(v).or_default() += 1;
-                })
-            }),
-            8..=12 => {
-                let there = model.get::<K::Owned>(&key).and_then(|bag| bag.keys().next()).cloned();
-                let v = there.unwrap_or_else(|| V::sample(rng.below(20) as u64));
-                map.remove_one(k, v.borrow()).map(|was| {
-                    let want = take::<K, V>(model, &key, &v);
-                    assert!(!sound || was == want, "remove_one");
-                })
-            }
-            13 => map.remove_all(k).map(|count| {
-                let want = model.remove::<K::Owned>(&key).map_or(0, |bag| bag.values().sum());
-                assert!(!sound || count == want, "remove_all: {count}, not {want}");
-            }),
-            _ => map.count(k).map(|count| {
-                let want = model.get::<K::Owned>(&key).map_or(0, |bag| bag.values().sum());
-                assert!(!sound || count == want, "count: {count}, not {want}");
-            }),
-        };
-        if let Err(e) = done {
-            let expected = matches!(e.kind(), ErrorKind::Full { .. } | ErrorKind::Skewed { .. });
-            assert!(!sound || expected, "{e}");
-            features.complain("write to a multimap", &e);
-        }
-        if i == 40 {
-            finish_sweep(|| map.step(), sound, features);
-        }
+    fn close(self) -> Result<()> {
+        MultiMap::close(self)
     }
 }
 

@@ -4,14 +4,13 @@
 
 use std::borrow::Borrow;
 
-use durahash::{Design, ErrorKind, Map, Options};
+use durahash::{AnyMap, AnyMultiMap, Design, ErrorKind, Map, Options};
 use durahash_media::{Geometry, Sim, Step};
 
 use crate::bytes::Bytes;
 use crate::common::ops::{Op, apply};
 use crate::common::{Model, Sample, assert_equal, assert_sound};
-use crate::files::ops_on_a_file;
-use crate::multi_files::ops_on_a_multi_file;
+use crate::files::{self, ops_on_a_file};
 use crate::multi_ops::MultiRun;
 use crate::{Features, Rng, Target};
 
@@ -117,7 +116,10 @@ impl Target for OpsVsModel {
                 (1, true) => MultiRun::<str, [u8], true>::new(&options, skew).all(bytes, features),
                 (1, _) => MultiRun::<str, [u8], false>::new(&options, skew).all(bytes, features),
                 (2, _) => MultiRun::<i32, str, true>::new(&options, skew).all(bytes, features),
-                _ => ops_on_a_multi_file(bytes, geometry, features),
+                _ => {
+                    let options = files::options().geometry(geometry);
+                    ops_on_a_file::<AnyMultiMap>(bytes, &options, features)
+                }
             };
         }
         let design = draw(&mut bytes);
@@ -132,7 +134,10 @@ impl Target for OpsVsModel {
             (3, _) => Run::<i32, [u8], true>::new(&options, planted).all(bytes, features),
             (4, true) => Run::<[u8], [u8], true>::new(&options, planted).all(bytes, features),
             (4, _) => Run::<[u8], [u8], false>::new(&options, planted).all(bytes, features),
-            _ => ops_on_a_file(bytes, design, geometry, features),
+            _ => {
+                let options = files::options().design(design).geometry(geometry);
+                ops_on_a_file::<AnyMap>(bytes, &options, features)
+            }
         }
     }
 }
