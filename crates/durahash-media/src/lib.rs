@@ -36,7 +36,7 @@ mod pool;
 pub use error::{Error, ErrorKind, Result};
 #[cfg(not(loom))]
 pub use levels::{LevelWord, Levels};
-pub use lock::{DatedLock, Dates, DirectoryLock, Taken, Version, VersionLock, wait_lock};
+pub use lock::{DatedLock, Dates, DirectoryLock, Present, Taken, Version, VersionLock, wait_lock};
 #[doc(hidden)]
 pub use medium::faults;
 pub use medium::{

@@ -18,9 +18,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use durahash_media::hash::WordMix;
-use durahash_media::{Error, Medium, Pool, Result, bits};
+use durahash_media::{Error, ErrorKind, Medium, Pool, Result, bits};
 
-use crate::directory::Directory;
+use crate::directory::{Directory, is_proportionate};
 use crate::extend::{self, MAX_DEPTH};
 use crate::growth::Growth;
 use crate::place::Place;
@@ -92,19 +92,25 @@ impl Array {
         extent << pool.format().geometry.extent_shift
     }
 
-    /// Strides the array that the root names from unit to unit. `may_be` says whether there can be a
-    /// unit at a place, and no other one that was asked for.
+    /// Strides the array that the root names from unit to unit, in a pool that has room for `segments`
+    /// of them, free ones too. `may_be` says whether there can be a unit at a place, and no other one
+    /// that was asked for.
     ///
     /// # Errors
-    /// [`Corrupt`](crate::ErrorKind::Corrupt) where the words do not follow each other.
+    /// [`Corrupt`](ErrorKind::Corrupt) where the words do not follow each other;
+    /// [`Skewed`](ErrorKind::Skewed) where the array is out of all proportion to the segments.
     pub(crate) fn read<M: Medium>(
         &self,
         pool: &Pool<M>,
+        segments: u64,
         mut may_be: impl FnMut(Place) -> bool,
     ) -> Result<Sound> {
         let array = self.place(pool.root(ROOT)?, ROOT_PREFIX);
         let array = array.ok_or_else(|| Error::corrupt("the root of the directory", 256))?;
         let (first, depth) = (array.number(), array.depth());
+        if !is_proportionate(depth, segments) {
+            return Err(ErrorKind::Skewed { depth }.into());
+        }
         let directories: HashSet<u64> = pool.directory_extents().into_iter().collect();
         let mut extents = first..first + Self::extents(pool, depth);
         if !extents.all(|extent| directories.contains(&extent)) {

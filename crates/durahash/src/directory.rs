@@ -80,7 +80,20 @@ impl<T> Deref for Apart<T> {
 /// A directory may always have this many entries, and [`ENTRIES_PER_UNIT`] for each unit beyond.
 const ENTRIES_ALWAYS: u64 = 1 << 16;
 /// With uniform hashes there are about 16 at the most.
-pub(crate) const ENTRIES_PER_UNIT: u64 = 256;
+const ENTRIES_PER_UNIT: u64 = 256;
+
+/// Up to this depth, half a gigabyte of directory, a pool is opened whatever its size: one that was
+/// far larger may keep a deep unit.
+const RECOVERED_DEPTH_MAX: u32 = 26;
+
+/// Some of those units may have gone back to the pool since the directory was that deep.
+const RECOVERED_ENTRIES_PER_UNIT: u64 = 4 * ENTRIES_PER_UNIT;
+
+/// Whether a directory is in proportion to the units that were ever written, free ones too. Else a file
+/// with holes that was made with malice would take all memory.
+pub(crate) fn is_proportionate(depth: u32, units: u64) -> bool {
+    depth <= RECOVERED_DEPTH_MAX || 1 << depth <= units.saturating_mul(RECOVERED_ENTRIES_PER_UNIT)
+}
 
 /// The front is made deeper when more than one unit in this many is deeper than it: such a unit
 /// costs its lookups another line.

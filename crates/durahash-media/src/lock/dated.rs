@@ -9,12 +9,16 @@
 //! means "unlocked". The epoch also says whether what the lock guards may be relied on as it is: a
 //! date before the last unclean open means that a crash may have left it half done.
 //!
-//! The parity tells a damaged word from a lock that is held: nobody waits for the former.
+//! The parity tells a damaged word from a lock that is held, and a bit in DRAM a word that says so
+//! from one that was taken since the pool was opened ([`Present`]): nobody waits for what nobody holds.
+
+use std::sync::atomic::Ordering;
 
 use super::Version;
 use crate::error::{Error, Result};
 use crate::medium::{Event, Medium};
 use crate::primitive::Backoff;
+use crate::rows::Rows;
 use crate::word::PmU64;
 
 const W: u64 = 1;
@@ -48,6 +52,36 @@ impl Dates {
     }
 }
 
+/// No two locks lie in the same so many bytes.
+const GUARDED_BYTES: u64 = 256;
+
+/// Which locks have had the date of the present open from this process: a bit for each 256 bytes of the
+/// medium. It is set before the word gets its first such date, so a word whose bit is not set has its
+/// date from elsewhere, and nobody holds it.
+pub struct Present(Rows<1>);
+
+impl Present {
+    /// For a medium of so many bytes at the most. None has been dated yet.
+    ///
+    /// # Errors
+    /// [`Io`](crate::ErrorKind::Io) when the system has no address space for it.
+    pub fn new(bytes_max: u64) -> Result<Self> {
+        Ok(Present(Rows::new(bytes_max.div_ceil(GUARDED_BYTES * 64).max(1))?))
+    }
+
+    fn add(&self, off: u64) {
+        let bit = off / GUARDED_BYTES;
+        let [word] = self.0.row(bit / 64);
+        word.fetch_or(1 << (bit % 64), Ordering::Relaxed);
+    }
+
+    fn contains(&self, off: u64) -> bool {
+        let bit = off / GUARDED_BYTES;
+        let [word] = self.0.row(bit / 64);
+        word.load(Ordering::Relaxed) & 1 << (bit % 64) != 0
+    }
+}
+
 /// How an attempt to take a lock ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
@@ -64,6 +98,7 @@ pub enum Taken {
 pub struct DatedLock<'a> {
     word: &'a PmU64,
     dates: Dates,
+    present: &'a Present,
 }
 
 /// The word with the parity that makes it sound.
@@ -77,20 +112,25 @@ const fn is_sound(word: u64) -> bool {
 }
 
 impl<'a> DatedLock<'a> {
-    /// The lock in `word`.
+    /// The lock in `word`, where no other is in the same 256 bytes. All of a medium share `present`.
     #[inline(always)]
     #[must_use]
-    pub fn new(word: &'a PmU64, dates: Dates) -> Self {
-        DatedLock { word, dates }
+    pub fn new(word: &'a PmU64, dates: Dates, present: &'a Present) -> Self {
+        DatedLock { word, dates, present }
     }
 
     fn id(self) -> usize {
         self.word.addr().addr()
     }
 
+    /// Whether a word that has the present date and says that it is held may be waited for.
     #[cold]
-    fn damaged<T>(self) -> Result<T> {
-        Err(Error::corrupt("the lock of a bucket", 0))
+    fn is_held<M: Medium>(self, medium: &M, word: u64) -> Result<()> {
+        let off = medium.region().offset_of(self.word);
+        if is_sound(word) && self.present.contains(off) {
+            return Ok(());
+        }
+        Err(Error::corrupt("the lock of a bucket", off))
     }
 
     /// The version, unless readers are kept out or what the lock guards is stale.
@@ -100,7 +140,9 @@ impl<'a> DatedLock<'a> {
     pub fn try_read<M: Medium>(self, medium: &M) -> Option<Version> {
         let word = medium.load(self.word);
         medium.event(Event::Look);
-        (word & X == 0 && self.dates.cover(word)).then_some(Version(word & !(W | PARITY)))
+        // Another date's X is a leftover: that a lock is released is not flushed.
+        let is_open = word & X == 0 || !self.dates.is_present(word);
+        (is_open && self.dates.cover(word)).then_some(Version(word & !(W | PARITY)))
     }
 
     /// The version, after waiting for X to be released; `None` where what the lock guards is stale.
@@ -119,9 +161,7 @@ impl<'a> DatedLock<'a> {
             if word & X == 0 || !self.dates.is_present(word) {
                 return Ok(Some(Version(word & !(W | PARITY))));
             }
-            if !is_sound(word) {
-                return self.damaged();
-            }
+            self.is_held(medium, word)?;
             medium.event(Event::Wait);
             backoff.wait();
         }
@@ -154,22 +194,32 @@ impl<'a> DatedLock<'a> {
         if self.dates.cover(word) { self.take(medium, word, W) } else { Ok(Taken::Stale) }
     }
 
-    /// Takes W and X although what the lock guards may be stale, if nobody holds W: whoever makes it
-    /// good again does so.
+    /// Takes W and X although what the lock guards may be stale, however long that takes, and dates it
+    /// as of now: who makes it good again does so. Whether it could be relied on before.
     ///
     /// # Errors
     /// As [`try_lock`](Self::try_lock).
     #[track_caller]
-    pub fn try_claim<M: Medium>(self, medium: &M) -> Result<Taken> {
-        let word = medium.load(self.word);
-        self.take(medium, word, W | X)
+    pub fn claim<M: Medium>(self, medium: &M) -> Result<bool> {
+        let mut backoff = Backoff::new();
+        loop {
+            let word = medium.load(self.word);
+            if self.take(medium, word, W | X)? == Taken::Yes {
+                return Ok(self.dates.cover(word));
+            }
+            medium.event(Event::Wait);
+            backoff.wait();
+        }
     }
 
     #[inline]
     #[track_caller]
     fn take<M: Medium>(self, medium: &M, word: u64, flags: u64) -> Result<Taken> {
-        if word & W != 0 && self.dates.is_present(word) {
-            return if is_sound(word) { Ok(Taken::Busy) } else { self.damaged() };
+        if !self.dates.is_present(word) {
+            self.present.add(medium.region().offset_of(self.word));
+        } else if word & W != 0 {
+            self.is_held(medium, word)?;
+            return Ok(Taken::Busy);
         }
         // The version goes on, whatever the date was.
         let version = word & LOW & !(W | X);
@@ -181,23 +231,22 @@ impl<'a> DatedLock<'a> {
         Ok(Taken::Yes)
     }
 
-    /// Takes W, however long that takes; false where what the lock guards is stale.
+    /// Takes W, however long that takes, unless what the lock guards is stale; never
+    /// [`Busy`](Taken::Busy).
     ///
     /// # Errors
     /// As [`try_lock`](Self::try_lock).
     #[inline]
     #[track_caller]
-    pub fn lock<M: Medium>(self, medium: &M) -> Result<bool> {
+    pub fn lock<M: Medium>(self, medium: &M) -> Result<Taken> {
         let mut backoff = Backoff::new();
         loop {
-            match self.try_lock(medium)? {
-                Taken::Yes => return Ok(true),
-                Taken::Stale => return Ok(false),
-                Taken::Busy => {
-                    medium.event(Event::Wait);
-                    backoff.wait();
-                }
+            let taken = self.try_lock(medium)?;
+            if taken != Taken::Busy {
+                return Ok(taken);
             }
+            medium.event(Event::Wait);
+            backoff.wait();
         }
     }
 
@@ -228,9 +277,10 @@ impl<'a> DatedLock<'a> {
         medium.store(self.word, sealed(word & !W));
     }
 
-    /// Dates what the lock guards as of now, unlocked. Nobody holds it: it was stale, or is new.
+    /// Dates what the lock guards as of now, unlocked: it is new, so nobody holds it.
     #[track_caller]
     pub fn date<M: Medium>(self, medium: &M) {
+        self.present.add(medium.region().offset_of(self.word));
         medium.store(self.word, sealed(u64::from(self.dates.now) << EPOCH_SHIFT));
     }
 
@@ -250,65 +300,124 @@ mod tests {
 
     const DATES: Dates = Dates { now: 9, trusted_from: 7 };
 
+    /// A medium of which one word is a lock's.
+    struct Place {
+        medium: Dram,
+        present: Present,
+    }
+
+    impl Place {
+        fn new() -> Self {
+            let medium = Dram::new(4096).unwrap();
+            medium.grow(4096).unwrap();
+            let present = Present::new(medium.region().reserved()).unwrap();
+            Place { medium, present }
+        }
+
+        fn word(&self) -> &PmU64 {
+            self.medium.region().at(256).unwrap()
+        }
+
+        fn lock(&self) -> DatedLock<'_> {
+            DatedLock::new(self.word(), DATES, &self.present)
+        }
+    }
+
     fn word_of(epoch: u64, version: u64, flags: u64) -> u64 {
         sealed(epoch << EPOCH_SHIFT | (version * VERSION) | flags)
     }
 
     #[test]
     fn leftovers_of_other_opens_are_no_locks() {
-        let medium = Dram::new(4096).unwrap();
         for (epoch, covered) in [(6, false), (7, true), (8, true), (9, true), (10, false)] {
             for flags in [0, W, X, W | X] {
-                let word = PmU64::new(word_of(epoch, 5, flags));
-                let lock = DatedLock::new(&word, DATES);
-                assert_eq!(lock.is_covered(&medium), covered);
+                let place = Place::new();
+                let (lock, medium) = (place.lock(), &place.medium);
+                if epoch == 9 {
+                    lock.date(medium);
+                }
+                place.word().store(word_of(epoch, 5, flags));
+                assert_eq!(lock.is_covered(medium), covered);
                 let expected = match (covered, epoch == 9 && flags & W != 0) {
                     (false, _) => Taken::Stale,
                     (true, true) => Taken::Busy,
                     (true, false) => Taken::Yes,
                 };
-                assert_eq!(lock.try_lock(&medium).unwrap(), expected, "{epoch} {flags}");
+                assert_eq!(lock.try_lock(medium).unwrap(), expected, "{epoch} {flags}");
             }
         }
     }
 
     #[test]
     fn readers_see_what_was_changed_and_nothing_else() {
-        let medium = Dram::new(4096).unwrap();
         for version in [0, 1, (1 << 29) - 1] {
-            let word = PmU64::new(word_of(8, version, X));
-            let lock = DatedLock::new(&word, DATES);
-            assert_eq!(lock.try_read(&medium), None, "to be looked at closely");
-            let before = lock.read(&medium).unwrap().unwrap();
-            assert!(lock.validate(&medium, before));
-            assert!(lock.lock(&medium).unwrap() && lock.is_locked(&medium));
-            let under_lock = lock.read(&medium).unwrap().unwrap();
-            lock.unlock_unchanged(&medium);
-            assert!(lock.validate(&medium, under_lock), "nothing was changed");
-            assert!(lock.lock(&medium).unwrap());
-            lock.exclude_readers(&medium);
-            assert!(!lock.validate(&medium, under_lock));
-            assert_eq!(lock.try_read(&medium), None);
-            lock.unlock_changed(&medium);
-            assert!(!lock.validate(&medium, under_lock) && !lock.is_locked(&medium));
-            assert_eq!(word.load() >> EPOCH_SHIFT, 9);
-            assert!(is_sound(word.load()));
+            let place = Place::new();
+            let (lock, medium) = (place.lock(), &place.medium);
+            place.word().store(word_of(8, version, X));
+            let before = lock.try_read(medium).expect("a leftover keeps nobody out");
+            assert_eq!(lock.read(medium).unwrap(), Some(before));
+            assert!(lock.validate(medium, before));
+            assert_eq!(lock.lock(medium).unwrap(), Taken::Yes);
+            assert!(lock.is_locked(medium));
+            let under_lock = lock.read(medium).unwrap().unwrap();
+            lock.unlock_unchanged(medium);
+            assert!(lock.validate(medium, under_lock), "nothing was changed");
+            assert_eq!(lock.lock(medium).unwrap(), Taken::Yes);
+            lock.exclude_readers(medium);
+            assert!(!lock.validate(medium, under_lock));
+            assert_eq!(lock.try_read(medium), None);
+            lock.unlock_changed(medium);
+            assert!(!lock.validate(medium, under_lock) && !lock.is_locked(medium));
+            assert_eq!(place.word().load() >> EPOCH_SHIFT, 9);
+            assert!(is_sound(place.word().load()));
         }
     }
 
     #[test]
     fn nobody_waits_for_a_damaged_word() {
-        let medium = Dram::new(4096).unwrap();
-        let word = PmU64::new(word_of(9, 3, 0));
-        let lock = DatedLock::new(&word, DATES);
+        let place = Place::new();
+        let (lock, medium, word) = (place.lock(), &place.medium, place.word());
+        lock.date(medium);
         for bit in 0..64 {
             let sound = word.load();
             word.store(sound ^ 1 << bit);
             // An error, an answer, or a date that is not now; never an endless wait.
-            let _ = (lock.read(&medium), lock.try_lock(&medium), lock.try_claim(&medium));
+            let _ = (lock.read(medium), lock.try_lock(medium), lock.claim(medium));
             word.store(sound);
         }
         word.store(word_of(9, 0, W));
-        assert_eq!(lock.try_lock(&medium).unwrap(), Taken::Busy);
+        assert_eq!(lock.try_lock(medium).unwrap(), Taken::Busy);
+    }
+
+    #[test]
+    fn nobody_waits_for_what_was_not_taken_since_the_pool_was_opened() {
+        for flags in [W, X, W | X] {
+            let place = Place::new();
+            let (lock, medium) = (place.lock(), &place.medium);
+            place.word().store(word_of(9, 3, flags));
+            if flags & W != 0 {
+                lock.lock(medium).unwrap_err();
+                lock.claim(medium).unwrap_err();
+            }
+            if flags & X != 0 {
+                lock.read(medium).unwrap_err();
+            }
+            lock.date(medium);
+            assert_eq!(lock.lock(medium).unwrap(), Taken::Yes, "nobody holds what is new");
+        }
+    }
+
+    #[test]
+    fn a_claim_dates_what_is_stale_and_keeps_the_version() {
+        for (epoch, covered) in [(6, false), (7, true), (9, true), (10, false)] {
+            let place = Place::new();
+            let (lock, medium) = (place.lock(), &place.medium);
+            place.word().store(word_of(epoch, 5, 0));
+            assert_eq!(lock.claim(medium).unwrap(), covered);
+            assert_eq!(lock.try_read(medium), None);
+            assert!(lock.is_locked(medium) && lock.is_covered(medium));
+            lock.unlock_changed(medium);
+            assert_eq!(place.word().load(), word_of(9, 6, 0));
+        }
     }
 }

@@ -16,7 +16,7 @@ mod dated;
 #[cfg(all(test, loom))]
 mod loom;
 
-pub use dated::{DatedLock, Dates, Taken};
+pub use dated::{DatedLock, Dates, Present, Taken};
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
 

@@ -182,6 +182,15 @@ pub trait Medium: Send + Sync + Sized + 'static {
         Ok(())
     }
 
+    /// Makes durable what a process that was killed has stored and not flushed: it is read as if it
+    /// were. Nothing where stores survive no process, or are flushed by nobody but a sync.
+    ///
+    /// # Errors
+    /// [`Io`](crate::ErrorKind::Io).
+    fn write_back(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Backs the first `bytes` bytes, never sparsely.
     ///
     /// # Errors

@@ -218,6 +218,9 @@ impl<M: Medium> Pool<M> {
         let medium = &self.medium;
         // Not before: what is no sound pool is left as it was, holes too.
         medium.begin()?;
+        if !self.was_clean {
+            medium.write_back()?;
+        }
         let superblock = self.at::<Superblock>(0)?;
         let bytes = size_of::<Superblock>() as u64;
         if let Some(before) = self.lost {

@@ -60,8 +60,7 @@ impl<'a, M: Medium> Whole<'a, M> {
                 if only_try {
                     return lock.try_lock(esh.medium());
                 }
-                let taken = lock.lock(esh.medium())?;
-                Ok(if taken { Taken::Yes } else { Taken::Stale })
+                lock.lock(esh.medium())
             });
             match taken {
                 Ok(Taken::Yes) => whole.count += 1,
@@ -153,7 +152,7 @@ impl<M: Medium> Esh<M> {
                 All::Busy => {}
                 All::Stale => {
                     self.pool.writable()?;
-                    self.repair_all(h, place)?;
+                    self.repair(h, place)?;
                 }
             }
         }
@@ -198,6 +197,7 @@ impl<M: Medium> Esh<M> {
 
         // Step 1: the new segments aside. The records are in the order of their hashes.
         let records = self.records(whole.place, prefix, true, &mut Vec::new())?;
+        let lost = self.lost(&[whole], &records)?;
         let upper = extend::buddy(prefix, depth);
         let middle = records.partition_point(|record| record.h < upper);
         let (below, above) = records.split_at(middle);
@@ -225,7 +225,8 @@ impl<M: Medium> Esh<M> {
             Ok(())
         })?;
         growth.splits.add(1);
-        self.forget_lost(prefix, &[whole], &records)
+        self.tally.add(prefix, -lost);
+        Ok(())
     }
 
     /// Writes a segment that was taken, of these records, and flushes it; the caller fences. Where that
@@ -292,17 +293,14 @@ impl<M: Medium> Esh<M> {
         self.free().add(number);
     }
 
-    /// Slots that are live, of segments that are to be replaced, and yet found by no lookup: only damage
-    /// leaves any. They go with the segment, and were counted.
-    fn forget_lost(&self, prefix: u64, old: &[&Whole<'_, M>], records: &[Record]) -> Result<()> {
+    /// How many slots are live in segments that are to be replaced, and yet found by no lookup: only
+    /// damage leaves any. They go with the segment, and were counted.
+    fn lost(&self, old: &[&Whole<'_, M>], records: &[Record]) -> Result<i64> {
         let mut live = 0;
         for old in old {
             live += self.live_of(old.place)?;
         }
-        if live != records.len() as u64 {
-            self.tally.add(prefix, records.len() as i64 - live as i64);
-        }
-        Ok(())
+        Ok(live as i64 - records.len() as i64)
     }
 
     /// The most slots of two buddies that are merged: three quarters of one. Well below where it would
@@ -414,6 +412,7 @@ impl<M: Medium> Esh<M> {
     ) -> Result<()> {
         let medium = self.medium();
         let super::Writers { array, growth, .. } = &self.writers;
+        let lost = self.lost(old, records)?;
         let fresh = self.write_fresh(self.take_for_merge()?, prefix, depth, records)?;
         medium.fence();
         self.directory.lock.shared(medium, || -> Result<()> {
@@ -425,7 +424,8 @@ impl<M: Medium> Esh<M> {
             self.publish(&fresh);
             Ok(())
         })?;
-        self.forget_lost(prefix, old, records)
+        self.tally.add(prefix, -lost);
+        Ok(())
     }
 
     /// Writes every segment anew whose heads contradict each other, or that has live slots which no

@@ -178,9 +178,12 @@ impl Commit {
         Commit::new(live, (self.overflowed(), self.reach(buckets)), self.depth())
     }
 
-    /// With another overflow.
+    /// With another overflow. No segment has as many records as the counter could count: a larger one
+    /// is damage.
     #[inline]
     pub(super) const fn with_overflow(self, (overflowed, reach): (u32, u32)) -> Self {
+        let most = (1 << (MEMBERS_BIT - COUNT_BIT)) - 1;
+        let overflowed = if overflowed > most { most } else { overflowed };
         Commit::new(self.live(), (overflowed, reach), self.depth())
     }
 }

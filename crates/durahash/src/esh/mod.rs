@@ -61,8 +61,8 @@
 //! | | its word, where the lower of the old ones stood | flush, fence | merged; the upper's word stands inside its range |
 //! | doubling, halving | new array: the word of each segment at its new place | flush, fence | nothing names it: free |
 //! | | root word {array, depth} | flush, drain | switched; nothing names the old array: free |
-//! | repair | commit words: the nearest of two equal ones alone is live; exact OB, OFRB, OC | flush, drain | any of them: repaired again |
-//! | | the date of each bucket | | nobody relies on it after a crash |
+//! | repair | ✕ the date of each bucket, with W and X of all | | nobody relies on it after a crash |
+//! | | commit words: the nearest of two equal ones alone is live; exact OB, OFRB, OC | flush all heads, drain | any of them: repaired again |
 //!
 //! OFRB is durable before what it leads to, and smaller only after that is durably gone. OC is exact
 //! while no crash happens, and nothing depends on it after one.
@@ -73,23 +73,26 @@
 //! # Recovery
 //! `recover.rs`: the array is strided from segment to segment, and no segment is read. `repair.rs`: a
 //! lock's epoch dates its bucket, and who comes to a bucket of a date before the last unclean open
-//! repairs its segment first, reader or writer. Everything that a crash leaves is sound enough for
+//! repairs its segment first, reader or writer. The dates are durable with the heads, so that a pool
+//! that is closed cleanly need not be repaired again. Everything that a crash leaves is sound enough for
 //! lookups that go everywhere, so a pool that must not be written to is read without repair. The root
 //! word 1 keeps the epoch of the last unclean open, so that a clean one need not repair.
 //!
 //! # Concurrency
 //! What is done to a hash is done under W of its home, and raises the home's version, wherever in the
 //! segment its slot is. Readers: directory entry, version of the home, entry again, the home, the
-//! buckets up to OFRB, version. Another bucket on the way may change meanwhile: that changes nothing
-//! of this home's, whose slots there nobody else touches. The commit word of another bucket is shared
+//! buckets up to OFRB, version. Another bucket on the way may change meanwhile, and slots of the home
+//! bucket that are another home's: live slots of this home nobody else touches, but a slot that
+//! another home gave up may be filled for this one, before that is committed and X is set. So a lookup
+//! that found its hash looks again whether the slot is live; it is again only under X. The commit word of another bucket is shared
 //! with its own writers, so W of that is taken too: by waiting if it is the higher one, else by trying,
 //! after which all is let go and begun again. Whoever takes all locks of a segment takes them in
 //! ascending order, then a second segment's by trying, then the directory's.
 //! Readers never wait for a split: the old segment stays as it is until the directory is switched, and
 //! is given up with higher versions, so a reader that is still in it starts over. Two writers wait for
 //! each other only if both change one bucket, or its hashes.
-//! A repair holds W and X of bucket 0. Nobody else touches the segment meanwhile; the other buckets
-//! get their dates when all is durable, bucket 0 is released last.
+//! A repair holds W and X of all buckets. Some of them may have been in use: of a segment that was
+//! damaged, some dates may be old and others not.
 //!
 //! # Departures from the paper
 //! - Fourteen slots of sixteen bytes. "28 pairs of 8 bytes" do not fit beside 32 bytes of metadata.
@@ -119,7 +122,7 @@ mod write;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
-use durahash_media::{DatedLock, Dates, Event, LINE_BYTES, Medium, Pool, Result, Version};
+use durahash_media::{DatedLock, Dates, Event, LINE_BYTES, Medium, Pool, Present, Result, Version};
 
 use crate::array::Array;
 use crate::directory::Directory;
@@ -146,6 +149,7 @@ pub struct Esh<M: Medium> {
     directory: Directory<u64>,
     shape: Shape,
     dates: Dates,
+    present: Present,
     tally: Tally,
     writers: Writers,
 }
@@ -194,8 +198,8 @@ impl<M: Medium> Esh<M> {
     }
 
     #[inline(always)]
-    fn lock_of<'a>(&self, bucket: &'a Bucket) -> DatedLock<'a> {
-        DatedLock::new(&bucket.lock, self.dates)
+    fn lock_of<'a>(&'a self, bucket: &'a Bucket) -> DatedLock<'a> {
+        DatedLock::new(&bucket.lock, self.dates, &self.present)
     }
 
     #[inline(always)]
@@ -228,7 +232,11 @@ impl<M: Medium> Esh<M> {
             let words = &bucket.slots[slot as usize];
             if medium.load(&words.h) == h {
                 let payload = medium.load(&words.payload);
-                return Some(Found { bucket: number, slot, payload });
+                // The slot may have been another home's when it was live, and be that of an insert
+                // now which is not committed. If it is live again, that has raised the home's version.
+                if self.commit(bucket).live() & 1 << slot != 0 {
+                    return Some(Found { bucket: number, slot, payload });
+                }
             }
         }
         None

@@ -108,7 +108,7 @@ impl<M: Medium> Esh<M> {
         for number in 0..shape.buckets {
             let bucket = self.bucket(place, number)?;
             let (commit, fingerprints) = (self.commit(bucket), self.fingerprints(bucket));
-            for slot in BitMask(commit.live()) {
+            for slot in BitMask(commit.live() & shape.used) {
                 let words = &bucket.slots[slot as usize];
                 let h = medium.load(&words.h);
                 let home = shape.home(h);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use durahash_media::hash::WordMix;
-use durahash_media::{Dates, ErrorKind, Medium, Pool, Result};
+use durahash_media::{Dates, ErrorKind, Medium, Pool, Present, Result};
 
 use super::grow::Free;
 use super::layout::{MAX_BUCKETS, SLOTS};
@@ -130,6 +130,7 @@ impl<M: Medium> Esh<M> {
             directory: Directory::new(1, &growth)?,
             shape,
             dates,
+            present: Present::new(pool.medium().region().reserved())?,
             tally: Tally::default(),
             writers: Writers {
                 growth,
@@ -180,7 +181,8 @@ impl<M: Medium> Esh<M> {
             units.insert(*extent);
         }
         let mut named = Segments::new(count * per_extent);
-        let sound = self.writers.array.read(&self.pool, |place| {
+        let segments = extents.len() as u64 * per_extent;
+        let sound = self.writers.array.read(&self.pool, segments, |place| {
             place.tag() == 0
                 && units.contains(place.number() / per_extent)
                 && named.insert(place.number())

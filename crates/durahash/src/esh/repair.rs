@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
-use durahash_media::{DatedLock, Event, Medium, Result, Taken};
+use durahash_media::{Medium, Result};
 
 use super::layout::{Commit, MAX_BUCKETS};
 use super::{Esh, Place};
@@ -15,79 +15,80 @@ use crate::extend;
 /// Segments that a step of background work looks at.
 const STEP: u32 = 64;
 
-/// The lock of the first bucket of a segment that is being repaired. Dropped as `Held` is.
+/// W and X of the buckets of a segment that is being repaired. Dropped as `Held` is.
 struct Claim<'a, M: Medium> {
     esh: &'a Esh<M>,
-    lock: DatedLock<'a>,
-    released: bool,
+    place: Place,
+    /// How many are held, from the first on.
+    count: u32,
+    /// Whether one of them could not be relied on.
+    is_stale: bool,
 }
 
-impl<M: Medium> Claim<'_, M> {
+impl<'a, M: Medium> Claim<'a, M> {
+    /// Takes all, in their order, and dates them. The caller checks the place afterwards.
+    fn of(esh: &'a Esh<M>, place: Place) -> Result<Self> {
+        let mut claim = Claim { esh, place, count: 0, is_stale: false };
+        while claim.count < esh.shape.buckets {
+            let lock = esh.lock_of(esh.bucket(place, claim.count)?);
+            claim.is_stale |= !lock.claim(esh.medium())?;
+            claim.count += 1;
+        }
+        Ok(claim)
+    }
+
     #[track_caller]
     fn release(mut self) {
-        self.lock.unlock_changed(self.esh.medium());
-        self.released = true;
+        self.release_all();
+    }
+
+    #[track_caller]
+    fn release_all(&mut self) {
+        while self.count > 0 {
+            if let Ok(bucket) = self.esh.bucket(self.place, self.count - 1) {
+                self.esh.lock_of(bucket).unlock_changed(self.esh.medium());
+            }
+            // Not before: a release that breaks off is done again.
+            self.count -= 1;
+        }
     }
 }
 
 impl<M: Medium> Drop for Claim<'_, M> {
     fn drop(&mut self) {
-        if !self.released {
+        if self.count > 0 {
+            // They are dated, and were not repaired.
             self.esh.pool.poison();
-            self.lock.unlock_changed(self.esh.medium());
+            self.release_all();
         }
     }
 }
 
 impl<M: Medium> Esh<M> {
-    /// Sees to it that the segment of `h`, which was found at `place` with a date from before a crash,
-    /// is repaired; false where the pool must not be written to.
+    /// Sees to it that the segment of `h`, of which a bucket was found at `place` with a date from
+    /// before a crash, is repaired; false where the pool must not be written to.
     #[cold]
     pub(super) fn repair(&self, h: u64, place: Place) -> Result<bool> {
-        let medium = self.medium();
-        let home = self.lock_of(self.bucket(place, self.shape.home(h))?);
-        let first = self.lock_of(self.bucket(place, 0)?);
-        loop {
-            if self.pool.writable().is_err() {
-                return Ok(false);
-            }
-            if home.is_covered(medium) || self.find(h) != place {
-                return Ok(true);
-            }
-            if first.try_claim(medium)? == Taken::Yes {
-                break;
-            }
-            medium.event(Event::Wait);
-            std::thread::yield_now();
+        // First, as a segment may be repaired and written to before the pool takes no more writes.
+        let is_writable = self.pool.writable().is_ok();
+        if self.is_repaired(place)? || self.find(h) != place {
+            return Ok(true);
         }
-        let claim = Claim { esh: self, lock: first, released: false };
-        let is_due = self.find(h) == place && !self.is_repaired(place)?;
-        if is_due {
+        if !is_writable {
+            return Ok(false);
+        }
+        let claim = Claim::of(self, place)?;
+        if claim.is_stale && self.find(h) == place {
             self.make_exact(place, extend::prefix(h, place.depth()))?;
-            for number in 1..self.shape.buckets {
-                self.lock_of(self.bucket(place, number)?).date(medium);
-            }
             self.writers.repairs.add(1);
         }
         claim.release();
         Ok(true)
     }
 
-    /// Repairs the segment of `h`, at `place`, whichever of its buckets need it. Those of an image that no
-    /// writer made may have any dates.
-    pub(super) fn repair_all(&self, h: u64, place: Place) -> Result<()> {
-        for number in 0..self.shape.buckets {
-            if !self.lock_of(self.bucket(place, number)?).is_covered(self.medium()) {
-                let of_home = extend::prefix(h, place.depth()) | u64::from(number) << 8;
-                self.repair(of_home, place)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether all buckets of a segment but the first have a date that is to be trusted.
+    /// Whether all buckets of a segment have a date that is to be trusted.
     fn is_repaired(&self, place: Place) -> Result<bool> {
-        for number in 1..self.shape.buckets {
+        for number in 0..self.shape.buckets {
             if !self.lock_of(self.bucket(place, number)?).is_covered(self.medium()) {
                 return Ok(false);
             }
@@ -95,7 +96,8 @@ impl<M: Medium> Esh<M> {
         Ok(true)
     }
 
-    /// Makes the commit words of a segment exact and durable.
+    /// Makes the commit words of a segment exact, and durable with the dates beside them, also those
+    /// that were exact before: a killed process may not have flushed them.
     fn make_exact(&self, place: Place, prefix: u64) -> Result<()> {
         let (medium, shape) = (self.medium(), self.shape);
         let mut twice = Vec::new();
@@ -106,7 +108,6 @@ impl<M: Medium> Esh<M> {
             *count += 1;
             *reach = (*reach).max(record.distance);
         }
-        let mut changes = false;
         for (number, overflow) in (0..shape.buckets).zip(overflow) {
             let bucket = self.bucket(place, number)?;
             let before = self.commit(bucket);
@@ -116,13 +117,10 @@ impl<M: Medium> Esh<M> {
             // No crash makes a word contradict itself: that is damage, which stays to be told.
             if exact != before && (before.is_sound() || live != before.live()) {
                 medium.store(&bucket.commit, exact.0);
-                medium.flush(&bucket.commit);
-                changes = true;
             }
+            medium.flush(&bucket.commit);
         }
-        if changes {
-            medium.drain();
-        }
+        medium.drain();
         Ok(())
     }
 
@@ -135,7 +133,7 @@ impl<M: Medium> Esh<M> {
                 return Ok(false);
             }
             let place = self.find(from);
-            self.repair_all(from, place)?;
+            self.repair(from, place)?;
             let prefix = extend::prefix(from, place.depth());
             next.store(extend::next(prefix, place.depth()).unwrap_or(u64::MAX), Ordering::Relaxed);
         }

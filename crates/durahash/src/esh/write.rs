@@ -19,18 +19,14 @@ pub(super) struct Held<'a, M: Medium> {
 }
 
 impl<'a, M: Medium> Held<'a, M> {
-    /// Takes one more bucket of the segment. Where that would not be in order, and somebody else has it,
-    /// false: the caller lets go of all, and begins again.
-    fn take(&mut self, number: u32) -> Result<bool> {
+    /// Takes one more bucket of the segment. [`Busy`](Taken::Busy) where that would not be in order, and
+    /// somebody else has it: the caller lets go of all, and begins again.
+    fn take(&mut self, number: u32) -> Result<Taken> {
         let (esh, medium) = (self.esh, self.esh.medium());
         let bucket = esh.bucket(self.place, number)?;
         let lock = esh.lock_of(bucket);
-        let taken = if number > self.number {
-            lock.lock(medium)?
-        } else {
-            lock.try_lock(medium)? == Taken::Yes
-        };
-        if taken {
+        let taken = if number > self.number { lock.lock(medium)? } else { lock.try_lock(medium)? };
+        if taken == Taken::Yes {
             self.other = Some(bucket);
         }
         Ok(taken)
@@ -88,6 +84,8 @@ enum Secured {
     Yes,
     /// Another writer was in the way.
     Busy,
+    /// The segment has a bucket that was not repaired.
+    Stale,
     /// No slot of the segment was free a moment ago.
     Full,
 }
@@ -100,7 +98,7 @@ impl<M: Medium> Esh<M> {
             let place = self.find(h);
             self.prefetch_home(h, place);
             let home = self.bucket(place, number)?;
-            if !self.lock_of(home).lock(self.medium())? {
+            if self.lock_of(home).lock(self.medium())? == Taken::Stale {
                 if !self.repair(h, place)? {
                     self.pool.writable()?;
                 }
@@ -152,6 +150,14 @@ impl<M: Medium> Esh<M> {
                     std::thread::yield_now();
                     continue;
                 }
+                Secured::Stale => {
+                    let place = held.place;
+                    held.release_unchanged();
+                    if !self.repair(h, place)? {
+                        self.pool.writable()?;
+                    }
+                    continue;
+                }
                 Secured::Full => {
                     let place = held.place;
                     held.release_unchanged();
@@ -192,8 +198,12 @@ impl<M: Medium> Esh<M> {
     ) -> Result<(Option<Found>, Secured)> {
         let found = self.probe(h, held.place, held.home)?;
         let secured = match found {
-            Some(at) if at.bucket == held.number || held.take(at.bucket)? => Secured::Yes,
-            Some(_) => Secured::Busy,
+            Some(at) if at.bucket == held.number => Secured::Yes,
+            Some(at) => match held.take(at.bucket)? {
+                Taken::Yes => Secured::Yes,
+                Taken::Busy => Secured::Busy,
+                Taken::Stale => Secured::Stale,
+            },
             None if room == Room::None => Secured::Yes,
             None => self.secure(held)?,
         };
@@ -214,8 +224,10 @@ impl<M: Medium> Esh<M> {
             let Some(number) = self.shape.choose(held.number, live) else {
                 return Ok(Secured::Full);
             };
-            if !held.take(number)? {
-                return Ok(Secured::Busy);
+            match held.take(number)? {
+                Taken::Yes => {}
+                Taken::Busy => return Ok(Secured::Busy),
+                Taken::Stale => return Ok(Secured::Stale),
             }
             if held.other.is_some_and(|bucket| self.has_room(bucket)) {
                 return Ok(Secured::Yes);
@@ -344,7 +356,7 @@ impl<M: Medium> Esh<M> {
         let Some(record) = first else {
             return Ok(None);
         };
-        if !held.take(record.bucket)? {
+        if held.take(record.bucket)? != Taken::Yes {
             return Ok(None);
         }
         let but = Some((record.bucket, record.slot));

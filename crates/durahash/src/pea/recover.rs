@@ -130,7 +130,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     pub(super) fn read_array(&self) -> Result<Sound> {
         let units = self.pool.unit_extents();
         let mut named = HashSet::new();
-        self.writers.array.read(&self.pool, |place| {
+        self.writers.array.read(&self.pool, units.len() as u64, |place| {
             Strategy::from_tag(place.tag()).is_some()
                 && units.binary_search(&place.number()).is_ok()
                 && named.insert(place.number())

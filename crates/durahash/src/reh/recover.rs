@@ -15,7 +15,7 @@ use durahash_media::{Error, ErrorKind, Medium, Pool, Result, Rows, wait_lock};
 use super::layout::{BUCKET_BYTES, Bucket, Link, MAX_BUCKETS, SLOTS, marker};
 use super::{ROOT, Reh, Writers};
 use crate::count::Counter;
-use crate::directory::{Directory, ENTRIES_PER_UNIT};
+use crate::directory::{Directory, is_proportionate};
 use crate::extend::{self, MAX_DEPTH};
 use crate::growth::Growth;
 use crate::index::{Finding, IndexStats};
@@ -28,15 +28,6 @@ type Seen = Rows<2>;
 
 /// Stands in the link of a bucket that the second pass has met.
 const MET: u64 = u64::MAX;
-
-/// Up to this depth, half a gigabyte of directory, a pool is opened whatever its size: one that was
-/// far larger may keep a deep bucket. Beyond, the directory must be in proportion to the buckets that
-/// were ever written, free ones too, or a file with holes that was made with malice would take all
-/// memory.
-const RECOVERED_DEPTH_MAX: u32 = 26;
-
-/// Some of those buckets may have gone back to the pool since the directory was that deep.
-const RECOVERED_ENTRIES_PER_BUCKET: u64 = 4 * ENTRIES_PER_UNIT;
 
 impl<M: Medium> Reh<M> {
     /// Makes the first two buckets, and the root.
@@ -79,10 +70,10 @@ impl<M: Medium> Reh<M> {
         let chain = follow(reh.pool.root(ROOT)?, &seen)?;
 
         let depth = chain.iter().map(|unit| unit.depth).max().unwrap_or(1);
-        if depth > RECOVERED_DEPTH_MAX {
+        if !is_proportionate(depth, chain.len() as u64) {
             let written =
                 (0..seen.count()).filter(|n| seen.row(*n)[0].load(Ordering::Relaxed) != 0);
-            if 1 << depth > written.count() as u64 * RECOVERED_ENTRIES_PER_BUCKET {
+            if !is_proportionate(depth, written.count() as u64) {
                 return Err(ErrorKind::Skewed { depth }.into());
             }
         }

@@ -368,6 +368,16 @@ impl Medium for Mapped {
         self.fence();
     }
 
+    fn write_back(&self) -> Result<()> {
+        // Caches of the processor keep what the process stored. The system knows of which pages that
+        // may be.
+        if !self.dax || self.read_only {
+            return Ok(());
+        }
+        let synced = self.sync_pages(0, self.region.len());
+        synced.map_err(|e| self.error("syncing the pool", e))
+    }
+
     fn begin(&self) -> Result<()> {
         if self.read_only {
             return Ok(());

@@ -414,6 +414,9 @@ impl<M: Medium> Medium for Metered<M> {
     fn begin(&self) -> Result<()> {
         self.inner.begin()
     }
+    fn write_back(&self) -> Result<()> {
+        self.inner.write_back()
+    }
     fn grow(&self, bytes: u64) -> Result<()> {
         self.inner.grow(bytes)
     }
