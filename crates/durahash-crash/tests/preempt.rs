@@ -148,6 +148,8 @@ fn play<S: Subject>(subject: &S, scene: &Scene, reader: usize, last: usize) -> (
 
     ROLE.set(Role::Reader);
     let answer = stage.apply(&*table, Op::Get(scene.read));
+    // What was seen once stays, also while whoever is held up still is.
+    let again = stage.apply(&*table, Op::Get(scene.read));
     ROLE.set(Role::Nobody);
     stage.turn(|last| last.may_go_on = true);
     let thread = stage.thread.lock().unwrap().take();
@@ -159,8 +161,9 @@ fn play<S: Subject>(subject: &S, scene: &Scene, reader: usize, last: usize) -> (
     *stage.table.lock().unwrap() = None;
 
     // The reader began before all others, and ended before the last did.
-    let mut history =
-        vec![Operation { op: Op::Get(scene.read), begin: 0, end: Some((98, answer)) }];
+    let get =
+        |begin, end, answer| Operation { op: Op::Get(scene.read), begin, end: Some((end, answer)) };
+    let mut history = vec![get(0, 96, answer), get(97, 98, again)];
     let mut held = initial;
     if was_held_up {
         for (op, at) in scene.whole.iter().zip((1..).step_by(2)) {
@@ -176,7 +179,7 @@ fn play<S: Subject>(subject: &S, scene: &Scene, reader: usize, last: usize) -> (
     let name = scene.name;
     assert!(
         !outcomes(initial, &history).is_empty(),
-        "{name}, reader held up at {reader}, the last at {last}: {answer:?} of {history:?}"
+        "{name}, reader held up at {reader}, the last at {last}: {answer:?}, {again:?} of {history:?}"
     );
     let mut findings = Vec::new();
     table.check(&mut |finding| findings.push(finding)).expect("checks");
@@ -380,6 +383,20 @@ fn readers_of_buckets_that_lend_each_other_room() {
             read: 27,
             whole: vec![Op::Remove(27), Op::Put(29, 2)],
             held_up: Op::Remove(29),
+        },
+        Scene {
+            name: "not there, and being inserted where another home's was beyond it",
+            before: puts(&[22, 23, 25, 27, 24, 32, 26, 34, 28, 36]),
+            read: 29,
+            whole: vec![Op::Remove(24)],
+            held_up: Op::Put(29, 2),
+        },
+        Scene {
+            name: "not there, and being inserted where another home's was in its own",
+            before: puts(&[22, 23, 25, 27, 32, 26, 34, 28, 36, 29]),
+            read: 24,
+            whole: vec![Op::Remove(27)],
+            held_up: Op::Put(24, 2),
         },
         Scene {
             name: "a segment that is split",

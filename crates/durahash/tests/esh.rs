@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use common::pool_on;
 use durahash::esh::Esh;
-use durahash::{Change, Design, Finding, Index, Map, Options, Room};
+use durahash::{Change, Design, ErrorKind, Finding, Index, Map, Options, Room, SyncMode};
 use durahash_media::hash::WordMix;
 use durahash_media::{Dram, Geometry, Metered, Pool, Sim};
 
 /// Four buckets of three slots; a segment is an extent.
 const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 4 };
 const TINY_BYTES: u64 = 1 << 20;
+const BUCKET_WORDS: usize = 32;
 
 /// The `i`-th hash of the upper half with this home.
 fn at_home(home: u64, i: u64) -> u64 {
@@ -307,4 +308,74 @@ fn an_open_reads_no_segment() {
         assert!(open <= array + 24, "{open} blocks, the array has {array}");
         assert!(get <= 10, "{get} blocks");
     }
+}
+
+/// A clean close behind a log keeps no line that was not flushed: the dates of repaired buckets are.
+/// Segments of which some buckets were dated and others not kept writers waiting for ever.
+#[test]
+fn a_clean_close_behind_a_log_keeps_what_was_repaired() {
+    let dir = tempfile::tempdir().unwrap();
+    for mode in [SyncMode::Strict, SyncMode::INTERVAL] {
+        let (path, copy) = (dir.path().join("pool"), dir.path().join("copy"));
+        let options = Options::new().log_bytes(256 << 10).sync_mode(mode);
+        let made = options.clone().design(Design::Esh).geometry(TINY).max_bytes(TINY_BYTES);
+        let map: Map<u64, u64> = made.create(&path).unwrap();
+        (0..300).for_each(|i| map.put(&i, &i).unwrap());
+        // As a process leaves it that dies now.
+        std::fs::copy(&path, &copy).unwrap();
+        drop(map);
+        std::fs::remove_file(&path).unwrap();
+
+        let map: Map<u64, u64> = options.open(&copy).unwrap();
+        (300..320).for_each(|i| map.put(&i, &i).unwrap());
+        let repairs = map.stats().unwrap().index.repairs;
+        assert!(repairs > 0, "{mode:?}");
+        while map.step().unwrap() {}
+        map.close().unwrap();
+        let map: Map<u64, u64> = options.open(&copy).unwrap();
+        (320..700).for_each(|i| map.put(&i, &i).unwrap());
+        (0..700).for_each(|i| assert_eq!(map.remove(&i).unwrap(), Some(i), "{mode:?}"));
+        assert_eq!(map.stats().unwrap().index.repairs, 0, "{mode:?}: all was repaired before");
+        map.check(&mut |finding| panic!("{finding:?}")).unwrap();
+        map.close().unwrap();
+        std::fs::remove_file(&copy).unwrap();
+    }
+}
+
+/// A pool that was closed, one bit of one bucket's lock flipped, and writers that come first: a date
+/// that is not to be trusted among others that are.
+#[test]
+fn one_flipped_bit_of_a_lock_stops_nobody() {
+    const KEYS: u64 = 25;
+    let sim = Sim::<true>::new(TINY_BYTES);
+    let options = Options::new().design(Design::Esh).geometry(TINY).max_bytes(TINY_BYTES).seed(3);
+    let map: Map<u64, u64> = options.create_on(sim.clone()).unwrap();
+    (0..KEYS).for_each(|i| map.put(&i, &i).unwrap());
+    map.close().unwrap();
+    let image = sim.image();
+    let buckets = image.len() / BUCKET_WORDS;
+    let mut repaired = 0;
+    for (bucket, bit) in (2..buckets).flat_map(|bucket| (0..64).map(move |bit| (bucket, bit))) {
+        let mut image = image.clone();
+        if image[bucket * BUCKET_WORDS..][..BUCKET_WORDS].iter().all(|word| *word == 0) {
+            continue;
+        }
+        image[bucket * BUCKET_WORDS] ^= 1 << bit;
+        let sim = Sim::<true>::from_image(&image, TINY_BYTES);
+        // The first word may be one of the directory, or of the free list.
+        let Ok(map) = Options::new().open_on::<_, u64, u64>(sim) else {
+            continue;
+        };
+        let refused = |e: durahash::Error| {
+            assert!(matches!(e.kind(), ErrorKind::Corrupt { .. }), "{bucket} {bit}: {e}");
+        };
+        for i in KEYS..KEYS + 15 {
+            map.put(&i, &i).unwrap_or_else(refused);
+        }
+        for i in 0..KEYS + 15 {
+            map.remove(&i).map(drop).unwrap_or_else(refused);
+        }
+        repaired += map.stats().unwrap().index.repairs;
+    }
+    assert!(repaired > 100, "{repaired} repairs");
 }

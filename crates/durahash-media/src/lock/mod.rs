@@ -10,7 +10,8 @@
 //! last load. It stores nothing. It is enough that data are loaded with acquire and stored with
 //! release order, as a [`Medium`] does: whoever sees a store made under X also sees X, or the higher
 //! version, when it validates. Versions never restart while a pool is open: at 62 bits they do not
-//! wrap either.
+//! wrap either. A [`DatedLock`] has 29 bits for it: it wraps, and a reader would be wrong that was held up
+//! between two of its loads for exactly a multiple of 2^29 changes of one bucket.
 
 mod dated;
 #[cfg(all(test, loom))]

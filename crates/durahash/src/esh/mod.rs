@@ -43,7 +43,7 @@
 //! |---|---|---|---|
 //! | insert | payload and `h` of a free slot; its fingerprint | flush, fence; left to the next step for a near slot where lines keep order | slot not live |
 //! | | ✕ commit word: live, MC + 1 | flush, drain | inserted |
-//! | insert, home full | slot and fingerprint in another bucket; the home's OB, OFRB, OC + 1 | flush both, fence | slot not live; OFRB larger than need be, OC too large |
+//! | insert, home full | slot and fingerprint in another bucket; the home's OB, OFRB, OC + 1 | flush both, but a near slot where lines keep order, fence | slot not live; OFRB larger than need be, OC too large |
 //! | | ✕ the other bucket's commit word: live, MC + 1 | flush, drain | inserted |
 //! | update | ✕ payload | flush, drain | old or new payload, one word |
 //! | remove, in the home | ✕ commit word without it; then, where lines keep order, its fingerprint | flush, drain | there or not, one word |
