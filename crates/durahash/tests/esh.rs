@@ -15,6 +15,8 @@ use durahash_media::{Dram, Geometry, Metered, Pool, Sim};
 const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 4 };
 const TINY_BYTES: u64 = 1 << 20;
 const BUCKET_WORDS: usize = 32;
+/// Of a bucket, behind its commit word.
+const LOCK_WORD: usize = 1;
 
 /// The `i`-th hash of the upper half with this home.
 fn at_home(home: u64, i: u64) -> u64 {
@@ -360,7 +362,7 @@ fn one_flipped_bit_of_a_lock_stops_nobody() {
         if image[bucket * BUCKET_WORDS..][..BUCKET_WORDS].iter().all(|word| *word == 0) {
             continue;
         }
-        image[bucket * BUCKET_WORDS] ^= 1 << bit;
+        image[bucket * BUCKET_WORDS + LOCK_WORD] ^= 1 << bit;
         let sim = Sim::<true>::from_image(&image, TINY_BYTES);
         // The first word may be one of the directory, or of the free list.
         let Ok(map) = Options::new().open_on::<_, u64, u64>(sim) else {
