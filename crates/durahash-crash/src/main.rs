@@ -29,7 +29,7 @@ usage: durahash-crash repeat  --design D --model M --prefill P --script 'put 0 1
        durahash-crash soak    --design D [--model M] [--seconds N | --states N] [--threads N]
                               [--seed N] [--ops N] [--json]
        durahash-crash exhaustive --design D [--model M] [--length N]
-       durahash-crash mutants --design D --model M [--seeds N] [--length N]
+       durahash-crash mutants --design D --model M [--seeds N] [--length N] [--settled]
        durahash-crash power   --design D [--cuts N] [--seed N] [--ops N]
                               [--short] [--lying]
                               (as root: ext4 on a loop device; reh, pea and esh only)
@@ -52,6 +52,7 @@ struct Args {
     states: u64,
     threads: usize,
     json: bool,
+    settled: bool,
     cuts: usize,
     short: bool,
     lying: bool,
@@ -74,6 +75,7 @@ impl Args {
             states: 1_000_000,
             threads: 1,
             json: false,
+            settled: false,
             cuts: 200,
             short: false,
             lying: false,
@@ -82,6 +84,10 @@ impl Args {
         while let Some(name) = args.next() {
             if name == "--json" {
                 parsed.json = true;
+                continue;
+            }
+            if name == "--settled" {
+                parsed.settled = true;
                 continue;
             }
             if name == "--short" || name == "--lying" {
@@ -360,7 +366,13 @@ fn mutants_on<S: Subject, const LINE: bool>(
     args: &Args,
 ) -> Result<Vec<(Mutant, Verdict)>, Box<Failure>> {
     tester.keep_corpus();
-    tester.exhaustive(args.length.min(2))?;
+    if args.settled {
+        tester.exhaustive_settled(args.length.min(2), true)?;
+        tester.exhaustive_settled(args.length.min(2), false)?;
+        tester.crash_and_go_on(30)?;
+    } else {
+        tester.exhaustive(args.length.min(2))?;
+    }
     for seed in args.seed..args.seed + args.seeds {
         tester.random(seed, args.ops)?;
     }

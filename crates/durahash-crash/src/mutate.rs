@@ -337,7 +337,8 @@ pub fn unproven(verdicts: &BTreeMap<Mutant, Verdict>, accepted: &[Accepted]) -> 
 }
 
 /// The function that a site is in, and its line; nothing where the source is not there.
-fn source(site: Site) -> (String, String) {
+#[must_use]
+pub fn source(site: Site) -> (String, String) {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let path = std::path::Path::new(root).join(site.file());
     let text = std::fs::read_to_string(path).unwrap_or_default();

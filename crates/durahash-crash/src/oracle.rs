@@ -2,7 +2,8 @@
 //!
 //! For every state: recovery succeeds, within a bound and without a panic; the contents are the
 //! acknowledged operations plus, for each operation in flight, all of it or nothing; iteration,
-//! `get` and `len` agree; the design's own `check` finds nothing. For some of them: recovery crashes
+//! `get` and `len` agree; the design's own `check` finds nothing. For some of them: what a later repair
+//! will change says the same before it; recovery crashes
 //! at each of its own steps, two levels deep, and ends in the same contents; twenty more operations
 //! work, and nothing has leaked when the background work is done. (Some: the first recoveries that take a path not seen before, then a fixed share.)
 
@@ -32,6 +33,8 @@ const MORE_SHARE: u64 = 16;
 const MORE: usize = 20;
 /// So many steps of background work end it.
 const STEPS: usize = 64;
+/// One state in so many is also read as it was left, where that is something else.
+const AS_LEFT_SHARE: u64 = 4;
 
 /// What a table may hold.
 #[derive(Clone, Debug)]
@@ -252,6 +255,9 @@ impl<'s, S: Subject, const LINE: bool> Judge<'s, S, LINE> {
             sim.record(trace);
         }
         let subject = self.subject;
+        if (hash >> 48).is_multiple_of(AS_LEFT_SHARE) {
+            self.read_as_left(image, expected)?;
+        }
         let table = catch(|| subject.open(sim.clone()))
             .map_err(|said| format!("recovery panicked: {said}"))?
             .map_err(|error| format!("recovery failed: {error}"))?;
@@ -334,6 +340,20 @@ impl<'s, S: Subject, const LINE: bool> Judge<'s, S, LINE> {
             return Err(format!("len says {len}, iteration {entries}"));
         }
         self.check(table)
+    }
+
+    /// What was not repaired yet says the same as what was.
+    fn read_as_left(&self, image: &[u64], expected: &Expected) -> Result<(), String> {
+        let sim = Sim::<LINE>::from_image(image, S::MAX_BYTES);
+        sim.set_budget(Some(S::RECOVERY_CALLS));
+        let read = || match self.subject.open_as_left(sim) {
+            Ok(None) => Ok(()),
+            Ok(Some(table)) => self.compare(&*table, expected, &mut Vec::new()),
+            Err(error) => Err(format!("opening failed: {error}")),
+        };
+        catch(read)
+            .unwrap_or_else(|said| Err(format!("reading panicked: {said}")))
+            .map_err(|wrong| format!("as it was left: {wrong}"))
     }
 
     fn check(&self, table: &dyn Table) -> Result<(), String> {

@@ -258,6 +258,68 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
         Ok(())
     }
 
+    /// Runs all sequences of up to `length` operations from every prefill, of which nothing is under
+    /// way any more: the table was `closed` properly, or else its process died long ago. What follows is
+    /// little, so that every state of it can be looked at.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub fn exhaustive_settled(&mut self, length: u32, closed: bool) -> Result<(), Box<Failure>> {
+        for prefill in self.subject.prefills() {
+            let base = self.settled(&prefill, closed)?;
+            for length in 0..=length {
+                for mut ops in exhaustive(&prefill.kinds, length) {
+                    self.script(&base, &ops, Look::LastOp)?;
+                    // What is closed properly is trusted.
+                    ops.push(Op::Close);
+                    self.script(&base, &ops, Look::LastOp)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Of every single operation from every prefill, which was closed properly, takes so many of the
+    /// states that a crash may leave, and opens each: to close it at once, and to do all operations there.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub fn crash_and_go_on(&mut self, states: u32) -> Result<(), Box<Failure>> {
+        for prefill in self.subject.prefills() {
+            let base = self.settled(&prefill, true)?;
+            for ops in exhaustive(&prefill.kinds, 1) {
+                for which in 0..states {
+                    // They are counted around: any of them, from everywhere.
+                    let crash = Op::Crash(which * 7919);
+                    for then in [&[Op::Close], &prefill.kinds[..]] {
+                        let ops = [&ops[..], &[crash], then].concat();
+                        self.script(&base, &ops, Look::LastSegment)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What a prefill leaves once every store is durable.
+    fn settled(&mut self, prefill: &Prefill, closed: bool) -> Result<Base, Box<Failure>> {
+        let nothing = self.nothing();
+        let mut held = nothing.held.clone();
+        let sim = Sim::<LINE>::new(S::MAX_BYTES);
+        let mut make = || {
+            let wrong = |error| format!("no table: {error}");
+            let table = self.subject.create(sim.clone()).map_err(wrong)?;
+            for op in &prefill.ops {
+                if let Some(key) = op.key() {
+                    self.apply(&*table, *op, key, &mut held)?;
+                }
+            }
+            if closed { table.close().map_err(|error| format!("close: {error}")) } else { Ok(()) }
+        };
+        make().map_err(|wrong| self.failure(&nothing, &prefill.ops, (0, None, wrong)))?;
+        Ok(Base { name: prefill.name, image: Rc::from(sim.image()), held })
+    }
+
     /// Runs `count` random operations from the empty table.
     ///
     /// # Errors
@@ -434,7 +496,31 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
         verdicts
     }
 
+    /// How a fault fares that changes what was recorded, as a mutant does: `plant` is given the steps
+    /// of a run and changes them, from the step on that it returns; `None` where it changes nothing.
+    ///
+    /// # Panics
+    /// When no corpus was kept.
+    pub fn planted(&mut self, plant: &dyn Fn(&[Step], &mut Vec<Step>) -> Option<usize>) -> Verdict {
+        let corpus = self.corpus.take().expect("a corpus was kept");
+        self.judge.keep();
+        let verdict = self.verdict(&corpus, |steps, variant, out| match variant {
+            0 => plant(steps, out),
+            _ => None,
+        });
+        self.corpus = Some(corpus);
+        verdict
+    }
+
     fn mutant(&mut self, mutant: Mutant, corpus: &[Rc<Segment>]) -> Verdict {
+        self.verdict(corpus, |steps, variant, out| mutant.apply(steps, variant, out))
+    }
+
+    fn verdict(
+        &mut self,
+        corpus: &[Rc<Segment>],
+        change: impl Fn(&[Step], usize, &mut Vec<Step>) -> Option<usize>,
+    ) -> Verdict {
         self.judge.forget();
         let before = self.judge.counts.unique;
         let mut steps = Vec::new();
@@ -442,7 +528,7 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
         for segment in corpus {
             let mut variant = 0;
             while caught.is_none()
-                && let Some(changed) = mutant.apply(&segment.steps, variant, &mut steps)
+                && let Some(changed) = change(&segment.steps, variant, &mut steps)
             {
                 let from = changed.max(segment.from);
                 caught = self.explore_steps(segment, &steps, from).err();

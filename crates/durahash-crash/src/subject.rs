@@ -29,6 +29,15 @@ pub trait Subject: Sync {
     /// Those of the design.
     fn open<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>>;
 
+    /// The same of what must not be written to: it is read as the crash left it. `None` where a
+    /// recovery is whole when the table is open, so that there is nothing else to be read.
+    ///
+    /// # Errors
+    /// Those of the design.
+    fn open_as_left<const LINE: bool>(&self, _sim: Sim<LINE>) -> Result<Option<Box<dyn Table>>> {
+        Ok(None)
+    }
+
     /// The key space: few keys, chosen so that they meet.
     fn keys(&self) -> Vec<u64>;
 

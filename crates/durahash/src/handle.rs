@@ -73,7 +73,9 @@ macro_rules! handle_methods {
         /// # Ok::<(), durahash::Error>(())
         /// ```
         pub fn stats(&self) -> Result<Stats> {
-            self.raw.figures(self.raw.len()?, self.raw.index.stats())
+            // In this order: what counts the entries may repair units on its way.
+            let index = self.raw.index.stats();
+            self.raw.figures(self.raw.len()?, index)
         }
 
         /// Verifies every invariant of the design, of the pool and of the records, tells `found` what

@@ -94,6 +94,10 @@ pub struct IndexStats {
     pub halvings: u64,
     /// Units that were repaired since the pool was opened, each when somebody first came to it. ESH only.
     pub repairs: u64,
+    /// Units that a crash may have left half changed, and that nobody has come to since. To count them,
+    /// and what is live in them, [`Index::stats`] goes to them all: where it may, it repairs them, so the
+    /// next time there is none. ESH only.
+    pub unrepaired: u64,
 }
 
 /// One design over one pool: a map from unique 64-bit hashes to 64-bit payloads.

@@ -9,7 +9,7 @@ use common::pool_on;
 use durahash::esh::Esh;
 use durahash::{Change, Design, ErrorKind, Finding, Index, Map, Options, Room, SyncMode};
 use durahash_media::hash::WordMix;
-use durahash_media::{Dram, Geometry, Metered, Pool, Sim};
+use durahash_media::{Action, Dram, Geometry, Metered, Pool, Sim};
 
 /// Four buckets of three slots; a segment is an extent.
 const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 4 };
@@ -51,6 +51,14 @@ fn reopen(sim: &Sim<true>) -> (Sim<true>, Esh<Sim<true>>) {
     (sim, esh)
 }
 
+/// What lies there, opened so that nobody writes to it.
+fn as_left(sim: Sim<true>) -> Esh<Sim<true>> {
+    let pool = Arc::new(Pool::open(sim, false).unwrap());
+    let esh = Esh::open(pool.clone()).unwrap();
+    pool.poison();
+    esh
+}
+
 fn tiny() -> (Sim<true>, Esh<Sim<true>>) {
     let sim = Sim::new(TINY_BYTES);
     let esh = Esh::create(pool_on(sim.clone(), TINY)).unwrap();
@@ -88,6 +96,34 @@ fn segments_are_repaired_where_somebody_comes_and_nothing_is_discarded() {
     while esh.step().unwrap() {}
     assert_eq!(esh.stats().repairs, stats.repairs);
     assert_eq!(findings(&esh), []);
+}
+
+#[test]
+fn figures_tell_what_is_repaired_and_what_is_not() {
+    let (sim, esh) = tiny();
+    (0..400).for_each(|i| assert_eq!(put(&esh, spread(i), i), None));
+    let segments: u64 = esh.stats().depths.iter().sum();
+    assert_eq!((esh.stats().repairs, esh.stats().unrepaired), (0, 0));
+
+    let (_, esh) = reopen(&sim);
+    assert_eq!(findings(&esh), [], "before any repair");
+    assert_eq!(esh.get(spread(7)).unwrap(), Some(7));
+    let stats = esh.stats();
+    assert_eq!((stats.repairs, stats.unrepaired, stats.slots_used), (1, segments - 1, 400));
+    let stats = esh.stats();
+    assert_eq!((stats.repairs, stats.unrepaired), (segments, 0), "the count went to them all");
+    assert_eq!((esh.len().unwrap(), findings(&esh)), (400, vec![]));
+
+    // Where nothing may be written, all says the same without any repair.
+    let sim = Sim::<true>::from_image(&sim.image(), TINY_BYTES);
+    let esh = as_left(sim.clone());
+    let before = sim.image();
+    for _ in 0..2 {
+        let stats = esh.stats();
+        assert_eq!((stats.repairs, stats.unrepaired, stats.slots_used), (0, segments, 400));
+        assert_eq!((esh.len().unwrap(), findings(&esh)), (400, vec![]));
+    }
+    assert!(sim.image() == before);
 }
 
 #[test]
@@ -198,9 +234,9 @@ fn reparity(word: u64) -> u64 {
     word | u64::from(word.count_ones() % 2) << 63
 }
 
-/// A crash between the two commits of a slot on its way home.
-#[test]
-fn what_is_on_its_way_home_is_neither_lost_nor_doubled() {
+/// What a crash leaves between the two commits of a slot on its way home, and the hashes of that home:
+/// the second was removed, and the fourth, which came into its place, is still there twice.
+fn on_its_way_home() -> (Sim<true>, Vec<u64>) {
     let (sim, esh) = tiny();
     let home: Vec<u64> = (0..4).map(|i| at_home(0, i)).collect();
     home.iter().for_each(|h| assert_eq!(put(&esh, *h, !h), None));
@@ -222,13 +258,41 @@ fn what_is_on_its_way_home_is_neither_lost_nor_doubled() {
     // Nor was its fingerprint made wrong yet, nor the home's OFRB smaller.
     image[segment] = reparity(image[segment] | 1 << 20 | (other as u64) << 14);
     image[at + 2 + slot as usize / 8] ^= 0xff << (slot % 8 * 8);
-    let (_, esh) = reopen(&Sim::from_image(&image, TINY_BYTES));
+    (Sim::from_image(&image, TINY_BYTES), home)
+}
+
+#[test]
+fn what_is_on_its_way_home_is_neither_lost_nor_doubled() {
+    let (sim, home) = on_its_way_home();
+    let (_, esh) = reopen(&sim);
     assert_eq!(findings(&esh), [], "both may be there before the repair");
     assert_eq!(esh.get(home[3]).unwrap(), Some(!home[3]));
     assert_eq!((esh.len().unwrap(), findings(&esh)), (3, vec![]));
     assert_eq!(put(&esh, home[3], 5), Some(!home[3]));
     assert_eq!(remove(&esh, home[3]), Some(5));
     assert_eq!((esh.get(home[3]).unwrap(), esh.len().unwrap()), (None, 2));
+}
+
+/// Its double goes away before OFRB does: at no moment of the repair is there a slot that OFRB does not
+/// lead to.
+#[test]
+fn a_repair_that_is_cut_short_leaves_nothing_out_of_reach() {
+    let (sim, home) = on_its_way_home();
+    let (sim, esh) = reopen(&sim);
+    let mut image = sim.image();
+    sim.record(Vec::new());
+    assert_eq!(esh.get(home[3]).unwrap(), Some(!home[3]));
+    let mut stores = 0;
+    for step in sim.recorded() {
+        if let Action::Store { word, v } | Action::Cas { word, v } = step.action {
+            image[word as usize] = v;
+            stores += 1;
+            let esh = as_left(Sim::from_image(&image, TINY_BYTES));
+            assert_eq!((esh.len().unwrap(), findings(&esh)), (3, vec![]), "{}", step.site);
+            assert_eq!(esh.get(home[3]).unwrap(), Some(!home[3]));
+        }
+    }
+    assert!(stores > 5, "only {stores} stores");
 }
 
 /// A lock, or an epoch, may reach the medium at any time: a cache evicts when it likes.

@@ -57,6 +57,14 @@ impl<const MAX_BYTES: u64, const REPAIRED: bool> Subject for EshWithin<MAX_BYTES
         Ok(table)
     }
 
+    fn open_as_left<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Option<Box<dyn Table>>> {
+        let pool = pool::open(sim)?;
+        let index = Esh::open(pool.clone())?;
+        // Nobody may write to it from here on, so nothing is repaired.
+        pool.poison();
+        Ok(Some(pool::table(pool, index)))
+    }
+
     fn keys(&self) -> Vec<u64> {
         let spread = |(prefix, bits, count)| {
             let hashes = spread(prefix, bits, count).enumerate();
@@ -70,6 +78,9 @@ impl<const MAX_BYTES: u64, const REPAIRED: bool> Subject for EshWithin<MAX_BYTES
         // Of these, keys 22, 23, 25, 27, 29 and 30 have bucket 0 as their home.
         let mut shrunk = puts(0..KEYS);
         shrunk.extend((0..KEYS).filter(|key| key % 4 != 0).map(Op::Remove));
+        // One that is not in the line of the head.
+        let mut overflowed = kinds(30, 22, 29);
+        overflowed.push(Op::Remove(23));
         let prefill = |name, ops, kinds| Prefill { name, ops, kinds };
         if REPAIRED {
             // Each state of these has all states of its repairs, and of theirs.
@@ -81,7 +92,7 @@ impl<const MAX_BYTES: u64, const REPAIRED: bool> Subject for EshWithin<MAX_BYTES
         vec![
             prefill("empty", Vec::new(), kinds(0, 1, KEYS)),
             prefill("home-full", puts([22, 23, 25]), kinds(27, 22, 29)),
-            prefill("overflowed", puts([22, 23, 25, 27, 29]), kinds(30, 22, 29)),
+            prefill("overflowed", puts([22, 23, 25, 27, 29]), overflowed),
             prefill("segment-full", upper(12), kinds(34, 22, 27)),
             prefill("just-split", upper(13), kinds(35, 22, 31)),
             prefill("deep", puts(0..KEYS), kinds(KEYS, 0, 4)),

@@ -195,7 +195,7 @@ impl<M: Medium> Esh<M> {
         let prefix = extend::prefix(h, depth - 1);
         array.deepen(&self.pool, &self.directory, growth, depth)?;
 
-        // Step 1: the new segments aside. The records are in the order of their hashes.
+        // The new segments aside. The records are in the order of their hashes.
         let records = self.records(whole.place, prefix, true, &mut Vec::new())?;
         let lost = self.lost(&[whole], &records)?;
         let upper = extend::buddy(prefix, depth);
@@ -210,10 +210,9 @@ impl<M: Medium> Esh<M> {
                 return Err(e);
             }
         };
-        medium.fence();
 
-        // Steps 2 and 3: their words, the lower last. The directory was not halved meanwhile: this
-        // segment is of a depth that keeps it from being.
+        // Their words, the lower last: one fence does for all that comes before it. The directory was
+        // not halved meanwhile: this segment is of a depth that keeps it from being.
         self.directory.lock.shared(medium, || -> Result<()> {
             array.store(&self.pool, self.directory.depth(), upper.place, upper.prefix)?;
             medium.fence();

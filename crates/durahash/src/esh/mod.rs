@@ -54,15 +54,15 @@
 //! | | commit word: live, OC − 1 | flush, fence | both are live, with one payload |
 //! | | the other bucket's commit word without it | flush, drain | it has come home |
 //! | | the home's OFRB, if less is enough | | OFRB larger than need be |
-//! | split | two new segments, past the cache | fence | nothing names them: free |
-//! | | word of the upper in the array | flush, fence | it stands inside the range of the old word: not looked at |
+//! | split | two new segments, past the cache; word of the upper in the array | flush, fence | the word stands inside the range of the old one: not looked at, and nothing else names them: free |
 //! | | word of the lower, where the old one stood | flush, fence | split; nothing names the old segment: free |
 //! | merge | a new segment, past the cache | fence | free |
 //! | | its word, where the lower of the old ones stood | flush, fence | merged; the upper's word stands inside its range |
 //! | doubling, halving | new array: the word of each segment at its new place | flush, fence | nothing names it: free |
 //! | | root word {array, depth} | flush, drain | switched; nothing names the old array: free |
 //! | repair | ✕ the date of each bucket, with W and X of all | | nobody relies on it after a crash |
-//! | | commit words: the nearest of two equal ones alone is live; exact OB, OFRB, OC | flush all heads, drain | any of them: repaired again |
+//! | | commit words: the nearest of two equal slots alone is live | flush, fence | repaired again |
+//! | | commit words: exact OB, OFRB, OC | flush all heads, drain | any of them: repaired again |
 //!
 //! OFRB is durable before what it leads to, and smaller only after that is durably gone. OC is exact
 //! while no crash happens, and nothing depends on it after one.

@@ -210,6 +210,8 @@ impl<M: Medium> Esh<M> {
     /// The figures of [`Index::stats`](crate::Index::stats).
     pub(super) fn figures(&self) -> IndexStats {
         let segments = self.writers.growth.units();
+        // Before all are counted, which repairs those that are not yet.
+        let (repairs, unrepaired) = (self.writers.repairs.get(), self.unrepaired());
         let depth = self.directory.depth();
         let arrays = Array::extents(&self.pool, depth) * self.pool.extent_bytes();
         IndexStats {
@@ -219,7 +221,8 @@ impl<M: Medium> Esh<M> {
             slots: segments * self.shape.capacity(),
             medium_bytes: segments * self.shape.segment_bytes() + arrays,
             dram_bytes: self.directory.bytes(),
-            repairs: self.writers.repairs.get(),
+            repairs,
+            unrepaired,
             ..self.writers.growth.figures(depth)
         }
     }

@@ -86,6 +86,22 @@ impl<M: Medium> Esh<M> {
         Ok(true)
     }
 
+    /// How many segments are to be repaired yet.
+    pub(super) fn unrepaired(&self) -> u64 {
+        if self.tally.get().is_some() {
+            // Whoever counted repaired all of them.
+            return 0;
+        }
+        let (mut count, mut at) = (0, Some(0));
+        while let Some(from) = at {
+            let place = self.find(from);
+            // What is not there is not repaired either.
+            count += u64::from(!self.is_repaired(place).unwrap_or(true));
+            at = extend::next(extend::prefix(from, place.depth()), place.depth());
+        }
+        count
+    }
+
     /// Whether all buckets of a segment have a date that is to be trusted.
     fn is_repaired(&self, place: Place) -> Result<bool> {
         for number in 0..self.shape.buckets {
@@ -108,14 +124,28 @@ impl<M: Medium> Esh<M> {
             *count += 1;
             *reach = (*reach).max(record.distance);
         }
-        for (number, overflow) in (0..shape.buckets).zip(overflow) {
+        // What is there twice first: OFRB leads to it until it is durably gone.
+        let mut fences = false;
+        for number in 0..shape.buckets {
             let bucket = self.bucket(place, number)?;
             let before = self.commit(bucket);
             let doubles = twice.iter().filter(|record| record.bucket == number);
             let live = doubles.fold(before.live(), |live, record| live & !(1 << record.slot));
-            let exact = Commit::new(live, overflow, place.depth());
+            if live != before.live() {
+                medium.store(&bucket.commit, before.with_live(live, shape.buckets).0);
+                medium.flush(&bucket.commit);
+                fences = true;
+            }
+        }
+        if fences {
+            medium.fence();
+        }
+        for (number, overflow) in (0..shape.buckets).zip(overflow) {
+            let bucket = self.bucket(place, number)?;
+            let before = self.commit(bucket);
+            let exact = Commit::new(before.live(), overflow, place.depth());
             // No crash makes a word contradict itself: that is damage, which stays to be told.
-            if exact != before && (before.is_sound() || live != before.live()) {
+            if exact != before && before.is_sound() {
                 medium.store(&bucket.commit, exact.0);
             }
             medium.flush(&bucket.commit);
