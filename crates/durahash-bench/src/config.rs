@@ -52,11 +52,14 @@ pub enum Suite {
     Sizes,
     /// Lookups while another thread inserts.
     Stall,
+    /// Opening after kill -9, of a fortieth of the keys, a quarter, and all.
+    Recovery,
 }
 
 impl Suite {
     /// All suites, in the order in which they run.
-    pub const ALL: [Suite; 4] = [Suite::Standard, Suite::Duplicates, Suite::Sizes, Suite::Stall];
+    pub const ALL: [Suite; 5] =
+        [Suite::Standard, Suite::Duplicates, Suite::Sizes, Suite::Stall, Suite::Recovery];
 }
 
 impl fmt::Display for Suite {
@@ -66,6 +69,7 @@ impl fmt::Display for Suite {
             Suite::Duplicates => "duplicates",
             Suite::Sizes => "sizes",
             Suite::Stall => "stall",
+            Suite::Recovery => "recovery",
         })
     }
 }
@@ -174,6 +178,8 @@ impl Config {
             "emulated media have no log".into()
         } else if self.graph.is_some() && !self.has(Suite::Duplicates) {
             format!("a graph is for the suite {}", Suite::Duplicates)
+        } else if self.medium == Medium::Dram && self.has(Suite::Recovery) {
+            format!("pools in memory do not survive, for the suite {}", Suite::Recovery)
         } else if self.sync_mode.is_some() && self.has(Suite::Duplicates) {
             format!("the lists of the suite {} have no log", Suite::Duplicates)
         } else {

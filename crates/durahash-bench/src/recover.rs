@@ -32,8 +32,13 @@ pub(crate) struct Recovered {
     pub(crate) lost: u64,
     /// Keys whose insert was under way.
     pub(crate) unacknowledged: u64,
+    /// Units that the first lookup found to be repaired, and all that were, once every key was looked up.
+    pub(crate) repaired_by_first_get: u64,
+    pub(crate) repaired: u64,
     /// Times to open the pool after the kill, recovery included.
     pub(crate) open: Vec<Duration>,
+    /// The same, until the first lookup was answered.
+    pub(crate) first_get: Vec<Duration>,
     /// Times to open it after it was closed.
     pub(crate) open_closed: Vec<Duration>,
 }
@@ -126,6 +131,27 @@ impl Task {
         on_threads(0..self.threads, insert).map(drop)
     }
 
+    /// Opens what the child left and looks up a key; adds to the times what each took from the
+    /// beginning.
+    fn timed_open(
+        &self,
+        path: &Path,
+        open: &mut Vec<Duration>,
+        first_get: &mut Vec<Duration>,
+    ) -> Result<Map<u64, u64>> {
+        let from = Instant::now();
+        let map: Map<u64, u64> = Options::new().open(path)?;
+        open.push(from.elapsed());
+        let found = map.get(&self.key(0))?;
+        first_get.push(from.elapsed());
+        // It was acknowledged before the kill.
+        if found != Some(value(0)) {
+            let what = format!("{}, after kill -9: the first lookup found {found:?}", self.design);
+            return Err(Error::Wrong { what });
+        }
+        Ok(map)
+    }
+
     /// The `i`-th key.
     fn key(&self, i: u64) -> u64 {
         Random::new(self.seed ^ i.rotate_left(32)).word()
@@ -172,16 +198,16 @@ pub(crate) fn kill_and_recover(
     let (told, _torn) = told.as_chunks::<8>();
     let told: Vec<u64> = told.iter().map(|word| u64::from_le_bytes(*word)).collect();
 
-    let mut open = Vec::new();
+    let (mut open, mut first_get) = (Vec::new(), Vec::new());
     for _ in 1..config.repeats {
         // An open recovers, so every other one gets a copy of what the child left.
         let copy = path.with_extension("copy");
         std::fs::copy(path, &copy).map_err(|e| Error::io("copying to", Some(&copy), e))?;
-        let map = timed_open(&copy, &mut open)?;
-        drop(map);
+        drop(task.timed_open(&copy, &mut open, &mut first_get)?);
         remove(&copy)?;
     }
-    let map = timed_open(path, &mut open)?;
+    let map = task.timed_open(path, &mut open, &mut first_get)?;
+    let repaired_by_first_get = map.stats()?.index.repairs;
     let (loaded, acknowledged) = (0..task.loaded, told.into_iter().filter(|i| *i != LOADED));
     let (mut found, mut lost) = (0, 0);
     for i in loaded.chain(acknowledged) {
@@ -199,6 +225,7 @@ pub(crate) fn kill_and_recover(
     if keys < found || unacknowledged > task.threads {
         return Err(wrong(format!("{keys} keys, but {found} were acknowledged")));
     }
+    let repaired = map.stats()?.index.repairs;
     let mut finding = None;
     map.check(&mut |first| {
         finding.get_or_insert(first);
@@ -209,17 +236,23 @@ pub(crate) fn kill_and_recover(
     map.close()?;
     let mut open_closed = Vec::new();
     for _ in 0..config.repeats {
-        timed_open(path, &mut open_closed)?.close()?;
+        let from = Instant::now();
+        let map: Map<u64, u64> = Options::new().open(path)?;
+        open_closed.push(from.elapsed());
+        map.close()?;
     }
-    Ok(Recovered { threads, keys, acknowledged: found, lost, unacknowledged, open, open_closed })
-}
-
-/// Opens a pool, and adds to `times` what that took.
-fn timed_open(path: &Path, times: &mut Vec<Duration>) -> Result<Map<u64, u64>> {
-    let from = Instant::now();
-    let map = Options::new().open(path)?;
-    times.push(from.elapsed());
-    Ok(map)
+    Ok(Recovered {
+        threads,
+        keys,
+        acknowledged: found,
+        lost,
+        unacknowledged,
+        repaired_by_first_get,
+        repaired,
+        open,
+        first_get,
+        open_closed,
+    })
 }
 
 /// Listens to a child until it has loaded and acknowledged `one_by_one` keys more; what it said.

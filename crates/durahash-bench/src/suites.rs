@@ -63,6 +63,7 @@ impl<'a> Suites<'a> {
             Suite::Duplicates => duplicates::work(config),
             Suite::Sizes => sizes::work(config),
             Suite::Stall => stall::work(config),
+            Suite::Recovery => config.designs.len() as u64 * RECOVERY_WORK,
         });
         let total = works.sum();
         Suites { config, bench, rows: Vec::new(), progress, done: 0, total }
@@ -79,6 +80,7 @@ impl<'a> Suites<'a> {
                 Suite::Duplicates => self.duplicates()?,
                 Suite::Sizes => self.sizes()?,
                 Suite::Stall => self.stall()?,
+                Suite::Recovery => self.recovery(recovery_sizes(self.config.keys))?,
             }
         }
         Ok(())
@@ -88,7 +90,10 @@ impl<'a> Suites<'a> {
         self.times()?;
         self.growth()?;
         self.costs()?;
-        self.recovery()
+        if self.config.has(Suite::Recovery) {
+            return Ok(());
+        }
+        self.recovery([self.config.keys / 4, self.config.keys / 2, self.config.keys])
     }
 
     /// The work of the standard suite, in runs of all keys.
@@ -339,9 +344,9 @@ impl<'a> Suites<'a> {
 
     /// Kills a child in the middle of its inserts, opens what it left, and looks up every key that
     /// it had acknowledged. In memory there is nothing to be opened.
-    fn recovery(&mut self) -> Result<()> {
+    fn recovery(&mut self, sizes: [u64; 3]) -> Result<()> {
         let config = self.config;
-        for keys in [config.keys / 4, config.keys / 2, config.keys] {
+        for keys in sizes {
             for &design in &config.designs {
                 self.next(RECOVERY_WORK / 3, &format!("{design}: kill -9 and recovery"));
                 let Some(dir) = self.bench.dir()? else {
@@ -360,9 +365,13 @@ impl<'a> Suites<'a> {
                 self.add(&about, "acknowledged", found.acknowledged as f64);
                 self.add(&about, "lost", found.lost as f64);
                 self.add(&about, "unacknowledged", found.unacknowledged as f64);
-                for (metric, times) in
-                    [("open_ms", found.open), ("open_closed_ms", found.open_closed)]
-                {
+                self.add(&about, "repaired_by_first_get", found.repaired_by_first_get as f64);
+                self.add(&about, "repaired", found.repaired as f64);
+                for (metric, times) in [
+                    ("open_ms", found.open),
+                    ("first_get_ms", found.first_get),
+                    ("open_closed_ms", found.open_closed),
+                ] {
                     let ms: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e3).collect();
                     self.add_samples(&about, metric, &ms);
                 }
@@ -370,6 +379,11 @@ impl<'a> Suites<'a> {
         }
         Ok(())
     }
+}
+
+/// Sizes that are as far apart as 1, 10 and 40 million.
+fn recovery_sizes(keys: u64) -> [u64; 3] {
+    [(keys / 40).max(Config::KEYS_MIN.min(keys)), keys / 4, keys]
 }
 
 /// Operations and what they did to the medium.

@@ -3,6 +3,7 @@
 
 use std::process::ExitCode;
 
+use durahash::Design;
 use durahash_bench::workload::Workload;
 use durahash_bench::{Config, Latency, Medium, Progress, Report, Suite};
 
@@ -16,6 +17,7 @@ fn main() -> ExitCode {
     duplicates_are_counted();
     sizes_have_latencies();
     lookups_go_on_beside_inserts();
+    the_first_lookup_after_a_kill_is_timed();
     what_cannot_be_is_refused();
     ExitCode::SUCCESS
 }
@@ -166,7 +168,7 @@ fn duplicates_are_counted() {
     assert!(longest("zipf 0.8") > longest("zipf 0.0"));
     assert!(report.find("duplicates", "pea", "zipf 0.8", 1, "lists").unwrap().value > 0.0);
 
-    let config = Config { designs: vec![durahash::Design::Reh], ..config() };
+    let config = Config { designs: vec![Design::Reh], ..config() };
     let config = Config { suites: vec![Suite::Duplicates], medium: Medium::Dram, ..config };
     let e = durahash_bench::run(&config, &mut ()).unwrap_err().to_string();
     assert!(e.contains("multimaps"), "{e}");
@@ -202,6 +204,30 @@ fn lookups_go_on_beside_inserts() {
         assert!(find("beside inserts", 2, "count") >= 10_000.0);
         assert_eq!(find("alone", 1, "count"), find("beside inserts", 2, "count"));
         assert!(find("beside inserts", 2, "max_ns") >= find("beside inserts", 2, "p50_ns"));
+    }
+}
+
+fn the_first_lookup_after_a_kill_is_timed() {
+    let config = Config { keys: 40_000, designs: vec![Design::Reh, Design::Esh], ..config() };
+    let report = run_of(Suite::Recovery, config);
+    for (design, repairs) in [("reh", false), ("esh", true)] {
+        let rows = |metric: &str| {
+            let rows = report.table("recovery");
+            let rows = rows.filter(|row| row.design == design && row.metric == metric);
+            rows.map(|row| row.value).collect::<Vec<_>>()
+        };
+        let (open, first_get) = (rows("open_ms"), rows("first_get_ms"));
+        assert_eq!((open.len(), first_get.len()), (3, 3));
+        assert!(open.iter().zip(&first_get).all(|(open, first_get)| open <= first_get));
+        let first = f64::from(u8::from(repairs));
+        assert_eq!(rows("repaired_by_first_get"), [first; 3], "one segment, that of the key");
+        // Every segment, of 56 slots, is looked at in the end.
+        let all = rows("repaired");
+        assert!(
+            all.iter()
+                .zip([1000.0, 10_000.0, 40_000.0])
+                .all(|(all, keys)| { if repairs { *all >= keys / 56.0 } else { *all == 0.0 } })
+        );
     }
 }
 

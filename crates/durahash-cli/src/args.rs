@@ -177,7 +177,7 @@ Examples:
     /// Load, hits, misses, updates, deletes and mixed work by threads on a durable pool; load
     /// factor and bytes per entry; lines, blocks, flushes and fences of each operation; recovery
     /// after kill -9 with every acknowledged key verified. Prints tables. Other suites measure many
-    /// values for each key, latency against size, and lookups while another thread inserts.
+    /// values for each key, latency against size, lookups while another thread inserts, and recovery alone.
     #[command(
         verbatim_doc_comment,
         after_help = "\
@@ -186,7 +186,8 @@ Examples:
   durahash bench --keys 10000000 --threads 1,2,4 --pool /mnt/pmem --report report
   durahash bench --medium dram --emulate optane --json optane.json
   durahash bench --suite duplicates --graph edges.tsv.gz
-  durahash bench --suite sizes,stall --keys 10000000"
+  durahash bench --suite sizes,stall --keys 10000000
+  durahash bench --suite recovery --design esh --keys 40000000"
     )]
     Bench(BenchArgs),
 
@@ -254,7 +255,8 @@ pub(crate) struct New {
 pub(crate) struct BenchArgs {
     /// What to measure, separated by commas: standard is the above; duplicates, many values for each
     /// key, in multimaps and in lists; sizes, latency against the number of keys, and splits; stall,
-    /// lookups while another thread inserts
+    /// lookups while another thread inserts; recovery, kill -9 and the first lookup after it, of a
+    /// fortieth of the keys, a quarter, and all
     #[arg(
         long,
         value_enum,
@@ -304,6 +306,7 @@ pub(crate) enum Suite {
     Duplicates,
     Sizes,
     Stall,
+    Recovery,
 }
 
 impl From<Suite> for durahash_bench::Suite {
@@ -313,6 +316,7 @@ impl From<Suite> for durahash_bench::Suite {
             Suite::Duplicates => durahash_bench::Suite::Duplicates,
             Suite::Sizes => durahash_bench::Suite::Sizes,
             Suite::Stall => durahash_bench::Suite::Stall,
+            Suite::Recovery => durahash_bench::Suite::Recovery,
         }
     }
 }

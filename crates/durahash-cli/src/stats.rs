@@ -57,6 +57,7 @@ fn as_json(pool: &str, kind: Kind, stats: &Stats) -> Value {
         "depths": depths.collect::<Vec<_>>(),
         "strategies": stats.index.strategies,
         "repairs": stats.index.repairs,
+        "unrepaired": stats.index.unrepaired,
         "bytes_per_entry": {
             "medium": stats.medium_bytes_per_key(),
             "dram": stats.dram_bytes_per_key(),
@@ -116,7 +117,8 @@ fn as_text(pool: &str, kind: Kind, stats: &Stats) -> String {
         row("strategies", format!("{single} single, {two} two-choice, {stash} with stash"));
     }
     if stats.design == Design::Esh {
-        row("repaired", format!("{} segments", stats.index.repairs));
+        let (done, due) = (stats.index.repairs, stats.index.unrepaired);
+        row("repaired", format!("{done} segments since the open, {due} to be repaired yet"));
     }
     let most = stats.index.depths.iter().copied().max().unwrap_or(0).max(1);
     for (i, (depth, units)) in depths(stats).enumerate() {

@@ -210,6 +210,7 @@ fn figures_are_printed() {
         "depths",
         "strategies",
         "repairs",
+        "unrepaired",
         "bytes_per_entry",
         "file_bytes",
         "free_bytes",
@@ -377,8 +378,11 @@ fn benchmarks_of_other_suites_print_their_tables() {
     }
     assert!(!text.contains("Recovery"), "{text}");
     assert!(work.path("out.json").exists());
+    let text = work.run("bench --suite recovery --design esh --keys 1000 --threads 1").ok();
+    assert!(text.contains("first get"), "{text}");
     for (line, why) in [
         ("bench --graph edges.tsv", "suite duplicates"),
+        ("bench --suite recovery --medium dram", "do not survive"),
         ("bench --suite duplicates --durability strict", "no log"),
         ("bench --suite duplicates --design reh", "multimaps"),
     ] {
