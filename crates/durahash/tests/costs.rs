@@ -378,6 +378,84 @@ fn esh_fills_its_segments() {
     assert!(near(least, 0.541) && near(most, 0.917));
 }
 
+/// Buckets that a lookup looks at, at each load factor that a segment size comes by over a doubling: the
+/// load factor, those of a hit and of a miss.
+fn esh_probes(buckets: u8, from: u64) -> Vec<[f64; 3]> {
+    const POINTS: u32 = 12;
+    const LOOKUPS: u64 = 5000;
+    let (pool, esh) = esh_of(Metered::new(dram()), buckets);
+    let mut keys = 0;
+    let point = |point| {
+        let until = (from as f64 * (f64::from(point) / f64::from(POINTS)).exp2()) as u64;
+        (keys..until).for_each(|i| put(&esh, i));
+        keys = until;
+        let blocks = |first: u64, step: u64| {
+            let before = pool.medium().counts();
+            for i in 0..LOOKUPS {
+                assert_eq!(esh.get(h(first + i * step)).unwrap().is_some(), first == 0);
+            }
+            (pool.medium().counts() - before).blocks_read as f64 / LOOKUPS as f64
+        };
+        [load_factor(&esh), blocks(0, keys / LOOKUPS), blocks(1 << 40, 1)]
+    };
+    (0..POINTS).map(point).collect()
+}
+
+#[test]
+fn esh_looks_at_few_buckets_at_each_load() {
+    // At most, and where the load factor is highest: load factor, hit, miss. It is worse after that: most
+    // segments have split, and the few that have not are full.
+    for (buckets, from, most, fullest) in [
+        (4, 100_000, [0.786, 1.08, 1.45], [0.776, 1.04, 1.36]),
+        (64, 1_000_000, [0.927, 1.55, 4.8], [0.909, 1.29, 2.83]),
+    ] {
+        let mut probes = esh_probes(buckets, from);
+        for [load, hit, miss] in &probes {
+            println!("{buckets} buckets, load {load:.3}: {hit:.3} of a hit, {miss:.3} of a miss");
+        }
+        assert!(
+            probes.iter().flatten().zip(most.iter().cycle()).all(|(found, most)| found <= most)
+        );
+        probes.sort_by(|a, b| a[0].total_cmp(&b[0]));
+        let [load, hit, miss] = probes[probes.len() - 1];
+        let near = |found: f64, wanted: f64, by: f64| (found - wanted).abs() <= by;
+        assert!(near(load, fullest[0], 0.01));
+        assert!(near(hit, fullest[1], 0.02) && near(miss, fullest[2], 0.05));
+    }
+}
+
+/// Bytes of the medium for an entry of sixteen over a doubling, the least, the mean and the most: what
+/// the load factors make of a bucket's share in each slot.
+fn bytes_per_entry(design: Design) -> [f64; 3] {
+    const FROM: u64 = 400_000;
+    let index = index_on(design, pool(dram()));
+    let (mut least, mut most, mut sum, mut samples) = (f64::MAX, 0.0_f64, 0.0, 0.0);
+    for i in 0..FROM * 2 {
+        put(&*index, i);
+        if i >= FROM && i.is_multiple_of(FROM / 100) {
+            let stats = index.stats();
+            let bytes = stats.medium_bytes as f64 / stats.slots_used as f64;
+            (least, most) = (least.min(bytes), most.max(bytes));
+            sum += bytes;
+            samples += 1.0;
+        }
+    }
+    [least, sum / samples, most]
+}
+
+#[test]
+fn bytes_of_an_entry_side_by_side() {
+    let [reh, pea, esh] = [Design::Reh, Design::Pea, Design::Esh].map(bytes_per_entry);
+    println!("bytes an entry, least, mean, most: reh {reh:.2?}, pea {pea:.2?}, esh {esh:.2?}");
+    let near = |found: [f64; 3], wanted: [f64; 3]| {
+        found.iter().zip(wanted).all(|(found, wanted)| (found - wanted).abs() <= 0.5)
+    };
+    // Of the latter, the directory is a part.
+    assert!(near(reh, [24.2, 24.6, 25.1]), "256 bytes for 15 slots at 0.683 to 0.704");
+    assert!(near(esh, [24.3, 27.1, 30.2]), "1024 bytes for 56 slots at 0.626 to 0.775");
+    assert!(near(pea, [20.1, 27.4, 37.3]), "0.45 to 0.90");
+}
+
 #[test]
 fn esh_gives_space_back() {
     const LOADED: u64 = 1_000_000;
