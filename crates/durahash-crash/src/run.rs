@@ -280,7 +280,8 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
     }
 
     /// Of every single operation from every prefill, which was closed properly, takes so many of the
-    /// states that a crash may leave, and opens each: to close it at once, and to do all operations there.
+    /// states that a crash may leave, and opens each: to close it, at once or after a lookup of the same
+    /// key, and to do one more operation after such a lookup.
     ///
     /// # Errors
     /// The first failure.
@@ -291,7 +292,9 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
                 for which in 0..states {
                     // They are counted around: any of them, from everywhere.
                     let crash = Op::Crash(which * 7919);
-                    for then in [&[Op::Close], &prefill.kinds[..]] {
+                    let last = prefill.kinds.last().copied().unwrap_or(Op::Step);
+                    let get = ops[0].key().map_or(Op::Step, Op::Get);
+                    for then in [&[Op::Close][..], &[get, Op::Close], &[get, last]] {
                         let ops = [&ops[..], &[crash], then].concat();
                         self.script(&base, &ops, Look::LastSegment)?;
                     }

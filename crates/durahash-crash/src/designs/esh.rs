@@ -78,9 +78,12 @@ impl<const MAX_BYTES: u64, const REPAIRED: bool> Subject for EshWithin<MAX_BYTES
         // Of these, keys 22, 23, 25, 27, 29 and 30 have bucket 0 as their home.
         let mut shrunk = puts(0..KEYS);
         shrunk.extend((0..KEYS).filter(|key| key % 4 != 0).map(Op::Remove));
+        // What comes home first has a value of its own.
+        let mut full_and_more = puts([22, 23, 25, 27]);
+        full_and_more.push(Op::Put(29, 2));
         // One that is not in the line of the head.
         let mut overflowed = kinds(30, 22, 29);
-        overflowed.push(Op::Remove(23));
+        overflowed.insert(0, Op::Remove(23));
         let prefill = |name, ops, kinds| Prefill { name, ops, kinds };
         if REPAIRED {
             // Each state of these has all states of its repairs, and of theirs.
@@ -92,7 +95,7 @@ impl<const MAX_BYTES: u64, const REPAIRED: bool> Subject for EshWithin<MAX_BYTES
         vec![
             prefill("empty", Vec::new(), kinds(0, 1, KEYS)),
             prefill("home-full", puts([22, 23, 25]), kinds(27, 22, 29)),
-            prefill("overflowed", puts([22, 23, 25, 27, 29]), overflowed),
+            prefill("overflowed", full_and_more, overflowed),
             prefill("segment-full", upper(12), kinds(34, 22, 27)),
             prefill("just-split", upper(13), kinds(35, 22, 31)),
             prefill("deep", puts(0..KEYS), kinds(KEYS, 0, 4)),
