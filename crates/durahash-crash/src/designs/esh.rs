@@ -84,6 +84,9 @@ impl<const MAX_BYTES: u64, const REPAIRED: bool> Subject for EshWithin<MAX_BYTES
         // One that is not in the line of the head.
         let mut overflowed = kinds(30, 22, 29);
         overflowed.insert(0, Op::Remove(23));
+        // Ten in two segments of twelve: with nine they are merged.
+        let mut before_merge = upper(13);
+        before_merge.extend([33, 31, 34].map(Op::Remove));
         let prefill = |name, ops, kinds| Prefill { name, ops, kinds };
         if REPAIRED {
             // Each state of these has all states of its repairs, and of theirs.
@@ -98,6 +101,7 @@ impl<const MAX_BYTES: u64, const REPAIRED: bool> Subject for EshWithin<MAX_BYTES
             prefill("overflowed", full_and_more, overflowed),
             prefill("segment-full", upper(12), kinds(34, 22, 27)),
             prefill("just-split", upper(13), kinds(35, 22, 31)),
+            prefill("before-merge", before_merge, kinds(35, 26, 28)),
             prefill("deep", puts(0..KEYS), kinds(KEYS, 0, 4)),
             prefill("shrunk", shrunk, kinds(9, 0, 20)),
         ]
