@@ -21,7 +21,7 @@ use durahash_crash::run::{Failure, Look, NOTHING, Tester};
 use durahash_crash::script::{Op, parse};
 use durahash_crash::shrink::smallest;
 use durahash_crash::states::Model;
-use durahash_crash::subject::Subject;
+use durahash_crash::subject::{Prefill, Subject};
 
 const USAGE: &str = "\
 usage: durahash-crash repeat  --design D --model M --prefill P --script 'put 0 1, remove 0'
@@ -343,10 +343,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn mutants<S: Subject>(subject: &S, args: &Args) -> ExitCode {
     for model in &args.models {
         println!("{} under {}", S::NAME, model.name());
+        let prefills = subject.prefills();
         let verdicts = match model {
-            Model::Word => mutants_on(Tester::<S, false>::new(subject, *model), args),
+            Model::Word => mutants_on(Tester::<S, false>::new(subject, *model), prefills, args),
             Model::X86 | Model::Program => {
-                mutants_on(Tester::<S, true>::new(subject, *model), args)
+                mutants_on(Tester::<S, true>::new(subject, *model), prefills, args)
             }
         };
         match verdicts {
@@ -363,13 +364,16 @@ fn mutants<S: Subject>(subject: &S, args: &Args) -> ExitCode {
 
 fn mutants_on<S: Subject, const LINE: bool>(
     mut tester: Tester<'_, S, LINE>,
+    prefills: Vec<Prefill>,
     args: &Args,
 ) -> Result<Vec<(Mutant, Verdict)>, Box<Failure>> {
     tester.keep_corpus();
     if args.settled {
         tester.exhaustive_settled(args.length.min(2), true)?;
         tester.exhaustive_settled(args.length.min(2), false)?;
-        tester.crash_and_go_on(30)?;
+        for prefill in prefills {
+            tester.crash_and_go_on(&prefill, 30)?;
+        }
     } else {
         tester.exhaustive(args.length.min(2))?;
     }

@@ -279,25 +279,23 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
         Ok(())
     }
 
-    /// Of every single operation from every prefill, which was closed properly, takes so many of the
-    /// states that a crash may leave, and opens each: to close it, at once or after a lookup of the same
-    /// key, and to do one more operation after such a lookup.
+    /// Of every single operation from a prefill, which was closed properly, takes so many of the states
+    /// that a crash may leave, and opens each: to close it, at once or after a lookup of the same key,
+    /// and to do one more operation after such a lookup.
     ///
     /// # Errors
     /// The first failure.
-    pub fn crash_and_go_on(&mut self, states: u32) -> Result<(), Box<Failure>> {
-        for prefill in self.subject.prefills() {
-            let base = self.settled(&prefill, true)?;
-            for ops in exhaustive(&prefill.kinds, 1) {
-                for which in 0..states {
-                    // They are counted around: any of them, from everywhere.
-                    let crash = Op::Crash(which * 7919);
-                    let last = prefill.kinds.last().copied().unwrap_or(Op::Step);
-                    let get = ops[0].key().map_or(Op::Step, Op::Get);
-                    for then in [&[Op::Close][..], &[get, Op::Close], &[get, last]] {
-                        let ops = [&ops[..], &[crash], then].concat();
-                        self.script(&base, &ops, Look::LastSegment)?;
-                    }
+    pub fn crash_and_go_on(&mut self, prefill: &Prefill, states: u32) -> Result<(), Box<Failure>> {
+        let base = self.settled(prefill, true)?;
+        let last = prefill.kinds.last().copied().unwrap_or(Op::Step);
+        for ops in exhaustive(&prefill.kinds, 1) {
+            let get = ops[0].key().map_or(Op::Step, Op::Get);
+            for which in 0..states {
+                // They are counted around: any of them, from everywhere.
+                let crash = Op::Crash(which * 7919);
+                for then in [&[Op::Close][..], &[get, Op::Close], &[get, last]] {
+                    let ops = [&ops[..], &[crash], then].concat();
+                    self.script(&base, &ops, Look::LastSegment)?;
                 }
             }
         }
@@ -504,7 +502,10 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
     ///
     /// # Panics
     /// When no corpus was kept.
-    pub fn planted(&mut self, plant: &dyn Fn(&[Step], &mut Vec<Step>) -> Option<usize>) -> Verdict {
+    pub fn planted<F>(&mut self, plant: F) -> Verdict
+    where
+        F: Fn(&[Step], &mut Vec<Step>) -> Option<usize>,
+    {
         let corpus = self.corpus.take().expect("a corpus was kept");
         self.judge.keep();
         let verdict = self.verdict(&corpus, |steps, variant, out| match variant {

@@ -11,7 +11,7 @@ use durahash_crash::designs::{
 use durahash_crash::mutate::{Accepted, Kind, Mutant, Verdict, add, unproven};
 use durahash_crash::run::Tester;
 use durahash_crash::states::Model;
-use durahash_crash::subject::Subject;
+use durahash_crash::subject::{Prefill, Subject};
 
 /// All scripts of up to `length` operations and `randoms` long ones: nothing is wrong, and so many
 /// states were looked at.
@@ -199,10 +199,14 @@ fn settled_mutants<S: Subject, const LINE: bool>(
 ) -> Vec<(Mutant, Verdict)> {
     let mut tester = Tester::<S, LINE>::new(subject, model);
     tester.keep_corpus();
+    let overflow = |prefill: &Prefill| ["home-full", "overflowed"].contains(&prefill.name);
     let done = tester
         .exhaustive_settled(1, true)
         .and_then(|()| tester.exhaustive_settled(1, false))
-        .and_then(|()| tester.crash_and_go_on(12));
+        .and_then(|()| {
+            let mut prefills = subject.prefills().into_iter().filter(overflow);
+            prefills.try_for_each(|prefill| tester.crash_and_go_on(&prefill, 12))
+        });
     if let Err(failure) = done {
         panic!("{failure}");
     }

@@ -165,7 +165,9 @@ fn corpus<'s, S: Subject>(
     tester.keep_corpus();
     tester.exhaustive_settled(1, true)?;
     tester.exhaustive_settled(1, false)?;
-    tester.crash_and_go_on(20)?;
+    for prefill in subject.prefills().iter().filter(|prefill| prefill.name == "overflowed") {
+        tester.crash_and_go_on(prefill, 20)?;
+    }
     Ok(tester)
 }
 
@@ -176,7 +178,7 @@ fn what_is_written_wrongly_is_found() {
     let functions = Functions::default();
     let mut missed = Vec::new();
     for fault in Written::ALL {
-        let verdict = tester.planted(&|steps, out| fault.plant(&functions, steps, out));
+        let verdict = tester.planted(|steps, out| fault.plant(&functions, steps, out));
         println!("{fault:?}: {verdict:?}");
         if !matches!(verdict, Verdict::Caught(_)) {
             missed.push((fault, verdict));
@@ -207,7 +209,7 @@ const PARITY: u64 = 4;
 
 fn sealed(word: u64) -> u64 {
     let word = word & !PARITY;
-    word | u64::from(word.count_ones() % 2) * PARITY
+    if word.count_ones().is_multiple_of(2) { word } else { word | PARITY }
 }
 
 /// The buckets, and all else that looks like one: two words with an even number of bits, the second
