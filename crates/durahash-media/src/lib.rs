@@ -21,7 +21,6 @@ pub mod probe;
 
 mod medium;
 
-mod lock;
 #[cfg(not(loom))]
 mod zeroed;
 
@@ -30,13 +29,17 @@ mod levels;
 #[cfg(not(loom))]
 mod rows;
 
+mod lock;
+
 #[cfg(not(loom))]
 mod pool;
 
 pub use error::{Error, ErrorKind, Result};
 #[cfg(not(loom))]
 pub use levels::{LevelWord, Levels};
-pub use lock::{DatedLock, Dates, DirectoryLock, Present, Taken, Version, VersionLock, wait_lock};
+#[cfg(not(loom))]
+pub use lock::{DatedLock, Dates, Present, Taken};
+pub use lock::{DirectoryLock, Version, VersionLock, wait_lock};
 #[doc(hidden)]
 pub use medium::faults;
 pub use medium::{

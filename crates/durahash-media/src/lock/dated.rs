@@ -293,7 +293,6 @@ impl<'a> DatedLock<'a> {
 }
 
 #[cfg(test)]
-#[cfg(not(loom))]
 mod tests {
     use super::*;
     use crate::medium::Dram;

@@ -13,10 +13,12 @@
 //! wrap either. A [`DatedLock`] has 29 bits for it: it wraps, and a reader would be wrong that was held up
 //! between two of its loads for exactly a multiple of 2^29 changes of one bucket.
 
+#[cfg(not(loom))]
 mod dated;
 #[cfg(all(test, loom))]
 mod loom;
 
+#[cfg(not(loom))]
 pub use dated::{DatedLock, Dates, Present, Taken};
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
