@@ -148,7 +148,8 @@ fn play<S: Subject>(subject: &S, scene: &Scene, reader: usize, last: usize) -> (
 
     ROLE.set(Role::Reader);
     let answer = stage.apply(&*table, Op::Get(scene.read));
-    // What was seen once stays, also while whoever is held up still is.
+    // What was seen once stays, also while whoever is held up still is. It is not held up itself.
+    stage.reader.store(0, Ordering::Relaxed);
     let again = stage.apply(&*table, Op::Get(scene.read));
     ROLE.set(Role::Nobody);
     stage.turn(|last| last.may_go_on = true);
