@@ -377,12 +377,15 @@ mod tests {
         let place = Place::new();
         let (lock, medium, word) = (place.lock(), &place.medium, place.word());
         lock.date(medium);
-        for bit in 0..64 {
-            let sound = word.load();
+        let sound = word.load();
+        let attempts: [&dyn Fn() -> bool; 3] =
+            [&|| lock.read(medium).is_ok(), &|| lock.try_lock(medium).is_ok(), &|| {
+                lock.claim(medium).is_ok()
+            }];
+        for (bit, attempt) in (0..64).flat_map(|bit| attempts.map(|attempt| (bit, attempt))) {
             word.store(sound ^ 1 << bit);
             // An error, an answer, or a date that is not now; never an endless wait.
-            let _ = (lock.read(medium), lock.try_lock(medium), lock.claim(medium));
-            word.store(sound);
+            let _ = attempt();
         }
         word.store(word_of(9, 0, W));
         assert_eq!(lock.try_lock(medium).unwrap(), Taken::Busy);
