@@ -4,9 +4,15 @@
 //! and what `check` finds nothing wrong with behaves as a map does, or a multimap. Some images are also
 //! files.
 
-use durahash::{AnyMap, AnyMultiMap, Design, Finding, Map, MultiMap, Options, Result};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, DefaultHasher};
+
+use durahash::{
+    AnyMap, AnyMultiMap, Data, Design, ErrorKind, Finding, Map, MultiMap, Options, Result,
+};
 use durahash_media::{Geometry, Sim};
 
+use crate::common::Sample;
 use crate::files::use_file;
 use crate::mutate::{is_multi, mutate_words};
 use crate::{Features, Rng, Target, open_map, open_multi};
@@ -111,6 +117,9 @@ fn options(design: Design, geometry: Geometry) -> Options {
     Options::new().design(design).geometry(geometry).seed(SEED).max_bytes(MAX_BYTES)
 }
 
+/// By key. The order is the same in every run, so that a failure can be repeated.
+pub(crate) type Keyed<K, V> = HashMap<<K as Data>::Owned, V, BuildHasherDefault<DefaultHasher>>;
+
 /// What is in an image, as one that knows its types uses it: a map or a multimap.
 pub(crate) trait Image: Sized {
     /// What was found in it.
@@ -119,11 +128,16 @@ pub(crate) trait Image: Sized {
     fn open(options: &Options, sim: Sim<true>) -> Result<Self>;
     fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()>;
 
-    /// Reads everything in every way.
+    /// Reads everything in every way but `len`.
     fn read(&self, sound: bool, features: &mut Features) -> Self::Found;
+    fn len(&self) -> Result<u64>;
 
-    /// Changes it, and the model.
-    fn write(&self, model: &mut Self::Found, sound: bool, rng: &mut Rng, features: &mut Features);
+    /// What `len` should say.
+    fn count(found: &Self::Found) -> u64;
+
+    /// One change, or one look, of a key that is in the model as a rule; the model is changed too.
+    fn change(&self, model: &mut Self::Found, sound: bool, rng: &mut Rng) -> Result<()>;
+    fn step(&self) -> Result<bool>;
 
     /// Notes what it did.
     fn note(&self, features: &mut Features);
@@ -168,12 +182,12 @@ impl OpenImage {
             }
         };
         let sound = self.findings(&map, features);
-        let mut model = map.read(sound, features);
-        map.write(&mut model, sound, rng, features);
+        let mut model = read(&map, sound, features);
+        write(&map, &mut model, sound, rng, features);
         map.note(features);
         if sound {
             assert!(self.findings(&map, features), "no longer sound");
-            assert!(map.read(sound, features) == model, "what was written is not there");
+            assert!(read(&map, sound, features) == model, "what was written is not there");
         }
         if rng.below(4) == 0 {
             match map.clear() {
@@ -189,7 +203,7 @@ impl OpenImage {
             Ok(map) => {
                 let still = self.findings(&map, features);
                 assert!(still || !sound, "not sound when opened again");
-                let found = map.read(sound, features);
+                let found = read(&map, sound, features);
                 assert!(!sound || found == model, "closing changed something");
             }
             Err(e) => assert!(!sound, "not opened again: {e}"),
@@ -197,9 +211,40 @@ impl OpenImage {
     }
 }
 
-pub(crate) fn finish_sweep(step: impl Fn() -> Result<bool>, sound: bool, features: &mut Features) {
+fn read<I: Image>(map: &I, sound: bool, features: &mut Features) -> I::Found {
+    let found = map.read(sound, features);
+    match map.len() {
+        Ok(len) => assert!(!sound || len == I::count(&found), "{len} entries"),
+        Err(e) => {
+            assert!(!sound, "{e}");
+            features.complain("len", &e);
+        }
+    }
+    found
+}
+
+fn write<I: Image>(
+    map: &I,
+    model: &mut I::Found,
+    sound: bool,
+    rng: &mut Rng,
+    features: &mut Features,
+) {
+    for i in 0..80 {
+        if let Err(e) = map.change(model, sound, rng) {
+            let expected = matches!(e.kind(), ErrorKind::Full { .. } | ErrorKind::Skewed { .. });
+            assert!(!sound || expected, "{e}");
+            features.complain("write", &e);
+        }
+        if i == 40 {
+            finish_sweep(map, sound, features);
+        }
+    }
+}
+
+fn finish_sweep<I: Image>(map: &I, sound: bool, features: &mut Features) {
     for _ in 0..1 << 20 {
-        match step() {
+        match map.step() {
             Ok(true) => {}
             Ok(false) => return,
             Err(e) => {
@@ -209,4 +254,13 @@ pub(crate) fn finish_sweep(step: impl Fn() -> Result<bool>, sound: bool, feature
         }
     }
     panic!("a sweep without an end");
+}
+
+/// A key of the model, or any.
+pub(crate) fn some_key<K: Sample + ?Sized, V>(model: &Keyed<K, V>, rng: &mut Rng) -> K::Owned {
+    if !model.is_empty() && rng.below(3) > 0 {
+        let known = model.keys().nth(rng.below(model.len()));
+        return known.expect("one of them").clone();
+    }
+    K::sample(rng.below(120) as u64)
 }

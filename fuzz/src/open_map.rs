@@ -1,20 +1,16 @@
 //! Hostile pools of maps.
 
 use std::borrow::Borrow;
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, DefaultHasher};
 
-use durahash::{Data, ErrorKind, Finding, Map, Options, Result};
+use durahash::{Data, Finding, Map, Options, Result};
 use durahash_media::hash::WordMix;
 use durahash_media::{Sim, Step};
 
 use crate::common::Sample;
-use crate::open_image::{Image, MAX_BYTES, SEED, finish_sweep, input};
+use crate::open_image::{Image, Keyed, MAX_BYTES, SEED, input, some_key};
 use crate::{Features, Rng};
 
-/// Its order is the same in every run, so that a failure can be repeated.
-type Found<K, V> =
-    HashMap<<K as Data>::Owned, <V as Data>::Owned, BuildHasherDefault<DefaultHasher>>;
+type Found<K, V> = Keyed<K, <V as Data>::Owned>;
 
 /// Pools as they come into being: open, closed, and killed within splits and merges.
 pub(crate) fn images<K: Sample + ?Sized, V: Sample + ?Sized>(
@@ -101,54 +97,40 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized> Image for Map<K, V> {
                 }
             }
         }
-        match self.len() {
-            Ok(len) => assert!(!sound || len == found.len() as u64, "{len} keys"),
-            Err(e) => {
-                assert!(!sound, "{e}");
-                features.complain("len", &e);
-            }
-        }
         found
     }
 
-    fn write(&self, model: &mut Self::Found, sound: bool, rng: &mut Rng, features: &mut Features) {
-        let known: Vec<K::Owned> = model.keys().cloned().collect();
-        for i in 0..80 {
-            let key = if known.is_empty() || rng.below(2) == 0 {
-                K::sample(rng.below(120) as u64)
-            } else {
-                known[rng.below(known.len())].clone()
-            };
-            let done: Result<()> = match rng.below(8) {
-                0..=3 => {
-                    let value = V::sample(rng.below(32) as u64);
-                    self.put(key.borrow(), value.borrow()).map(|()| drop(model.insert(key, value)))
-                }
-                4 => {
-                    let value = V::sample(rng.below(32) as u64);
-                    self.insert(key.borrow(), value.borrow()).map(|old| {
-                        let want = model.insert(key, value);
-                        assert!(!sound || old == want, "insert");
-                    })
-                }
-                5 | 6 => self.remove(key.borrow()).map(|old| {
-                    let want = model.remove::<K::Owned>(&key);
-                    assert!(!sound || old == want, "remove");
-                }),
-                _ => self.get(key.borrow()).map(|got| {
-                    assert!(!sound || got.as_ref() == model.get::<K::Owned>(&key), "get");
-                }),
-            };
-            if let Err(e) = done {
-                let expected =
-                    matches!(e.kind(), ErrorKind::Full { .. } | ErrorKind::Skewed { .. });
-                assert!(!sound || expected, "{e}");
-                features.complain("write", &e);
+    fn len(&self) -> Result<u64> {
+        Map::len(self)
+    }
+
+    fn count(found: &Self::Found) -> u64 {
+        found.len() as u64
+    }
+
+    fn change(&self, model: &mut Self::Found, sound: bool, rng: &mut Rng) -> Result<()> {
+        let key = some_key::<K, _>(model, rng);
+        let value = V::sample(rng.below(32) as u64);
+        match rng.below(8) {
+            0..=3 => {
+                self.put(key.borrow(), value.borrow()).map(|()| drop(model.insert(key, value)))
             }
-            if i == 40 {
-                finish_sweep(|| self.step(), sound, features);
-            }
+            4 => self.insert(key.borrow(), value.borrow()).map(|old| {
+                let want = model.insert(key, value);
+                assert!(!sound || old == want, "insert");
+            }),
+            5 | 6 => self.remove(key.borrow()).map(|old| {
+                let want = model.remove::<K::Owned>(&key);
+                assert!(!sound || old == want, "remove");
+            }),
+            _ => self.get(key.borrow()).map(|got| {
+                assert!(!sound || got.as_ref() == model.get::<K::Owned>(&key), "get");
+            }),
         }
+    }
+
+    fn step(&self) -> Result<bool> {
+        Map::step(self)
     }
 
     fn note(&self, features: &mut Features) {

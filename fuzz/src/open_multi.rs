@@ -1,22 +1,18 @@
 //! Hostile pools of multimaps: as those of maps, compared with a multiset for each key.
 
 use std::borrow::Borrow;
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, DefaultHasher};
 
-use durahash::{Data, ErrorKind, Finding, MultiMap, Options, Result};
+use durahash::{ErrorKind, Finding, MultiMap, Options, Result};
 use durahash_media::{Sim, Step};
 
 use crate::common::Sample;
-use crate::open_image::{Image, MAX_BYTES, finish_sweep, input};
+use crate::open_image::{Image, Keyed, MAX_BYTES, input, some_key};
 use crate::{Features, Rng};
 
-/// Their order is the same in every run, so that a failure can be repeated.
-type Order = BuildHasherDefault<DefaultHasher>;
 /// How often each value is there.
-type Bag<V> = HashMap<<V as Data>::Owned, u64, Order>;
+type Bag<V> = Keyed<V, u64>;
 /// The values of each key that has any.
-type Found<K, V> = HashMap<<K as Data>::Owned, Bag<V>, Order>;
+type Found<K, V> = Keyed<K, Bag<V>>;
 
 /// Values that one key gets, at most: more than the largest buffer of small extents holds.
 const VALUES_MAX: u64 = 140;
@@ -78,12 +74,10 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized> Image for MultiMap<K, V> {
 
     fn read(&self, sound: bool, features: &mut Features) -> Self::Found {
         let mut found = Found::<K, V>::default();
-        let mut total = 0;
         for pair in self {
             match pair {
                 Ok((key, value)) => {
                     *found.entry(key).or_default().entry(value).or_default() += 1;
-                    total += 1;
                 }
                 Err(e) => {
                     assert!(!sound, "{e}");
@@ -114,66 +108,54 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized> Image for MultiMap<K, V> {
                 }
             }
         }
-        match self.len() {
-            Ok(len) => assert!(!sound || len == total, "{len} entries, {total} seen"),
-            Err(e) => {
-                assert!(!sound, "{e}");
-                features.complain("len of a multimap", &e);
-            }
-        }
         found
     }
 
-    fn write(&self, model: &mut Self::Found, sound: bool, rng: &mut Rng, features: &mut Features) {
-        let known: Vec<K::Owned> = model.keys().cloned().collect();
-        for i in 0..80 {
-            let key = if known.is_empty() || rng.below(3) == 0 {
-                K::sample(rng.below(120) as u64)
-            } else {
-                known[rng.below(known.len())].clone()
-            };
-            let k = key.borrow();
-            let done: Result<()> = match rng.below(16) {
-                0..=6 => {
-                    let v = V::sample(rng.below(20) as u64);
-                    self.add(k, v.borrow()).map(|()| {
-                        *model.entry(key).or_default().entry(v).or_default() += 1;
-                    })
-                }
-                7 => (0..rng.below(40)).try_for_each(|n| {
-                    let v = V::sample(n as u64 % 13);
-                    self.add(k, v.borrow()).map(|()| {
-                        *model.entry(key.clone()).or_default().entry(v).or_default() += 1;
-                    })
-                }),
-                8..=12 => {
-                    let there =
-                        model.get::<K::Owned>(&key).and_then(|bag| bag.keys().next()).cloned();
-                    let v = there.unwrap_or_else(|| V::sample(rng.below(20) as u64));
-                    self.remove_one(k, v.borrow()).map(|was| {
-                        let want = take::<K, V>(model, &key, &v);
-                        assert!(!sound || was == want, "remove_one");
-                    })
-                }
-                13 => self.remove_all(k).map(|count| {
-                    let want = model.remove::<K::Owned>(&key).map_or(0, |bag| bag.values().sum());
-                    assert!(!sound || count == want, "remove_all: {count}, not {want}");
-                }),
-                _ => self.count(k).map(|count| {
-                    let want = model.get::<K::Owned>(&key).map_or(0, |bag| bag.values().sum());
-                    assert!(!sound || count == want, "count: {count}, not {want}");
-                }),
-            };
-            if let Err(e) = done {
-                let expected =
-                    matches!(e.kind(), ErrorKind::Full { .. } | ErrorKind::Skewed { .. });
-                assert!(!sound || expected, "{e}");
-                features.complain("write to a multimap", &e);
+    fn len(&self) -> Result<u64> {
+        MultiMap::len(self)
+    }
+
+    fn count(found: &Self::Found) -> u64 {
+        found.values().flat_map(|bag| bag.values()).sum()
+    }
+
+    fn change(&self, model: &mut Self::Found, sound: bool, rng: &mut Rng) -> Result<()> {
+        let key = some_key::<K, _>(model, rng);
+        let k = key.borrow();
+        match rng.below(16) {
+            0..=6 => {
+                let v = V::sample(rng.below(20) as u64);
+                self.add(k, v.borrow()).map(|()| {
+                    *model.entry(key).or_default().entry(v).or_default() += 1;
+                })
             }
-            if i == 40 {
-                finish_sweep(|| self.step(), sound, features);
+            7 => (0..rng.below(40)).try_for_each(|n| {
+                let v = V::sample(n as u64 % 13);
+                self.add(k, v.borrow()).map(|()| {
+                    *model.entry(key.clone()).or_default().entry(v).or_default() += 1;
+                })
+            }),
+            8..=12 => {
+                let there = model.get::<K::Owned>(&key).and_then(|bag| bag.keys().next()).cloned();
+                let v = there.unwrap_or_else(|| V::sample(rng.below(20) as u64));
+                self.remove_one(k, v.borrow()).map(|was| {
+                    let want = take::<K, V>(model, &key, &v);
+                    assert!(!sound || was == want, "remove_one");
+                })
             }
+            13 => self.remove_all(k).map(|count| {
+                let want = model.remove::<K::Owned>(&key).map_or(0, |bag| bag.values().sum());
+                assert!(!sound || count == want, "remove_all: {count}, not {want}");
+            }),
+            _ => self.count(k).map(|count| {
+                let want = model.get::<K::Owned>(&key).map_or(0, |bag| bag.values().sum());
+                assert!(!sound || count == want, "count: {count}, not {want}");
+            }),
         }
+    }
+
+    fn step(&self) -> Result<bool> {
+        MultiMap::step(self)
     }
 
     fn note(&self, features: &mut Features) {
