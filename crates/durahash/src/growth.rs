@@ -15,6 +15,16 @@ pub(crate) struct Growth {
     pub(crate) halvings: Count,
 }
 
+/// How an attempt to merge two units ended.
+#[derive(Clone, Copy)]
+pub(crate) enum Merge {
+    Done,
+    /// There is nothing to merge, or it must not be.
+    NotDue,
+    /// Another writer was in the way.
+    Busy,
+}
+
 /// How often something happened.
 #[derive(Default)]
 pub(crate) struct Count(AtomicU64);

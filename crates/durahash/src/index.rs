@@ -44,6 +44,16 @@ pub enum Room {
 /// before trusting a length that was read: is all that was loaded so far still valid?
 pub type Reader<'a> = &'a mut dyn FnMut(Option<u64>, &dyn Fn() -> bool) -> Result<()>;
 
+/// What a read tells in the end, of all that it tried.
+pub(crate) fn last_read(read: impl FnOnce(Reader<'_>) -> Result<()>) -> Result<Option<u64>> {
+    let mut last = None;
+    read(&mut |payload, _| {
+        last = payload;
+        Ok(())
+    })?;
+    Ok(last)
+}
+
 /// The writer's closure of [`Index::update`].
 pub type Updater<'a> = &'a mut dyn FnMut(Option<u64>) -> Result<Change>;
 

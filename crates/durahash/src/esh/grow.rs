@@ -10,6 +10,7 @@ use super::image::Image;
 use super::overflow::Record;
 use super::{Esh, Place};
 use crate::extend;
+use crate::growth::Merge;
 
 /// Segments that exist and that nothing names.
 #[derive(Default)]
@@ -123,16 +124,6 @@ impl<M: Medium> Drop for Whole<'_, M> {
             self.each(|lock| lock.unlock_changed(self.esh.medium()));
         }
     }
-}
-
-/// How an attempt to merge ended.
-#[derive(Clone, Copy)]
-enum Merge {
-    Done,
-    /// There is nothing to merge, or it must not be.
-    NotDue,
-    /// Another writer was in the way.
-    Busy,
 }
 
 /// A new segment that nothing names yet, and the first of its hashes.

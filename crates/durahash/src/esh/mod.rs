@@ -128,7 +128,9 @@ use crate::array::Array;
 use crate::directory::Directory;
 use crate::extend;
 use crate::growth::{Count, Growth};
-use crate::index::{Change, Finding, Index, IndexStats, Reader, Room, Updater, operation};
+use crate::index::{
+    Change, Finding, Index, IndexStats, Reader, Room, Updater, last_read, operation,
+};
 use crate::place::Place;
 use layout::{BUCKET_BYTES, Commit, Fingerprints, MAX_BUCKETS, preferred_line};
 use overflow::Shape;
@@ -291,12 +293,7 @@ impl<M: Medium> Esh<M> {
     #[inline(never)]
     fn look_again(&self, h: u64) -> Result<Option<u64>> {
         self.medium().event(Event::Wait);
-        let mut last = None;
-        self.read_with(h, &mut |payload, _| {
-            last = payload;
-            Ok(())
-        })?;
-        Ok(last)
+        last_read(|f| self.read_with(h, f))
     }
 
     /// The body of [`Index::read`]. After many looks in vain writers of the home are made to wait for

@@ -9,6 +9,7 @@ use super::image::Image;
 use super::strategy::Strategy;
 use super::{COUNT, COUNT_BITS, Entry, STASH_LOCK, Segment, Table, Writers};
 use crate::extend;
+use crate::growth::Merge;
 use crate::place::Place;
 
 /// W of all locks of a segment, and the place that was found right under it. Dropped as `Held` is.
@@ -83,16 +84,6 @@ impl<M: Medium, const MULTI: bool> Drop for Whole<'_, M, MULTI> {
             self.each(|lock| lock.unlock_changed(self.pea.medium()));
         }
     }
-}
-
-/// How an attempt to merge ended.
-#[derive(Clone, Copy)]
-enum Merge {
-    Done,
-    /// There is nothing to merge, or it must not be.
-    NotDue,
-    /// Another writer was in the way.
-    Busy,
 }
 
 /// A new segment that nothing names yet, and the first of its hashes.

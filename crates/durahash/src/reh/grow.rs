@@ -7,16 +7,7 @@ use super::Reh;
 use super::layout::{ALL_SLOTS, BUCKET_BYTES, Bucket, Link, MAX_BUCKETS, SLOTS, marker, slot_for};
 use super::write::Held;
 use crate::extend::{self, MAX_DEPTH};
-
-/// How an attempt to merge ended.
-#[derive(Clone, Copy)]
-enum Merge {
-    Done,
-    /// There is nothing to merge, or it must not be.
-    NotDue,
-    /// Another writer was in the way.
-    Busy,
-}
+use crate::growth::Merge;
 
 impl<M: Medium> Reh<M> {
     /// The bucket of `h`, which is held, with its prefix and link. What is on the medium must agree

@@ -96,7 +96,7 @@ use crate::directory::{Directory, Sought};
 use crate::extend::{self, MAX_DEPTH};
 use crate::growth::Growth;
 use crate::index::{
-    Change, Finding, Index, IndexStats, PREFETCHED, Reader, Room, Updater, operation,
+    Change, Finding, Index, IndexStats, PREFETCHED, Reader, Room, Updater, last_read, operation,
 };
 use layout::{BUCKET_BYTES, SLOT_BYTES, preferred_slot};
 use meta::Meta;
@@ -246,12 +246,7 @@ impl<M: Medium> Reh<M> {
     #[inline(never)]
     fn look_again(&self, h: u64) -> Result<Option<u64>> {
         self.medium().event(Event::Wait);
-        let mut last = None;
-        self.read_with(h, &mut |payload, _| {
-            last = payload;
-            Ok(())
-        })?;
-        Ok(last)
+        last_read(|f| self.read_with(h, f))
     }
 
     /// The body of [`Index::read`]. After many looks in vain writers of the bucket are made to wait
