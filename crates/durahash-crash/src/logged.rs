@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::RangeInclusive;
 
-use durahash::{Design, Map, Options, Result, SyncMode};
+use durahash::{Design, Map, MultiMap, Options, Result, SyncMode};
 use durahash_media::{DiskImage, DiskStep, Geometry, LogSteps, SimDisk};
 
 use crate::block::{Omit, Pick, Walk};
@@ -20,13 +20,24 @@ const MAX_BYTES: u64 = 256 << 10;
 /// The smallest area there is: a ring of four blocks.
 const AREA_BYTES: u64 = 7 * 4096;
 
+/// What is in a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A map of words.
+    Words,
+    /// A map of byte strings, with hashes of four bits.
+    Strings,
+    /// A multimap of words.
+    Lists,
+}
+
 /// What is tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
     /// The design.
     pub design: Design,
-    /// Byte strings, with hashes of four bits, instead of words.
-    pub strings: bool,
+    /// What is in the pool.
+    pub kind: Kind,
     /// The mode.
     pub mode: SyncMode,
     /// An order or sync that is left out.
@@ -34,14 +45,18 @@ pub struct Case {
 }
 
 impl Case {
-    /// Every design, kind of key and mode.
+    /// Every design, kind and mode.
     #[must_use]
     pub fn all() -> Vec<Case> {
         let mut all = Vec::new();
         for design in Design::ALL {
-            for strings in [false, true] {
+            for kind in [Kind::Words, Kind::Strings, Kind::Lists] {
+                // The one that has multimaps.
+                if kind == Kind::Lists && *design != Design::Pea {
+                    continue;
+                }
                 for mode in [SyncMode::Strict, SyncMode::INTERVAL] {
-                    all.push(Case { design: *design, strings, mode, omit: None });
+                    all.push(Case { design: *design, kind, mode, omit: None });
                 }
             }
         }
@@ -49,7 +64,7 @@ impl Case {
     }
 
     fn options(self) -> Options {
-        let (extent_shift, hash_bits) = if self.strings { (12, 4) } else { (10, 0) };
+        let (extent_shift, hash_bits) = if self.kind == Kind::Strings { (12, 4) } else { (10, 0) };
         let geometry = Geometry { extent_shift, slots: 3, hash_bits, buckets: 0 };
         Options::new().design(self.design).seed(1).geometry(geometry)
     }
@@ -57,10 +72,11 @@ impl Case {
     fn create(self, disk: SimDisk) -> Result<(Table, LogSteps<SimDisk>)> {
         let medium = disk.create(self.mode)?;
         let steps = medium.steps();
-        let table = if self.strings {
-            Table::Strings(self.options().create_on(medium)?)
-        } else {
-            Table::Words(self.options().create_on(medium)?)
+        let options = self.options();
+        let table = match self.kind {
+            Kind::Words => Table::Words(options.create_on(medium)?),
+            Kind::Strings => Table::Strings(options.create_on(medium)?),
+            Kind::Lists => Table::Lists(options.create_multi_on(medium)?),
         };
         Ok((table, steps))
     }
@@ -68,10 +84,11 @@ impl Case {
     fn open(self, disk: SimDisk) -> Result<(Table, LogSteps<SimDisk>)> {
         let medium = disk.open(self.mode)?;
         let steps = medium.steps();
-        let table = if self.strings {
-            Table::Strings(self.options().open_on(medium)?)
-        } else {
-            Table::Words(self.options().open_on(medium)?)
+        let options = self.options();
+        let table = match self.kind {
+            Kind::Words => Table::Words(options.open_on(medium)?),
+            Kind::Strings => Table::Strings(options.open_on(medium)?),
+            Kind::Lists => Table::Lists(options.open_multi_on(medium)?),
         };
         Ok((table, steps))
     }
@@ -84,6 +101,7 @@ impl Case {
 enum Table {
     Words(Map<u64, u64>),
     Strings(Map<str, str>),
+    Lists(MultiMap<u64, u64>),
 }
 
 fn text(v: u64) -> String {
@@ -91,13 +109,16 @@ fn text(v: u64) -> String {
     format!("{v:0width$}", width = 4 + (v % 90) as usize)
 }
 
-type Contents = BTreeMap<u64, u64>;
+/// The values of each key, in their order.
+type Contents = BTreeMap<u64, Vec<u64>>;
 
 impl Table {
+    /// Puts a value, of a multimap one more.
     fn put(&self, key: u64, v: u64) -> Result<()> {
         match self {
             Table::Words(map) => map.put(&key, &v),
             Table::Strings(map) => map.put(&text(key), &text(v)),
+            Table::Lists(map) => map.add(&key, &v),
         }
     }
 
@@ -108,23 +129,24 @@ impl Table {
                 let pairs: Vec<_> = pairs.iter().map(|(key, v)| (text(*key), text(*v))).collect();
                 map.put_many(&pairs)
             }
+            Table::Lists(map) => map.add_many(pairs),
         }
     }
 
+    /// Removes what a key has.
     fn remove(&self, key: u64) -> Result<()> {
         match self {
             Table::Words(map) => map.remove(&key).map(drop),
             Table::Strings(map) => map.remove(&text(key)).map(drop),
+            Table::Lists(map) => map.remove_all(&key).map(drop),
         }
     }
 
-    fn get(&self, key: u64) -> Result<Option<u64>> {
+    fn get(&self, key: u64) -> Result<()> {
         match self {
-            Table::Words(map) => map.get(&key),
-            Table::Strings(map) => {
-                let found = map.get(&text(key))?;
-                Ok(found.map(|v| v.parse().expect("a number")))
-            }
+            Table::Words(map) => map.get(&key).map(drop),
+            Table::Strings(map) => map.get(&text(key)).map(drop),
+            Table::Lists(map) => map.get_all(&key).map(drop),
         }
     }
 
@@ -132,6 +154,7 @@ impl Table {
         match self {
             Table::Words(map) => map.sync(),
             Table::Strings(map) => map.sync(),
+            Table::Lists(map) => map.sync(),
         }
     }
 
@@ -139,6 +162,7 @@ impl Table {
         match self {
             Table::Words(map) => map.close(),
             Table::Strings(map) => map.close(),
+            Table::Lists(map) => map.close(),
         }
     }
 
@@ -146,25 +170,48 @@ impl Table {
     fn contents(&self) -> Result<Contents, String> {
         let mut wrong = None;
         let mut found = |finding| wrong = wrong.take().or(Some(format!("{finding:?}")));
-        let (checked, contents, len) = match self {
+        let (checked, pairs, len) = match self {
             Table::Words(map) => {
-                (map.check(&mut found), map.iter().collect::<Result<Contents>>(), map.len())
+                (map.check(&mut found), map.iter().collect::<Result<Vec<_>>>(), map.len())
             }
             Table::Strings(map) => {
                 let number = |text: String| text.parse::<u64>().expect("a number");
                 let pairs = map.iter().map(|pair| pair.map(|(k, v)| (number(k), number(v))));
                 (map.check(&mut found), pairs.collect(), map.len())
             }
+            Table::Lists(map) => (map.check(&mut found), map.iter().collect(), map.len()),
         };
         checked.map_err(|e| e.to_string())?;
         if let Some(wrong) = wrong {
             return Err(wrong);
         }
-        let contents = contents.map_err(|e| e.to_string())?;
-        match len {
-            Ok(len) if len == contents.len() as u64 => Ok(contents),
-            other => Err(format!("{} entries, len says {other:?}", contents.len())),
+        let pairs = pairs.map_err(|e| e.to_string())?;
+        let count = pairs.len() as u64;
+        let mut contents = Contents::new();
+        for (key, v) in pairs {
+            contents.entry(key).or_default().push(v);
         }
+        contents.values_mut().for_each(|values| values.sort_unstable());
+        match len {
+            Ok(len) if len == count => Ok(contents),
+            other => Err(format!("{count} entries, len says {other:?}")),
+        }
+    }
+}
+
+impl Case {
+    /// What `contents` become when `key` gets a value, or loses what it has.
+    fn change(self, contents: &mut Contents, key: u64, v: Option<u64>) {
+        let Some(v) = v else {
+            contents.remove(&key);
+            return;
+        };
+        let values = contents.entry(key).or_default();
+        if self.kind != Kind::Lists {
+            values.clear();
+        }
+        values.push(v);
+        values.sort_unstable();
     }
 }
 
@@ -210,10 +257,7 @@ impl Runner {
         self.at.begun += effects.len();
         for (key, v) in effects {
             let mut next = self.run.after.last().expect("one at least").clone();
-            match v {
-                Some(v) => drop(next.insert(*key, *v)),
-                None => drop(next.remove(key)),
-            }
+            self.case.change(&mut next, *key, *v);
             self.run.after.push(next);
         }
         self.mark();
@@ -253,14 +297,15 @@ impl Runner {
         ops: usize,
         rng: &mut Rng,
     ) -> Result<()> {
-        const KEYS: usize = 24;
+        // Lists shall be longer than a slot.
+        let keys = if self.case.kind == Kind::Lists { 6 } else { 24 };
         for _ in 0..ops {
-            let key = rng.below(KEYS) as u64;
+            let key = rng.below(keys) as u64;
             let v = rng.below(1_000_000) as u64;
             match rng.below(20) {
                 0 => {
                     let pairs: Vec<_> = (0..2 + rng.below(12))
-                        .map(|_| (rng.below(KEYS) as u64, rng.below(1_000_000) as u64))
+                        .map(|_| (rng.below(keys) as u64, rng.below(1_000_000) as u64))
                         .collect();
                     let effects: Vec<_> = pairs.iter().map(|(key, v)| (*key, Some(*v))).collect();
                     self.op(&effects, || table.put_many(&pairs))?;
@@ -275,7 +320,7 @@ impl Runner {
                 }
                 3 => {
                     steps.checkpoint()?;
-                    let _ = table.get(key)?;
+                    table.get(key)?;
                 }
                 4..=9 => self.op(&[(key, None)], || table.remove(key))?,
                 _ => self.op(&[(key, Some(v))], || table.put(key, v))?,
@@ -519,7 +564,7 @@ impl Tester {
             for _ in 0..20 {
                 let (key, v) = (rng.below(24) as u64, rng.below(1000) as u64);
                 table.put(key, v).map_err(|e| format!("after recovery: {e}"))?;
-                contents.insert(key, v);
+                case.change(&mut contents, key, Some(v));
             }
             steps.checkpoint().map_err(|e| format!("after recovery: {e}"))?;
             if table.contents()? != contents {

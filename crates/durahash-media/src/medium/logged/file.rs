@@ -47,7 +47,7 @@ use super::recover::{self, Found};
 use super::{Logged, SyncMode};
 use crate::error::{Error, ErrorKind, Result};
 use crate::medium::dram::HUGE_PAGE_BYTES;
-use crate::medium::mapped::{Mapped, Mapping, Sharing};
+use crate::medium::mapped::{MAPPING, Mapped, Mapping};
 use crate::medium::{LINE_BYTES, Medium, Region, sys};
 use crate::word::{PmU64, bits};
 
@@ -131,11 +131,16 @@ pub(in crate::medium) struct OldLog {
 }
 
 impl OldLog {
-    /// Looks at the log of the pool in `view`, if it has one. Changes nothing.
-    pub(in crate::medium) fn look(view: &Mapped) -> Result<Option<OldLog>> {
+    /// Looks at the log of the pool in `view`, if it has one. Changes nothing but what `view` shows, if
+    /// the log was not closed: the file as it is, in private pages, with the lines of the log.
+    pub(in crate::medium) fn look(view: &mut Mapped) -> Result<Option<OldLog>> {
         let Some(area) = LogArea::find(view.region())? else {
             return Ok(None);
         };
+        let head = recover::newest_head(&View::new(view, area), area.uuid)?;
+        if !head.closed {
+            view.map_privately()?;
+        }
         // Where it cannot be had, through the page cache.
         let past_cache = if area.stands_apart() {
             open_same(view, sys::open_direct).map_err(|e| view.error(OPENING, e))?
@@ -146,26 +151,27 @@ impl OldLog {
         let mut buffer = Vec::new();
         let block = aligned(&mut buffer, BLOCK_BYTES);
         let past_cache = past_cache.filter(|file| sys::read_at(file, block, ring).is_ok());
-        let found = recover::look(&View { view, area, past_cache }, area.uuid)?;
+        let found = recover::look(&View { past_cache, ..View::new(view, area) }, head)?;
+        // What is read in the image from now on must not be about another log.
+        if LogArea::find(view.region())? != Some(area) {
+            return Err(Error::corrupt("the log changes where the log is", LOG_OFF));
+        }
         Ok(Some(OldLog { area, found }))
     }
 
-    /// Whether it holds lines that the pool may lack.
-    pub(in crate::medium) fn has_lines(&self) -> bool {
-        self.found.lines > 0
-    }
-
-    /// Shows its lines in the pages of `view`, which are private.
-    pub(in crate::medium) fn show(&self, view: &Mapped) {
-        recover::show(&View::new(view, self.area), &self.found);
+    /// Whether the pages of the view are private.
+    pub(in crate::medium) fn is_shown(&self) -> bool {
+        !self.found.is_closed()
     }
 }
 
-/// Brings the lines of `old` into the pool of `view`, which is used without a log from now on. A log that
-/// was closed is closed again: the head that says so was only read, and may not be on the disk, where an
-/// older one would bring its lines back over what is stored from now on.
+/// Brings the lines of `old` from the private pages of `view` into the pool, which is used without a log
+/// from now on. A log that was closed is closed again: the head that says so was only read, and may not be
+/// on the disk, where an older one would bring its lines back over what is stored from now on.
 pub(in crate::medium) fn begin_file(view: &Mapped, old: &OldLog) -> Result<()> {
-    recover::begin(&View::new(view, old.area), &old.found, old.found.next(true)?)
+    let pool = if old.is_shown() { Some(view.map_pool()?) } else { None };
+    let disk = View { pool: pool.as_ref(), ..View::new(view, old.area) };
+    recover::begin(&disk, &old.found, old.found.next(true)?)
 }
 
 /// The disk of a file that is only recovered.
@@ -174,11 +180,13 @@ struct View<'a> {
     area: LogArea,
     /// The file for reads past the page cache.
     past_cache: Option<File>,
+    /// Where the pool is written, if the pages of `view` are private.
+    pool: Option<&'a (Mapping, Region)>,
 }
 
 impl<'a> View<'a> {
     fn new(view: &'a Mapped, area: LogArea) -> Self {
-        View { view, area, past_cache: None }
+        View { view, area, past_cache: None, pool: None }
     }
 }
 
@@ -219,17 +227,22 @@ impl Disk for View<'_> {
     }
 
     fn write_line(&self, off: u64, line: &Line) {
-        let words = self.region().words(off, LINE_BYTES / 8);
+        let pool = self.pool.map_or(self.region(), |(_, region)| region);
+        let words = pool.words(off, LINE_BYTES / 8);
         for (word, v) in words.into_iter().flatten().zip(line) {
             word.store(*v);
         }
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        let sync = |off, bytes| match self.pool {
+            Some((mapping, _)) => mapping.sync(off, bytes),
+            None => self.view.sync_pages(off, bytes),
+        };
         // All but the area, which would cost as much again.
         let end = self.area.off + self.area.bytes;
-        self.view.sync_pages(0, self.area.off)?;
-        self.view.sync_pages(end, self.region().len() - end)
+        sync(0, self.area.off)?;
+        sync(end, self.region().len() - end)
     }
 
     fn grow(&self, bytes: u64) -> Result<()> {
@@ -284,21 +297,21 @@ pub struct FileDisk {
 }
 
 impl FileDisk {
+    /// The disk whose image is what `view` shows, with the pages that are private if `is_shown`.
     fn new(
-        view: Mapped,
+        mut view: Mapped,
         area: LogArea,
+        is_shown: bool,
         keeps_staged: bool,
         private_bytes_max: u64,
     ) -> Result<Self> {
-        let file = view.region();
-        let (len, wanted) = (file.len(), file.reserved());
-        let image = Mapping::new(view.file(), Sharing::Private, wanted, len)
-            .map_err(|e| view.error("mapping the pool", e))?;
+        let (len, wanted) = (view.region().len(), view.region().reserved());
+        let image = if is_shown { view.take_image()? } else { view.map_image()? };
         let reserved = image.bytes().min(wanted);
         let own_from = len.next_multiple_of(HUGE_PAGE_BYTES);
         let own_bytes = private_bytes_max / OWN_PART / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
         let own = own_from..own_from.saturating_add(own_bytes).min(reserved);
-        image.own(own.start, own.end).map_err(|e| view.error("mapping the pool", e))?;
+        image.own(own.start, own.end).map_err(|e| view.error(MAPPING, e))?;
         // SAFETY: the mapping is aligned, readable and writable as far as the file reaches, and
         // lives as long as `self`; the file is locked, and is never cut under it (see `trim`).
         let region = unsafe { Region::new(image.base(), len, reserved) };
@@ -445,7 +458,7 @@ impl Disk for FileDisk {
     }
 
     fn begin(&self) -> Result<()> {
-        self.view.begin_shared()?;
+        self.view.fill_holes()?;
         self.dirty_again()
     }
 
@@ -495,18 +508,23 @@ impl Logged<FileDisk> {
     /// [`Options`](ErrorKind::Options) where it has none, or for a mode without a log;
     /// [`Corrupt`](ErrorKind::Corrupt) where the log is damaged; [`Io`](ErrorKind::Io) with what the
     /// system says.
-    pub fn over_file(file: Mapped, mode: SyncMode, private_bytes_max: Option<u64>) -> Result<Self> {
+    pub fn over_file(
+        mut file: Mapped,
+        mode: SyncMode,
+        private_bytes_max: Option<u64>,
+    ) -> Result<Self> {
         let strict = mode.is_strict()?;
         let old = match file.take_log() {
             // It was made just now.
-            None => OldLog::look(&file)?,
+            None => OldLog::look(&mut file)?,
             old => old,
         };
-        let Some(OldLog { area, found }) = old else {
+        let Some(old) = old else {
             return Err(ErrorKind::Options { what: "the pool has no log" }.into());
         };
+        let (is_shown, OldLog { area, found }) = (old.is_shown(), old);
         let private_bytes_max = private_bytes_max.unwrap_or_else(|| sys::memory_bytes() / 2);
-        let disk = FileDisk::new(file, area, !strict, private_bytes_max)?;
+        let disk = FileDisk::new(file, area, is_shown, !strict, private_bytes_max)?;
         let mut logged = Logged::over(disk, found, strict)?;
         logged.keeper = Some(Keeper::start(&logged.log, mode)?);
         Ok(logged)

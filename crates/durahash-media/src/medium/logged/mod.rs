@@ -89,13 +89,13 @@ mod format;
 mod gate;
 mod group;
 mod keeper;
-mod last;
 mod log;
 #[cfg(not(loom))]
 mod make;
 mod mode;
 mod private;
 mod recover;
+mod shown;
 mod sim_disk;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -152,11 +152,10 @@ thread_local! {
 }
 
 impl<D: Disk + 'static> Logged<D> {
-    /// The pool behind the log on `disk`, which holds what was `found`. Nothing is written before
+    /// The pool behind the log on `disk`, whose image shows what was `found`. Nothing is written before
     /// [`begin`](Medium::begin).
     fn over(disk: D, found: Found, strict: bool) -> Result<Self> {
         static IDS: AtomicU64 = AtomicU64::new(1);
-        recover::show(&disk, &found);
         let next = found.next(false)?;
         Ok(Logged {
             log: Arc::new(Log::new(disk, next, strict)?),

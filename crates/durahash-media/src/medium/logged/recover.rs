@@ -3,11 +3,11 @@
 //!
 //! | Step | Then | If it stops after this step |
 //! |---|---|---|
-//! | [look]: the newest sound head, the blocks that continue it, then staged lines that continue those; the last of each line is kept in memory (`last.rs`) | | nothing has changed |
-//! | [show]: these in the image; pool and design are looked at, and may be refused | | nothing has changed |
+//! | [newest_head], [look]: the newest sound head, the blocks that continue it, then staged lines that continue those; the last of each line is shown in the image (`shown.rs`) | | nothing has changed |
+//! | pool and design are looked at there, and may be refused | | nothing has changed |
 //! | [begin]: the head and the staged lines that were read are written again, as they are; and so are the blocks, unless they came from the disk itself | durable | the same is found again |
 //! | where they did: all that the drive may still hold in its cache | durable | the same is found again |
-//! | the last of each line is written to the pool | sync | the same is found again, and written again |
+//! | the lines that were shown are written to the pool, from the image | sync | the same is found again, and written again |
 //! | both heads: a new salt, from the line behind the last one on | each durable before the next | the one or the other is found; behind both there is nothing that the pool lacks |
 //!
 //! # Why it is written again
@@ -40,8 +40,8 @@ use super::disk::Disk;
 use super::format::{
     AREA_BYTES_MIN, BLOCK_BYTES, BlockHead, Head, Layout, Line, STAGED_WORDS, line_of, staged_sum,
 };
-use super::last::LastLines;
 use super::log::aligned;
+use super::shown::Shown;
 use crate::error::{Error, Result};
 use crate::medium::LINE_BYTES;
 
@@ -58,7 +58,7 @@ pub(crate) struct Found {
     staged: bool,
     /// Whether the blocks came from the drive.
     from_drive: bool,
-    last: LastLines,
+    shown: Shown,
 }
 
 impl Found {
@@ -69,7 +69,7 @@ impl Found {
     }
 
     fn behind(from: Head, from_drive: bool) -> Found {
-        Found { from, head: from, lines: 0, staged: false, from_drive, last: LastLines::default() }
+        Found { from, head: from, lines: 0, staged: false, from_drive, shown: Shown::default() }
     }
 
     /// Whether the pool was closed, or used without the log since.
@@ -123,27 +123,34 @@ pub(super) fn write_head<D: Disk>(disk: &D, head: Head) -> io::Result<()> {
     disk.write_log(head.off(), bytes)
 }
 
-/// What the log of pool `uuid` holds. Changes nothing.
+/// The newest sound head of the log of pool `uuid`.
 ///
 /// # Errors
-/// [`Corrupt`](crate::ErrorKind::Corrupt) where there is no sound head of this pool, where a line lies
-/// outside the pool, and where the log is damaged before its end; [`Io`](crate::ErrorKind::Io) where it
-/// cannot be read.
-pub(crate) fn look<D: Disk>(disk: &D, uuid: [u64; 2]) -> Result<Found> {
+/// [`Corrupt`](crate::ErrorKind::Corrupt) where there is none; [`Io`](crate::ErrorKind::Io) where it cannot
+/// be read.
+pub(crate) fn newest_head<D: Disk>(disk: &D, uuid: [u64; 2]) -> Result<Head> {
     if disk.log_bytes() < AREA_BYTES_MIN {
         return Err(Error::corrupt("log area too small", 0));
     }
     let mut heads = vec![0; 2 * BLOCK_BYTES];
     disk.read_log(0, &mut heads).map_err(failed(disk, READING))?;
     let sound = heads.chunks_exact(BLOCK_BYTES).filter_map(Head::from_bytes);
-    let head = sound
+    sound
         .filter(|head| head.uuid == uuid)
         .max_by_key(|head| head.generation)
-        .ok_or_else(|| Error::corrupt("no head of the log is sound", 0))?;
+        .ok_or_else(|| Error::corrupt("no head of the log is sound", 0))
+}
+
+/// What the log holds behind its newest head, which the image shows afterwards. Changes nothing else.
+///
+/// # Errors
+/// [`Corrupt`](crate::ErrorKind::Corrupt) where a line lies outside the pool, and where the log is damaged
+/// before its end; [`Io`](crate::ErrorKind::Io) where it cannot be read.
+pub(crate) fn look<D: Disk>(disk: &D, head: Head) -> Result<Found> {
     let mut found = Found::behind(head, disk.reads_drive());
     if !found.is_closed() {
         replay(disk, &mut found)?;
-        found.last.close();
+        found.shown.finish(disk);
         look_behind(disk, &found)?;
     }
     Ok(found)
@@ -160,7 +167,7 @@ fn replay<D: Disk>(disk: &D, found: &mut Found) -> Result<()> {
     let pool_bytes = disk.region().len();
     let ring = Layout::of(disk.log_bytes()).ring_blocks;
     let from = found.from;
-    let Found { head, last, .. } = found;
+    let Found { head, shown, .. } = found;
     each_block(disk, from.block..from.block + ring, &mut |_, block| {
         let Some(next) = BlockHead::next(head, block) else {
             return Ok(false);
@@ -168,7 +175,7 @@ fn replay<D: Disk>(disk: &D, found: &mut Found) -> Result<()> {
         for i in 0..next.count {
             let (off, line) = line_of(block, i);
             check(pool_bytes, off)?;
-            last.put(off, &line);
+            shown.put(disk, off, &line);
         }
         head.chain = next.crc;
         head.line += next.count;
@@ -247,11 +254,14 @@ fn each_block<D: Disk>(
     }
     thread::scope(|scope| {
         let (send, receive) = mpsc::sync_channel(1);
+        // Buffers come back, as new memory would have to be cleared.
+        let (give_back, used) = mpsc::channel();
         let read_on = || {
-            let send = send;
+            let (send, used) = (send, used);
             while let Some(part) = next() {
+                let buffer = used.try_recv().unwrap_or_default();
                 // Nobody listens any more where the log has ended.
-                if send.send((part, read(part, Vec::new()))).is_err() {
+                if send.send((part, read(part, buffer))).is_err() {
                     return;
                 }
             }
@@ -262,9 +272,12 @@ fn each_block<D: Disk>(
             .spawn_scoped(scope, read_on)
             .map_err(|e| Error::io("starting a thread to read the log", None, e))?;
         for (part, buffer) in receive {
-            if !visit(part, &mut buffer?)? {
+            let mut buffer = buffer?;
+            if !visit(part, &mut buffer)? {
                 return Ok(());
             }
+            // Nobody takes it any more where all is read.
+            let _ = give_back.send(buffer);
         }
         Ok(())
     })
@@ -285,7 +298,7 @@ fn replay_staged<D: Disk>(disk: &D, pool_bytes: u64, found: &mut Found) -> Resul
             break;
         }
         check(pool_bytes, word(1))?;
-        found.last.put(word(1), &line);
+        found.shown.put(disk, word(1), &line);
         found.head.line += 1;
         found.lines += 1;
         found.staged = true;
@@ -293,12 +306,8 @@ fn replay_staged<D: Disk>(disk: &D, pool_bytes: u64, found: &mut Found) -> Resul
     Ok(())
 }
 
-/// Shows the lines of a log in the image.
-pub(crate) fn show<D: Disk>(disk: &D, found: &Found) {
-    found.last.each(&mut |off, line| disk.show_line(off, line));
-}
-
-/// Brings what the log holds into the pool, and begins the log anew with `next`; see the module docs.
+/// Brings what the log held into the pool, from the image, where only what [`look`] has shown may have
+/// been stored, and begins the log anew with `next`; see the module docs.
 ///
 /// # Errors
 /// [`Io`](crate::ErrorKind::Io); [`Corrupt`](crate::ErrorKind::Corrupt) where the log is not what was found.
@@ -307,7 +316,10 @@ pub(crate) fn begin<D: Disk>(disk: &D, found: &Found, next: Head) -> Result<()> 
     if found.from.generation > 0 {
         write_again(disk, found)?;
     }
-    found.last.each(&mut |off, line| disk.write_line(off, line));
+    for off in found.shown.lines() {
+        let words = disk.region().words(off, LINE_BYTES / 8)?;
+        disk.write_line(off, &std::array::from_fn(|i| words[i].load()));
+    }
     disk.sync_data().map_err(failed(disk, "syncing the pool"))?;
     write_heads(disk, next).map_err(failed(disk, WRITING))
 }

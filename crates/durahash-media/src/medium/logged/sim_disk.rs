@@ -196,7 +196,7 @@ impl SimDisk {
     /// [`Corrupt`](ErrorKind::Corrupt) where there is no log, or a damaged one;
     /// [`Options`](ErrorKind::Options) for a mode without a log.
     pub fn open(self, mode: SyncMode) -> Result<Logged<SimDisk>> {
-        let found = recover::look(&self, UUID)?;
+        let found = recover::look(&self, recover::newest_head(&self, UUID)?)?;
         Logged::over(self, found, mode.is_strict()?)
     }
 

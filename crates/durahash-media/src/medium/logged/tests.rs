@@ -393,6 +393,29 @@ fn open(path: &Path, mode: SyncMode) -> Logged<FileDisk> {
 }
 
 #[test]
+fn a_log_that_says_that_it_is_elsewhere_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    make(&path, 1 << 20);
+    let medium = open(&path, SyncMode::Strict);
+    let place = word(&medium, LOG_OFF);
+    let was = medium.load(place);
+    medium.store(place, 0);
+    medium.flush(place);
+    medium.drain();
+    // As if the pool had not got it yet.
+    let mut left = fs::read(&path).unwrap();
+    left[LOG_OFF as usize..][..8].copy_from_slice(&was.to_le_bytes());
+    drop(medium);
+    fs::write(&path, &left).unwrap();
+    for read_only in [true, false] {
+        let refused = Mapped::open(&path, read_only, &MappedOptions::default()).err().unwrap();
+        assert!(matches!(refused.kind(), ErrorKind::Corrupt { .. }), "{refused}");
+    }
+    assert!(fs::read(&path).unwrap() == left, "what is refused is left alone");
+}
+
+#[test]
 fn the_log_of_a_file_brings_back_what_the_file_did_not_get() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");

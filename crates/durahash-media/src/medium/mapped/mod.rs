@@ -58,6 +58,8 @@ pub struct MappedOptions {
     pub force_flushes: bool,
 }
 
+pub(super) const MAPPING: &str = "mapping the pool";
+
 impl Default for MappedOptions {
     fn default() -> Self {
         MappedOptions { max_bytes: 1 << 40, dax: Dax::Auto, force_flushes: false }
@@ -84,7 +86,7 @@ pub struct Mapped {
     /// The mapping holds the file's lock too, so it goes first.
     mapping: Mapping,
     file: Arc<PoolFile>,
-    /// How the file is mapped once it is written to; privately before, where its log holds lines.
+    /// How the file is mapped once it is written to; privately before, where its log was not closed.
     sharing: Sharing,
     /// The log that the file had at open, until it is empty or somebody else's.
     log: Mutex<Option<OldLog>>,
@@ -164,8 +166,8 @@ impl Mapped {
             Some(write_back) if dax => Flushes::Real(write_back),
             _ => Flushes::None,
         };
-        let mapping = Mapping::new(file.file(), sharing, wanted, len)
-            .map_err(|e| file.error("mapping the pool", e))?;
+        let mapping =
+            Mapping::new(file.file(), sharing, wanted, len).map_err(|e| file.error(MAPPING, e))?;
         let reserved = mapping.bytes().min(wanted);
         // SAFETY: the mapping is aligned, readable and writable as far as the file reaches, and
         // lives as long as `self`; the file is locked, and is never cut under it (see `trim`).
@@ -173,7 +175,7 @@ impl Mapped {
         let region = if dax { region.without_speculation() } else { region };
         let trimmed = Mutex::new(false);
         let (log, unsynced) = (Mutex::new(None), Mutex::new(false));
-        let mapped = Mapped {
+        let mut mapped = Mapped {
             region,
             flushes,
             read_only,
@@ -187,16 +189,9 @@ impl Mapped {
         };
         // A pool that was open behind a log is not whole without it. But the file may be refused yet, for
         // what is in it or for what is wanted of it, and then nothing may have been written.
-        if let Some(old) = OldLog::look(&mapped)? {
-            if old.has_lines() {
-                if !read_only {
-                    mapped.map_again(Sharing::Private)?;
-                }
-                old.show(&mapped);
-            }
-            if !read_only {
-                *mapped.log.lock().unwrap_or_else(PoisonError::into_inner) = Some(old);
-            }
+        let old = OldLog::look(&mut mapped)?;
+        if !read_only {
+            *mapped.log.lock().unwrap_or_else(PoisonError::into_inner) = old;
         }
         *mapped.unsynced.lock().unwrap_or_else(PoisonError::into_inner) =
             logged::is_left_in_cache(&mapped.region)?;
@@ -208,13 +203,53 @@ impl Mapped {
         // SAFETY: all that points into the mapping accesses it as atomics, and may see other bytes at
         // any time.
         unsafe { self.mapping.replace(self.file.file(), sharing) }
-            .map_err(|e| self.file.error("mapping the pool", e))
+            .map_err(|e| self.file.error(MAPPING, e))
     }
 
-    /// Fills holes, and lets stores reach the file from now on.
-    pub(super) fn begin_shared(&self) -> Result<()> {
-        self.file.fill_holes()?;
-        self.map_again(self.sharing)
+    /// The file mapped once more, with as much address space as there is for it, up to `wanted` bytes.
+    fn map_once_more(&self, sharing: Sharing, wanted: u64) -> Result<(Mapping, Region)> {
+        let len = self.region.len();
+        let mapping = Mapping::new(self.file.file(), sharing, wanted, len)
+            .map_err(|e| self.file.error(MAPPING, e))?;
+        let reserved = mapping.bytes().min(wanted);
+        // SAFETY: the mapping is aligned, readable and writable as far as the file reaches; it stays
+        // beside the region; the file is locked, and is never cut under it (see `trim`).
+        let region = unsafe { Region::new(mapping.base(), len, reserved) };
+        Ok((mapping, if self.dax { region.without_speculation() } else { region }))
+    }
+
+    /// Maps the file in another way, elsewhere; the mapping that it had.
+    fn exchange(&mut self, sharing: Sharing) -> Result<Mapping> {
+        let (mapping, region) = self.map_once_more(sharing, self.region.reserved())?;
+        self.region = region;
+        Ok(std::mem::replace(&mut self.mapping, mapping))
+    }
+
+    /// Lets no store reach the file from now on.
+    pub(super) fn map_privately(&mut self) -> Result<()> {
+        if !self.read_only {
+            self.exchange(Sharing::Private)?;
+        }
+        Ok(())
+    }
+
+    /// The file as stores reach it, where the pages of this mapping are private.
+    pub(super) fn map_pool(&self) -> Result<(Mapping, Region)> {
+        self.map_once_more(self.sharing, self.region.len())
+    }
+
+    /// The mapping with what is stored in its private pages; stores to this one reach the file again.
+    pub(super) fn take_image(&mut self) -> Result<Mapping> {
+        self.exchange(self.sharing)
+    }
+
+    /// The file in private pages.
+    pub(super) fn map_image(&self) -> Result<Mapping> {
+        self.map_once_more(Sharing::Private, self.region.reserved()).map(|(mapping, _)| mapping)
+    }
+
+    pub(super) fn fill_holes(&self) -> Result<()> {
+        self.file.fill_holes()
     }
 
     /// The log that the file had at open: whoever takes it brings its lines into the file.
@@ -382,13 +417,13 @@ impl Medium for Mapped {
         if self.read_only {
             return Ok(());
         }
+        self.file.fill_holes()?;
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*log {
-            Some(old) if old.has_lines() => self.begin_shared()?,
-            _ => self.file.fill_holes()?,
-        }
         if let Some(old) = &*log {
             logged::begin_file(self, old)?;
+            if old.is_shown() {
+                self.map_again(self.sharing)?;
+            }
         }
         *log = None;
         Ok(())
