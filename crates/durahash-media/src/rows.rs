@@ -20,7 +20,7 @@ impl<const N: usize> Rows<N> {
     /// # Errors
     /// [`Io`](crate::ErrorKind::Io) when the system has no address space for them.
     pub fn new(count: u64) -> Result<Self> {
-        const { assert!(N > 0 && N <= 8) }
+        const { assert!(N > 0 && N <= 16) }
         Ok(Rows { memory: Zeroed::new(count, size_of::<[AtomicU64; N]>() as u64)?, count })
     }
 

@@ -89,6 +89,13 @@ impl<'a> VersionLock<'a> {
         self.0.load(Ordering::Acquire) & !W == version.0
     }
 
+    /// The same, and whether no writer holds it: whoever takes W from here on comes after.
+    #[inline]
+    #[must_use]
+    pub fn is_free_at(self, version: Version) -> bool {
+        self.0.load(Ordering::SeqCst) == version.0
+    }
+
     /// Takes W: no other writer from here on, readers pass.
     #[inline]
     #[track_caller]

@@ -380,6 +380,15 @@ impl<M: Medium> Pool<M> {
         wait_lock(&self.extents, &self.medium).take(&self.medium, ExtentKind::Units)
     }
 
+    /// Takes `count` extents in a row for one large unit. Their kinds are durable with what the caller
+    /// fences before anything names them.
+    ///
+    /// # Errors
+    /// [`Full`](ErrorKind::Full); nothing has changed then.
+    pub fn take_unit_extents(&self, count: u64) -> Result<u64> {
+        wait_lock(&self.extents, &self.medium).take_units(&self.medium, count)
+    }
+
     /// Takes `count` extents in a row for a directory, whose contents are anything; returns the
     /// number of the first.
     ///

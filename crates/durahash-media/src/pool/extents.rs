@@ -226,6 +226,11 @@ impl Extents {
         self.take_run_of(medium, count, ExtentKind::Directory, ExtentKind::Directory)
     }
 
+    /// The same for a unit that is larger than an extent.
+    pub(crate) fn take_units<M: Medium>(&mut self, medium: &M, count: u64) -> Result<u64> {
+        self.take_run_of(medium, count, ExtentKind::Units, ExtentKind::Units)
+    }
+
     /// Whether all of these extents are free, or not there yet.
     pub(crate) fn are_free(&self, mut range: Range<u64>) -> bool {
         range.all(|i| i >= self.kinds.len() as u64 || self.kinds[i as usize] == ExtentKind::Free)

@@ -68,6 +68,21 @@ pub fn match_byte(words: [u64; 2], byte: u8) -> BitMask {
     BitMask(backend::match_byte(words, byte))
 }
 
+/// The positions at which the sixteen half bytes of `word` are `nibble`, counted from the lowest.
+#[inline(always)]
+#[must_use]
+pub const fn match_nibble(word: u64, nibble: u8) -> BitMask {
+    const LOWEST: u64 = 0x1111_1111_1111_1111;
+    let differs = word ^ ((nibble as u64 & 0xf) * LOWEST);
+    let differs = differs | differs >> 2;
+    let mut equal = !(differs | differs >> 1) & LOWEST;
+    // The bits of sixteen half bytes next to each other.
+    equal = (equal | equal >> 3) & 0x0303_0303_0303_0303;
+    equal = (equal | equal >> 6) & 0x000f_000f_000f_000f;
+    equal = (equal | equal >> 12) & 0x0000_00ff_0000_00ff;
+    BitMask((equal | equal >> 24) as u16)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,6 +130,22 @@ mod tests {
                 assert_eq!(match_byte(words, byte).0, set);
             }
         }
+    }
+
+    #[test]
+    fn every_half_byte_at_every_position() {
+        for nibble in 0..16_u8 {
+            for other in 0..16 {
+                for i in 0..16 {
+                    let background = 0x1111_1111_1111_1111 * other;
+                    let word = background & !(0xf << (i * 4)) | u64::from(nibble) << (i * 4);
+                    let all = if other == u64::from(nibble) { u16::MAX } else { 1 << i };
+                    assert_eq!(match_nibble(word, nibble).0, all);
+                }
+            }
+        }
+        assert_eq!(match_nibble(0x0123_4567_89ab_cdef, 0xf).0, 1);
+        assert_eq!(match_nibble(0x0123_4567_89ab_cdef, 0x0).0, 1 << 15);
     }
 
     #[test]
