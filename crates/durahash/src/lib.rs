@@ -26,6 +26,7 @@ mod data;
 mod extend;
 mod index;
 mod outcome;
+mod parallel;
 mod place;
 
 mod growth;

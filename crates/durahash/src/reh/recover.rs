@@ -19,6 +19,7 @@ use crate::directory::{Directory, is_proportionate};
 use crate::extend::{self, MAX_DEPTH};
 use crate::growth::Growth;
 use crate::index::{Finding, IndexStats};
+use crate::parallel::in_parts;
 
 /// Extents to a thread of the first pass, at least.
 const EXTENTS_PER_THREAD: usize = 16;
@@ -117,36 +118,11 @@ impl<M: Medium> Reh<M> {
 
     /// The first pass.
     fn read_extents(&self, extents: &[u64], per_extent: u64, seen: &Seen) -> Result<()> {
-        let read = |extents: &[u64]| -> Result<()> {
+        in_parts(extents, EXTENTS_PER_THREAD, |extents| {
             for number in extents.iter().flat_map(|i| i * per_extent..(i + 1) * per_extent) {
                 self.read_bucket(number, seen.row(number))?;
             }
             Ok(())
-        };
-        let threads = match extents.len() / EXTENTS_PER_THREAD {
-            0 | 1 => 1,
-            most => std::thread::available_parallelism().map_or(1, usize::from).min(most),
-        };
-        if threads == 1 {
-            return read(extents);
-        }
-        std::thread::scope(|scope| {
-            let read = &read;
-            let mut parts = extents.chunks(extents.len().div_ceil(threads));
-            let own = parts.next().unwrap_or_default();
-            let mut workers = Vec::new();
-            for part in parts {
-                match std::thread::Builder::new().spawn_scoped(scope, move || read(part)) {
-                    Ok(worker) => workers.push(worker),
-                    // The system gives no more threads: this one does it.
-                    Err(_) => read(part)?,
-                }
-            }
-            read(own)?;
-            workers.into_iter().try_for_each(|worker| match worker.join() {
-                Ok(done) => done,
-                Err(panic) => std::panic::resume_unwind(panic),
-            })
         })
     }
 
