@@ -75,7 +75,7 @@ fn copy<R: Copied>(
         seed: format.seed,
         max_bytes: format.max_bytes,
         sync_mode: old.store.sync_mode()?,
-        policy: options.policy,
+        tuning: options.tuning,
         publish: true,
     };
     let medium = Mapped::create_private(path, &options.mapped(format.max_bytes))?;
@@ -167,7 +167,14 @@ fn each_slot(
     // A slot or two a range: more of them at once would already split a unit of few. Units of many
     // are ranges themselves.
     let units: u64 = stats.depths.iter().sum();
-    let ranges = if slots / units.max(1) <= SMALL_UNIT { slots } else { units };
+    // Positions that are not hashes, for a table that is full at all places at once: one range.
+    let ranges = if units == 0 {
+        1
+    } else if slots / units <= SMALL_UNIT {
+        slots
+    } else {
+        units
+    };
     let range_bits = ranges.max(1).ilog2();
     let mut found = Vec::new();
     for i in 0..1_u64 << range_bits {

@@ -25,6 +25,9 @@ pub enum Design {
     /// ESH: everything on the medium, locks too; segments that fill completely before they split.
     /// Dense, opened in milliseconds, and repaired where somebody comes after a crash.
     Esh,
+    /// Rewo-Hash: a cuckoo table on the medium, written without logs, and a bounded copy in DRAM of what
+    /// is looked up. For skewed lookups on a slow medium.
+    Rewo,
 }
 
 impl Design {
@@ -34,7 +37,7 @@ impl Design {
     /// use durahash::Design;
     /// assert!(Design::ALL.contains(&Design::default()));
     /// ```
-    pub const ALL: &'static [Design] = &[Design::Reh, Design::Pea, Design::Esh];
+    pub const ALL: &'static [Design] = &[Design::Reh, Design::Pea, Design::Esh, Design::Rewo];
 
     /// The number in the superblock.
     pub(crate) fn number(self) -> u8 {
@@ -42,6 +45,7 @@ impl Design {
             Design::Reh => 1,
             Design::Pea => 2,
             Design::Esh => 3,
+            Design::Rewo => 4,
         }
     }
 }
@@ -52,6 +56,7 @@ impl fmt::Display for Design {
             Design::Reh => "reh",
             Design::Pea => "pea",
             Design::Esh => "esh",
+            Design::Rewo => "rewo",
         })
     }
 }
@@ -61,8 +66,8 @@ impl FromStr for Design {
 
     fn from_str(name: &str) -> Result<Self> {
         let design = Self::ALL.iter().find(|design| design.to_string() == name);
-        design
-            .copied()
-            .ok_or_else(|| ErrorKind::Options { what: "no such design (reh, pea, esh)" }.into())
+        design.copied().ok_or_else(|| {
+            ErrorKind::Options { what: "no such design (reh, pea, esh, rewo)" }.into()
+        })
     }
 }

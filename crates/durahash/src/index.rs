@@ -108,6 +108,19 @@ pub struct IndexStats {
     /// and what is live in them, [`Index::stats`] goes to them all: where it may, it repairs them, so the
     /// next time there is none. ESH only.
     pub unrepaired: u64,
+    /// Tables, the one of a rebuild among them. Rewo-Hash only, as all below; its splits are tables that
+    /// were added, and its merges halvings.
+    pub tables: u64,
+    /// Full rebuilds since the pool was opened.
+    pub rebuilds: u64,
+    /// Slots that resizes migrated since the pool was opened.
+    pub migrated: u64,
+    /// Slots of the cached table.
+    pub cached_slots: u64,
+    /// Whether the cached table has every slot.
+    pub cached_all: bool,
+    /// Copies in the cached table that gave way to others since the pool was opened.
+    pub replaced: u64,
 }
 
 /// One design over one pool: a map from unique 64-bit hashes to 64-bit payloads.
@@ -174,7 +187,8 @@ pub trait Index: Send + Sync {
     fn update(&self, h: u64, room: Room, f: Updater<'_>) -> Result<Option<u64>>;
 
     /// Appends the slots of the unit that covers hash `at`, from `at` on, in the order of their
-    /// hashes, and returns where the next unit begins; `None` after the last.
+    /// hashes, and returns where the next unit begins; `None` after the last. A design without depths
+    /// in its figures has positions of its own, from 0 on, in the place of hashes.
     ///
     /// # Errors
     /// As [`Index::get`].

@@ -39,6 +39,7 @@ mod array;
 pub mod esh;
 pub mod pea;
 pub mod reh;
+pub mod rewo;
 
 mod design;
 mod record;

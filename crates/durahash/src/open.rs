@@ -16,8 +16,16 @@ use crate::pea::{MultiPea, Pea, Policy};
 use crate::raw::Raw;
 use crate::record::Store;
 use crate::reh::Reh;
+use crate::rewo::{Cache, Rewo};
 use crate::settled::Settled;
 use crate::untyped::{Core, Untyped};
+
+/// What designs leave to the user at every open.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tuning {
+    pub(crate) policy: Policy,
+    pub(crate) cache: Cache,
+}
 
 /// What a pool can be opened as: a map, or a multimap.
 pub(crate) trait Opened: Untyped + Sized {
@@ -33,7 +41,7 @@ pub(crate) trait Opened: Untyped + Sized {
     fn index<M: Medium>(
         pool: &Arc<Pool<M>>,
         design: Design,
-        policy: Policy,
+        tuning: Tuning,
         is_new: bool,
     ) -> Result<Box<Self::Index>>;
 
@@ -55,17 +63,19 @@ impl Opened for Raw {
     fn index<M: Medium>(
         pool: &Arc<Pool<M>>,
         design: Design,
-        policy: Policy,
+        tuning: Tuning,
         is_new: bool,
     ) -> Result<Box<dyn Index>> {
         let of = Arc::clone(pool);
         Ok(match (design, is_new) {
             (Design::Reh, true) => settled(Reh::create(of)?, pool),
             (Design::Reh, false) => settled(Reh::open(of)?, pool),
-            (Design::Pea, true) => settled(Pea::create(of, policy)?, pool),
-            (Design::Pea, false) => settled(Pea::open(of, policy)?, pool),
+            (Design::Pea, true) => settled(Pea::create(of, tuning.policy)?, pool),
+            (Design::Pea, false) => settled(Pea::open(of, tuning.policy)?, pool),
             (Design::Esh, true) => settled(Esh::create(of)?, pool),
             (Design::Esh, false) => settled(Esh::open(of)?, pool),
+            (Design::Rewo, true) => settled(Rewo::create(of, tuning.cache)?, pool),
+            (Design::Rewo, false) => settled(Rewo::open(of, tuning.cache)?, pool),
         })
     }
 
@@ -89,14 +99,14 @@ impl Opened for MultiRaw {
     fn index<M: Medium>(
         pool: &Arc<Pool<M>>,
         design: Design,
-        policy: Policy,
+        tuning: Tuning,
         is_new: bool,
     ) -> Result<Box<dyn MultiIndex>> {
         let of = Arc::clone(pool);
         let pea = match (design, is_new) {
-            (Design::Pea, true) => MultiPea::create(of, policy)?,
-            (Design::Pea, false) => MultiPea::open(of, policy)?,
-            (Design::Reh | Design::Esh, _) => {
+            (Design::Pea, true) => MultiPea::create(of, tuning.policy)?,
+            (Design::Pea, false) => MultiPea::open(of, tuning.policy)?,
+            (Design::Reh | Design::Esh | Design::Rewo, _) => {
                 return Err(ErrorKind::Options { what: "only Pea Hash has multimaps" }.into());
             }
         };
@@ -124,7 +134,7 @@ pub(crate) struct Wanted {
     pub(crate) seed: u64,
     pub(crate) max_bytes: u64,
     pub(crate) sync_mode: SyncMode,
-    pub(crate) policy: Policy,
+    pub(crate) tuning: Tuning,
     /// Whether the file gets its name at once.
     pub(crate) publish: bool,
 }
@@ -142,7 +152,7 @@ pub(crate) fn create<R: Opened, M: Medium>(medium: M, wanted: &Wanted) -> Result
         max_bytes: wanted.max_bytes,
     };
     let pool = Arc::new(Pool::create(medium, &format)?);
-    let index = R::index(&pool, wanted.design, wanted.policy, true)?;
+    let index = R::index(&pool, wanted.design, wanted.tuning, true)?;
     if wanted.sync_mode != SyncMode::Process {
         pool.set_sync_mode(wanted.sync_mode)?;
     }
@@ -157,14 +167,14 @@ pub(crate) fn create<R: Opened, M: Medium>(medium: M, wanted: &Wanted) -> Result
 pub(crate) fn open<R: Opened, M: Medium>(
     medium: M,
     accept_suspect: bool,
-    policy: Policy,
+    tuning: Tuning,
     accept: &dyn Fn(Design, Type, Type) -> Result<()>,
 ) -> Result<R> {
     let start = Instant::now();
     let types = read::<R>(&Pool::peek(&medium)?)?;
     accept(types.0, types.1, types.2)?;
     let pool = Arc::new(Pool::open(medium, accept_suspect)?);
-    let index = R::index(&pool, types.0, policy, false)?;
+    let index = R::index(&pool, types.0, tuning, false)?;
     Ok(R::assemble(index, pool, types, false, start))
 }
 
@@ -211,7 +221,7 @@ pub(crate) fn behind_log<R: Opened>(
     let pool = Pool::open(file, accept_suspect)?;
     if !pool.has_log()? {
         let reader = pool.medium().reader()?;
-        let _ = open::<R, _>(reader, accept_suspect, Policy::default(), accept)?;
+        let _ = open::<R, _>(reader, accept_suspect, Tuning::default(), accept)?;
         pool.add_log(log_bytes)?;
     }
     Logged::over_file(pool.into_medium(), mode, private_bytes)

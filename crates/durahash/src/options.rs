@@ -12,9 +12,10 @@ use crate::design::Design;
 use crate::map::Map;
 use crate::multi_map::MultiMap;
 use crate::multi_raw::MultiRaw;
-use crate::open::{self, Opened, Wanted};
+use crate::open::{self, Opened, Tuning, Wanted};
 use crate::pea::Policy;
 use crate::raw::Raw;
+use crate::rewo::Cache;
 
 /// Bytes of address space for a file, unless another limit is set.
 const FILE_BYTES: u64 = 1 << 40;
@@ -54,7 +55,7 @@ pub struct Options {
     log_bytes: u64,
     private_bytes: Option<u64>,
     geometry: Geometry,
-    pub(crate) policy: Policy,
+    pub(crate) tuning: Tuning,
 }
 
 impl Options {
@@ -79,7 +80,7 @@ impl Options {
             log_bytes: LOG_BYTES,
             private_bytes: None,
             geometry: Geometry::default(),
-            policy: Policy::default(),
+            tuning: Tuning::default(),
         }
     }
 
@@ -294,7 +295,23 @@ impl Options {
     /// ```
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
-        self.policy = policy;
+        self.tuning.policy = policy;
+        self
+    }
+
+    /// The cached table of a Rewo-Hash; it may differ from open to open.
+    ///
+    /// ```
+    /// use durahash::rewo::Cache;
+    /// use durahash::{Design, Options};
+    /// let none = Cache { bytes: Some(0), fill: false };
+    /// let map = Options::new().design(Design::Rewo).cache(none).in_memory::<u64, u64>()?;
+    /// assert_eq!(map.stats()?.index.cached_slots, 0);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    #[must_use]
+    pub fn cache(mut self, cache: Cache) -> Self {
+        self.tuning.cache = cache;
         self
     }
 
@@ -508,7 +525,7 @@ impl Options {
         medium: M,
     ) -> Result<Map<K, V>> {
         let accept = &accept::<K, V>;
-        open::open::<Raw, M>(medium, self.accept_suspect, self.policy, accept).map(Map::new)
+        open::open::<Raw, M>(medium, self.accept_suspect, self.tuning, accept).map(Map::new)
     }
 
     /// Makes a multimap on any medium, which is empty.
@@ -528,7 +545,7 @@ impl Options {
         medium: M,
     ) -> Result<MultiMap<K, V>> {
         let accept = &accept::<K, V>;
-        open::open::<MultiRaw, M>(medium, self.accept_suspect, self.policy, accept)
+        open::open::<MultiRaw, M>(medium, self.accept_suspect, self.tuning, accept)
             .map(MultiMap::new)
     }
 
@@ -639,12 +656,12 @@ impl Options {
         medium: M,
         accept: &dyn Fn(Design, Type, Type) -> Result<()>,
     ) -> Result<R> {
-        let (suspect, policy) = (self.accept_suspect, self.policy);
+        let (suspect, tuning) = (self.accept_suspect, self.tuning);
         match self.emulate {
             Some(latency) => {
-                open::open(Metered::with_latency(medium, latency), suspect, policy, accept)
+                open::open(Metered::with_latency(medium, latency), suspect, tuning, accept)
             }
-            None => open::open(medium, suspect, policy, accept),
+            None => open::open(medium, suspect, tuning, accept),
         }
     }
 
@@ -689,7 +706,7 @@ impl Options {
             seed,
             max_bytes: self.max_bytes.unwrap_or(u64::MAX),
             sync_mode: SyncMode::Process,
-            policy: self.policy,
+            tuning: self.tuning,
             publish: true,
         })
     }

@@ -6,7 +6,6 @@ use super::*;
 use crate::data::Type;
 use crate::design::Design;
 use crate::open::{self, Wanted};
-use crate::pea::Policy;
 
 const KEY: &[u8] = b"key";
 /// So many values of a key have a list: a bucket has four slots, of which one stays free.
@@ -35,7 +34,7 @@ fn with_list() -> MultiRaw {
         seed: 7,
         max_bytes: 1 << 20,
         sync_mode: SyncMode::Process,
-        policy: Policy::default(),
+        tuning: crate::open::Tuning::default(),
         publish: true,
     };
     let raw: MultiRaw = open::create(Dram::new(1 << 20).unwrap(), &wanted).unwrap();

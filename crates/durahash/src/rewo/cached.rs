@@ -1,0 +1,364 @@
+//! The cached table: copies in DRAM of slots that were looked up.
+//!
+//! ```text
+//! bucket, 128 bytes: version lock, word of state, then seven slots {h, payload}
+//! word of state: bits 0-6 live slots   8-14 slots that were hit since the last replacement
+//! ```
+//!
+//! Why a lookup never sees what is old, or not durable: a writer changes the copy while it holds the locks
+//! of all buckets that its hash may be in, after the slot is durable and before anybody else can see it
+//! there; and a copy is made under the lock of its bucket here only if the version of the bucket that it
+//! was read from is still the same, and no writer holds that. So a writer that comes later finds the
+//! copy, and one that came earlier has raised the version, or holds the lock.
+//!
+//! The table has one bucket for each hash, unlike the paper's two. What is not here is looked up in the
+//! pool, unless the table has everything: that ends ([`overflow`](Cached::overflow)) before the first
+//! slot is left out or replaced.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use durahash_media::{Medium, Result, Rows, Version, VersionLock, bits};
+
+use crate::growth::Count;
+
+/// Bytes of a bucket.
+pub(super) const BUCKET_BYTES: u64 = 128;
+/// Slots of a bucket.
+pub(super) const SLOTS: u32 = 7;
+const ALL: u64 = (1 << SLOTS) - 1;
+const HIT_BIT: u32 = 8;
+
+/// What a bucket says.
+pub(super) enum Looked {
+    Hit(u64),
+    /// Not here, and nowhere.
+    Absent,
+    /// Not here.
+    Miss,
+}
+
+/// What stands in a bucket, and what tells whether it still does.
+pub(super) struct Copied<'a> {
+    pub(super) payload: u64,
+    lock: VersionLock<'a>,
+    version: Version,
+}
+
+impl Copied<'_> {
+    pub(super) fn is_valid(&self) -> bool {
+        self.lock.validate(self.version)
+    }
+}
+
+/// See the module docs in the source.
+pub(super) struct Cached {
+    rows: Rows<16>,
+    /// Buckets in use: a power of two, or none.
+    buckets: AtomicU64,
+    /// Whether there are slots that are not here.
+    overflow: AtomicBool,
+    /// Whether copies are made: not while the number of buckets changes.
+    fills: AtomicBool,
+    replaced: Count,
+}
+
+impl Cached {
+    /// Address space for so many buckets at the most; none in use.
+    pub(super) fn new(most: u64) -> Result<Self> {
+        Ok(Cached {
+            rows: Rows::new(most)?,
+            buckets: AtomicU64::new(0),
+            overflow: AtomicBool::new(true),
+            fills: AtomicBool::new(false),
+            replaced: Count::new(),
+        })
+    }
+
+    /// Of a table that nobody uses yet: so many buckets, and whether they have everything, which is
+    /// nothing.
+    pub(super) fn begin(&self, buckets: u64, has_all: bool) {
+        let buckets = self.most_of(buckets);
+        self.buckets.store(buckets, Ordering::SeqCst);
+        self.overflow.store(!has_all || buckets == 0, Ordering::SeqCst);
+        self.fills.store(buckets > 0, Ordering::SeqCst);
+    }
+
+    /// The largest power of two that is no more than that, and than there is room for.
+    fn most_of(&self, buckets: u64) -> u64 {
+        let most = buckets.min(self.rows.count());
+        if most == 0 { 0 } else { 1 << most.ilog2() }
+    }
+
+    pub(super) fn buckets(&self) -> u64 {
+        self.buckets.load(Ordering::SeqCst)
+    }
+
+    /// Ends it: an operation broke off, and what it changed in the pool may be here as it was.
+    pub(super) fn stop(&self) {
+        self.overflow.store(true, Ordering::SeqCst);
+        self.fills.store(false, Ordering::SeqCst);
+        self.buckets.store(0, Ordering::SeqCst);
+    }
+
+    /// Whether nothing is ever here.
+    #[inline(always)]
+    pub(super) fn is_off(&self) -> bool {
+        self.buckets.load(Ordering::Relaxed) == 0
+    }
+
+    /// Whether some slots are not here.
+    pub(super) fn overflow(&self) -> bool {
+        self.overflow.load(Ordering::SeqCst)
+    }
+
+    /// How often a slot was replaced by another.
+    pub(super) fn replaced(&self) -> u64 {
+        self.replaced.get()
+    }
+
+    #[inline(always)]
+    fn row(&self, remixed: u64) -> Option<&[AtomicU64; 16]> {
+        let buckets = self.buckets.load(Ordering::SeqCst);
+        (buckets > 0).then(|| self.rows.row(Self::at(remixed, buckets)))
+    }
+
+    /// The bucket of a hash among so many. Other bits than those of the pool's buckets.
+    #[inline(always)]
+    const fn at(remixed: u64, buckets: u64) -> u64 {
+        remixed >> 26 & (buckets - 1)
+    }
+
+    /// Starts to fetch the bucket of a hash.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, remixed: u64) {
+        let buckets = self.buckets.load(Ordering::Relaxed);
+        if buckets > 0 {
+            self.rows.prefetch(Self::at(remixed, buckets));
+        }
+    }
+
+    fn slot_of(row: &[AtomicU64; 16], h: u64) -> Option<u32> {
+        let live = bits(row[1].load(Ordering::Acquire), 0, SLOTS);
+        (0..SLOTS).find(|slot| {
+            row[2 + *slot as usize * 2].load(Ordering::Acquire) == h && live & 1 << slot != 0
+        })
+    }
+
+    /// The bucket of a hash at one instant: its lock, its version, and the payload of the copy if there is
+    /// one. `None` where somebody writes to it.
+    #[inline(always)]
+    fn seek<M: Medium>(
+        &self,
+        medium: &M,
+        h: u64,
+        remixed: u64,
+    ) -> Option<(VersionLock<'_>, Version, Option<u64>)> {
+        let row = self.row(remixed)?;
+        let lock = VersionLock::new(&row[0]);
+        let version = lock.try_read(medium)?;
+        let Some(slot) = Self::slot_of(row, h) else {
+            return Some((lock, version, None));
+        };
+        let payload = row[3 + slot as usize * 2].load(Ordering::Acquire);
+        if !lock.validate(version) {
+            return None;
+        }
+        let hit = 1 << (HIT_BIT + slot);
+        if row[1].load(Ordering::Relaxed) & hit == 0 {
+            row[1].fetch_or(hit, Ordering::Relaxed);
+        }
+        Some((lock, version, Some(payload)))
+    }
+
+    /// The copy of a slot.
+    #[inline(always)]
+    pub(super) fn read<M: Medium>(&self, medium: &M, h: u64, remixed: u64) -> Option<Copied<'_>> {
+        let (lock, version, payload) = self.seek(medium, h, remixed)?;
+        Some(Copied { payload: payload?, lock, version })
+    }
+
+    /// Looks a hash up.
+    #[inline(always)]
+    pub(super) fn look<M: Medium>(&self, medium: &M, h: u64, remixed: u64) -> Looked {
+        match self.seek(medium, h, remixed) {
+            Some((_, _, Some(payload))) => Looked::Hit(payload),
+            // After the bucket: what was taken out of it was so after this was set.
+            Some((lock, version, None))
+                if !self.overflow.load(Ordering::SeqCst) && lock.validate(version) =>
+            {
+                Looked::Absent
+            }
+            _ => Looked::Miss,
+        }
+    }
+
+    /// Makes a copy of a slot, if it `is_current` under the lock of the bucket here.
+    pub(super) fn fill<M: Medium>(
+        &self,
+        medium: &M,
+        (h, remixed): (u64, u64),
+        payload: u64,
+        is_current: impl Fn() -> bool,
+    ) {
+        let Some(row) = self.row(remixed) else {
+            return;
+        };
+        let lock = VersionLock::new(&row[0]);
+        if !self.fills.load(Ordering::SeqCst) || !lock.try_lock(medium) {
+            return;
+        }
+        // Between, the number of buckets may have changed.
+        let is_here = self.row(remixed).is_some_and(|other| std::ptr::eq(row, other));
+        let is_due = is_here && self.fills.load(Ordering::SeqCst) && is_current();
+        if is_due && Self::slot_of(row, h).is_none() {
+            let slot = self.slot_for_copy(row);
+            lock.exclude_readers();
+            Self::put(row, slot, h, payload);
+            lock.unlock_changed(medium);
+        } else {
+            lock.unlock_unchanged(medium);
+        }
+    }
+
+    /// A free slot, or the next that was not hit since the last time that all were. Its lock is held.
+    fn slot_for_copy(&self, row: &[AtomicU64; 16]) -> u32 {
+        let state = row[1].load(Ordering::Acquire);
+        let live = bits(state, 0, SLOTS);
+        if live != ALL {
+            return live.trailing_ones();
+        }
+        self.overflow.store(true, Ordering::SeqCst);
+        self.replaced.add(1);
+        let hit = bits(state, HIT_BIT, SLOTS);
+        if hit == ALL {
+            row[1].fetch_and(!(ALL << HIT_BIT), Ordering::Relaxed);
+            return 0;
+        }
+        hit.trailing_ones()
+    }
+
+    fn put(row: &[AtomicU64; 16], slot: u32, h: u64, payload: u64) {
+        row[2 + slot as usize * 2].store(h, Ordering::Release);
+        row[3 + slot as usize * 2].store(payload, Ordering::Release);
+        row[1].fetch_and(!(1 << (HIT_BIT + slot)), Ordering::Relaxed);
+        row[1].fetch_or(1 << slot, Ordering::Release);
+    }
+
+    /// Does `f` with the bucket of a hash under its lock; whether it changed something.
+    fn locked<M: Medium>(
+        &self,
+        medium: &M,
+        remixed: u64,
+        f: impl FnOnce(&[AtomicU64; 16], VersionLock<'_>) -> bool,
+    ) {
+        let Some(row) = self.row(remixed) else {
+            return;
+        };
+        let lock = VersionLock::new(&row[0]);
+        lock.lock(medium);
+        if f(row, lock) {
+            lock.unlock_changed(medium);
+        } else {
+            lock.unlock_unchanged(medium);
+        }
+    }
+
+    /// A slot is new: it is here, too, while everything is. Its locks in the pool are held.
+    pub(super) fn insert<M: Medium>(&self, medium: &M, h: u64, remixed: u64, payload: u64) {
+        if !self.is_off() && !self.overflow.load(Ordering::SeqCst) {
+            self.add(medium, h, remixed, payload);
+        }
+    }
+
+    /// Puts a copy where there is room for it.
+    pub(super) fn add<M: Medium>(&self, medium: &M, h: u64, remixed: u64, payload: u64) {
+        self.locked(medium, remixed, |row, lock| {
+            let live = bits(row[1].load(Ordering::Acquire), 0, SLOTS);
+            if live == ALL {
+                self.overflow.store(true, Ordering::SeqCst);
+                return false;
+            }
+            lock.exclude_readers();
+            Self::put(row, live.trailing_ones(), h, payload);
+            true
+        });
+    }
+
+    /// A slot has another payload. Its locks in the pool are held.
+    pub(super) fn set<M: Medium>(&self, medium: &M, h: u64, remixed: u64, payload: u64) {
+        self.locked(medium, remixed, |row, lock| {
+            let Some(slot) = Self::slot_of(row, h) else {
+                return false;
+            };
+            lock.exclude_readers();
+            row[3 + slot as usize * 2].store(payload, Ordering::Release);
+            true
+        });
+    }
+
+    /// A slot was removed. Its locks in the pool are held.
+    pub(super) fn remove<M: Medium>(&self, medium: &M, h: u64, remixed: u64) {
+        self.locked(medium, remixed, |row, lock| {
+            let Some(slot) = Self::slot_of(row, h) else {
+                return false;
+            };
+            lock.exclude_readers();
+            row[1].fetch_and(!(1 << slot), Ordering::Release);
+            true
+        });
+    }
+
+    /// Changes the number of buckets. `pass_writers` waits for all writers that have not seen what was
+    /// stored before it. What is in another bucket now than before is dropped: from there on writers
+    /// look for copies elsewhere.
+    pub(super) fn resize<M: Medium>(
+        &self,
+        medium: &M,
+        wanted: u64,
+        remix: impl Fn(u64) -> u64,
+        pass_writers: impl FnOnce(),
+    ) {
+        let (before, after) = (self.buckets(), self.most_of(wanted));
+        if before == after {
+            pass_writers();
+            return;
+        }
+        self.fills.store(false, Ordering::SeqCst);
+        self.overflow.store(true, Ordering::SeqCst);
+        self.buckets.store(after, Ordering::SeqCst);
+        pass_writers();
+        for i in 0..before {
+            let row = self.rows.row(i);
+            let lock = VersionLock::new(&row[0]);
+            lock.lock(medium);
+            lock.exclude_readers();
+            let live = bits(row[1].load(Ordering::Acquire), 0, SLOTS);
+            for slot in (0..SLOTS).filter(|slot| live & 1 << slot != 0) {
+                let h = row[2 + slot as usize * 2].load(Ordering::Acquire);
+                if after == 0 || Self::at(remix(h), after) != i {
+                    row[1].fetch_and(!(1 << slot), Ordering::Release);
+                }
+            }
+            lock.unlock_changed(medium);
+        }
+        self.fills.store(after > 0, Ordering::SeqCst);
+    }
+
+    /// Calls `f` with every copy, and whether its bucket is the right one and unlocked. Nobody writes
+    /// meanwhile.
+    pub(super) fn each(&self, remix: impl Fn(u64) -> u64, f: &mut dyn FnMut(u64, u64, bool)) {
+        let buckets = self.buckets();
+        for i in 0..buckets {
+            let row = self.rows.row(i);
+            let live = bits(row[1].load(Ordering::Acquire), 0, SLOTS);
+            for slot in (0..SLOTS).filter(|slot| live & 1 << slot != 0) {
+                let [h, payload] =
+                    [2, 3].map(|at| row[at + slot as usize * 2].load(Ordering::Acquire));
+                let is_right = Self::at(remix(h), buckets) == i
+                    && !VersionLock::new(&row[0]).is_locked()
+                    && Self::slot_of(row, h) == Some(slot);
+                f(h, payload, is_right);
+            }
+        }
+    }
+}

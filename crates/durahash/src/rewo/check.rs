@@ -1,0 +1,150 @@
+//! Verifying all invariants, and mending. The invariants are listed in the [module docs](super).
+
+use std::collections::{HashMap, HashSet};
+
+use durahash_media::{Medium, Result};
+
+use super::Rewo;
+use super::layout::{BUCKET_BYTES, Commit};
+use super::plan::{Plan, Wanted};
+use super::recover::read_block;
+use crate::index::Finding;
+
+/// Takes what is wrong: the invariant, the number of the bucket, and words.
+type Report<'a> = &'a mut dyn FnMut(&'static str, u64, String);
+
+impl<M: Medium> Rewo<M> {
+    /// Verifies REWO-1 to REWO-7.
+    pub(super) fn check_all(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+        let mut report = |invariant, number: u64, what: String| {
+            found(Finding { invariant, off: number * BUCKET_BYTES, what });
+        };
+        let block = match read_block(&self.pool) {
+            Ok(block) => block,
+            Err(e) => {
+                report("REWO-1", 1, e.to_string());
+                return Ok(());
+            }
+        };
+        let plan = self.plans.load();
+        let wanted = self.plans.wanted(plan);
+        let cursor = self.resizing().cursor;
+        if block.wanted != wanted {
+            report("REWO-1", block.number, "the tables in use are others".to_owned());
+            return Ok(());
+        }
+        self.check_extents(&wanted, block.number, &mut report);
+        let mut hashes = HashMap::new();
+        let mut at = 0;
+        for (i, table) in wanted.all() {
+            let is_source = wanted.sources().any(|(source, _)| source == i);
+            for number in table.first..table.first + table.buckets() {
+                let is_done = is_source && at < cursor;
+                at += u64::from(is_source);
+                self.check_bucket(plan, (i, number), is_done, &mut hashes, &mut report)?;
+            }
+        }
+        if hashes.len() as u64 != self.live.get() {
+            let (live, counter) = (hashes.len(), self.live.get());
+            report("REWO-6", 0, format!("{live} live slots, the counter says {counter}"));
+        }
+        for stripe in (0..=self.stripe_mask).filter(|stripe| self.lock_at(*stripe).is_locked()) {
+            report("REWO-6", 0, format!("lock {stripe} is held"));
+        }
+        self.check_cached(&hashes, &mut report);
+        Ok(())
+    }
+
+    /// REWO-5.
+    fn check_extents(&self, wanted: &Wanted, block: u64, report: Report<'_>) {
+        let per_extent = self.pool.extent_bytes() / BUCKET_BYTES;
+        let prepared = self.resizing().prepared.map(|prepared| prepared.table);
+        for extent in self.pool.unit_extents() {
+            let mut tables = wanted.all().map(|(_, table)| table).chain(prepared);
+            if !tables.any(|table| table.has(extent * per_extent)) {
+                report("REWO-5", extent * per_extent, "an extent of no table".to_owned());
+            }
+        }
+        for extent in self.pool.directory_extents() {
+            if extent != block / per_extent {
+                report("REWO-5", extent * per_extent, "an extent that nothing names".to_owned());
+            }
+        }
+    }
+
+    /// REWO-2 to REWO-4 of one bucket, out of which a resize has migrated everything if it `is_done`.
+    fn check_bucket(
+        &self,
+        plan: Plan,
+        (table, number): (usize, u64),
+        is_done: bool,
+        hashes: &mut HashMap<u64, u64>,
+        report: Report<'_>,
+    ) -> Result<()> {
+        let commit = self.commit(self.bucket(number)?);
+        if !commit.is_sound() {
+            report("REWO-4", number, "the commit word contradicts itself".to_owned());
+        } else if commit.leaving() != 0 {
+            report("REWO-4", number, "a slot is leaving, and nobody moves it".to_owned());
+        }
+        self.each_slot(plan, number, &mut |slot| {
+            let is_left_behind = is_done && plan.target(slot.h) != table;
+            if !slot.is_found || is_left_behind || self.used & 1 << slot.slot == 0 {
+                let what = format!("no lookup finds {:#018x} in slot {}", slot.h, slot.slot);
+                report("REWO-2", number, what);
+            }
+            if hashes.insert(slot.h, slot.payload).is_some() {
+                report("REWO-3", number, format!("hash {:#018x} is there twice", slot.h));
+            }
+        })
+    }
+
+    /// REWO-7.
+    fn check_cached(&self, hashes: &HashMap<u64, u64>, report: Report<'_>) {
+        let mut copied = HashSet::new();
+        self.cached.each(|h| self.remix.mix(h), &mut |h, payload, is_right| {
+            if !is_right || hashes.get(&h) != Some(&payload) || !copied.insert(h) {
+                report("REWO-7", 0, format!("the copy of {h:#018x} is another"));
+            }
+        });
+        if !self.cached.overflow() && copied.len() != hashes.len() {
+            let (copies, live) = (copied.len(), hashes.len());
+            report("REWO-7", 0, format!("{copies} copies of {live} slots, and no overflow"));
+        }
+    }
+
+    /// Drops what no lookup finds, doubles of what one does, and marks that damage left.
+    pub(super) fn mend_all(&self) -> Result<()> {
+        let resizing = self.resizing();
+        let plan = self.plans.load();
+        let wanted = self.plans.wanted(plan);
+        for number in wanted.all().flat_map(|(_, t)| t.first..t.first + t.buckets()) {
+            let mut held = self.hold_bucket(plan, number);
+            let done = self.pool.writable().and_then(|()| {
+                let bucket = self.bucket(number)?;
+                let before = self.commit(bucket);
+                let mut lost = Vec::new();
+                self.each_slot(plan, number, &mut |slot| {
+                    if !slot.is_found || self.used & 1 << slot.slot == 0 {
+                        lost.push(slot.slot);
+                    }
+                })?;
+                for slot in &lost {
+                    self.drop_slot(&mut held, number, *slot)?;
+                    self.live.add(-1);
+                }
+                if lost.is_empty() && !before.is_sound() {
+                    let medium = self.medium();
+                    held.exclude_readers(number);
+                    self.clear(bucket, Commit::new(before.live(), 0));
+                    medium.drain();
+                }
+                Ok(())
+            });
+            held.release();
+            done?;
+        }
+        drop(resizing);
+        Ok(())
+    }
+}

@@ -1,0 +1,482 @@
+//! Resizing. The commit steps are in the [module docs](super).
+//!
+//! From a load of 0.8 on, a table is prepared: its space is taken, and its commit words emptied piece by
+//! piece. At 0.92, or where an insert finds no room, it is added to the others, and the walk over the
+//! sources begins, which migrates bucket after bucket. Every writer does a piece of either after its own
+//! operation, and so does [`step`](crate::Index::step). Half of the slots are given back below 0.3.
+
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+
+use durahash_media::{ErrorKind, Event, Medium, Result, wait_lock};
+
+use super::cached;
+use super::cuckoo::Room;
+use super::layout::{self, BUCKET_BYTES, SLOTS, TABLES, Tables};
+use super::plan::{OVERTAKEN, Plan, RESERVED, Resize, Table, Wanted};
+use super::scan::Listed;
+use super::write::Left;
+use super::{ROOT, Rewo};
+
+/// Buckets that a writer migrates after an operation, and those that it prepares.
+const WRITER_MIGRATES: u64 = 1;
+const WRITER_PREPARES: u64 = 8;
+/// The same of an insert that waits for room, and of a step in the background.
+const HELPER_MIGRATES: u64 = 4;
+const STEP_MIGRATES: u64 = 64;
+const STEP_PREPARES: u64 = 1024;
+
+/// Parts of a walk over the sources after which the cursor is saved.
+const SAVES: u64 = 8;
+
+/// A load below which a table is not full because there are too many slots, but because hashes share
+/// their first bits, in hundredths.
+const SKEWED: u64 = 50;
+/// A load below which no table would help.
+const HOPELESS: u64 = 2;
+/// Loads at which a table is prepared, at which it is added, and at which one is given up.
+const PREPARE: u64 = 80;
+const GROW: u64 = 92;
+const SHRINK: u64 = 30;
+
+/// What the mutex of resizes guards.
+#[derive(Default)]
+pub(super) struct Resizing {
+    /// The block of tables that the root names, counted in blocks.
+    pub(super) block: u64,
+    /// How far the walk over the sources has come, and what of that the block says.
+    pub(super) cursor: u64,
+    pub(super) saved: u64,
+    pub(super) prepared: Option<Prepared>,
+    /// If not zero, slots that must not be live for the tables to be halved: at some more than that it did
+    /// not work.
+    shrinks_below: u64,
+}
+
+/// A table that nothing names yet.
+#[derive(Clone, Copy)]
+pub(super) struct Prepared {
+    pub(super) table: Table,
+    /// Buckets that are empty, durably.
+    done: u64,
+}
+
+impl Prepared {
+    const fn is_done(self) -> bool {
+        self.done == self.table.buckets()
+    }
+}
+
+/// The mutex of resizes, held. An operation that breaks off under it leaves what it guards behind what
+/// is durable.
+pub(super) struct Guard<'a, M: Medium> {
+    rewo: &'a Rewo<M>,
+    resizing: MutexGuard<'a, Resizing>,
+}
+
+impl<M: Medium> std::ops::Deref for Guard<'_, M> {
+    type Target = Resizing;
+
+    fn deref(&self) -> &Resizing {
+        &self.resizing
+    }
+}
+
+impl<M: Medium> std::ops::DerefMut for Guard<'_, M> {
+    fn deref_mut(&mut self) -> &mut Resizing {
+        &mut self.resizing
+    }
+}
+
+impl<M: Medium> Drop for Guard<'_, M> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.rewo.pool.poison();
+        }
+    }
+}
+
+/// How the migration of a bucket ended.
+enum Migrated {
+    Done,
+    /// A slot finds no room where it shall go.
+    Stuck,
+    /// Another writer was in the way.
+    Busy,
+}
+
+impl<M: Medium> Rewo<M> {
+    fn per_extent(&self) -> u64 {
+        self.pool.extent_bytes() / BUCKET_BYTES
+    }
+
+    pub(super) fn resizing(&self) -> Guard<'_, M> {
+        Guard { rewo: self, resizing: wait_lock(&self.writers.resizing, self.medium()) }
+    }
+
+    fn try_resizing(&self) -> Option<Guard<'_, M>> {
+        let resizing = self.writers.resizing.try_lock().ok()?;
+        Some(Guard { rewo: self, resizing })
+    }
+
+    /// Whether so many hundredths of the slots of some buckets are live.
+    fn load_is(&self, hundredths: u64, buckets: u64) -> bool {
+        self.live.get() * 100 >= hundredths * buckets * u64::from(self.slots)
+    }
+
+    /// What is done after a write of `h`. What that did is done; damage, and a full medium, are for
+    /// others to meet.
+    pub(super) fn maintain(&self, h: u64, left: Left) {
+        let plan = self.plans.load();
+        let is_wanted = if plan.is_resizing() {
+            // Every fourth, where buckets have fifteen slots: of the writes until the next resize, at
+            // the least fourteen for each bucket of now, four do it.
+            h.is_multiple_of(u64::from(self.slots / 4 + 1))
+        } else {
+            self.writers.prepares.load(Ordering::Relaxed) || self.is_due(plan, left)
+        };
+        if !is_wanted {
+            return;
+        }
+        if let Some(mut resizing) = self.try_resizing() {
+            let _ = self.work(&mut resizing, WRITER_MIGRATES, WRITER_PREPARES);
+        }
+    }
+
+    /// Whether there may be a reason for a resize.
+    fn is_due(&self, plan: Plan, left: Left) -> bool {
+        match left {
+            Left::Nothing => false,
+            Left::Full => self.load_is(PREPARE, self.plans.wanted(plan).buckets()),
+            Left::Sparse => {
+                let buckets = self.plans.wanted(plan).buckets();
+                buckets > self.per_extent() && !self.load_is(SHRINK, buckets)
+            }
+        }
+    }
+
+    /// A piece of what is due; whether there is more.
+    fn work(&self, resizing: &mut Resizing, migrates: u64, prepares: u64) -> Result<bool> {
+        self.pool.writable()?;
+        if self.plans.load().is_resizing() {
+            self.migrate(resizing, migrates)?;
+            return Ok(true);
+        }
+        let wanted = self.plans.wanted(self.plans.load());
+        let buckets = wanted.buckets();
+        if self.load_is(PREPARE, buckets) {
+            let is_done = self.prepare_some(resizing, self.larger(&wanted), prepares)?;
+            if is_done && self.load_is(GROW, buckets) {
+                self.begin_larger(resizing, &wanted)?;
+                return Ok(true);
+            }
+            return Ok(!is_done);
+        }
+        let is_kept = resizing.shrinks_below > 0 && self.live.get() >= resizing.shrinks_below;
+        if buckets == self.per_extent() || self.load_is(SHRINK, buckets) || is_kept {
+            self.forget_prepared(resizing)?;
+            return Ok(false);
+        }
+        if wanted.count > 1 {
+            self.forget_prepared(resizing)?;
+            let shrunk = Wanted { resize: Resize::Shrink, ..wanted };
+            self.begin(resizing, &shrunk)?;
+            self.writers.shrinks.add(1);
+        } else if self.prepare_some(resizing, buckets / 2, prepares)? {
+            self.begin_rebuild(resizing, &wanted, Resize::Rebuild)?;
+            self.writers.shrinks.add(1);
+        }
+        Ok(true)
+    }
+
+    /// The body of [`Index::step`](crate::Index::step).
+    pub(super) fn work_in_background(&self) -> Result<bool> {
+        if self.pool.writable().is_err() {
+            return Ok(false);
+        }
+        let mut resizing = self.resizing();
+        match self.work(&mut resizing, STEP_MIGRATES, STEP_PREPARES) {
+            // Without a table, for which there is no space, or which would not help, nothing is left to do
+            // here; an insert that finds no room is told.
+            Err(e) if matches!(e.kind(), ErrorKind::Full { .. } | ErrorKind::Skewed { .. }) => {
+                Ok(false)
+            }
+            done => done,
+        }
+    }
+
+    /// An insert found no room when the tables were these: makes some, or a piece of what leads there.
+    pub(super) fn make_room(&self, plan: Plan) -> Result<()> {
+        let mut resizing = self.resizing();
+        self.pool.writable()?;
+        if !self.plans.is_current(plan) {
+            return Ok(());
+        }
+        if plan.is_resizing() {
+            return self.migrate(&mut resizing, HELPER_MIGRATES);
+        }
+        let wanted = self.plans.wanted(plan);
+        if !self.load_is(HOPELESS, wanted.buckets()) {
+            return Err(ErrorKind::Skewed { depth: wanted.count as u32 }.into());
+        }
+        while !self.prepare_some(&mut resizing, self.larger(&wanted), STEP_PREPARES)? {}
+        self.begin_larger(&mut resizing, &wanted)
+    }
+
+    /// Buckets of the next table.
+    fn larger(&self, wanted: &Wanted) -> u64 {
+        let buckets = wanted.buckets();
+        if wanted.count == TABLES { 2 * buckets } else { buckets }
+    }
+
+    /// Adds the table that was prepared to these.
+    fn begin_larger(&self, resizing: &mut Resizing, wanted: &Wanted) -> Result<()> {
+        let is_skewed = wanted.count > 1 && !self.load_is(SKEWED, wanted.buckets());
+        if wanted.count == TABLES || is_skewed {
+            return self.begin_rebuild(resizing, wanted, Resize::Rebuild);
+        }
+        let mut grown = Wanted { resize: Resize::Grow, count: wanted.count + 1, ..*wanted };
+        grown.tables[wanted.count] = resizing.prepared.map(|prepared| prepared.table);
+        self.begin(resizing, &grown)?;
+        resizing.prepared = None;
+        resizing.shrinks_below = 0;
+        self.writers.grows.add(1);
+        Ok(())
+    }
+
+    /// Begins to move everything into the table that was prepared.
+    fn begin_rebuild(
+        &self,
+        resizing: &mut Resizing,
+        wanted: &Wanted,
+        resize: Resize,
+    ) -> Result<()> {
+        let mut rebuilt = Wanted { resize, ..*wanted };
+        rebuilt.tables[OVERTAKEN] = wanted.tables[RESERVED];
+        rebuilt.tables[RESERVED] = resizing.prepared.map(|prepared| prepared.table);
+        self.begin(resizing, &rebuilt)?;
+        resizing.prepared = None;
+        self.writers.rebuilds.add(1);
+        Ok(())
+    }
+
+    /// Prepares a piece of a table of so many buckets; whether it is done. One of another size is given
+    /// back.
+    fn prepare_some(&self, resizing: &mut Resizing, buckets: u64, n: u64) -> Result<bool> {
+        let medium = self.medium();
+        if resizing.prepared.is_some_and(|prepared| prepared.table.buckets() != buckets) {
+            self.forget_prepared(resizing)?;
+        }
+        let mut prepared = match resizing.prepared {
+            Some(prepared) => prepared,
+            None => {
+                let extent = self.pool.take_unit_extents(buckets / self.per_extent())?;
+                let table = Table { first: extent * self.per_extent(), shift: buckets.ilog2() };
+                Prepared { table, done: 0 }
+            }
+        };
+        resizing.prepared = Some(prepared);
+        if prepared.is_done() {
+            return Ok(true);
+        }
+        self.writers.prepares.store(true, Ordering::Relaxed);
+        let until = (prepared.done + n).min(buckets);
+        for number in prepared.done..until {
+            let bucket = self.bucket(prepared.table.first + number)?;
+            medium.store(&bucket.commit, 0);
+            medium.flush(&bucket.commit);
+        }
+        medium.fence();
+        prepared.done = until;
+        resizing.prepared = Some(prepared);
+        if prepared.is_done() {
+            self.writers.prepares.store(false, Ordering::Relaxed);
+        }
+        Ok(prepared.is_done())
+    }
+
+    /// Gives back what was prepared.
+    pub(super) fn forget_prepared(&self, resizing: &mut Resizing) -> Result<()> {
+        self.writers.prepares.store(false, Ordering::Relaxed);
+        match resizing.prepared.take() {
+            Some(prepared) => self.release_table(prepared.table),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives back the space of a table that nothing names.
+    fn release_table(&self, table: Table) -> Result<()> {
+        let extents =
+            table.first / self.per_extent()..(table.first + table.buckets()) / self.per_extent();
+        extents.into_iter().try_for_each(|extent| self.pool.release_extent(extent))
+    }
+
+    /// Switches to these tables, whose resize begins.
+    fn begin(&self, resizing: &mut Resizing, wanted: &Wanted) -> Result<()> {
+        self.write_block(resizing, wanted, 0)?;
+        resizing.cursor = 0;
+        self.switch(wanted);
+        Ok(())
+    }
+
+    /// All operations go by these tables from here on.
+    fn switch(&self, wanted: &Wanted) {
+        self.plans.publish(wanted);
+        let buckets = self.cache_buckets(wanted);
+        let remix = |h| self.remix.mix(h);
+        self.cached.resize(self.medium(), buckets, remix, || self.pass_writers());
+    }
+
+    /// Buckets of the cached table beside these tables.
+    pub(super) fn cache_buckets(&self, wanted: &Wanted) -> u64 {
+        let eighth = || wanted.buckets() * BUCKET_BYTES / 8;
+        self.cache.bytes.unwrap_or_else(eighth) / cached::BUCKET_BYTES
+    }
+
+    /// Writes a block that says this, and switches the root to it.
+    pub(super) fn write_block(
+        &self,
+        resizing: &mut Resizing,
+        wanted: &Wanted,
+        cursor: u64,
+    ) -> Result<()> {
+        let medium = self.medium();
+        // The other of two.
+        let number = resizing.block ^ 1;
+        let block: &Tables = self.pool.at(number * BUCKET_BYTES)?;
+        let words = self.block_words(wanted, cursor);
+        for (word, v) in layout::fields(block).zip(words) {
+            medium.store(word, v);
+        }
+        medium.store(&block.sum, layout::sum_of(self.remix, words.into_iter()));
+        medium.flush(block);
+        medium.fence();
+        self.pool.set_root(ROOT, layout::root_word(self.remix, number))?;
+        resizing.block = number;
+        resizing.saved = cursor;
+        Ok(())
+    }
+
+    /// The words of a block, before its check sum.
+    pub(super) fn block_words(&self, wanted: &Wanted, cursor: u64) -> [u64; layout::BLOCK_WORDS] {
+        let per_extent = self.per_extent();
+        let mut words = [0; layout::BLOCK_WORDS];
+        words[0] = wanted.resize as u64 | (wanted.count as u64) << 3;
+        words[1] = cursor;
+        for (i, table) in wanted.all() {
+            let extents = u64::from(table.shift - per_extent.ilog2());
+            words[2 + i] = (table.first / per_extent) << 8 | extents;
+        }
+        words
+    }
+
+    /// Migrates so many buckets, and ends the resize behind the last.
+    fn migrate(&self, resizing: &mut Resizing, n: u64) -> Result<()> {
+        let plan = self.plans.load();
+        let wanted = self.plans.wanted(plan);
+        let total = wanted.total();
+        for _ in 0..n {
+            let Some((table, number)) = wanted.source(resizing.cursor) else {
+                break;
+            };
+            loop {
+                match self.migrate_bucket(plan, table, number)? {
+                    Migrated::Done => break,
+                    Migrated::Stuck => return self.overtake(resizing, &wanted),
+                    Migrated::Busy => {
+                        self.medium().event(Event::Wait);
+                        std::thread::yield_now();
+                    }
+                }
+            }
+            resizing.cursor += 1;
+            let is_due = resizing.cursor - resizing.saved >= (total / SAVES).max(1);
+            if is_due && resizing.cursor < total {
+                self.write_block(resizing, &wanted, resizing.cursor)?;
+            }
+        }
+        if resizing.cursor < total { Ok(()) } else { self.finish(resizing, &wanted) }
+    }
+
+    /// Moves out of a bucket of table number `table` what belongs elsewhere.
+    fn migrate_bucket(&self, plan: Plan, table: usize, number: u64) -> Result<Migrated> {
+        let mut held = self.hold_bucket(plan, number);
+        let done = self.pool.writable().and_then(|()| {
+            let mut leaving = Vec::with_capacity(SLOTS as usize);
+            self.each_slot(plan, number, &mut |slot| {
+                if plan.target(slot.h) != table {
+                    leaving.push(slot);
+                }
+            })?;
+            for Listed { slot, h, is_found, .. } in leaving {
+                let pair = self.plans.pair(plan, plan.target(h), self.remix.mix(h));
+                let is_double =
+                    self.probe(h, pair[0])?.is_some() || self.probe(h, pair[1])?.is_some();
+                if is_double || !is_found {
+                    // Only damage leaves two, or one that no lookup finds. The one where new ones go
+                    // counts.
+                    self.drop_slot(&mut held, number, slot)?;
+                    self.live.add(-1);
+                    continue;
+                }
+                let mark = held.mark();
+                let room = match self.choose(pair)? {
+                    Some(to) if held.try_take(to) => {
+                        if self.choose([to; 2])?.is_some() {
+                            Room::At(to)
+                        } else {
+                            Room::Busy
+                        }
+                    }
+                    Some(_) => Room::Busy,
+                    None if held.try_take(pair[0]) && held.try_take(pair[1]) => {
+                        match self.choose(pair)? {
+                            Some(to) => Room::At(to),
+                            None => self.evict(&mut held, h, pair)?,
+                        }
+                    }
+                    None => Room::Busy,
+                };
+                match room {
+                    Room::At(to) => {
+                        self.move_slot(&mut held, (number, slot), to)?;
+                        self.writers.migrated.add(1);
+                    }
+                    Room::Busy => return Ok(Migrated::Busy),
+                    Room::None => return Ok(Migrated::Stuck),
+                }
+                held.release_since(mark);
+            }
+            Ok(Migrated::Done)
+        });
+        held.release();
+        done
+    }
+
+    /// A resize cannot go on: everything goes to a table with more room, from all that there are.
+    #[cold]
+    fn overtake(&self, resizing: &mut Resizing, wanted: &Wanted) -> Result<()> {
+        let (resize, mut buckets) = match (wanted.resize, wanted.tables[RESERVED]) {
+            (Resize::Grow | Resize::Shrink, _) => (Resize::Overtake, self.per_extent()),
+            (Resize::Rebuild, Some(table)) => (Resize::Again, 2 * table.buckets()),
+            _ => return Err(ErrorKind::Skewed { depth: wanted.count as u32 }.into()),
+        };
+        while self.load_is(SKEWED, buckets) {
+            buckets *= 2;
+        }
+        while !self.prepare_some(resizing, buckets, STEP_PREPARES)? {}
+        resizing.shrinks_below = (self.live.get() / 4 * 3).max(1);
+        self.begin_rebuild(resizing, wanted, resize)
+    }
+
+    /// Ends a resize whose walk is at its end.
+    fn finish(&self, resizing: &mut Resizing, wanted: &Wanted) -> Result<()> {
+        let done = wanted.finished();
+        self.write_block(resizing, &done, 0)?;
+        self.switch(&done);
+        resizing.cursor = 0;
+        let kept: Vec<Table> = done.all().map(|(_, table)| table).collect();
+        let dropped = wanted.all().filter(|(_, table)| !kept.contains(table));
+        dropped.map(|(_, table)| table).try_for_each(|table| self.release_table(table))
+    }
+}

@@ -1,0 +1,471 @@
+//! Which tables there are, and where in them a hash may be.
+//!
+//! The first table owns all hashes at first. Table `n` is as large as all before it together, and takes
+//! those whose bit `n`, counted from the most significant, is 1. So the owner of a hash is named by the
+//! last of the bits used so far that is 1.
+//!
+//! Within a table, a hash has two buckets, which a remix of it chooses, both in one region of at most
+//! 512 buckets. The first bits of the remix say which region, whatever the size of the table: so
+//! iteration goes in the order of remixed hashes, region by region, and a key that moves stays where
+//! it is in that order.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use durahash_media::{bits, hash};
+
+use super::layout::TABLES;
+
+/// Buckets of a region, as an exponent of two.
+const REGION_SHIFT: u32 = 9;
+
+/// Buckets that a hash may be in, while a resize that was not finished is overtaken by another one.
+pub(super) const PLACES: usize = 6;
+
+/// Where the reserved table stands behind the others, and one that a rebuild had and gave up.
+pub(super) const RESERVED: usize = TABLES;
+pub(super) const OVERTAKEN: usize = TABLES + 1;
+/// All of them.
+pub(super) const ALL: usize = TABLES + 2;
+
+/// What resize is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Resize {
+    None,
+    /// The last table takes the hashes whose last bit is 1.
+    Grow,
+    /// The last table gives its hashes back.
+    Shrink,
+    /// The reserved table takes all hashes.
+    Rebuild,
+    /// The same, begun when a grow or shrink could not go on: the last table or the one before may
+    /// have a hash of the last table.
+    Overtake,
+    /// The same, begun when a rebuild could not go on: its table may have a hash, too.
+    Again,
+}
+
+impl Resize {
+    const CODES: [Resize; 6] = [
+        Resize::None,
+        Resize::Grow,
+        Resize::Shrink,
+        Resize::Rebuild,
+        Resize::Overtake,
+        Resize::Again,
+    ];
+
+    /// The resize of a code.
+    pub(super) fn from_code(code: u64) -> Option<Self> {
+        Self::CODES.get(code as usize).copied()
+    }
+
+    /// How many tables it needs.
+    pub(super) const fn needs(self) -> usize {
+        if matches!(self, Resize::Grow | Resize::Shrink | Resize::Overtake) { 2 } else { 1 }
+    }
+
+    /// Whether it has a table, of `count` and those behind.
+    pub(super) const fn has(self, count: usize, table: usize) -> bool {
+        table < count
+            || (table == RESERVED && self.is_rebuild())
+            || (table == OVERTAKEN && matches!(self, Resize::Again))
+    }
+
+    /// Whether all hashes go to the reserved table.
+    pub(super) const fn is_rebuild(self) -> bool {
+        matches!(self, Resize::Rebuild | Resize::Overtake | Resize::Again)
+    }
+}
+
+/// A table: its first bucket, and how many there are, as an exponent of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Table {
+    pub(super) first: u64,
+    pub(super) shift: u32,
+}
+
+impl Table {
+    pub(super) const fn buckets(self) -> u64 {
+        1 << self.shift
+    }
+
+    /// Whether a bucket is one of its own.
+    pub(super) const fn has(self, bucket: u64) -> bool {
+        bucket.wrapping_sub(self.first) < self.buckets()
+    }
+
+    /// How many of the first bits of a remixed hash say which region it is in.
+    pub(super) const fn region_bits(self) -> u32 {
+        self.shift.saturating_sub(REGION_SHIFT)
+    }
+
+    /// The first bucket of a region, and how many it has.
+    pub(super) const fn region(self, remixed: u64) -> (u64, u64) {
+        let shift = self.shift - self.region_bits();
+        (self.first + (hash::prefix(remixed, self.region_bits()) << shift), 1 << shift)
+    }
+
+    /// The two buckets of a hash, by its remix.
+    #[inline(always)]
+    pub(super) const fn pair(self, remixed: u64) -> [u64; 2] {
+        let (first, buckets) = self.region(remixed);
+        let one = remixed & (buckets - 1);
+        let other = remixed >> 16 & (buckets - 1);
+        let other = if other == one { other ^ 1 } else { other };
+        [first + one, first + other]
+    }
+
+    const fn to_entry(self) -> u64 {
+        self.first << 8 | self.shift as u64
+    }
+
+    const fn from_entry(entry: u64) -> Self {
+        Table { first: entry >> 8, shift: bits(entry, 0, 8) as u32 }
+    }
+}
+
+/// Tables, and what becomes of them. In the order of the medium, the reserved one last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) resize: Resize,
+    pub(super) count: usize,
+    pub(super) tables: [Option<Table>; ALL],
+}
+
+impl Wanted {
+    /// One table alone.
+    pub(super) fn one(table: Table) -> Self {
+        let mut tables = [None; ALL];
+        tables[0] = Some(table);
+        Wanted { resize: Resize::None, count: 1, tables }
+    }
+
+    /// Every table with its number.
+    pub(super) fn all(&self) -> impl Iterator<Item = (usize, Table)> {
+        self.tables.into_iter().enumerate().filter_map(|(i, table)| Some((i, table?)))
+    }
+
+    /// Buckets of all tables but those behind.
+    pub(super) fn buckets(&self) -> u64 {
+        self.all().filter(|(i, _)| *i < TABLES).map(|(_, table)| table.buckets()).sum()
+    }
+
+    /// The tables that a resize takes hashes from, in the order in which it does.
+    pub(super) fn sources(&self) -> impl Iterator<Item = (usize, Table)> {
+        let last = self.count - 1;
+        let range = match self.resize {
+            Resize::None => 0..0,
+            Resize::Grow => 0..last,
+            Resize::Shrink => last..self.count,
+            Resize::Rebuild | Resize::Overtake | Resize::Again => 0..self.count,
+        };
+        self.all().filter(move |(i, _)| range.contains(i) || *i == OVERTAKEN)
+    }
+
+    /// Buckets of the sources.
+    pub(super) fn total(&self) -> u64 {
+        self.sources().map(|(_, table)| table.buckets()).sum()
+    }
+
+    /// Whether the sources are given up in the end, so that nothing may be left in them.
+    pub(super) const fn empties_sources(&self) -> bool {
+        !matches!(self.resize, Resize::None | Resize::Grow)
+    }
+
+    /// The bucket at a position of the walk over the sources, and its table.
+    pub(super) fn source(&self, mut at: u64) -> Option<(usize, u64)> {
+        for (i, table) in self.sources() {
+            if at < table.buckets() {
+                return Some((i, table.first + at));
+            }
+            at -= table.buckets();
+        }
+        None
+    }
+
+    /// What is left when the resize has ended.
+    pub(super) fn finished(&self) -> Self {
+        let mut done = Wanted { resize: Resize::None, ..*self };
+        match self.resize {
+            Resize::None | Resize::Grow => {}
+            Resize::Shrink => {
+                done.count -= 1;
+                done.tables[done.count] = None;
+            }
+            Resize::Rebuild | Resize::Overtake | Resize::Again => {
+                done.tables = [None; ALL];
+                (done.count, done.tables[0]) = (1, self.tables[RESERVED]);
+            }
+        }
+        done
+    }
+}
+
+/// The owner of a hash among so many tables.
+#[inline(always)]
+const fn owner(h: u64, count: usize) -> usize {
+    // Bit n, the last that is used, is the lowest of these.
+    let used = hash::prefix(h, count as u32 - 1);
+    if used == 0 { 0 } else { count - 1 - used.trailing_zeros() as usize }
+}
+
+/// The buckets that a hash may be in: pairs, the one for new slots first.
+#[derive(Clone, Copy)]
+pub(super) struct Places {
+    buckets: [u64; PLACES],
+    count: usize,
+}
+
+impl Places {
+    pub(super) const fn none() -> Self {
+        Places { buckets: [0; PLACES], count: 0 }
+    }
+
+    #[inline(always)]
+    pub(super) fn all(&self) -> &[u64] {
+        &self.buckets[..self.count]
+    }
+
+    /// The two for new slots.
+    #[inline(always)]
+    pub(super) fn target(&self) -> [u64; 2] {
+        [self.buckets[0], self.buckets[1]]
+    }
+}
+
+/// The tables in DRAM, as operations see them. One bank of entries is in use, the other is for the
+/// next change; the word of state switches, and never has the same value twice.
+pub(super) struct Plans {
+    state: AtomicU64,
+    banks: [[AtomicU64; ALL]; 2],
+}
+
+/// What the word of state was.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Plan(u64);
+
+const COUNT_BIT: u32 = 3;
+const BANK_BIT: u32 = 8;
+/// Counts changes; the lowest bit of it is the bank.
+const CHANGE: u64 = 1 << BANK_BIT;
+
+impl Plans {
+    pub(super) fn new(wanted: &Wanted) -> Self {
+        let banks = std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0)));
+        let plans = Plans { state: AtomicU64::new(0), banks };
+        plans.publish(wanted);
+        plans
+    }
+
+    /// From here on, these are the tables.
+    pub(super) fn publish(&self, wanted: &Wanted) {
+        let before = self.state.load(Ordering::Relaxed) >> BANK_BIT;
+        let next = (before + 1) * CHANGE;
+        for (entry, table) in self.bank(Plan(next)).iter().zip(wanted.tables) {
+            entry.store(table.map_or(0, Table::to_entry), Ordering::Release);
+        }
+        let word = next | (wanted.count as u64) << COUNT_BIT | wanted.resize as u64;
+        self.state.store(word, Ordering::SeqCst);
+    }
+
+    #[inline(always)]
+    fn bank(&self, plan: Plan) -> &[AtomicU64; ALL] {
+        &self.banks[bits(plan.0, BANK_BIT, 1) as usize]
+    }
+
+    /// The tables now.
+    #[inline(always)]
+    pub(super) fn load(&self) -> Plan {
+        Plan(self.state.load(Ordering::Acquire))
+    }
+
+    /// Whether they are still the same.
+    #[inline(always)]
+    pub(super) fn is_current(&self, plan: Plan) -> bool {
+        self.load() == plan
+    }
+
+    #[inline(always)]
+    pub(super) fn table(&self, plan: Plan, i: usize) -> Table {
+        Table::from_entry(self.bank(plan)[i].load(Ordering::Acquire))
+    }
+
+    /// The tables of a plan, which is current.
+    pub(super) fn wanted(&self, plan: Plan) -> Wanted {
+        let count = plan.count();
+        let table = |i| plan.resize().has(count, i).then(|| self.table(plan, i));
+        Wanted { resize: plan.resize(), count, tables: std::array::from_fn(table) }
+    }
+
+    /// The two buckets in one table.
+    #[inline(always)]
+    pub(super) fn pair(&self, plan: Plan, table: usize, remixed: u64) -> [u64; 2] {
+        self.table(plan, table).pair(remixed)
+    }
+
+    /// Where a hash may be.
+    #[inline(always)]
+    pub(super) fn places(&self, plan: Plan, h: u64, remixed: u64) -> Places {
+        let mut places = Places { buckets: [0; PLACES], count: 2 };
+        [places.buckets[0], places.buckets[1]] = self.pair(plan, plan.target(h), remixed);
+        if plan.is_resizing() {
+            self.add_sources(plan, h, remixed, &mut places);
+        }
+        places
+    }
+
+    /// Those where it may still be.
+    #[inline(never)]
+    fn add_sources(&self, plan: Plan, h: u64, remixed: u64, places: &mut Places) {
+        for table in plan.sources(h).into_iter().flatten() {
+            let pair = self.pair(plan, table, remixed);
+            places.buckets[places.count..places.count + 2].copy_from_slice(&pair);
+            places.count += 2;
+        }
+    }
+}
+
+impl Plan {
+    #[inline(always)]
+    pub(super) fn resize(self) -> Resize {
+        Resize::from_code(bits(self.0, 0, COUNT_BIT)).unwrap_or(Resize::None)
+    }
+
+    /// Tables, without the reserved one.
+    #[inline(always)]
+    pub(super) const fn count(self) -> usize {
+        bits(self.0, COUNT_BIT, 5) as usize
+    }
+
+    #[inline(always)]
+    pub(super) const fn is_resizing(self) -> bool {
+        bits(self.0, 0, COUNT_BIT) != 0
+    }
+
+    /// The table for a new slot of `h`.
+    #[inline(always)]
+    pub(super) fn target(self, h: u64) -> usize {
+        match self.resize() {
+            Resize::None | Resize::Grow => owner(h, self.count()),
+            Resize::Shrink => owner(h, self.count() - 1),
+            Resize::Rebuild | Resize::Overtake | Resize::Again => RESERVED,
+        }
+    }
+
+    /// The tables that may still have it.
+    fn sources(self, h: u64) -> [Option<usize>; 2] {
+        let count = self.count();
+        let now = owner(h, count);
+        // The table that has a hash of the last one before a grow, or after a shrink.
+        let other = if now == count - 1 && count > 1 { Some(owner(h, count - 1)) } else { None };
+        match self.resize() {
+            Resize::None => [None; 2],
+            Resize::Grow => [other, None],
+            Resize::Shrink => [other.map(|_| now), None],
+            Resize::Rebuild => [Some(now), None],
+            Resize::Overtake => [Some(now), other],
+            Resize::Again => [Some(OVERTAKEN), Some(now)],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_used_bit_that_is_1_names_the_owner() {
+        assert_eq!(owner(u64::MAX, 1), 0);
+        for count in 1..=TABLES {
+            assert_eq!(owner(0, count), 0);
+            assert_eq!(owner(u64::MAX >> (count - 1), count), 0, "bits that are not used yet");
+            for n in 1..count {
+                let h = 1 << (64 - n);
+                assert_eq!(owner(h, count), n);
+                assert_eq!(owner(h | 1 << 63 | 1, count), n);
+            }
+        }
+    }
+
+    fn tables(count: usize, resize: Resize) -> Wanted {
+        let mut wanted = Wanted::one(Table { first: 16, shift: 2 });
+        (wanted.count, wanted.resize) = (count, resize);
+        let mut first = 20;
+        for i in 1..count {
+            let shift = 2 + i as u32 - 1;
+            wanted.tables[i] = Some(Table { first, shift });
+            first += 1 << shift;
+        }
+        if resize.is_rebuild() {
+            wanted.tables[RESERVED] = Some(Table { first, shift: 2 + count as u32 });
+            first += wanted.tables[RESERVED].map_or(0, Table::buckets);
+        }
+        if resize == Resize::Again {
+            wanted.tables[OVERTAKEN] = Some(Table { first, shift: 3 });
+        }
+        wanted
+    }
+
+    /// During a resize a hash may be where it was before, and where it will be after.
+    #[test]
+    fn a_resize_looks_where_hashes_were_and_where_they_go() {
+        let mix = hash::WordMix::new(3);
+        for count in 2..=TABLES {
+            for (resize, before, after) in [
+                (Resize::Grow, count - 1, Some(count)),
+                (Resize::Shrink, count, Some(count - 1)),
+                (Resize::Rebuild, count, None),
+            ] {
+                let wanted = tables(count, resize);
+                let plans = Plans::new(&wanted);
+                let plan = plans.load();
+                assert_eq!(plans.wanted(plan), wanted);
+                for h in (0..500).map(|i| mix.mix(i)) {
+                    let target = after.map_or(RESERVED, |after| owner(h, after));
+                    assert_eq!(plan.target(h), target);
+                    let source = owner(h, before);
+                    let places = plans.places(plan, h, mix.mix(h));
+                    let want: &[usize] =
+                        if source == target { &[target] } else { &[target, source] };
+                    let pairs = want.iter().flat_map(|i| plans.pair(plan, *i, mix.mix(h)));
+                    assert_eq!(places.all(), pairs.collect::<Vec<_>>());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_walk_over_sources_meets_each_of_their_buckets_once() {
+        for (resize, from) in [
+            (Resize::Grow, 0..4),
+            (Resize::Shrink, 4..5),
+            (Resize::Overtake, 0..5),
+            (Resize::Again, 0..5),
+        ] {
+            let wanted = tables(5, resize);
+            let met: Vec<_> = (0..).map_while(|at| wanted.source(at)).collect();
+            assert_eq!(met.len() as u64, wanted.total());
+            let all = wanted.all().filter(|(i, _)| from.contains(i) || *i == OVERTAKEN);
+            let all = all.flat_map(|(i, t)| (0..t.buckets()).map(move |b| (i, t.first + b)));
+            assert_eq!(met, all.collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn both_buckets_are_in_the_region_that_the_first_bits_name() {
+        let mix = hash::WordMix::new(5);
+        for shift in [2, 8, 9, 10, 14] {
+            let table = Table { first: 1 << 20, shift };
+            for r in (0..1000).map(|i| mix.mix(i)) {
+                let (first, buckets) = table.region(r);
+                let pair = table.pair(r);
+                assert!(pair[0] != pair[1]);
+                assert!(pair.iter().all(|b| (first..first + buckets).contains(b)));
+                assert!(table.has(first) && table.has(first + buckets - 1));
+                let nth = (first - table.first) / buckets;
+                assert_eq!(nth, hash::prefix(r, shift.saturating_sub(9)));
+            }
+            assert!(!table.has((1 << 20) - 1) && !table.has((1 << 20) + table.buckets()));
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Iteration, region by region.
+//!
+//! A position is a remixed hash. The unit at a position is what has the same first bits: as many bits as
+//! tell the regions of the largest table apart. In each table it is in one region, which is read as a
+//! whole, at one instant. So a key that moves, to its other bucket or to another table, is in the same
+//! unit still, and the end of a unit is a position whatever becomes of the tables.
+
+use durahash_media::hash::prefix;
+use durahash_media::probe::BitMask;
+use durahash_media::{Event, Medium, Result};
+
+use super::layout::Fingerprints;
+use super::plan::{Plan, Wanted};
+use super::{READ_TRIES, Rewo};
+
+/// Where the unit after that of `at` begins, if units have so many bits in common.
+fn next_unit(at: u64, bits: u32) -> Option<u64> {
+    let next = prefix(at, bits) + 1;
+    (next >> bits == 0).then(|| next << (64 - bits))
+}
+
+impl<M: Medium> Rewo<M> {
+    /// The slots of the unit at a position, from that on.
+    pub(super) fn scan_unit(&self, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
+        let from = out.len();
+        let mut tries = 0;
+        let next = loop {
+            let plan = self.plans.load();
+            let wanted = self.plans.wanted(plan);
+            if !self.plans.is_current(plan) {
+                continue;
+            }
+            let bits = wanted.all().map(|(_, table)| table.region_bits()).max().unwrap_or(0);
+            let done = if tries < READ_TRIES {
+                self.collect(plan, &wanted, (at, bits), out)
+            } else {
+                self.collect_locked(plan, &wanted, (at, bits), out)
+            };
+            match done {
+                Some(Ok(())) => break next_unit(at, bits),
+                Some(Err(e)) => {
+                    out.truncate(from);
+                    return Err(e);
+                }
+                None => {
+                    out.truncate(from);
+                    tries += 1;
+                    self.medium().event(Event::Wait);
+                }
+            }
+        };
+        // In the order of positions; a slot that was on its way is there twice.
+        let unit = &mut out[from..];
+        unit.sort_unstable_by_key(|(h, _)| self.remix.mix(*h));
+        let mut kept = from;
+        for i in from..out.len() {
+            if i == from || out[kept - 1].0 != out[i].0 {
+                out[kept] = out[i];
+                kept += 1;
+            }
+        }
+        out.truncate(kept);
+        Ok(next)
+    }
+
+    /// The regions of a unit, as ranges of buckets.
+    fn regions(
+        &self,
+        wanted: &Wanted,
+        at: u64,
+    ) -> impl Iterator<Item = (usize, std::ops::Range<u64>)> {
+        wanted.all().map(move |(i, table)| {
+            let (first, buckets) = table.region(at);
+            (i, first..first + buckets)
+        })
+    }
+
+    /// Reads a unit; `None` where somebody wrote meanwhile.
+    fn collect(
+        &self,
+        plan: Plan,
+        wanted: &Wanted,
+        (at, bits): (u64, u32),
+        out: &mut Vec<(u64, u64)>,
+    ) -> Option<Result<()>> {
+        let medium = self.medium();
+        let numbers = || self.regions(wanted, at).flat_map(|(_, range)| range);
+        let versions: Vec<_> = numbers().map(|n| self.lock_of(n).read(medium)).collect();
+        if !self.plans.is_current(plan) {
+            return None;
+        }
+        let done = self.gather(plan, wanted, (at, bits), out);
+        let is_valid = numbers().zip(&versions).all(|(n, v)| self.lock_of(n).validate(*v));
+        is_valid.then_some(done)
+    }
+
+    /// The same, with writers kept out; `None` where the tables have changed.
+    fn collect_locked(
+        &self,
+        plan: Plan,
+        wanted: &Wanted,
+        (at, bits): (u64, u32),
+        out: &mut Vec<(u64, u64)>,
+    ) -> Option<Result<()>> {
+        let medium = self.medium();
+        let numbers = self.regions(wanted, at).flat_map(|(_, range)| range);
+        let mut stripes: Vec<u64> = numbers.map(|number| self.stripe(number)).collect();
+        stripes.sort_unstable();
+        stripes.dedup();
+        stripes.iter().for_each(|stripe| self.lock_at(*stripe).lock(medium));
+        let done = self.plans.is_current(plan).then(|| self.gather(plan, wanted, (at, bits), out));
+        stripes.iter().for_each(|stripe| self.lock_at(*stripe).unlock_unchanged(medium));
+        done
+    }
+
+    /// What lookups find of a unit.
+    fn gather(
+        &self,
+        plan: Plan,
+        wanted: &Wanted,
+        (at, bits): (u64, u32),
+        out: &mut Vec<(u64, u64)>,
+    ) -> Result<()> {
+        for (_, numbers) in self.regions(wanted, at) {
+            for number in numbers {
+                self.each_slot(plan, number, &mut |slot| {
+                    let remixed = self.remix.mix(slot.h);
+                    let is_here = prefix(remixed, bits) == prefix(at, bits);
+                    if slot.is_found && is_here && remixed >= at {
+                        out.push((slot.h, slot.payload));
+                    }
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `f` with every live slot of a bucket.
+    pub(super) fn each_slot(
+        &self,
+        plan: Plan,
+        number: u64,
+        f: &mut dyn FnMut(Listed),
+    ) -> Result<()> {
+        let (medium, bucket) = (self.medium(), self.bucket(number)?);
+        let commit = self.commit(bucket);
+        if commit.live() == 0 {
+            return Ok(());
+        }
+        let fingerprints = Fingerprints(medium.load(&bucket.fingerprints));
+        for slot in BitMask(commit.live()) {
+            let words = &bucket.slots[slot as usize];
+            let (h, payload) = (medium.load(&words.h), medium.load(&words.payload));
+            let places = self.plans.places(plan, h, self.remix.mix(h));
+            let is_found = places.all().contains(&number) && fingerprints.names(slot, h);
+            let leaves = commit.leaving() & 1 << slot != 0;
+            f(Listed { slot, h, payload, is_found, leaves });
+        }
+        Ok(())
+    }
+}
+
+/// A live slot.
+#[derive(Clone, Copy)]
+pub(super) struct Listed {
+    pub(super) slot: u32,
+    pub(super) h: u64,
+    pub(super) payload: u64,
+    /// Whether lookups find it.
+    pub(super) is_found: bool,
+    pub(super) leaves: bool,
+}

@@ -1,0 +1,164 @@
+//! Insert, update and remove. The commit steps are in the [module docs](super).
+
+use durahash_media::{Event, Medium, Result};
+
+use super::cuckoo::Room as Made;
+use super::hold::Held;
+use super::layout::Fingerprints;
+use super::{Change, Found, Rewo, Room, Updater};
+
+/// What an operation left behind, for the maintenance after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// Nothing worth a look.
+    Nothing,
+    /// A bucket without a free slot.
+    Full,
+    /// A bucket with few slots that are live.
+    Sparse,
+}
+
+impl<M: Medium> Rewo<M> {
+    /// The body of [`Index::update`](crate::Index::update): what was found, and what was left.
+    pub(super) fn update_slot(
+        &self,
+        h: u64,
+        room: Room,
+        f: Updater<'_>,
+    ) -> Result<(Option<u64>, Left)> {
+        let remixed = self.remix.mix(h);
+        loop {
+            let mut held = self.hold_to_write(h, remixed)?;
+            let (found, target) = match self.prepare(&mut held, h, room) {
+                Ok((found, Made::At(target))) => (found, target),
+                Ok((_, Made::Busy)) => {
+                    held.release();
+                    self.medium().event(Event::Wait);
+                    std::thread::yield_now();
+                    continue;
+                }
+                Ok((_, Made::None)) => {
+                    let plan = held.plan;
+                    held.release();
+                    self.make_room(plan)?;
+                    continue;
+                }
+                Err(e) => {
+                    held.release();
+                    return Err(e);
+                }
+            };
+            let payload = found.map(|found| found.payload);
+            let done = f(payload).and_then(|change| match (change, found) {
+                (Change::Set(v), Some(at)) => self.set(&mut held, (h, remixed), at, v),
+                (Change::Set(v), None) => {
+                    assert_eq!(room, Room::ForNew, "Room::None was given for what inserts");
+                    self.insert(&mut held, (h, remixed), target, v)
+                }
+                (Change::Remove, Some(at)) => self.remove(&mut held, (h, remixed), at),
+                (Change::Keep, _) | (Change::Remove, None) => Ok(Left::Nothing),
+            });
+            held.release();
+            return Ok((payload, done?));
+        }
+    }
+
+    /// The slot of `h`; else, if that may be needed, a bucket with room for it.
+    fn prepare(&self, held: &mut Held<'_, M>, h: u64, room: Room) -> Result<(Option<Found>, Made)> {
+        for number in held.places.all() {
+            let found = self.probe(h, *number)?;
+            if found.is_some() {
+                return Ok((found, Made::At(*number)));
+            }
+        }
+        if room == Room::None {
+            return Ok((None, Made::At(0)));
+        }
+        let pair = held.places.target();
+        match self.choose(pair)? {
+            Some(number) => Ok((None, Made::At(number))),
+            None => Ok((None, self.evict(held, h, pair)?)),
+        }
+    }
+
+    /// Of two buckets, the one for a new slot: the first, as long as there is much room in it, so that
+    /// most lookups find there what they look for; then the emptier one. `None` where both are full.
+    pub(super) fn choose(&self, pair: [u64; 2]) -> Result<Option<u64>> {
+        let one = self.commit(self.bucket(pair[0])?).count();
+        if one < self.slots - self.slots / 4 {
+            return Ok(Some(pair[0]));
+        }
+        let other = self.commit(self.bucket(pair[1])?).count();
+        let (number, count) = if other < one { (pair[1], other) } else { (pair[0], one) };
+        Ok((count < self.slots).then_some(number))
+    }
+
+    /// Stores an entry into a free slot of a bucket, past the cache, and its fingerprint; the caller
+    /// fences. Where lines keep no order, the fingerprint is flushed, too.
+    pub(super) fn fill(&self, number: u64, h: u64, payload: u64) -> Result<u32> {
+        let medium = self.medium();
+        let bucket = self.bucket(number)?;
+        let free = self.used & !self.commit(bucket).live();
+        assert!(free != 0, "a bucket with room was chosen");
+        let slot = free.trailing_zeros();
+        let words = &bucket.slots[slot as usize];
+        medium.store_nt(&words.payload, payload);
+        medium.store_nt(&words.h, h);
+        let fingerprints = Fingerprints(medium.load(&bucket.fingerprints)).with(slot, h);
+        medium.store(&bucket.fingerprints, fingerprints.0);
+        if !M::SAME_LINE_ORDER {
+            medium.flush(&bucket.fingerprints);
+        }
+        Ok(slot)
+    }
+
+    fn insert(
+        &self,
+        held: &mut Held<'_, M>,
+        (h, remixed): (u64, u64),
+        number: u64,
+        payload: u64,
+    ) -> Result<Left> {
+        let medium = self.medium();
+        let slot = self.fill(number, h, payload)?;
+        let bucket = self.bucket(number)?;
+        medium.fence();
+        held.exclude_readers(number);
+        let commit = self.commit(bucket).with(slot);
+        medium.store(&bucket.commit, commit.0);
+        medium.flush(&bucket.commit);
+        medium.drain();
+        self.live.add(1);
+        self.cached.insert(medium, h, remixed, payload);
+        Ok(if commit.count() >= self.slots { Left::Full } else { Left::Nothing })
+    }
+
+    /// In place: a payload is one word.
+    fn set(
+        &self,
+        held: &mut Held<'_, M>,
+        (h, remixed): (u64, u64),
+        at: Found,
+        payload: u64,
+    ) -> Result<Left> {
+        let medium = self.medium();
+        let slot = &self.bucket(at.bucket)?.slots[at.slot as usize];
+        held.exclude_readers(at.bucket);
+        medium.store_nt(&slot.payload, payload);
+        medium.drain();
+        self.cached.set(medium, h, remixed, payload);
+        Ok(Left::Nothing)
+    }
+
+    fn remove(&self, held: &mut Held<'_, M>, (h, remixed): (u64, u64), at: Found) -> Result<Left> {
+        let medium = self.medium();
+        let bucket = self.bucket(at.bucket)?;
+        held.exclude_readers(at.bucket);
+        let commit = self.commit(bucket).without(at.slot);
+        self.clear(bucket, commit);
+        medium.drain();
+        self.live.add(-1);
+        self.cached.remove(medium, h, remixed);
+        Ok(if commit.count() * 3 <= self.slots { Left::Sparse } else { Left::Nothing })
+    }
+}
