@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use common::{index_on, pool_on};
 use durahash::esh::Esh;
 use durahash::pea::{Pea, Policy};
+use durahash::rewo::{Cache, Rewo};
 use durahash::{Change, Design, Index, MultiMap, Options, Room};
 use durahash_media::hash::WordMix;
 use durahash_media::{Counts, Dram, Geometry, Medium, Metered, Pool};
@@ -470,4 +471,118 @@ fn esh_gives_space_back() {
     assert_eq!(esh.len().unwrap(), LOADED / 10);
     println!("{ratio} times a fresh load");
     assert!(ratio <= 1.6, "{ratio} times a fresh load");
+}
+
+/// A Rewo-Hash with a cached table of so many bytes.
+fn rewo_of<M: Medium>(medium: M, bytes: Option<u64>) -> (std::sync::Arc<Pool<M>>, Rewo<M>) {
+    let pool = pool(medium);
+    (pool.clone(), Rewo::create(pool, Cache { bytes, fill: false }).unwrap())
+}
+
+/// Without a cached table: blocks read by lookups, and persists, over several resizes, those of the
+/// resizes apart.
+#[test]
+fn rewo_meets_its_costs() {
+    const FROM: u64 = 100_000;
+    const POINTS: u32 = 12;
+    const OPS: u64 = 400;
+    let (pool, rewo) = rewo_of(Metered::new(dram()), Some(0));
+    let mut keys = 0;
+    for point in 0..POINTS {
+        let until = (FROM as f64 * (f64::from(point) / f64::from(POINTS)).exp2()) as u64;
+        (keys..until).for_each(|i| put(&rewo, i));
+        keys = keys.max(until);
+        let during = rewo.stats().tables;
+        let (hits, n) = steady(&rewo, &pool, (0..OPS).map(|i| i * keys / OPS), |i| {
+            assert_eq!(rewo.get(h(i)).unwrap(), Some(i));
+        });
+        assert_eq!((hits.flushes, hits.fences, hits.drains, hits.lines_written), (0, 0, 0, 0));
+        let (misses, _) = steady(&rewo, &pool, 0..OPS, |i| {
+            assert_eq!(rewo.get(h(i + (1 << 40))).unwrap(), None);
+        });
+        let [hit, miss] = [hits, misses].map(|c| c.blocks_read as f64 / n as f64);
+        println!(
+            "{keys} keys, {during} tables, load {:.3}: {hit:.3} {miss:.3}",
+            load_factor(&rewo)
+        );
+        assert!(hit <= 4.0 && miss <= 4.0);
+        while rewo.step().unwrap() {}
+        for (i, most) in
+            (0..OPS).map(|i| (i * keys / OPS, 2)).chain((0..OPS).map(|i| (i + (1 << 40), 2)))
+        {
+            let before = pool.medium().counts();
+            let _ = rewo.get(h(i)).unwrap();
+            assert!((pool.medium().counts() - before).blocks_read <= most, "at rest");
+        }
+        let (updates, n) = steady(&rewo, &pool, 0..OPS, |i| put(&rewo, i));
+        assert_eq!((updates.flushes, updates.fences + updates.drains), (0, n), "updates");
+        let some = (0..OPS).map(|i| i * keys / OPS + u64::from(point));
+        let (removes, n) = steady(&rewo, &pool, some.clone(), |i| remove(&rewo, i));
+        assert_eq!((removes.flushes, removes.fences + removes.drains), (n, n), "removes");
+        let (inserts, n) = steady(&rewo, &pool, some, |i| put(&rewo, i));
+        let [flushes, fences] = [inserts.flushes, inserts.fences + inserts.drains];
+        let [flushes, fences] = [flushes, fences].map(|c| c as f64 / n as f64);
+        println!("    inserts: {flushes:.3} flushes, {fences:.3} fences");
+        // One and two, but for evictions.
+        assert!((1.0..1.3).contains(&flushes) && (2.0..2.4).contains(&fences));
+    }
+}
+
+/// A table that has room for everything answers everything, and no block is read; one that has not
+/// answers what was looked up last.
+#[test]
+fn rewo_reads_no_block_for_what_is_cached() {
+    const KEYS: u64 = 20_000;
+    for (bytes, has_all) in [(16 << 20, true), (64 << 10, false)] {
+        let (pool, rewo) = rewo_of(Metered::new(dram()), Some(bytes));
+        (0..KEYS).for_each(|i| put(&rewo, i));
+        while rewo.step().unwrap() {}
+        // The number of its buckets follows the tables; then it is filled by lookups.
+        assert!((0..KEYS).all(|i| rewo.get(h(i)).unwrap() == Some(i)));
+        assert_eq!(rewo.stats().cached_all, has_all, "{:?}", rewo.stats());
+        let hot: Vec<u64> = if has_all { (0..KEYS).collect() } else { (0..100).collect() };
+        assert!(hot.iter().all(|i| rewo.get(h(*i)).unwrap() == Some(*i)));
+        let before = pool.medium().counts();
+        assert!(hot.iter().all(|i| rewo.get(h(*i)).unwrap() == Some(*i)));
+        let read = (pool.medium().counts() - before).blocks_read;
+        assert!(read <= if has_all { 0 } else { 10 }, "{read} blocks");
+        if has_all {
+            (0..1000).for_each(|i| assert_eq!(rewo.get(h(i + (1 << 40))).unwrap(), None));
+            assert_eq!((pool.medium().counts() - before).blocks_read, 0, "misses");
+        }
+    }
+}
+
+/// How full the tables are when the next one is added.
+#[test]
+fn rewo_fills_its_tables() {
+    let (_, rewo) = rewo_of(dram(), Some(0));
+    let mut loads = Vec::new();
+    for i in 0..1_000_000 {
+        let before = (rewo.stats().splits, load_factor(&rewo));
+        put(&rewo, i);
+        if rewo.stats().splits > before.0 {
+            loads.push(before.1);
+        }
+    }
+    println!("{loads:.3?}");
+    assert!(loads.len() >= 5 && loads.iter().all(|load| *load >= 0.90));
+}
+
+#[test]
+fn rewo_gives_space_back() {
+    const LOADED: u64 = 1_000_000;
+    let (_, rewo) = rewo_of(dram(), Some(0));
+    (0..LOADED).for_each(|i| put(&rewo, i));
+    let survives = |i: &u64| i.is_multiple_of(10);
+    (0..LOADED).filter(|i| !survives(i)).for_each(|i| remove(&rewo, i));
+    while rewo.step().unwrap() {}
+
+    let (_, fresh) = rewo_of(dram(), Some(0));
+    (0..LOADED).filter(survives).for_each(|i| put(&fresh, i));
+    while fresh.step().unwrap() {}
+    let ratio = rewo.stats().medium_bytes as f64 / fresh.stats().medium_bytes as f64;
+    assert_eq!(rewo.len().unwrap(), LOADED / 10);
+    println!("{ratio} times a fresh load");
+    assert!(ratio <= 2.1, "{ratio} times a fresh load");
 }

@@ -1,7 +1,9 @@
 //! `docs/format.md` is held to the code: its tables to what `on_media!` emits and to what pools
 //! say, its images to the bytes of pools that are made here.
 
-use durahash::{AnyMap, Dax, Design, Map, MultiMap, Options, RecordHeader, Type, esh, pea, reh};
+use durahash::{
+    AnyMap, Dax, Design, Map, MultiMap, Options, RecordHeader, Type, esh, pea, reh, rewo,
+};
 use durahash_media::hash::{ByteHash, WordMix};
 use durahash_media::{Dram, Field, Format, Geometry, Medium, PmU64, Pool, Superblock};
 
@@ -53,6 +55,9 @@ fn structs_are_as_documented() {
     documented("Pea Hash: multimaps", pea::BufferHeader::FIELDS);
     documented("ESH: bucket", esh::Bucket::FIELDS);
     documented("ESH: slot", esh::Slot::FIELDS);
+    documented("Rewo-Hash: bucket", rewo::Bucket::FIELDS);
+    documented("Rewo-Hash: slot", rewo::Slot::FIELDS);
+    documented("Rewo-Hash: block of tables", rewo::Tables::FIELDS);
     documented("Record", RecordHeader::FIELDS);
 }
 
@@ -173,7 +178,12 @@ fn pool_is_as_documented(heading: &str, fill: impl FnOnce(&std::path::Path)) {
 
 #[test]
 fn pools_of_words_are_as_documented() {
-    let headings = ["Image: a pool of words", "Image: a pool of Pea Hash", "Image: a pool of ESH"];
+    let headings = [
+        "Image: a pool of words",
+        "Image: a pool of Pea Hash",
+        "Image: a pool of ESH",
+        "Image: a pool of Rewo-Hash",
+    ];
     for (design, heading) in Design::ALL.iter().zip(headings) {
         pool_is_as_documented(heading, |path| {
             let map: Map<u64, u64> = tiny().design(*design).create(path).unwrap();

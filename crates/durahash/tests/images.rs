@@ -236,6 +236,7 @@ fn parts(design: Design, image: &[u64]) -> Vec<Part> {
     match design {
         // A segment of either is an extent.
         Design::Pea | Design::Esh => array_parts(image, &mut parts),
+        Design::Rewo => rewo_parts(image, &mut parts),
         _ => reh_parts(image, &mut parts),
     }
     parts
@@ -263,6 +264,16 @@ fn array_parts(image: &[u64], parts: &mut [Part]) {
         parts[at] = Part::Guarded;
         parts[segment * EXTENT_WORDS..][..EXTENT_WORDS].fill(Part::Slot);
         i += 1 << (depth - local);
+    }
+}
+
+/// The block of tables that the root names, and the tables.
+fn rewo_parts(image: &[u64], parts: &mut [Part]) {
+    let block = bits(image[32], 0, 46) as usize * BUCKET_WORDS;
+    parts[block..][..21].fill(Part::Guarded);
+    for table in image[block + 2..][..18].iter().filter(|table| **table != 0) {
+        let (first, extents) = ((table >> 8) as usize, 1 << (table & 0xff));
+        parts[first * EXTENT_WORDS..][..extents * EXTENT_WORDS].fill(Part::Slot);
     }
 }
 

@@ -11,12 +11,15 @@ use durahash_media::{Dram, Geometry};
 /// As far as they may grow.
 const TINY_BYTES: u64 = 4 << 20;
 
-/// Every design, with so many slots a bucket (0 is all) and 1 KiB extents.
-fn tiny(slots: u8) -> impl Iterator<Item = Box<dyn Index>> {
+/// A design, with so many slots a bucket (0 is all) and 1 KiB extents.
+fn tiny_of(design: Design, slots: u8) -> Box<dyn Index> {
     let geometry = Geometry { extent_shift: 10, slots, hash_bits: 0, buckets: 0 };
-    Design::ALL
-        .iter()
-        .map(move |design| index_of(*design, Dram::new(TINY_BYTES).unwrap(), geometry))
+    index_of(design, Dram::new(TINY_BYTES).unwrap(), geometry)
+}
+
+/// Every design.
+fn tiny(slots: u8) -> impl Iterator<Item = Box<dyn Index>> {
+    Design::ALL.iter().map(move |design| tiny_of(*design, slots))
 }
 
 fn assert_sound(index: &dyn Index, model: &HashMap<u64, u64>) {
@@ -28,7 +31,9 @@ fn assert_sound(index: &dyn Index, model: &HashMap<u64, u64>) {
     while let Some(from) = at {
         at = index.scan(from, &mut all).unwrap();
     }
-    assert!(all.is_sorted_by(|a, b| a.0 < b.0), "in the order of hashes, each once");
+    let has_depths = !index.stats().depths.is_empty();
+    assert!(!has_depths || all.is_sorted_by(|a, b| a.0 < b.0), "in the order of hashes");
+    assert_eq!(all.len(), model.len(), "each once");
     assert_eq!(all.into_iter().collect::<HashMap<_, _>>(), *model);
 }
 
@@ -68,10 +73,15 @@ fn grows_and_shrinks_as_the_model_does() {
                 index.update(*h, Room::None, &mut |_| Ok(Change::Remove)).unwrap();
             }
             assert_sound(&*index, &HashMap::new());
+            while index.step().unwrap() {}
             let stats = index.stats();
-            assert_eq!(stats.depths, [0, 2], "everything has merged");
             assert!(stats.splits > 3 && stats.merges > 3, "{stats:?}");
-            assert!(stats.doublings > 0 && stats.halvings > 0, "{stats:?}");
+            if stats.depths.is_empty() {
+                assert_eq!(stats.tables, 1, "all tables but the first were given back");
+            } else {
+                assert_eq!(stats.depths, [0, 2], "everything has merged");
+                assert!(stats.doublings > 0 && stats.halvings > 0, "{stats:?}");
+            }
         }
     }
 }
@@ -104,7 +114,8 @@ fn a_panic_inside_an_operation_stops_writers_and_leaves_no_lock() {
 
 #[test]
 fn a_shared_prefix_is_bounded_and_nothing_is_lost() {
-    for index in tiny(2) {
+    // Rewo-Hash mixes hashes again before it chooses buckets.
+    for index in Design::ALL.iter().filter(|d| **d != Design::Rewo).map(|d| tiny_of(*d, 2)) {
         let mut model = HashMap::new();
         let mut refused = 0;
         for i in 0..40 {

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use durahash::esh::Esh;
 use durahash::pea::{Pea, Policy};
 use durahash::reh::Reh;
+use durahash::rewo::{Cache, Rewo};
 use durahash::{Data, Design, Index, Latency, Map, Options};
 use durahash_media::{Format, Geometry, Pool, Sim};
 use tempfile::TempDir;
@@ -189,6 +190,7 @@ pub(crate) fn index_on<M: durahash_media::Medium>(
         Design::Reh => Box::new(Reh::create(pool).expect("a new index")),
         Design::Pea => Box::new(Pea::create(pool, Policy::default()).expect("a new index")),
         Design::Esh => Box::new(Esh::create(pool).expect("a new index")),
+        Design::Rewo => Box::new(Rewo::create(pool, Cache::default()).expect("a new index")),
         other => panic!("no index of {other}"),
     }
 }

@@ -1,0 +1,373 @@
+//! Rewo-Hash: what its paper leaves open or gets wrong, and its cached table.
+
+mod common;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use common::pool_on;
+use durahash::rewo::{Cache, Rewo};
+use durahash::{Change, Design, Finding, Index, Map, Options, Room};
+use durahash_media::hash::WordMix;
+use durahash_media::{Dram, Geometry, Medium, Pool, Sim, bits};
+
+const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 0 };
+const TINY_BYTES: u64 = 1 << 20;
+const BUCKET_WORDS: usize = 32;
+
+const NONE: Cache = Cache { bytes: Some(0), fill: false };
+
+/// The `i`-th of distinct uniform hashes.
+fn spread(i: u64) -> u64 {
+    WordMix::new(9).mix(i)
+}
+
+fn put(rewo: &dyn Index, h: u64, v: u64) -> Option<u64> {
+    rewo.update(h, Room::ForNew, &mut |_| Ok(Change::Set(v))).unwrap()
+}
+
+fn remove(rewo: &dyn Index, h: u64) -> Option<u64> {
+    rewo.update(h, Room::None, &mut |_| Ok(Change::Remove)).unwrap()
+}
+
+fn findings(rewo: &dyn Index) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    rewo.check(&mut |finding| findings.push(finding)).unwrap();
+    findings
+}
+
+fn tiny(cache: Cache) -> (Sim<true>, Rewo<Sim<true>>) {
+    let sim = Sim::new(TINY_BYTES);
+    let rewo = Rewo::create(pool_on(sim.clone(), TINY), cache).unwrap();
+    (sim, rewo)
+}
+
+/// As after a crash that lost nothing.
+fn reopen(image: &[u64], cache: Cache) -> (Sim<true>, Rewo<Sim<true>>) {
+    let sim = Sim::from_image(image, TINY_BYTES);
+    let rewo = Rewo::open(Arc::new(Pool::open(sim.clone(), false).unwrap()), cache).unwrap();
+    (sim, rewo)
+}
+
+/// The first table's buckets, by their first words.
+fn first_table(image: &[u64]) -> std::ops::Range<usize> {
+    let block = bits(image[32], 0, 46) as usize * BUCKET_WORDS;
+    let first = (image[block + 2] >> 8) as usize * 128;
+    first..first + 128
+}
+
+/// The bucket and slot of a hash in the first table.
+fn find(image: &[u64], h: u64) -> (usize, usize) {
+    let is_live = |bucket: usize, slot| image[bucket] >> slot & 1 == 1;
+    let table = first_table(image).step_by(BUCKET_WORDS);
+    let slots = table.flat_map(|bucket| (0..15).map(move |slot| (bucket, slot)));
+    let mut found =
+        slots.filter(|(bucket, slot)| image[bucket + 2 + slot * 2] == h && is_live(*bucket, *slot));
+    found.next().expect("it is there")
+}
+
+fn set_commit(image: &mut [u64], bucket: usize, live: u64, leaving: u64) {
+    let word = live | leaving << 15;
+    image[bucket] = word | u64::from(word.count_ones() % 2) << 63;
+}
+
+/// "Redo": the mark of a move without a double is what a crash before the copy leaves.
+#[test]
+fn a_slot_that_leaves_and_has_not_arrived_stays() {
+    let (sim, rewo) = tiny(NONE);
+    (0..5).for_each(|i| assert_eq!(put(&rewo, spread(i), i), None));
+    let mut image = sim.image();
+    let (bucket, slot) = find(&image, spread(3));
+    let live = bits(image[bucket], 0, 15);
+    set_commit(&mut image, bucket, live, 1 << slot);
+    let (_, rewo) = reopen(&image, NONE);
+    assert_eq!(rewo.get(spread(3)).unwrap(), Some(3));
+    assert_eq!((rewo.len().unwrap(), findings(&rewo)), (5, vec![]));
+}
+
+/// A crash after the copy is live: the one that is leaving goes, even if the other is newer, as a paper's
+/// update into a new table would leave it.
+#[test]
+fn of_two_the_one_that_leaves_goes() {
+    let (sim, rewo) = tiny(NONE);
+    (0..5).for_each(|i| assert_eq!(put(&rewo, spread(i), i), None));
+    let before = sim.image();
+    let table = first_table(&before);
+    let (bucket, slot) = find(&before, spread(3));
+    let mut recovered = 0;
+    for other in table.step_by(BUCKET_WORDS).filter(|other| *other != bucket) {
+        let mut image = before.clone();
+        // A copy in each other bucket: only one of them is the other bucket of this hash.
+        let live = bits(image[other], 0, 15);
+        let free = [0, 1, 3].into_iter().find(|slot| live >> slot & 1 == 0);
+        let Some(free) = free else {
+            continue;
+        };
+        image[other + 2 + free * 2] = spread(3);
+        image[other + 3 + free * 2] = 33;
+        let nibble = 0xf << (free * 4);
+        image[other + 1] = image[other + 1] & !nibble | (spread(3) & 0xf) << (free * 4);
+        set_commit(&mut image, other, live | 1 << free, 0);
+        let live = bits(image[bucket], 0, 15);
+        set_commit(&mut image, bucket, live, 1 << slot);
+        let (_, rewo) = reopen(&image, NONE);
+        let found = rewo.get(spread(3)).unwrap();
+        if found == Some(33) {
+            assert_eq!((rewo.len().unwrap(), findings(&rewo)), (5, vec![]));
+            recovered += 1;
+        } else {
+            // No lookup finds a copy elsewhere, which is damage: the slot stays.
+            assert_eq!(found, Some(3));
+            assert!(!findings(&rewo).is_empty());
+        }
+    }
+    assert!(recovered <= 1, "a hash has two buckets");
+}
+
+/// All that a bucket holds at any time, through every resize and back.
+#[test]
+fn everything_is_found_at_every_moment_of_every_resize() {
+    for slots in [2, 3, 15] {
+        let geometry = Geometry { slots, ..TINY };
+        let pool = pool_on(Dram::new(TINY_BYTES).unwrap(), geometry);
+        let rewo = Rewo::create(pool, NONE).unwrap();
+        let keys: u64 = if slots == 15 { 2500 } else { 600 };
+        let mut most = 0;
+        for i in 0..keys {
+            assert_eq!(put(&rewo, spread(i), i), None);
+            let all = if i.is_multiple_of(50) { 0..i + 1 } else { i.saturating_sub(3)..i + 1 };
+            assert!(all.clone().all(|i| rewo.get(spread(i)).unwrap() == Some(i)), "{i}");
+            most = most.max(rewo.stats().tables);
+        }
+        assert!(most >= 4, "{:?}", rewo.stats());
+        assert_eq!(findings(&rewo), []);
+        for i in 0..keys {
+            assert_eq!(remove(&rewo, spread(i)), Some(i));
+            let left = if i.is_multiple_of(50) { i + 1..keys } else { i + 1..(i + 4).min(keys) };
+            assert!(left.clone().all(|i| rewo.get(spread(i)).unwrap() == Some(i)), "{i}");
+        }
+        while rewo.step().unwrap() {}
+        assert_eq!(findings(&rewo), []);
+        let stats = rewo.stats();
+        assert_eq!((stats.tables, stats.slots_used), (1, 0));
+        assert!(stats.merges > 2, "{stats:?}");
+    }
+}
+
+/// Sixteen tables, then one of all; and halves of that.
+#[test]
+fn after_sixteen_tables_everything_is_rebuilt() {
+    const KEYS: u64 = 1_900_000;
+    let geometry = Geometry { slots: 0, ..TINY };
+    let pool = pool_on(Dram::new(512 << 20).unwrap(), geometry);
+    let rewo = Rewo::create(pool, NONE).unwrap();
+    let mut most = 0;
+    for i in 0..KEYS {
+        put(&rewo, spread(i), i);
+        most = most.max(rewo.stats().tables);
+        if i.is_power_of_two() {
+            assert_eq!(findings(&rewo), []);
+        }
+    }
+    while rewo.step().unwrap() {}
+    let stats = rewo.stats();
+    assert!(most >= 16 && stats.rebuilds >= 1, "{most} {stats:?}");
+    assert!((0..KEYS).all(|i| rewo.get(spread(i)).unwrap() == Some(i)));
+    assert_eq!(findings(&rewo), []);
+    (100..KEYS).for_each(|i| assert_eq!(remove(&rewo, spread(i)), Some(i)));
+    while rewo.step().unwrap() {}
+    assert_eq!(findings(&rewo), []);
+    assert!(rewo.stats().slots <= 1024, "{:?}", rewo.stats());
+    assert!((0..100).all(|i| rewo.get(spread(i)).unwrap() == Some(i)));
+}
+
+/// Hashes that share their first bits go to one table, whatever is added.
+#[test]
+fn hashes_with_a_common_prefix_are_rebuilt_into_one_table() {
+    let pool = pool_on(Dram::new(TINY_BYTES).unwrap(), TINY);
+    let rewo = Rewo::create(pool, NONE).unwrap();
+    for i in 0..500 {
+        assert_eq!(put(&rewo, i, i), None);
+    }
+    assert!((0..500).all(|i| rewo.get(i).unwrap() == Some(i)));
+    assert_eq!(findings(&rewo), []);
+    let stats = rewo.stats();
+    assert!(stats.rebuilds > 0 && stats.slots < 10_000, "{stats:?}");
+}
+
+/// Keys move between buckets and tables while they are iterated over.
+#[test]
+fn iteration_gives_every_key_once_while_tables_come_and_go() {
+    const STAY: u64 = 400;
+    let pool =
+        pool_on(Dram::new(256 << 20).unwrap(), Geometry { extent_shift: 18, slots: 0, ..TINY });
+    let rewo = Rewo::create(pool, NONE).unwrap();
+    let mut next = STAY;
+    (0..20_000).for_each(|i| assert_eq!(put(&rewo, spread(i), i), None));
+    for round in 0..3 {
+        let mut seen = HashMap::new();
+        let (mut at, mut unit) = (Some(0), Vec::new());
+        while let Some(from) = at {
+            unit.clear();
+            at = rewo.scan(from, &mut unit).unwrap();
+            for (h, v) in &unit {
+                assert_eq!(seen.insert(*h, *v), None, "{h:#x} twice");
+            }
+            for _ in 0..15_000 {
+                next += 1;
+                if round == 1 {
+                    let i = STAY + next % 20_000;
+                    rewo.update(spread(i), Room::None, &mut |_| Ok(Change::Remove)).unwrap();
+                } else {
+                    put(&rewo, spread(next + 20_000), next);
+                }
+            }
+        }
+        assert!((0..STAY).all(|i| seen.get(&spread(i)) == Some(&i)), "round {round}");
+    }
+    assert!(rewo.stats().splits > 1, "{:?}", rewo.stats());
+    assert_eq!(findings(&rewo), []);
+}
+
+/// A clean close is opened without a look at any bucket, and with the right count.
+#[test]
+fn after_a_clean_close_no_bucket_is_read() {
+    let sim = Sim::<true>::new(TINY_BYTES);
+    let options = Options::new().design(Design::Rewo).geometry(TINY).max_bytes(TINY_BYTES).seed(1);
+    let map: Map<u64, u64> = options.create_on(sim.clone()).unwrap();
+    (0..300).for_each(|i| map.put(&i, &i).unwrap());
+    map.close().unwrap();
+    let mut image = sim.image();
+    // A commit word that a scan would count.
+    let bucket = first_table(&image).start;
+    let lost = bits(image[bucket], 0, 15).count_ones();
+    assert!(lost > 0);
+    image[bucket] = 0;
+    let open = |image: &[u64]| -> Map<u64, u64> {
+        options.open_on(Sim::<true>::from_image(image, TINY_BYTES)).unwrap()
+    };
+    let map = open(&image);
+    assert_eq!(map.len().unwrap(), 300);
+    let mut wrong = 0;
+    map.check(&mut |_| wrong += 1).unwrap();
+    assert_eq!(wrong, 1, "the counter");
+}
+
+#[test]
+fn a_resize_goes_on_after_a_crash_at_the_cursor() {
+    let (sim, rewo) = tiny(NONE);
+    let mut images = Vec::new();
+    for i in 0..200 {
+        put(&rewo, spread(i), i);
+        images.push((i, sim.image()));
+    }
+    let mut resuming = 0;
+    for (last, image) in images.iter().step_by(3) {
+        let (_, rewo) = reopen(image, NONE);
+        assert_eq!(rewo.len().unwrap(), last + 1);
+        assert_eq!(findings(&rewo), [], "{last}");
+        resuming += u64::from(rewo.step().unwrap());
+        while rewo.step().unwrap() {}
+        assert_eq!(findings(&rewo), [], "{last}");
+        assert!((0..=*last).all(|i| rewo.get(spread(i)).unwrap() == Some(i)));
+    }
+    assert!(resuming > 3, "{resuming} were left in a resize");
+}
+
+#[test]
+fn the_cached_table_follows_every_change() {
+    let cache = Cache { bytes: Some(1 << 10), fill: false };
+    let (_, rewo) = tiny(cache);
+    let mut model = HashMap::new();
+    for round in 0..20_u64 {
+        for i in 0..200 {
+            let h = spread(i);
+            match (i + round) % 5 {
+                0 => assert_eq!(remove_any(&rewo, h), model.remove(&h)),
+                1 | 2 => assert_eq!(put(&rewo, h, round), model.insert(h, round)),
+                _ => assert_eq!(rewo.get(h).unwrap(), model.get(&h).copied()),
+            }
+            assert_eq!(rewo.get(h).unwrap(), model.get(&h).copied());
+        }
+        assert_eq!(findings(&rewo), [], "round {round}");
+    }
+    let stats = rewo.stats();
+    assert!(stats.replaced > 100 && !stats.cached_all, "{stats:?}");
+}
+
+fn remove_any(rewo: &dyn Index, h: u64) -> Option<u64> {
+    rewo.update(h, Room::None, &mut |_| Ok(Change::Remove)).unwrap()
+}
+
+#[test]
+fn the_cached_table_has_everything_until_it_overflows() {
+    let (sim, rewo) = tiny(Cache { bytes: Some(128), fill: false });
+    for i in 0..7 {
+        put(&rewo, spread(i), i);
+        assert!(rewo.stats().cached_all);
+    }
+    remove(&rewo, spread(2));
+    put(&rewo, spread(7), 7);
+    assert!(rewo.stats().cached_all);
+    assert_eq!(findings(&rewo), []);
+    put(&rewo, spread(8), 8);
+    assert!(!rewo.stats().cached_all, "seven slots for eight");
+    assert_eq!(rewo.get(spread(8)).unwrap(), Some(8));
+    assert_eq!(rewo.get(spread(2)).unwrap(), None);
+    // It begins full-loaded for an empty pool, and not for another, unless it is filled.
+    let (_, again) = reopen(&sim.image(), Cache { bytes: Some(1 << 10), fill: false });
+    assert!(!again.stats().cached_all);
+    let (_, filled) = reopen(&sim.image(), Cache { bytes: Some(1 << 14), fill: true });
+    assert!(filled.stats().cached_all);
+    assert_eq!(findings(&filled), []);
+    let (_, small) = reopen(&sim.image(), Cache { bytes: Some(128), fill: true });
+    assert!(!small.stats().cached_all);
+    assert_eq!(findings(&small), []);
+    for rewo in [again, filled, small] {
+        assert_eq!(rewo.get(spread(8)).unwrap(), Some(8));
+        assert_eq!(rewo.get(spread(2)).unwrap(), None);
+    }
+}
+
+/// Its size follows the tables where no bound is given, and copies that are still in place stay.
+#[test]
+fn the_cached_table_grows_and_shrinks_with_the_others() {
+    let pool = pool_on(Dram::new(16 << 20).unwrap(), Geometry { extent_shift: 14, ..TINY });
+    let rewo = Rewo::create(pool, Cache::default()).unwrap();
+    let first = rewo.stats().cached_slots;
+    for i in 0..5000 {
+        put(&rewo, spread(i), i);
+        assert_eq!(rewo.get(spread(i / 2)).unwrap(), Some(i / 2));
+    }
+    assert_eq!(findings(&rewo), []);
+    assert!(rewo.stats().cached_slots >= 8 * first && first > 0);
+    for i in 0..4990 {
+        assert_eq!(rewo.get(spread(i)).unwrap(), Some(i));
+        remove(&rewo, spread(i));
+    }
+    while rewo.step().unwrap() {}
+    assert_eq!(findings(&rewo), []);
+    assert_eq!(rewo.stats().cached_slots, first);
+}
+
+/// What is prepared of the next table is no part of a pool that is closed, or was left.
+#[test]
+fn what_was_prepared_is_given_back() {
+    let (sim, rewo) = tiny(NONE);
+    let mut prepared = 0;
+    for i in 0..300 {
+        put(&rewo, spread(i), i);
+        let image = sim.image();
+        let (_, again) = reopen(&image, NONE);
+        assert_eq!(findings(&again), [], "{i}");
+        prepared += u64::from(again.stats().medium_bytes < extents(&sim) * 1024);
+    }
+    assert!(prepared > 0);
+}
+
+/// Extents of units and of directories.
+fn extents(sim: &Sim<true>) -> u64 {
+    let image = sim.image();
+    let kind = |i: usize| image[64 + i / 8].to_le_bytes()[i % 8];
+    (0..sim.region().len() as usize / 1024).filter(|i| [2, 3].contains(&kind(*i))).count() as u64
+}
