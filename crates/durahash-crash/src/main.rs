@@ -12,7 +12,7 @@ use durahash::Design;
 use durahash_crash::designs::{
     EshFullSubject, EshMapSubject, EshRepairedSubject, EshSubject, PeaFullSubject, PeaMapSubject,
     PeaMultiFullSubject, PeaMultiMapSubject, PeaMultiSubject, PeaSubject, RehFullSubject,
-    RehMapSubject, RehSubject,
+    RehMapSubject, RehSubject, RewoCachedSubject, RewoFullSubject, RewoMapSubject, RewoSubject,
 };
 use durahash_crash::mutate::{Mutant, Verdict};
 use durahash_crash::oracle::Counts;
@@ -32,9 +32,9 @@ usage: durahash-crash repeat  --design D --model M --prefill P --script 'put 0 1
        durahash-crash mutants --design D --model M [--seeds N] [--length N] [--settled]
        durahash-crash power   --design D [--cuts N] [--seed N] [--ops N]
                               [--short] [--lying]
-                              (as root: ext4 on a loop device; reh, pea and esh only)
+                              (as root: ext4 on a loop device; reh, pea, esh and rewo only)
 designs: reh, reh-full, reh-map, pea, pea-full, pea-map, pea-multi, pea-multi-full, pea-multi-map,
-         esh, esh-repaired, esh-full, esh-map
+         esh, esh-repaired, esh-full, esh-map, rewo, rewo-cached, rewo-full, rewo-map
 models:  x86, word, program";
 
 /// What was asked for.
@@ -143,6 +143,10 @@ fn main() -> ExitCode {
             "esh-repaired" => run(&EshRepairedSubject::default(), &args),
             "esh-full" => run(&EshFullSubject::default(), &args),
             "esh-map" => run(&EshMapSubject::new(), &args),
+            "rewo" => run(&RewoSubject::default(), &args),
+            "rewo-cached" => run(&RewoCachedSubject::default(), &args),
+            "rewo-full" => run(&RewoFullSubject::default(), &args),
+            "rewo-map" => run(&RewoMapSubject::new(), &args),
             _ => Err(format!("no design {design}")),
         }
     });

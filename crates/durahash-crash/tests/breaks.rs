@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use durahash::{ErrorKind, Result};
 use durahash_crash::designs::{
     EshMapSubject, EshSubject, PeaMapSubject, PeaMultiSubject, PeaSubject, RehMapSubject,
-    RehSubject,
+    RehSubject, RewoCachedSubject, RewoMapSubject,
 };
 use durahash_crash::script::{Op, exhaustive};
 use durahash_crash::states::{CrashState, Explorer, Model, Visit};
@@ -299,6 +299,13 @@ fn esh_breaks_anywhere() {
 }
 
 #[test]
+fn rewo_breaks_anywhere() {
+    let word = every_break_after::<_, false>(&RewoCachedSubject::default(), Model::Word, 0);
+    let x86 = every_break_after::<_, true>(&RewoCachedSubject::default(), Model::X86, 0);
+    assert!(x86 + word > 3000, "only {x86} and {word} breaks");
+}
+
+#[test]
 fn multimaps_break_anywhere() {
     // The prefills lead to each kind of change by themselves.
     let breaks = every_break_after::<_, true>(&PeaMultiSubject::default(), Model::X86, 0);
@@ -314,4 +321,6 @@ fn maps_break_anywhere() {
     assert!(pea > 1500, "only {pea} breaks");
     let esh = every_break::<_, true>(&EshMapSubject::new(), Model::X86);
     assert!(esh > 1500, "only {esh} breaks");
+    let rewo = every_break::<_, true>(&RewoMapSubject::new(), Model::X86);
+    assert!(rewo > 1500, "only {rewo} breaks");
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use durahash_crash::designs::{
     EshFullSubject, EshMapSubject, EshRepairedSubject, EshSubject, PeaFullSubject, PeaMapSubject,
     PeaMultiFullSubject, PeaMultiMapSubject, PeaMultiSubject, PeaSubject, RehFullSubject,
-    RehMapSubject, RehSubject,
+    RehMapSubject, RehSubject, RewoCachedSubject, RewoFullSubject, RewoMapSubject, RewoSubject,
 };
 use durahash_crash::mutate::{Accepted, Kind, Mutant, Verdict, add, unproven};
 use durahash_crash::run::Tester;
@@ -121,6 +121,38 @@ fn esh_survives_on_a_full_medium() {
 }
 
 #[test]
+fn rewo_survives_on_x86() {
+    let unique = is_right::<_, true>(&RewoSubject::default(), Model::X86, 3, 200);
+    assert!(unique > 500_000, "only {unique} states");
+}
+
+#[test]
+fn rewo_survives_where_words_have_no_order() {
+    let unique = is_right::<_, false>(&RewoSubject::default(), Model::Word, 2, 80);
+    assert!(unique > 200_000, "only {unique} states");
+}
+
+#[test]
+fn rewo_survives_the_death_of_its_process() {
+    let unique = is_right::<_, true>(&RewoSubject::default(), Model::Program, 3, 60);
+    assert!(unique > 60_000, "only {unique} states");
+}
+
+#[test]
+fn rewo_survives_on_a_full_medium() {
+    let x86 = is_right::<_, true>(&RewoFullSubject::default(), Model::X86, 2, 60);
+    let word = is_right::<_, false>(&RewoFullSubject::default(), Model::Word, 2, 20);
+    assert!(x86 + word > 100_000, "only {x86} {word} states");
+}
+
+/// What is answered from the cached table is held against the same oracle.
+#[test]
+fn rewo_survives_with_a_cached_table() {
+    let unique = is_right::<_, true>(&RewoCachedSubject::default(), Model::X86, 2, 40);
+    assert!(unique > 100_000, "only {unique} states");
+}
+
+#[test]
 fn multimaps_survive_on_x86() {
     let unique = is_right::<_, true>(&PeaMultiSubject::default(), Model::X86, 1, 20);
     assert!(unique > 800_000, "only {unique} states");
@@ -174,17 +206,35 @@ fn maps_over_esh_survive_the_death_of_their_process() {
     assert!(unique > 10, "only {unique} states");
 }
 
+#[test]
+fn maps_over_rewo_survive_on_every_medium() {
+    let x86 = is_right::<_, true>(&RewoMapSubject::new(), Model::X86, 2, 10);
+    let word = is_right::<_, false>(&RewoMapSubject::new(), Model::Word, 1, 1);
+    let program = is_right::<_, true>(&RewoMapSubject::new(), Model::Program, 2, 10);
+    assert!(x86 + word + program > 60_000, "only {x86} {word} {program} states");
+}
+
 /// How the mutants of everything that a subject does fared.
 fn mutants<S: Subject, const LINE: bool>(
     subject: &S,
     model: Model,
     length: u32,
 ) -> Vec<(Mutant, Verdict)> {
+    mutants_of_long::<S, LINE>(subject, model, length, 150)
+}
+
+/// The same, with random scripts of so many operations.
+fn mutants_of_long<S: Subject, const LINE: bool>(
+    subject: &S,
+    model: Model,
+    length: u32,
+    ops: usize,
+) -> Vec<(Mutant, Verdict)> {
     let mut tester = Tester::<S, LINE>::new(subject, model);
     tester.keep_corpus();
     let done = tester
         .exhaustive(length)
-        .and_then(|()| (0..4).try_for_each(|seed| tester.random(seed, 150)));
+        .and_then(|()| (0..4).try_for_each(|seed| tester.random(seed, ops)));
     if let Err(failure) = done {
         panic!("{failure}");
     }
@@ -281,6 +331,40 @@ const ACCEPTED_OF_ESH: &[Accepted] = &[
     },
 ];
 
+/// The same of Rewo-Hash.
+const ACCEPTED_OF_REWO: &[Accepted] = &[
+    Accepted {
+        function: "drop_slot",
+        source: "medium.fence();",
+        kinds: &[Kind::Delay],
+        why: "one store later only the payload is another, of a slot that has its double",
+    },
+    Accepted {
+        function: "prepare_some",
+        source: "medium.store(&bucket.commit, 0);",
+        kinds: &[Kind::SwapAcrossFence],
+        why: "the next store is to a block of tables that nothing names yet",
+    },
+    Accepted {
+        function: "clear",
+        source: "medium.store(&bucket.fingerprints, wrong.0);",
+        kinds: &[Kind::SwapAcrossFence],
+        why: "the fingerprint of a slot that is not live matters for damage only",
+    },
+    Accepted {
+        function: "create",
+        source: "medium.flush(&bucket.commit);",
+        kinds: &[Kind::Drop],
+        why: "a new medium is zeros here; one that was used before need not be",
+    },
+    Accepted {
+        function: "undo_moves",
+        source: "medium.drain();",
+        kinds: &[Kind::Drop, Kind::Delay],
+        why: "only another thread needs it: the next drain of this one does the same",
+    },
+];
+
 /// File, call, and why no script comes to it.
 const UNREACHED: &[(&str, &str, &str)] = &[
     ("pool/mod.rs", "self.medium.", "in the name of the caller, where it is left out"),
@@ -299,6 +383,9 @@ const UNREACHED: &[(&str, &str, &str)] = &[
         "an operation that panics: tests/breaks.rs",
     ),
     ("esh/write.rs", "            medium.drain();", "the same"),
+    ("rewo/hold.rs", "medium.flush(bucket);", "the same"),
+    ("rewo/hold.rs", "        medium.drain();", "the same"),
+    ("rewo/check.rs", "medium.drain();", "a damaged bucket: durahash/tests/images.rs"),
     (
         "pool/extents.rs",
         "                medium.fence();",
@@ -397,4 +484,20 @@ fn every_flush_fence_and_release_of_esh_is_needed() {
     };
     let in_line = verdicts.iter().filter(|(mutant, verdict)| in_line(mutant) && caught(verdict));
     assert!(in_line.count() > 0, "nothing relies on the order within a line");
+}
+
+#[test]
+fn every_flush_fence_and_release_of_rewo_is_needed() {
+    const DIR: &str = "crates/durahash/src/rewo";
+    let mut verdicts = BTreeMap::new();
+    add(&mut verdicts, mutants::<_, true>(&RewoSubject::default(), Model::X86, 2));
+    add(&mut verdicts, mutants::<_, false>(&RewoSubject::default(), Model::Word, 2));
+    // Long enough for a table where records were.
+    let map = RewoMapSubject::new();
+    add(&mut verdicts, mutants_of_long::<_, true>(&map, Model::X86, 1, 300));
+    verdicts.retain(|mutant, _| mutant.site.file().contains(DIR));
+    let unproven = unproven(&verdicts, ACCEPTED_OF_REWO);
+    assert!(unproven.is_empty(), "{}", unproven.join("\n"));
+    let unreached = unreached(&verdicts, &[DIR]);
+    assert!(unreached.is_empty(), "no script comes to\n{}", unreached.join("\n"));
 }

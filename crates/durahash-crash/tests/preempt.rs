@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 
-use durahash_crash::designs::{EshSubject, PeaSubject, RehMapSubject, RehSubject};
+use durahash_crash::designs::{
+    EshSubject, PeaSubject, RehMapSubject, RehSubject, RewoCachedSubject, RewoSubject,
+};
 use durahash_crash::linear::{Operation, outcomes};
 use durahash_crash::script::Op;
 use durahash_crash::subject::{Subject, Table};
@@ -423,6 +425,45 @@ fn readers_of_buckets_that_lend_each_other_room() {
         },
     ];
     every_place(&EshSubject::default(), &scenes);
+}
+
+/// Twelve slots of the first table: the inserts that follow evict, add a table, and migrate.
+#[test]
+fn readers_of_tables_that_are_added() {
+    let full: Vec<u16> = (0..11).map(|i| i * 9 % 32).collect();
+    let mut scenes = Vec::new();
+    for read in full.iter().copied().chain([31]) {
+        scenes.push(Scene {
+            name: "what makes room",
+            before: puts(&full),
+            read,
+            whole: vec![],
+            held_up: Op::Put(31, 2),
+        });
+        scenes.push(Scene {
+            name: "migrates",
+            before: puts(&[&full[..], &[31, 6]].concat()),
+            read,
+            whole: vec![Op::Put(read, 2)],
+            held_up: Op::Put(full[0], 3),
+        });
+    }
+    every_place(&RewoSubject::default(), &scenes);
+}
+
+/// A copy in DRAM is made, or given up, while its slot changes.
+#[test]
+fn readers_of_copies() {
+    let full: Vec<u16> = (0..9).map(|i| i * 9 % 32).collect();
+    let scene = |name, whole, held_up| Scene { name, before: puts(&full), read: 9, whole, held_up };
+    let scenes = [
+        scene("is replaced", vec![], Op::Put(9, 2)),
+        scene("is replaced again", vec![Op::Get(9), Op::Put(9, 2)], Op::Put(9, 3)),
+        scene("is removed", vec![Op::Get(9)], Op::Remove(9)),
+        scene("comes again", vec![Op::Get(9), Op::Remove(9)], Op::Put(9, 3)),
+        scene("gives way", full.iter().map(|key| Op::Get(*key)).collect(), Op::Put(9, 3)),
+    ];
+    every_place(&RewoCachedSubject::default(), &scenes);
 }
 
 #[test]

@@ -18,6 +18,7 @@ use durahash::{Finding, Result};
 use durahash_crash::designs::{
     EshMapSubject, EshSubject, EshWithin, MapSubject, PeaMapSubject, PeaMultiMapSubject,
     PeaMultiSubject, PeaMultiWithin, PeaSubject, PeaWithin, RehMapSubject, RehSubject, RehWithin,
+    RewoCachedSubject, RewoMapSubject, RewoSubject, RewoWithin,
 };
 use durahash_crash::linear::{Operation, outcomes};
 use durahash_crash::script::{Op, Rng};
@@ -31,6 +32,9 @@ static REH: RehSubject = RehWithin;
 static PEA: PeaSubject = PeaWithin;
 static ESH: EshSubject = EshWithin;
 static ESH_MAP: EshMapSubject = MapSubject::new();
+static REWO: RewoSubject = RewoWithin;
+static REWO_CACHED: RewoCachedSubject = RewoWithin;
+static REWO_MAP: RewoMapSubject = MapSubject::new();
 static REH_MAP: RehMapSubject = MapSubject::new();
 static PEA_MAP: PeaMapSubject = MapSubject::new();
 static PEA_MULTI: PeaMultiSubject = PeaMultiWithin;
@@ -546,6 +550,29 @@ impl<const LINE: bool> Table for Reopened<LINE> {
     }
 }
 
+#[test]
+fn rewo_at_random_x86() {
+    explore::<_, true>(&REWO, Model::X86, RandomScheduler::new_from_seed(31, schedules()));
+}
+
+#[test]
+fn rewo_by_priorities_word() {
+    let scheduler = PctScheduler::new_from_seed(32, 3, schedules());
+    explore::<_, false>(&REWO, Model::Word, scheduler);
+}
+
+/// Two buckets of copies in DRAM for all keys: what is answered from them is durable, and not old.
+#[test]
+fn rewo_cached_at_random_x86() {
+    explore::<_, true>(&REWO_CACHED, Model::X86, RandomScheduler::new_from_seed(33, schedules()));
+}
+
+#[test]
+fn rewo_cached_by_priorities_x86() {
+    let scheduler = PctScheduler::new_from_seed(34, 3, schedules());
+    explore::<_, true>(&REWO_CACHED, Model::X86, scheduler);
+}
+
 /// Lists of values, made and undone, beside readers of all values of a key.
 #[test]
 fn multimaps_at_random_x86() {
@@ -574,6 +601,8 @@ fn maps_at_random_x86() {
     explore::<_, true>(&PEA_MAP, Model::X86, scheduler);
     let scheduler = RandomScheduler::new_from_seed(27, schedules() / 5);
     explore::<_, true>(&ESH_MAP, Model::X86, scheduler);
+    let scheduler = RandomScheduler::new_from_seed(35, schedules() / 5);
+    explore::<_, true>(&REWO_MAP, Model::X86, scheduler);
 }
 
 /// REH, but that a value that is being put is answered before it is durable.

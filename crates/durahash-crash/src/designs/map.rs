@@ -45,6 +45,15 @@ impl Below for OverEsh {
     const DESIGN: Design = Design::Esh;
 }
 
+/// Maps over Rewo-Hash.
+#[derive(Default)]
+pub struct OverRewo;
+
+impl Below for OverRewo {
+    const NAME: &'static str = "rewo-map";
+    const DESIGN: Design = Design::Rewo;
+}
+
 /// A map over REH under test.
 pub type RehMapSubject = MapSubject<OverReh>;
 
@@ -53,6 +62,9 @@ pub type PeaMapSubject = MapSubject<OverPea>;
 
 /// A map over ESH under test.
 pub type EshMapSubject = MapSubject<OverEsh>;
+
+/// A map over Rewo-Hash under test.
+pub type RewoMapSubject = MapSubject<OverRewo>;
 
 /// A map under test.
 #[derive(Default)]

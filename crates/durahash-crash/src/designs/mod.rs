@@ -6,12 +6,14 @@ mod multi;
 mod pea;
 mod pool;
 mod reh;
+mod rewo;
 
 pub use esh::{EshFullSubject, EshRepairedSubject, EshSubject, EshWithin};
-pub use map::{EshMapSubject, MapSubject, PeaMapSubject, RehMapSubject};
+pub use map::{EshMapSubject, MapSubject, PeaMapSubject, RehMapSubject, RewoMapSubject};
 pub use multi::{PeaMultiFullSubject, PeaMultiMapSubject, PeaMultiSubject, PeaMultiWithin};
 pub use pea::{PeaFullSubject, PeaSubject, PeaWithin};
 pub use reh::{RehFullSubject, RehSubject, RehWithin};
+pub use rewo::{RewoCachedSubject, RewoFullSubject, RewoSubject, RewoWithin};
 
 /// A value of bytes: the word in decimal; every third is longer than a line.
 fn text(v: u64) -> String {
