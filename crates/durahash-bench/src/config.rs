@@ -94,6 +94,8 @@ pub struct Config {
     pub sync_mode: Option<SyncMode>,
     /// Latency that is added to the medium's.
     pub emulate: Option<Latency>,
+    /// Bytes of the cached table of Rewo-Hash; an eighth of its tables unless set.
+    pub cache_bytes: Option<u64>,
     /// Repeats of each timed run.
     pub repeats: u32,
     /// Seed of keys, draws and pools.
@@ -118,6 +120,7 @@ impl Default for Config {
             pool: None,
             sync_mode: None,
             emulate: None,
+            cache_bytes: None,
             repeats: 3,
             seed: 42,
             graph: None,

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use durahash::rewo::Cache;
 use durahash::{Design, Durability, Map, Options, SyncMode};
 use durahash_media::{Dram, Latency, Mapped, MappedOptions, Medium, Metered};
 use tempfile::TempDir;
@@ -19,6 +20,7 @@ pub(crate) struct Bench {
     parent: Option<PathBuf>,
     emulate: Option<Latency>,
     sync_mode: Option<SyncMode>,
+    cache: Cache,
     seed: u64,
 }
 
@@ -28,7 +30,9 @@ impl Bench {
             config::Medium::Dram => None,
             config::Medium::File => Some(config.pool.clone().unwrap_or_else(|| ".".into())),
         };
-        Bench { parent, emulate: config.emulate, sync_mode: config.sync_mode, seed: config.seed }
+        let cache = Cache { bytes: config.cache_bytes, fill: false };
+        let Config { emulate, sync_mode, seed, .. } = *config;
+        Bench { parent, emulate, sync_mode, cache, seed }
     }
 
     /// The same, with files that have no log.
@@ -60,7 +64,7 @@ impl Bench {
     /// An empty map. Its file has no name any more, so it goes with the map, or with this process,
     /// however that ends.
     pub(crate) fn create(&self, design: Design) -> Result<Map<u64, u64>> {
-        let mut options = Options::new().design(design).seed(self.seed);
+        let mut options = Options::new().design(design).seed(self.seed).cache(self.cache);
         if let Some(mode) = self.sync_mode {
             options = options.sync_mode(mode);
         }

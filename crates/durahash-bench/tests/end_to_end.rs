@@ -69,8 +69,8 @@ fn a_run_on_files_finds_everything() {
         }
         let one = |table, case, metric| report.find(table, design, case, 1, metric).unwrap().value;
         let load_factor = one("space", "load", "load_factor");
-        // Two segments of Pea Hash are large for so few keys.
-        let least = if design == "pea" { 0.05 } else { 0.2 };
+        // Two segments of Pea Hash are large for so few keys, and so is the first table of Rewo-Hash.
+        let least = if ["pea", "rewo"].contains(&design.as_str()) { 0.05 } else { 0.2 };
         assert!((least..=1.0).contains(&load_factor), "{load_factor}");
         assert!(one("space", "load", "medium_bytes_per_key") >= 16.0);
         let (utility, of_medium) =

@@ -222,6 +222,10 @@ pub(crate) struct Write {
     /// of a new pool interval; process if it lies in memory, or may not grow to eight times the log]
     #[arg(long, value_name = "MODE", value_parser = str::parse::<SyncMode>)]
     pub(crate) durability: Option<SyncMode>,
+    /// Memory for copies of what is looked up often, for design rewo: as 64MiB, 0 for none [default: an
+    /// eighth of its tables]
+    #[arg(long, value_name = "SIZE", value_parser = parse_max_size)]
+    pub(crate) cache: Option<u64>,
 }
 
 #[derive(Debug, Args)]
@@ -235,7 +239,7 @@ pub(crate) struct Create {
 /// What a new pool is made as.
 #[derive(Debug, Args)]
 pub(crate) struct New {
-    /// Design of a new pool: reh, pea or esh [default: reh, and pea for a multimap]
+    /// Design of a new pool: reh, pea, esh or rewo [default: reh, and pea for a multimap]
     #[arg(long, value_parser = parse_design)]
     pub(crate) design: Option<Design>,
     /// What a new pool keeps: one value for each key, or any number of them [default: map]
@@ -288,6 +292,9 @@ pub(crate) struct BenchArgs {
     /// When operations on files survive loss of power: process, interval, interval:MS or strict
     #[arg(long, value_name = "MODE", value_parser = str::parse::<SyncMode>)]
     pub(crate) durability: Option<SyncMode>,
+    /// Memory for copies of what is looked up often, for design rewo [default: an eighth of its tables]
+    #[arg(long, value_name = "SIZE", value_parser = parse_max_size)]
+    pub(crate) cache: Option<u64>,
     /// Add the latency of a slower medium; every figure says so
     #[arg(long, value_enum)]
     pub(crate) emulate: Option<Emulate>,

@@ -24,6 +24,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
         pool: args.pool.clone(),
         sync_mode: args.durability,
         emulate: args.emulate.map(Into::into),
+        cache_bytes: args.cache,
         graph: args.graph.clone(),
         ..Config::default()
     };

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use durahash::rewo::Cache;
 use durahash::{Design, Error, ErrorKind, Options};
 
 use crate::args::{Create, Kind, New, Read, Write};
@@ -86,6 +87,10 @@ fn options(new: &New) -> Options {
 }
 
 fn in_mode(options: Options, write: Write) -> Options {
+    let options = match write.cache {
+        Some(bytes) => options.cache(Cache { bytes: Some(bytes), fill: false }),
+        None => options,
+    };
     match write.durability {
         Some(mode) => options.sync_mode(mode),
         None => options,

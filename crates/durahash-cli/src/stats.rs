@@ -58,6 +58,8 @@ fn as_json(pool: &str, kind: Kind, stats: &Stats) -> Value {
         "strategies": stats.index.strategies,
         "repairs": stats.index.repairs,
         "unrepaired": stats.index.unrepaired,
+        "tables": stats.index.tables,
+        "cached_slots": stats.index.cached_slots,
         "bytes_per_entry": {
             "medium": stats.medium_bytes_per_key(),
             "dram": stats.dram_bytes_per_key(),
@@ -111,7 +113,12 @@ fn as_text(pool: &str, kind: Kind, stats: &Stats) -> String {
     if stats.suspect {
         row("suspect", "yes: pages may have been lost with the power".into());
     }
-    row("global depth", stats.index.global_depth.to_string());
+    if stats.design == Design::Rewo {
+        row("tables", stats.index.tables.to_string());
+        row("cached table", format!("{} slots", stats.index.cached_slots));
+    } else {
+        row("global depth", stats.index.global_depth.to_string());
+    }
     if stats.design == Design::Pea {
         let [single, two, stash] = stats.index.strategies;
         row("strategies", format!("{single} single, {two} two-choice, {stash} with stash"));

@@ -3,6 +3,7 @@
 mod lists;
 mod pea;
 mod reh;
+mod rewo;
 
 use durahash_media::hash::{ByteHash, WordMix};
 
@@ -72,6 +73,7 @@ impl Image<'_> {
     fn structure(&mut self) {
         match self.words[CONTENTS] & 0xff {
             2 => self.segment(),
+            4 => self.tables(),
             _ => self.chain(),
         }
     }

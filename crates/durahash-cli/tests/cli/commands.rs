@@ -211,6 +211,8 @@ fn figures_are_printed() {
         "strategies",
         "repairs",
         "unrepaired",
+        "tables",
+        "cached_slots",
         "bytes_per_entry",
         "file_bytes",
         "free_bytes",
