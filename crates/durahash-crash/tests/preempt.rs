@@ -8,7 +8,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 
 use durahash_crash::designs::{
-    EshSubject, PeaSubject, RehMapSubject, RehSubject, RewoCachedSubject, RewoSubject,
+    EshSubject, PeaSubject, RehMapSubject, RehSubject, RewoCachedSubject, RewoSmallMapSubject,
+    RewoSubject,
 };
 use durahash_crash::linear::{Operation, outcomes};
 use durahash_crash::script::Op;
@@ -464,6 +465,34 @@ fn readers_of_copies() {
         scene("gives way", full.iter().map(|key| Op::Get(*key)).collect(), Op::Put(9, 3)),
     ];
     every_place(&RewoCachedSubject::default(), &scenes);
+}
+
+/// The number of copies follows the tables, and so do the places of copies; the record that a copy names
+/// goes, and its block is another's.
+#[test]
+fn readers_of_copies_of_records() {
+    let full: Vec<u16> = (0..10).collect();
+    let mut before = puts(&full);
+    before.push(Op::Get(5));
+    let scene =
+        |name, whole, held_up| Scene { name, before: before.clone(), read: 5, whole, held_up };
+    let grow: Vec<Op> = (10..13).map(|key| Op::Put(key, 3)).collect();
+    let replace = vec![Op::Put(5, 2), Op::Put(6, 4)];
+    let scenes = [
+        scene("the block is another record's", replace.clone(), Op::Put(7, 5)),
+        scene(
+            "grows, then the block is another's",
+            [grow.clone(), replace.clone()].concat(),
+            Op::Put(7, 5),
+        ),
+        scene(
+            "the block is another's while it grows",
+            [&grow[..1], &replace].concat(),
+            Op::Put(11, 3),
+        ),
+        scene("is removed while it grows", [&grow[..1], &[Op::Remove(5)]].concat(), Op::Put(11, 3)),
+    ];
+    every_place(&RewoSmallMapSubject::new(), &scenes);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use durahash::{Finding, Result};
 use durahash_crash::designs::{
     EshMapSubject, EshSubject, EshWithin, MapSubject, PeaMapSubject, PeaMultiMapSubject,
     PeaMultiSubject, PeaMultiWithin, PeaSubject, PeaWithin, RehMapSubject, RehSubject, RehWithin,
-    RewoCachedSubject, RewoMapSubject, RewoSubject, RewoWithin,
+    RewoCachedSubject, RewoMapSubject, RewoSmallMapSubject, RewoSubject, RewoWithin,
 };
 use durahash_crash::linear::{Operation, outcomes};
 use durahash_crash::script::{Op, Rng};
@@ -35,6 +35,7 @@ static ESH_MAP: EshMapSubject = MapSubject::new();
 static REWO: RewoSubject = RewoWithin;
 static REWO_CACHED: RewoCachedSubject = RewoWithin;
 static REWO_MAP: RewoMapSubject = MapSubject::new();
+static REWO_SMALL_MAP: RewoSmallMapSubject = MapSubject::new();
 static REH_MAP: RehMapSubject = MapSubject::new();
 static PEA_MAP: PeaMapSubject = MapSubject::new();
 static PEA_MULTI: PeaMultiSubject = PeaMultiWithin;
@@ -603,6 +604,11 @@ fn maps_at_random_x86() {
     explore::<_, true>(&ESH_MAP, Model::X86, scheduler);
     let scheduler = RandomScheduler::new_from_seed(35, schedules() / 5);
     explore::<_, true>(&REWO_MAP, Model::X86, scheduler);
+    // Copies in DRAM that are looked for elsewhere from some moment on, and records that they name.
+    let scheduler = RandomScheduler::new_from_seed(36, schedules() / 5);
+    explore::<_, true>(&REWO_SMALL_MAP, Model::X86, scheduler);
+    let scheduler = PctScheduler::new_from_seed(37, 3, schedules() / 5);
+    explore::<_, true>(&REWO_SMALL_MAP, Model::X86, scheduler);
 }
 
 /// REH, but that a value that is being put is answered before it is durable.

@@ -1,4 +1,4 @@
-//! A map of byte strings over any design: records, their chains and the sweep, with hashes of four
+//! A map of byte strings over any design: records, their chains and the sweep, mostly with hashes of four
 //! bits so that most keys share theirs with others.
 
 use std::marker::PhantomData;
@@ -16,6 +16,8 @@ pub trait Below: Sync + Default {
     const NAME: &'static str;
     /// The design.
     const DESIGN: Design;
+    /// Sizes; unless others are said, with hashes of four bits.
+    const GEOMETRY: Geometry = Geometry { extent_shift: 12, slots: 3, hash_bits: 4, buckets: 0 };
 }
 
 /// Maps over REH.
@@ -54,6 +56,17 @@ impl Below for OverRewo {
     const DESIGN: Design = Design::Rewo;
 }
 
+/// Maps over Rewo-Hash with whole hashes and the smallest tables, so that these are resized, and what is
+/// copied of them in DRAM with them.
+#[derive(Default)]
+pub struct OverSmallRewo;
+
+impl Below for OverSmallRewo {
+    const NAME: &'static str = "rewo-small-map";
+    const DESIGN: Design = Design::Rewo;
+    const GEOMETRY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 0 };
+}
+
 /// A map over REH under test.
 pub type RehMapSubject = MapSubject<OverReh>;
 
@@ -65,6 +78,9 @@ pub type EshMapSubject = MapSubject<OverEsh>;
 
 /// A map over Rewo-Hash under test.
 pub type RewoMapSubject = MapSubject<OverRewo>;
+
+/// A map over small tables of Rewo-Hash under test.
+pub type RewoSmallMapSubject = MapSubject<OverSmallRewo>;
 
 /// A map under test.
 #[derive(Default)]
@@ -82,8 +98,7 @@ const KEYS: u64 = 16;
 
 impl<D: Below> MapSubject<D> {
     fn options() -> Options {
-        let geometry = Geometry { extent_shift: 12, slots: 3, hash_bits: 4, buckets: 0 };
-        Options::new().design(D::DESIGN).seed(1).geometry(geometry)
+        Options::new().design(D::DESIGN).seed(1).geometry(D::GEOMETRY)
     }
 }
 

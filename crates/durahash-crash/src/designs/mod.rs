@@ -9,7 +9,9 @@ mod reh;
 mod rewo;
 
 pub use esh::{EshFullSubject, EshRepairedSubject, EshSubject, EshWithin};
-pub use map::{EshMapSubject, MapSubject, PeaMapSubject, RehMapSubject, RewoMapSubject};
+pub use map::{
+    EshMapSubject, MapSubject, PeaMapSubject, RehMapSubject, RewoMapSubject, RewoSmallMapSubject,
+};
 pub use multi::{PeaMultiFullSubject, PeaMultiMapSubject, PeaMultiSubject, PeaMultiWithin};
 pub use pea::{PeaFullSubject, PeaSubject, PeaWithin};
 pub use reh::{RehFullSubject, RehSubject, RehWithin};

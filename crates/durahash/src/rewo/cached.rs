@@ -9,7 +9,11 @@
 //! of all buckets that its hash may be in, after the slot is durable and before anybody else can see it
 //! there; and a copy is made under the lock of its bucket here only if the version of the bucket that it
 //! was read from is still the same, and no writer holds that. So a writer that comes later finds the
-//! copy, and one that came earlier has raised the version, or holds the lock.
+//! copy, and one that came earlier has raised the version, or holds the lock. A lookup stores nothing
+//! but a mark that it hit, once, and what it copies; for that it tries the lock, and waits for nobody.
+//!
+//! While the number of buckets changes, and writers may look for a copy elsewhere, none are made, and
+//! what was read is only believed if the number is the same afterwards.
 //!
 //! The table has one bucket for each hash, unlike the paper's two. What is not here is looked up in the
 //! pool, unless the table has everything: that ends ([`overflow`](Cached::overflow)) before the first
@@ -40,13 +44,31 @@ pub(super) enum Looked {
 /// What stands in a bucket, and what tells whether it still does.
 pub(super) struct Copied<'a> {
     pub(super) payload: u64,
-    lock: VersionLock<'a>,
-    version: Version,
+    seen: Seen<'a>,
 }
 
 impl Copied<'_> {
+    /// Whether all that was loaded before was that of the payload.
     pub(super) fn is_valid(&self) -> bool {
+        self.seen.is_valid()
+    }
+}
+
+/// The bucket of a hash at one instant.
+struct Seen<'a> {
+    cached: &'a Cached,
+    lock: VersionLock<'a>,
+    version: Version,
+    /// How many buckets there were. Where there are others now, writers look for the copy elsewhere, so
+    /// the version says nothing.
+    buckets: u64,
+}
+
+impl Seen<'_> {
+    #[inline(always)]
+    fn is_valid(&self) -> bool {
         self.lock.validate(self.version)
+            && self.cached.buckets.load(Ordering::SeqCst) == self.buckets
     }
 }
 
@@ -59,6 +81,8 @@ pub(super) struct Cached {
     overflow: AtomicBool,
     /// Whether copies are made: not while the number of buckets changes.
     fills: AtomicBool,
+    /// Whether nobody looks here any more.
+    stopped: AtomicBool,
     replaced: Count,
 }
 
@@ -70,6 +94,7 @@ impl Cached {
             buckets: AtomicU64::new(0),
             overflow: AtomicBool::new(true),
             fills: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
             replaced: Count::new(),
         })
     }
@@ -93,11 +118,9 @@ impl Cached {
         self.buckets.load(Ordering::SeqCst)
     }
 
-    /// Ends it: an operation broke off, and what it changed in the pool may be here as it was.
+    /// Ends it for good: an operation broke off, and what it changed in the pool may be here as it was.
     pub(super) fn stop(&self) {
-        self.overflow.store(true, Ordering::SeqCst);
-        self.fills.store(false, Ordering::SeqCst);
-        self.buckets.store(0, Ordering::SeqCst);
+        self.stopped.store(true, Ordering::SeqCst);
     }
 
     /// Whether nothing is ever here.
@@ -108,7 +131,7 @@ impl Cached {
 
     /// Whether some slots are not here.
     pub(super) fn overflow(&self) -> bool {
-        self.overflow.load(Ordering::SeqCst)
+        self.overflow.load(Ordering::SeqCst) || self.stopped.load(Ordering::SeqCst)
     }
 
     /// How often a slot was replaced by another.
@@ -116,10 +139,12 @@ impl Cached {
         self.replaced.get()
     }
 
+    /// The bucket of a hash, and of how many.
     #[inline(always)]
-    fn row(&self, remixed: u64) -> Option<&[AtomicU64; 16]> {
+    fn row(&self, remixed: u64) -> Option<(&[AtomicU64; 16], u64)> {
         let buckets = self.buckets.load(Ordering::SeqCst);
-        (buckets > 0).then(|| self.rows.row(Self::at(remixed, buckets)))
+        let is_on = buckets > 0 && !self.stopped.load(Ordering::SeqCst);
+        is_on.then(|| (self.rows.row(Self::at(remixed, buckets)), buckets))
     }
 
     /// The bucket of a hash among so many. Other bits than those of the pool's buckets.
@@ -144,48 +169,41 @@ impl Cached {
         })
     }
 
-    /// The bucket of a hash at one instant: its lock, its version, and the payload of the copy if there is
-    /// one. `None` where somebody writes to it.
+    /// The bucket of a hash, and the payload of the copy if there is one; `None` where somebody writes to
+    /// it.
     #[inline(always)]
-    fn seek<M: Medium>(
-        &self,
-        medium: &M,
-        h: u64,
-        remixed: u64,
-    ) -> Option<(VersionLock<'_>, Version, Option<u64>)> {
-        let row = self.row(remixed)?;
+    fn seek<M: Medium>(&self, medium: &M, h: u64, remixed: u64) -> Option<(Seen<'_>, Option<u64>)> {
+        let (row, buckets) = self.row(remixed)?;
         let lock = VersionLock::new(&row[0]);
-        let version = lock.try_read(medium)?;
+        let seen = Seen { cached: self, lock, version: lock.try_read(medium)?, buckets };
         let Some(slot) = Self::slot_of(row, h) else {
-            return Some((lock, version, None));
+            return Some((seen, None));
         };
         let payload = row[3 + slot as usize * 2].load(Ordering::Acquire);
-        if !lock.validate(version) {
+        if !seen.is_valid() {
             return None;
         }
         let hit = 1 << (HIT_BIT + slot);
         if row[1].load(Ordering::Relaxed) & hit == 0 {
             row[1].fetch_or(hit, Ordering::Relaxed);
         }
-        Some((lock, version, Some(payload)))
+        Some((seen, Some(payload)))
     }
 
     /// The copy of a slot.
     #[inline(always)]
     pub(super) fn read<M: Medium>(&self, medium: &M, h: u64, remixed: u64) -> Option<Copied<'_>> {
-        let (lock, version, payload) = self.seek(medium, h, remixed)?;
-        Some(Copied { payload: payload?, lock, version })
+        let (seen, payload) = self.seek(medium, h, remixed)?;
+        Some(Copied { payload: payload?, seen })
     }
 
     /// Looks a hash up.
     #[inline(always)]
     pub(super) fn look<M: Medium>(&self, medium: &M, h: u64, remixed: u64) -> Looked {
         match self.seek(medium, h, remixed) {
-            Some((_, _, Some(payload))) => Looked::Hit(payload),
+            Some((_, Some(payload))) => Looked::Hit(payload),
             // After the bucket: what was taken out of it was so after this was set.
-            Some((lock, version, None))
-                if !self.overflow.load(Ordering::SeqCst) && lock.validate(version) =>
-            {
+            Some((seen, None)) if !self.overflow.load(Ordering::SeqCst) && seen.is_valid() => {
                 Looked::Absent
             }
             _ => Looked::Miss,
@@ -200,7 +218,7 @@ impl Cached {
         payload: u64,
         is_current: impl Fn() -> bool,
     ) {
-        let Some(row) = self.row(remixed) else {
+        let Some((row, buckets)) = self.row(remixed) else {
             return;
         };
         let lock = VersionLock::new(&row[0]);
@@ -208,7 +226,7 @@ impl Cached {
             return;
         }
         // Between, the number of buckets may have changed.
-        let is_here = self.row(remixed).is_some_and(|other| std::ptr::eq(row, other));
+        let is_here = self.buckets.load(Ordering::SeqCst) == buckets;
         let is_due = is_here && self.fills.load(Ordering::SeqCst) && is_current();
         if is_due && Self::slot_of(row, h).is_none() {
             let slot = self.slot_for_copy(row);
@@ -251,7 +269,7 @@ impl Cached {
         remixed: u64,
         f: impl FnOnce(&[AtomicU64; 16], VersionLock<'_>) -> bool,
     ) {
-        let Some(row) = self.row(remixed) else {
+        let Some((row, _)) = self.row(remixed) else {
             return;
         };
         let lock = VersionLock::new(&row[0]);
@@ -347,7 +365,7 @@ impl Cached {
     /// Calls `f` with every copy, and whether its bucket is the right one and unlocked. Nobody writes
     /// meanwhile.
     pub(super) fn each(&self, remix: impl Fn(u64) -> u64, f: &mut dyn FnMut(u64, u64, bool)) {
-        let buckets = self.buckets();
+        let buckets = if self.stopped.load(Ordering::SeqCst) { 0 } else { self.buckets() };
         for i in 0..buckets {
             let row = self.rows.row(i);
             let live = bits(row[1].load(Ordering::Acquire), 0, SLOTS);

@@ -113,7 +113,7 @@ impl<M: Medium> Rewo<M> {
         }
     }
 
-    /// Drops what no lookup finds, doubles of what one does, and marks that damage left.
+    /// Drops what no lookup finds, and marks that damage left.
     pub(super) fn mend_all(&self) -> Result<()> {
         let resizing = self.resizing();
         let plan = self.plans.load();
@@ -126,12 +126,13 @@ impl<M: Medium> Rewo<M> {
                 let mut lost = Vec::new();
                 self.each_slot(plan, number, &mut |slot| {
                     if !slot.is_found || self.used & 1 << slot.slot == 0 {
-                        lost.push(slot.slot);
+                        lost.push(slot);
                     }
                 })?;
                 for slot in &lost {
-                    self.drop_slot(&mut held, number, *slot)?;
+                    self.drop_slot(&mut held, number, slot.slot)?;
                     self.live.add(-1);
+                    self.cached.remove(self.medium(), slot.h, self.remix.mix(slot.h));
                 }
                 if lost.is_empty() && !before.is_sound() {
                     let medium = self.medium();

@@ -409,7 +409,8 @@ impl<M: Medium> Rewo<M> {
                 }
             })?;
             for Listed { slot, h, is_found, .. } in leaving {
-                let pair = self.plans.pair(plan, plan.target(h), self.remix.mix(h));
+                let remixed = self.remix.mix(h);
+                let pair = self.plans.pair(plan, plan.target(h), remixed);
                 let is_double =
                     self.probe(h, pair[0])?.is_some() || self.probe(h, pair[1])?.is_some();
                 if is_double || !is_found {
@@ -417,6 +418,7 @@ impl<M: Medium> Rewo<M> {
                     // counts.
                     self.drop_slot(&mut held, number, slot)?;
                     self.live.add(-1);
+                    self.cached.remove(self.medium(), h, remixed);
                     continue;
                 }
                 let mark = held.mark();

@@ -67,11 +67,17 @@ impl<'a, M: Medium> Held<'a, M> {
         }
     }
 
-    /// Takes the lock of one more bucket, unless another writer has it.
+    /// Takes the lock of one more bucket, unless another writer has it, or nobody may write any more.
     pub(super) fn try_take(&mut self, bucket: u64) -> bool {
         let stripe = self.rewo.stripe(bucket);
         if !self.stripes[..self.count].contains(&stripe) {
-            if !self.rewo.lock_at(stripe).try_lock(self.rewo.medium()) {
+            let lock = self.rewo.lock_at(stripe);
+            if !lock.try_lock(self.rewo.medium()) {
+                return false;
+            }
+            if self.rewo.pool.writable().is_err() {
+                // It may come from an operation that broke off: nobody must write on.
+                lock.unlock_unchanged(self.rewo.medium());
                 return false;
             }
             self.stripes[self.count] = stripe;

@@ -13,7 +13,8 @@
 //! # Where state lives
 //! Buckets are in the pool, and one block that says which tables of them there are. In DRAM: the same
 //! as words (`plan.rs`), locks, a counter, and the cached table (`cached.rs`). A lookup reads no block if
-//! the cached table has the hash, else at most two; during a resize at most four.
+//! the cached table has the hash, else at most two; during a resize at most four, and six where one has to
+//! overtake another.
 //!
 //! # Layout
 //! `layout.rs`, with a picture.
@@ -34,14 +35,14 @@
 //!   every slot has a copy.
 //!
 //! # Commit steps
-//! A writer holds W of all buckets that its hash may be in: two, during a resize four. X of a bucket is
+//! A writer holds W of all buckets that its hash may be in: two, during a resize four or six. X of a bucket is
 //! held from the first store of a row marked ✕ to the end.
 //!
 //! | Operation | Stores | Then | If power fails after this step |
 //! |---|---|---|---|
 //! | insert | payload and `h` of a free slot past the cache; its fingerprint, flushed where lines keep no order | fence | slot not live |
 //! | | ✕ commit word: live | flush, drain | inserted |
-//! | update | ✕ payload past the cache | drain | old or new payload, one word |
+//! | update | ✕ payload | flush, drain | old or new payload, one word |
 //! | remove | ✕ commit word without it; then, where lines keep order, its fingerprint | flush, drain | there or not, one word |
 //! | move | commit word: the slot is leaving; into another bucket: a copy, as for an insert | flush, fence | leaving and alone: the mark is dropped |
 //! | | the other commit word: live, not leaving | flush, fence | both are live, with one payload: the one that is leaving is dropped |
@@ -73,7 +74,8 @@
 //! after the switch: so all writers that go by the tables before are done, and readers begin again,
 //! before the first slot is migrated, or a table is given up. That mutex is taken before locks.
 //! No operation waits for a whole resize: who finds the mutex taken leaves that to its holder.
-//! Only where an insert finds no room does it help until there is some.
+//! Only where an insert finds no room does it help until there is some. A step in the background that
+//! needs space for a table, and there is none, answers that nothing is waiting.
 //!
 //! # Departures from the paper
 //! - Fifteen slots of sixteen bytes, bitmap and lock map in one word and fingerprints in another. Eight
@@ -88,6 +90,8 @@
 //!   exactly once while keys move (`plan.rs`): a region is read as it is at one instant.
 //! - A resize starts at a load of 0.92, or before, where an insert finds no room, however it looks. A table
 //!   that others cannot relieve, because hashes share their first bits, is followed by a rebuild at once.
+//! - A resize that finds no room where a slot shall go, as the paper's would never end, is overtaken by a
+//!   rebuild: that begins before the other has ended, and its slots may be in three tables.
 //! - A shrink is its own resize, of the last table, and a rebuild into half of one.
 //! - The cached table has one bucket for a hash instead of two, and as many buckets as the largest power of
 //!   two within its bound. Who writes a slot changes its copy, before anybody else can see the slot: there

@@ -18,7 +18,8 @@ use super::layout::TABLES;
 /// Buckets of a region, as an exponent of two.
 const REGION_SHIFT: u32 = 9;
 
-/// Buckets that a hash may be in, while a resize that was not finished is overtaken by another one.
+/// Buckets that a hash may be in at the most: two at rest, four in a resize, six while a resize that was
+/// not finished is overtaken by another one.
 pub(super) const PLACES: usize = 6;
 
 /// Where the reserved table stands behind the others, and one that a rebuild had and gave up.

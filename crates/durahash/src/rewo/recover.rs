@@ -77,8 +77,11 @@ impl<M: Medium> Rewo<M> {
     pub fn open(pool: Arc<Pool<M>>, cache: Cache) -> Result<Self> {
         let mut found = read_block(&pool)?;
         let rewo = Self::new(pool, cache, &found.wanted)?;
+        let slots: u64 = found.wanted.all().map(|(_, table)| table.buckets()).sum();
+        let slots = slots * u64::from(SLOTS);
         let saved = rewo.pool.saved(SAVED).filter(|_| rewo.pool.was_clean());
-        let scanned = match saved.and_then(|saved| saved.checked_sub(1)) {
+        let saved = saved.and_then(|saved| saved.checked_sub(1)).filter(|live| *live <= slots);
+        let scanned = match saved {
             Some(live) => Scanned { live, leaving: Vec::new() },
             None => {
                 found.cursor = rewo.trusted_cursor(&found)?;
@@ -86,6 +89,7 @@ impl<M: Medium> Rewo<M> {
             }
         };
         rewo.live.add(scanned.live as i64);
+        // Before the first store, and before what a process that was killed left in caches is built upon.
         rewo.pool.begin()?;
         rewo.undo_moves(&scanned.leaving)?;
         {
@@ -331,6 +335,14 @@ pub(super) fn read_block<M: Medium>(pool: &Pool<M>) -> Result<Found> {
             let shift = shift + per_extent.ilog2();
             *table = Some(Table { first: first * per_extent, shift });
         }
+    }
+    // Each table is as large as all before it.
+    let sizes = wanted.tables[..count].iter().flatten().map(|table| table.buckets());
+    let is_doubling = sizes
+        .enumerate()
+        .try_fold(0, |sum, (i, buckets)| (i == 0 || buckets == sum).then_some(sum + buckets));
+    if is_doubling.is_none() {
+        return Err(corrupt());
     }
     let mut all: Vec<Table> = wanted.all().map(|(_, table)| table).collect();
     all.sort_unstable_by_key(|table| table.first);

@@ -133,7 +133,7 @@ impl<M: Medium> Rewo<M> {
         Ok(if commit.count() >= self.slots { Left::Full } else { Left::Nothing })
     }
 
-    /// In place: a payload is one word.
+    /// In place: a payload is one word. Not past the cache, where it would be in no order for readers.
     fn set(
         &self,
         held: &mut Held<'_, M>,
@@ -144,7 +144,8 @@ impl<M: Medium> Rewo<M> {
         let medium = self.medium();
         let slot = &self.bucket(at.bucket)?.slots[at.slot as usize];
         held.exclude_readers(at.bucket);
-        medium.store_nt(&slot.payload, payload);
+        medium.store(&slot.payload, payload);
+        medium.flush(&slot.payload);
         medium.drain();
         self.cached.set(medium, h, remixed, payload);
         Ok(Left::Nothing)
