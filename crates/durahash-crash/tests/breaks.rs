@@ -300,9 +300,8 @@ fn esh_breaks_anywhere() {
 
 #[test]
 fn rewo_breaks_anywhere() {
-    let word = every_break_after::<_, false>(&RewoCachedSubject::default(), Model::Word, 0);
-    let x86 = every_break_after::<_, true>(&RewoCachedSubject::default(), Model::X86, 0);
-    assert!(x86 + word > 3000, "only {x86} and {word} breaks");
+    let breaks = every_break_after::<_, false>(&RewoCachedSubject::default(), Model::Word, 0);
+    assert!(breaks > 3000, "only {breaks} breaks");
 }
 
 #[test]

@@ -334,7 +334,7 @@ const ACCEPTED_OF_ESH: &[Accepted] = &[
 /// The same of Rewo-Hash.
 const ACCEPTED_OF_REWO: &[Accepted] = &[
     Accepted {
-        function: "drop_slot",
+        function: "drop_slots",
         source: "medium.fence();",
         kinds: &[Kind::Delay],
         why: "one store later only the payload is another, of a slot that has its double",

@@ -528,6 +528,28 @@ fn rewo_meets_its_costs() {
     }
 }
 
+/// The slots of a bucket that a resize moves share their fences.
+#[test]
+fn rewo_migrates_several_slots_at_once() {
+    let (pool, rewo) = rewo_of(Metered::new(dram()), Some(0));
+    let mut keys = 0;
+    while rewo.stats().splits < 4 {
+        put(&rewo, keys);
+        keys += 1;
+    }
+    let before = (pool.medium().counts(), rewo.stats().migrated);
+    while rewo.step().unwrap() {}
+    let (cost, n) = (pool.medium().counts() - before.0, rewo.stats().migrated - before.1);
+    assert!(n > keys / 3, "{n} of {keys}");
+    let fences = (cost.fences + cost.drains) as f64 / n as f64;
+    let flushes = cost.flushes as f64 / n as f64;
+    let blocks = cost.blocks_written as f64 / n as f64;
+    println!(
+        "{n} slots, each {flushes:.3} flushes, {fences:.3} fences, {blocks:.3} blocks written"
+    );
+    assert!(fences < 0.6 && flushes < 1.4 && blocks < 1.4);
+}
+
 /// A table that has room for everything answers everything, and no block is read; one that has not
 /// answers what was looked up last.
 #[test]

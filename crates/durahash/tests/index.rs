@@ -75,7 +75,10 @@ fn grows_and_shrinks_as_the_model_does() {
             assert_sound(&*index, &HashMap::new());
             while index.step().unwrap() {}
             let stats = index.stats();
-            assert!(stats.splits > 3 && stats.merges > 3, "{stats:?}");
+            // Those of Rewo-Hash double or halve everything; some of them are rebuilds.
+            let least = if stats.depths.is_empty() { 3 } else { 4 };
+            let grown = stats.splits + stats.rebuilds;
+            assert!(grown >= least && stats.merges >= least, "{stats:?}");
             if stats.depths.is_empty() {
                 assert_eq!(stats.tables, 1, "all tables but the first were given back");
             } else {

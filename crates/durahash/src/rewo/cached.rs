@@ -292,7 +292,8 @@ impl Cached {
     pub(super) fn add<M: Medium>(&self, medium: &M, h: u64, remixed: u64, payload: u64) {
         self.locked(medium, remixed, |row, lock| {
             let live = bits(row[1].load(Ordering::Acquire), 0, SLOTS);
-            if live == ALL {
+            // Two of a hash are damage: then there is a slot that is not here.
+            if live == ALL || Self::slot_of(row, h).is_some() {
                 self.overflow.store(true, Ordering::SeqCst);
                 return false;
             }
@@ -322,6 +323,19 @@ impl Cached {
             };
             lock.exclude_readers();
             row[1].fetch_and(!(1 << slot), Ordering::Release);
+            true
+        });
+    }
+
+    /// Drops all copies of a hash, of which there may be several in a pool that is damaged.
+    pub(super) fn forget<M: Medium>(&self, medium: &M, h: u64, remixed: u64) {
+        // One of its slots may stay.
+        self.overflow.store(true, Ordering::SeqCst);
+        self.locked(medium, remixed, |row, lock| {
+            lock.exclude_readers();
+            while let Some(slot) = Self::slot_of(row, h) {
+                row[1].fetch_and(!(1 << slot), Ordering::Release);
+            }
             true
         });
     }

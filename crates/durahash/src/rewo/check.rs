@@ -130,9 +130,9 @@ impl<M: Medium> Rewo<M> {
                     }
                 })?;
                 for slot in &lost {
-                    self.drop_slot(&mut held, number, slot.slot)?;
+                    self.drop_slots(&mut held, number, 1 << slot.slot)?;
                     self.live.add(-1);
-                    self.cached.remove(self.medium(), slot.h, self.remix.mix(slot.h));
+                    self.cached.forget(self.medium(), slot.h, self.remix.mix(slot.h));
                 }
                 if lost.is_empty() && !before.is_sound() {
                     let medium = self.medium();

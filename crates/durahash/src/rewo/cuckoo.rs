@@ -23,6 +23,63 @@ pub(super) enum Room {
     None,
 }
 
+/// The most slots that are moved at once.
+pub(super) const MOVES: usize = 8;
+
+/// Slots of one bucket that go to others together.
+pub(super) struct Moves {
+    from: u64,
+    all: [Move; MOVES],
+    count: usize,
+}
+
+/// A slot whose copy is in a slot that is not live yet.
+#[derive(Clone, Copy, Default)]
+struct Move {
+    h: u64,
+    slot: u32,
+    to: u64,
+    free: u32,
+}
+
+impl Moves {
+    pub(super) fn new(from: u64) -> Self {
+        Moves { from, all: [Move::default(); MOVES], count: 0 }
+    }
+
+    fn all(&self) -> &[Move] {
+        &self.all[..self.count]
+    }
+
+    fn add(&mut self, one: Move) {
+        self.all[self.count] = one;
+        self.count += 1;
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.count == MOVES
+    }
+
+    /// Whether a slot of this hash is among them.
+    pub(super) fn has(&self, h: u64) -> bool {
+        self.all().iter().any(|one| one.h == h)
+    }
+
+    /// The slots that go.
+    fn slots(&self) -> u16 {
+        self.all().iter().fold(0, |slots, one| slots | 1 << one.slot)
+    }
+
+    /// Slots of a bucket that they fill.
+    pub(super) fn taken_of(&self, bucket: u64) -> u16 {
+        self.all().iter().filter(|one| one.to == bucket).fold(0, |taken, one| taken | 1 << one.free)
+    }
+}
+
 impl<M: Medium> Rewo<M> {
     /// Whether a bucket has a free slot.
     fn has_room(&self, number: u64) -> Result<bool> {
@@ -158,11 +215,11 @@ impl<M: Medium> Rewo<M> {
         medium.flush(&bucket.commit);
     }
 
-    /// Drops a slot of a bucket that is held: there is another for its hash, or no lookup finds it.
-    pub(super) fn drop_slot(&self, held: &mut Held<'_, M>, number: u64, slot: u32) -> Result<()> {
+    /// Drops slots of a bucket that is held: there are others for their hashes, or no lookup finds them.
+    pub(super) fn drop_slots(&self, held: &mut Held<'_, M>, number: u64, slots: u16) -> Result<()> {
         let (medium, bucket) = (self.medium(), self.bucket(number)?);
         held.exclude_readers(number);
-        self.clear(bucket, self.commit(bucket).without(slot));
+        self.clear(bucket, BitMask(slots).fold(self.commit(bucket), Commit::without));
         medium.fence();
         Ok(())
     }
@@ -174,17 +231,38 @@ impl<M: Medium> Rewo<M> {
         (number, slot): (u64, u32),
         to: u64,
     ) -> Result<()> {
-        let medium = self.medium();
-        let (from, target) = (self.bucket(number)?, self.bucket(to)?);
-        let words = &from.slots[slot as usize];
-        let (h, payload) = (medium.load(&words.h), medium.load(&words.payload));
-        medium.store(&from.commit, self.commit(from).with_leaving(slot).0);
+        let mut moves = Moves::new(number);
+        self.copy_slot(&mut moves, slot, to)?;
+        self.retire(held, &mut moves)
+    }
+
+    /// Begins a move, to a bucket which has room besides what goes there already; both are held.
+    pub(super) fn copy_slot(&self, moves: &mut Moves, slot: u32, to: u64) -> Result<()> {
+        let words = &self.bucket(moves.from)?.slots[slot as usize];
+        let (h, payload) = (self.medium().load(&words.h), self.medium().load(&words.payload));
+        let free = self.fill((to, moves.taken_of(to)), h, payload)?;
+        moves.add(Move { h, slot, to, free });
+        Ok(())
+    }
+
+    /// Ends the moves that were begun: three fences, however many they are.
+    pub(super) fn retire(&self, held: &mut Held<'_, M>, moves: &mut Moves) -> Result<()> {
+        if moves.count == 0 {
+            return Ok(());
+        }
+        let (medium, from) = (self.medium(), self.bucket(moves.from)?);
+        let slots = moves.slots();
+        medium.store(&from.commit, BitMask(slots).fold(self.commit(from), Commit::with_leaving).0);
         medium.flush(&from.commit);
-        let free = self.fill(to, h, payload)?;
         medium.fence();
-        medium.store(&target.commit, self.commit(target).with(free).0);
-        medium.flush(&target.commit);
+        for one in moves.all() {
+            let target = self.bucket(one.to)?;
+            medium.store(&target.commit, self.commit(target).with(one.free).0);
+            medium.flush(&target.commit);
+        }
         medium.fence();
-        self.drop_slot(held, number, slot)
+        self.drop_slots(held, moves.from, slots)?;
+        moves.count = 0;
+        Ok(())
     }
 }

@@ -11,7 +11,8 @@ use std::sync::atomic::Ordering;
 use durahash_media::{ErrorKind, Event, Medium, Result, wait_lock};
 
 use super::cached;
-use super::cuckoo::Room;
+use super::cuckoo::{Moves, Room};
+use super::hold::Held;
 use super::layout::{self, BUCKET_BYTES, SLOTS, TABLES, Tables};
 use super::plan::{OVERTAKEN, Plan, RESERVED, Resize, Table, Wanted};
 use super::scan::Listed;
@@ -398,7 +399,8 @@ impl<M: Medium> Rewo<M> {
         if resizing.cursor < total { Ok(()) } else { self.finish(resizing, &wanted) }
     }
 
-    /// Moves out of a bucket of table number `table` what belongs elsewhere.
+    /// Moves out of a bucket of table number `table` what belongs elsewhere, as many slots at once as there
+    /// is room for where they go.
     fn migrate_bucket(&self, plan: Plan, table: usize, number: u64) -> Result<Migrated> {
         let mut held = self.hold_bucket(plan, number);
         let done = self.pool.writable().and_then(|()| {
@@ -408,51 +410,86 @@ impl<M: Medium> Rewo<M> {
                     leaving.push(slot);
                 }
             })?;
-            for Listed { slot, h, is_found, .. } in leaving {
-                let remixed = self.remix.mix(h);
-                let pair = self.plans.pair(plan, plan.target(h), remixed);
-                let is_double =
-                    self.probe(h, pair[0])?.is_some() || self.probe(h, pair[1])?.is_some();
-                if is_double || !is_found {
-                    // Only damage leaves two, or one that no lookup finds. The one where new ones go
-                    // counts.
-                    self.drop_slot(&mut held, number, slot)?;
-                    self.live.add(-1);
-                    self.cached.remove(self.medium(), h, remixed);
-                    continue;
-                }
-                let mark = held.mark();
-                let room = match self.choose(pair)? {
-                    Some(to) if held.try_take(to) => {
-                        if self.choose([to; 2])?.is_some() {
-                            Room::At(to)
-                        } else {
-                            Room::Busy
-                        }
-                    }
-                    Some(_) => Room::Busy,
-                    None if held.try_take(pair[0]) && held.try_take(pair[1]) => {
-                        match self.choose(pair)? {
-                            Some(to) => Room::At(to),
-                            None => self.evict(&mut held, h, pair)?,
-                        }
-                    }
-                    None => Room::Busy,
-                };
-                match room {
-                    Room::At(to) => {
-                        self.move_slot(&mut held, (number, slot), to)?;
-                        self.writers.migrated.add(1);
-                    }
-                    Room::Busy => return Ok(Migrated::Busy),
-                    Room::None => return Ok(Migrated::Stuck),
-                }
-                held.release_since(mark);
-            }
-            Ok(Migrated::Done)
+            self.migrate_slots(&mut held, number, leaving)
         });
         held.release();
         done
+    }
+
+    fn migrate_slots(
+        &self,
+        held: &mut Held<'_, M>,
+        number: u64,
+        leaving: Vec<Listed>,
+    ) -> Result<Migrated> {
+        let mark = held.mark();
+        let mut moves = Moves::new(number);
+        for Listed { slot, h, is_found, .. } in leaving {
+            let remixed = self.remix.mix(h);
+            let pair = self.plans.pair(held.plan, held.plan.target(h), remixed);
+            let is_double = moves.has(h)
+                || self.probe(h, pair[0])?.is_some()
+                || self.probe(h, pair[1])?.is_some();
+            if is_double || !is_found {
+                // Only damage leaves two, or one that no lookup finds. The one where new ones go counts.
+                self.drop_slots(held, number, 1 << slot)?;
+                self.live.add(-1);
+                self.cached.forget(self.medium(), h, remixed);
+                continue;
+            }
+            if moves.is_full() || !self.add_move(held, &mut moves, slot, pair)? {
+                self.end_moves(held, &mut moves)?;
+                held.release_since(mark);
+                if !self.add_move(held, &mut moves, slot, pair)? {
+                    match self.make_place(held, h, pair)? {
+                        Room::At(to) => self.move_slot(held, (number, slot), to)?,
+                        Room::Busy => return Ok(Migrated::Busy),
+                        Room::None => return Ok(Migrated::Stuck),
+                    }
+                    self.writers.migrated.add(1);
+                    held.release_since(mark);
+                }
+            }
+        }
+        self.end_moves(held, &mut moves)?;
+        Ok(Migrated::Done)
+    }
+
+    /// Copies a slot into one of two buckets if there is room, besides what is on its way there; whether
+    /// there was.
+    fn add_move(
+        &self,
+        held: &mut Held<'_, M>,
+        moves: &mut Moves,
+        slot: u32,
+        pair: [u64; 2],
+    ) -> Result<bool> {
+        let Some(to) = self.choose_beside(pair, |to| moves.taken_of(to))? else {
+            return Ok(false);
+        };
+        // Looked at again: now nobody else takes what is free.
+        if !held.try_take(to) || self.choose_beside([to; 2], |to| moves.taken_of(to))?.is_none() {
+            return Ok(false);
+        }
+        self.copy_slot(moves, slot, to)?;
+        Ok(true)
+    }
+
+    /// Ends the moves that were begun.
+    fn end_moves(&self, held: &mut Held<'_, M>, moves: &mut Moves) -> Result<()> {
+        self.writers.migrated.add(moves.count() as u64);
+        self.retire(held, moves)
+    }
+
+    /// A bucket of two for a slot alone, out of which others go if need be.
+    fn make_place(&self, held: &mut Held<'_, M>, h: u64, pair: [u64; 2]) -> Result<Room> {
+        if !held.try_take(pair[0]) || !held.try_take(pair[1]) {
+            return Ok(Room::Busy);
+        }
+        match self.choose(pair)? {
+            Some(to) => Ok(Room::At(to)),
+            None => self.evict(held, h, pair),
+        }
     }
 
     /// A resize cannot go on: everything goes to a table with more room, from all that there are.

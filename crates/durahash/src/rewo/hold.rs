@@ -7,11 +7,13 @@
 use durahash_media::{Event, Medium, Result};
 
 use super::Rewo;
+use super::cuckoo::MOVES;
 use super::plan::{PLACES, Places, Plan};
 
-/// The most locks and buckets that are held at once: a migrated key adds two places for it, and two
-/// evictions.
-const HELD: usize = PLACES + 5;
+/// The most locks and buckets that are held at once: all places of a hash and those of two evictions; or a
+/// bucket and those that its slots are moved to.
+const HELD: usize = MOVES + 1;
+const _: () = assert!(HELD >= PLACES + 2);
 
 /// W of some locks. What is dropped without being released broke off: the pool takes no more writes
 /// then, and nobody waits for the locks.

@@ -54,7 +54,8 @@
 //! | resize ends | a block without what was given up, written aside; root word | the same | ended; what nothing names is free |
 //! | recovery | commit words without doubles and marks | flush, drain | any of them: recovered again |
 //!
-//! An eviction, a migration and what makes room are moves, all of them. An update changes the slot where
+//! An eviction, a migration and what makes room are moves, all of them; several slots of a bucket move
+//! together, with as many fences as one. An update changes the slot where
 //! it is, so two copies never differ.
 //!
 //! # Recovery

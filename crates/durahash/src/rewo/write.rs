@@ -84,21 +84,33 @@ impl<M: Medium> Rewo<M> {
     /// Of two buckets, the one for a new slot: the first, as long as there is much room in it, so that
     /// most lookups find there what they look for; then the emptier one. `None` where both are full.
     pub(super) fn choose(&self, pair: [u64; 2]) -> Result<Option<u64>> {
-        let one = self.commit(self.bucket(pair[0])?).count();
+        self.choose_beside(pair, |_| 0)
+    }
+
+    /// The same, where some slots are about to be live.
+    pub(super) fn choose_beside(
+        &self,
+        pair: [u64; 2],
+        taken_of: impl Fn(u64) -> u16,
+    ) -> Result<Option<u64>> {
+        let count = |number| -> Result<u32> {
+            Ok((self.commit(self.bucket(number)?).live() | taken_of(number)).count_ones())
+        };
+        let one = count(pair[0])?;
         if one < self.slots - self.slots / 4 {
             return Ok(Some(pair[0]));
         }
-        let other = self.commit(self.bucket(pair[1])?).count();
+        let other = count(pair[1])?;
         let (number, count) = if other < one { (pair[1], other) } else { (pair[0], one) };
         Ok((count < self.slots).then_some(number))
     }
 
-    /// Stores an entry into a free slot of a bucket, past the cache, and its fingerprint; the caller
-    /// fences. Where lines keep no order, the fingerprint is flushed, too.
-    pub(super) fn fill(&self, number: u64, h: u64, payload: u64) -> Result<u32> {
+    /// Stores an entry into a slot of a bucket that is neither live nor taken, past the cache, and its
+    /// fingerprint; the caller fences. Where lines keep no order, the fingerprint is flushed, too.
+    pub(super) fn fill(&self, (number, taken): (u64, u16), h: u64, payload: u64) -> Result<u32> {
         let medium = self.medium();
         let bucket = self.bucket(number)?;
-        let free = self.used & !self.commit(bucket).live();
+        let free = self.used & !(self.commit(bucket).live() | taken);
         assert!(free != 0, "a bucket with room was chosen");
         let slot = free.trailing_zeros();
         let words = &bucket.slots[slot as usize];
@@ -120,7 +132,7 @@ impl<M: Medium> Rewo<M> {
         payload: u64,
     ) -> Result<Left> {
         let medium = self.medium();
-        let slot = self.fill(number, h, payload)?;
+        let slot = self.fill((number, 0), h, payload)?;
         let bucket = self.bucket(number)?;
         medium.fence();
         held.exclude_readers(number);
