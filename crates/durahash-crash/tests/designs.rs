@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use durahash_crash::designs::{
     EshFullSubject, EshMapSubject, EshRepairedSubject, EshSubject, PeaFullSubject, PeaMapSubject,
     PeaMultiFullSubject, PeaMultiMapSubject, PeaMultiSubject, PeaSubject, RehFullSubject,
-    RehMapSubject, RehSubject, RewoCachedSubject, RewoFullSubject, RewoMapSubject, RewoSubject,
+    RehMapSubject, RehSubject, RewoCachedSubject, RewoFullSubject, RewoMapSubject,
+    RewoSmallMapSubject, RewoSubject,
 };
 use durahash_crash::mutate::{Accepted, Kind, Mutant, Verdict, add, unproven};
 use durahash_crash::run::Tester;
@@ -493,8 +494,8 @@ fn every_flush_fence_and_release_of_rewo_is_needed() {
     add(&mut verdicts, mutants::<_, true>(&RewoSubject::default(), Model::X86, 2));
     add(&mut verdicts, mutants::<_, false>(&RewoSubject::default(), Model::Word, 2));
     // Long enough for a table where records were.
-    let map = RewoMapSubject::new();
-    add(&mut verdicts, mutants_of_long::<_, true>(&map, Model::X86, 1, 300));
+    let map = RewoSmallMapSubject::new();
+    add(&mut verdicts, mutants_of_long::<_, true>(&map, Model::X86, 1, 1000));
     verdicts.retain(|mutant, _| mutant.site.file().contains(DIR));
     let unproven = unproven(&verdicts, ACCEPTED_OF_REWO);
     assert!(unproven.is_empty(), "{}", unproven.join("\n"));

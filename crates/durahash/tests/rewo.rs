@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::pool_on;
 use durahash::rewo::{Cache, Rewo};
-use durahash::{Change, Design, Finding, Index, Map, Options, Room};
+use durahash::{Change, Design, ErrorKind, Finding, Index, Map, Options, Room};
 use durahash_media::hash::WordMix;
 use durahash_media::{Dram, Geometry, Medium, Pool, Sim, bits};
 
@@ -348,6 +348,34 @@ fn the_cached_table_grows_and_shrinks_with_the_others() {
     while rewo.step().unwrap() {}
     assert_eq!(findings(&rewo), []);
     assert_eq!(rewo.stats().cached_slots, first);
+}
+
+/// A block whose check sum is right, and whose tables are not each as large as all before it: an insert
+/// would look for room in them without end.
+#[test]
+fn tables_of_other_sizes_are_damage() {
+    let (sim, rewo) = tiny(NONE);
+    (0..60).for_each(|i| assert_eq!(put(&rewo, spread(i), i), None));
+    while rewo.step().unwrap() {}
+    let image = sim.image();
+    let block = bits(image[32], 0, 46) as usize * BUCKET_WORDS;
+    let count = (image[block] >> 3) as usize;
+    assert!(count >= 3 && image[block] & 7 == 0, "{count} tables, at rest");
+    let mix = WordMix::new(!Pool::open(sim, false).unwrap().format().seed);
+    let open = |image: &[u64]| {
+        let sum = image[block..block + 20].iter().fold(0, |sum, word| mix.mix(mix.mix(sum) ^ word));
+        let mut image = image.to_vec();
+        image[block + 20] = sum;
+        let sim = Sim::<true>::from_image(&image, TINY_BYTES);
+        Rewo::open(Arc::new(Pool::open(sim, false).unwrap()), NONE).map(|rewo| rewo.len().unwrap())
+    };
+    assert_eq!(open(&image).unwrap(), 60, "the check sum is that of the tables");
+    let mut forged = image.clone();
+    forged[block] = 2 << 3;
+    forged[block + 3] = image[block + 4];
+    forged[block + 4..block + 18].fill(0);
+    let e = open(&forged).unwrap_err();
+    assert!(matches!(e.kind(), ErrorKind::Corrupt { .. }), "{e}");
 }
 
 /// What is prepared of the next table is no part of a pool that is closed, or was left.
