@@ -347,12 +347,6 @@ const ACCEPTED_OF_REWO: &[Accepted] = &[
         why: "the next store is to a block of tables that nothing names yet",
     },
     Accepted {
-        function: "clear",
-        source: "medium.store(&bucket.fingerprints, wrong.0);",
-        kinds: &[Kind::SwapAcrossFence],
-        why: "the fingerprint of a slot that is not live matters for damage only",
-    },
-    Accepted {
         function: "create",
         source: "medium.flush(&bucket.commit);",
         kinds: &[Kind::Drop],
