@@ -32,6 +32,8 @@ struct Scene {
 enum Role {
     Nobody,
     Reader,
+    /// Who does operations while the last one is held up.
+    Between,
     Last,
 }
 
@@ -52,6 +54,8 @@ struct Stage {
     keys: Vec<u64>,
     whole: Vec<Op>,
     held_up: Op,
+    /// Done as a whole while both are held up. The reader must hold nothing that this needs.
+    meanwhile: Vec<Op>,
     /// Calls that are left until the reader, and the last one, are held up.
     reader: AtomicUsize,
     last: AtomicUsize,
@@ -86,12 +90,17 @@ impl Stage {
             self.apply(&*table, *op);
         }
         let stage = Arc::clone(self);
+        let held_up = Arc::clone(&table);
         *self.thread.lock().unwrap() = Some(std::thread::spawn(move || {
             ROLE.set(Role::Last);
-            stage.apply(&*table, stage.held_up);
+            stage.apply(&*held_up, stage.held_up);
             stage.turn(|last| last.ended = true);
         }));
         self.wait_until(|last| last.stands || last.ended);
+        ROLE.set(Role::Between);
+        for op in &self.meanwhile {
+            self.apply(&*table, *op);
+        }
         ROLE.set(Role::Reader);
     }
 
@@ -107,12 +116,12 @@ impl Hook for Switch {
     fn before(&self, call: Call, _site: Site) {
         let stage = &self.0;
         match ROLE.get() {
-            Role::Nobody => {}
-            // A reader may wait for a writer that makes its change visible.
-            Role::Reader if call == Call::Event(Event::Wait) => {
+            // A reader may wait for a writer that makes its change visible, a writer for its locks.
+            Role::Reader | Role::Between if call == Call::Event(Event::Wait) => {
                 stage.turn(|last| last.may_go_on = true);
                 stage.wait_until(|last| last.ended);
             }
+            Role::Nobody | Role::Between => {}
             Role::Reader => {
                 if Stage::is_due(&stage.reader) {
                     stage.others();
@@ -129,7 +138,12 @@ impl Hook for Switch {
 }
 
 /// Whether the reader, and the last one, were held up at all.
-fn play<S: Subject>(subject: &S, scene: &Scene, reader: usize, last: usize) -> (bool, bool) {
+fn play<S: Subject>(
+    subject: &S,
+    (scene, meanwhile): (&Scene, &[Op]),
+    reader: usize,
+    last: usize,
+) -> (bool, bool) {
     let sim = Sim::<true>::new(S::MAX_BYTES);
     let table: Arc<dyn Table> = Arc::from(subject.create(sim.clone()).expect("a table"));
     let stage = Arc::new(Stage {
@@ -137,6 +151,7 @@ fn play<S: Subject>(subject: &S, scene: &Scene, reader: usize, last: usize) -> (
         keys: subject.keys(),
         whole: scene.whole.clone(),
         held_up: scene.held_up,
+        meanwhile: meanwhile.to_vec(),
         reader: AtomicUsize::new(reader),
         last: AtomicUsize::new(last),
         state: Mutex::default(),
@@ -179,6 +194,12 @@ fn play<S: Subject>(subject: &S, scene: &Scene, reader: usize, last: usize) -> (
         if scene.held_up.key() == Some(scene.read) {
             history.push(Operation { op: scene.held_up, begin: 90, end: Some((99, held)) });
         }
+        for (op, at) in meanwhile.iter().zip((91..).step_by(2)) {
+            if op.key() == Some(scene.read) {
+                history.push(Operation { op: *op, begin: at, end: Some((at + 1, held)) });
+                held = op.outcome(held);
+            }
+        }
     }
     let name = scene.name;
     assert!(
@@ -193,12 +214,17 @@ fn play<S: Subject>(subject: &S, scene: &Scene, reader: usize, last: usize) -> (
 }
 
 fn every_place<S: Subject>(subject: &S, scenes: &[Scene]) {
+    every_place_while(subject, scenes, &[]);
+}
+
+/// The same, with others who do something while both are held up.
+fn every_place_while<S: Subject>(subject: &S, scenes: &[Scene], meanwhile: &[Op]) {
     for scene in scenes {
         let mut plays = 0;
         for reader in 1.. {
             let mut reached = false;
             for last in 1.. {
-                let (was_held_up, stands) = play(subject, scene, reader, last);
+                let (was_held_up, stands) = play(subject, (scene, meanwhile), reader, last);
                 reached |= was_held_up;
                 plays += 1;
                 if !stands {
@@ -493,6 +519,26 @@ fn readers_of_copies_of_records() {
         scene("is removed while it grows", [&grow[..1], &[Op::Remove(5)]].concat(), Op::Put(11, 3)),
     ];
     every_place(&RewoSmallMapSubject::new(), &scenes);
+}
+
+/// The number of copies changes, and writers look for one elsewhere, while the copy is still where it was:
+/// its record goes, and the block is another's.
+#[test]
+fn readers_of_copies_whose_places_change() {
+    // One more, and a table is added.
+    const KEYS: u16 = 11;
+    let all: Vec<u16> = (0..KEYS).collect();
+    for read in 0..6 {
+        let scene = Scene {
+            name: "left behind by a table of copies that grows",
+            before: [puts(&all), vec![Op::Get(read)]].concat(),
+            read,
+            whole: vec![],
+            held_up: Op::Put(KEYS, 1),
+        };
+        let meanwhile = [Op::Put(read, 2), Op::Put(read + 1, 4)];
+        every_place_while(&RewoSmallMapSubject::new(), &[scene], &meanwhile);
+    }
 }
 
 #[test]
