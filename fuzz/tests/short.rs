@@ -68,8 +68,10 @@ fn known_damage() -> BTreeSet<String> {
         include_str!("../../crates/durahash-media/src/pool/superblock.rs"),
     ];
     let pea = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/durahash/src/pea");
+    let rewo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/durahash/src/rewo");
     let mut all = sources.map(str::to_owned).to_vec();
     sources_in(&pea, &mut all);
+    sources_in(&rewo, &mut all);
     let texts = |source: String| -> Vec<String> {
         let calls = source.split("orrupt(").chain(source.split("Corrupt { what: "));
         let texts = calls.filter_map(|rest| rest.strip_prefix('"')?.split('"').next());

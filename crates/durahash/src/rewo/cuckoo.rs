@@ -90,11 +90,11 @@ impl<M: Medium> Rewo<M> {
         Ok(self.medium().load(&self.bucket(number)?.slots[slot as usize].h))
     }
 
-    /// The slots of a bucket that are live, and their hashes. What no lookup finds, which damage left, is
-    /// none.
+    /// The slots of a bucket that are live, and their hashes. What no lookup finds, or is where no slot
+    /// is used, both of which damage left, is none: that it goes makes no room.
     fn hashes(&self, number: u64) -> Result<impl Iterator<Item = (u32, u64)>> {
         let (medium, bucket) = (self.medium(), self.bucket(number)?);
-        let live = BitMask(self.commit(bucket).live());
+        let live = BitMask(self.commit(bucket).live() & self.used);
         let fingerprints = Fingerprints(medium.load(&bucket.fingerprints));
         let all = live.map(|slot| (slot, medium.load(&bucket.slots[slot as usize].h)));
         Ok(all.filter(move |(slot, h)| fingerprints.names(*slot, *h)))
