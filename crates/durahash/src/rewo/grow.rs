@@ -49,9 +49,8 @@ pub(super) struct Resizing {
     pub(super) cursor: u64,
     pub(super) saved: u64,
     pub(super) prepared: Option<Prepared>,
-    /// If not zero, slots that must not be live for the tables to be halved: at some more than that it did
-    /// not work.
-    shrinks_below: u64,
+    /// If fewer slots than that are live, the tables may be halved: at some more it did not work.
+    shrinks_below: Option<u64>,
 }
 
 /// A table that nothing names yet.
@@ -173,7 +172,7 @@ impl<M: Medium> Rewo<M> {
             }
             return Ok(!is_done);
         }
-        let is_kept = resizing.shrinks_below > 0 && self.live.get() >= resizing.shrinks_below;
+        let is_kept = resizing.shrinks_below.is_some_and(|below| self.live.get() >= below);
         if buckets == self.per_extent() || self.load_is(SHRINK, buckets) || is_kept {
             self.forget_prepared(resizing)?;
             return Ok(false);
@@ -240,7 +239,7 @@ impl<M: Medium> Rewo<M> {
         grown.tables[wanted.count] = resizing.prepared.map(|prepared| prepared.table);
         self.begin(resizing, &grown)?;
         resizing.prepared = None;
-        resizing.shrinks_below = 0;
+        resizing.shrinks_below = None;
         self.writers.grows.add(1);
         Ok(())
     }
@@ -504,7 +503,9 @@ impl<M: Medium> Rewo<M> {
             buckets *= 2;
         }
         while !self.prepare_some(resizing, buckets, STEP_PREPARES)? {}
-        resizing.shrinks_below = (self.live.get() / 4 * 3).max(1);
+        // A forged counter may say that there are none.
+        let live = self.live.get();
+        resizing.shrinks_below = Some((live / 4 * 3).max(live.min(1)));
         self.begin_rebuild(resizing, wanted, resize)
     }
 
