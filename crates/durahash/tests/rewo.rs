@@ -378,6 +378,30 @@ fn tables_of_other_sizes_are_damage() {
     assert!(matches!(e.kind(), ErrorKind::Corrupt { .. }), "{e}");
 }
 
+/// A counter whose check sum is right is believed as far as there are slots. What it says wrong leads to no
+/// work without end: tables are not halved again and again that have more slots than it says.
+#[test]
+fn forged_counters_lead_to_no_work_without_end() {
+    for (first_bits_differ, forged) in
+        [true, false].into_iter().flat_map(|differ| [1, 2, 9, 1 << 40].map(|f| (differ, f)))
+    {
+        let h = |i| if first_bits_differ { spread(i) } else { i };
+        let sim = Sim::<true>::new(TINY_BYTES);
+        let pool = pool_on(sim.clone(), TINY);
+        let rewo = Rewo::create(pool.clone(), NONE).unwrap();
+        (0..60).for_each(|i| assert_eq!(put(&rewo, h(i), i), None));
+        while rewo.step().unwrap() {}
+        pool.save(0, forged);
+        pool.close().unwrap();
+        let (_, rewo) = reopen(&sim.image(), NONE);
+        let believed = if forged == 1 << 40 { 60 } else { forged - 1 };
+        assert_eq!(rewo.len().unwrap(), believed);
+        let steps = (0..10_000).take_while(|_| rewo.step().unwrap()).count();
+        assert!(steps < 100, "{steps} steps with a counter of {believed}");
+        assert!((0..60).all(|i| rewo.get(h(i)).unwrap() == Some(i)));
+    }
+}
+
 /// What is prepared of the next table is no part of a pool that is closed, or was left.
 #[test]
 fn what_was_prepared_is_given_back() {
