@@ -97,6 +97,8 @@
 //! - The cached table has one bucket for a hash instead of two, and as many buckets as the largest power of
 //!   two within its bound. Who writes a slot changes its copy, before anybody else can see the slot: there
 //!   are no threads for that (§3.5, Figs. 6 and 7).
+//!   Where its size follows the other tables, who begins or ends their resize goes over the whole of it
+//!   at once; lookups and most writers go on.
 
 mod cached;
 mod check;
