@@ -1,7 +1,8 @@
 //! Processes killed at random moments while several threads write to a real pool file, in every mode.
 //! Whatever a thread was told, by the return of an operation, is there when the pool is opened again.
 //!
-//! `DURAHASH_KILL_ROUNDS=10000 cargo test --release -p durahash --test kill -- --nocapture`
+//! `DURAHASH_KILL_ROUNDS=10000 cargo test --release -p durahash --test kill -- --nocapture`; with
+//! `DURAHASH_KILL_ONLY=esh`, of one design.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -291,6 +292,11 @@ fn rounds() -> u64 {
 }
 
 fn survive<S: Subject>(subject: &str, design: Design, mode: &str) {
+    if let Ok(only) = std::env::var("DURAHASH_KILL_ONLY")
+        && only.parse::<Design>().unwrap() != design
+    {
+        return;
+    }
     // Each of them is on the disk.
     let most = if mode == "strict" { 2000 } else { 20_000 };
     let dir = tempfile::tempdir().unwrap();

@@ -636,7 +636,9 @@ fn pages_that_are_equal_to_the_file_are_given_back_and_no_store_is_lost() {
     while private() > 1 << 20 {
         steps.give_back().unwrap();
     }
-    assert!(private_bytes_of_image(&medium) <= private() + (64 << 10));
+    // Counted first: a thread in the background may give more back meanwhile.
+    let counted = private();
+    assert!(private_bytes_of_image(&medium) <= counted + (64 << 10));
     assert!((0..PAGES).all(|i| medium.load(page(i)) == i + 1));
     // A page that differs is kept, whether it was flushed or not.
     medium.store(page(0), 77);
