@@ -119,7 +119,9 @@ use durahash_media::{Event, Medium, Pool, Result, Rows, Version, VersionLock};
 
 use crate::count::Counter;
 use crate::growth::Count;
-use crate::index::{Change, Finding, Index, IndexStats, Reader, Room, Updater, operation};
+use crate::index::{
+    Change, Finding, Index, IndexStats, Reader, Room, Updater, last_read, operation,
+};
 use cached::{Cached, Looked};
 use layout::{BUCKET_BYTES, Commit, Fingerprints};
 use plan::{PLACES, Places, Plans};
@@ -310,12 +312,7 @@ impl<M: Medium> Rewo<M> {
     #[inline(never)]
     fn look_again(&self, h: u64) -> Result<Option<u64>> {
         self.medium().event(Event::Wait);
-        let mut last = None;
-        self.read_in_pool(h, &mut |payload, _| {
-            last = payload;
-            Ok(())
-        })?;
-        Ok(last)
+        last_read(|f| self.read_in_pool(h, f))
     }
 
     /// The body of [`Index::read`].
