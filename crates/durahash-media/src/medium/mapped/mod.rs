@@ -166,13 +166,7 @@ impl Mapped {
             Some(write_back) if dax => Flushes::Real(write_back),
             _ => Flushes::None,
         };
-        let mapping =
-            Mapping::new(file.file(), sharing, wanted, len).map_err(|e| file.error(MAPPING, e))?;
-        let reserved = mapping.bytes().min(wanted);
-        // SAFETY: the mapping is aligned, readable and writable as far as the file reaches, and
-        // lives as long as `self`; the file is locked, and is never cut under it (see `trim`).
-        let region = unsafe { Region::new(mapping.base(), len, reserved) };
-        let region = if dax { region.without_speculation() } else { region };
+        let (mapping, region) = map_file(&file, sharing, wanted, len, dax)?;
         let trimmed = Mutex::new(false);
         let (log, unsynced) = (Mutex::new(None), Mutex::new(false));
         let mut mapped = Mapped {
@@ -208,14 +202,7 @@ impl Mapped {
 
     /// The file mapped once more, with as much address space as there is for it, up to `wanted` bytes.
     fn map_once_more(&self, sharing: Sharing, wanted: u64) -> Result<(Mapping, Region)> {
-        let len = self.region.len();
-        let mapping = Mapping::new(self.file.file(), sharing, wanted, len)
-            .map_err(|e| self.file.error(MAPPING, e))?;
-        let reserved = mapping.bytes().min(wanted);
-        // SAFETY: the mapping is aligned, readable and writable as far as the file reaches; it stays
-        // beside the region; the file is locked, and is never cut under it (see `trim`).
-        let region = unsafe { Region::new(mapping.base(), len, reserved) };
-        Ok((mapping, if self.dax { region.without_speculation() } else { region }))
+        map_file(&self.file, sharing, wanted, self.region.len(), self.dax)
     }
 
     /// Maps the file in another way, elsewhere; the mapping that it had.
@@ -325,6 +312,24 @@ impl Mapped {
     pub fn file_lock(&self) -> FileLock {
         FileLock(Arc::clone(&self.file))
     }
+}
+
+/// A mapping of the first `len` bytes of `file`, with room for `wanted` or less, and the region over it,
+/// which lives no longer.
+fn map_file(
+    file: &PoolFile,
+    sharing: Sharing,
+    wanted: u64,
+    len: u64,
+    dax: bool,
+) -> Result<(Mapping, Region)> {
+    let mapping =
+        Mapping::new(file.file(), sharing, wanted, len).map_err(|e| file.error(MAPPING, e))?;
+    let reserved = mapping.bytes().min(wanted);
+    // SAFETY: the mapping is aligned, readable and writable as far as the file reaches, and the caller
+    // keeps it as long as the region; the file is locked, and is never cut under it (see `trim`).
+    let region = unsafe { Region::new(mapping.base(), len, reserved) };
+    Ok((mapping, if dax { region.without_speculation() } else { region }))
 }
 
 /// A pool file that stays locked until this, and its medium, are dropped.
