@@ -120,6 +120,40 @@ pub enum ErrorKind {
         /// What is wrong with them.
         what: &'static str,
     },
+    /// Access to bytes that the region of a node does not have.
+    OutOfRegion {
+        /// The node.
+        node: u8,
+        /// Offset in its region, in bytes.
+        off: u64,
+        /// Bytes that were to be accessed.
+        bytes: u64,
+        /// Bytes that the region has; 0 when there is no such node.
+        region_bytes: u64,
+    },
+    /// An atomic operation on a node's memory at an offset that is no multiple of 8.
+    Unaligned {
+        /// The node.
+        node: u8,
+        /// Offset in its region, in bytes.
+        off: u64,
+    },
+    /// A node did not answer within the deadline. What was under way may have taken effect or not.
+    NodeLost {
+        /// The node.
+        node: u8,
+    },
+    /// The nodes accept nothing from this client any more: it showed no life for too long.
+    Evicted,
+    /// A region of shared memory is not the one that was expected.
+    Region {
+        /// What differs.
+        what: &'static str,
+        /// What was found.
+        found: u64,
+        /// What was expected.
+        expected: u64,
+    },
 }
 
 impl Error {
@@ -219,6 +253,27 @@ impl fmt::Display for Error {
                  its bound (were the keys chosen with the pool's seed in hand?)"
             ),
             ErrorKind::Options { what } => write!(f, "the options cannot be met: {what}"),
+            ErrorKind::OutOfRegion { node, off, bytes, region_bytes } => write!(
+                f,
+                "{bytes} bytes at offset {off:#x} are not in the region of node {node}, which has \
+                 {region_bytes} bytes"
+            ),
+            ErrorKind::Unaligned { node, off } => {
+                write!(f, "offset {off:#x} of node {node} is no multiple of 8")
+            }
+            ErrorKind::NodeLost { node } => write!(
+                f,
+                "node {node} does not answer; what was under way may have taken effect or not"
+            ),
+            ErrorKind::Evicted => write!(
+                f,
+                "the nodes have shut this client out because it showed no life for too long; \
+                 connect anew"
+            ),
+            ErrorKind::Region { what, found, expected } => write!(
+                f,
+                "this is not the region that was expected: {what} is {found:#x}, not {expected:#x}"
+            ),
         }
     }
 }

@@ -71,9 +71,12 @@ fn named<'a>(line: &'a str, module: &[String]) -> Vec<&'a str> {
 #[test]
 fn no_module_imports_upward() {
     let mut wrong = Vec::new();
-    for (name, macros) in
-        [("durahash-media", &["on_media"][..]), ("durahash", &[]), ("durahash-bench", &[])]
-    {
+    for (name, macros) in [
+        ("durahash-media", &["on_media"][..]),
+        ("durahash", &[]),
+        ("durahash-bench", &[]),
+        ("durahash-remote", &[]),
+    ] {
         let src = crates().join(name).join("src");
         let lib = read(&src.join("lib.rs"));
         let groups = groups(&lib);

@@ -1,0 +1,387 @@
+//! Many tasks on one thread.
+//!
+//! An operation on remote memory waits most of its time, so a thread has many of them under way. The
+//! executor polls the tasks that are ready, in the order in which they became so. Where nothing is
+//! ready, [`run`](Executor::run) waits for the next [`Sleep`] to end or another thread to wake a task;
+//! [`Sim`](crate::fabric::Sim) has a loop of its own, which moves virtual time.
+//!
+//! A task has an owner, a number that the caller chooses, and all tasks of an owner can be dropped at
+//! once: that is how a simulated client dies.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, VecDeque};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::atomic::{self, AtomicBool};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Instant;
+
+/// An executor of one thread. Clones are the same executor.
+///
+/// ```
+/// use durahash_remote::executor::Executor;
+/// let executor = Executor::new();
+/// let one = executor.spawn(0, async { 1 });
+/// let two = executor.spawn(0, async move { one.await.unwrap() + 1 });
+/// executor.run();
+/// assert_eq!(two.take(), Some(2));
+/// ```
+#[derive(Clone)]
+pub struct Executor(Rc<Tasks>);
+
+struct Tasks {
+    slots: RefCell<Vec<Slot>>,
+    free: RefCell<Vec<usize>>,
+    live: Cell<usize>,
+    /// The task that is being polled, and whether it shall be dropped then.
+    polled: Cell<Option<(usize, bool)>>,
+    ready: Arc<Ready>,
+    sleepers: RefCell<BinaryHeap<Reverse<Sleeper>>>,
+}
+
+struct Slot {
+    owner: u64,
+    future: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    /// Of the task that is there, or of none: a new one of each task tells it from earlier ones.
+    waker: Option<Arc<TaskWaker>>,
+}
+
+struct Ready {
+    queue: Mutex<VecDeque<Arc<TaskWaker>>>,
+    thread: Thread,
+}
+
+impl Ready {
+    fn queue(&self) -> MutexGuard<'_, VecDeque<Arc<TaskWaker>>> {
+        // Nothing panics while it is held.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct TaskWaker {
+    slot: usize,
+    queued: AtomicBool,
+    ready: Arc<Ready>,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        if !self.queued.swap(true, atomic::Ordering::AcqRel) {
+            let ready = Arc::clone(&self.ready);
+            ready.queue().push_back(self);
+            if ready.thread.id() != thread::current().id() {
+                ready.thread.unpark();
+            }
+        }
+    }
+}
+
+struct Sleeper {
+    until: Instant,
+    waker: Waker,
+}
+
+impl Ord for Sleeper {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.until.cmp(&other.until)
+    }
+}
+
+impl PartialOrd for Sleeper {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Sleeper {
+    fn eq(&self, other: &Self) -> bool {
+        self.until == other.until
+    }
+}
+
+impl Eq for Sleeper {}
+
+thread_local! {
+    static RUNNING: RefCell<Option<Executor>> = const { RefCell::new(None) };
+}
+
+impl Default for Executor {
+    fn default() -> Self {
+        Executor::new()
+    }
+}
+
+impl Executor {
+    /// An executor without tasks, for this thread.
+    #[must_use]
+    pub fn new() -> Self {
+        Executor(Rc::new(Tasks {
+            slots: RefCell::default(),
+            free: RefCell::default(),
+            live: Cell::new(0),
+            polled: Cell::new(None),
+            ready: Arc::new(Ready { queue: Mutex::default(), thread: thread::current() }),
+            sleepers: RefCell::default(),
+        }))
+    }
+
+    /// Adds a task; it runs when the executor does. A task may add others.
+    pub fn spawn<T: 'static>(
+        &self,
+        owner: u64,
+        future: impl Future<Output = T> + 'static,
+    ) -> Task<T> {
+        let end = Rc::new(End {
+            value: RefCell::new(None),
+            ended: Cell::new(false),
+            waker: RefCell::new(None),
+        });
+        let ends = Ends(Rc::clone(&end));
+        let future = Box::pin(async move {
+            let value = future.await;
+            *ends.0.value.borrow_mut() = Some(value);
+        });
+        let slot = self.0.free.borrow_mut().pop().unwrap_or_else(|| {
+            let mut slots = self.0.slots.borrow_mut();
+            slots.push(Slot { owner: 0, future: None, waker: None });
+            slots.len() - 1
+        });
+        let ready = Arc::clone(&self.0.ready);
+        let waker = Arc::new(TaskWaker { slot, queued: AtomicBool::new(true), ready });
+        self.0.ready.queue().push_back(Arc::clone(&waker));
+        self.0.slots.borrow_mut()[slot] = Slot { owner, future: Some(future), waker: Some(waker) };
+        self.0.live.set(self.0.live.get() + 1);
+        Task(end)
+    }
+
+    /// How many tasks have not ended.
+    #[must_use]
+    pub fn live(&self) -> usize {
+        self.0.live.get()
+    }
+
+    /// Polls one task that is ready; `false` when there is none.
+    pub fn poll_one(&self) -> bool {
+        let Some(waker) = self.0.ready.queue().pop_front() else { return false };
+        waker.queued.store(false, atomic::Ordering::Release);
+        let slot = waker.slot;
+        let future = {
+            let slots = &mut self.0.slots.borrow_mut()[slot];
+            let same = slots.waker.as_ref().is_some_and(|of_slot| Arc::ptr_eq(of_slot, &waker));
+            if same { slots.future.take() } else { None }
+        };
+        // It may have ended since it was woken.
+        let Some(mut future) = future else { return true };
+        let before = self.0.polled.replace(Some((slot, false)));
+        let waker = Waker::from(waker);
+        let ended = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        let dropped = self.0.polled.replace(before).is_some_and(|(_, dropped)| dropped);
+        if ended || dropped {
+            drop(future);
+            self.remove(slot);
+        } else {
+            self.0.slots.borrow_mut()[slot].future = Some(future);
+        }
+        true
+    }
+
+    /// Drops all tasks of `owner`; one that is being polled, when that is over.
+    pub fn cancel(&self, owner: u64) {
+        let count = self.0.slots.borrow().len();
+        for slot in 0..count {
+            let future = {
+                let slots = &mut self.0.slots.borrow_mut()[slot];
+                if slots.owner != owner || slots.waker.is_none() {
+                    continue;
+                }
+                slots.future.take()
+            };
+            match future {
+                Some(future) => {
+                    drop(future);
+                    self.remove(slot);
+                }
+                None => self.0.polled.set(Some((slot, true))),
+            }
+        }
+    }
+
+    fn remove(&self, slot: usize) {
+        self.0.slots.borrow_mut()[slot].waker = None;
+        self.0.free.borrow_mut().push(slot);
+        self.0.live.set(self.0.live.get() - 1);
+    }
+
+    /// Runs until all tasks have ended.
+    pub fn run(&self) {
+        let outer = RUNNING.replace(Some(self.clone()));
+        loop {
+            // Sleepers are looked after between any two rounds, however busy the others are.
+            let round = self.0.ready.queue().len();
+            for _ in 0..round {
+                self.poll_one();
+            }
+            if self.live() == 0 {
+                break;
+            }
+            let next = self.wake_sleepers();
+            if self.0.ready.queue().is_empty() {
+                match next {
+                    Some(until) => {
+                        thread::park_timeout(until.saturating_duration_since(Instant::now()))
+                    }
+                    None => thread::park(),
+                }
+            }
+        }
+        RUNNING.set(outer);
+    }
+
+    /// Runs until `future` is ready; other tasks run meanwhile, and are left as they are then.
+    pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        let outer = RUNNING.replace(Some(self.clone()));
+        let mut future = pin!(future);
+        let woken = Arc::new(Woken { woken: AtomicBool::new(true), thread: thread::current() });
+        let waker = Waker::from(Arc::clone(&woken));
+        let value = loop {
+            if woken.woken.swap(false, atomic::Ordering::AcqRel)
+                && let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker))
+            {
+                break value;
+            }
+            let round = self.0.ready.queue().len();
+            for _ in 0..round {
+                self.poll_one();
+            }
+            let next = self.wake_sleepers();
+            if self.0.ready.queue().is_empty() && !woken.woken.load(atomic::Ordering::Acquire) {
+                match next {
+                    Some(until) => {
+                        thread::park_timeout(until.saturating_duration_since(Instant::now()))
+                    }
+                    None => thread::park(),
+                }
+            }
+        };
+        RUNNING.set(outer);
+        value
+    }
+
+    /// Wakes whoever has slept long enough; when the next one has.
+    fn wake_sleepers(&self) -> Option<Instant> {
+        let mut sleepers = self.0.sleepers.borrow_mut();
+        if sleepers.is_empty() {
+            return None;
+        }
+        let now = Instant::now();
+        while let Some(Reverse(next)) = sleepers.peek() {
+            if next.until > now {
+                return Some(next.until);
+            }
+            if let Some(Reverse(sleeper)) = sleepers.pop() {
+                sleeper.waker.wake();
+            }
+        }
+        None
+    }
+}
+
+struct Woken {
+    woken: AtomicBool,
+    thread: Thread,
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.woken.store(true, atomic::Ordering::Release);
+        self.thread.unpark();
+    }
+}
+
+/// A task of an [`Executor`]. Dropping it lets the task run on. As a future it gives what the task
+/// did, or `None` when the task was dropped before it ended.
+pub struct Task<T>(Rc<End<T>>);
+
+struct End<T> {
+    value: RefCell<Option<T>>,
+    ended: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// Tells the end of a task, in whichever way it comes.
+struct Ends<T>(Rc<End<T>>);
+
+impl<T> Drop for Ends<T> {
+    fn drop(&mut self) {
+        self.0.ended.set(true);
+        if let Some(waker) = self.0.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl<T> Task<T> {
+    /// Whether the task has ended, or was dropped.
+    #[must_use]
+    pub fn ended(&self) -> bool {
+        self.0.ended.get()
+    }
+
+    /// What the task gave, once; `None` also when it runs yet, or was dropped.
+    #[must_use]
+    pub fn take(&self) -> Option<T> {
+        self.0.value.take()
+    }
+}
+
+impl<T> Future for Task<T> {
+    type Output = Option<T>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        if self.ended() {
+            return Poll::Ready(self.take());
+        }
+        *self.0.waker.borrow_mut() = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// A future that is ready at a time; see [`sleep_until`].
+#[derive(Debug)]
+pub struct Sleep {
+    until: Instant,
+    yielded: bool,
+}
+
+/// Sleeps until a time, and gives other tasks a chance to run in any case. Outside of an executor of
+/// this module it is the thread that sleeps.
+#[must_use]
+pub fn sleep_until(until: Instant) -> Sleep {
+    Sleep { until, yielded: false }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let now = Instant::now();
+        if self.yielded && self.until <= now {
+            return Poll::Ready(());
+        }
+        self.yielded = true;
+        RUNNING.with_borrow(|running| match running {
+            Some(executor) => {
+                let sleeper = Sleeper { until: self.until, waker: cx.waker().clone() };
+                executor.0.sleepers.borrow_mut().push(Reverse(sleeper));
+                Poll::Pending
+            }
+            None => {
+                thread::sleep(self.until.saturating_duration_since(now));
+                Poll::Ready(())
+            }
+        })
+    }
+}

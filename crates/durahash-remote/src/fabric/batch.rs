@@ -1,0 +1,203 @@
+//! Verbs that are posted together, and what came of them.
+
+use durahash_media::{ErrorKind, Result};
+
+use super::{Addr, Counts};
+
+/// What a verb does.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    Read,
+    Write,
+    CompareSwap { old: u64, new: u64 },
+    FetchAdd { n: u64 },
+}
+
+/// One verb; its bytes are in a buffer of its batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Verb {
+    pub(super) addr: Addr,
+    pub(super) kind: Kind,
+    /// Of a write, in the bytes to be written; else in those that come back.
+    pub(super) start: u32,
+    pub(super) len: u32,
+}
+
+/// Verbs to be posted together. Each method returns the index by which [`Done`] tells what came of it.
+///
+/// ```
+/// use durahash_remote::fabric::{Addr, Batch};
+/// let mut batch = Batch::new();
+/// assert_eq!(batch.read(Addr::new(0, 64), 24), 0);
+/// assert_eq!(batch.compare_swap(Addr::new(0, 128), 0, 7), 1);
+/// assert_eq!(batch.len(), 2);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    pub(super) verbs: Vec<Verb>,
+    /// The bytes to be written.
+    pub(super) out: Vec<u8>,
+    /// How many bytes come back.
+    pub(super) back: u32,
+}
+
+impl Batch {
+    /// A batch without verbs.
+    #[must_use]
+    pub fn new() -> Self {
+        Batch::default()
+    }
+
+    /// How many verbs there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.verbs.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.verbs.is_empty()
+    }
+
+    /// Reads `len` bytes from `addr`, any of the two.
+    ///
+    /// # Panics
+    /// When the batch reads more than 4 GiB.
+    pub fn read(&mut self, addr: Addr, len: usize) -> usize {
+        self.push_back(addr, Kind::Read, len)
+    }
+
+    /// Writes `bytes` at `addr`, any of the two; what else is in the words there is left as it is.
+    ///
+    /// # Panics
+    /// When the batch writes more than 4 GiB.
+    pub fn write(&mut self, addr: Addr, bytes: &[u8]) -> usize {
+        let start = size(self.out.len());
+        size(self.out.len() + bytes.len());
+        self.out.extend_from_slice(bytes);
+        self.push(Verb { addr, kind: Kind::Write, start, len: size(bytes.len()) })
+    }
+
+    /// Writes a word at `addr`.
+    pub fn write_word(&mut self, addr: Addr, word: u64) -> usize {
+        self.write(addr, &word.to_le_bytes())
+    }
+
+    /// Stores `new` in the word at `addr`, a multiple of 8, if it is `old`; what it was comes back.
+    pub fn compare_swap(&mut self, addr: Addr, old: u64, new: u64) -> usize {
+        self.push_back(addr, Kind::CompareSwap { old, new }, 8)
+    }
+
+    /// Adds `n` to the word at `addr`, a multiple of 8, with wrap-around; what it was comes back.
+    pub fn fetch_add(&mut self, addr: Addr, n: u64) -> usize {
+        self.push_back(addr, Kind::FetchAdd { n }, 8)
+    }
+
+    fn push(&mut self, verb: Verb) -> usize {
+        self.verbs.push(verb);
+        self.verbs.len() - 1
+    }
+
+    fn push_back(&mut self, addr: Addr, kind: Kind, len: usize) -> usize {
+        let start = self.back;
+        self.back = size(start as usize + len);
+        self.push(Verb { addr, kind, start, len: size(len) })
+    }
+
+    /// Whether every verb lies in its region, and every atomic on a word.
+    pub(super) fn check(&self, region_bytes: impl Fn(u8) -> Option<u64>) -> Result<()> {
+        self.verbs.iter().try_for_each(|verb| verb.check(&region_bytes))
+    }
+
+    pub(super) fn count(&self, counts: &mut Counts) {
+        counts.round_trips += u64::from(!self.verbs.is_empty());
+        for verb in &self.verbs {
+            verb.count(counts);
+        }
+    }
+}
+
+impl Verb {
+    pub(super) fn check(&self, region_bytes: &impl Fn(u8) -> Option<u64>) -> Result<()> {
+        let (node, off, bytes) = (self.addr.node(), self.addr.off(), u64::from(self.len));
+        let region_bytes = region_bytes(node).unwrap_or(0);
+        if region_bytes.checked_sub(bytes).is_none_or(|last| off > last) {
+            return Err(ErrorKind::OutOfRegion { node, off, bytes, region_bytes }.into());
+        }
+        let atomic = matches!(self.kind, Kind::CompareSwap { .. } | Kind::FetchAdd { .. });
+        if atomic && !off.is_multiple_of(8) {
+            return Err(ErrorKind::Unaligned { node, off }.into());
+        }
+        Ok(())
+    }
+
+    fn count(&self, counts: &mut Counts) {
+        match self.kind {
+            Kind::Read => counts.reads += 1,
+            Kind::Write => counts.writes += 1,
+            Kind::CompareSwap { .. } => counts.swaps += 1,
+            Kind::FetchAdd { .. } => counts.adds += 1,
+        }
+        counts.bytes_out += self.bytes_out();
+        counts.bytes_in += self.bytes_in();
+    }
+
+    /// Bytes of payload towards the node.
+    pub(super) fn bytes_out(&self) -> u64 {
+        match self.kind {
+            Kind::Read => 0,
+            Kind::Write => self.len.into(),
+            Kind::CompareSwap { .. } => 16,
+            Kind::FetchAdd { .. } => 8,
+        }
+    }
+
+    /// Bytes of payload that come back.
+    pub(super) fn bytes_in(&self) -> u64 {
+        if matches!(self.kind, Kind::Write) { 0 } else { self.len.into() }
+    }
+}
+
+fn size(len: usize) -> u32 {
+    u32::try_from(len).expect("a batch moves at most 4 GiB in each direction")
+}
+
+/// What came of the verbs of a batch.
+#[derive(Clone, Debug, Default)]
+pub struct Done {
+    verbs: Vec<Verb>,
+    back: Vec<u8>,
+}
+
+impl Done {
+    pub(super) fn new(verbs: Vec<Verb>, back: Vec<u8>) -> Self {
+        Done { verbs, back }
+    }
+
+    /// Of what is no batch.
+    pub(super) fn first_byte(&self) -> Option<u8> {
+        self.back.first().copied()
+    }
+
+    /// The bytes that verb `i` brought back: those that a read has read, of an atomic the word that
+    /// was there, nothing of a write.
+    ///
+    /// # Panics
+    /// When there is no such verb.
+    #[must_use]
+    pub fn bytes(&self, i: usize) -> &[u8] {
+        let Verb { kind, start, len, .. } = self.verbs[i];
+        if matches!(kind, Kind::Write) { &[] } else { &self.back[start as usize..][..len as usize] }
+    }
+
+    /// The first 8 bytes that verb `i` brought back: of an atomic, the word that was there before.
+    ///
+    /// # Panics
+    /// When there is no such verb, or it brought back less.
+    #[must_use]
+    pub fn word(&self, i: usize) -> u64 {
+        let bytes = self.bytes(i).first_chunk().expect("the verb brings back at least a word");
+        u64::from_le_bytes(*bytes)
+    }
+}

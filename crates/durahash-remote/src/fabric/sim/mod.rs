@@ -1,0 +1,384 @@
+//! Simulated nodes, in virtual time.
+//!
+//! One thread runs any number of clients. Time moves only when no task is ready: to the next event.
+//! All choices are drawn from the seed, so a run can be repeated exactly.
+//!
+//! Without [`Chaos`] each verb takes effect when it has passed the queues of its client's and its node's
+//! [`Nic`]: that is for figures. With it, verbs take effect in any order between post and completion,
+//! a part of their words at a time, and clients stall and die.
+
+mod options;
+mod rng;
+#[cfg(test)]
+mod tests;
+mod wire;
+mod world;
+
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use durahash_media::Result;
+
+pub use options::{Chaos, Nic, SimOptions};
+use world::World;
+
+use super::{Addr, Batch, Counts, Done, Fabric};
+use crate::executor::{Executor, Task};
+
+/// A simulated fabric: nodes, clients and the time they share. Clones are the same fabric.
+///
+/// ```
+/// use durahash_remote::fabric::{Addr, Batch, Fabric, Sim, SimOptions};
+/// let sim = Sim::new(SimOptions::default());
+/// let client = sim.client()?;
+/// let task = sim.spawn(&client, {
+///     let client = client.clone();
+///     async move {
+///         let mut batch = Batch::new();
+///         batch.fetch_add(Addr::new(0, 64), 5);
+///         client.post(batch).await.map(|done| done.word(0))
+///     }
+/// });
+/// sim.run();
+/// assert_eq!(task.take().unwrap()?, 0);
+/// assert_eq!(sim.peek_word(Addr::new(0, 64))?, 5);
+/// assert_eq!(client.counts().round_trips, 1);
+/// # Ok::<(), durahash_remote::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Sim {
+    world: Rc<RefCell<World>>,
+    executor: Executor,
+}
+
+/// What a [`Hook`] is told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// Virtual time.
+    pub now_ns: u64,
+    /// The client that posted the verb: the first is 0.
+    pub client: u32,
+    /// When it is posted, the number of the verb among those of its client, from 0.
+    pub number: u64,
+    /// What happens to the verb.
+    pub what: What,
+    /// Its kind.
+    pub kind: VerbKind,
+    /// Where: of an effect, the part that takes effect.
+    pub addr: Addr,
+    /// How many bytes.
+    pub len: u32,
+}
+
+/// What happens to a verb.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// It is posted.
+    Posted,
+    /// It, or a part of it, takes effect, or never will because its client or its node is lost.
+    Effect {
+        /// Whether it does.
+        applies: bool,
+    },
+}
+
+/// The kind of a verb.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "named after the methods of `Batch`")]
+pub enum VerbKind {
+    Read,
+    Write,
+    CompareSwap,
+    FetchAdd,
+}
+
+/// What becomes of the client of the verb.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// It goes on.
+    Go,
+    /// It dies: at a post, with the whole batch under way.
+    Kill,
+    /// It learns of nothing for so long.
+    Stall {
+        /// Nanoseconds.
+        ns: u64,
+    },
+}
+
+/// Is told of each verb and chooses. It must not use the fabric.
+pub type Hook = Box<dyn FnMut(&Moment) -> Choice>;
+
+impl Sim {
+    /// A fabric without clients, its regions zeroed.
+    #[must_use]
+    pub fn new(options: SimOptions) -> Self {
+        Sim { world: Rc::new(RefCell::new(World::new(options))), executor: Executor::new() }
+    }
+
+    /// A new client, in the first row that is free.
+    ///
+    /// # Errors
+    /// [`Options`](durahash_media::ErrorKind::Options) when no row is free.
+    pub fn client(&self) -> Result<SimClient> {
+        let number = self.world.borrow_mut().add_client()?;
+        Ok(SimClient(Rc::new(Endpoint { world: Rc::clone(&self.world), number })))
+    }
+
+    /// Adds a task of a client; it is dropped when the client dies. Tasks may add others.
+    pub fn spawn<T: 'static>(
+        &self,
+        client: &SimClient,
+        future: impl Future<Output = T> + 'static,
+    ) -> Task<T> {
+        self.executor.spawn(client.0.number.into(), future)
+    }
+
+    /// Runs until nothing is ready and nothing is under way: every task has ended, or waits for what
+    /// will not come.
+    pub fn run(&self) {
+        while self.step() {}
+    }
+
+    /// Runs until virtual time has reached `ns`, or as [`run`](Sim::run).
+    pub fn run_until(&self, ns: u64) {
+        while self.now_ns() < ns && self.step() {}
+    }
+
+    /// Polls one task, or moves time to the next event; `false` when there is neither.
+    pub fn step(&self) -> bool {
+        let went_on = self.executor.poll_one() || {
+            let event = self.world.borrow_mut().step();
+            match event {
+                Some(Some(waker)) => {
+                    waker.wake();
+                    true
+                }
+                Some(None) => true,
+                None => false,
+            }
+        };
+        loop {
+            let died = self.world.borrow_mut().died.pop();
+            let Some(client) = died else { break };
+            self.executor.cancel(client.into());
+        }
+        went_on
+    }
+
+    /// How many tasks have not ended.
+    #[must_use]
+    pub fn live_tasks(&self) -> usize {
+        self.executor.live()
+    }
+
+    /// Virtual time.
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.world.borrow().now_ns()
+    }
+
+    /// A hash of all that has happened: the same for the same seed, options and tasks.
+    #[must_use]
+    pub fn trace(&self) -> u64 {
+        self.world.borrow().trace()
+    }
+
+    /// Effects and completions so far.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.world.borrow().events
+    }
+
+    /// What all clients have done.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.world.borrow().all_counts()
+    }
+
+    /// Is told of each verb from now on, in place of an earlier one.
+    pub fn set_hook(&self, hook: Hook) {
+        self.world.borrow_mut().hook = Some(hook);
+    }
+
+    /// Kills a client: its tasks are dropped, and what it has posted may take effect or not.
+    pub fn kill(&self, client: &SimClient) {
+        self.world.borrow_mut().kill(client.0.number);
+    }
+
+    /// Kills a client when it posts its verb with this number; the first is 0.
+    pub fn kill_at_verb(&self, client: &SimClient, number: u64) {
+        self.world.borrow_mut().kill_at_verb(client.0.number, number);
+    }
+
+    /// Lets a client learn of nothing for `ns`.
+    pub fn stall(&self, client: &SimClient, ns: u64) {
+        self.world.borrow_mut().stall(client.0.number, ns);
+    }
+
+    /// Loses a node: it does not answer from now on.
+    ///
+    /// # Panics
+    /// When there is no such node.
+    pub fn lose_node(&self, node: u8) {
+        self.world.borrow_mut().lose_node(node);
+    }
+
+    /// Whether a client lives: it was not killed, and somebody has it.
+    #[must_use]
+    pub fn lives(&self, client: &SimClient) -> bool {
+        self.world.borrow().lives(client.0.number)
+    }
+
+    /// What is in memory now, at no cost.
+    ///
+    /// # Errors
+    /// [`OutOfRegion`](durahash_media::ErrorKind::OutOfRegion).
+    pub fn peek(&self, addr: Addr, len: usize) -> Result<Vec<u8>> {
+        self.world.borrow().bytes(addr, len).map(<[u8]>::to_vec)
+    }
+
+    /// The word that is in memory now, at no cost.
+    ///
+    /// # Errors
+    /// [`OutOfRegion`](durahash_media::ErrorKind::OutOfRegion).
+    pub fn peek_word(&self, addr: Addr) -> Result<u64> {
+        let mut word = [0; 8];
+        word.copy_from_slice(self.world.borrow().bytes(addr, 8)?);
+        Ok(u64::from_le_bytes(word))
+    }
+
+    /// Puts bytes into memory now, at no cost.
+    ///
+    /// # Errors
+    /// [`OutOfRegion`](durahash_media::ErrorKind::OutOfRegion).
+    pub fn poke(&self, addr: Addr, bytes: &[u8]) -> Result<()> {
+        self.world.borrow_mut().bytes_mut(addr, bytes.len())?.copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// A client of a [`Sim`].
+#[derive(Clone)]
+pub struct SimClient(Rc<Endpoint>);
+
+struct Endpoint {
+    world: Rc<RefCell<World>>,
+    number: u32,
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.world.borrow_mut().leave(self.number);
+    }
+}
+
+impl SimClient {
+    /// The number of this client among all that the fabric has had, from 0.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.0.number
+    }
+
+    /// Runs `start` when first polled, and then waits for what it has started.
+    async fn under_way(
+        &self,
+        start: impl FnOnce(&mut World, u32) -> Result<Option<u32>>,
+    ) -> Result<Done> {
+        // Nothing that a dead client does has an effect: it waits until its task is dropped.
+        if !self.0.world.borrow().lives(self.0.number) {
+            return std::future::pending().await;
+        }
+        let slot = start(&mut self.0.world.borrow_mut(), self.0.number)?;
+        match slot {
+            Some(slot) => UnderWay { endpoint: &self.0, slot: Some(slot) }.await,
+            None => Ok(Done::default()),
+        }
+    }
+}
+
+struct UnderWay<'a> {
+    endpoint: &'a Endpoint,
+    slot: Option<u32>,
+}
+
+impl Future for UnderWay<'_> {
+    type Output = Result<Done>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Done>> {
+        let slot = self.slot.expect("not polled after it was ready");
+        match self.endpoint.world.borrow_mut().poll(slot, cx.waker()) {
+            Some(done) => {
+                self.slot = None;
+                Poll::Ready(done)
+            }
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot {
+            self.endpoint.world.borrow_mut().abandon(slot);
+        }
+    }
+}
+
+impl Fabric for SimClient {
+    async fn post(&self, batch: Batch) -> Result<Done> {
+        self.under_way(|world, client| world.post(client, batch)).await
+    }
+
+    fn write_unsignaled(&self, addr: Addr, bytes: &[u8]) -> Result<()> {
+        let world = &mut self.0.world.borrow_mut();
+        if !world.lives(self.0.number) {
+            return Ok(());
+        }
+        world.write_unsignaled(self.0.number, addr, bytes)
+    }
+
+    async fn flush(&self, node: u8) -> Result<()> {
+        self.under_way(|world, client| world.flush(client, node)).await.map(drop)
+    }
+
+    fn nodes(&self) -> u8 {
+        self.0.world.borrow().options.node_bytes.len() as u8
+    }
+
+    fn node_bytes(&self, node: u8) -> u64 {
+        self.0.world.borrow().options.node_bytes[node as usize]
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.0.world.borrow().now_ns()
+    }
+
+    async fn sleep_ns(&self, ns: u64) {
+        let slept = self.under_way(|world, client| Ok(Some(world.sleep(client, ns)))).await;
+        debug_assert!(slept.is_ok());
+    }
+
+    fn counts(&self) -> Counts {
+        self.0.world.borrow().counts(self.0.number)
+    }
+
+    fn row(&self) -> u32 {
+        self.0.world.borrow().row(self.0.number)
+    }
+
+    fn rows(&self) -> u32 {
+        self.0.world.borrow().options.rows
+    }
+
+    fn lease_ns(&self) -> Option<u64> {
+        self.0.world.borrow().options.lease_ns
+    }
+
+    async fn evict(&self, row: u32) -> Result<bool> {
+        let done = self.under_way(|world, client| Ok(Some(world.evict(client, row)))).await?;
+        Ok(done.first_byte() == Some(1))
+    }
+}

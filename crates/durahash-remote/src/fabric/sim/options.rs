@@ -1,0 +1,100 @@
+//! What is simulated.
+
+/// A simulated fabric. `SimOptions::default()` is one node of 64 MiB, timed as [`Nic`] says, on which
+/// verbs take effect at the time that their queues give.
+#[derive(Clone, Debug)]
+pub struct SimOptions {
+    /// All choices are drawn from this: the same seed, options and clients give the same run.
+    pub seed: u64,
+    /// Bytes of the region of each node.
+    pub node_bytes: Vec<u64>,
+    /// Rows of clients, so how many can live at once.
+    pub rows: u32,
+    /// How long verbs take.
+    pub nic: Nic,
+    /// Clients share so many NICs, in turn; 0 when each has its own.
+    pub client_nics: u32,
+    /// How long after it was posted a verb to a node that does not answer fails.
+    pub deadline_ns: u64,
+    /// What [`lease_ns`](crate::fabric::Fabric::lease_ns) says: `None` when the dead are known.
+    pub lease_ns: Option<u64>,
+    /// What is done to whatever is unordered; `None` for figures.
+    pub chaos: Option<Chaos>,
+}
+
+impl Default for SimOptions {
+    fn default() -> Self {
+        SimOptions {
+            seed: 0,
+            node_bytes: vec![64 << 20],
+            rows: 1024,
+            nic: Nic::default(),
+            client_nics: 0,
+            deadline_ns: 1_000_000,
+            lease_ns: None,
+            chaos: None,
+        }
+    }
+}
+
+/// Latency and rates of a NIC, for nodes and clients alike. What exceeds a rate queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nic {
+    /// From post to completion of a verb without payload, in nanoseconds, without queueing.
+    pub round_trip_ns: u64,
+    /// Gigabits a second in each direction.
+    pub gigabits: u64,
+    /// Bytes of headers of each packet.
+    pub header_bytes: u64,
+    /// Bytes of payload that a packet has at most.
+    pub packet_bytes: u64,
+    /// Packets a second in each direction.
+    pub packets_per_s: u64,
+    /// Atomics a second that a node takes.
+    pub atomics_per_s: u64,
+}
+
+impl Default for Nic {
+    fn default() -> Self {
+        Nic {
+            round_trip_ns: 1_800,
+            gigabits: 100,
+            header_bytes: 42,
+            packet_bytes: 4096,
+            packets_per_s: 75_000_000,
+            atomics_per_s: 10_000_000,
+        }
+    }
+}
+
+/// Disorder, drawn by the seed. Verbs take effect at any time between post and completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chaos {
+    /// A batch completes up to so many nanoseconds later.
+    pub delay_ns_max: u64,
+    /// Reads and writes take effect in up to so many parts, cut between words; 1 when they take
+    /// effect at once.
+    pub tear_parts_max: u32,
+    /// A write that is not awaited takes effect up to so many nanoseconds later, where no flush makes
+    /// it earlier.
+    pub unsignaled_ns_max: u64,
+    /// A client stalls at one post in so many; 0 for never.
+    pub stall_one_in: u64,
+    /// It learns of nothing for up to so many nanoseconds then.
+    pub stall_ns_max: u64,
+    /// A client dies at one verb in so many; 0 for never.
+    pub death_one_in: u64,
+}
+
+impl Default for Chaos {
+    fn default() -> Self {
+        Chaos {
+            delay_ns_max: 20_000,
+            tear_parts_max: 4,
+            unsignaled_ns_max: 200_000,
+            stall_one_in: 200,
+            stall_ns_max: 500_000,
+            death_one_in: 0,
+        }
+    }
+}
