@@ -4,6 +4,7 @@ mod esh;
 mod map;
 mod multi;
 mod pea;
+mod planted;
 mod pool;
 mod reh;
 mod rewo;
@@ -14,6 +15,7 @@ pub use map::{
 };
 pub use multi::{PeaMultiFullSubject, PeaMultiMapSubject, PeaMultiSubject, PeaMultiWithin};
 pub use pea::{PeaFullSubject, PeaSubject, PeaWithin};
+pub use planted::{Fault, RewoPlanted, lost};
 pub use reh::{RehFullSubject, RehSubject, RehWithin};
 pub use rewo::{RewoCachedSubject, RewoFullSubject, RewoSubject, RewoWithin};
 

@@ -1,0 +1,197 @@
+//! The faults, as changes of the sources: `build.rs` makes them in a copy.
+
+/// A piece of source, which stands once in a file of the design, and what stands there instead.
+pub(crate) struct Change {
+    pub(crate) file: &'static str,
+    pub(crate) from: &'static str,
+    pub(crate) to: &'static str,
+}
+
+/// All of them. Where none is planted, the copy does what the design does, and may be held up in three
+/// more places, where nothing but a processor would do it: between a look at the tables and that at the first lock,
+/// of readers and of writers, and before a copy is made.
+pub(crate) const CHANGES: &[Change] = &[
+    Change {
+        file: "write.rs",
+        from: "        medium.fence();
+        held.exclude_readers(number);",
+        to: "        if !planted(Fault::CommitFirst) {
+            medium.fence();
+        }
+        held.exclude_readers(number);",
+    },
+    Change {
+        file: "write.rs",
+        from: "        held.exclude_readers(at.bucket);
+        medium.store(&slot.payload, payload);",
+        to: "        if planted(Fault::CopyFirst) {
+            self.cached.set(medium, h, remixed, payload);
+        }
+        if !planted(Fault::SeenFirst) {
+            held.exclude_readers(at.bucket);
+        }
+        medium.store(&slot.payload, payload);",
+    },
+    Change {
+        file: "write.rs",
+        from: "        self.cached.set(medium, h, remixed, payload);
+        Ok(Left::Nothing)",
+        to: "        if !planted(Fault::CopyKept) {
+            self.cached.set(medium, h, remixed, payload);
+        }
+        Ok(Left::Nothing)",
+    },
+    Change {
+        file: "write.rs",
+        from: "        self.cached.remove(medium, h, remixed);",
+        to: "        if !planted(Fault::CopyOutlives) {
+            self.cached.remove(medium, h, remixed);
+        }",
+    },
+    Change {
+        file: "cuckoo.rs",
+        from: "        medium.store(&from.commit, BitMask(slots).fold(self.commit(from), Commit::with_leaving).0);",
+        to: "        if !planted(Fault::Unmarked) {
+            medium.store(&from.commit, BitMask(slots).fold(self.commit(from), Commit::with_leaving).0);
+        }",
+    },
+    Change {
+        file: "cuckoo.rs",
+        from: "        for one in moves.all() {
+            let target = self.bucket(one.to)?;",
+        to: "        if planted(Fault::ClearedFirst) {
+            self.drop_slots(held, moves.from, slots)?;
+        }
+        for one in moves.all() {
+            let target = self.bucket(one.to)?;",
+    },
+    Change {
+        file: "recover.rs",
+        from: "if self.has_double(h, places.all(), (*number, slot))? {",
+        to: "if planted(Fault::MarkedDropped)
+                    || !planted(Fault::BothKept) && self.has_double(h, places.all(), (*number, slot))?
+                {",
+    },
+    Change {
+        file: "recover.rs",
+        from: "self.clear(bucket, layout::Commit::new(live, 0));",
+        to: "let marks = if planted(Fault::MarksStay) { before.leaving() & live } else { 0 };
+            self.clear(bucket, layout::Commit::new(live, marks));",
+    },
+    Change {
+        file: "grow.rs",
+        from: "            loop {
+                match self.migrate_bucket(",
+        to: "            if planted(Fault::CursorFirst) && resizing.cursor + 1 < total {
+                self.write_block(resizing, &wanted, resizing.cursor + 1)?;
+            }
+            loop {
+                match self.migrate_bucket(",
+    },
+    Change {
+        file: "grow.rs",
+        from: "        medium.flush(block);
+        medium.fence();",
+        to: "        if !planted(Fault::RootFirst) {
+            medium.flush(block);
+            medium.fence();
+        }",
+    },
+    Change {
+        file: "grow.rs",
+        from: "        let done = wanted.finished();
+        self.write_block(resizing, &done, 0)?;",
+        to: "        let done = wanted.finished();
+        if planted(Fault::GivenUpFirst) {
+            for (_, table) in wanted.all() {
+                if !done.all().any(|(_, kept)| kept == table) {
+                    self.release_table(table)?;
+                }
+            }
+        }
+        self.write_block(resizing, &done, 0)?;",
+    },
+    Change {
+        file: "grow.rs",
+        from: "        let kept: Vec<Table> = done.all().map(|(_, table)| table).collect();",
+        to: "        if planted(Fault::GivenUpFirst) {
+            return Ok(());
+        }
+        let kept: Vec<Table> = done.all().map(|(_, table)| table).collect();",
+    },
+    Change {
+        file: "cached.rs",
+        from: "self.fills.load(Ordering::SeqCst) && is_current();",
+        to: "self.fills.load(Ordering::SeqCst)
+            && (planted(Fault::FilledUnseen) || is_current());",
+    },
+    Change {
+        file: "cached.rs",
+        from: "        if !self.fills.load(Ordering::SeqCst) || !lock.try_lock(medium) {",
+        to: "        medium.event(durahash_media::Event::Look);
+        if !self.fills.load(Ordering::SeqCst) || !lock.try_lock(medium) {",
+    },
+    Change {
+        file: "cached.rs",
+        from: "        self.overflow.store(true, Ordering::SeqCst);
+        self.replaced.add(1);",
+        to: "        if !planted(Fault::OverflowKept) {
+            self.overflow.store(true, Ordering::SeqCst);
+        }
+        self.replaced.add(1);",
+    },
+    Change {
+        file: "cached.rs",
+        from: "                self.overflow.store(true, Ordering::SeqCst);
+                return false;",
+        to: "                if !planted(Fault::OverflowKept) {
+                    self.overflow.store(true, Ordering::SeqCst);
+                }
+                return false;",
+    },
+    Change {
+        file: "mod.rs",
+        from: "            *version = Some(self.lock_of(*number).try_read(self.medium())?);
+        }
+        if !self.plans.is_current(plan) {",
+        to: "            *version = Some(self.lock_of(*number).try_read(self.medium())?);
+        }
+        if !planted(Fault::TablesOnce) && !self.plans.is_current(plan) {",
+    },
+    Change {
+        file: "mod.rs",
+        from: "        let plan = self.plans.load();
+        let places = self.plans.places(plan, h, remixed);
+        self.prefetch_buckets(&places);
+        let mut versions = [None; PLACES];
+        for",
+        to: "        let plan = self.plans.load();
+        self.medium().event(Event::Look);
+        let places = self.plans.places(plan, h, remixed);
+        self.prefetch_buckets(&places);
+        let mut versions = [None; PLACES];
+        for",
+    },
+    Change {
+        file: "hold.rs",
+        from: "            let mut held = Held::new(self, plan, places);
+            held.lock(places.all());
+            if self.plans.is_current(plan) {",
+        to: "            let mut held = Held::new(self, plan, places);
+            self.medium().event(Event::Look);
+            held.lock(places.all());
+            if planted(Fault::TablesOnceToWrite) || self.plans.is_current(plan) {",
+    },
+    Change {
+        file: "hold.rs",
+        from: "            let lock = self.lock_at(stripe);
+            lock.lock(self.medium());
+            lock.unlock_changed(self.medium());",
+        to: "            if planted(Fault::NotPassed) {
+                break;
+            }
+            let lock = self.lock_at(stripe);
+            lock.lock(self.medium());
+            lock.unlock_changed(self.medium());",
+    },
+];

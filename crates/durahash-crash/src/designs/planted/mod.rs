@@ -1,0 +1,181 @@
+//! Rewo-Hash with a fault: a copy of its sources, in which faults are planted (`build/changes.rs`, `build.rs`)
+//! and chosen at run time. The design itself knows nothing of them.
+
+use std::cell::Cell;
+
+use durahash::{Finding, Result};
+use durahash_media::Sim;
+
+use self::copy::rewo::{Cache, Rewo};
+use super::{RewoSubject, pool};
+use crate::script::Op;
+use crate::subject::{Prefill, Subject, Table};
+
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    dead_code,
+    unused_imports,
+    clippy::all,
+    reason = "a copy, whose original is linted"
+)]
+mod copy {
+    include!(concat!(env!("OUT_DIR"), "/planted/mod.rs"));
+}
+
+/// What the copy uses of the library's traits.
+#[allow(unused_imports, reason = "as the copy's other modules use them")]
+mod index {
+    pub(super) use durahash::{Change, Finding, Index, IndexStats, Reader, Room, Updater};
+    use durahash_media::{Event, Medium, Result};
+
+    #[track_caller]
+    pub(super) fn operation<M: Medium, T>(medium: &M, f: impl FnOnce() -> T) -> T {
+        medium.event(Event::Begin);
+        let done = f();
+        medium.event(Event::Ack);
+        done
+    }
+
+    pub(super) fn last_read(read: impl FnOnce(Reader<'_>) -> Result<()>) -> Result<Option<u64>> {
+        let mut last = None;
+        read(&mut |payload, _| {
+            last = payload;
+            Ok(())
+        })?;
+        Ok(last)
+    }
+}
+
+/// What is wrong with a Rewo-Hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The commit word may be durable before the slot.
+    CommitFirst,
+    /// Readers see a new payload before it is durable.
+    SeenFirst,
+    /// A move clears its slot before the copy is live.
+    ClearedFirst,
+    /// A move does not mark its slot.
+    Unmarked,
+    /// Recovery drops a slot that is leaving and has no double.
+    MarkedDropped,
+    /// Recovery keeps both slots of a move.
+    BothKept,
+    /// Recovery leaves the marks of moves.
+    MarksStay,
+    /// The cursor is behind a bucket before that is empty.
+    CursorFirst,
+    /// The root names a block of tables that is not durable.
+    RootFirst,
+    /// The space of a table is given back while the block of tables names it.
+    GivenUpFirst,
+    /// A copy in DRAM is changed before its slot is durable.
+    CopyFirst,
+    /// A copy in DRAM is not changed with its slot.
+    CopyKept,
+    /// A copy in DRAM stays when its slot is removed.
+    CopyOutlives,
+    /// A copy in DRAM is made without a look at the version of the bucket that it was read from.
+    FilledUnseen,
+    /// The cached table is believed to have everything when a copy has given way, or was not made.
+    OverflowKept,
+    /// Readers do not look at the tables again.
+    TablesOnce,
+    /// Writers do not.
+    TablesOnceToWrite,
+    /// The tables are switched without passing through all locks.
+    NotPassed,
+}
+
+thread_local! {
+    /// Of the table that this thread works on.
+    static PLANTED: Cell<Option<Fault>> = const { Cell::new(None) };
+}
+
+/// Whether the table that this thread works on has this fault.
+fn planted(fault: Fault) -> bool {
+    PLANTED.get() == Some(fault)
+}
+
+/// Changes of the sources that cannot be made any more, because what they change is not there.
+#[must_use]
+pub fn lost() -> &'static [&'static str] {
+    copy::LOST
+}
+
+/// Rewo-Hash with a fault, or a copy of it without one, and so many bytes for the cached table.
+pub struct RewoPlanted<const CACHE_BYTES: u64>(pub Option<Fault>);
+
+struct Planted {
+    fault: Option<Fault>,
+    table: Box<dyn Table>,
+}
+
+impl<const CACHE_BYTES: u64> RewoPlanted<CACHE_BYTES> {
+    fn cache() -> Cache {
+        Cache { bytes: Some(CACHE_BYTES), ..Cache::default() }
+    }
+}
+
+impl<const CACHE_BYTES: u64> Subject for RewoPlanted<CACHE_BYTES> {
+    const NAME: &'static str = "rewo-planted";
+    const MAX_BYTES: u64 = RewoSubject::MAX_BYTES;
+
+    fn create<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+        PLANTED.set(self.0);
+        let pool = pool::create(sim, 4, 3, Self::MAX_BYTES)?;
+        let index = Rewo::create(pool.clone(), Self::cache())?;
+        pool.publish()?;
+        Ok(Box::new(Planted { fault: self.0, table: pool::table(pool, index) }))
+    }
+
+    fn open<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+        PLANTED.set(self.0);
+        let pool = pool::open(sim)?;
+        let index = Rewo::open(pool.clone(), Self::cache())?;
+        Ok(Box::new(Planted { fault: self.0, table: pool::table(pool, index) }))
+    }
+
+    fn keys(&self) -> Vec<u64> {
+        RewoSubject::default().keys()
+    }
+
+    fn prefills(&self) -> Vec<Prefill> {
+        RewoSubject::default().prefills()
+    }
+}
+
+impl Planted {
+    fn table(&self) -> &dyn Table {
+        PLANTED.set(self.fault);
+        &*self.table
+    }
+}
+
+impl Table for Planted {
+    fn apply(&self, op: Op, key: u64) -> Result<Option<u64>> {
+        self.table().apply(op, key)
+    }
+
+    fn contents(&self, out: &mut Vec<(u64, u64)>) -> Result<()> {
+        self.table().contents(out)
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.table().len()
+    }
+
+    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+        self.table().check(found)
+    }
+
+    fn was_closed(&self) -> Option<bool> {
+        self.table.was_closed()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        PLANTED.set(self.fault);
+        self.table.close()
+    }
+}

@@ -1,0 +1,376 @@
+//! Faults that Rewo-Hash's paper invites, and that its own departures do, each planted in a copy of the
+//! design's sources and found: by crash states of scripts, and by threads that are held up. The same copy
+//! without a fault passes all of it.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+
+use durahash_crash::designs::{Fault, RewoPlanted, lost};
+use durahash_crash::linear::{Operation, outcomes};
+use durahash_crash::run::Tester;
+use durahash_crash::script::{Op, Rng};
+use durahash_crash::states::{CrashState, Explorer, Model, Visit};
+use durahash_crash::subject::{Subject, Table};
+use durahash_media::{Call, Event, Hook, Sim, Site, name_thread};
+
+#[test]
+fn what_the_faults_change_is_in_the_sources() {
+    assert!(lost().is_empty(), "build/changes.rs, of text that is gone:\n{}", lost().join("\n"));
+}
+
+/// What a script alone finds, with or without a crash.
+fn by_scripts<const CACHE_BYTES: u64>(fault: Option<Fault>) -> Option<String> {
+    let subject = RewoPlanted::<CACHE_BYTES>(fault);
+    let mut tester = Tester::<_, true>::new(&subject, Model::X86);
+    let done =
+        tester.exhaustive(1).and_then(|()| (0..20).try_for_each(|seed| tester.random(seed, 200)));
+    done.err().map(|failure| failure.to_string())
+}
+
+#[test]
+fn what_is_written_and_recovered_wrongly_is_found() {
+    let faults = [
+        Fault::CommitFirst,
+        Fault::ClearedFirst,
+        Fault::Unmarked,
+        Fault::MarkedDropped,
+        Fault::BothKept,
+        Fault::MarksStay,
+        Fault::CursorFirst,
+        Fault::RootFirst,
+        Fault::GivenUpFirst,
+    ];
+    for fault in faults {
+        let found = by_scripts::<0>(Some(fault)).unwrap_or_else(|| panic!("{fault:?} is missed"));
+        println!("{fault:?}: {found}\n");
+    }
+    assert_eq!(by_scripts::<0>(None), None);
+}
+
+/// Two buckets of copies.
+const CACHED: u64 = 256;
+
+#[test]
+fn copies_that_are_not_those_of_their_slots_are_found() {
+    for fault in [Fault::CopyKept, Fault::CopyOutlives, Fault::OverflowKept] {
+        let found = by_scripts::<CACHED>(Some(fault));
+        println!("{fault:?}: {}\n", found.unwrap_or_else(|| panic!("{fault:?} is missed")));
+    }
+    assert_eq!(by_scripts::<CACHED>(None), None);
+}
+
+/// What is done before, by whom is held up, and by others meanwhile.
+#[derive(Debug)]
+struct Scene {
+    before: Vec<Op>,
+    one: Op,
+    others: Vec<Op>,
+    /// Whether crashes are looked at, after the others' answers.
+    crashes: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Nobody,
+    One,
+    Others,
+}
+
+thread_local! {
+    static ROLE: Cell<Role> = const { Cell::new(Role::Nobody) };
+}
+
+type Crash = Box<dyn Fn(&Stage) + Send + Sync>;
+
+/// What was done, by operations on each key; what is wrong is told once.
+struct Stage {
+    table: Mutex<Option<Arc<dyn Table>>>,
+    sim: Sim<true>,
+    subject_keys: Vec<u64>,
+    others: Vec<Op>,
+    /// Calls that are left until the one is held up.
+    left: AtomicUsize,
+    clock: AtomicU64,
+    histories: Mutex<HashMap<u16, Vec<Operation>>>,
+    wrong: Mutex<Option<String>>,
+    /// Whether the others have ended, or wait for the one.
+    is_over: Mutex<bool>,
+    turned: Condvar,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    /// What is done once they have ended before the one goes on.
+    crash: Option<Crash>,
+}
+
+impl Stage {
+    fn tell(&self, wrong: String) {
+        self.wrong.lock().unwrap().get_or_insert(wrong);
+    }
+
+    /// Does an operation, and writes it down.
+    fn apply(&self, table: &dyn Table, op: Op) {
+        let Some(key) = op.key() else {
+            if let Err(e) = table.apply(op, 0) {
+                self.tell(format!("{op}: {e}"));
+            }
+            return;
+        };
+        let begin = self.clock.fetch_add(1, Ordering::SeqCst);
+        let at = {
+            let mut histories = self.histories.lock().unwrap();
+            let history = histories.entry(key).or_default();
+            history.push(Operation { op, begin, end: None });
+            history.len() - 1
+        };
+        let done =
+            catch_unwind(AssertUnwindSafe(|| table.apply(op, self.subject_keys[usize::from(key)])));
+        match done {
+            Ok(Ok(answer)) => {
+                let end = self.clock.fetch_add(1, Ordering::SeqCst);
+                let mut histories = self.histories.lock().unwrap();
+                histories.get_mut(&key).expect("begun")[at].end = Some((end, answer));
+            }
+            Ok(Err(e)) => self.tell(format!("{op}: {e}")),
+            Err(_) => self.tell(format!("{op} panicked")),
+        }
+    }
+
+    fn is_over(&self) {
+        *self.is_over.lock().unwrap() = true;
+        self.turned.notify_all();
+    }
+
+    /// What others do while the one is held up.
+    fn let_others(self: &Arc<Self>) {
+        let stage = Arc::clone(self);
+        let table = self.table.lock().unwrap().clone().expect("set before");
+        let thread = std::thread::spawn(move || {
+            ROLE.set(Role::Others);
+            name_thread(2);
+            for op in &stage.others {
+                stage.apply(&*table, *op);
+            }
+            drop(table);
+            stage.is_over();
+        });
+        let mut is_over = self.is_over.lock().unwrap();
+        while !*is_over {
+            is_over = self.turned.wait(is_over).unwrap();
+        }
+        drop(is_over);
+        *self.thread.lock().unwrap() = Some(thread);
+        if let Some(crash) = &self.crash {
+            crash(self);
+        }
+    }
+}
+
+struct Switch(Arc<Stage>);
+
+impl Hook for Switch {
+    fn before(&self, call: Call, _site: Site) {
+        match ROLE.get() {
+            Role::Nobody => {}
+            Role::One => {
+                let left = &self.0.left;
+                if left.load(Ordering::Relaxed) > 0 && left.fetch_sub(1, Ordering::Relaxed) == 1 {
+                    ROLE.set(Role::Nobody);
+                    self.0.let_others();
+                }
+            }
+            Role::Others if call == Call::Event(Event::Wait) => self.0.is_over(),
+            Role::Others => {}
+        }
+    }
+}
+
+/// Recovers what a crash leaves, and holds it against the answers.
+struct Crashes<'a, S> {
+    subject: &'a S,
+    keys: &'a [u64],
+    allowed: HashMap<u16, Vec<Option<u64>>>,
+    wrong: Option<String>,
+}
+
+impl<S: Subject> Visit for Crashes<'_, S> {
+    fn passed(&mut self, _step: usize) -> bool {
+        false
+    }
+
+    fn state(&mut self, state: &CrashState<'_>) -> ControlFlow<()> {
+        let sim = Sim::<true>::from_image(state.image, S::MAX_BYTES);
+        let table = self.subject.open(sim).expect("recovered");
+        for (key, allowed) in &self.allowed {
+            let held = table.apply(Op::Get(*key), self.keys[usize::from(*key)]).expect("a lookup");
+            if !allowed.contains(&held) {
+                self.wrong = Some(format!("a crash leaves {held:?}, explained are {allowed:?}"));
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Whether the one was held up before its call number `at`, and what is wrong then.
+fn play<const CACHE_BYTES: u64>(
+    fault: Option<Fault>,
+    scene: &Scene,
+    at: usize,
+) -> (bool, Option<String>) {
+    let subject = RewoPlanted::<CACHE_BYTES>(fault);
+    let keys = subject.keys();
+    let sim = Sim::<true>::new(RewoPlanted::<CACHE_BYTES>::MAX_BYTES);
+    let table: Arc<dyn Table> = Arc::from(subject.create(sim.clone()).expect("a table"));
+    let mut initial = vec![None; keys.len()];
+    for op in &scene.before {
+        let key = usize::from(op.key().expect("every one has a key"));
+        table.apply(*op, keys[key]).expect("nothing fails here");
+        initial[key] = op.outcome(initial[key]);
+    }
+    let image = sim.image();
+    let (initials, of_subject) = (initial.clone(), keys.clone());
+    let crash = move |stage: &Stage| {
+        let trace = stage.sim.recorded();
+        let histories = stage.histories.lock().unwrap();
+        let allowed = histories
+            .iter()
+            .map(|(key, history)| (*key, outcomes(initials[usize::from(*key)], history)))
+            .collect();
+        let mut crashes = Crashes {
+            subject: &RewoPlanted::<CACHE_BYTES>(fault),
+            keys: &of_subject,
+            allowed,
+            wrong: None,
+        };
+        let _ = Explorer::new(Model::X86, 1).explore(&image, &trace, usize::MAX, &mut crashes);
+        if let Some(wrong) = crashes.wrong {
+            stage.tell(wrong);
+        }
+    };
+    let stage = Arc::new(Stage {
+        table: Mutex::new(Some(Arc::clone(&table))),
+        sim: sim.clone(),
+        subject_keys: keys.clone(),
+        others: scene.others.clone(),
+        left: AtomicUsize::new(at),
+        clock: AtomicU64::new(0),
+        histories: Mutex::default(),
+        wrong: Mutex::default(),
+        is_over: Mutex::new(false),
+        turned: Condvar::new(),
+        thread: Mutex::default(),
+        crash: scene.crashes.then(|| Box::new(crash) as Crash),
+    });
+    sim.set_hook(Box::new(Switch(Arc::clone(&stage))));
+    name_thread(1);
+    if scene.crashes {
+        sim.record(Vec::new());
+    }
+    ROLE.set(Role::One);
+    stage.apply(&*table, scene.one);
+    ROLE.set(Role::Nobody);
+    let thread = stage.thread.lock().unwrap().take();
+    let was_held_up = thread.is_some();
+    if let Some(thread) = thread {
+        thread.join().expect("it ends");
+    }
+    // The table holds the hook by its medium.
+    *stage.table.lock().unwrap() = None;
+
+    if stage.wrong.lock().unwrap().is_none() {
+        for key in 0..keys.len() as u16 {
+            stage.apply(&*table, Op::Get(key));
+        }
+        let mut findings = Vec::new();
+        table.check(&mut |finding| findings.push(finding)).expect("checks");
+        if !findings.is_empty() {
+            stage.tell(format!("{findings:?}"));
+        }
+        for (key, history) in &*stage.histories.lock().unwrap() {
+            if outcomes(initial[usize::from(*key)], history).is_empty() {
+                stage.tell(format!("key {key} is not linearizable: {history:?}"));
+            }
+        }
+    }
+    let wrong = stage.wrong.lock().unwrap().take();
+    (was_held_up, wrong)
+}
+
+/// The first of these scenes, held up before each call in turn, in which something is wrong.
+fn first_wrong<const CACHE_BYTES: u64>(
+    fault: Option<Fault>,
+    scenes: impl Iterator<Item = Scene>,
+) -> Option<String> {
+    for scene in scenes {
+        for at in 1.. {
+            let (was_held_up, wrong) = play::<CACHE_BYTES>(fault, &scene, at);
+            if let Some(wrong) = wrong {
+                return Some(format!("held up at {at} of {scene:?}: {wrong}"));
+            }
+            if !was_held_up {
+                break;
+            }
+        }
+    }
+    None
+}
+
+/// Tables of any load, to which others add meanwhile, so that they grow. The one reads or adds, too.
+fn resizes(count: u64) -> impl Iterator<Item = Scene> {
+    (0..count).map(|seed| {
+        let mut rng = Rng::new(seed);
+        let mut keys: Vec<u16> = (0..34).collect();
+        let mut any = |rng: &mut Rng| keys.swap_remove(rng.below(keys.len()));
+        let before: Vec<Op> = (0..8 + rng.below(23)).map(|_| Op::Put(any(&mut rng), 1)).collect();
+        let one = match rng.below(3) {
+            0 => Op::Get(before[rng.below(before.len())].key().expect("every one has a key")),
+            _ => Op::Put(any(&mut rng), 2),
+        };
+        let mut others = vec![Op::Put(any(&mut rng), 3), Op::Put(any(&mut rng), 4)];
+        others.extend([Op::Step; 8]);
+        Scene { before, one, others, crashes: false }
+    })
+}
+
+/// Who reads what is being replaced, and who replaces it.
+fn replaced(crashes: bool) -> impl Iterator<Item = Scene> {
+    [1, 4, 8, 20, 26_u16].into_iter().flat_map(move |count| {
+        let before: Vec<Op> = (0..=count).map(|i| Op::Put(i * 9 % 32, 1)).collect();
+        let read = move |one, other| (one, vec![other]);
+        let pairs = (0..=count).map(move |i| i * 9 % 32).map(move |key| match crashes {
+            true => read(Op::Put(key, 2), Op::Get(key)),
+            false => read(Op::Get(key), Op::Put(key, 2)),
+        });
+        pairs.map(move |(one, others)| Scene { before: before.clone(), one, others, crashes })
+    })
+}
+
+#[test]
+fn what_is_seen_before_it_is_durable_is_found() {
+    let found = first_wrong::<0>(Some(Fault::SeenFirst), replaced(true));
+    println!("{}\n", found.expect("SeenFirst is missed"));
+    let found = first_wrong::<CACHED>(Some(Fault::CopyFirst), replaced(true));
+    println!("{}\n", found.expect("CopyFirst is missed"));
+    assert_eq!(first_wrong::<0>(None, replaced(true)), None);
+    assert_eq!(first_wrong::<CACHED>(None, replaced(true)), None);
+}
+
+#[test]
+fn copies_of_what_was_replaced_meanwhile_are_found() {
+    let found = first_wrong::<CACHED>(Some(Fault::FilledUnseen), replaced(false));
+    println!("{}\n", found.expect("FilledUnseen is missed"));
+    assert_eq!(first_wrong::<CACHED>(None, replaced(false)), None);
+}
+
+#[test]
+fn who_does_not_see_that_tables_change_is_found() {
+    for fault in [Fault::TablesOnce, Fault::TablesOnceToWrite, Fault::NotPassed] {
+        let found = first_wrong::<0>(Some(fault), resizes(20_000));
+        println!("{fault:?}: {}\n", found.unwrap_or_else(|| panic!("{fault:?} is missed")));
+    }
+    assert_eq!(first_wrong::<0>(None, resizes(100)), None);
+}
