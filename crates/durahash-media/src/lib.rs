@@ -7,6 +7,7 @@
 //! - [`Medium`]: loads, stores, flushes and fences; [`Dram`], [`Mapped`], [`Metered`], [`Sim`].
 //! - [`VersionLock`], [`Rows`], [`Levels`]: what lives in DRAM beside them. [`DatedLock`]: a lock
 //!   that lies on the medium.
+//! - [`SharedRegion`]: memory that several processes access word by word.
 //! - [`Pool`]: superblock, extents, record blocks, and finding free space again after a crash.
 
 // From low to high: a module uses only what stands in the groups above its own
@@ -47,6 +48,8 @@ pub use medium::{
     FileDisk, FileLock, Hook, LINE_BYTES, Latency, Line, LogStats, LogSteps, Logged, Mapped,
     MappedOptions, Medium, Meter, Metered, Region, Sim, SimDisk, Site, Step, SyncMode, name_thread,
 };
+#[cfg(not(loom))]
+pub use medium::{SharedHeader, SharedRegion};
 #[cfg(not(loom))]
 pub use pool::{ExtentKind, Format, Geometry, Pool, PoolStats, Superblock};
 #[cfg(not(loom))]

@@ -38,6 +38,12 @@ impl PmU64 {
     }
 
     #[inline(always)]
+    #[cfg(not(loom))]
+    pub(crate) fn fetch_add(&self, n: u64) -> u64 {
+        self.0.fetch_add(n, Ordering::AcqRel)
+    }
+
+    #[inline(always)]
     pub(crate) fn addr(&self) -> *const u8 {
         std::ptr::from_ref(self).cast()
     }

@@ -21,6 +21,8 @@ mod logged;
 mod mapped;
 mod metered;
 mod region;
+#[cfg(not(loom))]
+mod shared;
 mod sim;
 mod sys;
 #[cfg(test)]
@@ -39,6 +41,8 @@ pub use logged::{
 pub use mapped::{Dax, FileLock, Mapped, MappedOptions};
 pub use metered::{Counts, Latency, Meter, Metered};
 pub use region::Region;
+#[cfg(not(loom))]
+pub use shared::{SharedHeader, SharedRegion};
 pub use sim::{Action, Call, Hook, Sim, Site, Step, name_thread};
 pub use sys::faults;
 

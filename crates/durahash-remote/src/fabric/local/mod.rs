@@ -1,0 +1,390 @@
+//! Shared memory of one host: no network, the processor's own atomics.
+//!
+//! A fabric is a directory, best in a file system in memory, with a file for each node's region and
+//! one for each row of clients. Any process that may open them can attach. Or it is anonymous memory,
+//! for the threads of one process.
+//!
+//! A client lives while it holds the lock on the file of its row; the system releases it when the
+//! process dies, in whichever way. So the dead are known for certain, and what died does nothing more:
+//! there are no leases, and nobody is evicted who lives. A stopped process lives.
+//!
+//! Verbs take effect when they are posted, one after the other. A client that only ever posts would
+//! leave other tasks of its thread no time, so every so often a post lets them run first.
+//!
+//! Each post ends with a sequentially consistent fence: of two clients that each await a write and then
+//! read what the other has written, at least one sees it.
+
+mod rows;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use durahash_media::{Error, ErrorKind, Result, SharedHeader, SharedRegion};
+
+use rows::{RowLock, Rows};
+
+use super::batch::{Kind, Verb};
+use super::{Addr, Batch, Counts, Done, Fabric};
+use crate::executor::sleep_until;
+
+/// So many posts of a client in a row, and then other tasks run.
+const POSTS_IN_A_ROW: u32 = 32;
+
+/// How large a local fabric is.
+#[derive(Clone, Debug)]
+pub struct LocalOptions {
+    /// Bytes of the region of each node, multiples of 4096; at most 255 nodes.
+    pub node_bytes: Vec<u64>,
+    /// Rows of clients, so how many can live at once.
+    pub rows: u32,
+    /// Who may open the files, as far as the process's mask allows.
+    pub mode: u32,
+}
+
+impl Default for LocalOptions {
+    fn default() -> Self {
+        LocalOptions { node_bytes: vec![64 << 20], rows: 1024, mode: 0o600 }
+    }
+}
+
+/// A fabric of shared memory. Clones are the same fabric, for any thread.
+///
+/// ```
+/// use durahash_remote::executor::Executor;
+/// use durahash_remote::fabric::{Addr, Batch, Fabric, Local, LocalOptions};
+/// let local = Local::anonymous(&LocalOptions::default())?;
+/// let client = local.client()?;
+/// let mut batch = Batch::new();
+/// let word = batch.fetch_add(Addr::new(0, 64), 5);
+/// let done = Executor::new().block_on(client.post(batch))?;
+/// assert_eq!(done.word(word), 0);
+/// # Ok::<(), durahash_remote::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Local(Arc<Shared>);
+
+struct Shared {
+    regions: Vec<SharedRegion>,
+    node_bytes: Vec<u64>,
+    rows: Rows,
+    start: Instant,
+}
+
+/// A client of a [`Local`]. It may be used by several threads; they share its row and its counts.
+#[derive(Clone)]
+pub struct LocalClient(Arc<Endpoint>);
+
+struct Endpoint {
+    local: Local,
+    row: u32,
+    /// Locked as long as the client lives, where rows are files.
+    _lock: Option<RowLock>,
+    counts: Counters,
+    posts: AtomicU32,
+    /// Of each node: writes that were not awaited, and how many of them were flushed.
+    unsignaled: Vec<[AtomicU64; 2]>,
+}
+
+#[derive(Default)]
+struct Counters {
+    round_trips: AtomicU64,
+    reads: AtomicU64,
+    writes: AtomicU64,
+    unsignaled: AtomicU64,
+    swaps: AtomicU64,
+    adds: AtomicU64,
+    bytes_out: AtomicU64,
+    bytes_in: AtomicU64,
+}
+
+impl Local {
+    /// Zeroed memory of this process, gone with the last handle.
+    ///
+    /// # Errors
+    /// [`Options`](ErrorKind::Options) when there are no nodes or too many, or a size is wrong;
+    /// [`Io`](ErrorKind::Io) when the system has no memory.
+    pub fn anonymous(options: &LocalOptions) -> Result<Self> {
+        let regions = headers(options)?.map(SharedRegion::anonymous).collect::<Result<_>>()?;
+        let rows = Mutex::new(vec![false; options.rows as usize]);
+        Ok(Self::new(regions, Rows::Anonymous(rows)))
+    }
+
+    /// A new fabric in the directory `dir`, which is made, and must not be there.
+    ///
+    /// # Errors
+    /// As [`anonymous`](Local::anonymous); [`Exists`](ErrorKind::Exists). After a failure the
+    /// directory is gone again.
+    pub fn create(dir: &Path, options: &LocalOptions) -> Result<Self> {
+        let headers = headers(options)?;
+        match fs::create_dir(dir) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(ErrorKind::Exists.into());
+            }
+            other => other.map_err(|e| Error::io("creating the fabric", Some(dir.into()), e))?,
+        }
+        // Node 0 comes last: whoever finds it finds them all.
+        let mut headers: Vec<_> = headers.collect();
+        headers.reverse();
+        let made: Result<Vec<_>> = headers
+            .into_iter()
+            .map(|header| {
+                SharedRegion::create(&node_path(dir, header.number), header, options.mode)
+            })
+            .collect();
+        match made {
+            Ok(mut regions) => {
+                regions.reverse();
+                let rows = Rows::Files { dir: dir.into(), rows: options.rows, mode: options.mode };
+                Ok(Self::new(regions, rows))
+            }
+            Err(e) => {
+                // The first failure is what is told.
+                let _ = fs::remove_dir_all(dir);
+                Err(e)
+            }
+        }
+    }
+
+    /// The fabric in the directory `dir`, which other processes may have attached, too. With an `id`,
+    /// only the fabric that has it.
+    ///
+    /// # Errors
+    /// [`Io`](ErrorKind::Io) when its files cannot be opened; [`Region`](ErrorKind::Region),
+    /// [`Truncated`](ErrorKind::Truncated) and [`NotAPool`](ErrorKind::NotAPool) when they are not
+    /// regions of one fabric, or of another protocol version.
+    pub fn attach(dir: &Path, id: Option<u64>) -> Result<Self> {
+        let first = SharedRegion::attach(&node_path(dir, 0))?;
+        let expected = SharedHeader { number: 0, ..first.header() };
+        let expect = |what, found, expected| {
+            if found == expected {
+                return Ok(());
+            }
+            Err(Error::from(ErrorKind::Region { what, found, expected }))
+        };
+        expect("the id of the fabric", expected.id, id.unwrap_or(expected.id))?;
+        let mut regions = vec![first];
+        for number in 1..expected.count {
+            regions.push(SharedRegion::attach(&node_path(dir, number))?);
+        }
+        for (number, region) in (0..).zip(&regions) {
+            let header = region.header();
+            expect("the id of the fabric", header.id, expected.id)?;
+            expect("the number of the node", header.number, number)?;
+            expect("the number of nodes", header.count, expected.count)?;
+            expect("the number of rows", header.rows, expected.rows)?;
+        }
+        let rows = u32::try_from(expected.rows)
+            .map_err(|_| ErrorKind::Options { what: "a fabric has less than 2^32 rows" })?;
+        Ok(Self::new(regions, Rows::Files { dir: dir.into(), rows, mode: 0o600 }))
+    }
+
+    fn new(regions: Vec<SharedRegion>, rows: Rows) -> Self {
+        let node_bytes = regions.iter().map(|region| region.header().bytes).collect();
+        Local(Arc::new(Shared { regions, node_bytes, rows, start: Instant::now() }))
+    }
+
+    /// The id of this fabric, drawn when it was created.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.0.regions[0].header().id
+    }
+
+    /// A new client, in the first row that is free.
+    ///
+    /// # Errors
+    /// [`Options`](ErrorKind::Options) when no row is free; [`Io`](ErrorKind::Io) when a file of a row
+    /// cannot be opened or locked.
+    pub fn client(&self) -> Result<LocalClient> {
+        let (row, lock) = self.0.rows.take()?;
+        Ok(LocalClient(Arc::new(Endpoint {
+            local: self.clone(),
+            row,
+            _lock: lock,
+            counts: Counters::default(),
+            posts: AtomicU32::new(0),
+            unsignaled: self.0.regions.iter().map(|_| Default::default()).collect(),
+        })))
+    }
+}
+
+/// The headers of the regions.
+fn headers(options: &LocalOptions) -> Result<impl Iterator<Item = SharedHeader> + use<>> {
+    let (node_bytes, rows) = (options.node_bytes.clone(), options.rows.into());
+    if !(1..=255).contains(&node_bytes.len()) || rows == 0 {
+        let what = "a fabric has 1 to 255 nodes, and at least one row";
+        return Err(ErrorKind::Options { what }.into());
+    }
+    let id = getrandom::u64()
+        .map_err(|e| Error::io("drawing the id of a fabric", None, io::Error::other(e)))?;
+    let count = node_bytes.len() as u64;
+    let headers = (0..).zip(node_bytes);
+    Ok(headers.map(move |(number, bytes)| SharedHeader { id, number, count, rows, bytes }))
+}
+
+fn node_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("node-{number}"))
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.local.0.rows.give_back(self.row);
+    }
+}
+
+impl Endpoint {
+    fn check(&self, batch: &Batch) -> Result<()> {
+        batch.check(|node| self.local.0.node_bytes.get(node as usize).copied())
+    }
+
+    fn run(&self, batch: Batch) -> Result<Done> {
+        self.check(&batch)?;
+        let mut counts = Counts::default();
+        batch.count(&mut counts);
+        self.counts.add(&counts);
+        let Batch { verbs, out, back } = batch;
+        let mut back = vec![0; back as usize];
+        for verb in &verbs {
+            self.local.0.run(verb, &out, &mut back)?;
+        }
+        fence(Ordering::SeqCst);
+        Ok(Done::new(verbs, back))
+    }
+
+    /// Lets other tasks run, every so often.
+    async fn turn(&self) {
+        if self.posts.fetch_add(1, Ordering::Relaxed) % POSTS_IN_A_ROW == POSTS_IN_A_ROW - 1 {
+            let mut yielded = false;
+            std::future::poll_fn(|cx| {
+                if yielded {
+                    return std::task::Poll::Ready(());
+                }
+                yielded = true;
+                cx.waker().wake_by_ref();
+                std::task::Poll::Pending
+            })
+            .await;
+        }
+    }
+}
+
+impl Shared {
+    fn run(&self, verb: &Verb, out: &[u8], back: &mut [u8]) -> Result<()> {
+        let region = &self.regions[verb.addr.node() as usize];
+        let off = verb.addr.off();
+        let at = verb.start as usize..verb.start as usize + verb.len as usize;
+        let was = match verb.kind {
+            Kind::Read => return region.read(off, &mut back[at]),
+            Kind::Write => return region.write(off, &out[at]),
+            Kind::CompareSwap { old, new } => region.compare_swap(off, old, new)?,
+            Kind::FetchAdd { n } => region.fetch_add(off, n)?,
+        };
+        back[at].copy_from_slice(&was.to_le_bytes());
+        Ok(())
+    }
+}
+
+impl Counters {
+    fn add(&self, counts: &Counts) {
+        let pairs = [
+            (&self.round_trips, counts.round_trips),
+            (&self.reads, counts.reads),
+            (&self.writes, counts.writes),
+            (&self.unsignaled, counts.unsignaled),
+            (&self.swaps, counts.swaps),
+            (&self.adds, counts.adds),
+            (&self.bytes_out, counts.bytes_out),
+            (&self.bytes_in, counts.bytes_in),
+        ];
+        for (counter, n) in pairs {
+            if n != 0 {
+                counter.fetch_add(n, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl Fabric for LocalClient {
+    async fn post(&self, batch: Batch) -> Result<Done> {
+        self.0.turn().await;
+        self.0.run(batch)
+    }
+
+    fn write_unsignaled(&self, addr: Addr, bytes: &[u8]) -> Result<()> {
+        let mut batch = Batch::new();
+        batch.write(addr, bytes);
+        self.0.check(&batch)?;
+        let bytes_out = bytes.len() as u64;
+        self.0.counts.add(&Counts { unsignaled: 1, bytes_out, ..Counts::default() });
+        self.0.local.0.regions[addr.node() as usize].write(addr.off(), bytes)?;
+        self.0.unsignaled[addr.node() as usize][0].fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    async fn flush(&self, node: u8) -> Result<()> {
+        let Some([posted, flushed]) = self.0.unsignaled.get(node as usize) else {
+            let (off, bytes, region_bytes) = (0, 0, 0);
+            return Err(ErrorKind::OutOfRegion { node, off, bytes, region_bytes }.into());
+        };
+        let posted = posted.load(Ordering::Relaxed);
+        if flushed.fetch_max(posted, Ordering::Relaxed) < posted {
+            self.0.turn().await;
+            self.0.counts.add(&Counts { round_trips: 1, ..Counts::default() });
+        }
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn nodes(&self) -> u8 {
+        self.0.local.0.regions.len() as u8
+    }
+
+    fn node_bytes(&self, node: u8) -> u64 {
+        self.0.local.0.node_bytes[node as usize]
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.0.local.0.start.elapsed().as_nanos() as u64
+    }
+
+    async fn sleep_ns(&self, ns: u64) {
+        sleep_until(Instant::now() + Duration::from_nanos(ns)).await;
+    }
+
+    fn counts(&self) -> Counts {
+        let counts = &self.0.counts;
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counts {
+            round_trips: get(&counts.round_trips),
+            reads: get(&counts.reads),
+            writes: get(&counts.writes),
+            unsignaled: get(&counts.unsignaled),
+            swaps: get(&counts.swaps),
+            adds: get(&counts.adds),
+            bytes_out: get(&counts.bytes_out),
+            bytes_in: get(&counts.bytes_in),
+        }
+    }
+
+    fn row(&self) -> u32 {
+        self.0.row
+    }
+
+    fn rows(&self) -> u32 {
+        self.0.local.0.rows.count()
+    }
+
+    fn lease_ns(&self) -> Option<u64> {
+        None
+    }
+
+    async fn evict(&self, row: u32) -> Result<bool> {
+        self.0.counts.add(&Counts { round_trips: 1, ..Counts::default() });
+        Ok(!self.0.local.0.rows.taken(row)?)
+    }
+}

@@ -1,0 +1,108 @@
+//! Who has which row: a lock on a file, which the system releases when its process dies.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use durahash_media::{Error, ErrorKind, Result};
+
+/// Who has which row.
+pub(super) enum Rows {
+    Anonymous(Mutex<Vec<bool>>),
+    Files { dir: PathBuf, rows: u32, mode: u32 },
+}
+
+/// A file that is locked by this process.
+pub(super) struct RowLock {
+    file: File,
+    process: u32,
+}
+
+impl Drop for RowLock {
+    fn drop(&mut self) {
+        // A forked child has a copy of `self`, but the lock is its parent's. Closing would do it, but
+        // not while a child that was just forked has the file.
+        if self.process == std::process::id() {
+            let _ = self.file.unlock();
+        }
+    }
+}
+
+impl Rows {
+    pub(super) fn count(&self) -> u32 {
+        match self {
+            Rows::Anonymous(taken) => lock(taken).len() as u32,
+            Rows::Files { rows, .. } => *rows,
+        }
+    }
+
+    pub(super) fn take(&self) -> Result<(u32, Option<RowLock>)> {
+        let none = ErrorKind::Options { what: "every row of the fabric has a client that lives" };
+        match self {
+            Rows::Anonymous(taken) => {
+                let mut taken = lock(taken);
+                let row = taken.iter().position(|taken| !taken).ok_or(none)?;
+                taken[row] = true;
+                Ok((row as u32, None))
+            }
+            Rows::Files { dir, rows, mode } => {
+                for row in 0..*rows {
+                    let path = row_path(dir, row);
+                    let failed = |e| Error::io("taking a row", Some(path.clone()), e);
+                    let mut options = OpenOptions::new();
+                    options.read(true).write(true).create(true).truncate(false).mode(*mode);
+                    let file = options.open(&path).map_err(failed)?;
+                    match file.try_lock() {
+                        Ok(()) => {
+                            let process = std::process::id();
+                            return Ok((row, Some(RowLock { file, process })));
+                        }
+                        Err(TryLockError::WouldBlock) => {}
+                        Err(TryLockError::Error(e)) => return Err(failed(e)),
+                    }
+                }
+                Err(none.into())
+            }
+        }
+    }
+
+    /// Gives back a row that was taken, where no lock does it.
+    pub(super) fn give_back(&self, row: u32) {
+        if let Rows::Anonymous(taken) = self {
+            lock(taken)[row as usize] = false;
+        }
+    }
+
+    /// Whether a client has the row.
+    pub(super) fn taken(&self, row: u32) -> Result<bool> {
+        match self {
+            Rows::Anonymous(taken) => Ok(lock(taken).get(row as usize).is_some_and(|taken| *taken)),
+            Rows::Files { dir, .. } => {
+                let path = row_path(dir, row);
+                let failed = |e| Error::io("looking at a row", Some(path.clone()), e);
+                let file = match File::open(&path) {
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+                    other => other.map_err(failed)?,
+                };
+                // Shared: two that look at the same time see each other as nothing. A client that
+                // takes the row at this moment takes the next one.
+                match file.try_lock_shared() {
+                    Ok(()) => Ok(false),
+                    Err(TryLockError::WouldBlock) => Ok(true),
+                    Err(TryLockError::Error(e)) => Err(failed(e)),
+                }
+            }
+        }
+    }
+}
+
+fn row_path(dir: &Path, row: u32) -> PathBuf {
+    dir.join(format!("client-{row}"))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while it is held.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
