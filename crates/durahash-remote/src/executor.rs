@@ -163,6 +163,12 @@ impl Executor {
         self.0.live.get()
     }
 
+    /// Whether a task is ready.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        !self.0.ready.queue().is_empty()
+    }
+
     /// Polls one task that is ready; `false` when there is none.
     pub fn poll_one(&self) -> bool {
         let Some(waker) = self.0.ready.queue().pop_front() else { return false };
@@ -217,57 +223,47 @@ impl Executor {
 
     /// Runs until all tasks have ended.
     pub fn run(&self) {
-        let outer = RUNNING.replace(Some(self.clone()));
-        loop {
-            // Sleepers are looked after between any two rounds, however busy the others are.
-            let round = self.0.ready.queue().len();
-            for _ in 0..round {
-                self.poll_one();
-            }
-            if self.live() == 0 {
-                break;
-            }
-            let next = self.wake_sleepers();
-            if self.0.ready.queue().is_empty() {
-                match next {
-                    Some(until) => {
-                        thread::park_timeout(until.saturating_duration_since(Instant::now()))
-                    }
-                    None => thread::park(),
-                }
-            }
+        let _running = self.enter();
+        while self.live() != 0 {
+            self.round(|| self.live() == 0);
         }
-        RUNNING.set(outer);
     }
 
     /// Runs until `future` is ready; other tasks run meanwhile, and are left as they are then.
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
-        let outer = RUNNING.replace(Some(self.clone()));
+        let _running = self.enter();
         let mut future = pin!(future);
-        let woken = Arc::new(Woken { woken: AtomicBool::new(true), thread: thread::current() });
+        let woken = Arc::new(Woken::new());
         let waker = Waker::from(Arc::clone(&woken));
-        let value = loop {
-            if woken.woken.swap(false, atomic::Ordering::AcqRel)
+        loop {
+            if woken.take()
                 && let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker))
             {
-                break value;
+                return value;
             }
-            let round = self.0.ready.queue().len();
-            for _ in 0..round {
-                self.poll_one();
+            self.round(|| woken.get());
+        }
+    }
+
+    /// Polls the tasks that are ready now, and waits where there are no more, unless `go_on`.
+    fn round(&self, go_on: impl Fn() -> bool) {
+        // Sleepers are looked after between any two rounds, however busy the others are.
+        let count = self.0.ready.queue().len();
+        for _ in 0..count {
+            self.poll_one();
+        }
+        let next = self.wake_sleepers();
+        if !self.is_ready() && !go_on() {
+            match next {
+                Some(at) => thread::park_timeout(at.saturating_duration_since(Instant::now())),
+                None => thread::park(),
             }
-            let next = self.wake_sleepers();
-            if self.0.ready.queue().is_empty() && !woken.woken.load(atomic::Ordering::Acquire) {
-                match next {
-                    Some(until) => {
-                        thread::park_timeout(until.saturating_duration_since(Instant::now()))
-                    }
-                    None => thread::park(),
-                }
-            }
-        };
-        RUNNING.set(outer);
-        value
+        }
+    }
+
+    /// Makes this the executor that sleeping tasks of the thread turn to.
+    fn enter(&self) -> Running {
+        Running(RUNNING.replace(Some(self.clone())))
     }
 
     /// Wakes whoever has slept long enough; when the next one has.
@@ -289,15 +285,61 @@ impl Executor {
     }
 }
 
+/// Puts back the executor that ran before.
+struct Running(Option<Executor>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        RUNNING.set(self.0.take());
+    }
+}
+
+/// Runs `future` on this thread, which waits where it does. It allocates nothing.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    thread_local! {
+        static WOKEN: Arc<Woken> = Arc::new(Woken::new());
+    }
+    // Whatever sleeps shall not wait for an executor that does not run meanwhile.
+    let _running = Running(RUNNING.replace(None));
+    let woken = WOKEN.with(Arc::clone);
+    let waker = Waker::from(Arc::clone(&woken));
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return value;
+        }
+        while !woken.take() {
+            thread::park();
+        }
+    }
+}
+
+/// Whether a future that is no task was woken.
 struct Woken {
     woken: AtomicBool,
     thread: Thread,
 }
 
+impl Woken {
+    fn new() -> Self {
+        Woken { woken: AtomicBool::new(true), thread: thread::current() }
+    }
+
+    fn get(&self) -> bool {
+        self.woken.load(atomic::Ordering::Acquire)
+    }
+
+    fn take(&self) -> bool {
+        self.woken.swap(false, atomic::Ordering::AcqRel)
+    }
+}
+
 impl Wake for Woken {
     fn wake(self: Arc<Self>) {
         self.woken.store(true, atomic::Ordering::Release);
-        self.thread.unpark();
+        if self.thread.id() != thread::current().id() {
+            self.thread.unpark();
+        }
     }
 }
 

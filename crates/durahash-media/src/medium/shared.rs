@@ -115,15 +115,14 @@ impl SharedRegion {
     /// Maps the file at `path`, which others may have mapped.
     ///
     /// # Errors
-    /// [`Io`](ErrorKind::Io) when it cannot be opened or mapped; [`NotAPool`](ErrorKind::NotAPool),
-    /// [`Region`](ErrorKind::Region) and [`Truncated`](ErrorKind::Truncated) when it holds no region
-    /// that this build knows.
+    /// [`Io`](ErrorKind::Io) when it cannot be opened or mapped; [`Region`](ErrorKind::Region) and
+    /// [`Truncated`](ErrorKind::Truncated) when it holds no region that this build knows.
     pub fn attach(path: &Path) -> Result<Self> {
         let failed = |e| Error::io("attaching the region", Some(path.into()), e);
         let file = sys::open(path, true).map_err(failed)?;
         let metadata = sys::metadata(&file).map_err(failed)?;
         if !metadata.is_file() {
-            return Err(ErrorKind::NotAPool { why: "it is not a regular file" }.into());
+            return Err(failed(std::io::Error::other("it is not a regular file")));
         }
         let expected_bytes = HEADER_BYTES;
         if metadata.len() < expected_bytes {

@@ -14,7 +14,8 @@
 //! - A [write that is not awaited](Fabric::write_unsignaled) takes effect at any time until a
 //!   [`flush`](Fabric::flush) of its node, posted after it, is ready.
 //! - Of what a client had posted when it died, each word of each verb takes effect or does not, until
-//!   the client is [evicted](Fabric::evict).
+//!   the client is [evicted](Fabric::evict). The same holds of writes that a client has not flushed
+//!   when its last handle is dropped.
 //!
 //! Numbers in memory are little-endian.
 

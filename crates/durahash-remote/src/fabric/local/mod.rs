@@ -155,9 +155,9 @@ impl Local {
     /// only the fabric that has it.
     ///
     /// # Errors
-    /// [`Io`](ErrorKind::Io) when its files cannot be opened; [`Region`](ErrorKind::Region),
-    /// [`Truncated`](ErrorKind::Truncated) and [`NotAPool`](ErrorKind::NotAPool) when they are not
-    /// regions of one fabric, or of another protocol version.
+    /// [`Io`](ErrorKind::Io) when its files cannot be opened; [`Region`](ErrorKind::Region) and
+    /// [`Truncated`](ErrorKind::Truncated) when they are not regions of one fabric, or of another
+    /// protocol version.
     pub fn attach(dir: &Path, id: Option<u64>) -> Result<Self> {
         let first = SharedRegion::attach(&node_path(dir, 0))?;
         let expected = SharedHeader { number: 0, ..first.header() };

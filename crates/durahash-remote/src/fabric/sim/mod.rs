@@ -60,7 +60,7 @@ pub struct Moment {
     pub now_ns: u64,
     /// The client that posted the verb: the first is 0.
     pub client: u32,
-    /// When it is posted, the number of the verb among those of its client, from 0.
+    /// The number of the verb among those of its client, from 0.
     pub number: u64,
     /// What happens to the verb.
     pub what: What,
@@ -85,7 +85,7 @@ pub enum What {
 }
 
 /// The kind of a verb.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "named after the methods of `Batch`")]
 pub enum VerbKind {
     Read,
@@ -113,6 +113,9 @@ pub type Hook = Box<dyn FnMut(&Moment) -> Choice>;
 
 impl Sim {
     /// A fabric without clients, its regions zeroed.
+    ///
+    /// # Panics
+    /// When there are no nodes, or more than 255, or a region does not fit into memory.
     #[must_use]
     pub fn new(options: SimOptions) -> Self {
         Sim { world: Rc::new(RefCell::new(World::new(options))), executor: Executor::new() }
@@ -142,9 +145,16 @@ impl Sim {
         while self.step() {}
     }
 
-    /// Runs until virtual time has reached `ns`, or as [`run`](Sim::run).
+    /// Runs until nothing is ready, and the next event is after virtual time `ns`.
     pub fn run_until(&self, ns: u64) {
-        while self.now_ns() < ns && self.step() {}
+        loop {
+            let next = self.world.borrow().next_ns();
+            if !self.executor.is_ready() && next.is_none_or(|next| next > ns) {
+                break;
+            }
+            self.step();
+        }
+        self.world.borrow_mut().wait_until(ns);
     }
 
     /// Polls one task, or moves time to the next event; `false` when there is neither.
@@ -353,7 +363,7 @@ impl Fabric for SimClient {
     }
 
     fn now_ns(&self) -> u64 {
-        self.0.world.borrow().now_ns()
+        self.0.world.borrow().clock_ns(self.0.number)
     }
 
     async fn sleep_ns(&self, ns: u64) {
