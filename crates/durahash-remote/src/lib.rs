@@ -1,5 +1,6 @@
 //! A hash index on remote memory, reached by one-sided verbs.
 //!
+//! - [`RemoteMap`]: SepHash, byte strings as keys and values.
 //! - [`executor`]: many clients, and many operations of each, on one thread.
 //! - [`fabric`]: the way to the memory of nodes: [`Local`](fabric::Local), memory that processes of one
 //!   host share, and [`Sim`](fabric::Sim), a simulation in virtual time.
@@ -10,5 +11,12 @@
 pub mod executor;
 
 pub mod fabric;
+
+mod sep;
+
+mod map;
+
+pub use map::{Compared, Pages, RemoteMap};
+pub use sep::{Options, Report, Tally};
 
 pub use durahash_media::{Error, ErrorKind, Result};

@@ -1,0 +1,235 @@
+//! The map: byte strings in remote memory.
+
+use std::rc::Rc;
+
+use durahash_media::Result;
+
+use crate::fabric::{Counts, Fabric};
+use crate::sep::{Core, Decision, Options, Position, Report, Tally};
+
+/// A client of an index in remote memory: keys and values are byte strings of up to 1 MiB.
+///
+/// Clones are the same client. Each operation under way is a coroutine of it; have many of them at
+/// once, as each waits for the fabric most of its time. Operations take effect at one moment between
+/// their call and their end, whichever clients do them.
+///
+/// **Durability.** An operation that has ended stays, whoever dies, as long as the nodes' memory does.
+///
+/// **Dropped futures.** An operation whose future is dropped before it ended has taken effect or
+/// not. Its KV block may be lost to a [sweep](Self::sweep), and memory that is unlinked from then on
+/// is not used again before this client has left.
+///
+/// **Idle clients.** A client holds memory back that others have unlinked, until it says that it has
+/// moved on. It does so during operations, or in [`service`](Self::service), which should run as a
+/// task of its own. A client that lives and does neither also stops others from merging a segment
+/// more than 64 times.
+pub struct RemoteMap<F: Fabric>(Rc<Core<F>>);
+
+impl<F: Fabric> Clone for RemoteMap<F> {
+    fn clone(&self) -> Self {
+        RemoteMap(Rc::clone(&self.0))
+    }
+}
+
+/// What [`RemoteMap::compare_set`] came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Compared {
+    /// The value was as expected, and was set.
+    Set,
+    /// It was another, which was left: this one, or none.
+    Differs(Option<Vec<u8>>),
+}
+
+impl<F: Fabric> RemoteMap<F> {
+    /// Makes an index in regions that are all zero, and opens it.
+    ///
+    /// # Errors
+    /// [`Exists`](durahash_media::ErrorKind::Exists) when there is one, or one is being made;
+    /// [`Options`](durahash_media::ErrorKind::Options) when they contradict each other;
+    /// [`Full`](durahash_media::ErrorKind::Full) when a region is too small; those of the fabric.
+    pub async fn create(fabric: F, options: Options) -> Result<Self> {
+        Ok(RemoteMap(Rc::new(Core::create(fabric, options).await?)))
+    }
+
+    /// Opens an index. Its sizes are as it was made; of `options`, only what is the client's counts.
+    ///
+    /// # Errors
+    /// [`NotAPool`](durahash_media::ErrorKind::NotAPool) and
+    /// [`Version`](durahash_media::ErrorKind::Version) when there is none that this library knows,
+    /// or the nodes do not hold its parts; [`Corrupt`](durahash_media::ErrorKind::Corrupt); those of
+    /// the fabric.
+    pub async fn open(fabric: F, options: Options) -> Result<Self> {
+        Ok(RemoteMap(Rc::new(Core::open(fabric, options).await?)))
+    }
+
+    /// The value of `key`. Two round trips if the segment is as this client knows it, four if it was
+    /// merged since; one more for a key and value of more than 432 bytes, and for each split that
+    /// was not seen.
+    ///
+    /// # Errors
+    /// Those of the fabric, and [`Corrupt`](durahash_media::ErrorKind::Corrupt).
+    pub async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.0.get(key).await
+    }
+
+    /// Sets the value of `key`. Two round trips, three if the segment was merged since it was last
+    /// seen; who fills a segment also merges it.
+    ///
+    /// # Errors
+    /// [`TooLarge`](durahash_media::ErrorKind::TooLarge);
+    /// [`Full`](durahash_media::ErrorKind::Full), then nothing was changed; those of the fabric,
+    /// after which the value may have been set or not.
+    pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.0.append(key, Some(value)).await
+    }
+
+    /// Removes `key`, whether it is there or not; costs as [`put`](Self::put).
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub async fn delete(&self, key: &[u8]) -> Result<()> {
+        self.0.append(key, None).await
+    }
+
+    /// Sets the value of `key` if it has none; whether it had none.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub async fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        let decide = |found: Option<&[u8]>| match found {
+            Some(_) => Decision::Nothing,
+            None => Decision::Put(value.to_vec()),
+        };
+        Ok(self.0.conditional(key, decide).await?.1)
+    }
+
+    /// Sets the value of `key` to `new`, or removes it, if its value is `expected`, or it has none.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub async fn compare_set(
+        &self,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<Compared> {
+        let decide = |found: Option<&[u8]>| match new {
+            _ if found != expected => Decision::Nothing,
+            Some(new) => Decision::Put(new.to_vec()),
+            // There is nothing to remove.
+            None if found.is_none() => Decision::Nothing,
+            None => Decision::Delete,
+        };
+        let (found, _) = self.0.conditional(key, decide).await?;
+        let equal = found.as_deref() == expected;
+        Ok(if equal { Compared::Set } else { Compared::Differs(found) })
+    }
+
+    /// Sets the value of `key`; what it was before.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub async fn replace(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.0.conditional(key, |_| Decision::Put(value.to_vec())).await?.0)
+    }
+
+    /// Removes `key`; the value it had.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub async fn take(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let decide = |found: Option<&[u8]>| match found {
+            Some(_) => Decision::Delete,
+            None => Decision::Nothing,
+        };
+        Ok(self.0.conditional(key, decide).await?.0)
+    }
+
+    /// All keys and values, segment by segment. Each segment's are those of one moment of its
+    /// [`next`](Pages::next); a key that is there all the time is given once.
+    #[must_use]
+    pub fn pages(&self) -> Pages<F> {
+        Pages { map: self.clone(), at: Some(Position::START) }
+    }
+
+    /// Shows that this client lives, moves the epoch as far as it can, and frees memory that waited
+    /// for that.
+    ///
+    /// # Errors
+    /// [`Evicted`](durahash_media::ErrorKind::Evicted) and others of the fabric.
+    pub async fn tick(&self) -> Result<()> {
+        self.0.tick().await
+    }
+
+    /// Ticks, again and again, until the map is closed or no other clone of it exists.
+    ///
+    /// # Errors
+    /// As [`tick`](Self::tick).
+    pub async fn service(self) -> Result<()> {
+        while Rc::strong_count(&self.0) > 1 && !self.0.has_left() {
+            self.0.fabric.sleep_ns(self.0.tick_ns()).await;
+            self.0.tick().await?;
+        }
+        Ok(())
+    }
+
+    /// Says that this client has left, so that nobody waits for it, and hands its unused memory to
+    /// nobody: a [sweep](Self::sweep) finds that. The other clones must not be used any more.
+    ///
+    /// # Errors
+    /// Those of the fabric.
+    pub async fn close(self) -> Result<()> {
+        self.0.leave().await
+    }
+
+    /// Verifies all invariants of the index (SEP-1 to SEP-6), and that every KV block has its key and check
+    /// sum. Changes nothing. No other client may write meanwhile.
+    ///
+    /// # Errors
+    /// [`Corrupt`](durahash_media::ErrorKind::Corrupt), and those of the fabric.
+    pub async fn check(&self) -> Result<Report> {
+        self.0.check().await
+    }
+
+    /// Finds all memory that nobody has, which dead clients had, for this client; how many bytes
+    /// that were. This must be the only client.
+    ///
+    /// # Errors
+    /// [`Locked`](durahash_media::ErrorKind::Locked) when there are other clients, or operations
+    /// under way; as [`check`](Self::check).
+    pub async fn sweep(&self) -> Result<u64> {
+        self.0.sweep().await
+    }
+
+    /// What this client has done, and remembers.
+    #[must_use]
+    pub fn stats(&self) -> Tally {
+        self.0.stats()
+    }
+
+    /// What this client has done over the fabric.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.0.fabric.counts()
+    }
+}
+
+/// The keys and values of a map, from [`RemoteMap::pages`].
+pub struct Pages<F: Fabric> {
+    map: RemoteMap<F>,
+    at: Option<Position>,
+}
+
+impl<F: Fabric> Pages<F> {
+    /// Those of the next segment, possibly none; `None` at the end.
+    ///
+    /// # Errors
+    /// As [`RemoteMap::get`]. The same segment is next again.
+    #[allow(clippy::type_complexity, reason = "pairs of keys and values")]
+    pub async fn next(&mut self) -> Result<Option<Vec<(Vec<u8>, Vec<u8>)>>> {
+        let Some(at) = self.at else { return Ok(None) };
+        let (pairs, next) = self.map.0.page(at).await?;
+        self.at = next;
+        Ok(Some(pairs))
+    }
+}

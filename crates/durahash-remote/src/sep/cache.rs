@@ -1,0 +1,219 @@
+//! What a client remembers: the directory, and of each segment what is keyed by its whole word A.
+//!
+//! Nothing here is trusted: the directory is a hint from which suffix, depth and buddies lead on,
+//! and what was seen of a segment counts only while its word A is the same bit by bit. A generation
+//! comes back after 65,536 merges at the earliest, so what was not confirmed for
+//! [`FORGET_EPOCHS`] epochs is dropped.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::fptable::FpTable;
+use super::layout::{Entry, Ref, Suffix, WordA, suffix};
+
+/// Every two epochs admit 32 generations at most, so 500 admit 8,000.
+pub(super) const FORGET_EPOCHS: u32 = 500;
+/// Entries read behind the known ones, when few came in lately.
+const WINDOW: u32 = 8;
+
+/// The directory as this client knows it.
+#[derive(Debug)]
+pub(super) struct Directory {
+    depth: u32,
+    cells: Vec<Ref>,
+}
+
+impl Directory {
+    /// From the cells of depth `depth`. A cell that was not written when it was read is that without
+    /// its top bit; `None` when the first one is missing.
+    pub(super) fn new(depth: u32, mut cells: Vec<Ref>) -> Option<Self> {
+        if cells.first()?.is_none() {
+            return None;
+        }
+        for idx in 1..cells.len() {
+            if cells[idx].is_none() {
+                cells[idx] = cells[idx & !(1 << idx.ilog2())];
+            }
+        }
+        Some(Directory { depth, cells })
+    }
+
+    pub(super) fn find(&self, hash: u64) -> Ref {
+        self.cells[suffix(hash, self.depth) as usize]
+    }
+
+    /// The segment `cur` has the hashes that end in the low `depth` bits of `bits`.
+    pub(super) fn learn(&mut self, cur: Ref, bits: u64, depth: u32) {
+        while self.depth < depth {
+            self.cells.extend_from_within(..);
+            self.depth += 1;
+        }
+        let from = suffix(bits, depth) as usize;
+        if self.cells[from] != cur {
+            self.cells[from..].iter_mut().step_by(1 << depth).for_each(|cell| *cell = cur);
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        8 * self.cells.len()
+    }
+}
+
+/// An entry that was seen, and its fp2 if that is known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    pub(super) entry: Entry,
+    pub(super) fp2: Option<u8>,
+}
+
+/// What was seen of a segment under one word A.
+#[derive(Debug)]
+struct View {
+    a: WordA,
+    /// Its entries from the first one on; as many as that is the offset to append at, or less.
+    seen: Vec<Seen>,
+    table: Option<Rc<FpTable>>,
+    /// Entries that came in between the last two looks.
+    grown: u32,
+    confirmed: u32,
+}
+
+/// A segment. It never moves, so its suffix and its buddies stay.
+#[derive(Debug)]
+struct Segment {
+    suffix: Suffix,
+    buddies: Vec<Ref>,
+    view: View,
+}
+
+/// What a batch relies on, taken when it is posted: coroutines share the cache.
+#[derive(Clone, Debug)]
+pub(super) struct Snapshot {
+    pub(super) a: WordA,
+    pub(super) suffix: Suffix,
+    /// Entries known.
+    pub(super) offset: u32,
+    /// Entries to read from there on.
+    pub(super) window: u32,
+    pub(super) table: Option<Rc<FpTable>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Cache {
+    pub(super) directory: Directory,
+    segments: HashMap<Ref, Segment>,
+}
+
+impl Cache {
+    pub(super) fn new(directory: Directory) -> Self {
+        Cache { directory, segments: HashMap::new() }
+    }
+
+    /// What is known of `cur`; nothing if that was not confirmed for long.
+    pub(super) fn snapshot(&self, cur: Ref, entries: u32, epoch: u32) -> Option<Snapshot> {
+        let Segment { suffix, view, .. } = self.segments.get(&cur)?;
+        if epoch.saturating_sub(view.confirmed) >= FORGET_EPOCHS {
+            return None;
+        }
+        let offset = view.seen.len() as u32;
+        let window = if offset == 0 { entries } else { WINDOW.max(2 * view.grown) };
+        Some(Snapshot {
+            a: view.a,
+            suffix: *suffix,
+            offset,
+            window: window.min(entries - offset),
+            table: view.table.clone(),
+        })
+    }
+
+    /// A segment that was read for the first time, or again.
+    pub(super) fn meet(
+        &mut self,
+        cur: Ref,
+        a: WordA,
+        suffix: Suffix,
+        buddies: Vec<Ref>,
+        epoch: u32,
+    ) {
+        let view = View { a, seen: Vec::new(), table: None, grown: 0, confirmed: epoch };
+        self.segments.insert(cur, Segment { suffix, buddies, view });
+    }
+
+    /// Its word A is another now: nothing that was seen counts.
+    pub(super) fn turn(&mut self, cur: Ref, a: WordA, epoch: u32) {
+        let Some(segment) = self.segments.get_mut(&cur) else { return };
+        segment.view = View { a, seen: Vec::new(), table: None, grown: 0, confirmed: epoch };
+    }
+
+    /// Word A was `a`, and `entries` are the live ones from `offset` on.
+    pub(super) fn saw(&mut self, cur: Ref, a: WordA, offset: u32, entries: &[Entry], epoch: u32) {
+        let Some(view) = self.view(cur, a) else { return };
+        view.confirmed = view.confirmed.max(epoch);
+        let known = view.seen.len();
+        if let Some(new) = known.checked_sub(offset as usize).and_then(|skip| entries.get(skip..)) {
+            view.grown = new.len() as u32;
+            view.seen.extend(new.iter().map(|&entry| Seen { entry, fp2: None }));
+        }
+    }
+
+    /// This client appended `entry` at `idx`.
+    pub(super) fn appended(&mut self, cur: Ref, a: WordA, idx: u32, entry: Entry, fp2: u8) {
+        let Some(view) = self.view(cur, a) else { return };
+        if view.seen.len() == idx as usize {
+            view.seen.push(Seen { entry, fp2: Some(fp2) });
+        }
+    }
+
+    /// The fp2 of a seen entry came out.
+    pub(super) fn learn_fp2(&mut self, cur: Ref, a: WordA, entry: Entry, fp2: u8) {
+        let Some(view) = self.view(cur, a) else { return };
+        if let Some(seen) = view.seen.iter_mut().rev().find(|seen| seen.entry == entry) {
+            seen.fp2 = Some(fp2);
+        }
+    }
+
+    pub(super) fn set_table(&mut self, cur: Ref, a: WordA, table: Rc<FpTable>) {
+        if let Some(view) = self.view(cur, a) {
+            view.table = Some(table);
+        }
+    }
+
+    fn view(&mut self, cur: Ref, a: WordA) -> Option<&mut View> {
+        self.segments.get_mut(&cur).map(|segment| &mut segment.view).filter(|view| view.a == a)
+    }
+
+    /// Entries seen up to `end` that may be of a key with this fp and fp2, newest first.
+    pub(super) fn matching(&self, cur: Ref, end: u32, fp: u8, fp2: u8) -> Vec<Entry> {
+        let seen = self.segments.get(&cur).map_or(&[][..], |segment| &segment.view.seen);
+        let known = &seen[..seen.len().min(end as usize)];
+        let may_be =
+            |seen: &&Seen| seen.entry.fp() == fp && seen.fp2.is_none_or(|known| known == fp2);
+        known.iter().rev().filter(may_be).map(|seen| seen.entry).collect()
+    }
+
+    pub(super) fn buddy(&self, cur: Ref, level: u32) -> Ref {
+        let segment = self.segments.get(&cur);
+        segment.map_or(Ref::NONE, |segment| segment.buddies[level as usize])
+    }
+
+    /// Buddies of `cur` from `level` on; once there, they stay.
+    pub(super) fn learn_buddies(
+        &mut self,
+        cur: Ref,
+        level: u32,
+        buddies: impl Iterator<Item = Ref>,
+    ) {
+        let Some(segment) = self.segments.get_mut(&cur) else { return };
+        let known = segment.buddies[level as usize..].iter_mut();
+        for (known, buddy) in known.zip(buddies).filter(|(_, buddy)| !buddy.is_none()) {
+            *known = buddy;
+        }
+    }
+
+    /// Segments known, bytes of their FPTables, and what those would be in full.
+    pub(super) fn sizes(&self) -> (usize, usize, usize) {
+        let tables = self.segments.values().filter_map(|segment| segment.view.table.as_ref());
+        let (bytes, count) = tables.fold((0, 0), |(sum, n), table| (sum + table.bytes(), n + 1));
+        (self.segments.len(), bytes, count * 1024)
+    }
+}

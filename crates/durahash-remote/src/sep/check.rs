@@ -1,0 +1,388 @@
+//! What walks over the whole index: `check`, the exclusive sweep, figures, iteration.
+//!
+//! A walk goes by the bits of the suffix, lowest first, as splits do: the segment of position `p` is
+//! the one whose suffix is `p` with its bits reversed, and the next position is where that segment's
+//! hashes end. So every hash is in one segment of a walk, whatever splits meanwhile.
+
+use std::collections::HashSet;
+
+use durahash_media::{Error, ErrorKind, Result};
+
+use crate::fabric::{Addr, Batch, Fabric};
+
+use super::Core;
+use super::epoch::Op;
+use super::fold::Frozen;
+use super::layout::{
+    BUMP_OFF, Entry, FPS, ITEM_BYTES, Item, Kv, MAIN_HEADER, MainHeader, ROOT, Ref, State, Suffix,
+    UNIT, WordA, dep, fp, fp2, items, main_bytes, suffix, word_at, words,
+};
+use super::look::Scope;
+use super::space::class_bytes;
+
+/// What [`check`](crate::RemoteMap::check) found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Report {
+    /// Segments.
+    pub segments: u64,
+    /// Entries of CurSegments and MainSegments.
+    pub entries: u64,
+    /// Keys that have a value.
+    pub keys: u64,
+    /// Depth of the directory.
+    pub depth: u32,
+    /// Depth of the deepest segment.
+    pub deepest: u32,
+    /// Segments that cannot split any more.
+    pub at_max_depth: u64,
+    /// Bytes of CurSegments, MainSegments and the part of the directory that is in use.
+    pub index_bytes: u64,
+    /// Bytes of KV blocks that entries name, those of replaced and removed values among them.
+    pub kv_bytes: u64,
+    /// Entries that the segments' memory has room for.
+    pub capacity: u64,
+    /// Bytes that clients took from the nodes.
+    pub taken_bytes: u64,
+    /// Of these, what this client has to use or waits for.
+    pub held_bytes: u64,
+    /// Of these, what neither the index nor this client has: other clients do, or died with it.
+    pub unaccounted_bytes: u64,
+}
+
+/// A segment as a walk found it.
+pub(super) struct Visited {
+    pub(super) cur: Ref,
+    pub(super) a: WordA,
+    pub(super) place: Suffix,
+    /// The upper half of a split that was not committed: it belongs to the index already.
+    pending: Ref,
+    pub(super) header: MainHeader,
+    /// Live entries and their hints, and those of the MainSegment.
+    pub(super) frozen: Frozen,
+}
+
+/// Where a walk goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Position(u64);
+
+impl Position {
+    pub(crate) const START: Position = Position(0);
+
+    fn hash(self) -> u64 {
+        self.0.reverse_bits()
+    }
+
+    /// Behind a segment.
+    fn after(self, a: WordA, place: Suffix) -> Option<Position> {
+        let from = place.bits.reverse_bits();
+        if a.depth() == 0 {
+            return None;
+        }
+        from.checked_add(1 << (64 - a.depth())).map(Position)
+    }
+}
+
+impl<F: Fabric> Core<F> {
+    /// The segment at `at`, in a state that it had at some time during the call.
+    pub(super) async fn visit(&self, op: &Op<'_, F>, at: Position) -> Result<Visited> {
+        loop {
+            let sight = self.look(op, at.hash(), Scope::Append, &mut None).await?;
+            let (cur, a) = (sight.cur, sight.a);
+            let mut batch = Batch::new();
+            batch.read(cur.addr(), self.geometry.cur_bytes());
+            batch.read(a.main().addr(), MAIN_HEADER);
+            let done = op.post(batch).await?;
+            let bytes = done.bytes(0);
+            let place = Suffix::from_word(word_at(bytes, 8));
+            if word_at(bytes, 0) != a.0 {
+                continue;
+            }
+            let hints = &bytes[self.geometry.hint_off(0) as usize..];
+            let range = self.geometry.entries_off() as usize..self.geometry.hint_off(0) as usize;
+            let mut cur_entries = Vec::new();
+            let mut whole = true;
+            for (word, hint) in words(&bytes[range]).zip(hints.chunks_exact(2)) {
+                match Entry(word).state(a.generation()) {
+                    State::Live => {
+                        let hint = (hint[0] == a.generation() as u8).then_some(hint[1]);
+                        cur_entries.push((Entry(word), hint));
+                    }
+                    State::Free => break,
+                    State::Other => whole = false,
+                }
+            }
+            if !whole {
+                continue;
+            }
+            let pending = if a.depth() < self.geometry.max_depth {
+                Ref::from_word(word_at(bytes, self.geometry.buddy_off(a.depth()) as usize))
+            } else {
+                Ref::NONE
+            };
+            let header = MainHeader::parse(done.bytes(1), a.main().addr().off())?;
+            let mut batch = Batch::new();
+            let from = a.main().addr().add(MAIN_HEADER as u64);
+            batch.read(from, ITEM_BYTES * header.len as usize);
+            let main = items(op.post(batch).await?.bytes(0)).collect();
+            let frozen = Frozen { cur: cur_entries, main };
+            return Ok(Visited { cur, a, place, pending, header, frozen });
+        }
+    }
+
+    /// The keys and values of the segment at `at`, and where to go on.
+    #[allow(clippy::type_complexity, reason = "pairs, and where to go on")]
+    pub(crate) async fn page(
+        &self,
+        at: Position,
+    ) -> Result<(Vec<(Vec<u8>, Vec<u8>)>, Option<Position>)> {
+        self.upkeep().await?;
+        let op = Op::new(self);
+        let seen = self.visit(&op, at).await?;
+        let keys = self.keys(&op, &seen.frozen, false).await?;
+        let folded = seen.frozen.fold(&keys);
+        let mut pairs = Vec::with_capacity(folded.kept.len());
+        for some in folded.kept.chunks(256) {
+            for (_, key, value) in self.read_pairs(&op, some).await? {
+                pairs.push((key, value));
+            }
+        }
+        Ok((pairs, at.after(seen.a, seen.place)))
+    }
+
+    /// KV blocks, whole: bytes, key, value.
+    async fn read_pairs(
+        &self,
+        op: &Op<'_, F>,
+        list: &[Item],
+    ) -> Result<Vec<(usize, Vec<u8>, Vec<u8>)>> {
+        let mut batch = Batch::new();
+        for item in list {
+            self.read_block(&mut batch, item.entry.kv(), item.entry.len().first_read());
+        }
+        let done = op.post(batch).await?;
+        let mut pairs = Vec::with_capacity(list.len());
+        for (i, item) in list.iter().enumerate() {
+            let off = item.entry.kv().addr().off();
+            let mut kv = Kv::parse(done.bytes(i), off)?;
+            let whole;
+            if !kv.is_whole() {
+                let mut batch = Batch::new();
+                self.read_block(&mut batch, item.entry.kv(), kv.block_bytes());
+                whole = op.post(batch).await?;
+                kv = Kv::parse(whole.bytes(0), off)?;
+            }
+            let key = kv.key().filter(|_| kv.is_whole());
+            let key = key.ok_or_else(|| Error::corrupt("the lengths of a KV block", off))?;
+            pairs.push((kv.block_bytes(), key.to_vec(), kv.value(&self.hash, off)?.to_vec()));
+        }
+        Ok(pairs)
+    }
+
+    /// Verifies the whole index; see the numbered invariants. Nobody else may write meanwhile.
+    pub(crate) async fn check(&self) -> Result<Report> {
+        let (report, _) = self.survey().await?;
+        Ok(report)
+    }
+
+    /// Verifies the index, and gives all ranges that it uses.
+    async fn survey(&self) -> Result<(Report, Vec<(Addr, u64)>)> {
+        for node in 0..self.geometry.nodes {
+            self.fabric.flush(node).await?;
+        }
+        let op = Op::new(self);
+        let mut report = Report::default();
+        let mut used = Vec::new();
+        let mut seen = HashSet::new();
+        let mut at = Some(Position::START);
+        while let Some(position) = at {
+            let segment = self.visit(&op, position).await?;
+            let off = segment.cur.addr().off();
+            let (a, place) = (segment.a, segment.place);
+            // SEP-1
+            if place.bits.reverse_bits() != position.0 || a.depth() > self.geometry.max_depth {
+                return Err(Error::corrupt("a segment of other hashes than its place says", off));
+            }
+            if !seen.insert(segment.cur) {
+                return Err(Error::corrupt("a segment in two places", off));
+            }
+            self.check_segment(&op, &segment, &mut report, &mut used).await?;
+            at = position.after(a, place);
+        }
+        self.check_directory(&op, &seen, &mut report).await?;
+        drop(op);
+        // SEP-6
+        let mut bumps = Vec::new();
+        for node in 0..self.geometry.nodes {
+            let mut batch = Batch::new();
+            batch.read(Addr::new(node, BUMP_OFF), 8);
+            let end = self.fabric.node_bytes(node) / UNIT * UNIT;
+            let bump = self.fabric.post(batch).await?.word(0).min(end);
+            report.taken_bytes += bump - self.geometry.first_chunk(node);
+            bumps.push(bump);
+        }
+        let held = self.space.borrow().ranges();
+        report.held_bytes = held.iter().map(|range| range.1).sum();
+        let mut all: Vec<_> = used.iter().chain(&held).copied().collect();
+        all.sort_unstable();
+        let mut before = Addr::new(0, 0);
+        for &(from, bytes) in &all {
+            let end = from.add(bytes);
+            let node = from.node();
+            let first = self.geometry.first_chunk(node);
+            if from < before || from.off() < first || end.off() > bumps[usize::from(node)] {
+                return Err(Error::corrupt("a block that overlaps another", from.off()));
+            }
+            before = end;
+        }
+        let accounted = all.iter().map(|range| range.1).sum::<u64>();
+        report.unaccounted_bytes = report.taken_bytes - accounted;
+        Ok((report, used))
+    }
+
+    async fn check_segment(
+        &self,
+        op: &Op<'_, F>,
+        segment: &Visited,
+        report: &mut Report,
+        used: &mut Vec<(Addr, u64)>,
+    ) -> Result<()> {
+        let Visited { cur, a, place, pending, header, frozen } = segment;
+        let depth = a.depth();
+        // SEP-3
+        let mut counts = vec![0; FPS];
+        for item in &frozen.main {
+            counts[usize::from(item.entry.fp())] += 1;
+        }
+        let sorted = frozen.main.is_sorted_by_key(|item| item.entry.fp());
+        if !sorted || counts != header.counts {
+            return Err(Error::corrupt("the order of a MainSegment", a.main().addr().off()));
+        }
+        if frozen.main.iter().any(|item| item.entry.is_tombstone()) {
+            return Err(Error::corrupt("a tombstone in a MainSegment", a.main().addr().off()));
+        }
+        let entries = frozen.cur.iter().copied();
+        let settled = frozen.main.iter().map(|item| (item.entry, Some(item.fp2)));
+        let (list, known): (Vec<Item>, Vec<Option<u8>>) = (entries.chain(settled))
+            .map(|(entry, fp2)| (Item { entry, fp2: fp2.unwrap_or(0) }, fp2))
+            .unzip();
+        let mut keys = Vec::with_capacity(list.len());
+        for (some, known) in list.chunks(256).zip(known.chunks(256)) {
+            let pairs = self.read_pairs(op, some).await?;
+            for ((item, (bytes, key, _)), known) in some.iter().zip(pairs).zip(known) {
+                let (entry, at) = (item.entry, item.entry.kv().addr());
+                let hash = self.hash.hash(&key);
+                let same = entry.fp() == fp(hash)
+                    && entry.dep() == dep(hash, depth)
+                    && suffix(hash, depth) == place.bits
+                    && known.is_none_or(|known| known == fp2(hash));
+                if !same {
+                    return Err(Error::corrupt("an entry of another key than its block", at.off()));
+                }
+                used.push((at, class_bytes(bytes)));
+                report.kv_bytes += class_bytes(bytes);
+                keys.push(key);
+            }
+        }
+        // SEP-4
+        let main: HashSet<&Vec<u8>> = keys[frozen.cur.len()..].iter().collect();
+        if main.len() != frozen.main.len() {
+            return Err(Error::corrupt("a key twice in a MainSegment", a.main().addr().off()));
+        }
+        let mut newest: HashSet<&Vec<u8>> = HashSet::new();
+        for (key, item) in keys.iter().zip(&list).take(frozen.cur.len()).rev() {
+            if newest.insert(key) && !item.entry.is_tombstone() {
+                report.keys += 1;
+            }
+        }
+        report.keys += main.iter().filter(|key| !newest.contains(**key)).count() as u64;
+        let main_size = class_bytes(main_bytes(header.len as usize));
+        let cur_size = class_bytes(self.geometry.cur_bytes());
+        used.push((a.main().addr(), main_size));
+        used.push((cur.addr(), cur_size));
+        if !pending.is_none() {
+            // Its entries are those of this segment.
+            let mut batch = Batch::new();
+            batch.read(pending.addr(), 8);
+            let main = WordA(op.post(batch).await?.word(0)).main();
+            let mut batch = Batch::new();
+            batch.read(main.addr(), 8);
+            let len = op.post(batch).await?.word(0) as usize;
+            used.push((pending.addr(), cur_size));
+            used.push((main.addr(), class_bytes(main_bytes(len))));
+            report.index_bytes += cur_size + class_bytes(main_bytes(len));
+        }
+        report.segments += 1;
+        report.entries += list.len() as u64;
+        report.deepest = report.deepest.max(depth);
+        report.at_max_depth += u64::from(depth == self.geometry.max_depth);
+        report.index_bytes += main_size + cur_size;
+        report.capacity += u64::from(self.geometry.cur) + u64::from(header.len);
+        Ok(())
+    }
+
+    /// SEP-5: each cell names a segment of the index, from which the hashes of the cell are found.
+    async fn check_directory(
+        &self,
+        op: &Op<'_, F>,
+        segments: &HashSet<Ref>,
+        report: &mut Report,
+    ) -> Result<()> {
+        let mut batch = Batch::new();
+        batch.read(ROOT, 8);
+        report.depth = op.post(batch).await?.word(0) as u32;
+        if report.depth > self.geometry.max_depth {
+            return Err(Error::corrupt("the depth of the directory", ROOT.off()));
+        }
+        let count = 1u64 << report.depth;
+        report.index_bytes += 8 * count;
+        for from in (0..count).step_by(4096) {
+            let some = (count - from).min(4096);
+            let mut batch = Batch::new();
+            batch.read(self.geometry.directory(from), 8 * some as usize);
+            let cells: Vec<Ref> =
+                words(op.post(batch).await?.bytes(0)).map(Ref::from_word).collect();
+            for (cur, idx) in cells.into_iter().zip(from..) {
+                let off = self.geometry.directory(idx).off();
+                if !segments.contains(&cur) {
+                    return Err(Error::corrupt("a directory cell that names no segment", off));
+                }
+                let mut batch = Batch::new();
+                batch.read(cur.addr().add(8), 8);
+                let place = Suffix::from_word(op.post(batch).await?.word(0));
+                if place.made > report.depth || suffix(idx, place.made) != place.bits {
+                    return Err(Error::corrupt("a directory cell of other hashes", off));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds all memory again that nobody has, for this client. It must be the only one.
+    pub(crate) async fn sweep(&self) -> Result<u64> {
+        if !self.others().await?.is_empty() || !self.epochs.borrow().is_idle() {
+            return Err(ErrorKind::Locked.into());
+        }
+        let (report, mut used) = self.survey().await?;
+        used.sort_unstable();
+        let mut gaps = Vec::new();
+        for node in 0..self.geometry.nodes {
+            let mut batch = Batch::new();
+            batch.read(Addr::new(node, BUMP_OFF), 8);
+            let end = self.fabric.node_bytes(node) / UNIT * UNIT;
+            let end = Addr::new(node, self.fabric.post(batch).await?.word(0).min(end));
+            let mut from = Addr::new(node, self.geometry.first_chunk(node));
+            let of_node = used.iter().filter(|(at, _)| at.node() == node);
+            for &(at, bytes) in of_node.chain(&[(end, 0)]) {
+                gaps.push((from, at.off() - from.off()));
+                from = at.add(bytes);
+            }
+        }
+        let mut space = self.space.borrow_mut();
+        space.clear();
+        for (from, bytes) in gaps {
+            space.put_range(from, bytes);
+        }
+        Ok(report.unaccounted_bytes)
+    }
+}

@@ -1,0 +1,382 @@
+//! When memory that was unlinked is free, and when a generation divisible by 32 may be committed.
+//!
+//! Every operation has a tag: the latest global epoch its client knew when it began. The client's
+//! row shows an epoch that is at most every tag. The global epoch moves from e to e + 1 only when
+//! every live row shows e, so it is never more than one above any tag, and
+//!
+//! - what an operation with tag t unlinked, nobody reads in epoch t + 3 any more;
+//! - what an operation with tag t committed was committed in epoch t + 1 at the latest; in t + 3
+//!   no operation is left that began before.
+//!
+//! | Step of a tick | Then |
+//! |---|---|
+//! | read global epoch | awaited |
+//! | flush all nodes | awaited: what operations wrote unsignaled under older tags has landed |
+//! | own row: swap to the lowest tag, or the global epoch | awaited |
+//! | read client table | awaited; after the epoch, so that no row is missed that began under an earlier one |
+//! | global epoch: swap to e + 1, if all live rows show e | |
+//! | rows that keep it back: evict at the nodes, then swap to dead | a swap that fails: it lives |
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+
+use durahash_media::{Error, ErrorKind, Result};
+
+use crate::fabric::{Batch, Done, Fabric};
+
+use super::Core;
+use super::layout::{EPOCH, Row, RowState, word_at, words};
+
+/// Ticks for which a row must keep the epoch back before the fabric is asked about it.
+const PATIENCE: u32 = 3;
+
+#[derive(Debug)]
+pub(super) struct Epochs {
+    /// What this client's row holds.
+    pub(super) row: Row,
+    /// How many operations have which tag.
+    tags: BTreeMap<u32, u32>,
+    /// The latest global epoch seen: the tag of operations that begin now.
+    pub(super) latest: u32,
+    /// When the last heartbeat that was seen to arrive was posted.
+    beat_ns: u64,
+    /// A swap of the row is under way.
+    swapping: bool,
+    /// What a swap would have made of the row whose future was dropped.
+    abandoned: Option<Row>,
+    ticking: bool,
+    pub(super) ticked_ns: u64,
+    /// Rows that keep the epoch back: their word, since when, for how many ticks.
+    behind: HashMap<u32, (Row, u64, u32)>,
+}
+
+impl Epochs {
+    pub(super) fn new(row: Row, posted_ns: u64) -> Self {
+        Epochs {
+            row,
+            tags: BTreeMap::new(),
+            latest: row.epoch(),
+            beat_ns: posted_ns,
+            swapping: false,
+            abandoned: None,
+            ticking: false,
+            ticked_ns: posted_ns,
+            behind: HashMap::new(),
+        }
+    }
+
+    fn enter(&mut self) -> u32 {
+        *self.tags.entry(self.latest).or_default() += 1;
+        self.latest
+    }
+
+    fn again(&mut self, tag: u32) {
+        *self.tags.entry(tag).or_default() += 1;
+    }
+
+    fn leave(&mut self, tag: u32) {
+        if let Some(count) = self.tags.get_mut(&tag) {
+            *count -= 1;
+            if *count == 0 {
+                self.tags.remove(&tag);
+            }
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.tags.is_empty()
+    }
+}
+
+/// An operation under way. What it read from the nodes stays readable while it lives.
+pub(super) struct Op<'a, F: Fabric> {
+    core: &'a Core<F>,
+    pub(super) tag: u32,
+}
+
+impl<F: Fabric> Drop for Op<'_, F> {
+    fn drop(&mut self) {
+        self.core.epochs.borrow_mut().leave(self.tag);
+    }
+}
+
+/// Holds the tag while a batch is under way. If its future is dropped before the batch is done, the
+/// verbs may take effect at any time, so the tag is never given back.
+struct Posted<'a>(&'a RefCell<Epochs>, u32);
+
+impl<'a> Posted<'a> {
+    fn new(epochs: &'a RefCell<Epochs>, tag: u32) -> Self {
+        epochs.borrow_mut().again(tag);
+        Posted(epochs, tag)
+    }
+
+    fn done(self) {
+        self.0.borrow_mut().leave(self.1);
+    }
+}
+
+impl<'a, F: Fabric> Op<'a, F> {
+    pub(super) fn new(core: &'a Core<F>) -> Self {
+        let tag = core.epochs.borrow_mut().enter();
+        Op { core, tag }
+    }
+
+    /// Waits, holding nothing: what was read before is not to be used any more.
+    pub(super) async fn wait(&mut self, ns: u64) {
+        self.core.epochs.borrow_mut().leave(self.tag);
+        // Not left twice if the future is dropped here.
+        self.core.epochs.borrow_mut().again(u32::MAX);
+        self.tag = u32::MAX;
+        self.core.fabric.sleep_ns(ns).await;
+        let mut epochs = self.core.epochs.borrow_mut();
+        epochs.leave(u32::MAX);
+        self.tag = epochs.enter();
+    }
+
+    /// Posts a batch, within the lease.
+    pub(super) async fn post(&self, batch: Batch) -> Result<Done> {
+        self.core.within_lease(2).await?;
+        let posted = Posted::new(&self.core.epochs, self.tag);
+        match self.core.fabric.post(batch).await {
+            Ok(done) => {
+                posted.done();
+                self.core.within_lease(1).await?;
+                Ok(done)
+            }
+            Err(error) => {
+                // After any other failure the verbs may take effect yet.
+                if matches!(
+                    error.kind(),
+                    ErrorKind::OutOfRegion { .. } | ErrorKind::Unaligned { .. }
+                ) {
+                    posted.done();
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+impl<F: Fabric> Core<F> {
+    /// Makes sure that a heartbeat was posted within the last `1/part` of the lease and arrived.
+    async fn within_lease(&self, part: u64) -> Result<()> {
+        let Some(lease_ns) = self.fabric.lease_ns() else { return Ok(()) };
+        let late = || {
+            let beat_ns = self.epochs.borrow().beat_ns;
+            self.fabric.now_ns() - beat_ns >= lease_ns / part
+        };
+        while late() {
+            let epoch = self.epochs.borrow().row.epoch();
+            self.swap_row(epoch, RowState::Live).await?;
+        }
+        Ok(())
+    }
+
+    /// Moves this client's row.
+    async fn swap_row(&self, epoch: u32, state: RowState) -> Result<()> {
+        while self.epochs.borrow().swapping {
+            self.fabric.sleep_ns(1000).await;
+        }
+        let guard = Swapping::new(&self.epochs);
+        loop {
+            let (old, abandoned) = {
+                let epochs = self.epochs.borrow();
+                (epochs.row, epochs.abandoned)
+            };
+            let epoch = epoch.max(old.epoch());
+            let new = Row::new(state, old.beat().wrapping_add(1), epoch, old.incarnation());
+            let posted_ns = self.fabric.now_ns();
+            self.epochs.borrow_mut().abandoned = Some(new);
+            let mut batch = Batch::new();
+            batch.compare_swap(self.geometry.row(self.fabric.row()), old.0, new.0);
+            let found = Row(self.fabric.post(batch).await?.word(0));
+            let mut epochs = self.epochs.borrow_mut();
+            epochs.abandoned = None;
+            if found == old {
+                (epochs.row, epochs.beat_ns) = (new, posted_ns);
+                break;
+            } else if Some(found) == abandoned {
+                epochs.row = found;
+            } else {
+                return Err(evicted());
+            }
+        }
+        drop(guard);
+        Ok(())
+    }
+
+    /// A heartbeat; the epoch, as far as this client can move it; memory that it made free.
+    pub(crate) async fn tick(&self) -> Result<()> {
+        if self.closed.get() || std::mem::replace(&mut self.epochs.borrow_mut().ticking, true) {
+            return Ok(());
+        }
+        let guard = Ticking(&self.epochs);
+        let mut batch = Batch::new();
+        batch.read(EPOCH, 8);
+        let global = self.fabric.post(batch).await?.word(0) as u32;
+        let lowest = {
+            let mut epochs = self.epochs.borrow_mut();
+            epochs.latest = epochs.latest.max(global);
+            epochs.tags.keys().next().map_or(global, |&tag| tag.min(global))
+        };
+        if lowest > self.epochs.borrow().row.epoch() {
+            for node in 0..self.geometry.nodes {
+                self.fabric.flush(node).await?;
+            }
+        }
+        self.swap_row(lowest, RowState::Live).await?;
+        // After the epoch was read: a client that registers later reads the epoch later, too.
+        let mut batch = Batch::new();
+        let rows = self.fabric.rows().min(self.geometry.rows);
+        batch.read(self.geometry.row(0), 8 * rows as usize);
+        let done = self.fabric.post(batch).await?;
+        let rows: Vec<Row> = words(done.bytes(0)).map(Row).collect();
+        self.space.borrow_mut().collect(global);
+        let ready = self.evict_dead(global, &rows).await?;
+        if ready && self.epochs.borrow().row.epoch() == global {
+            let mut batch = Batch::new();
+            batch.compare_swap(EPOCH, global.into(), u64::from(global) + 1);
+            let found = self.fabric.post(batch).await?.word(0) as u32;
+            let mut epochs = self.epochs.borrow_mut();
+            epochs.latest = epochs.latest.max(found.max(global + 1));
+        }
+        self.epochs.borrow_mut().ticked_ns = self.fabric.now_ns();
+        drop(guard);
+        Ok(())
+    }
+
+    /// Whether no other row keeps the epoch back. Rows that do so for long are evicted if dead.
+    async fn evict_dead(&self, global: u32, rows: &[Row]) -> Result<bool> {
+        let mut ready = true;
+        for (&row, idx) in rows.iter().zip(0..) {
+            let behind = row.state() == RowState::Live && row.epoch() != global;
+            if !behind || idx == self.fabric.row() {
+                self.epochs.borrow_mut().behind.remove(&idx);
+                continue;
+            }
+            ready = false;
+            let now_ns = self.fabric.now_ns();
+            let (since_ns, ticks) = {
+                let mut epochs = self.epochs.borrow_mut();
+                let seen = epochs.behind.entry(idx).or_insert((row, now_ns, 0));
+                if seen.0 != row {
+                    *seen = (row, now_ns, 0);
+                }
+                seen.2 += 1;
+                (seen.1, seen.2)
+            };
+            let late = match self.fabric.lease_ns() {
+                Some(lease_ns) => now_ns - since_ns >= lease_ns,
+                None => ticks >= PATIENCE,
+            };
+            if late && self.fabric.evict(idx).await? {
+                let mut batch = Batch::new();
+                batch.compare_swap(self.geometry.row(idx), row.0, row.with_state(RowState::Dead).0);
+                let swapped = self.fabric.post(batch).await?.word(0) == row.0;
+                self.tally.borrow_mut().evictions += u64::from(swapped);
+            }
+        }
+        Ok(ready)
+    }
+
+    /// Says that this client has left. With verbs under way nobody knows of, it is left to the
+    /// others to evict it.
+    pub(crate) async fn leave(&self) -> Result<()> {
+        self.closed.set(true);
+        while self.epochs.borrow().ticking {
+            self.fabric.sleep_ns(1000).await;
+        }
+        for node in 0..self.geometry.nodes {
+            self.fabric.flush(node).await?;
+        }
+        if self.epochs.borrow().is_idle() {
+            let epoch = self.epochs.borrow().row.epoch();
+            self.swap_row(epoch, RowState::Free).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn has_left(&self) -> bool {
+        self.closed.get()
+    }
+
+    /// Rows that are live, apart from this client's.
+    pub(super) async fn others(&self) -> Result<Vec<u32>> {
+        let mut batch = Batch::new();
+        batch.read(self.geometry.row(0), 8 * self.geometry.rows as usize);
+        let done = self.fabric.post(batch).await?;
+        let mut live = Vec::new();
+        for (row, idx) in words(done.bytes(0)).map(Row).zip(0..) {
+            if idx == self.fabric.row() || row.state() != RowState::Live {
+                continue;
+            }
+            let dead = self.fabric.lease_ns().is_none() && self.fabric.evict(idx).await?;
+            if dead {
+                let mut batch = Batch::new();
+                batch.compare_swap(self.geometry.row(idx), row.0, row.with_state(RowState::Dead).0);
+                self.fabric.post(batch).await?;
+            } else {
+                live.push(idx);
+            }
+        }
+        Ok(live)
+    }
+
+    /// Takes the row that the fabric gave this client. Awaited before anything else is read.
+    pub(super) async fn register(fabric: &F, geometry: &super::layout::Geometry) -> Result<Epochs> {
+        let row = fabric.row();
+        if row >= geometry.rows {
+            let what = "the index has fewer rows for clients than the fabric has clients";
+            return Err(ErrorKind::Options { what }.into());
+        }
+        let at = geometry.row(row);
+        loop {
+            let mut batch = Batch::new();
+            batch.read(EPOCH, 8);
+            batch.read(at, 8);
+            let done = fabric.post(batch).await?;
+            let old = Row(word_at(done.bytes(1), 0));
+            let new =
+                Row::new(RowState::Live, 0, done.word(0) as u32, old.incarnation().wrapping_add(1));
+            let posted_ns = fabric.now_ns();
+            let mut batch = Batch::new();
+            batch.compare_swap(at, old.0, new.0);
+            // It may fail once, when somebody marks the client dead that had the row before.
+            if fabric.post(batch).await?.word(0) == old.0 {
+                // The epoch may have moved on before the row was seen; from now on it can do so
+                // once at most.
+                let mut batch = Batch::new();
+                batch.read(EPOCH, 8);
+                let latest = fabric.post(batch).await?.word(0) as u32;
+                return Ok(Epochs { latest, ..Epochs::new(new, posted_ns) });
+            }
+        }
+    }
+}
+
+fn evicted() -> Error {
+    ErrorKind::Evicted.into()
+}
+
+struct Swapping<'a>(&'a RefCell<Epochs>);
+
+impl<'a> Swapping<'a> {
+    fn new(epochs: &'a RefCell<Epochs>) -> Self {
+        epochs.borrow_mut().swapping = true;
+        Swapping(epochs)
+    }
+}
+
+impl Drop for Swapping<'_> {
+    fn drop(&mut self) {
+        self.0.borrow_mut().swapping = false;
+    }
+}
+
+struct Ticking<'a>(&'a RefCell<Epochs>);
+
+impl Drop for Ticking<'_> {
+    fn drop(&mut self) {
+        self.0.borrow_mut().ticking = false;
+    }
+}

@@ -1,0 +1,420 @@
+//! Merge and split of a full CurSegment, and the directory that follows.
+//!
+//! | Operation | Batch | What | If the client dies after it |
+//! |---|---|---|---|
+//! | merge, split | 1 | read CurSegment and the header of the MainSegment (the global epoch, where the next generation is divisible by 32) | |
+//! | | 2 | read the MainSegment's entries | |
+//! | | 3 | read the keys that must be compared (the rest of long ones: once more) | |
+//! | merge | 4 | write the new MainSegment, and the hints that were missing | the new one is lost to a sweep |
+//! | | 5 | swap word A: {new, generation + 1, depth} | merged: all entries are free at once |
+//! | split | 4 | write both new MainSegments and the new CurSegment, hints | they are lost to a sweep |
+//! | | 5 | swap buddy\[depth\] from zero | the upper half belongs to the index; whoever splits again adopts it |
+//! | | 6 | swap word A: {lower half, generation + 1, depth + 1} | split |
+//! | | | directory cells of the upper half, unsignaled | looks follow the buddy |
+//! | doubling | 1 | read the directory | |
+//! | | 2 | write it again behind itself | nobody looks there |
+//! | | 3 | swap the global depth | doubled |
+//!
+//! All that is read is frozen: a full CurSegment changes by the swap of word A only, and the new
+//! contents and whether it splits are functions of it. So any number of clients may do the same at
+//! the same time; one swap wins. Whoever loses frees what it never published.
+//!
+//! Every generation ends with all its hints written, by the merger if nobody else did, so a hint
+//! that is not of the generation is unknown, and one that is tells the truth.
+
+use std::rc::Rc;
+
+use durahash_media::{Error, ErrorKind, Result};
+
+use crate::fabric::{Batch, Fabric};
+
+use super::Core;
+use super::epoch::Op;
+use super::fold::{Folded, Frozen, Keys, Known, divide};
+use super::fptable::FpTable;
+use super::layout::{
+    EPOCH, Entry, FPS, ITEM_BYTES, Item, Kv, MAIN_HEADER, MainHeader, ROOT, Ref, State, Suffix,
+    UNIT, WordA, cell, cur_segment, fp2, items, main_bytes, main_segment, suffix, word_at, words,
+};
+use super::space::class_bytes;
+
+/// Generations between two that are committed only when everybody has moved on.
+const STRIDE: u16 = 32;
+/// Cells written after a split; further ones keep an ancestor, and looks follow its buddies.
+const MENDED: usize = 256;
+/// Bytes of the directory read or written at once.
+const PIECE: u64 = 1 << 18;
+
+/// A frozen segment.
+pub(super) struct Full {
+    pub(super) suffix: Suffix,
+    pub(super) header: MainHeader,
+    pub(super) frozen: Frozen,
+    /// The global epoch, if it was asked for.
+    epoch: u32,
+}
+
+impl<F: Fabric> Core<F> {
+    /// Merges or splits the full segment `cur` whose word A was `a`; does nothing when somebody else
+    /// has done it.
+    pub(super) async fn merge(&self, op: &mut Op<'_, F>, cur: Ref, a: WordA) -> Result<()> {
+        let turning = a.generation().wrapping_add(1).is_multiple_of(STRIDE);
+        loop {
+            let Some(full) = self.read_full(op, cur, a, turning).await? else { return Ok(()) };
+            if turning && full.header.mark != 0 && full.epoch < full.header.mark + 2 {
+                // Somebody may be under way since the last such generation. Nothing is held here.
+                self.tally.borrow_mut().waits += 1;
+                op.wait(self.options.wait_ns).await;
+                self.tick().await?;
+                continue;
+            }
+            // It is committed at an epoch of tag + 1 at the latest.
+            let mark = if turning { op.tag + 1 } else { full.header.mark };
+            let splits = self.geometry.splits(a, full.header.len);
+            let keys = self.keys(op, &full.frozen, splits && a.depth() % 4 == 3).await?;
+            let folded = full.frozen.fold(&keys);
+            let hints = missing_hints(&full.frozen, &keys);
+            let committed = if splits {
+                let halves = divide(&folded.kept, a.depth(), &keys);
+                self.commit_split(op, cur, a, full.suffix, halves, mark, &hints).await?
+            } else {
+                self.commit_merge(op, cur, a, &folded.kept, mark, &hints).await?
+            };
+            if committed {
+                self.retire(op, a.main(), main_bytes(full.header.len as usize));
+                let Folded { dropped, .. } = &folded;
+                for entry in dropped {
+                    self.retire(op, entry.kv(), keys[&entry.kv().word()].bytes);
+                }
+                if splits {
+                    self.mend(cur, full.suffix, a.depth()).await?;
+                }
+            } else {
+                self.tally.borrow_mut().lost += 1;
+            }
+            return Ok(());
+        }
+    }
+
+    fn retire(&self, op: &Op<'_, F>, block: Ref, bytes: usize) {
+        self.space.borrow_mut().retire(op.tag, block, class_bytes(bytes));
+    }
+
+    /// Batches 1 and 2; `None` if the segment is not full under `a` any more.
+    async fn read_full(
+        &self,
+        op: &Op<'_, F>,
+        cur: Ref,
+        a: WordA,
+        epoch: bool,
+    ) -> Result<Option<Full>> {
+        let main = a.main().addr();
+        let mut batch = Batch::new();
+        batch.read(cur.addr(), self.geometry.cur_bytes());
+        batch.read(main, MAIN_HEADER);
+        if epoch {
+            batch.read(EPOCH, 8);
+        }
+        let done = op.post(batch).await?;
+        let epoch = if epoch { done.word(2) as u32 } else { 0 };
+        let bytes = done.bytes(0);
+        if word_at(bytes, 0) != a.0 {
+            return Ok(None);
+        }
+        let hints = &bytes[self.geometry.hint_off(0) as usize..];
+        let from = self.geometry.entries_off() as usize;
+        let entries = words(&bytes[from..self.geometry.hint_off(0) as usize]).map(Entry);
+        let known = hints.chunks_exact(2).map(|hint| {
+            // Of this generation, or of none that matters.
+            (hint[0] == a.generation() as u8).then_some(hint[1])
+        });
+        let list: Vec<_> = entries.zip(known).collect();
+        if list.iter().any(|(entry, _)| entry.state(a.generation()) != State::Live) {
+            return Ok(None);
+        }
+        let header = MainHeader::parse(done.bytes(1), main.off())?;
+        let suffix = Suffix::from_word(word_at(bytes, 8));
+        let mut settled = Vec::new();
+        if header.len > 0 {
+            let mut batch = Batch::new();
+            batch.read(main.add(MAIN_HEADER as u64), ITEM_BYTES * header.len as usize);
+            settled = items(op.post(batch).await?.bytes(0)).collect();
+        }
+        let frozen = Frozen { cur: list, main: settled };
+        Ok(Some(Full { suffix, header, frozen, epoch }))
+    }
+
+    /// Batch 3: the keys that a fold needs.
+    pub(super) async fn keys(&self, op: &Op<'_, F>, frozen: &Frozen, all: bool) -> Result<Keys> {
+        let wanted = frozen.wanted(all);
+        let mut keys = Keys::with_capacity(wanted.len());
+        if wanted.is_empty() {
+            return Ok(keys);
+        }
+        self.tally.borrow_mut().keys_read += wanted.len() as u64;
+        let mut batch = Batch::new();
+        for entry in &wanted {
+            self.read_block(&mut batch, entry.kv(), UNIT as usize);
+        }
+        let done = op.post(batch).await?;
+        let mut long = Vec::new();
+        let mut rest = Batch::new();
+        for (i, entry) in wanted.iter().enumerate() {
+            let kv = Kv::parse(done.bytes(i), entry.kv().addr().off())?;
+            match kv.key() {
+                Some(key) => self.know(&mut keys, *entry, key, kv.block_bytes())?,
+                None => {
+                    long.push((entry, kv.block_bytes()));
+                    let bytes = kv.block_bytes() - kv.value_len;
+                    self.read_block(&mut rest, entry.kv(), bytes);
+                }
+            }
+        }
+        let done = op.post(rest).await?;
+        for (i, (entry, bytes)) in long.into_iter().enumerate() {
+            let off = entry.kv().addr().off();
+            let kv = Kv::parse(done.bytes(i), off)?;
+            let key = kv.key().ok_or_else(|| Error::corrupt("the length of a key", off))?;
+            self.know(&mut keys, *entry, key, bytes)?;
+        }
+        Ok(keys)
+    }
+
+    fn know(&self, keys: &mut Keys, entry: Entry, key: &[u8], bytes: usize) -> Result<()> {
+        let hash = self.hash.hash(key);
+        if super::layout::fp(hash) != entry.fp() {
+            return Err(Error::corrupt("the key of an entry", entry.kv().addr().off()));
+        }
+        keys.insert(entry.kv().word(), Known { hash, key: key.to_vec(), bytes });
+        Ok(())
+    }
+
+    fn write_hints(&self, batch: &mut Batch, cur: Ref, a: WordA, hints: &[(u32, u8)]) {
+        for &(idx, fp2) in hints {
+            let at = cur.addr().add(self.geometry.hint_off(idx));
+            batch.write(at, &[a.generation() as u8, fp2]);
+        }
+    }
+
+    async fn swap_word(&self, op: &Op<'_, F>, batch: Batch) -> Result<u64> {
+        Ok(op.post(batch).await?.word(0))
+    }
+
+    async fn commit_merge(
+        &self,
+        op: &Op<'_, F>,
+        cur: Ref,
+        a: WordA,
+        kept: &[Item],
+        mark: u32,
+        hints: &[(u32, u8)],
+    ) -> Result<bool> {
+        let bytes = main_segment(kept, mark);
+        let class = class_bytes(bytes.len());
+        let main = self.allocate(op, bytes.len()).await?;
+        let mut batch = Batch::new();
+        batch.write(main.addr(), &bytes);
+        self.write_hints(&mut batch, cur, a, hints);
+        op.post(batch).await?;
+        let new = a.merged(main);
+        let mut batch = Batch::new();
+        batch.compare_swap(cur.addr(), a.0, new.0);
+        let found = self.swap_word(op, batch).await?;
+        if found != a.0 {
+            self.space.borrow_mut().put(main, class);
+            return Ok(false);
+        }
+        self.tally.borrow_mut().merges += 1;
+        self.turned(op, cur, new, kept);
+        Ok(true)
+    }
+
+    /// The cache of a segment that this client has turned to its next generation.
+    fn turned(&self, op: &Op<'_, F>, cur: Ref, new: WordA, kept: &[Item]) {
+        let mut counts = [0; FPS];
+        for item in kept {
+            counts[usize::from(item.entry.fp())] += 1;
+        }
+        let mut cache = self.cache.borrow_mut();
+        cache.turn(cur, new, op.tag);
+        cache.set_table(cur, new, Rc::new(FpTable::new(&counts)));
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "what a split is made of")]
+    async fn commit_split(
+        &self,
+        op: &Op<'_, F>,
+        cur: Ref,
+        a: WordA,
+        place: Suffix,
+        [lower, upper]: [Vec<Item>; 2],
+        mark: u32,
+        hints: &[(u32, u8)],
+    ) -> Result<bool> {
+        let depth = a.depth();
+        let lower_bytes = main_segment(&lower, mark);
+        // No generation of the new segment was divisible by 32 yet.
+        let upper_bytes = main_segment(&upper, 0);
+        let cur_bytes = self.geometry.cur_bytes();
+        let sizes = [lower_bytes.len(), upper_bytes.len(), cur_bytes];
+        let [low, up, buddy] = self.allocate_all(op, sizes).await?;
+        let up_a = WordA::new(up, 1, depth + 1);
+        let up_place = Suffix { bits: place.bits | 1 << depth, made: depth + 1 };
+        let mut batch = Batch::new();
+        batch.write(low.addr(), &lower_bytes);
+        batch.write(up.addr(), &upper_bytes);
+        batch.write(buddy.addr(), &cur_segment(&self.geometry, up_a, up_place));
+        self.write_hints(&mut batch, cur, a, hints);
+        op.post(batch).await?;
+        let mut batch = Batch::new();
+        batch.compare_swap(cur.addr().add(self.geometry.buddy_off(depth)), 0, buddy.word());
+        let found = self.swap_word(op, batch).await?;
+        let published = if found == 0 {
+            buddy
+        } else {
+            // Somebody else's upper half is there, and it stays.
+            let mut space = self.space.borrow_mut();
+            space.put(up, class_bytes(sizes[1]));
+            space.put(buddy, class_bytes(sizes[2]));
+            Ref::from_word(found)
+        };
+        let new = a.split(low);
+        let mut batch = Batch::new();
+        batch.compare_swap(cur.addr(), a.0, new.0);
+        let swapped = self.swap_word(op, batch).await?;
+        {
+            let mut cache = self.cache.borrow_mut();
+            cache.learn_buddies(cur, depth, std::iter::once(published));
+            cache.directory.learn(published, up_place.bits, depth + 1);
+        }
+        if swapped != a.0 {
+            self.space.borrow_mut().put(low, class_bytes(sizes[0]));
+            return Ok(false);
+        }
+        self.tally.borrow_mut().splits += 1;
+        self.turned(op, cur, new, &lower);
+        if published == buddy {
+            let buddies = vec![Ref::NONE; self.geometry.max_depth as usize];
+            self.cache.borrow_mut().meet(buddy, up_a, up_place, buddies, op.tag);
+            self.turned(op, buddy, up_a, &upper);
+        }
+        Ok(true)
+    }
+
+    async fn allocate_all(&self, op: &Op<'_, F>, bytes: [usize; 3]) -> Result<[Ref; 3]> {
+        let mut blocks = [Ref::NONE; 3];
+        for i in 0..3 {
+            match self.allocate(op, bytes[i]).await {
+                Ok(block) => blocks[i] = block,
+                Err(error) => {
+                    for (block, bytes) in blocks.into_iter().zip(bytes).take(i) {
+                        self.space.borrow_mut().put(block, class_bytes(bytes));
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(blocks)
+    }
+
+    /// Doubles the directory as often as `depth` needs, and writes the cells of the upper half of a
+    /// split at depth `depth`.
+    async fn mend(&self, cur: Ref, place: Suffix, depth: u32) -> Result<()> {
+        let buddy = self.cache.borrow().buddy(cur, depth);
+        if buddy.is_none() {
+            return Ok(());
+        }
+        let global = self.double(depth + 1).await?;
+        let bits = place.bits | 1 << depth;
+        let cells = (suffix(bits, depth + 1)..1 << global).step_by(1 << (depth + 1));
+        for idx in cells.take(MENDED) {
+            let word = cell(buddy, depth + 1);
+            self.fabric.write_unsignaled(self.geometry.directory(idx), &word.to_le_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Doubles the directory until its depth is at least `depth`.
+    async fn double(&self, depth: u32) -> Result<u32> {
+        loop {
+            let known = self.global_depth.get();
+            if known >= depth {
+                return Ok(known);
+            }
+            let mut batch = Batch::new();
+            batch.read(ROOT, 8);
+            let global = self.fabric.post(batch).await?.word(0) as u32;
+            if global > self.geometry.max_depth {
+                return Err(Error::corrupt("the depth of the directory", ROOT.off()));
+            }
+            self.global_depth.set(global);
+            if global >= depth {
+                continue;
+            }
+            let bytes = 8u64 << global;
+            for from in (0..bytes).step_by(PIECE as usize) {
+                let len = PIECE.min(bytes - from);
+                let mut batch = Batch::new();
+                batch.read(self.geometry.directory(from / 8), len as usize);
+                let cells = self.fabric.post(batch).await?.bytes(0).to_vec();
+                let mut batch = Batch::new();
+                batch.write(self.geometry.directory((bytes + from) / 8), &cells);
+                self.fabric.post(batch).await?;
+            }
+            let mut batch = Batch::new();
+            batch.compare_swap(ROOT, global.into(), u64::from(global) + 1);
+            if self.fabric.post(batch).await?.word(0) == u64::from(global) {
+                self.tally.borrow_mut().doublings += 1;
+            }
+        }
+    }
+
+    /// A block for `bytes`, from the node whose turn it is, or from any that has room.
+    pub(super) async fn allocate(&self, op: &Op<'_, F>, bytes: usize) -> Result<Ref> {
+        let class = class_bytes(bytes);
+        let first = self.space.borrow_mut().turn();
+        for i in 0..self.geometry.nodes {
+            let node = (first + i) % self.geometry.nodes;
+            if let Some(block) = self.space.borrow_mut().take(node, class) {
+                return Ok(block);
+            }
+            if self.take_chunk(op, node, class).await?
+                && let Some(block) = self.space.borrow_mut().take(node, class)
+            {
+                return Ok(block);
+            }
+        }
+        let block = self.space.borrow_mut().take_larger(class);
+        // What waits for its epoch is needed.
+        self.short.set(block.is_none());
+        block.ok_or_else(|| ErrorKind::Full { wanted_bytes: class }.into())
+    }
+
+    /// Takes a chunk of `node` for a block of `class` bytes; whether there was one.
+    async fn take_chunk(&self, op: &Op<'_, F>, node: u8, class: u64) -> Result<bool> {
+        if self.exhausted[usize::from(node)].get() {
+            return Ok(false);
+        }
+        let bytes = self.options.chunk_bytes.max(class).next_multiple_of(UNIT);
+        let mut batch = Batch::new();
+        let bump = crate::fabric::Addr::new(node, super::layout::BUMP_OFF);
+        batch.fetch_add(bump, bytes);
+        let off = op.post(batch).await?.word(0);
+        let end = self.fabric.node_bytes(node) / UNIT * UNIT;
+        let got = end.saturating_sub(off).min(bytes);
+        if got > 0 {
+            self.tally.borrow_mut().chunks += 1;
+            self.space.borrow_mut().add_chunk(node, off, got);
+        }
+        self.exhausted[usize::from(node)].set(got < bytes);
+        Ok(got >= class)
+    }
+}
+
+/// Entries without a hint whose fp2 is known now, by index.
+fn missing_hints(frozen: &Frozen, keys: &Keys) -> Vec<(u32, u8)> {
+    (frozen.cur.iter().zip(0..))
+        .filter(|((_, hint), _)| hint.is_none())
+        .map(|((entry, _), idx)| (idx, fp2(keys[&entry.kv().word()].hash)))
+        .collect()
+}

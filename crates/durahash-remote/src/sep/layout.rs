@@ -1,0 +1,580 @@
+//! What lies in the nodes' regions: bit fields, offsets and bytes. Nothing here posts a verb.
+//!
+//! ```text
+//! node 0                                      every other node
+//! 0     header: magic, version, geometry,     0     header
+//!       seed, id                              64    bump word
+//! 64    bump word: first byte never carved    512   chunks
+//! 128   global depth
+//! 192   global epoch
+//! 512   client table: one word per row
+//! ...   directory: 2^max_depth cells
+//! ...   chunks
+//! ```
+//!
+//! A **CurSegment** of `n` entries:
+//!
+//! ```text
+//! 0     word A: MainSegment 42, generation 16, local depth 6
+//! 8     suffix of its hashes, and the depth it was made with
+//! 16    buddy of each level 0..max_depth, 8 bytes each
+//! ...   n entries of 8 bytes, from the next multiple of 64 on
+//! ...   n hints of 2 bytes: generation, fp2
+//! ```
+//!
+//! A **MainSegment** of `m` entries: `m`, the mark, 256 counts of 4 bytes, then `m` entries of 9
+//! bytes (entry, fp2), by fp. A **KV block**: key length 4, value length 4, check sum 8, key, value.
+
+use durahash_media::hash::ByteHash;
+use durahash_media::{Error, ErrorKind, Result};
+
+use crate::fabric::Addr;
+
+/// What addresses in entries count.
+pub(super) const UNIT: u64 = 64;
+/// What the first read of a KV block covers when its entry does not tell its length.
+pub(super) const FIRST_READ: usize = 7 * UNIT as usize;
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"DURASEP\0");
+pub(super) const VERSION: u64 = 1;
+pub(super) const BUMP_OFF: u64 = 64;
+pub(super) const ROOT: Addr = Addr::new(0, 128);
+pub(super) const EPOCH: Addr = Addr::new(0, 192);
+const TABLE_OFF: u64 = 512;
+pub(super) const HEADER_BYTES: usize = 56;
+pub(super) const FPS: usize = 256;
+pub(super) const MAIN_HEADER: usize = 16 + 4 * FPS;
+pub(super) const ITEM_BYTES: usize = 9;
+pub(super) const KV_HEADER: usize = 16;
+/// Largest key, and largest value.
+pub(super) const LIMIT_BYTES: usize = 1 << 20;
+const REF_BITS: u32 = 42;
+const NODE_SHIFT: u32 = 34;
+
+const fn field(word: u64, at: u32, bits: u32) -> u64 {
+    word >> at & ((1 << bits) - 1)
+}
+
+/// An address as it stands in entries: 8 bits of node, 34 bits of units. 0 is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord, Hash, Default)]
+pub(super) struct Ref(u64);
+
+impl Ref {
+    pub(super) const NONE: Ref = Ref(0);
+
+    pub(super) fn new(addr: Addr) -> Self {
+        debug_assert!(addr.off().is_multiple_of(UNIT) && addr.off() / UNIT < 1 << NODE_SHIFT);
+        Ref((u64::from(addr.node()) << NODE_SHIFT) | (addr.off() / UNIT))
+    }
+
+    pub(super) fn addr(self) -> Addr {
+        Addr::new((self.0 >> NODE_SHIFT) as u8, field(self.0, 0, NODE_SHIFT) * UNIT)
+    }
+
+    pub(super) fn word(self) -> u64 {
+        self.0
+    }
+
+    pub(super) fn from_word(word: u64) -> Self {
+        Ref(field(word, 0, REF_BITS))
+    }
+
+    pub(super) fn is_none(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// How long the KV block of an entry is, as far as the entry tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Len {
+    /// The key was removed; the block holds the key.
+    Tombstone,
+    /// 1 to 6 units.
+    Units(u8),
+    /// The header of the block tells.
+    Long,
+}
+
+impl Len {
+    pub(super) fn of_block(bytes: usize) -> Self {
+        match bytes.div_ceil(UNIT as usize) {
+            units @ 1..=6 => Len::Units(units as u8),
+            _ => Len::Long,
+        }
+    }
+
+    fn bits(self) -> u64 {
+        match self {
+            Len::Tombstone => 0,
+            Len::Units(units) => units.into(),
+            Len::Long => 7,
+        }
+    }
+
+    /// Bytes that the first read of the block covers.
+    pub(super) fn first_read(self) -> usize {
+        match self {
+            Len::Units(units) => usize::from(units) * UNIT as usize,
+            Len::Tombstone | Len::Long => FIRST_READ,
+        }
+    }
+}
+
+/// An entry: address 42, fp 8, length 3, generation 7, depth information 4.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub(super) struct Entry(pub(super) u64);
+
+/// What an entry is in a generation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    Live,
+    Free,
+    /// Neither: the word A that named the generation was stale.
+    Other,
+}
+
+impl Entry {
+    pub(super) fn new(kv: Ref, fp: u8, len: Len, generation: u16, dep: u8) -> Self {
+        debug_assert!(dep < 16);
+        Entry(
+            kv.0 | u64::from(fp) << 42
+                | len.bits() << 50
+                | u64::from(generation & 127) << 53
+                | u64::from(dep) << 60,
+        )
+    }
+
+    pub(super) fn kv(self) -> Ref {
+        Ref::from_word(self.0)
+    }
+
+    pub(super) fn fp(self) -> u8 {
+        field(self.0, 42, 8) as u8
+    }
+
+    pub(super) fn len(self) -> Len {
+        match field(self.0, 50, 3) {
+            0 => Len::Tombstone,
+            7 => Len::Long,
+            units => Len::Units(units as u8),
+        }
+    }
+
+    pub(super) fn is_tombstone(self) -> bool {
+        self.len() == Len::Tombstone
+    }
+
+    pub(super) fn dep(self) -> u8 {
+        field(self.0, 60, 4) as u8
+    }
+
+    /// The entry as a MainSegment has it: no generation, and depth information `dep`.
+    pub(super) fn settled(self, dep: u8) -> Self {
+        Entry::new(self.kv(), self.fp(), self.len(), 0, dep)
+    }
+
+    /// What it is in `generation`: live with its bits, free with those of the one before.
+    pub(super) fn state(self, generation: u16) -> State {
+        let bits = field(self.0, 53, 7);
+        if self.0 != 0 && bits == u64::from(generation & 127) {
+            State::Live
+        } else if bits == u64::from(generation.wrapping_sub(1) & 127) {
+            State::Free
+        } else {
+            State::Other
+        }
+    }
+}
+
+/// Word A of a CurSegment: which MainSegment, generation, local depth.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct WordA(pub(super) u64);
+
+impl WordA {
+    pub(super) fn new(main: Ref, generation: u16, depth: u32) -> Self {
+        debug_assert!(depth < 64);
+        WordA(main.0 | u64::from(generation) << 42 | u64::from(depth) << 58)
+    }
+
+    pub(super) fn main(self) -> Ref {
+        Ref::from_word(self.0)
+    }
+
+    pub(super) fn generation(self) -> u16 {
+        field(self.0, 42, 16) as u16
+    }
+
+    pub(super) fn depth(self) -> u32 {
+        field(self.0, 58, 6) as u32
+    }
+
+    /// The word that commits a merge into `main`.
+    pub(super) fn merged(self, main: Ref) -> Self {
+        WordA::new(main, self.generation().wrapping_add(1), self.depth())
+    }
+
+    /// The word that commits a split whose lower half is `main`.
+    pub(super) fn split(self, main: Ref) -> Self {
+        WordA::new(main, self.generation().wrapping_add(1), self.depth() + 1)
+    }
+}
+
+/// A cell of the directory: CurSegment 42, local depth 6.
+pub(super) fn cell(cur: Ref, depth: u32) -> u64 {
+    cur.0 | u64::from(depth) << 42
+}
+
+/// The suffix word of a CurSegment: suffix, and the depth with which it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Suffix {
+    pub(super) bits: u64,
+    pub(super) made: u32,
+}
+
+impl Suffix {
+    pub(super) fn word(self) -> u64 {
+        self.bits | u64::from(self.made) << 58
+    }
+
+    pub(super) fn from_word(word: u64) -> Self {
+        Suffix { bits: field(word, 0, 58), made: field(word, 58, 6) as u32 }
+    }
+}
+
+/// The low `depth` bits of a hash.
+pub(super) fn suffix(hash: u64, depth: u32) -> u64 {
+    hash & ((1 << depth) - 1)
+}
+
+pub(super) fn fp(hash: u64) -> u8 {
+    (hash >> 56) as u8
+}
+
+pub(super) fn fp2(hash: u64) -> u8 {
+    (hash >> 48) as u8
+}
+
+/// The four bits of a hash by which splits at `depth` and the rest of its round divide.
+pub(super) fn dep(hash: u64, depth: u32) -> u8 {
+    field(hash, depth / 4 * 4, 4) as u8
+}
+
+/// Sizes of an index; part of its headers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Geometry {
+    /// Entries of a CurSegment.
+    pub(super) cur: u32,
+    /// Entries of a MainSegment beyond which it splits.
+    pub(super) limit: u32,
+    pub(super) max_depth: u32,
+    pub(super) rows: u32,
+    pub(super) nodes: u8,
+}
+
+impl Geometry {
+    pub(super) fn entries_off(&self) -> u64 {
+        (16 + 8 * u64::from(self.max_depth)).next_multiple_of(UNIT)
+    }
+
+    pub(super) fn entry_off(&self, idx: u32) -> u64 {
+        self.entries_off() + 8 * u64::from(idx)
+    }
+
+    pub(super) fn hint_off(&self, idx: u32) -> u64 {
+        self.entry_off(self.cur) + 2 * u64::from(idx)
+    }
+
+    pub(super) fn buddy_off(&self, level: u32) -> u64 {
+        16 + 8 * u64::from(level)
+    }
+
+    pub(super) fn cur_bytes(&self) -> usize {
+        self.hint_off(self.cur) as usize
+    }
+
+    pub(super) fn row(&self, row: u32) -> Addr {
+        Addr::new(0, TABLE_OFF + 8 * u64::from(row))
+    }
+
+    pub(super) fn directory(&self, idx: u64) -> Addr {
+        Addr::new(0, self.directory_off() + 8 * idx)
+    }
+
+    fn directory_off(&self) -> u64 {
+        (TABLE_OFF + 8 * u64::from(self.rows)).next_multiple_of(UNIT)
+    }
+
+    /// Where chunks begin on `node`.
+    pub(super) fn first_chunk(&self, node: u8) -> u64 {
+        if node == 0 { self.directory_off() + (8 << self.max_depth) } else { TABLE_OFF }
+            .next_multiple_of(UNIT)
+    }
+
+    /// Whether a segment with this word A and `main` entries in its MainSegment splits at its next
+    /// full CurSegment. A function of what word A names alone, so that all mergers decide alike.
+    pub(super) fn splits(&self, a: WordA, main: u32) -> bool {
+        u64::from(main) + u64::from(self.cur) > self.limit.into() && a.depth() < self.max_depth
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        let refuse = |what| Err(ErrorKind::Options { what }.into());
+        if !(2..=4096).contains(&self.cur) {
+            return refuse("a CurSegment has 2 to 4,096 entries");
+        }
+        if self.limit < self.cur || self.limit > 1 << 20 {
+            return refuse("a MainSegment holds a CurSegment, and at most 2^20 entries");
+        }
+        // The hash has 48 bits below its fingerprints, and the last split looks at four more.
+        if !(1..=40).contains(&self.max_depth) {
+            return refuse("the maximum depth is 1 to 40");
+        }
+        if !(1..=4096).contains(&self.rows) {
+            return refuse("the client table has 1 to 4,096 rows");
+        }
+        Ok(())
+    }
+}
+
+/// The header of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Header {
+    pub(super) geometry: Geometry,
+    pub(super) node: u8,
+    pub(super) seed: u64,
+    pub(super) id: u64,
+}
+
+impl Header {
+    /// All but the magic, which is stored last.
+    pub(super) fn words(&self) -> [u64; 6] {
+        let Geometry { cur, limit, max_depth, rows, nodes } = self.geometry;
+        [
+            VERSION | u64::from(nodes) << 32 | u64::from(self.node) << 40,
+            u64::from(cur) | u64::from(limit) << 32,
+            u64::from(max_depth) | u64::from(rows) << 32,
+            self.seed,
+            self.id,
+            0,
+        ]
+    }
+
+    /// The header in `bytes`, or why there is none.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self> {
+        let word = |i: usize| word_at(bytes, 8 * i);
+        if word(0) != MAGIC {
+            return Err(ErrorKind::NotAPool { why: "the region holds no index" }.into());
+        }
+        let found = word(1) & u64::from(u32::MAX);
+        if found != VERSION {
+            return Err(ErrorKind::Version { found, expected: VERSION }.into());
+        }
+        let geometry = Geometry {
+            cur: word(2) as u32,
+            limit: (word(2) >> 32) as u32,
+            max_depth: word(3) as u32,
+            rows: (word(3) >> 32) as u32,
+            nodes: (word(1) >> 32) as u8,
+        };
+        if geometry.check().is_err() {
+            return Err(Error::corrupt("the geometry of the index", 16));
+        }
+        Ok(Header { geometry, node: (word(1) >> 40) as u8, seed: word(4), id: word(5) })
+    }
+}
+
+/// A row of the client table: state 2, beat 14, epoch 32, incarnation 16.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Row(pub(super) u64);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum RowState {
+    /// Nobody, or a client that has left.
+    Free,
+    Live,
+    /// Evicted; it stays so until a new client takes the row.
+    Dead,
+}
+
+impl Row {
+    pub(super) fn new(state: RowState, beat: u16, epoch: u32, incarnation: u16) -> Self {
+        Row(state as u64
+            | u64::from(beat & 0x3fff) << 2
+            | u64::from(epoch) << 16
+            | u64::from(incarnation) << 48)
+    }
+
+    pub(super) fn state(self) -> RowState {
+        match field(self.0, 0, 2) {
+            0 => RowState::Free,
+            1 => RowState::Live,
+            _ => RowState::Dead,
+        }
+    }
+
+    pub(super) fn beat(self) -> u16 {
+        field(self.0, 2, 14) as u16
+    }
+
+    pub(super) fn epoch(self) -> u32 {
+        field(self.0, 16, 32) as u32
+    }
+
+    pub(super) fn incarnation(self) -> u16 {
+        field(self.0, 48, 16) as u16
+    }
+
+    pub(super) fn with_state(self, state: RowState) -> Self {
+        Row::new(state, self.beat(), self.epoch(), self.incarnation())
+    }
+}
+
+/// The word at a byte offset.
+pub(super) fn word_at(bytes: &[u8], off: usize) -> u64 {
+    u64::from_le_bytes(*bytes[off..].first_chunk().expect("eight bytes"))
+}
+
+fn half_at(bytes: &[u8], off: usize) -> u32 {
+    u32::from_le_bytes(*bytes[off..].first_chunk().expect("four bytes"))
+}
+
+/// All words of `bytes`.
+pub(super) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.chunks_exact(8).map(|word| word_at(word, 0))
+}
+
+/// An entry of a MainSegment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Item {
+    pub(super) entry: Entry,
+    pub(super) fp2: u8,
+}
+
+/// The header of a MainSegment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct MainHeader {
+    pub(super) len: u32,
+    /// The epoch that the last generation divisible by 32 was committed in, or a later one; 0 if
+    /// there was none.
+    pub(super) mark: u32,
+    pub(super) counts: Vec<u32>,
+}
+
+impl MainHeader {
+    pub(super) fn parse(bytes: &[u8], off: u64) -> Result<Self> {
+        let counts: Vec<u32> = (0..FPS).map(|i| half_at(bytes, 16 + 4 * i)).collect();
+        let len = word_at(bytes, 0);
+        if counts.iter().map(|&count| u64::from(count)).sum::<u64>() != len {
+            return Err(Error::corrupt("the counts of a MainSegment", off));
+        }
+        Ok(MainHeader { len: len as u32, mark: word_at(bytes, 8) as u32, counts })
+    }
+}
+
+pub(super) fn main_bytes(len: usize) -> usize {
+    MAIN_HEADER + ITEM_BYTES * len
+}
+
+/// The bytes of a MainSegment; `items` are sorted by fp.
+pub(super) fn main_segment(items: &[Item], mark: u32) -> Vec<u8> {
+    let mut counts = [0u32; FPS];
+    for item in items {
+        counts[usize::from(item.entry.fp())] += 1;
+    }
+    let mut bytes = Vec::with_capacity(main_bytes(items.len()));
+    bytes.extend_from_slice(&(items.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(&u64::from(mark).to_le_bytes());
+    for count in counts {
+        bytes.extend_from_slice(&count.to_le_bytes());
+    }
+    for item in items {
+        bytes.extend_from_slice(&item.entry.0.to_le_bytes());
+        bytes.push(item.fp2);
+    }
+    bytes
+}
+
+/// The entries in bytes of a MainSegment that begin at one.
+pub(super) fn items(bytes: &[u8]) -> impl Iterator<Item = Item> {
+    bytes.chunks_exact(ITEM_BYTES).map(|item| Item { entry: Entry(word_at(item, 0)), fp2: item[8] })
+}
+
+/// The bytes of a new CurSegment: generation 1, nothing in it.
+pub(super) fn cur_segment(geometry: &Geometry, a: WordA, suffix: Suffix) -> Vec<u8> {
+    let mut bytes = vec![0; geometry.cur_bytes()];
+    bytes[..8].copy_from_slice(&a.0.to_le_bytes());
+    bytes[8..16].copy_from_slice(&suffix.word().to_le_bytes());
+    bytes
+}
+
+/// Bytes of a KV block.
+pub(super) fn kv_bytes(key: usize, value: usize) -> usize {
+    KV_HEADER + key + value
+}
+
+fn kv_sum(hash: &ByteHash, body: &[u8], lens: u64) -> u64 {
+    hash.hash(body) ^ lens.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// The bytes of a KV block.
+pub(super) fn kv_block(hash: &ByteHash, key: &[u8], value: &[u8]) -> Vec<u8> {
+    let lens = key.len() as u64 | (value.len() as u64) << 32;
+    let mut bytes = vec![0; KV_HEADER];
+    bytes.extend_from_slice(key);
+    bytes.extend_from_slice(value);
+    let sum = kv_sum(hash, &bytes[KV_HEADER..], lens);
+    bytes[..8].copy_from_slice(&lens.to_le_bytes());
+    bytes[8..16].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+/// A KV block, or its beginning.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kv<'a> {
+    pub(super) key_len: usize,
+    pub(super) value_len: usize,
+    bytes: &'a [u8],
+}
+
+impl<'a> Kv<'a> {
+    pub(super) fn parse(bytes: &'a [u8], off: u64) -> Result<Self> {
+        if bytes.len() < KV_HEADER {
+            return Err(Error::corrupt("the address of a KV block", off));
+        }
+        let (key_len, value_len) = (half_at(bytes, 0) as usize, half_at(bytes, 4) as usize);
+        if key_len > LIMIT_BYTES || value_len > LIMIT_BYTES {
+            return Err(Error::corrupt("the lengths of a KV block", off));
+        }
+        Ok(Kv { key_len, value_len, bytes })
+    }
+
+    /// Bytes of the whole block.
+    pub(super) fn block_bytes(&self) -> usize {
+        kv_bytes(self.key_len, self.value_len)
+    }
+
+    /// The key, if all of it was read.
+    pub(super) fn key(&self) -> Option<&'a [u8]> {
+        self.bytes.get(KV_HEADER..KV_HEADER + self.key_len)
+    }
+
+    /// Whether the key may be this one, by what was read.
+    pub(super) fn may_be(&self, key: &[u8]) -> bool {
+        let read = &self.bytes[KV_HEADER..self.bytes.len().min(KV_HEADER + self.key_len)];
+        self.key_len == key.len() && key.starts_with(read)
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        self.bytes.len() >= self.block_bytes()
+    }
+
+    /// The value of a block that was read whole.
+    pub(super) fn value(&self, hash: &ByteHash, off: u64) -> Result<&'a [u8]> {
+        let body = &self.bytes[KV_HEADER..self.block_bytes()];
+        if kv_sum(hash, body, word_at(self.bytes, 0)) != word_at(self.bytes, 8) {
+            return Err(Error::corrupt("the check sum of a KV block", off));
+        }
+        Ok(&body[self.key_len..])
+    }
+}
+
+#[cfg(test)]
+mod tests;

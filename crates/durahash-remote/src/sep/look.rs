@@ -1,0 +1,337 @@
+//! How an operation sees the entries of its key: batch by batch until it has a state of the segment
+//! that held at some time while it ran.
+//!
+//! | Batch | What is read |
+//! |---|---|
+//! | 1 | word A; buddies from the known depth on; entries from the known ones on; the MainSegment's entries with the fp, by the known FPTable, or its header |
+//! | | word A is another, or an entry is neither live nor free in its generation: what was known is dropped, batch 1 again |
+//! | | the suffix is another: batch 1 of the buddy |
+//! | | no free entry in the window, and it is not the end: the next window |
+//! | 2 | the MainSegment's entries with the fp, if their place was not known |
+//!
+//! A segment met for the first time is read whole, buddies and entries, in place of batch 1.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use durahash_media::{Error, Result};
+
+use crate::fabric::{Addr, Batch, Fabric};
+
+use super::Core;
+use super::cache::Snapshot;
+use super::epoch::Op;
+use super::fptable::FpTable;
+use super::layout::{
+    Entry, ITEM_BYTES, Item, MAIN_HEADER, MainHeader, Ref, State, Suffix, WordA, fp, fp2, items,
+    suffix, word_at, words,
+};
+
+/// Buddies read with word A: as many splits as one look may have missed without another batch.
+const BUDDIES: u32 = 4;
+/// Looks after which a segment that never stands still is taken for a damaged one.
+const LAPS: u32 = 100_000;
+
+/// What was seen.
+#[derive(Debug)]
+pub(super) struct Sight {
+    pub(super) cur: Ref,
+    pub(super) a: WordA,
+    /// Entries of the CurSegment that may be the key's, newest first.
+    pub(super) newer: Vec<Entry>,
+    /// Index of the first free entry, and the words of it and some that follow. None if it is full.
+    pub(super) free: Option<(u32, Vec<u64>)>,
+    /// Entries of the MainSegment that may be the key's, if asked for.
+    pub(super) settled: Vec<Entry>,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// The first free entry.
+    Append,
+    /// That, and all entries that may be the key's.
+    Key,
+}
+
+/// A block to be written with the first batch.
+pub(super) type Block = Option<(Ref, Vec<u8>)>;
+
+impl<F: Fabric> Core<F> {
+    /// Looks at the segment of `hash`, writing `block` meanwhile.
+    pub(super) async fn look(
+        &self,
+        op: &Op<'_, F>,
+        hash: u64,
+        scope: Scope,
+        block: &mut Block,
+    ) -> Result<Sight> {
+        let mut cur = self.cache.borrow().directory.find(hash);
+        for _ in 0..LAPS {
+            let (snapshot, before) = {
+                // Taken together, and before anything is posted: coroutines share the cache.
+                let cache = self.cache.borrow();
+                let snapshot = cache.snapshot(cur, self.geometry.cur, op.tag);
+                let before = match &snapshot {
+                    Some(known) if scope == Scope::Key => {
+                        cache.matching(cur, known.offset, fp(hash), fp2(hash))
+                    }
+                    _ => Vec::new(),
+                };
+                (snapshot, before)
+            };
+            let (a, place, window, offset, main) = match &snapshot {
+                None => {
+                    let (a, suffix, window) = self.meet(op, cur, block).await?;
+                    (a, suffix, window, 0, None)
+                }
+                Some(known) => {
+                    let known_a = known.a;
+                    let seen = self.glance(op, cur, known, hash, scope, block).await?;
+                    if seen.a != known_a {
+                        self.tally.borrow_mut().turns += 1;
+                        self.cache.borrow_mut().turn(cur, seen.a, op.tag);
+                    }
+                    (seen.a, known.suffix, seen.window, known.offset, Some(seen.main))
+                }
+            };
+            if suffix(hash, a.depth()) != place.bits {
+                cur = self.follow(op, cur, place, a, hash).await?;
+                continue;
+            }
+            self.cache.borrow_mut().directory.learn(cur, place.bits, a.depth());
+            if snapshot.as_ref().is_some_and(|known| known.a != a) {
+                continue;
+            }
+            let Some((live, free)) = self.entries(op, cur, a, offset, window).await? else {
+                self.cache.borrow_mut().turn(cur, a, op.tag);
+                continue;
+            };
+            self.cache.borrow_mut().saw(cur, a, offset, &live, op.tag);
+            let mut sight = Sight { cur, a, newer: Vec::new(), free, settled: Vec::new() };
+            if scope == Scope::Key {
+                let read = live.iter().rev().filter(|entry| entry.fp() == fp(hash)).copied();
+                sight.newer = read.chain(before).collect();
+                let table = snapshot.and_then(|known| known.table);
+                sight.settled = self.settled(op, cur, a, hash, table, main).await?;
+            }
+            return Ok(sight);
+        }
+        Err(Error::corrupt("a segment that never stands still", cur.addr().off()))
+    }
+
+    /// Reads a segment that is not known.
+    async fn meet(
+        &self,
+        op: &Op<'_, F>,
+        cur: Ref,
+        block: &mut Block,
+    ) -> Result<(WordA, Suffix, Vec<u64>)> {
+        let mut batch = Batch::new();
+        let read = batch.read(cur.addr(), self.geometry.hint_off(0) as usize);
+        self.write_block(&mut batch, block);
+        let done = op.post(batch).await?;
+        let bytes = done.bytes(read);
+        let (a, suffix) = (WordA(word_at(bytes, 0)), Suffix::from_word(word_at(bytes, 8)));
+        let entries_off = self.geometry.entries_off() as usize;
+        let buddies_end = self.geometry.buddy_off(self.geometry.max_depth) as usize;
+        let buddies = words(&bytes[16..buddies_end]).map(Ref::from_word).collect();
+        if a.depth() > self.geometry.max_depth || suffix.made > a.depth() || a.main().is_none() {
+            return Err(Error::corrupt("the head of a CurSegment", cur.addr().off()));
+        }
+        self.cache.borrow_mut().meet(cur, a, suffix, buddies, op.tag);
+        Ok((a, suffix, words(&bytes[entries_off..]).collect()))
+    }
+
+    /// Batch 1 at a segment that is known.
+    async fn glance(
+        &self,
+        op: &Op<'_, F>,
+        cur: Ref,
+        known: &Snapshot,
+        hash: u64,
+        scope: Scope,
+        block: &mut Block,
+    ) -> Result<Glance> {
+        let (at, depth) = (cur.addr(), known.a.depth());
+        let mut batch = Batch::new();
+        self.write_block(&mut batch, block);
+        let a = batch.read(at, 8);
+        let levels = BUDDIES.min(self.geometry.max_depth - depth);
+        let buddies = (levels > 0)
+            .then(|| batch.read(at.add(self.geometry.buddy_off(depth)), 8 * levels as usize));
+        let window = (known.window > 0).then(|| {
+            let off = self.geometry.entry_off(known.offset);
+            batch.read(at.add(off), 8 * known.window as usize)
+        });
+        let main = (scope == Scope::Key).then(|| match &known.table {
+            None => (0..0, batch.read(known.a.main().addr(), MAIN_HEADER)),
+            Some(table) => {
+                let range = table.range(fp(hash));
+                let read = read_items(&mut batch, known.a.main(), &range);
+                (range, read)
+            }
+        });
+        let done = op.post(batch).await?;
+        if let Some(buddies) = buddies {
+            let buddies = words(done.bytes(buddies)).map(Ref::from_word);
+            self.cache.borrow_mut().learn_buddies(cur, depth, buddies);
+        }
+        Ok(Glance {
+            a: WordA(done.word(a)),
+            window: window.map_or(Vec::new(), |i| words(done.bytes(i)).collect()),
+            main: main.map_or((0..0, Vec::new()), |(range, i)| (range, done.bytes(i).to_vec())),
+        })
+    }
+
+    fn write_block(&self, batch: &mut Batch, block: &mut Block) {
+        if let Some((at, bytes)) = block.take() {
+            batch.write(at.addr(), &bytes);
+        }
+    }
+
+    /// The buddy that has taken over a hash.
+    async fn follow(
+        &self,
+        op: &Op<'_, F>,
+        cur: Ref,
+        place: Suffix,
+        a: WordA,
+        hash: u64,
+    ) -> Result<Ref> {
+        let level = (hash ^ place.bits).trailing_zeros();
+        if level < place.made {
+            return Err(Error::corrupt("a directory cell, or a buddy", cur.addr().off()));
+        }
+        debug_assert!(level < a.depth());
+        self.tally.borrow_mut().hops += 1;
+        for _ in 0..LAPS {
+            let buddy = self.cache.borrow().buddy(cur, level);
+            if !buddy.is_none() {
+                let bits = suffix(hash, level + 1);
+                self.cache.borrow_mut().directory.learn(buddy, bits, level + 1);
+                return Ok(buddy);
+            }
+            // It was read before word A was; it is there by now.
+            let mut batch = Batch::new();
+            let levels = self.geometry.max_depth - level;
+            batch.read(cur.addr().add(self.geometry.buddy_off(level)), 8 * levels as usize);
+            let done = op.post(batch).await?;
+            let buddies = words(done.bytes(0)).map(Ref::from_word);
+            self.cache.borrow_mut().learn_buddies(cur, level, buddies);
+        }
+        Err(Error::corrupt("a segment without its buddy", cur.addr().off()))
+    }
+
+    /// The live entries from `offset` on, and the free one after them, given the first ones read;
+    /// `None` when they are of another generation.
+    #[allow(clippy::type_complexity, reason = "used once")]
+    async fn entries(
+        &self,
+        op: &Op<'_, F>,
+        cur: Ref,
+        a: WordA,
+        offset: u32,
+        mut window: Vec<u64>,
+    ) -> Result<Option<(Vec<Entry>, Option<(u32, Vec<u64>)>)>> {
+        let mut live = Vec::new();
+        loop {
+            let mut read = window.iter().copied().map(Entry);
+            for entry in read.by_ref() {
+                match entry.state(a.generation()) {
+                    State::Live => live.push(entry),
+                    State::Other => return Ok(None),
+                    State::Free => {
+                        let rest = read.take_while(|e| e.state(a.generation()) == State::Free);
+                        let words = std::iter::once(entry).chain(rest).map(|e| e.0).collect();
+                        let idx = offset + live.len() as u32;
+                        return Ok(Some((live, Some((idx, words)))));
+                    }
+                }
+            }
+            let end = offset + live.len() as u32;
+            if end == self.geometry.cur {
+                return Ok(Some((live, None)));
+            }
+            let more = (2 * window.len().max(8)).min((self.geometry.cur - end) as usize);
+            let mut batch = Batch::new();
+            batch.read(cur.addr().add(self.geometry.entry_off(end)), 8 * more);
+            window = words(op.post(batch).await?.bytes(0)).collect();
+        }
+    }
+
+    /// The MainSegment's entries that may be of a key with this hash.
+    async fn settled(
+        &self,
+        op: &Op<'_, F>,
+        cur: Ref,
+        a: WordA,
+        hash: u64,
+        table: Option<Rc<FpTable>>,
+        read: Option<(Range<u32>, Vec<u8>)>,
+    ) -> Result<Vec<Entry>> {
+        let main = a.main();
+        let (fp, fp2) = (fp(hash), fp2(hash));
+        let (table, mut range, mut bytes) = match (table, read) {
+            (Some(table), Some((range, bytes))) => (table, range, bytes),
+            (_, read) => {
+                let header = match read {
+                    Some((_, header)) => header,
+                    None => {
+                        let mut batch = Batch::new();
+                        batch.read(main.addr(), MAIN_HEADER);
+                        op.post(batch).await?.bytes(0).to_vec()
+                    }
+                };
+                let header = MainHeader::parse(&header, main.addr().off())?;
+                let table = Rc::new(FpTable::new(&header.counts));
+                self.cache.borrow_mut().set_table(cur, a, Rc::clone(&table));
+                let range = table.range(fp);
+                let bytes = self.read_range(op, main, &range).await?;
+                (table, range, bytes)
+            }
+        };
+        loop {
+            let list: Vec<Item> = items(&bytes).collect();
+            // Complete where it ends at the segment's end, or another fp stands there.
+            let from = range.start == 0 || list.first().is_some_and(|i| i.entry.fp() < fp);
+            let to = range.end == table.len() || list.last().is_some_and(|i| i.entry.fp() > fp);
+            if from && to {
+                let same = list.iter().filter(|i| i.entry.fp() == fp && i.fp2 == fp2);
+                return Ok(same.map(|item| item.entry).collect());
+            }
+            let more = 8.max(range.end - range.start);
+            if !from {
+                range.start = range.start.saturating_sub(more);
+            }
+            if !to {
+                range.end = (range.end + more).min(table.len());
+            }
+            bytes = self.read_range(op, main, &range).await?;
+        }
+    }
+
+    async fn read_range(&self, op: &Op<'_, F>, main: Ref, range: &Range<u32>) -> Result<Vec<u8>> {
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut batch = Batch::new();
+        read_items(&mut batch, main, range);
+        Ok(op.post(batch).await?.bytes(0).to_vec())
+    }
+}
+
+/// What batch 1 brought.
+struct Glance {
+    a: WordA,
+    window: Vec<u64>,
+    main: (Range<u32>, Vec<u8>),
+}
+
+fn item_addr(main: Ref, idx: u32) -> Addr {
+    main.addr().add((MAIN_HEADER + ITEM_BYTES * idx as usize) as u64)
+}
+
+fn read_items(batch: &mut Batch, main: Ref, range: &Range<u32>) -> usize {
+    batch.read(item_addr(main, range.start), ITEM_BYTES * range.len())
+}

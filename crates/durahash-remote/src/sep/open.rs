@@ -1,0 +1,254 @@
+//! An index made in the nodes' regions, and opened there.
+//!
+//! | Step of making one | If the client dies after it |
+//! |---|---|
+//! | swap the magic of node 0 from 0 to "being made" | nobody opens it; the regions must be cleared |
+//! | write headers, first segments, directory, depth, epoch, bump words | the same |
+//! | write the magic of the other nodes, then of node 0 | made |
+
+use std::cell::{Cell, RefCell};
+
+use durahash_media::hash::ByteHash;
+use durahash_media::{Error, ErrorKind, Result};
+
+use crate::fabric::{Addr, Batch, Fabric};
+
+use super::cache::{Cache, Directory};
+use super::layout::{
+    BUMP_OFF, EPOCH, Geometry, HEADER_BYTES, Header, MAGIC, ROOT, Ref, Suffix, UNIT, WordA, cell,
+    cur_segment, main_segment, words,
+};
+use super::space::{Space, class_bytes};
+use super::{Core, Tally};
+
+/// The magic of an index that is being made.
+const BEING_MADE: u64 = MAGIC | 1 << 56;
+/// Bytes read or written at once.
+const PIECE: u64 = 1 << 20;
+
+/// Sizes of an index, which are kept with it, and how a client goes about it, which is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Options {
+    /// Entries of a CurSegment, 2 to 4,096; 128 by default (1 KiB).
+    pub cur_entries: u32,
+    /// Entries that a MainSegment holds before it splits; 64 CurSegments by default.
+    pub main_entries: u32,
+    /// The directory's depth at most, 1 to 40; 20 by default. It is reserved: 8 bytes for each of
+    /// 2^depth cells. At that depth segments grow beyond `main_entries`.
+    pub max_depth: u32,
+    /// The directory's first depth: 2^depth segments; 0 by default.
+    pub first_depth: u32,
+    /// Clients at most, 1 to 4,096; 64 by default.
+    pub rows: u32,
+    /// The seed of the hash; drawn from the name of nothing, so choose one that others cannot guess
+    /// where keys come from others.
+    pub seed: u64,
+    /// Of this client: bytes that it takes from a node at once; 256 KiB by default.
+    pub chunk_bytes: u64,
+    /// Of this client: how long it waits for another to merge a full segment, times four; 20 µs by
+    /// default.
+    pub wait_ns: u64,
+    /// Of this client: how often it shows life and moves the epoch; 1 ms by default, or a quarter of
+    /// the lease where that is less.
+    pub tick_ns: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            cur_entries: 128,
+            main_entries: 64 * 128,
+            max_depth: 20,
+            first_depth: 0,
+            rows: 64,
+            seed: 0x5e9_5e9,
+            chunk_bytes: 256 << 10,
+            wait_ns: 20_000,
+            tick_ns: 1_000_000,
+        }
+    }
+}
+
+impl<F: Fabric> Core<F> {
+    /// Makes an index in regions that are all zero, and opens it.
+    pub(crate) async fn create(fabric: F, options: Options) -> Result<Self> {
+        let geometry = Geometry {
+            cur: options.cur_entries,
+            limit: options.main_entries,
+            max_depth: options.max_depth,
+            rows: options.rows,
+            nodes: fabric.nodes(),
+        };
+        geometry.check()?;
+        if options.first_depth > options.max_depth {
+            let what = "the first depth of the directory is above its maximum";
+            return Err(ErrorKind::Options { what }.into());
+        }
+        let mut image = Image::new(&fabric, geometry);
+        for bits in 0..1u64 << options.first_depth {
+            image.segment(bits, options.first_depth)?;
+        }
+        let mut batch = Batch::new();
+        batch.compare_swap(Addr::new(0, 0), 0, BEING_MADE);
+        if fabric.post(batch).await?.word(0) != 0 {
+            return Err(ErrorKind::Exists.into());
+        }
+        let seed = ByteHash::new(options.seed).hash(b"the id of an index");
+        let Image { writes, bump, cells, .. } = image;
+        for piece in writes.chunks(64) {
+            let mut batch = Batch::new();
+            for (at, bytes) in piece {
+                batch.write(*at, bytes);
+            }
+            fabric.post(batch).await?;
+        }
+        for (piece, from) in cells.chunks(PIECE as usize / 8).zip((0..).step_by(PIECE as usize / 8))
+        {
+            let bytes: Vec<u8> = piece.iter().flat_map(|cell| cell.to_le_bytes()).collect();
+            let mut batch = Batch::new();
+            batch.write(geometry.directory(from), &bytes);
+            fabric.post(batch).await?;
+        }
+        let mut batch = Batch::new();
+        batch.write_word(ROOT, options.first_depth.into());
+        batch.write_word(EPOCH, 1);
+        for node in 0..geometry.nodes {
+            let header = Header { geometry, node, seed: options.seed, id: seed };
+            let bytes: Vec<u8> =
+                header.words().iter().flat_map(|word| word.to_le_bytes()).collect();
+            batch.write(Addr::new(node, 8), &bytes);
+            batch.write_word(Addr::new(node, BUMP_OFF), bump[usize::from(node)]);
+        }
+        fabric.post(batch).await?;
+        let mut batch = Batch::new();
+        for node in 1..geometry.nodes {
+            batch.write_word(Addr::new(node, 0), MAGIC);
+        }
+        fabric.post(batch).await?;
+        let mut batch = Batch::new();
+        batch.write_word(Addr::new(0, 0), MAGIC);
+        fabric.post(batch).await?;
+        Self::open(fabric, options).await
+    }
+
+    /// Opens an index. Of `options`, what concerns the client counts.
+    pub(crate) async fn open(fabric: F, options: Options) -> Result<Self> {
+        let mut batch = Batch::new();
+        for node in 0..fabric.nodes() {
+            if fabric.node_bytes(node) < HEADER_BYTES as u64 {
+                return Err(ErrorKind::NotAPool { why: "a region is too small" }.into());
+            }
+            batch.read(Addr::new(node, 0), HEADER_BYTES);
+        }
+        let done = fabric.post(batch).await?;
+        let headers = (0..usize::from(fabric.nodes())).map(|node| Header::parse(done.bytes(node)));
+        let headers = headers.collect::<Result<Vec<_>>>()?;
+        let Header { geometry, seed, .. } = headers[0];
+        for (node, header) in (0..).zip(&headers) {
+            if *header != (Header { node, ..headers[0] }) || geometry.nodes != fabric.nodes() {
+                let why = "the nodes do not hold the parts of one index, in their order";
+                return Err(ErrorKind::NotAPool { why }.into());
+            }
+            if geometry.first_chunk(node) > fabric.node_bytes(node) {
+                return Err(ErrorKind::Truncated {
+                    found_bytes: fabric.node_bytes(node),
+                    expected_bytes: geometry.first_chunk(node),
+                }
+                .into());
+            }
+        }
+        let epochs = Self::register(&fabric, &geometry).await?;
+        let mut batch = Batch::new();
+        batch.read(ROOT, 8);
+        let depth = fabric.post(batch).await?.word(0);
+        if depth > geometry.max_depth.into() {
+            return Err(Error::corrupt("the depth of the directory", ROOT.off()));
+        }
+        let depth = depth as u32;
+        let mut cells = Vec::new();
+        let bytes = 8u64 << depth;
+        for from in (0..bytes).step_by(PIECE as usize) {
+            let mut batch = Batch::new();
+            batch.read(geometry.directory(from / 8), PIECE.min(bytes - from) as usize);
+            cells.extend(words(fabric.post(batch).await?.bytes(0)).map(Ref::from_word));
+        }
+        let directory = Directory::new(depth, cells).ok_or_else(|| {
+            Error::corrupt("the first directory cell", geometry.directory(0).off())
+        })?;
+        Ok(Core {
+            geometry,
+            options,
+            hash: ByteHash::new(seed),
+            cache: RefCell::new(Cache::new(directory)),
+            space: RefCell::new(Space::new(geometry.nodes)),
+            epochs: RefCell::new(epochs),
+            tally: RefCell::new(Tally::default()),
+            global_depth: Cell::new(depth),
+            exhausted: (0..geometry.nodes).map(|_| Cell::new(false)).collect(),
+            short: Cell::new(false),
+            closed: Cell::new(false),
+            fabric,
+        })
+    }
+
+    /// How often this client ticks.
+    pub(crate) fn tick_ns(&self) -> u64 {
+        let quarter = self.fabric.lease_ns().map_or(u64::MAX, |lease_ns| lease_ns / 4);
+        self.options.tick_ns.min(quarter)
+    }
+
+    /// Ticks if that is overdue, as when nobody runs the service, or memory is short.
+    pub(super) async fn upkeep(&self) -> Result<()> {
+        let since = self.fabric.now_ns() - self.epochs.borrow().ticked_ns;
+        if since >= 4 * self.tick_ns() || self.short.get() {
+            self.tick().await?;
+        }
+        Ok(())
+    }
+}
+
+/// The first segments, before they are written.
+struct Image {
+    geometry: Geometry,
+    node_bytes: Vec<u64>,
+    bump: Vec<u64>,
+    writes: Vec<(Addr, Vec<u8>)>,
+    cells: Vec<u64>,
+}
+
+impl Image {
+    fn new<F: Fabric>(fabric: &F, geometry: Geometry) -> Self {
+        let nodes = 0..geometry.nodes;
+        Image {
+            geometry,
+            node_bytes: nodes.clone().map(|node| fabric.node_bytes(node) / UNIT * UNIT).collect(),
+            bump: nodes.map(|node| geometry.first_chunk(node)).collect(),
+            writes: Vec::new(),
+            cells: Vec::new(),
+        }
+    }
+
+    fn place(&mut self, node: u8, bytes: Vec<u8>) -> Result<Ref> {
+        let bump = &mut self.bump[usize::from(node)];
+        let (off, class) = (*bump, class_bytes(bytes.len()));
+        if off + class > self.node_bytes[usize::from(node)] {
+            return Err(ErrorKind::Full { wanted_bytes: class }.into());
+        }
+        *bump += class;
+        let at = Addr::new(node, off);
+        self.writes.push((at, bytes));
+        Ok(Ref::new(at))
+    }
+
+    /// A segment of the hashes that end in the low `depth` bits of `bits`.
+    fn segment(&mut self, bits: u64, depth: u32) -> Result<()> {
+        let node = (bits % u64::from(self.geometry.nodes)) as u8;
+        let main = self.place(node, main_segment(&[], 0))?;
+        let a = WordA::new(main, 1, depth);
+        let place = Suffix { bits, made: depth };
+        let cur = self.place(node, cur_segment(&self.geometry, a, place))?;
+        self.cells.push(cell(cur, depth));
+        Ok(())
+    }
+}

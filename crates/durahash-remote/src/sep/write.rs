@@ -1,0 +1,328 @@
+//! The operations on a key. Every write is an append of one entry, by one swap.
+//!
+//! | Operation | Batch | What | If the client dies after it |
+//! |---|---|---|---|
+//! | put, delete | 1 | write the KV block; look at the segment | the block is lost to a sweep |
+//! | | 2 | swap the first free entry, of the generation before, for the new one | done |
+//! | | | hint, unsignaled | a merge reads the key in its place |
+//! | | | who filled the last entry merges | somebody else merges later |
+//! | get | 1 | look at the segment | |
+//! | | 2 | KV blocks of the entries that may be the key's, newest first | |
+//! | conditional | 1, 2 | as get, down to the first free entry | |
+//! | | 3 | write the KV block | |
+//! | | 4 | swap exactly that entry: nothing came in between | done |
+
+use durahash_media::{ErrorKind, Result};
+
+use crate::fabric::{Batch, Fabric};
+
+use super::Core;
+use super::epoch::Op;
+use super::layout::{Entry, Kv, LIMIT_BYTES, Len, Ref, State, dep, fp, fp2, kv_block};
+use super::look::{Block, Scope, Sight};
+use super::space::class_bytes;
+
+/// KV blocks of the CurSegment read in one batch.
+const AT_ONCE: usize = 8;
+/// Waits for whoever filled a segment to merge it, before another client does.
+const WAITS: u32 = 4;
+
+/// What a conditional operation does about the value that it found.
+pub(crate) enum Decision {
+    Put(Vec<u8>),
+    Delete,
+    Nothing,
+}
+
+/// Whose the KV block of a failed operation is.
+#[derive(Clone, Copy)]
+enum Fate {
+    /// This client's: it is written, or was never posted, and nothing names it.
+    Private,
+    /// Its write or its publication has an unknown outcome.
+    Doubtful,
+}
+
+/// What came of a swap.
+enum Swap {
+    Done,
+    /// The entry that was there first.
+    Lost(Entry),
+}
+
+impl<F: Fabric> Core<F> {
+    fn check_sizes(key: &[u8], value: &[u8]) -> Result<()> {
+        for (what, bytes) in [("key", key.len()), ("value", value.len())] {
+            if bytes > LIMIT_BYTES {
+                let (bytes, limit_bytes) = (bytes as u64, LIMIT_BYTES as u64);
+                return Err(ErrorKind::TooLarge { what, bytes, limit_bytes }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The value of `key`.
+    pub(crate) async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Self::check_sizes(key, &[])?;
+        self.upkeep().await?;
+        let hash = self.hash.hash(key);
+        let op = Op::new(self);
+        let sight = self.look(&op, hash, Scope::Key, &mut None).await?;
+        self.value(&op, key, hash, &sight).await
+    }
+
+    /// Puts a value, or removes the key.
+    pub(crate) async fn append(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        Self::check_sizes(key, value.unwrap_or_default())?;
+        self.upkeep().await?;
+        let hash = self.hash.hash(key);
+        let mut op = Op::new(self);
+        let (mut block, kv) = self.block(&op, key, value).await?;
+        let mut fate = Fate::Private;
+        let done = self.append_block(&mut op, hash, kv, &mut block, &mut fate).await;
+        if done.is_err() {
+            let mut space = self.space.borrow_mut();
+            match fate {
+                Fate::Private => space.put(kv.at, kv.class),
+                // It may be published, or be written yet: only a sweep finds out.
+                Fate::Doubtful => space.doubtful_bytes += kv.class,
+            }
+        }
+        done
+    }
+
+    async fn append_block(
+        &self,
+        op: &mut Op<'_, F>,
+        hash: u64,
+        kv: Placed,
+        block: &mut Block,
+        fate: &mut Fate,
+    ) -> Result<()> {
+        loop {
+            *fate = if block.is_some() { Fate::Doubtful } else { *fate };
+            let sight = self.look(op, hash, Scope::Append, block).await?;
+            *fate = Fate::Private;
+            let Some((mut idx, frees)) = sight.free.clone() else {
+                self.full(op, &sight).await?;
+                continue;
+            };
+            for old in frees {
+                *fate = Fate::Doubtful;
+                let swap = self.swap(op, hash, &sight, idx, old, kv).await?;
+                *fate = Fate::Private;
+                match swap {
+                    Swap::Done => {
+                        self.appended(op, &sight, idx).await;
+                        return Ok(());
+                    }
+                    // What was there first is of this generation, so the next entry is the first
+                    // free one.
+                    Swap::Lost(first) if first.state(sight.a.generation()) == State::Live => {
+                        idx += 1;
+                    }
+                    Swap::Lost(_) => break,
+                }
+            }
+        }
+    }
+
+    /// Reads, decides, and appends if nothing came in between. What was found, and whether anything
+    /// was written.
+    pub(crate) async fn conditional(
+        &self,
+        key: &[u8],
+        mut decide: impl FnMut(Option<&[u8]>) -> Decision,
+    ) -> Result<(Option<Vec<u8>>, bool)> {
+        Self::check_sizes(key, &[])?;
+        self.upkeep().await?;
+        let hash = self.hash.hash(key);
+        let mut op = Op::new(self);
+        loop {
+            let sight = self.look(&op, hash, Scope::Key, &mut None).await?;
+            let found = self.value(&op, key, hash, &sight).await?;
+            let value = match decide(found.as_deref()) {
+                Decision::Nothing => return Ok((found, false)),
+                Decision::Delete => None,
+                Decision::Put(value) => Some(value),
+            };
+            let Some((idx, frees)) = &sight.free else {
+                self.full(&mut op, &sight).await?;
+                continue;
+            };
+            Self::check_sizes(key, value.as_deref().unwrap_or_default())?;
+            let (block, kv) = self.block(&op, key, value.as_deref()).await?;
+            let written = async {
+                let mut batch = Batch::new();
+                if let Some((at, bytes)) = block {
+                    batch.write(at.addr(), &bytes);
+                }
+                op.post(batch).await?;
+                self.swap(&op, hash, &sight, *idx, frees[0], kv).await
+            };
+            match written.await {
+                Ok(Swap::Done) => {
+                    self.appended(&mut op, &sight, *idx).await;
+                    return Ok((found, true));
+                }
+                // The block was never published.
+                Ok(Swap::Lost(_)) => self.space.borrow_mut().put(kv.at, kv.class),
+                Err(error) => {
+                    self.space.borrow_mut().doubtful_bytes += kv.class;
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// A KV block, not written yet.
+    async fn block(
+        &self,
+        op: &Op<'_, F>,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<(Block, Placed)> {
+        let bytes = kv_block(&self.hash, key, value.unwrap_or_default());
+        let class = class_bytes(bytes.len());
+        let at = self.allocate(op, bytes.len()).await?;
+        let len = if value.is_none() { Len::Tombstone } else { Len::of_block(bytes.len()) };
+        Ok((Some((at, bytes)), Placed { at, class, len }))
+    }
+
+    async fn swap(
+        &self,
+        op: &Op<'_, F>,
+        hash: u64,
+        sight: &Sight,
+        idx: u32,
+        old: u64,
+        kv: Placed,
+    ) -> Result<Swap> {
+        let (cur, a) = (sight.cur, sight.a);
+        let entry = Entry::new(kv.at, fp(hash), kv.len, a.generation(), dep(hash, a.depth()));
+        let mut batch = Batch::new();
+        batch.compare_swap(cur.addr().add(self.geometry.entry_off(idx)), old, entry.0);
+        let found = op.post(batch).await?.word(0);
+        let there = if found == old { entry } else { Entry(found) };
+        if there.state(a.generation()) == State::Live {
+            let mut cache = self.cache.borrow_mut();
+            if found == old {
+                cache.appended(cur, a, idx, entry, fp2(hash));
+            } else {
+                cache.saw(cur, a, idx, &[there], op.tag);
+            }
+        }
+        if found != old {
+            self.tally.borrow_mut().conflicts += 1;
+            return Ok(Swap::Lost(there));
+        }
+        let hint = [a.generation() as u8, fp2(hash)];
+        self.fabric.write_unsignaled(cur.addr().add(self.geometry.hint_off(idx)), &hint)?;
+        Ok(Swap::Done)
+    }
+
+    /// After an append: who filled the last entry merges. The append is done, whatever comes of that.
+    async fn appended(&self, op: &mut Op<'_, F>, sight: &Sight, idx: u32) {
+        if idx + 1 == self.geometry.cur && self.merge(op, sight.cur, sight.a).await.is_err() {
+            // The segment stays full, so the next append there meets the same failure and tells it.
+            self.tally.borrow_mut().merge_failures += 1;
+        }
+    }
+
+    /// Waits until a full segment was merged; merges it if nobody does.
+    async fn full(&self, op: &mut Op<'_, F>, sight: &Sight) -> Result<()> {
+        for _ in 0..WAITS {
+            self.tally.borrow_mut().waits += 1;
+            op.wait(self.options.wait_ns).await;
+            let mut batch = Batch::new();
+            batch.read(sight.cur.addr(), 8);
+            if op.post(batch).await?.word(0) != sight.a.0 {
+                return Ok(());
+            }
+        }
+        self.merge(op, sight.cur, sight.a).await
+    }
+
+    /// The value of `key` among the entries seen.
+    async fn value(
+        &self,
+        op: &Op<'_, F>,
+        key: &[u8],
+        hash: u64,
+        sight: &Sight,
+    ) -> Result<Option<Vec<u8>>> {
+        let mut newer = &sight.newer[..];
+        let mut settled = &sight.settled[..];
+        let mut older = None;
+        while !newer.is_empty() || !settled.is_empty() {
+            let (now, later) = newer.split_at(newer.len().min(AT_ONCE));
+            let candidates: Vec<Entry> = now.iter().chain(settled).copied().collect();
+            let mut batch = Batch::new();
+            for entry in &candidates {
+                self.read_block(&mut batch, entry.kv(), entry.len().first_read());
+            }
+            let done = op.post(batch).await?;
+            for (i, &entry) in candidates.iter().enumerate() {
+                let found = self.compare(op, key, hash, sight, entry, done.bytes(i)).await?;
+                match found {
+                    Some(value) if i < now.len() => return Ok(value),
+                    // Entries of the CurSegment that were not read yet are newer.
+                    Some(value) => older = Some(value),
+                    None => {}
+                }
+            }
+            (newer, settled) = (later, &[]);
+        }
+        Ok(older.flatten())
+    }
+
+    /// Whether an entry is of `key`, and what it says: a value, or that there is none.
+    async fn compare(
+        &self,
+        op: &Op<'_, F>,
+        key: &[u8],
+        hash: u64,
+        sight: &Sight,
+        entry: Entry,
+        bytes: &[u8],
+    ) -> Result<Option<Option<Vec<u8>>>> {
+        let off = entry.kv().addr().off();
+        let mut kv = Kv::parse(bytes, off)?;
+        if let Some(other) = kv.key().filter(|&other| other != key) {
+            let other = fp2(self.hash.hash(other));
+            self.cache.borrow_mut().learn_fp2(sight.cur, sight.a, entry, other);
+            return Ok(None);
+        }
+        if !kv.may_be(key) {
+            return Ok(None);
+        }
+        let whole;
+        if !kv.is_whole() {
+            let mut batch = Batch::new();
+            self.read_block(&mut batch, entry.kv(), kv.block_bytes());
+            whole = op.post(batch).await?;
+            kv = Kv::parse(whole.bytes(0), off)?;
+        }
+        if kv.key() != Some(key) {
+            return Ok(None);
+        }
+        self.cache.borrow_mut().learn_fp2(sight.cur, sight.a, entry, fp2(hash));
+        let value = kv.value(&self.hash, off)?;
+        Ok(Some((!entry.is_tombstone()).then(|| value.to_vec())))
+    }
+
+    /// Reads the first `bytes` of a block, or what there is up to the end of the node.
+    pub(super) fn read_block(&self, batch: &mut Batch, at: Ref, bytes: usize) -> usize {
+        let addr = at.addr();
+        let left = self.fabric.node_bytes(addr.node()).saturating_sub(addr.off());
+        batch.read(addr, bytes.min(left as usize))
+    }
+}
+
+/// A KV block that was placed.
+#[derive(Clone, Copy)]
+struct Placed {
+    at: Ref,
+    class: u64,
+    len: Len,
+}

@@ -1,0 +1,158 @@
+//! What the tests of the index share: a history of operations, and whether it is linearizable.
+
+use std::collections::{HashMap, HashSet};
+
+/// What a key holds: the number of a value, or nothing.
+pub(crate) type State = Option<u32>;
+
+/// What an operation does to the state.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Effect {
+    Read,
+    Set(State),
+    /// Sets the second if the state is the first.
+    SetIf(State, State),
+}
+
+/// What an operation said was there before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// It said nothing.
+    Untold,
+    Is(State),
+    /// Some value.
+    Something,
+}
+
+/// An operation on one key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Done {
+    pub(crate) key: u32,
+    pub(crate) start: u64,
+    /// `None` when nobody knows whether it took effect.
+    pub(crate) end: Option<u64>,
+    pub(crate) effect: Effect,
+    pub(crate) found: Found,
+}
+
+/// The operations of a run. Times are counted, so that no two are equal.
+#[derive(Default)]
+pub(crate) struct History {
+    now: u64,
+    pub(crate) ops: Vec<Done>,
+}
+
+impl History {
+    fn tick(&mut self) -> u64 {
+        self.now += 1;
+        self.now
+    }
+
+    pub(crate) fn begin(&mut self, key: u32, effect: Effect) -> usize {
+        let start = self.tick();
+        self.ops.push(Done { key, start, end: None, effect, found: Found::Untold });
+        self.ops.len() - 1
+    }
+
+    pub(crate) fn end(&mut self, i: usize, found: Found) {
+        self.ops[i].end = Some(self.tick());
+        self.ops[i].found = found;
+    }
+
+    /// Whether each key's operations can be put in an order that explains what they found; for how
+    /// many keys that could not be decided.
+    pub(crate) fn check(&self) -> Result<u64, String> {
+        let mut undecided = 0;
+        let mut keys: HashMap<u32, Vec<Done>> = HashMap::new();
+        for op in &self.ops {
+            keys.entry(op.key).or_default().push(*op);
+        }
+        for (key, mut ops) in keys {
+            ops.sort_unstable_by_key(|op| op.start);
+            let good = search(&ops);
+            undecided += u64::from(good.is_none());
+            if good == Some(false) {
+                let list: String = ops.iter().map(|op| format!("  {op:?}\n")).collect();
+                return Err(format!("key {key} is not linearizable:\n{list}"));
+            }
+        }
+        Ok(undecided)
+    }
+}
+
+/// Points of a search, after which it is given up.
+const POINTS_MAX: usize = 200_000;
+
+/// A search over orders (Wing and Gong), with the states that were seen before left out.
+fn search(ops: &[Done]) -> Option<bool> {
+    // Operations before `from` are done; of later ones, those in the set are.
+    type Point = (usize, Vec<usize>, State);
+    let mut seen: HashSet<Point> = HashSet::new();
+    let mut stack: Vec<Point> = vec![(0, Vec::new(), None)];
+    let idle: HashSet<usize> = (0..ops.len()).filter(|&i| explains_nothing(&ops[i], ops)).collect();
+    while let Some((from, ahead, state)) = stack.pop() {
+        let left = || (from..ops.len()).filter(|i| !ahead.contains(i) && !idle.contains(i));
+        let Some(first_end) = left().filter_map(|i| ops[i].end).min() else { return Some(true) };
+        let mut next: Vec<usize> = left().take_while(|&i| ops[i].start < first_end).collect();
+        // What ended first is tried first.
+        next.sort_unstable_by_key(|&i| std::cmp::Reverse(ops[i].end.unwrap_or(u64::MAX)));
+        for i in next {
+            let op = &ops[i];
+            match op.found {
+                Found::Is(found) if found != state => continue,
+                Found::Something if state.is_none() => continue,
+                _ => {}
+            }
+            let state = match op.effect {
+                Effect::Set(new) => new,
+                Effect::SetIf(expected, new) if state == expected => new,
+                Effect::SetIf(..) | Effect::Read => state,
+            };
+            let (mut from, mut ahead) = (from, ahead.clone());
+            ahead.push(i);
+            ahead.sort_unstable();
+            while ahead.first() == Some(&from) || idle.contains(&from) {
+                ahead.retain(|&i| i != from);
+                from += 1;
+            }
+            let point = (from, ahead, state);
+            if seen.insert(point.clone()) {
+                if seen.len() > POINTS_MAX {
+                    return None;
+                }
+                stack.push(point);
+            }
+        }
+    }
+    Some(false)
+}
+
+/// Whether an operation of unknown outcome can be taken for one that did nothing: nobody can have
+/// seen what it wrote.
+fn explains_nothing(op: &Done, ops: &[Done]) -> bool {
+    let (Effect::Set(new) | Effect::SetIf(_, new)) = op.effect else { return op.end.is_none() };
+    let seen = |other: &Done| other.found == Found::Is(new) || other.found == Found::Something;
+    op.end.is_none() && new.is_some() && !ops.iter().any(seen)
+}
+
+/// The checker itself.
+#[test]
+fn the_checker_knows_good_from_bad() {
+    let linearizable = |ops: &[Done]| search(ops).unwrap();
+    let op = |start, end, effect, found| Done { key: 0, start, end, effect, found };
+    let put = |start, end, v| op(start, end, Effect::Set(Some(v)), Found::Untold);
+    let get = |start, end, found| op(start, Some(end), Effect::Read, Found::Is(found));
+    let full = |start, end| op(start, Some(end), Effect::Read, Found::Something);
+    assert!(linearizable(&[put(1, None, 1), full(3, 4)]));
+    assert!(!linearizable(&[full(3, 4)]));
+    assert!(linearizable(&[put(1, Some(2), 1), get(3, 4, Some(1))]));
+    assert!(!linearizable(&[put(1, Some(2), 1), get(3, 4, None)]));
+    assert!(linearizable(&[put(1, Some(9), 1), get(3, 4, None), get(5, 6, Some(1))]));
+    assert!(!linearizable(&[put(1, Some(9), 1), get(3, 4, Some(1)), get(5, 6, None)]));
+    assert!(linearizable(&[put(1, None, 1), get(3, 4, None), get(5, 6, Some(1))]));
+    assert!(!linearizable(&[put(1, None, 1), get(3, 4, Some(1)), get(5, 6, None)]));
+    let swap =
+        |start, end, a, b, found| op(start, Some(end), Effect::SetIf(a, Some(b)), Found::Is(found));
+    assert!(linearizable(&[swap(1, 2, None, 1, None), swap(3, 4, None, 2, Some(1))]));
+    assert!(!linearizable(&[swap(1, 2, None, 1, None), swap(3, 4, None, 2, None)]));
+}
