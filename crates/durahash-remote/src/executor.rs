@@ -170,7 +170,11 @@ impl Executor {
     }
 
     /// Polls one task that is ready; `false` when there is none.
+    ///
+    /// # Panics
+    /// When it is a task of this executor that calls this, or runs it in another way.
     pub fn poll_one(&self) -> bool {
+        self.assert_idle();
         let Some(waker) = self.0.ready.queue().pop_front() else { return false };
         waker.queued.store(false, atomic::Ordering::Release);
         let slot = waker.slot;
@@ -181,10 +185,10 @@ impl Executor {
         };
         // It may have ended since it was woken.
         let Some(mut future) = future else { return true };
-        let before = self.0.polled.replace(Some((slot, false)));
+        self.0.polled.set(Some((slot, false)));
         let waker = Waker::from(waker);
         let ended = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
-        let dropped = self.0.polled.replace(before).is_some_and(|(_, dropped)| dropped);
+        let dropped = self.0.polled.take().is_some_and(|(_, dropped)| dropped);
         if ended || dropped {
             drop(future);
             self.remove(slot);
@@ -222,6 +226,9 @@ impl Executor {
     }
 
     /// Runs until all tasks have ended.
+    ///
+    /// # Panics
+    /// As [`poll_one`](Executor::poll_one).
     pub fn run(&self) {
         let _running = self.enter();
         while self.live() != 0 {
@@ -230,6 +237,9 @@ impl Executor {
     }
 
     /// Runs until `future` is ready; other tasks run meanwhile, and are left as they are then.
+    ///
+    /// # Panics
+    /// As [`poll_one`](Executor::poll_one).
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         let _running = self.enter();
         let mut future = pin!(future);
@@ -261,8 +271,13 @@ impl Executor {
         }
     }
 
+    fn assert_idle(&self) {
+        assert!(self.0.polled.get().is_none(), "an executor is not run by its own tasks");
+    }
+
     /// Makes this the executor that sleeping tasks of the thread turn to.
     fn enter(&self) -> Running {
+        self.assert_idle();
         Running(RUNNING.replace(Some(self.clone())))
     }
 
@@ -425,5 +440,161 @@ impl Future for Sleep {
                 Poll::Ready(())
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Pending `times` times.
+    async fn yield_now(times: u32) {
+        let mut left = times;
+        std::future::poll_fn(|cx| {
+            if left == 0 {
+                return Poll::Ready(());
+            }
+            left -= 1;
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+    }
+
+    #[test]
+    fn tasks_run_in_the_order_in_which_they_became_ready() {
+        let executor = Executor::new();
+        let log = Rc::new(RefCell::new(Vec::new()));
+        for task in 0..3 {
+            let (log, inner) = (Rc::clone(&log), executor.clone());
+            executor.spawn(0, async move {
+                for round in 0..2 {
+                    log.borrow_mut().push((round, task));
+                    yield_now(1).await;
+                }
+                let log = Rc::clone(&log);
+                inner.spawn(0, async move { log.borrow_mut().push((2, task)) });
+            });
+        }
+        executor.run();
+        let all: Vec<_> = (0..3).flat_map(|round| (0..3).map(move |task| (round, task))).collect();
+        assert_eq!(log.take(), all);
+        assert_eq!(executor.live(), 0);
+    }
+
+    #[test]
+    fn the_tasks_of_an_owner_are_dropped_together() {
+        let executor = Executor::new();
+        let held = Rc::new(());
+        let waits = |owner| {
+            let held = Rc::clone(&held);
+            executor.spawn(owner, async move {
+                std::future::pending::<()>().await;
+                drop(held);
+            })
+        };
+        let (of_one, of_two, also_of_one) = (waits(1), waits(2), waits(1));
+        // A task that drops itself along with the others, once it returns.
+        let inner = executor.clone();
+        let suicide = executor.spawn(1, async move {
+            inner.cancel(1);
+            inner.spawn(2, async {});
+            yield_now(1).await;
+        });
+        let told = executor.spawn(2, of_one);
+        while executor.poll_one() {}
+        assert!(also_of_one.ended() && suicide.ended() && !of_two.ended());
+        assert_eq!(told.take(), Some(None), "whoever waits for a task is told");
+        assert_eq!((executor.live(), Rc::strong_count(&held)), (1, 2));
+        // Their places are used again, and a late wake of the dead harms nobody.
+        let waker = Rc::new(RefCell::new(None));
+        let own = Rc::clone(&waker);
+        executor.spawn(
+            3,
+            std::future::poll_fn(move |cx| {
+                *own.borrow_mut() = Some(cx.waker().clone());
+                Poll::<()>::Pending
+            }),
+        );
+        while executor.poll_one() {}
+        executor.cancel(3);
+        let next = executor.spawn(4, async { 7 });
+        waker.take().unwrap().wake();
+        while executor.poll_one() {}
+        assert_eq!(next.take(), Some(7));
+        executor.cancel(2);
+        assert_eq!((executor.live(), Rc::strong_count(&held)), (0, 1));
+    }
+
+    #[test]
+    fn other_threads_and_sleepers_wake_tasks() {
+        let executor = Executor::new();
+        let shared = Arc::new(Mutex::new((false, None::<Waker>)));
+        let other = Arc::clone(&shared);
+        let start = Instant::now();
+        let woken = executor.spawn(
+            0,
+            std::future::poll_fn(move |cx| {
+                let mut shared = other.lock().unwrap();
+                if shared.0 {
+                    return Poll::Ready(());
+                }
+                shared.1 = Some(cx.waker().clone());
+                Poll::Pending
+            }),
+        );
+        let slept = executor.spawn(0, async move {
+            sleep_until(start + Duration::from_millis(20)).await;
+            Instant::now()
+        });
+        let soon = executor.spawn(0, async move {
+            sleep_until(start).await;
+            sleep_until(start + Duration::from_millis(5)).await;
+            Instant::now()
+        });
+        let thread = thread::spawn(move || {
+            loop {
+                let mut shared = shared.lock().unwrap();
+                if let Some(waker) = shared.1.take() {
+                    shared.0 = true;
+                    return waker.wake();
+                }
+                drop(shared);
+                thread::yield_now();
+            }
+        });
+        executor.run();
+        thread.join().unwrap();
+        assert_eq!(woken.take(), Some(()));
+        let (slept, soon) = (slept.take().unwrap(), soon.take().unwrap());
+        assert!(slept >= start + Duration::from_millis(20) && soon <= slept);
+        assert!(soon >= start + Duration::from_millis(5));
+    }
+
+    #[test]
+    fn a_future_alone_blocks_its_thread() {
+        let start = Instant::now();
+        block_on(async {
+            yield_now(3).await;
+            sleep_until(start + Duration::from_millis(2)).await;
+        });
+        assert!(Instant::now() >= start + Duration::from_millis(2));
+        // Within a task, too: it does not wait for the executor that it keeps waiting.
+        let executor = Executor::new();
+        let task = executor.spawn(0, async move { block_on(sleep_until(start)) });
+        executor.block_on(yield_now(5));
+        executor.run();
+        assert_eq!(task.take(), Some(()));
+    }
+
+    #[test]
+    #[should_panic(expected = "not run by its own tasks")]
+    fn a_task_does_not_run_its_executor() {
+        let executor = Executor::new();
+        let inner = executor.clone();
+        executor.spawn(0, async move { inner.run() });
+        executor.run();
     }
 }

@@ -83,8 +83,11 @@ pub trait Fabric: Clone + 'static {
     /// What this client has done since it was made.
     fn counts(&self) -> Counts;
 
-    /// The row of this client: no other client of the fabric that lives has the same. That of a
-    /// client that is dead and evicted, or has left, is given out again.
+    /// The row of this client: no other client of the fabric that lives has the same.
+    ///
+    /// The row of a client that left, or is dead and evicted, is given out again; without a
+    /// [lease](Fabric::lease_ns) to die is to be evicted. Nothing of the one before takes effect any
+    /// more when the next one has its row, but what it left behind in memory is there yet.
     fn row(&self) -> u32;
 
     /// How many rows there are, so how many clients can live at once.

@@ -38,9 +38,15 @@ impl Default for SimOptions {
 }
 
 /// Latency and rates of a NIC, for nodes and clients alike. What exceeds a rate queues.
+///
+/// The defaults stand for one 100 Gb/s InfiniBand port of the generation of ConnectX-5 and 6, through
+/// one switch. The link's rate, the packets and their headers (local route 8 bytes, base transport 12,
+/// address and key 16, checksums 6) are those of the standard. The latency and the rates of packets
+/// and of atomics are **assumptions** of the magnitude that is published for such cards, not
+/// measurements: whoever draws a figure sets them to what the cards in question do, and says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nic {
-    /// From post to completion of a verb without payload, in nanoseconds, without queueing.
+    /// From post to completion in nanoseconds, without the time that its packets take.
     pub round_trip_ns: u64,
     /// Gigabits a second in each direction.
     pub gigabits: u64,
@@ -50,7 +56,7 @@ pub struct Nic {
     pub packet_bytes: u64,
     /// Packets a second in each direction.
     pub packets_per_s: u64,
-    /// Atomics a second that a node takes.
+    /// Atomics a second that a node takes, on whichever words.
     pub atomics_per_s: u64,
 }
 
