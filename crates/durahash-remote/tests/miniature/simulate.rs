@@ -1,0 +1,305 @@
+//! One run: a seed decides the geometry, what clients do, and when everything takes effect.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::ops::AddAssign;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Waker};
+
+use crate::client::{Client, Coroutine, Run};
+use crate::history::{Kind, Operation, linearizable};
+use crate::layout::{A, CUR_HEAD, Class, DIRECTORY, EPOCH, MAIN_HEAD};
+use crate::random::Random;
+use crate::rules::{Focus, Rules, Setup};
+use crate::world::{Closed, Endpoint, Event, Life, Shared, World};
+
+/// Why a run is wrong.
+#[derive(Debug)]
+pub(crate) enum Violation {
+    /// No order of the operations on a key explains the answers.
+    NotLinearizable(Vec<Operation>),
+    /// Operations do not end, although everybody who is alive goes on.
+    Stuck,
+    /// Something that must not be followed was.
+    Fault(&'static str),
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotLinearizable(history) => {
+                write!(f, "no order of these operations explains the answers")?;
+                for Operation { client, key, kind, begin, end } in history {
+                    write!(f, "\n  client {client}, key {key}: {kind:?} from {begin} ")?;
+                    match end {
+                        Some((end, answer)) => write!(f, "to {end}, answered {answer}")?,
+                        None => write!(f, "on, outcome unknown")?,
+                    }
+                }
+                Ok(())
+            }
+            Self::Stuck => write!(f, "operations do not end"),
+            Self::Fault(what) => write!(f, "{what}"),
+        }
+    }
+}
+
+/// What a run did, so that a test can say that it did enough.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) operations: u64,
+    pub(crate) unknown: u64,
+    pub(crate) merges: u64,
+    pub(crate) splits: u64,
+    pub(crate) epochs: u64,
+    pub(crate) events: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.operations += other.operations;
+        self.unknown += other.unknown;
+        self.merges += other.merges;
+        self.splits += other.splits;
+        self.epochs += other.epochs;
+        self.events += other.events;
+    }
+}
+
+type Task = Pin<Box<dyn Future<Output = Result<(), Closed>>>>;
+
+struct Simulation {
+    world: Shared,
+    setup: Rc<Setup>,
+    run: Rc<RefCell<Run>>,
+    tasks: Vec<Option<Task>>,
+    /// Whether a task does operations; the others beat.
+    works: Vec<bool>,
+}
+
+/// No run that ends takes a tenth of this.
+const MOST_EVENTS: u64 = 400_000;
+
+/// Runs one seed.
+pub(crate) fn simulate(rules: Rules, focus: Focus, seed: u64) -> Result<Counts, Violation> {
+    let mut random = Random::new(seed);
+    let setup = Rc::new(Setup::random(rules, focus, &mut random));
+    let mut world = World::new((*setup).clone(), random);
+    first_segment(&mut world);
+    let world = Rc::new(RefCell::new(world));
+    let run = Rc::new(RefCell::new(Run::default()));
+    let mut simulation = Simulation { world, setup, run, tasks: vec![], works: vec![] };
+    simulation.start();
+    let mut counts = Counts::default();
+    simulation.until_done(&mut counts)?;
+    // Whatever has happened, a new client finds what there is.
+    simulation.verify();
+    simulation.until_done(&mut counts)?;
+    simulation.judge(&mut counts)?;
+    Ok(counts)
+}
+
+/// One empty segment of depth 0, in generation 1 with zeroed entries.
+fn first_segment(world: &mut World) {
+    let entries = world.setup.entries;
+    let client = world.add_client();
+    let main = world.allocate(client, Class::Main, None);
+    let cur = world.allocate(client, Class::Cur, None);
+    *world.word(EPOCH) = 1;
+    *world.word(main + MAIN_HEAD - 1) = 1;
+    *world.word(cur) = A::new(main, 1, 0).0;
+    *world.word(DIRECTORY) = cur as u64;
+    debug_assert_eq!(Class::Cur.words(entries), CUR_HEAD + 2 * entries);
+}
+
+impl Simulation {
+    fn start(&mut self) {
+        let (clients, coroutines) = (self.setup.clients, self.setup.coroutines);
+        for i in 0..clients {
+            let after = if i == 0 { 0 } else { self.draw(|r| r.below(self.setup.joining_max)) };
+            let operations = self.setup.operations;
+            self.add_client(after, coroutines, |coroutine| Box::pin(work(coroutine, operations)));
+        }
+        // A death, a client that is taken for dead, some that stand still.
+        for _ in 0..self.draw(|r| r.pick(&[0, 0, 1, 2])) {
+            let client = 1 + self.draw(|r| r.below(clients as u64)) as u32;
+            let after = self.draw(|r| r.below(800));
+            let evicted = after + self.draw(|r| r.below(900));
+            let mut world = self.world.borrow_mut();
+            if world.random.one_in(3) {
+                world.schedule(after, Event::Stall(client));
+            } else {
+                world.schedule(after, Event::Kill(client));
+            }
+            world.schedule(evicted, Event::Evict(client));
+        }
+        for _ in 0..self.draw(|r| r.below(5)) {
+            let client = 1 + self.draw(|r| r.below(clients as u64)) as u32;
+            let after = self.draw(|r| r.below(1500));
+            self.world.borrow_mut().schedule(after, Event::Stall(client));
+        }
+    }
+
+    fn draw<T>(&self, draw: impl FnOnce(&mut Random) -> T) -> T {
+        draw(&mut self.world.borrow_mut().random)
+    }
+
+    fn add_client(&mut self, after: u64, coroutines: usize, work: impl Fn(Coroutine) -> Task) {
+        let id = self.world.borrow_mut().add_client();
+        let client = Rc::new(RefCell::new(Client::default()));
+        for slot in 0..=coroutines {
+            let task = self.world.borrow_mut().add_task(id, after);
+            let endpoint = Endpoint { world: self.world.clone(), client: id, task };
+            let coroutine = Coroutine::new(
+                endpoint,
+                self.setup.clone(),
+                client.clone(),
+                self.run.clone(),
+                slot,
+            );
+            // The one that beats registers first, and the others wait for that.
+            let task: Task = if slot == coroutines {
+                Box::pin(async move {
+                    coroutine.register().await?;
+                    coroutine.beat().await
+                })
+            } else {
+                self.run.borrow_mut().unfinished += 1;
+                work(coroutine)
+            };
+            self.tasks.push(Some(task));
+            self.works.push(slot < coroutines);
+        }
+    }
+
+    fn verify(&mut self) {
+        self.add_client(0, 1, |coroutine| Box::pin(read_all(coroutine)));
+    }
+
+    fn until_done(&mut self, counts: &mut Counts) -> Result<(), Violation> {
+        let mut context = Context::from_waker(Waker::noop());
+        while self.run.borrow().unfinished > 0 {
+            let event = self.world.borrow_mut().step();
+            counts.events += 1;
+            if let Some(fault) = self.world.borrow().fault {
+                return Err(Violation::Fault(fault));
+            }
+            match event {
+                None => return Err(Violation::Stuck),
+                Some(_) if counts.events > MOST_EVENTS => return Err(Violation::Stuck),
+                Some(Event::Resume(task)) if self.world.borrow().runs(task) => {
+                    let polled = &mut self.tasks[task as usize];
+                    if let Some(future) = polled
+                        && future.as_mut().poll(&mut context).is_ready()
+                    {
+                        self.end(task as usize);
+                    }
+                }
+                Some(Event::Kill(client) | Event::MarkDead(client)) => self.bury(client as usize),
+                Some(_) => {}
+            }
+            if let Some(fault) = self.world.borrow().fault {
+                return Err(Violation::Fault(fault));
+            }
+        }
+        Ok(())
+    }
+
+    /// A task has ended, whether it was done or cut off.
+    fn end(&mut self, task: usize) {
+        self.tasks[task] = None;
+        if self.works[task] {
+            self.run.borrow_mut().unfinished -= 1;
+        }
+    }
+
+    /// Drops the tasks of a client that was killed.
+    fn bury(&mut self, client: usize) {
+        if self.world.borrow().life(client) != Life::Killed {
+            return;
+        }
+        for task in 0..self.tasks.len() {
+            if self.tasks[task].is_some() && self.world.borrow().client_of(task) == client {
+                self.end(task);
+            }
+        }
+    }
+
+    fn judge(&self, counts: &mut Counts) -> Result<(), Violation> {
+        let run = self.run.borrow();
+        counts.operations += run.history.len() as u64;
+        counts.unknown += run.history.iter().filter(|op| op.end.is_none()).count() as u64;
+        counts.merges += run.merges;
+        counts.splits += run.splits;
+        counts.epochs += *self.world.borrow_mut().word(EPOCH);
+        for key in 0..self.setup.keys.len() {
+            let of_key = run.history.iter().filter(|op| op.key == key);
+            let history: Vec<_> = of_key.copied().collect();
+            if !linearizable(&history) {
+                return Err(Violation::NotLinearizable(history));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A coroutine of a client: so many operations, with pauses.
+async fn work(coroutine: Coroutine, operations: usize) -> Result<(), Closed> {
+    coroutine.registered().await?;
+    let keys = coroutine.setup.keys.len() as u64;
+    let mut last = vec![0; keys as usize];
+    for _ in 0..operations {
+        let most = coroutine.setup.pause_max;
+        let pause = coroutine.random(|r| if r.one_in(15) { r.below(most) } else { r.below(12) });
+        coroutine.sleep(pause).await?;
+        let key = coroutine.random(|r| r.below(keys)) as usize;
+        let value = {
+            let mut run = coroutine.run.borrow_mut();
+            run.next_value += 1;
+            run.next_value
+        };
+        let kind = match coroutine.random(|r| r.below(16)) {
+            0..=4 => Kind::Get,
+            5..=9 => Kind::Put(value),
+            10..=11 => Kind::Delete,
+            12 => Kind::InsertIfAbsent(value),
+            13..=14 => Kind::CompareAndSet(last[key], value),
+            _ => Kind::GetAndPut(value),
+        };
+        let answer = recorded(&coroutine, key, kind).await?;
+        last[key] = match kind {
+            Kind::Get => answer,
+            Kind::Put(value) | Kind::GetAndPut(value) => value,
+            Kind::CompareAndSet(_, value) | Kind::InsertIfAbsent(value) if answer == 1 => value,
+            _ => 0,
+        };
+    }
+    Ok(())
+}
+
+async fn read_all(coroutine: Coroutine) -> Result<(), Closed> {
+    coroutine.registered().await?;
+    for key in 0..coroutine.setup.keys.len() {
+        recorded(&coroutine, key, Kind::Get).await?;
+    }
+    Ok(())
+}
+
+async fn recorded(coroutine: &Coroutine, key: usize, kind: Kind) -> Result<u64, Closed> {
+    let tick = || {
+        let mut run = coroutine.run.borrow_mut();
+        run.clock += 1;
+        run.clock
+    };
+    let begin = tick();
+    let at = {
+        let mut run = coroutine.run.borrow_mut();
+        run.history.push(Operation { client: coroutine.number(), key, kind, begin, end: None });
+        run.history.len() - 1
+    };
+    let answer = coroutine.operate(key, kind).await?;
+    let end = tick();
+    coroutine.run.borrow_mut().history[at].end = Some((end, answer));
+    Ok(answer)
+}
