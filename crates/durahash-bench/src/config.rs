@@ -96,6 +96,8 @@ pub struct Config {
     pub emulate: Option<Latency>,
     /// Bytes of the cached table of Rewo-Hash; an eighth of its tables unless set.
     pub cache_bytes: Option<u64>,
+    /// Threads that change its copies while writers wait for the medium.
+    pub sync_threads: u32,
     /// Repeats of each timed run.
     pub repeats: u32,
     /// Seed of keys, draws and pools.
@@ -121,6 +123,7 @@ impl Default for Config {
             sync_mode: None,
             emulate: None,
             cache_bytes: None,
+            sync_threads: 0,
             repeats: 3,
             seed: 42,
             graph: None,

@@ -30,8 +30,8 @@ impl Bench {
             config::Medium::Dram => None,
             config::Medium::File => Some(config.pool.clone().unwrap_or_else(|| ".".into())),
         };
-        let cache = Cache { bytes: config.cache_bytes, fill: false };
-        let Config { emulate, sync_mode, seed, .. } = *config;
+        let Config { emulate, sync_mode, seed, sync_threads, .. } = *config;
+        let cache = Cache { bytes: config.cache_bytes, sync_threads, ..Cache::default() };
         Bench { parent, emulate, sync_mode, cache, seed }
     }
 

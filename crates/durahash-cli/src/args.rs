@@ -295,6 +295,9 @@ pub(crate) struct BenchArgs {
     /// Memory for copies of what is looked up often, for design rewo [default: an eighth of its tables]
     #[arg(long, value_name = "SIZE", value_parser = parse_max_size)]
     pub(crate) cache: Option<u64>,
+    /// Threads that change these copies while writers wait for the medium
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=64))]
+    pub(crate) sync_threads: u32,
     /// Add the latency of a slower medium; every figure says so
     #[arg(long, value_enum)]
     pub(crate) emulate: Option<Emulate>,

@@ -25,6 +25,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
         sync_mode: args.durability,
         emulate: args.emulate.map(Into::into),
         cache_bytes: args.cache,
+        sync_threads: args.sync_threads,
         graph: args.graph.clone(),
         ..Config::default()
     };

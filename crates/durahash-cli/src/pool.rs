@@ -88,7 +88,7 @@ fn options(new: &New) -> Options {
 
 fn in_mode(options: Options, write: Write) -> Options {
     let options = match write.cache {
-        Some(bytes) => options.cache(Cache { bytes: Some(bytes), fill: false }),
+        Some(bytes) => options.cache(Cache { bytes: Some(bytes), ..Cache::default() }),
         None => options,
     };
     match write.durability {

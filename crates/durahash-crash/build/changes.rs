@@ -25,7 +25,8 @@ pub(crate) const CHANGES: &[Change] = &[
         from: "        held.exclude_readers(at.bucket);
         medium.store(&slot.payload, payload);",
         to: "        if planted(Fault::CopyFirst) {
-            self.cached.set(medium, h, remixed, payload);
+            let copied = self.copy_when_durable(h, remixed, Copy::Set(payload));
+            copied.end();
         }
         if !planted(Fault::SeenFirst) {
             held.exclude_readers(at.bucket);
@@ -34,19 +35,21 @@ pub(crate) const CHANGES: &[Change] = &[
     },
     Change {
         file: "write.rs",
-        from: "        self.cached.set(medium, h, remixed, payload);
+        from: "        copied.end();
         Ok(Left::Nothing)",
         to: "        if !planted(Fault::CopyKept) {
-            self.cached.set(medium, h, remixed, payload);
+            copied.end();
         }
         Ok(Left::Nothing)",
     },
     Change {
         file: "write.rs",
-        from: "        self.cached.remove(medium, h, remixed);",
+        from: "        copied.end();
+        Ok(if commit.count() * 3",
         to: "        if !planted(Fault::CopyOutlives) {
-            self.cached.remove(medium, h, remixed);
-        }",
+            copied.end();
+        }
+        Ok(if commit.count() * 3",
     },
     Change {
         file: "cuckoo.rs",
@@ -127,9 +130,9 @@ pub(crate) const CHANGES: &[Change] = &[
     },
     Change {
         file: "cached.rs",
-        from: "        if !self.fills.load(Ordering::SeqCst) || !lock.try_lock(medium) {",
+        from: "        if !is_wanted || !lock.try_lock(medium) {",
         to: "        medium.event(durahash_media::Event::Look);
-        if !self.fills.load(Ordering::SeqCst) || !lock.try_lock(medium) {",
+        if !is_wanted || !lock.try_lock(medium) {",
     },
     Change {
         file: "cached.rs",
@@ -142,12 +145,14 @@ pub(crate) const CHANGES: &[Change] = &[
     },
     Change {
         file: "cached.rs",
-        from: "                self.overflow.store(true, Ordering::SeqCst);
-                return false;",
-        to: "                if !planted(Fault::OverflowKept) {
+        from: "                } else {
                     self.overflow.store(true, Ordering::SeqCst);
                 }
-                return false;",
+                has_room",
+        to: "                } else if !planted(Fault::OverflowKept) {
+                    self.overflow.store(true, Ordering::SeqCst);
+                }
+                has_room",
     },
     Change {
         file: "mod.rs",

@@ -121,6 +121,8 @@ pub struct IndexStats {
     pub cached_all: bool,
     /// Copies in the cached table that gave way to others since the pool was opened.
     pub replaced: u64,
+    /// Copies that threads changed for writers since the pool was opened.
+    pub synced: u64,
 }
 
 /// One design over one pool: a map from unique 64-bit hashes to 64-bit payloads.

@@ -304,7 +304,7 @@ impl Options {
     /// ```
     /// use durahash::rewo::Cache;
     /// use durahash::{Design, Options};
-    /// let none = Cache { bytes: Some(0), fill: false };
+    /// let none = Cache { bytes: Some(0), ..Cache::default() };
     /// let map = Options::new().design(Design::Rewo).cache(none).in_memory::<u64, u64>()?;
     /// assert_eq!(map.stats()?.index.cached_slots, 0);
     /// # Ok::<(), durahash::Error>(())

@@ -4,6 +4,9 @@ mod common;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
 
 use common::pool_on;
 use durahash::rewo::{Cache, Rewo};
@@ -15,7 +18,7 @@ const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buck
 const TINY_BYTES: u64 = 1 << 20;
 const BUCKET_WORDS: usize = 32;
 
-const NONE: Cache = Cache { bytes: Some(0), fill: false };
+const NONE: Cache = Cache { bytes: Some(0), fill: false, sync_threads: 0 };
 
 /// The `i`-th of distinct uniform hashes.
 fn spread(i: u64) -> u64 {
@@ -276,7 +279,7 @@ fn a_resize_goes_on_after_a_crash_at_the_cursor() {
 
 #[test]
 fn the_cached_table_follows_every_change() {
-    let cache = Cache { bytes: Some(1 << 10), fill: false };
+    let cache = Cache { bytes: Some(1 << 10), ..Cache::default() };
     let (_, rewo) = tiny(cache);
     let mut model = HashMap::new();
     for round in 0..20_u64 {
@@ -301,7 +304,7 @@ fn remove_any(rewo: &dyn Index, h: u64) -> Option<u64> {
 
 #[test]
 fn the_cached_table_has_everything_until_it_overflows() {
-    let (sim, rewo) = tiny(Cache { bytes: Some(128), fill: false });
+    let (sim, rewo) = tiny(Cache { bytes: Some(128), ..Cache::default() });
     for i in 0..7 {
         put(&rewo, spread(i), i);
         assert!(rewo.stats().cached_all);
@@ -315,12 +318,14 @@ fn the_cached_table_has_everything_until_it_overflows() {
     assert_eq!(rewo.get(spread(8)).unwrap(), Some(8));
     assert_eq!(rewo.get(spread(2)).unwrap(), None);
     // It begins full-loaded for an empty pool, and not for another, unless it is filled.
-    let (_, again) = reopen(&sim.image(), Cache { bytes: Some(1 << 10), fill: false });
+    let (_, again) = reopen(&sim.image(), Cache { bytes: Some(1 << 10), ..Cache::default() });
     assert!(!again.stats().cached_all);
-    let (_, filled) = reopen(&sim.image(), Cache { bytes: Some(1 << 14), fill: true });
+    let (_, filled) =
+        reopen(&sim.image(), Cache { bytes: Some(1 << 14), fill: true, ..Cache::default() });
     assert!(filled.stats().cached_all);
     assert_eq!(findings(&filled), []);
-    let (_, small) = reopen(&sim.image(), Cache { bytes: Some(128), fill: true });
+    let (_, small) =
+        reopen(&sim.image(), Cache { bytes: Some(128), fill: true, ..Cache::default() });
     assert!(!small.stats().cached_all);
     assert_eq!(findings(&small), []);
     for rewo in [again, filled, small] {
@@ -348,6 +353,70 @@ fn the_cached_table_grows_and_shrinks_with_the_others() {
     while rewo.step().unwrap() {}
     assert_eq!(findings(&rewo), []);
     assert_eq!(rewo.stats().cached_slots, first);
+}
+
+/// Threads change copies while writers wait: no reader sees less than what had returned before, or what
+/// comes later never; copies are those of the slots in the end.
+#[test]
+fn copies_that_threads_change_are_neither_old_nor_early() {
+    const KEYS: u64 = 40;
+    const ROUNDS: u64 = 4_000;
+    // Two buckets of copies: they are replaced all the time.
+    let cache = Cache { bytes: Some(256), fill: false, sync_threads: 2 };
+    let pool = pool_on(Dram::new(1 << 22).unwrap(), TINY);
+    let rewo = Rewo::create(pool, cache).unwrap();
+    // What was begun and what has returned, for each key. Values only grow; 0 is removed.
+    let begun: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
+    let done: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
+    let ended = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for writer in 0..2 {
+            let (rewo, begun, done, ended) = (&rewo, &begun, &done, &ended);
+            scope.spawn(move || {
+                let start = Instant::now();
+                let mut round = 0;
+                while round < ROUNDS
+                    || rewo.stats().synced == 0 && start.elapsed() < Duration::from_secs(60)
+                {
+                    round += 1;
+                    let key = (round * 7 % (KEYS / 2) * 2 + writer) as usize;
+                    begun[key].store(round, SeqCst);
+                    if round % 5 == 0 {
+                        remove(rewo, spread(key as u64));
+                    }
+                    put(rewo, spread(key as u64), round);
+                    done[key].store(round, SeqCst);
+                }
+                ended.fetch_add(1, SeqCst);
+            });
+        }
+        let mut last = vec![0; KEYS as usize];
+        let mut at = 0;
+        while ended.load(SeqCst) < 2 {
+            at = (at + 1) % KEYS as usize;
+            let before = done[at].load(SeqCst).max(last[at]);
+            let found = rewo.get(spread(at as u64)).unwrap();
+            let after = begun[at].load(SeqCst);
+            // Between a removal and the next insert there is nothing.
+            if let Some(found) = found {
+                assert!((before..=after).contains(&found), "{before} <= {found} <= {after}");
+                last[at] = found;
+            } else {
+                assert!(
+                    before == 0 || after != before || after.is_multiple_of(5),
+                    "lost: key {at}"
+                );
+            }
+        }
+    });
+    assert!(rewo.stats().synced > 0, "no thread ever came for an order");
+    for (key, done) in done.iter().enumerate() {
+        let (wanted, h) = (done.load(SeqCst), spread(key as u64));
+        for _ in 0..3 {
+            assert_eq!(rewo.get(h).unwrap().unwrap_or(0), wanted);
+        }
+    }
+    assert_eq!(findings(&rewo), []);
 }
 
 /// A block whose check sum is right, and whose tables are not each as large as all before it: an insert

@@ -26,7 +26,7 @@ const GROUPS: [(u64, u32, u64); 3] = [(0b00, 2, 8), (0b01, 2, 8), (0b1, 1, 16)];
 const KEYS: u16 = 32;
 
 impl<const MAX_BYTES: u64, const CACHE_BYTES: u64> RewoWithin<MAX_BYTES, CACHE_BYTES> {
-    const CACHE: Cache = Cache { bytes: Some(CACHE_BYTES), fill: false };
+    const CACHE: Cache = Cache { bytes: Some(CACHE_BYTES), fill: false, sync_threads: 0 };
 }
 
 impl<const MAX_BYTES: u64, const CACHE_BYTES: u64> Subject for RewoWithin<MAX_BYTES, CACHE_BYTES> {

@@ -95,8 +95,8 @@
 //!   rebuild: that begins before the other has ended, and its slots may be in three tables.
 //! - A shrink is its own resize, of the last table, and a rebuild into half of one.
 //! - The cached table has one bucket for a hash instead of two, and as many buckets as the largest power of
-//!   two within its bound. Who writes a slot changes its copy, before anybody else can see the slot: there
-//!   are no threads for that (§3.5, Figs. 6 and 7).
+//!   two within its bound. Who writes a slot changes its copy, before anybody else can see the slot: the
+//!   threads for that (§3.5, Figs. 6 and 7) are an option (`shadow.rs`), and nobody waits for one that sleeps.
 //!   Where its size follows the other tables, who begins or ends their resize goes over the whole of it
 //!   at once; lookups and most writers go on.
 
@@ -109,6 +109,7 @@ mod layout;
 mod plan;
 mod recover;
 mod scan;
+mod shadow;
 mod write;
 
 use std::sync::atomic::AtomicBool;
@@ -125,6 +126,7 @@ use crate::index::{
 use cached::{Cached, Looked};
 use layout::{BUCKET_BYTES, Commit, Fingerprints};
 use plan::{PLACES, Places, Plans};
+use shadow::Shadow;
 
 pub use layout::{Bucket, Slot, Tables};
 
@@ -139,7 +141,7 @@ const READ_TRIES: u32 = 16;
 /// ```
 /// use durahash::rewo::Cache;
 /// use durahash::{Design, Options};
-/// let cache = Cache { bytes: Some(64 << 20), fill: false };
+/// let cache = Cache { bytes: Some(64 << 20), ..Cache::default() };
 /// let map = Options::new().design(Design::Rewo).cache(cache).in_memory::<u64, u64>()?;
 /// # Ok::<(), durahash::Error>(())
 /// ```
@@ -150,10 +152,15 @@ pub struct Cache {
     pub bytes: Option<u64>,
     /// Whether it is filled when a pool is opened, as far as it goes, instead of by lookups.
     pub fill: bool,
+    /// Threads that change copies while writers wait for the medium, 64 at the most. With none, the
+    /// default, writers do that themselves. One needs a core for some milliseconds after each write.
+    pub sync_threads: u32,
 }
 
 /// Rewo-Hash over a pool. See the [module docs](self).
 pub struct Rewo<M: Medium> {
+    /// First, so that its threads have ended when the others are dropped.
+    shadow: Option<Shadow>,
     pool: Arc<Pool<M>>,
     plans: Plans,
     /// Locks of buckets: that of a bucket is found by the lowest bits of its number.
@@ -163,7 +170,7 @@ pub struct Rewo<M: Medium> {
     /// Slots of a bucket that are used, and how many they are.
     used: u16,
     slots: u32,
-    cached: Cached,
+    cached: Arc<Cached>,
     cache: Cache,
     live: Counter,
     writers: Writers,

@@ -15,6 +15,7 @@ use super::cached::{self, Cached};
 use super::grow::Resizing;
 use super::layout::{self, BUCKET_BYTES, SLOTS, TABLES, Tables, used_slots};
 use super::plan::{self, Plans, Resize, Table, Wanted};
+use super::shadow::Shadow;
 use super::{Cache, ROOT, Rewo, Writers};
 use crate::count::Counter;
 use crate::growth::Count;
@@ -119,6 +120,7 @@ impl<M: Medium> Rewo<M> {
         let locks = (bytes / LOCK_BYTES).clamp(LOCKS_MIN, LOCKS_MAX);
         let stripe_mask = locks.next_power_of_two() - 1;
         let cache_bytes = cache.bytes.unwrap_or(bytes / 8).min(bytes);
+        let cached = Arc::new(Cached::new(cache_bytes / cached::BUCKET_BYTES)?);
         Ok(Rewo {
             plans: Plans::new(wanted),
             locks: Rows::new(stripe_mask + 1)?,
@@ -126,7 +128,8 @@ impl<M: Medium> Rewo<M> {
             remix: remix_of(format.seed),
             used: used_slots(slots),
             slots,
-            cached: Cached::new(cache_bytes / cached::BUCKET_BYTES)?,
+            shadow: Shadow::start(cache.sync_threads, &pool, &cached)?,
+            cached,
             cache,
             live: Counter::default(),
             writers: Writers {
@@ -267,6 +270,7 @@ impl<M: Medium> Rewo<M> {
             cached_slots: cached * u64::from(cached::SLOTS),
             cached_all: !self.cached.overflow(),
             replaced: self.cached.replaced(),
+            synced: self.shadow.as_ref().map_or(0, Shadow::done),
             splits: self.writers.grows.get(),
             merges: self.writers.shrinks.get(),
             rebuilds: self.writers.rebuilds.get(),

@@ -2,9 +2,11 @@
 
 use durahash_media::{Event, Medium, Result};
 
+use super::cached::Copy;
 use super::cuckoo::Room as Made;
 use super::hold::Held;
 use super::layout::Fingerprints;
+use super::shadow::Ordered;
 use super::{Change, Found, Rewo, Room, Updater};
 
 /// What an operation left behind, for the maintenance after it.
@@ -124,6 +126,13 @@ impl<M: Medium> Rewo<M> {
         Ok(slot)
     }
 
+    /// What is copied into the cached table at its end, by a thread of it in the meantime if there is one.
+    #[inline]
+    fn copy_when_durable(&self, h: u64, remixed: u64, copy: Copy) -> Ordered<'_, M> {
+        let shadow = self.shadow.as_ref();
+        Ordered::new((self.medium(), &self.cached, shadow), (h, remixed), copy)
+    }
+
     fn insert(
         &self,
         held: &mut Held<'_, M>,
@@ -134,6 +143,7 @@ impl<M: Medium> Rewo<M> {
         let medium = self.medium();
         let slot = self.fill((number, 0), h, payload)?;
         let bucket = self.bucket(number)?;
+        let copied = self.copy_when_durable(h, remixed, Copy::Insert(payload));
         medium.fence();
         held.exclude_readers(number);
         let commit = self.commit(bucket).with(slot);
@@ -141,7 +151,7 @@ impl<M: Medium> Rewo<M> {
         medium.flush(&bucket.commit);
         medium.drain();
         self.live.add(1);
-        self.cached.insert(medium, h, remixed, payload);
+        copied.end();
         Ok(if commit.count() >= self.slots { Left::Full } else { Left::Nothing })
     }
 
@@ -155,23 +165,25 @@ impl<M: Medium> Rewo<M> {
     ) -> Result<Left> {
         let medium = self.medium();
         let slot = &self.bucket(at.bucket)?.slots[at.slot as usize];
+        let copied = self.copy_when_durable(h, remixed, Copy::Set(payload));
         held.exclude_readers(at.bucket);
         medium.store(&slot.payload, payload);
         medium.flush(&slot.payload);
         medium.drain();
-        self.cached.set(medium, h, remixed, payload);
+        copied.end();
         Ok(Left::Nothing)
     }
 
     fn remove(&self, held: &mut Held<'_, M>, (h, remixed): (u64, u64), at: Found) -> Result<Left> {
         let medium = self.medium();
         let bucket = self.bucket(at.bucket)?;
+        let copied = self.copy_when_durable(h, remixed, Copy::Remove);
         held.exclude_readers(at.bucket);
         let commit = self.commit(bucket).without(at.slot);
         self.clear(bucket, commit);
         medium.drain();
         self.live.add(-1);
-        self.cached.remove(medium, h, remixed);
+        copied.end();
         Ok(if commit.count() * 3 <= self.slots { Left::Sparse } else { Left::Nothing })
     }
 }

@@ -1,0 +1,311 @@
+//! Threads that change copies in the cached table while writers wait for the medium (§3.5, Figs. 6 and 7).
+//!
+//! A writer that has decided what it will do gives an order, makes its change durable, and then ends the order:
+//!
+//! | Signal | Set by | Then |
+//! |---|---|---|
+//! | `FREE` → `CLAIMED` | writer | it writes down what shall be copied |
+//! | `CLAIMED` → `ORDERED` | writer | it goes on to the medium |
+//! | `ORDERED` → `TAKEN` | thread | it locks the bucket of the copy, keeps readers out, changes the copy |
+//! | `TAKEN` → `DONE` | thread | the bucket stays locked |
+//! | `TAKEN` → `REFUSED` | thread | somebody has the bucket: the writer does it, when its change is durable |
+//! | `DONE` → `FREE` | writer, when its change is durable | it unlocks the bucket, so that readers see the copy |
+//! | `ORDERED` → `CLAIMED` → `FREE` | writer, when its change is durable | nobody came for it: the writer does all of it |
+//!
+//! So no copy is seen before it is durable, or is left behind when the writer lets go of its locks in the pool,
+//! and a writer waits for a thread only while that stores a few words. Where copies of two writers share a
+//! bucket, the second may wait until what the first does is durable. It waits for nobody else: the first waits for
+//! nothing but the medium, threads wait for no bucket, and they take none that a writer waits for.
+//!
+//! A thread looks for orders for a moment, then sleeps. An order to one that sleeps is done by the writer, which
+//! wakes it for the next ones.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::thread::{JoinHandle, Thread};
+
+use durahash_media::{Error, Event, Medium, Pool, Result};
+
+use super::cached::{Cached, Copy, Tried};
+
+const FREE: u8 = 0;
+const CLAIMED: u8 = 1;
+const ORDERED: u8 = 2;
+const TAKEN: u8 = 3;
+const DONE: u8 = 4;
+const REFUSED: u8 = 5;
+
+/// Writers that have a signal of their own; others do without.
+const SIGNALS: usize = 64;
+/// Looks at all its signals, in vain, after which a thread sleeps.
+const LOOKS: u32 = 20_000;
+
+/// What one writer wants done. Alone in its pair of lines.
+#[repr(align(128))]
+#[derive(Default)]
+struct Signal {
+    state: AtomicU8,
+    /// What of a copy, and with what.
+    what: AtomicU8,
+    h: AtomicU64,
+    remixed: AtomicU64,
+    payload: AtomicU64,
+    /// The bucket that is locked, and one more; 0 for none.
+    locked: AtomicU64,
+}
+
+impl Signal {
+    fn write(&self, h: u64, remixed: u64, copy: Copy) {
+        let (what, payload) = match copy {
+            Copy::Insert(payload) => (0, payload),
+            Copy::Set(payload) => (1, payload),
+            Copy::Remove => (2, 0),
+        };
+        self.what.store(what, Ordering::Relaxed);
+        self.payload.store(payload, Ordering::Relaxed);
+        self.h.store(h, Ordering::Relaxed);
+        self.remixed.store(remixed, Ordering::Relaxed);
+        self.state.store(ORDERED, Ordering::Release);
+    }
+
+    fn read(&self) -> (u64, u64, Copy) {
+        let payload = self.payload.load(Ordering::Relaxed);
+        let copy = match self.what.load(Ordering::Relaxed) {
+            0 => Copy::Insert(payload),
+            1 => Copy::Set(payload),
+            _ => Copy::Remove,
+        };
+        (self.h.load(Ordering::Relaxed), self.remixed.load(Ordering::Relaxed), copy)
+    }
+}
+
+thread_local! {
+    static SIGNAL: Cell<usize> = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        Cell::new(NEXT.fetch_add(1, Ordering::Relaxed) % SIGNALS)
+    };
+}
+
+/// What threads and writers share.
+struct Shared {
+    signals: [Signal; SIGNALS],
+    /// Which threads sleep, or are about to.
+    sleeps: Vec<AtomicBool>,
+    ends: AtomicBool,
+    done: AtomicU64,
+}
+
+/// The threads. See the module docs in the source.
+pub(super) struct Shadow {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Shadow {
+    /// Starts so many threads; none for none.
+    ///
+    /// # Errors
+    /// [`Io`](durahash_media::ErrorKind::Io) where the system gives no more threads.
+    pub(super) fn start<M: Medium>(
+        count: u32,
+        pool: &Arc<Pool<M>>,
+        cached: &Arc<Cached>,
+    ) -> Result<Option<Self>> {
+        if count == 0 || !cached.can_be_on() {
+            return Ok(None);
+        }
+        let count = (count as usize).min(SIGNALS);
+        let shared = Arc::new(Shared {
+            signals: std::array::from_fn(|_| Signal::default()),
+            sleeps: (0..count).map(|_| AtomicBool::new(false)).collect(),
+            ends: AtomicBool::new(false),
+            done: AtomicU64::new(0),
+        });
+        let mut shadow = Shadow { shared, threads: Vec::with_capacity(count) };
+        for i in 0..count {
+            let (shared, pool, cached) = (shadow.shared.clone(), pool.clone(), cached.clone());
+            let thread = std::thread::Builder::new().name("durahash sync".into());
+            let thread = thread.spawn(move || shared.serve(i, &*pool, &cached));
+            shadow.threads.push(thread.map_err(|e| Error::io("start a thread", None, e))?);
+        }
+        Ok(Some(shadow))
+    }
+
+    /// Orders done by threads so far.
+    pub(super) fn done(&self) -> u64 {
+        self.shared.done.load(Ordering::Relaxed)
+    }
+
+    fn thread(&self, signal: usize) -> (&AtomicBool, &Thread) {
+        let i = signal % self.threads.len();
+        (&self.shared.sleeps[i], self.threads[i].thread())
+    }
+
+    /// Gives an order, if a thread is awake to take it. Whoever gives it holds the locks of the hash in the pool.
+    fn order(&self, h: u64, remixed: u64, copy: Copy) -> Option<&Signal> {
+        let at = SIGNAL.get();
+        let (sleeps, thread) = self.thread(at);
+        if sleeps.load(Ordering::Relaxed) {
+            thread.unpark();
+            return None;
+        }
+        let signal = &self.shared.signals[at];
+        let is_mine =
+            signal.state.compare_exchange(FREE, CLAIMED, Ordering::Acquire, Ordering::Relaxed);
+        is_mine.is_ok().then(|| {
+            signal.write(h, remixed, copy);
+            signal
+        })
+    }
+}
+
+impl Drop for Shadow {
+    fn drop(&mut self) {
+        self.shared.ends.store(true, Ordering::Release);
+        for thread in self.threads.drain(..) {
+            thread.thread().unpark();
+            // One that broke off has said why.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn serve<M: Medium>(&self, thread: usize, pool: &Pool<M>, cached: &Cached) {
+        let mut looks = 0;
+        while !self.ends.load(Ordering::Acquire) {
+            let mine = self.signals.iter().skip(thread).step_by(self.sleeps.len());
+            let done = mine.filter(|signal| Self::take(signal, pool.medium(), cached)).count();
+            if done > 0 {
+                self.done.fetch_add(done as u64, Ordering::Relaxed);
+                looks = 0;
+                continue;
+            }
+            looks += 1;
+            if looks < LOOKS {
+                std::hint::spin_loop();
+                continue;
+            }
+            // An order that comes now is taken back by its writer.
+            self.sleeps[thread].store(true, Ordering::Relaxed);
+            std::thread::park();
+            self.sleeps[thread].store(false, Ordering::Relaxed);
+            looks = 0;
+        }
+    }
+
+    /// Does what is ordered; whether something is.
+    fn take<M: Medium>(signal: &Signal, medium: &M, cached: &Cached) -> bool {
+        let is_ordered = signal.state.load(Ordering::Relaxed) == ORDERED;
+        if !is_ordered
+            || signal
+                .state
+                .compare_exchange(ORDERED, TAKEN, Ordering::Acquire, Ordering::Relaxed)
+                .is_err()
+        {
+            return false;
+        }
+        let (h, remixed, copy) = signal.read();
+        let mut answer = Answer { signal, cached, is_given: false };
+        match cached.try_change(medium, h, remixed, copy) {
+            Tried::Changed(locked) => answer.give(DONE, locked),
+            Tried::Busy => answer.give(REFUSED, None),
+        }
+        true
+    }
+}
+
+/// The answer that a writer waits for, which it gets although the thread may panic.
+struct Answer<'a> {
+    signal: &'a Signal,
+    cached: &'a Cached,
+    is_given: bool,
+}
+
+impl Answer<'_> {
+    fn give(&mut self, state: u8, locked: Option<u64>) {
+        self.signal.locked.store(locked.map_or(0, |bucket| bucket + 1), Ordering::Relaxed);
+        self.signal.state.store(state, Ordering::Release);
+        self.is_given = true;
+    }
+}
+
+impl Drop for Answer<'_> {
+    fn drop(&mut self) {
+        if !self.is_given {
+            self.cached.stop();
+            self.give(DONE, None);
+        }
+    }
+}
+
+/// What shall be copied when it is durable. Dropped without an end: the writer broke off.
+pub(super) struct Ordered<'a, M: Medium> {
+    medium: &'a M,
+    cached: &'a Cached,
+    signal: Option<&'a Signal>,
+    h: u64,
+    remixed: u64,
+    copy: Copy,
+}
+
+impl<'a, M: Medium> Ordered<'a, M> {
+    /// The writer holds the locks of the hash in the pool from here to the end.
+    #[inline]
+    pub(super) fn new(
+        (medium, cached, shadow): (&'a M, &'a Cached, Option<&'a Shadow>),
+        (h, remixed): (u64, u64),
+        copy: Copy,
+    ) -> Self {
+        let shadow = shadow.filter(|_| !cached.ignores(copy));
+        let signal = shadow.and_then(|shadow| shadow.order(h, remixed, copy));
+        Ordered { medium, cached, signal, h, remixed, copy }
+    }
+
+    /// The change is durable: the copy may be seen.
+    #[inline]
+    pub(super) fn end(mut self) {
+        let locked = match self.signal.take() {
+            Some(signal) => match collect(self.medium, signal) {
+                Tried::Changed(locked) => locked,
+                Tried::Busy => self.change(),
+            },
+            None if self.cached.ignores(self.copy) => None,
+            None => self.change(),
+        };
+        if let Some(bucket) = locked {
+            self.cached.show(self.medium, bucket);
+        }
+    }
+
+    fn change(&self) -> Option<u64> {
+        self.cached.change(self.medium, self.h, self.remixed, self.copy)
+    }
+}
+
+/// What a thread has locked; `Busy` where none came, or did it. The signal is free then.
+fn collect<M: Medium>(medium: &M, signal: &Signal) -> Tried {
+    let state = &signal.state;
+    let back = state.compare_exchange(ORDERED, CLAIMED, Ordering::Acquire, Ordering::Acquire);
+    let mut now = back.map_or_else(|now| now, |_| REFUSED);
+    while now == TAKEN {
+        medium.event(Event::Wait);
+        std::thread::yield_now();
+        now = state.load(Ordering::Acquire);
+    }
+    let locked = signal.locked.load(Ordering::Relaxed).checked_sub(1);
+    state.store(FREE, Ordering::Release);
+    if now == DONE { Tried::Changed(locked) } else { Tried::Busy }
+}
+
+impl<M: Medium> Drop for Ordered<'_, M> {
+    fn drop(&mut self) {
+        if let Some(signal) = self.signal.take() {
+            self.cached.stop();
+            if let Tried::Changed(Some(bucket)) = collect(self.medium, signal) {
+                self.cached.withdraw(self.medium, bucket);
+            }
+        }
+    }
+}
