@@ -175,6 +175,11 @@ impl Done {
         Done { verbs, back }
     }
 
+    #[cfg(test)]
+    pub(super) fn verbs_count(&self) -> usize {
+        self.verbs.len()
+    }
+
     /// Of what is no batch.
     pub(super) fn first_byte(&self) -> Option<u8> {
         self.back.first().copied()

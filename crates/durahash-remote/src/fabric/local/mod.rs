@@ -6,7 +6,11 @@
 //!
 //! A client lives while it holds the lock on the file of its row; the system releases it when the
 //! process dies, in whichever way. So the dead are known for certain, and what died does nothing more:
-//! there are no leases, and nobody is evicted who lives. A stopped process lives.
+//! there are no leases, and nobody is evicted who lives. A stopped process lives, and so does one that
+//! has forked a child which has not executed another program yet.
+//!
+//! All who can open the files are trusted: they can write anything anywhere, and whoever cuts a file
+//! ends all processes that have it mapped (SIGBUS).
 //!
 //! Verbs take effect when they are posted, one after the other. A client that only ever posts would
 //! leave other tasks of its thread no time, so every so often a post lets them run first.
@@ -20,6 +24,7 @@ mod tests;
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
@@ -35,6 +40,9 @@ use crate::executor::sleep_until;
 
 /// So many posts of a client in a row, and then other tasks run.
 const POSTS_IN_A_ROW: u32 = 32;
+
+/// A node is numbered by a byte.
+const NODES_MAX: u64 = 255;
 
 /// How large a local fabric is.
 #[derive(Clone, Debug)]
@@ -168,6 +176,8 @@ impl Local {
             Err(Error::from(ErrorKind::Region { what, found, expected }))
         };
         expect("the id of the fabric", expected.id, id.unwrap_or(expected.id))?;
+        expect("the number of nodes", expected.count, expected.count.clamp(1, NODES_MAX))?;
+        expect("the number of rows", expected.rows, expected.rows.clamp(1, u32::MAX.into()))?;
         let mut regions = vec![first];
         for number in 1..expected.count {
             regions.push(SharedRegion::attach(&node_path(dir, number))?);
@@ -179,9 +189,13 @@ impl Local {
             expect("the number of nodes", header.count, expected.count)?;
             expect("the number of rows", header.rows, expected.rows)?;
         }
-        let rows = u32::try_from(expected.rows)
-            .map_err(|_| ErrorKind::Options { what: "a fabric has less than 2^32 rows" })?;
-        Ok(Self::new(regions, Rows::Files { dir: dir.into(), rows, mode: 0o600 }))
+        // Whoever may open the regions may open the files of new rows.
+        let mode = fs::metadata(node_path(dir, 0))
+            .map_err(|e| Error::io("attaching the fabric", Some(dir.into()), e))?
+            .permissions()
+            .mode();
+        let (dir, rows) = (dir.into(), expected.rows as u32);
+        Ok(Self::new(regions, Rows::Files { dir, rows, mode: mode & 0o777 }))
     }
 
     fn new(regions: Vec<SharedRegion>, rows: Rows) -> Self {
@@ -216,7 +230,7 @@ impl Local {
 /// The headers of the regions.
 fn headers(options: &LocalOptions) -> Result<impl Iterator<Item = SharedHeader> + use<>> {
     let (node_bytes, rows) = (options.node_bytes.clone(), options.rows.into());
-    if !(1..=255).contains(&node_bytes.len()) || rows == 0 {
+    if !(1..=NODES_MAX).contains(&(node_bytes.len() as u64)) || rows == 0 {
         let what = "a fabric has 1 to 255 nodes, and at least one row";
         return Err(ErrorKind::Options { what }.into());
     }

@@ -130,6 +130,14 @@ fn what_is_not_the_fabric_that_was_meant_is_refused() {
     File::options().write(true).open(dir.join("node-0")).unwrap().set_len(5000).unwrap();
     assert!(matches!(refused(None).kind(), ErrorKind::Truncated { .. }));
 
+    // Whoever has the right headers, but of no fabric that could be.
+    for (count, rows) in [(0, 1), (256, 1), (1, 0), (1, 1 << 32)] {
+        let header = SharedHeader { id: 1, number: 0, count, rows, bytes: 4096 };
+        fs::remove_file(dir.join("node-0")).unwrap();
+        SharedRegion::create(&dir.join("node-0"), header, 0o640).unwrap();
+        assert!(matches!(refused(None).kind(), ErrorKind::Region { .. }), "{header:?}");
+    }
+
     for (node_bytes, rows) in [(vec![], 1), (vec![4096; 256], 1), (vec![4096], 0), (vec![100], 1)] {
         let wrong = LocalOptions { node_bytes, rows, ..small() };
         let dir = tmp.path().join("wrong");
@@ -137,6 +145,17 @@ fn what_is_not_the_fabric_that_was_meant_is_refused() {
         assert!(matches!(refused.kind(), ErrorKind::Options { .. }), "{wrong:?}");
         assert!(!dir.exists());
     }
+}
+
+#[test]
+fn files_of_rows_are_for_those_who_may_open_the_regions() {
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = tmp.path().join("fabric");
+    let local = Local::create(&dir, &LocalOptions { mode: 0o640, ..small() }).unwrap();
+    let clients = [local.client().unwrap(), Local::attach(&dir, None).unwrap().client().unwrap()];
+    assert_eq!(clients.each_ref().map(Fabric::row), [0, 1]);
+    let mode = |name: &str| fs::metadata(dir.join(name)).unwrap().permissions().mode();
+    assert_eq!(mode("client-1"), mode("node-0"));
 }
 
 /// What the other process does, when this binary is started with a directory in its environment.

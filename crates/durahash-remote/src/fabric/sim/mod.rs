@@ -7,6 +7,8 @@
 //! [`Nic`]: that is for figures. With it, verbs take effect in any order between post and completion,
 //! a part of their words at a time, and clients stall and die.
 
+#[cfg(test)]
+mod books;
 mod options;
 mod rng;
 #[cfg(test)]

@@ -192,6 +192,16 @@ impl World {
         self.now_ns() + self.clients[client as usize].ahead_ns
     }
 
+    #[cfg(test)]
+    pub(super) fn is_fenced(&self, client: u32) -> bool {
+        self.clients[client as usize].evicted
+    }
+
+    #[cfg(test)]
+    pub(super) fn posts_in_use(&self) -> usize {
+        self.posts.iter().filter(|post| post.in_use).count()
+    }
+
     pub(super) fn trace(&self) -> u64 {
         self.trace
     }
