@@ -52,14 +52,31 @@ pub enum Suite {
     Sizes,
     /// Lookups while another thread inserts.
     Stall,
+    /// Latency while the table fills: with a fifth of the keys, two, three and four.
+    Loads,
+    /// YCSB's A, B and C, of keys drawn uniformly and by a zipfian distribution.
+    Ycsb,
+    /// Lookups beside the size of the cached table of Rewo-Hash.
+    Caches,
+    /// Throughput before, during and after a resize of Rewo-Hash.
+    Resizing,
     /// Opening after kill -9, of a fortieth of the keys, a quarter, and all.
     Recovery,
 }
 
 impl Suite {
     /// All suites, in the order in which they run.
-    pub const ALL: [Suite; 5] =
-        [Suite::Standard, Suite::Duplicates, Suite::Sizes, Suite::Stall, Suite::Recovery];
+    pub const ALL: [Suite; 9] = [
+        Suite::Standard,
+        Suite::Duplicates,
+        Suite::Sizes,
+        Suite::Stall,
+        Suite::Loads,
+        Suite::Ycsb,
+        Suite::Caches,
+        Suite::Resizing,
+        Suite::Recovery,
+    ];
 }
 
 impl fmt::Display for Suite {
@@ -69,6 +86,10 @@ impl fmt::Display for Suite {
             Suite::Duplicates => "duplicates",
             Suite::Sizes => "sizes",
             Suite::Stall => "stall",
+            Suite::Loads => "loads",
+            Suite::Ycsb => "ycsb",
+            Suite::Caches => "caches",
+            Suite::Resizing => "resizing",
             Suite::Recovery => "recovery",
         })
     }
@@ -155,6 +176,12 @@ impl Config {
         self.suites.contains(&suite)
     }
 
+    /// A suite that is to be run and needs Rewo-Hash, which is not to be.
+    fn of_rewo_alone(&self) -> Option<Suite> {
+        let is_in_vain = |suite: &Suite| self.has(*suite) && !self.designs.contains(&Design::Rewo);
+        [Suite::Caches, Suite::Resizing].into_iter().find(is_in_vain)
+    }
+
     /// Refuses what cannot be run.
     ///
     /// # Errors
@@ -184,6 +211,8 @@ impl Config {
             "emulated media have no log".into()
         } else if self.graph.is_some() && !self.has(Suite::Duplicates) {
             format!("a graph is for the suite {}", Suite::Duplicates)
+        } else if let Some(suite) = self.of_rewo_alone() {
+            format!("the suite {suite} is about the design {}", Design::Rewo)
         } else if self.medium == Medium::Dram && self.has(Suite::Recovery) {
             format!("pools in memory do not survive, for the suite {}", Suite::Recovery)
         } else if self.sync_mode.is_some() && self.has(Suite::Duplicates) {

@@ -1,7 +1,11 @@
 //! Figures of a report: rows as charts.
 
+mod caches;
 mod duplicates;
+mod loads;
+mod resizing;
 mod sizes;
+mod ycsb;
 
 use crate::charts::{Bar, Bars, Line, Lines, Ranges, Style, highest};
 use crate::report::{Report, Row, threads_text};
@@ -47,6 +51,10 @@ pub fn draw(report: &Report) -> Vec<Figure> {
     figures.extend(recovery(report));
     figures.extend(duplicates::all(report));
     figures.extend(sizes::all(report));
+    figures.extend(loads::all(report));
+    figures.extend(ycsb::all(report));
+    figures.extend(caches::all(report));
+    figures.extend(resizing::all(report));
     figures
 }
 

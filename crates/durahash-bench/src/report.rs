@@ -15,12 +15,13 @@ const FORMAT: u64 = 1;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// What it belongs to: `throughput`, `latency`, `growth`, `space`, `resize`, `cost`,
-    /// `recovery`, `duplicates`, `size`, `resizing` or `stall`.
+    /// `recovery`, `duplicates`, `size`, `resizing`, `stall`, `load`, `ycsb`, `cache`, `slice` or `slices`.
     pub table: String,
     /// The design that was measured; in `duplicates`, `DESIGN, lists` is what its multimap is
-    /// compared with.
+    /// compared with; in `slices`, `DESIGN, no cache` is one without copies in DRAM.
     pub design: String,
-    /// The workload or kind of operation; in `duplicates` the distribution of keys.
+    /// The workload or kind of operation; in `duplicates` the distribution of keys, in `cache` that and
+    /// the part of the tables that the copies may take.
     pub case: String,
     /// Threads at work.
     pub threads: u64,

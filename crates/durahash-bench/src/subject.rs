@@ -41,6 +41,12 @@ impl Bench {
         Bench { parent: self.parent.clone(), sync_mode, ..*self }
     }
 
+    /// The same, with so many bytes for the cached table of Rewo-Hash.
+    pub(crate) fn with_cache(&self, bytes: u64) -> Self {
+        let cache = Cache { bytes: Some(bytes), ..self.cache };
+        Bench { parent: self.parent.clone(), cache, ..*self }
+    }
+
     /// A new directory for files, unless they are made in memory; removed with all that is in it
     /// when it is dropped, though not by a signal, so nobody holds it for long.
     pub(crate) fn dir(&self) -> Result<Option<TempDir>> {

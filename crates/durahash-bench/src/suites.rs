@@ -2,10 +2,14 @@
 //! All of them run every design in turn before they go on to the next step, so that a machine that
 //! drifts hurts all alike.
 
+pub(crate) mod caches;
 pub(crate) mod duplicates;
 mod inserts;
+pub(crate) mod loads;
+pub(crate) mod resizing;
 mod sizes;
 mod stall;
+mod ycsb;
 
 use std::collections::HashMap;
 
@@ -63,6 +67,10 @@ impl<'a> Suites<'a> {
             Suite::Duplicates => duplicates::work(config),
             Suite::Sizes => sizes::work(config),
             Suite::Stall => stall::work(config),
+            Suite::Loads => loads::work(config),
+            Suite::Ycsb => ycsb::work(config),
+            Suite::Caches => caches::work(config),
+            Suite::Resizing => resizing::work(),
             Suite::Recovery => config.designs.len() as u64 * RECOVERY_WORK,
         });
         let total = works.sum();
@@ -80,6 +88,10 @@ impl<'a> Suites<'a> {
                 Suite::Duplicates => self.duplicates()?,
                 Suite::Sizes => self.sizes()?,
                 Suite::Stall => self.stall()?,
+                Suite::Loads => self.loads()?,
+                Suite::Ycsb => self.ycsb()?,
+                Suite::Caches => self.caches()?,
+                Suite::Resizing => self.slices()?,
                 Suite::Recovery => self.recovery(recovery_sizes(self.config.keys))?,
             }
         }

@@ -1,7 +1,12 @@
 //! Tables of a report, for people: as text, and for the page.
 
+mod advice;
+mod caches;
 mod duplicates;
+mod loads;
+mod resizing;
 mod sizes;
+mod ycsb;
 
 use std::io::{self, Write};
 
@@ -141,11 +146,13 @@ fn grouped(n: u64) -> String {
 
 /// All tables that the rows suffice for.
 pub(crate) fn tables(report: &Report) -> Vec<Table> {
-    let mut tables = vec![throughput(report)];
+    let mut tables = vec![advice::table(report), throughput(report)];
     tables.extend(report.setup.threads.iter().map(|threads| latency(report, *threads)));
     tables.extend([space(report), resizes(report), costs(report), recovery(report)]);
     tables.extend(duplicates::all(report));
     tables.extend(sizes::all(report));
+    tables.extend([loads::table(report), ycsb::table(report)]);
+    tables.extend([caches::table(report), resizing::table(report)]);
     tables.retain(|table| !table.rows.is_empty());
     tables
 }

@@ -17,6 +17,10 @@ fn main() -> ExitCode {
     duplicates_are_counted();
     sizes_have_latencies();
     lookups_go_on_beside_inserts();
+    latencies_are_told_while_a_table_fills();
+    mixes_are_drawn_both_ways();
+    copies_answer_the_more_lookups_the_more_there_are();
+    slices_show_a_resize();
     the_first_lookup_after_a_kill_is_timed();
     what_cannot_be_is_refused();
     ExitCode::SUCCESS
@@ -207,6 +211,84 @@ fn lookups_go_on_beside_inserts() {
     }
 }
 
+fn latencies_are_told_while_a_table_fills() {
+    let report = run_of(Suite::Loads, config());
+    assert_eq!(report.cases("load"), ["slots", "hit", "miss", "insert", "update", "remove"]);
+    for design in &report.setup.designs {
+        for case in &report.cases("load")[1..] {
+            let rows =
+                report.table("load").filter(|row| row.design == *design && row.case == *case);
+            let counts: Vec<_> = rows.filter(|row| row.metric == "count").collect();
+            let keys: Vec<u64> = counts.iter().map(|row| row.keys).collect();
+            assert_eq!(keys, [800, 1600, 2400, 3200]);
+            assert!(counts.iter().all(|row| row.value == 80.0));
+        }
+        let of_slots = report.find("load", design, "slots", 1, "load_factor").unwrap().value;
+        assert!((0.0..=1.0).contains(&of_slots));
+    }
+}
+
+fn mixes_are_drawn_both_ways() {
+    let report = run_of(Suite::Ycsb, config());
+    assert_eq!(
+        report.cases("ycsb"),
+        ["A, uniform", "A, zipf 0.99", "B, uniform", "B, zipf 0.99", "C, uniform", "C, zipf 0.99"]
+    );
+    for design in &report.setup.designs {
+        for case in report.cases("ycsb") {
+            for threads in [1, 2] {
+                let row = report.find("ycsb", design, case, threads, "ops_per_s").unwrap();
+                assert!(row.min > 0.0 && row.min <= row.value && row.value <= row.max);
+            }
+        }
+    }
+}
+
+fn copies_answer_the_more_lookups_the_more_there_are() {
+    let config = Config { emulate: Some(Latency::CXL), threads: vec![1], repeats: 1, ..config() };
+    let report = run_of(Suite::Caches, config);
+    assert!(report.to_html().contains("emulated cxl"));
+    let find = |design: &str, case: &str, metric| {
+        report.find("cache", design, case, 1, metric).unwrap_or_else(|| panic!("{design} {case}"))
+    };
+    for drawn in ["uniform", "zipf 0.99"] {
+        for design in ["reh", "pea", "esh"] {
+            assert!(find(design, drawn, "ops_per_s").value > 0.0);
+        }
+        let sizes = ["0", "1/64", "1/8", "1/1"].map(|part| format!("{drawn}, {part}"));
+        let hits = sizes.each_ref().map(|case| find("rewo", case, "hits").value);
+        assert_eq!(hits[0], 0.0);
+        assert!(hits.is_sorted() && hits[3] > 0.9, "{hits:?}");
+        let bytes = sizes.each_ref().map(|case| find("rewo", case, "bytes").value);
+        assert!(bytes[0] == 0.0 && bytes[1] * 64.0 == bytes[3]);
+        assert!(find("rewo", &sizes[2], "ops_per_s").value > 0.0);
+    }
+    let [uniform, zipf] = ["uniform, 1/64", "zipf 0.99, 1/64"];
+    assert!(find("rewo", zipf, "hits").value > find("rewo", uniform, "hits").value);
+}
+
+fn slices_show_a_resize() {
+    let report = run_of(Suite::Resizing, config());
+    assert_eq!(report.cases("slices"), ["lookups", "skewed lookups", "inserts"]);
+    for case in report.cases("slices") {
+        for design in ["rewo", "rewo, no cache"] {
+            let find = |metric: &str| report.find("slices", design, case, 1, metric).unwrap();
+            for part in ["before", "during", "after"] {
+                let metric = format!("{part} ops_per_s");
+                let rows = report
+                    .table("slice")
+                    .filter(|row| row.design == design && row.case == case && row.metric == metric);
+                let ms = find(&format!("{part}_ms")).value;
+                assert_eq!(rows.count() as f64 * 10.0, ms);
+                // Of inserts, so few keys may leave no time before the resize, or until the next.
+                assert!(ms > 0.0 || (case == "inserts" && part != "during"), "{case}, {part}");
+            }
+            assert!(find("during_per_s").value > 0.0);
+            assert!(case == "inserts" || find("ratio").value > 0.0);
+        }
+    }
+}
+
 fn the_first_lookup_after_a_kill_is_timed() {
     let config = Config { keys: 40_000, designs: vec![Design::Reh, Design::Esh], ..config() };
     let report = run_of(Suite::Recovery, config);
@@ -242,6 +324,10 @@ fn what_cannot_be_is_refused() {
         (Config { keys: u64::MAX, threads: vec![1, 257], ..config() }, "the most are 256"),
         (Config { repeats: 0, ..config() }, "repeat"),
         (Config { designs: vec![], ..config() }, "no design"),
+        (
+            Config { suites: vec![Suite::Caches], designs: vec![Design::Reh], ..config() },
+            "about the design rewo",
+        ),
         (Config { medium: Medium::Dram, pool: Some(".".into()), ..config() }, "no directory"),
         (Config { pool: Some("/nonexistent/dir".into()), ..config() }, "making a directory"),
     ] {

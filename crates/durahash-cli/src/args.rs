@@ -177,7 +177,8 @@ Examples:
     /// Load, hits, misses, updates, deletes and mixed work by threads on a durable pool; load
     /// factor and bytes per entry; lines, blocks, flushes and fences of each operation; recovery
     /// after kill -9 with every acknowledged key verified. Prints tables. Other suites measure many
-    /// values for each key, latency against size, lookups while another thread inserts, and recovery alone.
+    /// values for each key, latency against size and fill, lookups while another thread inserts, skewed keys
+    /// and copies in DRAM, and recovery alone.
     #[command(
         verbatim_doc_comment,
         after_help = "\
@@ -187,6 +188,7 @@ Examples:
   durahash bench --medium dram --emulate optane --json optane.json
   durahash bench --suite duplicates --graph edges.tsv.gz
   durahash bench --suite sizes,stall --keys 10000000
+  durahash bench --suite loads,ycsb,caches,resizing --medium dram --emulate optane
   durahash bench --suite recovery --design esh --keys 40000000"
     )]
     Bench(BenchArgs),
@@ -259,7 +261,9 @@ pub(crate) struct New {
 pub(crate) struct BenchArgs {
     /// What to measure, separated by commas: standard is the above; duplicates, many values for each
     /// key, in multimaps and in lists; sizes, latency against the number of keys, and splits; stall,
-    /// lookups while another thread inserts; recovery, kill -9 and the first lookup after it, of a
+    /// lookups while another thread inserts; loads, latency while a table fills; ycsb, mixes of reads and
+    /// updates of uniform and of skewed keys; caches, lookups by the size of the cached table of rewo;
+    /// resizing, throughput beside a resize of rewo; recovery, kill -9 and the first lookup after it, of a
     /// fortieth of the keys, a quarter, and all
     #[arg(
         long,
@@ -316,6 +320,10 @@ pub(crate) enum Suite {
     Duplicates,
     Sizes,
     Stall,
+    Loads,
+    Ycsb,
+    Caches,
+    Resizing,
     Recovery,
 }
 
@@ -326,6 +334,10 @@ impl From<Suite> for durahash_bench::Suite {
             Suite::Duplicates => durahash_bench::Suite::Duplicates,
             Suite::Sizes => durahash_bench::Suite::Sizes,
             Suite::Stall => durahash_bench::Suite::Stall,
+            Suite::Loads => durahash_bench::Suite::Loads,
+            Suite::Ycsb => durahash_bench::Suite::Ycsb,
+            Suite::Caches => durahash_bench::Suite::Caches,
+            Suite::Resizing => durahash_bench::Suite::Resizing,
             Suite::Recovery => durahash_bench::Suite::Recovery,
         }
     }
