@@ -117,7 +117,8 @@ impl Sim {
     /// A fabric without clients, its regions zeroed.
     ///
     /// # Panics
-    /// When there are no nodes, or more than 255, or a region does not fit into memory.
+    /// When there are no nodes, or more than 255, or a region does not fit into memory, or a rate of
+    /// the NICs is zero.
     #[must_use]
     pub fn new(options: SimOptions) -> Self {
         Sim { world: Rc::new(RefCell::new(World::new(options))), executor: Executor::new() }

@@ -149,6 +149,9 @@ struct Post {
 impl World {
     pub(super) fn new(options: SimOptions) -> Self {
         assert!((1..=255).contains(&options.node_bytes.len()), "a fabric has 1 to 255 nodes");
+        let rates = options.nic.gigabits.min(options.nic.packet_bytes);
+        let rates = rates.min(options.nic.packets_per_s).min(options.nic.atomics_per_s);
+        assert!(rates != 0, "a NIC has no rate that is zero");
         let nodes = options.node_bytes.iter().map(|&bytes| Node {
             bytes: vec![0; usize::try_from(bytes).expect("a simulated region fits into memory")],
             nic: Queue::default(),
