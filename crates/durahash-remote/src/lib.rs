@@ -1,6 +1,6 @@
 //! A hash index on remote memory, reached by one-sided verbs.
 //!
-//! - [`RemoteMap`]: SepHash, byte strings as keys and values.
+//! - [`RemoteMap`]: SepHash, byte strings as keys and values; [`BlockingMap`], for threads that wait.
 //! - [`executor`]: many clients, and many operations of each, on one thread.
 //! - [`fabric`]: the way to the memory of nodes: [`Local`](fabric::Local), memory that processes of one
 //!   host share, and [`Sim`](fabric::Sim), a simulation in virtual time.
@@ -16,6 +16,9 @@ mod sep;
 
 mod map;
 
+mod blocking;
+
+pub use blocking::BlockingMap;
 pub use map::{Compared, Pages, RemoteMap};
 pub use sep::{Options, Report, Tally};
 

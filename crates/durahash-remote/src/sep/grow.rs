@@ -365,6 +365,7 @@ impl<F: Fabric> Core<F> {
             batch.compare_swap(ROOT, global.into(), u64::from(global) + 1);
             if self.fabric.post(batch).await?.word(0) == u64::from(global) {
                 self.tally.borrow_mut().doublings += 1;
+                self.global_depth.set(global + 1);
             }
         }
     }
@@ -375,7 +376,7 @@ impl<F: Fabric> Core<F> {
         let first = self.space.borrow_mut().turn();
         for i in 0..self.geometry.nodes {
             let node = (first + i) % self.geometry.nodes;
-            if let Some(block) = self.space.borrow_mut().take(node, class) {
+            if let Some(block) = self.space.borrow_mut().take_or_recycle(node, class) {
                 return Ok(block);
             }
             if self.take_chunk(op, node, class).await?
@@ -404,7 +405,7 @@ impl<F: Fabric> Core<F> {
         let got = end.saturating_sub(off).min(bytes);
         if got > 0 {
             self.tally.borrow_mut().chunks += 1;
-            self.space.borrow_mut().add_chunk(node, off, got);
+            self.space.borrow_mut().add_chunk(node, class, off, got);
         }
         self.exhausted[usize::from(node)].set(got < bytes);
         Ok(got >= class)

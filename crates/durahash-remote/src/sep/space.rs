@@ -45,9 +45,15 @@ struct Chunk {
     end: u64,
 }
 
+/// How many blocks a free block must have room for, to be made a chunk of.
+const RECYCLED: u64 = 16;
+/// The largest block that counts as small: segments are larger, most KV blocks are not.
+const SMALL: u64 = 1024;
+
 #[derive(Debug, Default)]
 pub(super) struct Space {
-    chunks: Vec<Chunk>,
+    /// Of each node one for small blocks and one for large ones.
+    chunks: Vec<[Chunk; 2]>,
     /// By bytes.
     free: BTreeMap<u64, Vec<Ref>>,
     waiting: VecDeque<Waiting>,
@@ -60,7 +66,7 @@ pub(super) struct Space {
 
 impl Space {
     pub(super) fn new(nodes: u8) -> Self {
-        Space { chunks: vec![Chunk::default(); nodes.into()], ..Space::default() }
+        Space { chunks: vec![[Chunk::default(); 2]; nodes.into()], ..Space::default() }
     }
 
     /// The node whose turn it is.
@@ -75,7 +81,7 @@ impl Space {
             self.free_bytes -= bytes;
             return Some(block);
         }
-        let chunk = &mut self.chunks[usize::from(node)];
+        let chunk = &mut self.chunks[usize::from(node)][usize::from(bytes > SMALL)];
         let off = chunk.off;
         (chunk.end - off >= bytes).then(|| {
             chunk.off += bytes;
@@ -83,7 +89,30 @@ impl Space {
         })
     }
 
-    /// The same from a larger free block, where no node has a chunk any more.
+    /// The same, or out of what a larger free block is made a chunk of.
+    pub(super) fn take_or_recycle(&mut self, node: u8, bytes: u64) -> Option<Ref> {
+        let block = self.take(node, bytes);
+        block.or_else(|| self.recycle(node, bytes).then(|| self.take(node, bytes)).flatten())
+    }
+
+    /// Makes a chunk of the largest free block of `node`, if it is large for blocks of `bytes`: what
+    /// MainSegments have left serves KV blocks before another chunk is taken.
+    fn recycle(&mut self, node: u8, bytes: u64) -> bool {
+        if bytes > SMALL {
+            return false;
+        }
+        let large =
+            self.free.range_mut(bytes.saturating_mul(RECYCLED)..).rev().find_map(|(&size, of)| {
+                let idx = of.iter().rposition(|block| block.addr().node() == node)?;
+                Some((size, of.swap_remove(idx)))
+            });
+        let Some((size, block)) = large else { return false };
+        self.free_bytes -= size;
+        self.add_chunk(node, bytes, block.addr().off(), size);
+        true
+    }
+
+    /// A block from a larger free one, where no node has a chunk any more.
     pub(super) fn take_larger(&mut self, bytes: u64) -> Option<Ref> {
         let (&larger, _) = self.free.range(bytes..).find(|(_, blocks)| !blocks.is_empty())?;
         let block = self.free.get_mut(&larger)?.pop()?;
@@ -92,10 +121,12 @@ impl Space {
         Some(block)
     }
 
-    /// A chunk of `node` was taken; what is left of the one before becomes free blocks.
-    pub(super) fn add_chunk(&mut self, node: u8, off: u64, bytes: u64) {
+    /// A chunk of `node` was taken for blocks such as those of `class` bytes; what is left of the one
+    /// before becomes free blocks.
+    pub(super) fn add_chunk(&mut self, node: u8, class: u64, off: u64, bytes: u64) {
         let new = Chunk { off, end: off + bytes };
-        let old = std::mem::replace(&mut self.chunks[usize::from(node)], new);
+        let chunk = &mut self.chunks[usize::from(node)][usize::from(class > SMALL)];
+        let old = std::mem::replace(chunk, new);
         self.put_range(Addr::new(node, old.off), old.end - old.off);
     }
 
@@ -141,14 +172,14 @@ impl Space {
 
     /// Bytes of chunks, of free blocks, and of waiting ones.
     pub(super) fn held(&self) -> [u64; 3] {
-        let chunks = self.chunks.iter().map(|chunk| chunk.end - chunk.off).sum();
+        let chunks = self.chunks.iter().flatten().map(|chunk| chunk.end - chunk.off).sum();
         [chunks, self.free_bytes, self.waiting_bytes]
     }
 
     /// All ranges held, as (address, bytes).
     pub(super) fn ranges(&self) -> Vec<(Addr, u64)> {
         let chunks = (self.chunks.iter().zip(0..))
-            .map(|(chunk, node)| (Addr::new(node, chunk.off), chunk.end - chunk.off));
+            .flat_map(|(both, node)| both.map(|c| (Addr::new(node, c.off), c.end - c.off)));
         let free = self
             .free
             .iter()
@@ -182,14 +213,14 @@ mod tests {
     #[test]
     fn ranges_are_carved_without_overlap_and_nothing_is_lost() {
         let mut space = Space::new(1);
-        space.add_chunk(0, 4096, 10_048);
+        space.add_chunk(0, 64, 4096, 10_048);
         let mut taken = 0;
-        for bytes in [64, 1088, 192, 2048, 64] {
+        for bytes in [64, 1024, 192, 512, 64] {
             let class = class_bytes(bytes);
             assert_eq!(space.take(0, class).unwrap().addr().off(), 4096 + taken);
             taken += class;
         }
-        space.add_chunk(0, 1 << 20, 64);
+        space.add_chunk(0, 64, 1 << 20, 64);
         let [chunk, free, _] = space.held();
         assert_eq!((chunk, free), (64, 10_048 - taken));
         assert_eq!(space.ranges().iter().map(|range| range.1).sum::<u64>(), chunk + free);

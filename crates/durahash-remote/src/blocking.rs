@@ -1,0 +1,287 @@
+//! The map for threads that wait.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+use std::thread::{self, JoinHandle};
+
+use durahash_media::{Error, Result};
+
+use crate::executor::Executor;
+use crate::fabric::{Counts, Fabric};
+use crate::map::{Compared, RemoteMap};
+use crate::sep::{Options, Report, Tally};
+
+/// A client of an index in remote memory for any number of threads, each of which waits for its
+/// operation.
+///
+/// A thread of its own does the operations, many at once, and shows that the client lives also when
+/// nobody calls. Clones are the same client; with the last one it leaves.
+///
+/// ```
+/// use durahash_remote::fabric::{Local, LocalOptions};
+/// use durahash_remote::{BlockingMap, Options};
+/// let local = Local::anonymous(&LocalOptions::default())?;
+/// let map = BlockingMap::create(local.client()?, Options::default())?;
+/// map.put(b"key", b"value")?;
+/// assert_eq!(map.get(b"key")?.as_deref(), Some(&b"value"[..]));
+/// let other = BlockingMap::open(local.client()?, Options::default())?;
+/// assert!(!other.insert_new(b"key", b"another")?);
+/// # Ok::<(), durahash_remote::Error>(())
+/// ```
+pub struct BlockingMap<F: Fabric + Send>(Arc<Server<F>>);
+
+impl<F: Fabric + Send> Clone for BlockingMap<F> {
+    fn clone(&self) -> Self {
+        BlockingMap(Arc::clone(&self.0))
+    }
+}
+
+type Job<F> = Box<dyn FnOnce(RemoteMap<F>) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
+
+struct Queue<F: Fabric> {
+    jobs: VecDeque<Job<F>>,
+    closed: bool,
+    waker: Option<Waker>,
+}
+
+struct Server<F: Fabric> {
+    queue: Arc<Mutex<Queue<F>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+fn lock<F: Fabric>(queue: &Mutex<Queue<F>>) -> MutexGuard<'_, Queue<F>> {
+    // Nothing panics while it is held.
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<F: Fabric> Drop for Server<F> {
+    fn drop(&mut self) {
+        let mut queue = lock(&self.queue);
+        queue.closed = true;
+        if let Some(waker) = queue.waker.take() {
+            waker.wake();
+        }
+        drop(queue);
+        if let Some(thread) = self.thread.take() {
+            // A panic there has shown itself, and failed the operation that it was in.
+            drop(thread.join());
+        }
+    }
+}
+
+/// Does the jobs of a queue until it is closed.
+async fn serve<F: Fabric>(
+    executor: &Executor,
+    map: RemoteMap<F>,
+    queue: &Mutex<Queue<F>>,
+) -> Result<()> {
+    executor.spawn(0, map.clone().service());
+    loop {
+        let next = poll_fn(|cx| {
+            let mut queue = lock(queue);
+            if let Some(job) = queue.jobs.pop_front() {
+                return Poll::Ready(Some(job));
+            }
+            if queue.closed {
+                return Poll::Ready(None);
+            }
+            queue.waker = Some(cx.waker().clone());
+            Poll::Pending
+        });
+        match next.await {
+            Some(job) => drop(executor.spawn(0, job(map.clone()))),
+            // Whoever had an operation under way would have kept the queue open.
+            None => return map.close().await,
+        }
+    }
+}
+
+impl<F: Fabric + Send> BlockingMap<F> {
+    /// As [`RemoteMap::create`].
+    ///
+    /// # Errors
+    /// The same, and [`Io`](durahash_media::ErrorKind::Io) when there is no thread to be had.
+    pub fn create(fabric: F, options: Options) -> Result<Self> {
+        Self::start(move || RemoteMap::create(fabric, options))
+    }
+
+    /// As [`RemoteMap::open`].
+    ///
+    /// # Errors
+    /// The same, and [`Io`](durahash_media::ErrorKind::Io) when there is no thread to be had.
+    pub fn open(fabric: F, options: Options) -> Result<Self> {
+        Self::start(move || RemoteMap::open(fabric, options))
+    }
+
+    fn start<O>(open: impl FnOnce() -> O + Send + 'static) -> Result<Self>
+    where
+        O: Future<Output = Result<RemoteMap<F>>>,
+    {
+        let queue = Queue { jobs: VecDeque::new(), closed: false, waker: None };
+        let queue = Arc::new(Mutex::new(queue));
+        let (opened, wait) = sync_channel(1);
+        let theirs = Arc::clone(&queue);
+        let run = move || {
+            let executor = Executor::new();
+            executor.block_on(async {
+                match open().await {
+                    Ok(map) => {
+                        tell(&opened, Ok(()));
+                        // A client that cannot say that it left is evicted by the others.
+                        drop(serve(&executor, map, &theirs).await);
+                    }
+                    Err(error) => tell(&opened, Err(error)),
+                }
+            });
+        };
+        let thread = thread::Builder::new().name("durahash-remote".into()).spawn(run);
+        let thread = thread.map_err(|e| Error::io("starting a thread", None, e))?;
+        let server = Arc::new(Server { queue, thread: Some(thread) });
+        wait.recv().expect("the thread tells whether the map is open")?;
+        Ok(BlockingMap(server))
+    }
+
+    /// Has `f` done by the thread, and waits for what it gives.
+    fn call<T, O>(&self, f: impl FnOnce(RemoteMap<F>) -> O + Send + 'static) -> T
+    where
+        T: Send + 'static,
+        O: Future<Output = T> + 'static,
+    {
+        let (done, wait) = sync_channel(1);
+        let job: Job<F> = Box::new(move |map| {
+            let operation = f(map);
+            Box::pin(async move { tell(&done, operation.await) })
+        });
+        {
+            let mut queue = lock(&self.0.queue);
+            queue.jobs.push_back(job);
+            if let Some(waker) = queue.waker.take() {
+                waker.wake();
+            }
+        }
+        wait.recv().expect("the thread does what it is told, as long as it does not panic")
+    }
+
+    /// As [`RemoteMap::get`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let key = key.to_vec();
+        self.call(move |map| async move { map.get(&key).await })
+    }
+
+    /// As [`RemoteMap::put`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let (key, value) = (key.to_vec(), value.to_vec());
+        self.call(move |map| async move { map.put(&key, &value).await })
+    }
+
+    /// As [`RemoteMap::delete`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn delete(&self, key: &[u8]) -> Result<()> {
+        let key = key.to_vec();
+        self.call(move |map| async move { map.delete(&key).await })
+    }
+
+    /// As [`RemoteMap::insert_new`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        let (key, value) = (key.to_vec(), value.to_vec());
+        self.call(move |map| async move { map.insert_new(&key, &value).await })
+    }
+
+    /// As [`RemoteMap::compare_set`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn compare_set(
+        &self,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<Compared> {
+        let (key, expected, new) =
+            (key.to_vec(), expected.map(<[u8]>::to_vec), new.map(<[u8]>::to_vec));
+        self.call(move |map| async move {
+            map.compare_set(&key, expected.as_deref(), new.as_deref()).await
+        })
+    }
+
+    /// As [`RemoteMap::replace`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn replace(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
+        let (key, value) = (key.to_vec(), value.to_vec());
+        self.call(move |map| async move { map.replace(&key, &value).await })
+    }
+
+    /// As [`RemoteMap::take`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn take(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let key = key.to_vec();
+        self.call(move |map| async move { map.take(&key).await })
+    }
+
+    /// Calls `f` for all keys and values, as [`RemoteMap::pages`] gives them, by the thread: `f` must
+    /// not call this map.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn each(&self, mut f: impl FnMut(Vec<u8>, Vec<u8>) + Send + 'static) -> Result<()> {
+        self.call(move |map| async move {
+            let mut pages = map.pages();
+            while let Some(page) = pages.next().await? {
+                page.into_iter().for_each(|(key, value)| f(key, value));
+            }
+            Ok(())
+        })
+    }
+
+    /// As [`RemoteMap::check`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn check(&self) -> Result<Report> {
+        self.call(|map| async move { map.check().await })
+    }
+
+    /// As [`RemoteMap::sweep`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn sweep(&self) -> Result<u64> {
+        self.call(|map| async move { map.sweep().await })
+    }
+
+    /// As [`RemoteMap::stats`].
+    #[must_use]
+    pub fn stats(&self) -> Tally {
+        self.call(|map| async move { map.stats() })
+    }
+
+    /// As [`RemoteMap::counts`].
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.call(|map| async move { map.counts() })
+    }
+}
+
+/// Tells whoever waits; nobody does when their thread has panicked.
+fn tell<T>(to: &SyncSender<T>, what: T) {
+    drop(to.send(what));
+}

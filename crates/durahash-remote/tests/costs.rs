@@ -1,0 +1,176 @@
+//! What operations cost over the fabric, counted.
+
+use durahash_remote::fabric::{Counts, Sim, SimClient, SimOptions};
+use durahash_remote::{Options, RemoteMap, Result, Tally};
+
+fn key(i: u64) -> Vec<u8> {
+    let mut key = vec![0; 16];
+    key[..8].copy_from_slice(&i.to_le_bytes());
+    key
+}
+
+/// Counts and tally of what `operation` did.
+async fn cost<T>(
+    map: &RemoteMap<SimClient>,
+    operation: impl Future<Output = Result<T>>,
+) -> Result<(Counts, Tally, T)> {
+    let (counts, before) = (map.counts(), map.stats());
+    let value = operation.await?;
+    let mut tally = map.stats();
+    tally.merges -= before.merges;
+    tally.splits -= before.splits;
+    tally.doublings -= before.doublings;
+    tally.hops -= before.hops;
+    tally.turns -= before.turns;
+    tally.chunks -= before.chunks;
+    tally.known_segments -= before.known_segments;
+    Ok((map.counts() - counts, tally, value))
+}
+
+fn options() -> Options {
+    let mut options = Options::default();
+    options.cur_entries = 16;
+    options.main_entries = 64;
+    options.chunk_bytes = 1 << 20;
+    // Ticks are costs of their own.
+    options.tick_ns = u64::MAX / 8;
+    options
+}
+
+fn run<O: Future<Output = Result<()>> + 'static>(f: impl FnOnce(SimClient, SimClient) -> O) {
+    let sim = Sim::new(SimOptions { rows: 8, ..SimOptions::default() });
+    let (a, b) = (sim.client().unwrap(), sim.client().unwrap());
+    let task = sim.spawn(&a, f(a.clone(), b));
+    sim.run();
+    task.take().expect("the task ends").unwrap();
+}
+
+#[test]
+fn puts_take_two_round_trips_and_merges_five() {
+    run(|a, _| async move {
+        let map = RemoteMap::create(a, options()).await?;
+        map.put(&key(0), &[0; 32]).await?;
+        let mut seen = [0; 3];
+        for i in 1..4000 {
+            let (counts, tally, ()) = cost(&map, map.put(&key(i), &[0; 32])).await?;
+            let trips = counts.round_trips - tally.chunks;
+            if tally.splits > 0 {
+                // A doubling reads the depth and the directory, writes it, and swaps the depth.
+                assert!(trips <= 2 + 6 + 4 * tally.doublings, "split: {trips} {tally:?}");
+                seen[2] += 1;
+            } else if tally.merges > 0 {
+                assert!(trips <= 2 + 5, "merge: {trips}");
+                seen[1] += 1;
+            } else {
+                assert_eq!(trips, 2, "put {i}: {tally:?}");
+                // The block, word A, buddies and a window; the swap, the hint.
+                assert_eq!((counts.reads, counts.swaps, counts.writes), (3, 1, 1));
+                assert_eq!(counts.unsignaled, 1);
+                seen[0] += 1;
+            }
+        }
+        assert!(seen.iter().all(|&n| n > 20), "{seen:?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn gets_take_two_round_trips() {
+    run(|a, _| async move {
+        let map = RemoteMap::create(a, options()).await?;
+        for i in 0..4000 {
+            map.put(&key(i), &i.to_le_bytes()).await?;
+        }
+        map.put(b"432 bytes in all", &[1; 416]).await?;
+        map.put(b"449 bytes in all", &[1; 433]).await?;
+        for i in 0..4000 {
+            let (counts, _, value) = cost(&map, map.get(&key(i))).await?;
+            assert_eq!((counts.round_trips, value), (2, Some(i.to_le_bytes().to_vec())));
+        }
+        for i in 4000..5000 {
+            // The second one only where another key has the same fingerprints.
+            let (counts, _, value) = cost(&map, map.get(&key(i))).await?;
+            assert!(counts.round_trips <= 2 && value.is_none());
+        }
+        for (name, trips) in [(b"432 bytes in all", 2), (b"449 bytes in all", 3)] {
+            let (counts, _, value) = cost(&map, map.get(name)).await?;
+            assert_eq!((counts.round_trips, value.is_some()), (trips, true));
+        }
+        Ok(())
+    });
+}
+
+/// What another client's merges and splits cost this one.
+#[test]
+fn what_was_not_seen_costs_little() {
+    run(|a, b| async move {
+        let a = RemoteMap::create(a, options()).await?;
+        for i in 0..500 {
+            a.put(&key(i), b"").await?;
+        }
+        let b = RemoteMap::open(b, options()).await?;
+        for i in 0..500 {
+            b.get(&key(i)).await?;
+        }
+        let (mut turned, mut hopped) = (0, 0);
+        for round in 0..200 {
+            for i in 0..40 {
+                a.put(&key(500 + round * 40 + i), b"").await?;
+            }
+            let (counts, tally, value) = cost(&b, b.get(&key(round))).await?;
+            assert_eq!(value.as_deref(), Some(&b""[..]));
+            assert!(counts.round_trips <= 4 + tally.hops, "get: {counts:?} {tally:?}");
+            turned += tally.turns;
+            hopped += tally.hops;
+            let (counts, tally, ()) = cost(&b, b.put(&key(round + 200), b"")).await?;
+            if tally.merges + tally.splits == 0 {
+                let trips = counts.round_trips - tally.chunks;
+                assert!(trips <= 3 + tally.hops, "put: {counts:?} {tally:?}");
+            }
+        }
+        assert!(turned > 20 && hopped > 20, "{turned} {hopped}");
+        Ok(())
+    });
+}
+
+/// With the sizes of the paper: entry utilization above 90 %, about 9 bytes of index per entry, FPTables
+/// of about a third of plain ones, and all segments between half of the limit and the limit.
+#[test]
+fn space_is_as_in_the_paper() {
+    let sim = Sim::new(SimOptions { rows: 8, ..SimOptions::default() });
+    let client = sim.client().unwrap();
+    let task = sim.spawn(&client, {
+        let client = client.clone();
+        async move {
+            let mut options = Options::default();
+            options.tick_ns = 100_000;
+            let map = RemoteMap::create(client, options).await?;
+            let mut next = 0;
+            for keys in [30_000, 60_000, 100_000] {
+                while next < keys {
+                    map.put(&key(next), &[0; 32]).await?;
+                    next += 1;
+                }
+                let report = map.check().await?;
+                assert_eq!((report.keys, report.unaccounted_bytes), (keys, 0));
+                let used = report.entries as f64 / report.capacity as f64;
+                let bytes = report.index_bytes as f64 / report.entries as f64;
+                println!(
+                    "{keys} keys: {used:.3} of the entries used, {bytes:.2} bytes each, {report:?}"
+                );
+                assert!(used > 0.9 && bytes < 11.5, "{used} {bytes} {report:?}");
+                // Each segment holds more than half of the limit, but for a few that just split.
+                assert!(report.segments * (64 * 128) / 2 <= keys * 11 / 10, "{report:?}");
+            }
+            for i in 0..1000 {
+                map.get(&key(i)).await?;
+            }
+            let stats = map.stats();
+            println!("{stats:?}");
+            assert!(stats.table_bytes * 2 < stats.plain_table_bytes, "{stats:?}");
+            Ok::<_, durahash_remote::Error>(())
+        }
+    });
+    sim.run();
+    task.take().expect("the task ends").unwrap();
+}

@@ -1,0 +1,293 @@
+//! One client against a model, sizes, failures, memory that is used again, threads on shared memory.
+
+use std::collections::BTreeMap;
+
+use durahash_media::hash::WordMix;
+use durahash_remote::fabric::{Chaos, Fabric, Local, LocalOptions, Sim, SimClient, SimOptions};
+use durahash_remote::{BlockingMap, Compared, ErrorKind, Options, RemoteMap, Result};
+
+fn tiny() -> Options {
+    let mut options = Options::default();
+    options.cur_entries = 4;
+    options.main_entries = 12;
+    options.max_depth = 8;
+    options.rows = 8;
+    options.chunk_bytes = 4096;
+    options
+}
+
+fn sim(nodes: usize, bytes: u64, chaos: Option<Chaos>) -> Sim {
+    Sim::new(SimOptions { node_bytes: vec![bytes; nodes], rows: 8, chaos, ..SimOptions::default() })
+}
+
+/// Runs a client to its end.
+fn run<T: 'static, O: Future<Output = T> + 'static>(
+    sim: &Sim,
+    f: impl FnOnce(SimClient) -> O,
+) -> T {
+    let client = sim.client().unwrap();
+    let task = sim.spawn(&client, f(client.clone()));
+    drop(client);
+    sim.run();
+    task.take().expect("the task ends")
+}
+
+#[test]
+fn one_client_agrees_with_a_model() {
+    for seed in 0..20 {
+        let nodes = 1 + seed as usize % 3;
+        let sim = sim(nodes, 64 << 20, Some(Chaos::default()));
+        run(&sim, |client| async move {
+            let map = RemoteMap::create(client, tiny()).await?;
+            let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+            let mix = WordMix::new(seed);
+            for i in 0..600 {
+                let draw = |what: u64, n: u64| mix.mix(i * 16 + what) % n;
+                let mut key = format!("{}", draw(0, 80)).into_bytes();
+                if draw(1, 80).is_multiple_of(9) {
+                    key.resize(3000, b'k');
+                }
+                let len = [0, 10, 100, 431, 500, 5000, 100_000][draw(2, 7) as usize];
+                let value = vec![i as u8; len];
+                match draw(3, 8) {
+                    0..3 => {
+                        map.put(&key, &value).await?;
+                        model.insert(key, value);
+                    }
+                    3 => {
+                        map.delete(&key).await?;
+                        model.remove(&key);
+                    }
+                    4 => {
+                        let new = !model.contains_key(&key);
+                        assert_eq!(map.insert_new(&key, &value).await?, new);
+                        model.entry(key).or_insert(value);
+                    }
+                    5 => {
+                        assert_eq!(map.replace(&key, &value).await?, model.insert(key, value));
+                    }
+                    6 => assert_eq!(map.take(&key).await?, model.remove(&key)),
+                    _ => {
+                        let old = model.get(&key).cloned();
+                        let wrong = Some(&b"wrong"[..]);
+                        let differs = map.compare_set(&key, wrong, Some(&value)).await?;
+                        assert_eq!(differs, Compared::Differs(old.clone()));
+                        let set = map.compare_set(&key, old.as_deref(), Some(&value)).await?;
+                        assert_eq!(set, Compared::Set);
+                        model.insert(key, value);
+                    }
+                }
+                let probe = format!("{}", draw(4, 80)).into_bytes();
+                assert_eq!(map.get(&probe).await?.as_ref(), model.get(&probe));
+            }
+            let mut found = BTreeMap::new();
+            let mut pages = map.pages();
+            while let Some(page) = pages.next().await? {
+                for (key, value) in page {
+                    assert_eq!(found.insert(key, value), None);
+                }
+            }
+            assert_eq!(found, model);
+            let report = map.check().await?;
+            assert_eq!((report.keys, report.unaccounted_bytes), (model.len() as u64, 0));
+            assert!(report.segments > 4 && report.depth > 2);
+            map.close().await
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn keys_and_values_of_every_size() {
+    let sim = sim(2, 64 << 20, None);
+    run(&sim, |client| async move {
+        let map = RemoteMap::create(client, tiny()).await?;
+        let mib = 1 << 20;
+        let sizes = [0, 1, 47, 48, 49, 431, 432, 433, 1000, mib];
+        for key in sizes {
+            for value in sizes {
+                let (key, value) = (vec![7; key], vec![9; value]);
+                map.put(&key, &value).await?;
+                assert_eq!(map.get(&key).await?, Some(value));
+            }
+        }
+        assert_eq!(map.check().await?.keys, sizes.len() as u64);
+        let large = vec![0; mib + 1];
+        for error in [
+            map.put(&large, b"").await.unwrap_err(),
+            map.put(b"", &large).await.unwrap_err(),
+            map.get(&large).await.unwrap_err(),
+            map.replace(b"", &large).await.unwrap_err(),
+        ] {
+            assert!(matches!(error.kind(), ErrorKind::TooLarge { limit_bytes: 0x10_0000, .. }));
+        }
+        map.close().await
+    })
+    .unwrap();
+}
+
+/// 16 bits of generation, and 7 in entries, come round, and memory is used again all the time.
+#[test]
+fn generations_come_round() {
+    let sim = sim(1, 256 << 10, None);
+    run(&sim, |client| async move {
+        let mut options = tiny();
+        (options.cur_entries, options.main_entries, options.max_depth) = (2, 2, 1);
+        options.tick_ns = 10_000;
+        let map = RemoteMap::create(client, options).await?;
+        for i in 0..140_000u32 {
+            map.put(b"key", &i.to_le_bytes()).await?;
+            if i % 7 == 0 {
+                assert_eq!(map.get(b"key").await?, Some(i.to_le_bytes().to_vec()));
+            }
+        }
+        assert!(map.stats().merges > 65_536 + 128);
+        assert_eq!(map.check().await?.keys, 1);
+        map.close().await
+    })
+    .unwrap();
+}
+
+/// A client that died keeps memory back until the fabric says that it is dead.
+#[test]
+fn the_dead_do_not_keep_memory_back() {
+    let sim = sim(1, 256 << 10, None);
+    run(&sim, |client| async move { RemoteMap::create(client, tiny()).await?.close().await })
+        .unwrap();
+    let (client, dead) = (sim.client().unwrap(), sim.client().unwrap());
+    let task = sim.spawn(&dead, {
+        let dead = dead.clone();
+        async move { RemoteMap::open(dead, tiny()).await.map(drop) }
+    });
+    sim.run();
+    task.take().unwrap().unwrap();
+    sim.kill(&dead);
+    let task = sim.spawn(&client.clone(), async move {
+        let mut options = tiny();
+        options.tick_ns = 10_000;
+        let map = RemoteMap::open(client, options).await?;
+        for i in 0..20_000u32 {
+            map.put(&(i % 10).to_le_bytes(), &i.to_le_bytes()).await?;
+        }
+        assert_eq!(map.stats().evictions, 1);
+        map.close().await
+    });
+    sim.run();
+    task.take().expect("the task ends").unwrap();
+}
+
+#[test]
+fn a_full_region_is_said_and_nothing_is_lost() {
+    let sim = sim(1, 256 << 10, None);
+    run(&sim, |client| async move {
+        let map = RemoteMap::create(client, tiny()).await?;
+        let mut put = 0u32;
+        let error = loop {
+            match map.put(&put.to_le_bytes(), &[1; 200]).await {
+                Ok(()) => put += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error.kind(), ErrorKind::Full { .. }) && put > 300, "{error} at {put}");
+        for i in 0..put {
+            assert_eq!(map.get(&i.to_le_bytes()).await?, Some(vec![1; 200]), "{i} of {put}");
+        }
+        assert_eq!(map.check().await?.keys, put.into());
+        map.close().await
+    })
+    .unwrap();
+}
+
+fn kind(result: Result<RemoteMap<SimClient>>) -> String {
+    match result {
+        Ok(_) => panic!("it was taken for an index"),
+        Err(error) => format!("{:?}", error.kind()),
+    }
+}
+
+#[test]
+fn what_is_not_an_index_is_refused() {
+    let empty = sim(1, 1 << 20, None);
+    assert!(run(&empty, |c| async { kind(RemoteMap::open(c, tiny()).await) }).contains("NotAPool"));
+    let small = sim(1, 1 << 10, None);
+    assert!(run(&small, |c| async { kind(RemoteMap::create(c, tiny()).await) }).contains("Full"));
+    let twice = sim(1, 1 << 20, None);
+    let made = run(&twice, |c| async { RemoteMap::create(c, tiny()).await?.close().await });
+    made.unwrap();
+    assert!(run(&twice, |c| async { kind(RemoteMap::create(c, tiny()).await) }).contains("Exists"));
+    for wrong in [(1, 12, 8), (4, 3, 8), (4, 12, 41)] {
+        let mut options = tiny();
+        (options.cur_entries, options.main_entries, options.max_depth) = wrong;
+        let kind =
+            run(
+                &sim(1, 1 << 20, None),
+                |c| async move { kind(RemoteMap::create(c, options).await) },
+            );
+        assert!(kind.contains("Options"), "{kind}");
+    }
+}
+
+#[test]
+fn a_lost_node_is_an_error_within_the_deadline() {
+    for node in 0..2 {
+        let sim = sim(2, 1 << 20, None);
+        let client = sim.client().unwrap();
+        let task = sim.spawn(&client, {
+            let (client, sim) = (client.clone(), sim.clone());
+            async move {
+                let map = RemoteMap::create(client.clone(), tiny()).await?;
+                for i in 0..100u32 {
+                    map.put(&i.to_le_bytes(), b"value").await?;
+                }
+                sim.lose_node(node);
+                let from = client.now_ns();
+                let mut failed = 0;
+                for i in 0..100u32 {
+                    match map.put(&i.to_le_bytes(), b"other").await {
+                        Err(e) if matches!(e.kind(), ErrorKind::NodeLost { .. }) => failed += 1,
+                        other => other?,
+                    }
+                }
+                assert!(failed > 20 && client.now_ns() - from < 1_000_000_000, "{failed}");
+                Ok::<(), durahash_remote::Error>(())
+            }
+        });
+        sim.run();
+        task.take().expect("it ends").unwrap();
+    }
+}
+
+#[test]
+fn threads_share_a_local_fabric() {
+    let local = Local::anonymous(&LocalOptions { rows: 8, ..LocalOptions::default() }).unwrap();
+    let map = BlockingMap::create(local.client().unwrap(), tiny()).unwrap();
+    let other = BlockingMap::open(local.client().unwrap(), tiny()).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4u32 {
+            let map = if thread % 2 == 0 { map.clone() } else { other.clone() };
+            scope.spawn(move || {
+                for i in 0..500u32 {
+                    map.put(&[thread, i].map(u32::to_le_bytes).concat(), b"own").unwrap();
+                    // A counter of all.
+                    loop {
+                        let old = map.get(b"count").unwrap();
+                        let count = old
+                            .as_deref()
+                            .map_or(0, |old| u32::from_le_bytes(*old.first_chunk().unwrap()));
+                        let new = (count + 1).to_le_bytes();
+                        let set = map.compare_set(b"count", old.as_deref(), Some(&new)).unwrap();
+                        if set == Compared::Set {
+                            break;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(other.get(b"count").unwrap(), Some(2000u32.to_le_bytes().to_vec()));
+    assert_eq!(map.check().unwrap().keys, 2001);
+    drop(other);
+    let before = map.check().unwrap();
+    assert_eq!(map.sweep().unwrap(), before.unaccounted_bytes);
+    assert_eq!(map.check().unwrap().unaccounted_bytes, 0);
+}
