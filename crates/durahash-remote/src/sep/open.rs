@@ -41,8 +41,8 @@ pub struct Options {
     pub first_depth: u32,
     /// Clients at most, 1 to 4,096; 64 by default.
     pub rows: u32,
-    /// The seed of the hash; drawn from the name of nothing, so choose one that others cannot guess
-    /// where keys come from others.
+    /// The seed of the hash, a constant by default. Choose one that others cannot guess where they
+    /// choose the keys.
     pub seed: u64,
     /// Of this client: bytes that it takes from a node at once; 256 KiB by default.
     pub chunk_bytes: u64,
@@ -203,6 +203,7 @@ impl<F: Fabric> Core<F> {
         let since = self.fabric.now_ns() - self.epochs.borrow().ticked_ns;
         if since >= 4 * self.tick_ns() || self.short.get() {
             self.tick().await?;
+            self.short.set(false);
         }
         Ok(())
     }
