@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::thread::{self, JoinHandle};
 
-use durahash_media::{Error, Result};
+use durahash_media::{Error, ErrorKind, Result};
 
 use crate::executor::Executor;
 use crate::fabric::{Counts, Fabric};
@@ -20,6 +20,9 @@ use crate::sep::{Options, Report, Tally};
 ///
 /// A thread of its own does the operations, many at once, and shows that the client lives also when
 /// nobody calls. Clones are the same client; with the last one it leaves.
+///
+/// **Panics.** If an operation panics, or a closure given to [`each`](Self::each), the thread ends, and every
+/// call from then on panics.
 ///
 /// ```
 /// use durahash_remote::fabric::{Local, LocalOptions};
@@ -73,13 +76,37 @@ impl<F: Fabric> Drop for Server<F> {
     }
 }
 
+/// Lets nobody wait for a thread that has ended, or panicked.
+struct Ends<F: Fabric>(Arc<Mutex<Queue<F>>>);
+
+impl<F: Fabric> Drop for Ends<F> {
+    fn drop(&mut self) {
+        let jobs = {
+            let mut queue = lock(&self.0);
+            queue.closed = true;
+            std::mem::take(&mut queue.jobs)
+        };
+        // Whoever waits for one of these is told by the end of its channel.
+        drop(jobs);
+    }
+}
+
+/// Shows life until the map is closed. What fails on the way may succeed the next time.
+async fn show_life<F: Fabric>(map: RemoteMap<F>) {
+    while let Err(error) = map.clone().service().await {
+        if matches!(error.kind(), ErrorKind::Evicted) {
+            return;
+        }
+    }
+}
+
 /// Does the jobs of a queue until it is closed.
 async fn serve<F: Fabric>(
     executor: &Executor,
     map: RemoteMap<F>,
     queue: &Mutex<Queue<F>>,
 ) -> Result<()> {
-    executor.spawn(0, map.clone().service());
+    executor.spawn(0, show_life(map.clone()));
     loop {
         let next = poll_fn(|cx| {
             let mut queue = lock(queue);
@@ -126,6 +153,7 @@ impl<F: Fabric + Send> BlockingMap<F> {
         let (opened, wait) = sync_channel(1);
         let theirs = Arc::clone(&queue);
         let run = move || {
+            let _ends = Ends(Arc::clone(&theirs));
             let executor = Executor::new();
             executor.block_on(async {
                 match open().await {
@@ -158,6 +186,10 @@ impl<F: Fabric + Send> BlockingMap<F> {
         });
         {
             let mut queue = lock(&self.0.queue);
+            assert!(
+                !queue.closed,
+                "an operation has panicked, and the thread of this client ended"
+            );
             queue.jobs.push_back(job);
             if let Some(waker) = queue.waker.take() {
                 waker.wake();

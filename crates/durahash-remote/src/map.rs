@@ -16,8 +16,12 @@ use crate::sep::{Core, Decision, Options, Position, Report, Tally};
 /// **Durability.** An operation that has ended stays, whoever dies, as long as the nodes' memory does.
 ///
 /// **Dropped futures.** An operation whose future is dropped before it ended has taken effect or
-/// not. Its KV block may be lost to a [sweep](Self::sweep), and memory that is unlinked from then on
-/// is not used again before this client has left.
+/// not. If that was while something was being written, its KV block may be lost to a
+/// [sweep](Self::sweep), and memory that is unlinked from then on is not used again before this client
+/// has left, as for an idle client below; the same after [`NodeLost`](durahash_media::ErrorKind::NodeLost).
+///
+/// **Full nodes.** Deletes and merges need memory, too, and none is kept for them: where no node has any
+/// left, only a [sweep](Self::sweep) may find some.
 ///
 /// **Idle clients.** A client holds memory back that others have unlinked, until it says that it has
 /// moved on. It does so during operations, or in [`service`](Self::service), which should run as a
@@ -174,7 +178,8 @@ impl<F: Fabric> RemoteMap<F> {
     }
 
     /// Says that this client has left, so that nobody waits for it, and hands its unused memory to
-    /// nobody: a [sweep](Self::sweep) finds that. The other clones must not be used any more.
+    /// nobody: a [sweep](Self::sweep) finds that. Operations of other clones fail from then on, as
+    /// [`Evicted`](durahash_media::ErrorKind::Evicted).
     ///
     /// # Errors
     /// Those of the fabric.
@@ -196,7 +201,8 @@ impl<F: Fabric> RemoteMap<F> {
     ///
     /// # Errors
     /// [`Locked`](durahash_media::ErrorKind::Locked) when there are other clients, or operations
-    /// under way; as [`check`](Self::check).
+    /// under way, which includes futures that were dropped while they wrote. Operations that begin
+    /// meanwhile get the same error. Else as [`check`](Self::check).
     pub async fn sweep(&self) -> Result<u64> {
         self.0.sweep().await
     }

@@ -291,3 +291,51 @@ fn threads_share_a_local_fabric() {
     assert_eq!(map.sweep().unwrap(), before.unaccounted_bytes);
     assert_eq!(map.check().unwrap().unaccounted_bytes, 0);
 }
+
+/// A sweep gives out nothing that an operation beside it publishes: that is refused, or waited for.
+#[test]
+fn what_is_put_beside_a_sweep_is_refused_or_stays() {
+    let local = Local::anonymous(&LocalOptions::default()).unwrap();
+    let map = BlockingMap::create(local.client().unwrap(), tiny()).unwrap();
+    let beside = map.clone();
+    let writer = std::thread::spawn(move || {
+        let (mut last, mut refused) = (BTreeMap::new(), 0);
+        for i in 0..2000_u32 {
+            let (key, value) = ((i % 50).to_le_bytes(), [i as u8; 70]);
+            match beside.put(&key, &value) {
+                Ok(()) => drop(last.insert(key, value)),
+                Err(e) if matches!(e.kind(), ErrorKind::Locked) => refused += 1,
+                Err(e) => panic!("{e}"),
+            }
+        }
+        (last, refused)
+    });
+    let mut swept = 0;
+    while !writer.is_finished() {
+        match map.sweep() {
+            Ok(_) => swept += 1,
+            Err(e) => assert!(matches!(e.kind(), ErrorKind::Locked), "{e}"),
+        }
+    }
+    let (last, refused) = writer.join().unwrap();
+    println!("{swept} sweeps, {refused} puts refused");
+    for (key, value) in &last {
+        assert_eq!(map.get(key).unwrap().as_deref(), Some(&value[..]));
+    }
+    map.check().unwrap();
+    map.sweep().unwrap();
+    assert_eq!(map.check().unwrap().unaccounted_bytes, 0);
+}
+
+/// Nobody waits for a thread that has panicked.
+#[test]
+fn after_a_panic_of_its_thread_a_client_answers_nobody() {
+    let local = Local::anonymous(&LocalOptions::default()).unwrap();
+    let map = BlockingMap::create(local.client().unwrap(), tiny()).unwrap();
+    map.put(b"key", b"value").unwrap();
+    for _ in 0..3 {
+        let map = map.clone();
+        let call = std::thread::spawn(move || map.each(|_, _| panic!("of the caller's")));
+        assert!(call.join().is_err());
+    }
+}

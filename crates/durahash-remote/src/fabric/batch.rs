@@ -48,6 +48,11 @@ impl Batch {
         Batch::default()
     }
 
+    /// Whether nothing is changed by it.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.verbs.iter().all(|verb| matches!(verb.kind, Kind::Read))
+    }
+
     /// How many verbs there are.
     #[must_use]
     pub fn len(&self) -> usize {

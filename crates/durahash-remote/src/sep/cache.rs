@@ -12,7 +12,7 @@ use super::fptable::FpTable;
 use super::layout::{Entry, Ref, Suffix, WordA, suffix};
 
 /// Every two epochs admit 32 generations at most, so 500 admit 8,000.
-pub(super) const FORGET_EPOCHS: u32 = 500;
+pub(super) const FORGET_EPOCHS: u64 = 500;
 /// Entries read behind the known ones, when few came in lately.
 const WINDOW: u32 = 8;
 
@@ -75,7 +75,7 @@ struct View {
     table: Option<Rc<FpTable>>,
     /// Entries that came in between the last two looks.
     grown: u32,
-    confirmed: u32,
+    confirmed: u64,
 }
 
 /// A segment. It never moves, so its suffix and its buddies stay.
@@ -110,7 +110,7 @@ impl Cache {
     }
 
     /// What is known of `cur`; nothing if that was not confirmed for long.
-    pub(super) fn snapshot(&self, cur: Ref, entries: u32, epoch: u32) -> Option<Snapshot> {
+    pub(super) fn snapshot(&self, cur: Ref, entries: u32, epoch: u64) -> Option<Snapshot> {
         let Segment { suffix, view, .. } = self.segments.get(&cur)?;
         if epoch.saturating_sub(view.confirmed) >= FORGET_EPOCHS {
             return None;
@@ -133,20 +133,20 @@ impl Cache {
         a: WordA,
         suffix: Suffix,
         buddies: Vec<Ref>,
-        epoch: u32,
+        epoch: u64,
     ) {
         let view = View { a, seen: Vec::new(), table: None, grown: 0, confirmed: epoch };
         self.segments.insert(cur, Segment { suffix, buddies, view });
     }
 
     /// Its word A is another now: nothing that was seen counts.
-    pub(super) fn turn(&mut self, cur: Ref, a: WordA, epoch: u32) {
+    pub(super) fn turn(&mut self, cur: Ref, a: WordA, epoch: u64) {
         let Some(segment) = self.segments.get_mut(&cur) else { return };
         segment.view = View { a, seen: Vec::new(), table: None, grown: 0, confirmed: epoch };
     }
 
     /// Word A was `a`, and `entries` are the live ones from `offset` on.
-    pub(super) fn saw(&mut self, cur: Ref, a: WordA, offset: u32, entries: &[Entry], epoch: u32) {
+    pub(super) fn saw(&mut self, cur: Ref, a: WordA, offset: u32, entries: &[Entry], epoch: u64) {
         let Some(view) = self.view(cur, a) else { return };
         view.confirmed = view.confirmed.max(epoch);
         let known = view.seen.len();

@@ -15,7 +15,7 @@ use super::epoch::Op;
 use super::fold::Frozen;
 use super::layout::{
     BUMP_OFF, Entry, FPS, ITEM_BYTES, Item, Kv, MAIN_HEADER, MainHeader, ROOT, Ref, State, Suffix,
-    UNIT, WordA, dep, fp, fp2, items, main_bytes, suffix, word_at, words,
+    WordA, dep, fp, fp2, items, main_bytes, suffix, word_at, words,
 };
 use super::look::Scope;
 use super::space::class_bytes;
@@ -181,22 +181,21 @@ impl<F: Fabric> Core<F> {
 
     /// Verifies the whole index; see the numbered invariants. Nobody else may write meanwhile.
     pub(crate) async fn check(&self) -> Result<Report> {
-        let (report, _) = self.survey().await?;
+        let (report, _) = self.survey(&Op::new(self)).await?;
         Ok(report)
     }
 
     /// Verifies the index, and gives all ranges that it uses.
-    async fn survey(&self) -> Result<(Report, Vec<(Addr, u64)>)> {
+    async fn survey(&self, op: &Op<'_, F>) -> Result<(Report, Vec<(Addr, u64)>)> {
         for node in 0..self.geometry.nodes {
             self.fabric.flush(node).await?;
         }
-        let op = Op::new(self);
         let mut report = Report::default();
         let mut used = Vec::new();
         let mut seen = HashSet::new();
         let mut at = Some(Position::START);
         while let Some(position) = at {
-            let segment = self.visit(&op, position).await?;
+            let segment = self.visit(op, position).await?;
             let off = segment.cur.addr().off();
             let (a, place) = (segment.a, segment.place);
             // SEP-1
@@ -206,19 +205,22 @@ impl<F: Fabric> Core<F> {
             if !seen.insert(segment.cur) {
                 return Err(Error::corrupt("a segment in two places", off));
             }
-            self.check_segment(&op, &segment, &mut report, &mut used).await?;
+            self.check_segment(op, &segment, &mut report, &mut used).await?;
             at = position.after(a, place);
         }
-        self.check_directory(&op, &seen, &mut report).await?;
-        drop(op);
+        self.check_directory(op, &seen, &mut report).await?;
         // SEP-6
         let mut bumps = Vec::new();
         for node in 0..self.geometry.nodes {
             let mut batch = Batch::new();
             batch.read(Addr::new(node, BUMP_OFF), 8);
-            let end = self.fabric.node_bytes(node) / UNIT * UNIT;
-            let bump = self.fabric.post(batch).await?.word(0).min(end);
-            report.taken_bytes += bump - self.geometry.first_chunk(node);
+            let first = self.geometry.first_chunk(node);
+            let bump = op.post(batch).await?.word(0).min(self.usable_bytes(node));
+            if bump < first {
+                let off = BUMP_OFF;
+                return Err(Error::corrupt("the word that says what is taken", off));
+            }
+            report.taken_bytes += bump - first;
             bumps.push(bump);
         }
         let held = self.space.borrow().ranges();
@@ -360,17 +362,25 @@ impl<F: Fabric> Core<F> {
 
     /// Finds all memory again that nobody has, for this client. It must be the only one.
     pub(crate) async fn sweep(&self) -> Result<u64> {
-        if !self.others().await?.is_empty() || !self.epochs.borrow().is_idle() {
+        let op = Op::exclusive(self)?;
+        // Before the walk: what a client takes that comes meanwhile lies behind.
+        let mut batch = Batch::new();
+        for node in 0..self.geometry.nodes {
+            batch.read(Addr::new(node, BUMP_OFF), 8);
+        }
+        let taken = op.post(batch).await?;
+        if !self.others().await?.is_empty() {
             return Err(ErrorKind::Locked.into());
         }
-        let (report, mut used) = self.survey().await?;
+        let (report, mut used) = self.survey(&op).await?;
+        if !self.others().await?.is_empty() {
+            return Err(ErrorKind::Locked.into());
+        }
         used.sort_unstable();
         let mut gaps = Vec::new();
         for node in 0..self.geometry.nodes {
-            let mut batch = Batch::new();
-            batch.read(Addr::new(node, BUMP_OFF), 8);
-            let end = self.fabric.node_bytes(node) / UNIT * UNIT;
-            let end = Addr::new(node, self.fabric.post(batch).await?.word(0).min(end));
+            let end = taken.word(usize::from(node)).min(self.usable_bytes(node));
+            let end = Addr::new(node, end);
             let mut from = Addr::new(node, self.geometry.first_chunk(node));
             let of_node = used.iter().filter(|(at, _)| at.node() == node);
             for &(at, bytes) in of_node.chain(&[(end, 0)]) {

@@ -25,7 +25,7 @@ use durahash_media::{Error, ErrorKind, Result};
 use crate::fabric::{Batch, Done, Fabric};
 
 use super::Core;
-use super::layout::{EPOCH, Row, RowState, word_at, words};
+use super::layout::{EPOCH, Row, RowState, epoch_of, word_at, words};
 
 /// Ticks for which a row must keep the epoch back before the fabric is asked about it.
 const PATIENCE: u32 = 3;
@@ -35,15 +35,13 @@ pub(super) struct Epochs {
     /// What this client's row holds.
     pub(super) row: Row,
     /// How many operations have which tag.
-    tags: BTreeMap<u32, u32>,
+    tags: BTreeMap<u64, u32>,
     /// The latest global epoch seen: the tag of operations that begin now.
-    pub(super) latest: u32,
+    pub(super) latest: u64,
     /// When the last heartbeat that was seen to arrive was posted.
     beat_ns: u64,
     /// A swap of the row is under way.
     swapping: bool,
-    /// What a swap would have made of the row whose future was dropped.
-    abandoned: Option<Row>,
     ticking: bool,
     pub(super) ticked_ns: u64,
     /// Rows that keep the epoch back: their word, since when, for how many ticks.
@@ -58,23 +56,22 @@ impl Epochs {
             latest: row.epoch(),
             beat_ns: posted_ns,
             swapping: false,
-            abandoned: None,
             ticking: false,
             ticked_ns: posted_ns,
             behind: HashMap::new(),
         }
     }
 
-    fn enter(&mut self) -> u32 {
+    fn enter(&mut self) -> u64 {
         *self.tags.entry(self.latest).or_default() += 1;
         self.latest
     }
 
-    fn again(&mut self, tag: u32) {
+    fn again(&mut self, tag: u64) {
         *self.tags.entry(tag).or_default() += 1;
     }
 
-    fn leave(&mut self, tag: u32) {
+    fn leave(&mut self, tag: u64) {
         if let Some(count) = self.tags.get_mut(&tag) {
             *count -= 1;
             if *count == 0 {
@@ -91,21 +88,26 @@ impl Epochs {
 /// An operation under way. What it read from the nodes stays readable while it lives.
 pub(super) struct Op<'a, F: Fabric> {
     core: &'a Core<F>,
-    pub(super) tag: u32,
+    /// It is the one that may go on while all others are refused.
+    excludes: bool,
+    pub(super) tag: u64,
 }
 
 impl<F: Fabric> Drop for Op<'_, F> {
     fn drop(&mut self) {
         self.core.epochs.borrow_mut().leave(self.tag);
+        if self.excludes {
+            self.core.excluded.set(false);
+        }
     }
 }
 
 /// Holds the tag while a batch is under way. If its future is dropped before the batch is done, the
 /// verbs may take effect at any time, so the tag is never given back.
-struct Posted<'a>(&'a RefCell<Epochs>, u32);
+struct Posted<'a>(&'a RefCell<Epochs>, u64);
 
 impl<'a> Posted<'a> {
-    fn new(epochs: &'a RefCell<Epochs>, tag: u32) -> Self {
+    fn new(epochs: &'a RefCell<Epochs>, tag: u64) -> Self {
         epochs.borrow_mut().again(tag);
         Posted(epochs, tag)
     }
@@ -118,24 +120,49 @@ impl<'a> Posted<'a> {
 impl<'a, F: Fabric> Op<'a, F> {
     pub(super) fn new(core: &'a Core<F>) -> Self {
         let tag = core.epochs.borrow_mut().enter();
-        Op { core, tag }
+        Op { core, excludes: false, tag }
+    }
+
+    /// For what needs to be alone: all other operations of this client fail until it is dropped.
+    ///
+    /// # Errors
+    /// [`Locked`](ErrorKind::Locked) where operations are under way.
+    pub(super) fn exclusive(core: &'a Core<F>) -> Result<Self> {
+        if core.excluded.get() || !core.epochs.borrow().is_idle() {
+            return Err(ErrorKind::Locked.into());
+        }
+        core.excluded.set(true);
+        let tag = core.epochs.borrow_mut().enter();
+        Ok(Op { core, excludes: true, tag })
     }
 
     /// Waits, holding nothing: what was read before is not to be used any more.
     pub(super) async fn wait(&mut self, ns: u64) {
         self.core.epochs.borrow_mut().leave(self.tag);
         // Not left twice if the future is dropped here.
-        self.core.epochs.borrow_mut().again(u32::MAX);
-        self.tag = u32::MAX;
+        self.core.epochs.borrow_mut().again(u64::MAX);
+        self.tag = u64::MAX;
         self.core.fabric.sleep_ns(ns).await;
         let mut epochs = self.core.epochs.borrow_mut();
-        epochs.leave(u32::MAX);
+        epochs.leave(u64::MAX);
         self.tag = epochs.enter();
     }
 
     /// Posts a batch, within the lease.
     pub(super) async fn post(&self, batch: Batch) -> Result<Done> {
+        if self.core.excluded.get() && !self.excludes {
+            return Err(ErrorKind::Locked.into());
+        }
+        if self.core.closed.get() {
+            return Err(ErrorKind::Evicted.into());
+        }
         self.core.within_lease(2).await?;
+        if batch.only_reads() {
+            // Whoever drops it here never sees what it brings.
+            let done = self.core.fabric.post(batch).await?;
+            self.core.within_lease(1).await?;
+            return Ok(done);
+        }
         let posted = Posted::new(&self.core.epochs, self.tag);
         match self.core.fabric.post(batch).await {
             Ok(done) => {
@@ -173,29 +200,25 @@ impl<F: Fabric> Core<F> {
     }
 
     /// Moves this client's row.
-    async fn swap_row(&self, epoch: u32, state: RowState) -> Result<()> {
+    async fn swap_row(&self, epoch: u64, state: RowState) -> Result<()> {
         while self.epochs.borrow().swapping {
             self.fabric.sleep_ns(1000).await;
         }
         let guard = Swapping::new(&self.epochs);
         loop {
-            let (old, abandoned) = {
-                let epochs = self.epochs.borrow();
-                (epochs.row, epochs.abandoned)
-            };
+            let old = self.epochs.borrow().row;
             let epoch = epoch.max(old.epoch());
             let new = Row::new(state, old.beat().wrapping_add(1), epoch, old.incarnation());
             let posted_ns = self.fabric.now_ns();
-            self.epochs.borrow_mut().abandoned = Some(new);
             let mut batch = Batch::new();
             batch.compare_swap(self.geometry.row(self.fabric.row()), old.0, new.0);
             let found = Row(self.fabric.post(batch).await?.word(0));
             let mut epochs = self.epochs.borrow_mut();
-            epochs.abandoned = None;
             if found == old {
                 (epochs.row, epochs.beat_ns) = (new, posted_ns);
                 break;
-            } else if Some(found) == abandoned {
+            } else if found.is_of(old) {
+                // A swap whose future was dropped has won.
                 epochs.row = found;
             } else {
                 return Err(evicted());
@@ -213,7 +236,7 @@ impl<F: Fabric> Core<F> {
         let guard = Ticking(&self.epochs);
         let mut batch = Batch::new();
         batch.read(EPOCH, 8);
-        let global = self.fabric.post(batch).await?.word(0) as u32;
+        let global = epoch_of(self.fabric.post(batch).await?.word(0))?;
         let lowest = {
             let mut epochs = self.epochs.borrow_mut();
             epochs.latest = epochs.latest.max(global);
@@ -235,8 +258,8 @@ impl<F: Fabric> Core<F> {
         let ready = self.evict_dead(global, &rows).await?;
         if ready && self.epochs.borrow().row.epoch() == global {
             let mut batch = Batch::new();
-            batch.compare_swap(EPOCH, global.into(), u64::from(global) + 1);
-            let found = self.fabric.post(batch).await?.word(0) as u32;
+            batch.compare_swap(EPOCH, global, global + 1);
+            let found = epoch_of(self.fabric.post(batch).await?.word(0))?;
             let mut epochs = self.epochs.borrow_mut();
             epochs.latest = epochs.latest.max(found.max(global + 1));
         }
@@ -246,7 +269,7 @@ impl<F: Fabric> Core<F> {
     }
 
     /// Whether no other row keeps the epoch back. Rows that do so for long are evicted if dead.
-    async fn evict_dead(&self, global: u32, rows: &[Row]) -> Result<bool> {
+    async fn evict_dead(&self, global: u64, rows: &[Row]) -> Result<bool> {
         let mut ready = true;
         for (&row, idx) in rows.iter().zip(0..) {
             let behind = row.state() == RowState::Live && row.epoch() != global;
@@ -336,8 +359,12 @@ impl<F: Fabric> Core<F> {
             batch.read(at, 8);
             let done = fabric.post(batch).await?;
             let old = Row(word_at(done.bytes(1), 0));
-            let new =
-                Row::new(RowState::Live, 0, done.word(0) as u32, old.incarnation().wrapping_add(1));
+            let new = Row::new(
+                RowState::Live,
+                0,
+                epoch_of(done.word(0))?,
+                old.incarnation().wrapping_add(1),
+            );
             let posted_ns = fabric.now_ns();
             let mut batch = Batch::new();
             batch.compare_swap(at, old.0, new.0);
@@ -347,7 +374,7 @@ impl<F: Fabric> Core<F> {
                 // once at most.
                 let mut batch = Batch::new();
                 batch.read(EPOCH, 8);
-                let latest = fabric.post(batch).await?.word(0) as u32;
+                let latest = epoch_of(fabric.post(batch).await?.word(0))?;
                 return Ok(Epochs { latest, ..Epochs::new(new, posted_ns) });
             }
         }

@@ -34,7 +34,8 @@ use super::fold::{Folded, Frozen, Keys, Known, divide};
 use super::fptable::FpTable;
 use super::layout::{
     EPOCH, Entry, FPS, ITEM_BYTES, Item, Kv, MAIN_HEADER, MainHeader, ROOT, Ref, State, Suffix,
-    UNIT, WordA, cell, cur_segment, fp2, items, main_bytes, main_segment, suffix, word_at, words,
+    UNIT, WordA, cell, cur_segment, epoch_of, fp2, items, main_bytes, main_segment, suffix,
+    usable_bytes, word_at, words,
 };
 use super::space::class_bytes;
 
@@ -51,7 +52,7 @@ pub(super) struct Full {
     pub(super) header: MainHeader,
     pub(super) frozen: Frozen,
     /// The global epoch, if it was asked for.
-    epoch: u32,
+    epoch: u64,
 }
 
 impl<F: Fabric> Core<F> {
@@ -116,7 +117,7 @@ impl<F: Fabric> Core<F> {
             batch.read(EPOCH, 8);
         }
         let done = op.post(batch).await?;
-        let epoch = if epoch { done.word(2) as u32 } else { 0 };
+        let epoch = if epoch { epoch_of(done.word(2))? } else { 0 };
         let bytes = done.bytes(0);
         if word_at(bytes, 0) != a.0 {
             return Ok(None);
@@ -206,7 +207,7 @@ impl<F: Fabric> Core<F> {
         cur: Ref,
         a: WordA,
         kept: &[Item],
-        mark: u32,
+        mark: u64,
         hints: &[(u32, u8)],
     ) -> Result<bool> {
         let bytes = main_segment(kept, mark);
@@ -248,7 +249,7 @@ impl<F: Fabric> Core<F> {
         a: WordA,
         place: Suffix,
         [lower, upper]: [Vec<Item>; 2],
-        mark: u32,
+        mark: u64,
         hints: &[(u32, u8)],
     ) -> Result<bool> {
         let depth = a.depth();
@@ -391,18 +392,27 @@ impl<F: Fabric> Core<F> {
         block.ok_or_else(|| ErrorKind::Full { wanted_bytes: class }.into())
     }
 
+    /// Bytes of a node that blocks can be in: what an address can name.
+    pub(super) fn usable_bytes(&self, node: u8) -> u64 {
+        usable_bytes(&self.fabric, node)
+    }
+
     /// Takes a chunk of `node` for a block of `class` bytes; whether there was one.
     async fn take_chunk(&self, op: &Op<'_, F>, node: u8, class: u64) -> Result<bool> {
         if self.exhausted[usize::from(node)].get() {
             return Ok(false);
         }
-        let bytes = self.options.chunk_bytes.max(class).next_multiple_of(UNIT);
+        // What is beyond is not taken: nor would it fit the word that counts, in the end.
+        let usable = self.usable_bytes(node);
+        let bytes = self.options.chunk_bytes.min(usable).max(class).next_multiple_of(UNIT);
         let mut batch = Batch::new();
         let bump = crate::fabric::Addr::new(node, super::layout::BUMP_OFF);
         batch.fetch_add(bump, bytes);
         let off = op.post(batch).await?.word(0);
-        let end = self.fabric.node_bytes(node) / UNIT * UNIT;
-        let got = end.saturating_sub(off).min(bytes);
+        if off < self.geometry.first_chunk(node) || !off.is_multiple_of(UNIT) {
+            return Err(Error::corrupt("the word that says what is taken", bump.off()));
+        }
+        let got = usable.saturating_sub(off).min(bytes);
         if got > 0 {
             self.tally.borrow_mut().chunks += 1;
             self.space.borrow_mut().add_chunk(node, class, off, got);

@@ -381,7 +381,18 @@ impl Header {
     }
 }
 
-/// A row of the client table: state 2, beat 14, epoch 32, incarnation 16.
+/// Bits of an epoch in a row: at a tick of a millisecond they last for 139 years.
+const EPOCH_BITS: u32 = 42;
+
+/// The global epoch as a node has it; what could not have been counted up to is damage.
+pub(super) fn epoch_of(word: u64) -> Result<u64> {
+    if word >= (1 << EPOCH_BITS) - 16 {
+        return Err(Error::corrupt("the epoch", EPOCH.off()));
+    }
+    Ok(word)
+}
+
+/// A row of the client table: state 2, beat 10, epoch 42, incarnation 10.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Row(pub(super) u64);
 
@@ -395,11 +406,12 @@ pub(super) enum RowState {
 }
 
 impl Row {
-    pub(super) fn new(state: RowState, beat: u16, epoch: u32, incarnation: u16) -> Self {
+    pub(super) fn new(state: RowState, beat: u16, epoch: u64, incarnation: u16) -> Self {
+        debug_assert!(epoch >> EPOCH_BITS == 0);
         Row(state as u64
-            | u64::from(beat & 0x3fff) << 2
-            | u64::from(epoch) << 16
-            | u64::from(incarnation) << 48)
+            | u64::from(beat & 0x3ff) << 2
+            | epoch << 12
+            | u64::from(incarnation & 0x3ff) << 54)
     }
 
     pub(super) fn state(self) -> RowState {
@@ -411,20 +423,30 @@ impl Row {
     }
 
     pub(super) fn beat(self) -> u16 {
-        field(self.0, 2, 14) as u16
+        field(self.0, 2, 10) as u16
     }
 
-    pub(super) fn epoch(self) -> u32 {
-        field(self.0, 16, 32) as u32
+    pub(super) fn epoch(self) -> u64 {
+        field(self.0, 12, EPOCH_BITS)
     }
 
     pub(super) fn incarnation(self) -> u16 {
-        field(self.0, 48, 16) as u16
+        field(self.0, 54, 10) as u16
+    }
+
+    /// Whether a swap of the client that had `row` made this of it.
+    pub(super) fn is_of(self, row: Row) -> bool {
+        self.state() == RowState::Live && self.incarnation() == row.incarnation()
     }
 
     pub(super) fn with_state(self, state: RowState) -> Self {
         Row::new(state, self.beat(), self.epoch(), self.incarnation())
     }
+}
+
+/// Bytes of a node that an address can name, whole units.
+pub(super) fn usable_bytes<F: crate::fabric::Fabric>(fabric: &F, node: u8) -> u64 {
+    (fabric.node_bytes(node) / UNIT * UNIT).min(UNIT << NODE_SHIFT)
 }
 
 /// The word at a byte offset.
@@ -454,7 +476,7 @@ pub(super) struct MainHeader {
     pub(super) len: u32,
     /// The epoch that the last generation divisible by 32 was committed in, or a later one; 0 if
     /// there was none.
-    pub(super) mark: u32,
+    pub(super) mark: u64,
     pub(super) counts: Vec<u32>,
 }
 
@@ -465,7 +487,7 @@ impl MainHeader {
         if counts.iter().map(|&count| u64::from(count)).sum::<u64>() != len {
             return Err(Error::corrupt("the counts of a MainSegment", off));
         }
-        Ok(MainHeader { len: len as u32, mark: word_at(bytes, 8) as u32, counts })
+        Ok(MainHeader { len: len as u32, mark: epoch_of(word_at(bytes, 8))?, counts })
     }
 }
 
@@ -474,14 +496,14 @@ pub(super) fn main_bytes(len: usize) -> usize {
 }
 
 /// The bytes of a MainSegment; `items` are sorted by fp.
-pub(super) fn main_segment(items: &[Item], mark: u32) -> Vec<u8> {
+pub(super) fn main_segment(items: &[Item], mark: u64) -> Vec<u8> {
     let mut counts = [0u32; FPS];
     for item in items {
         counts[usize::from(item.entry.fp())] += 1;
     }
     let mut bytes = Vec::with_capacity(main_bytes(items.len()));
     bytes.extend_from_slice(&(items.len() as u64).to_le_bytes());
-    bytes.extend_from_slice(&u64::from(mark).to_le_bytes());
+    bytes.extend_from_slice(&mark.to_le_bytes());
     for count in counts {
         bytes.extend_from_slice(&count.to_le_bytes());
     }

@@ -89,6 +89,7 @@ impl<F: Fabric> Core<F> {
                     let known_a = known.a;
                     let seen = self.glance(op, cur, known, hash, scope, block).await?;
                     if seen.a != known_a {
+                        self.sound(cur, seen.a)?;
                         self.tally.borrow_mut().turns += 1;
                         self.cache.borrow_mut().turn(cur, seen.a, op.tag);
                     }
@@ -120,6 +121,14 @@ impl<F: Fabric> Core<F> {
         Err(Error::corrupt("a segment that never stands still", cur.addr().off()))
     }
 
+    /// Whether what a word A that was read says can be.
+    fn sound(&self, cur: Ref, a: WordA) -> Result<()> {
+        if a.depth() > self.geometry.max_depth || a.main().is_none() {
+            return Err(Error::corrupt("word A of a CurSegment", cur.addr().off()));
+        }
+        Ok(())
+    }
+
     /// Reads a segment that is not known.
     async fn meet(
         &self,
@@ -136,8 +145,9 @@ impl<F: Fabric> Core<F> {
         let entries_off = self.geometry.entries_off() as usize;
         let buddies_end = self.geometry.buddy_off(self.geometry.max_depth) as usize;
         let buddies = words(&bytes[16..buddies_end]).map(Ref::from_word).collect();
-        if a.depth() > self.geometry.max_depth || suffix.made > a.depth() || a.main().is_none() {
-            return Err(Error::corrupt("the head of a CurSegment", cur.addr().off()));
+        self.sound(cur, a)?;
+        if suffix.made > a.depth() || suffix.bits >> suffix.made != 0 {
+            return Err(Error::corrupt("the suffix of a CurSegment", cur.addr().off() + 8));
         }
         self.cache.borrow_mut().meet(cur, a, suffix, buddies, op.tag);
         Ok((a, suffix, words(&bytes[entries_off..]).collect()))

@@ -114,6 +114,8 @@ pub(crate) struct Core<F: Fabric> {
     short: Cell<bool>,
     /// The client has left.
     closed: Cell<bool>,
+    /// An operation needs to be alone.
+    excluded: Cell<bool>,
 }
 
 /// What a client did, in numbers.

@@ -15,8 +15,8 @@ use crate::fabric::{Addr, Batch, Fabric};
 
 use super::cache::{Cache, Directory};
 use super::layout::{
-    BUMP_OFF, EPOCH, Geometry, HEADER_BYTES, Header, MAGIC, ROOT, Ref, Suffix, UNIT, WordA, cell,
-    cur_segment, main_segment, words,
+    BUMP_OFF, EPOCH, Geometry, HEADER_BYTES, Header, MAGIC, ROOT, Ref, Suffix, WordA, cell,
+    cur_segment, main_segment, usable_bytes, words,
 };
 use super::space::{Space, class_bytes};
 use super::{Core, Tally};
@@ -188,6 +188,7 @@ impl<F: Fabric> Core<F> {
             exhausted: (0..geometry.nodes).map(|_| Cell::new(false)).collect(),
             short: Cell::new(false),
             closed: Cell::new(false),
+            excluded: Cell::new(false),
             fabric,
         })
     }
@@ -223,7 +224,7 @@ impl Image {
         let nodes = 0..geometry.nodes;
         Image {
             geometry,
-            node_bytes: nodes.clone().map(|node| fabric.node_bytes(node) / UNIT * UNIT).collect(),
+            node_bytes: nodes.clone().map(|node| usable_bytes(fabric, node)).collect(),
             bump: nodes.map(|node| geometry.first_chunk(node)).collect(),
             writes: Vec::new(),
             cells: Vec::new(),

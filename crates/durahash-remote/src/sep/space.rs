@@ -34,7 +34,7 @@ fn step(bytes: u64) -> u64 {
 /// A block that nothing names any more, and from which epoch on it is free.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
-    epoch: u32,
+    epoch: u64,
     block: Ref,
     bytes: u64,
 }
@@ -146,13 +146,13 @@ impl Space {
     }
 
     /// A block that was unlinked by an operation of epoch `epoch`.
-    pub(super) fn retire(&mut self, epoch: u32, block: Ref, bytes: u64) {
+    pub(super) fn retire(&mut self, epoch: u64, block: Ref, bytes: u64) {
         self.waiting.push_back(Waiting { epoch: epoch + 3, block, bytes });
         self.waiting_bytes += bytes;
     }
 
     /// The global epoch is `epoch`: frees what waited for it.
-    pub(super) fn collect(&mut self, epoch: u32) {
+    pub(super) fn collect(&mut self, epoch: u64) {
         let mut kept = VecDeque::new();
         for waiting in std::mem::take(&mut self.waiting) {
             if waiting.epoch <= epoch {

@@ -314,6 +314,10 @@ impl<F: Fabric> Core<F> {
     /// Reads the first `bytes` of a block, or what there is up to the end of the node.
     pub(super) fn read_block(&self, batch: &mut Batch, at: Ref, bytes: usize) -> usize {
         let addr = at.addr();
+        if addr.node() >= self.geometry.nodes {
+            // The fabric says what is wrong with it.
+            return batch.read(addr, bytes);
+        }
         let left = self.fabric.node_bytes(addr.node()).saturating_sub(addr.off());
         batch.read(addr, bytes.min(left as usize))
     }
