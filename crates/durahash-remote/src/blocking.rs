@@ -22,7 +22,8 @@ use crate::sep::{Options, Report, Tally};
 /// nobody calls. Clones are the same client; with the last one it leaves.
 ///
 /// **Panics.** If an operation panics, or a closure given to [`each`](Self::each), the thread ends, and every
-/// call from then on panics.
+/// call from then on panics. After [`Evicted`](durahash_media::ErrorKind::Evicted) every call fails: open
+/// another map with a new client.
 ///
 /// ```
 /// use durahash_remote::fabric::{Local, LocalOptions};
@@ -120,6 +121,7 @@ async fn serve<F: Fabric>(
             Poll::Pending
         });
         match next.await {
+            // Its caller is told by the task itself.
             Some(job) => drop(executor.spawn(0, job(map.clone()))),
             // Whoever had an operation under way would have kept the queue open.
             None => return map.close().await,
@@ -184,18 +186,22 @@ impl<F: Fabric + Send> BlockingMap<F> {
             let operation = f(map);
             Box::pin(async move { tell(&done, operation.await) })
         });
-        {
+        let refused = {
             let mut queue = lock(&self.0.queue);
-            assert!(
-                !queue.closed,
-                "an operation has panicked, and the thread of this client ended"
-            );
-            queue.jobs.push_back(job);
-            if let Some(waker) = queue.waker.take() {
-                waker.wake();
+            if queue.closed {
+                Some(job)
+            } else {
+                queue.jobs.push_back(job);
+                if let Some(waker) = queue.waker.take() {
+                    waker.wake();
+                }
+                None
             }
-        }
-        wait.recv().expect("the thread does what it is told, as long as it does not panic")
+        };
+        // Nobody is waited for where the thread has ended.
+        drop(refused);
+        wait.recv()
+            .expect("no operation has panicked, which would have ended the thread of this client")
     }
 
     /// As [`RemoteMap::get`].

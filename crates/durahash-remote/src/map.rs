@@ -13,6 +13,24 @@ use crate::sep::{Core, Decision, Options, Position, Report, Tally};
 /// once, as each waits for the fabric most of its time. Operations take effect at one moment between
 /// their call and their end, whichever clients do them.
 ///
+/// ```
+/// use durahash_remote::fabric::{Local, LocalOptions};
+/// use durahash_remote::executor::block_on;
+/// use durahash_remote::{Options, RemoteMap};
+/// let local = Local::anonymous(&LocalOptions::default())?;
+/// let client = local.client()?;
+/// block_on(async {
+///     let map = RemoteMap::create(client, Options::default()).await?;
+///     map.put(b"key", b"value").await?;
+///     assert_eq!(map.get(b"key").await?.as_deref(), Some(&b"value"[..]));
+///     map.close().await
+/// })?;
+/// # Ok::<(), durahash_remote::Error>(())
+/// ```
+///
+/// **Concurrency.** Of one thread; any number of operations at once. For several threads, take a client each,
+/// or a [`BlockingMap`](crate::BlockingMap).
+///
 /// **Durability.** An operation that has ended stays, whoever dies, as long as the nodes' memory does.
 ///
 /// **Dropped futures.** An operation whose future is dropped before it ended has taken effect or
@@ -45,7 +63,8 @@ pub enum Compared {
 }
 
 impl<F: Fabric> RemoteMap<F> {
-    /// Makes an index in regions that are all zero, and opens it.
+    /// Makes an index in regions that are all zero, and opens it. One whose making was cut short is not
+    /// repaired: this is `Exists` from then on, and [`open`](Self::open) `NotAPool`; make the fabric anew.
     ///
     /// # Errors
     /// [`Exists`](durahash_media::ErrorKind::Exists) when there is one, or one is being made;
@@ -67,8 +86,8 @@ impl<F: Fabric> RemoteMap<F> {
     }
 
     /// The value of `key`. Two round trips if the segment is as this client knows it, four if it was
-    /// merged since; one more for a key and value of more than 432 bytes, and for each split that
-    /// was not seen.
+    /// merged since, or is met for the first time; one more for a key and value of more than 432 bytes, and
+    /// for each split that was not seen. Heartbeats come on top, where [`service`](Self::service) does not run.
     ///
     /// # Errors
     /// Those of the fabric, and [`Corrupt`](durahash_media::ErrorKind::Corrupt).
@@ -77,7 +96,7 @@ impl<F: Fabric> RemoteMap<F> {
     }
 
     /// Sets the value of `key`. Two round trips, three if the segment was merged since it was last
-    /// seen; who fills a segment also merges it.
+    /// seen; who fills a segment also merges it. A chunk of memory taken from a node now and then comes on top.
     ///
     /// # Errors
     /// [`TooLarge`](durahash_media::ErrorKind::TooLarge);

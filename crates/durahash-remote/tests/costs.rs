@@ -134,7 +134,7 @@ fn what_was_not_seen_costs_little() {
 }
 
 /// With the sizes of the paper: entry utilization above 90 %, about 9 bytes of index per entry, FPTables
-/// of about a third of plain ones, and all segments between half of the limit and the limit.
+/// of less than half of plain ones, and all segments between half of the limit and the limit.
 #[test]
 fn space_is_as_in_the_paper() {
     let sim = Sim::new(SimOptions { rows: 8, ..SimOptions::default() });

@@ -327,6 +327,37 @@ fn what_is_put_beside_a_sweep_is_refused_or_stays() {
     assert_eq!(map.check().unwrap().unaccounted_bytes, 0);
 }
 
+/// Clients that come, write and go while another sweeps: it is refused, or they were not in its way.
+#[test]
+fn a_sweep_is_refused_where_somebody_came_meanwhile() {
+    let local = Local::anonymous(&LocalOptions::default()).unwrap();
+    let map = BlockingMap::create(local.client().unwrap(), tiny()).unwrap();
+    (0..200_u32).for_each(|i| map.put(&i.to_le_bytes(), &[1; 100]).unwrap());
+    let guests = std::thread::spawn({
+        let local = local.clone();
+        move || {
+            for i in 0..300_u32 {
+                let guest = BlockingMap::open(local.client().unwrap(), tiny()).unwrap();
+                (0..5).for_each(|k| guest.put(&(i * 5 + k).to_le_bytes(), &[2; 100]).unwrap());
+            }
+        }
+    });
+    let (mut swept, mut refused) = (0, 0);
+    while !guests.is_finished() {
+        match map.sweep() {
+            Ok(_) => swept += 1,
+            Err(e) if matches!(e.kind(), ErrorKind::Locked) => refused += 1,
+            Err(e) => panic!("{e}"),
+        }
+    }
+    guests.join().unwrap();
+    println!("{swept} sweeps, {refused} refused");
+    for i in 0..1500_u32 {
+        assert_eq!(map.get(&i.to_le_bytes()).unwrap(), Some(vec![2; 100]));
+    }
+    map.check().unwrap();
+}
+
 /// Nobody waits for a thread that has panicked.
 #[test]
 fn after_a_panic_of_its_thread_a_client_answers_nobody() {

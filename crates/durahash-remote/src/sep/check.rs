@@ -15,7 +15,7 @@ use super::epoch::Op;
 use super::fold::Frozen;
 use super::layout::{
     BUMP_OFF, Entry, FPS, ITEM_BYTES, Item, Kv, MAIN_HEADER, MainHeader, ROOT, Ref, State, Suffix,
-    WordA, dep, fp, fp2, items, main_bytes, suffix, word_at, words,
+    UNIT, WordA, dep, fp, fp2, items, main_bytes, suffix, word_at, words,
 };
 use super::look::Scope;
 use super::space::class_bytes;
@@ -215,8 +215,9 @@ impl<F: Fabric> Core<F> {
             let mut batch = Batch::new();
             batch.read(Addr::new(node, BUMP_OFF), 8);
             let first = self.geometry.first_chunk(node);
-            let bump = op.post(batch).await?.word(0).min(self.usable_bytes(node));
-            if bump < first {
+            let word = op.post(batch).await?.word(0);
+            let bump = word.min(self.usable_bytes(node));
+            if bump < first || !word.is_multiple_of(UNIT) {
                 let off = BUMP_OFF;
                 return Err(Error::corrupt("the word that says what is taken", off));
             }
@@ -368,21 +369,26 @@ impl<F: Fabric> Core<F> {
         for node in 0..self.geometry.nodes {
             batch.read(Addr::new(node, BUMP_OFF), 8);
         }
-        let taken = op.post(batch).await?;
+        let taken = op.post(batch.clone()).await?;
         if !self.others().await?.is_empty() {
             return Err(ErrorKind::Locked.into());
         }
-        let (report, mut used) = self.survey(&op).await?;
-        if !self.others().await?.is_empty() {
+        let surveyed = self.survey(&op).await;
+        // Whoever came meanwhile may have looked like damage, and may have gone again.
+        let now = op.post(batch).await?;
+        let is_alone =
+            (0..usize::from(self.geometry.nodes)).all(|node| now.word(node) == taken.word(node));
+        if !is_alone || !self.others().await?.is_empty() {
             return Err(ErrorKind::Locked.into());
         }
+        let (report, mut used) = surveyed?;
         used.sort_unstable();
         let mut gaps = Vec::new();
         for node in 0..self.geometry.nodes {
             let end = taken.word(usize::from(node)).min(self.usable_bytes(node));
             let end = Addr::new(node, end);
             let mut from = Addr::new(node, self.geometry.first_chunk(node));
-            let of_node = used.iter().filter(|(at, _)| at.node() == node);
+            let of_node = used.iter().filter(|(at, _)| at.node() == node && *at < end);
             for &(at, bytes) in of_node.chain(&[(end, 0)]) {
                 gaps.push((from, at.off() - from.off()));
                 from = at.add(bytes);

@@ -29,6 +29,8 @@ use super::layout::{EPOCH, Row, RowState, epoch_of, word_at, words};
 
 /// Ticks for which a row must keep the epoch back before the fabric is asked about it.
 const PATIENCE: u32 = 3;
+/// Microseconds for which a client that leaves waits for its operations.
+const LEAVES: u32 = 10_000;
 
 #[derive(Debug)]
 pub(super) struct Epochs {
@@ -148,14 +150,20 @@ impl<'a, F: Fabric> Op<'a, F> {
         self.tag = epochs.enter();
     }
 
-    /// Posts a batch, within the lease.
-    pub(super) async fn post(&self, batch: Batch) -> Result<Done> {
+    /// Whether it may go on: nothing needs to be alone, and the client has not left.
+    pub(super) fn admitted(&self) -> Result<()> {
         if self.core.excluded.get() && !self.excludes {
             return Err(ErrorKind::Locked.into());
         }
         if self.core.closed.get() {
             return Err(ErrorKind::Evicted.into());
         }
+        Ok(())
+    }
+
+    /// Posts a batch, within the lease.
+    pub(super) async fn post(&self, batch: Batch) -> Result<Done> {
+        self.admitted()?;
         self.core.within_lease(2).await?;
         if batch.only_reads() {
             // Whoever drops it here never sees what it brings.
@@ -307,6 +315,13 @@ impl<F: Fabric> Core<F> {
     pub(crate) async fn leave(&self) -> Result<()> {
         self.closed.set(true);
         while self.epochs.borrow().ticking {
+            self.fabric.sleep_ns(1000).await;
+        }
+        // Operations under way end at their next post. Those whose futures were dropped never do.
+        for _ in 0..LEAVES {
+            if self.epochs.borrow().is_idle() {
+                break;
+            }
             self.fabric.sleep_ns(1000).await;
         }
         for node in 0..self.geometry.nodes {

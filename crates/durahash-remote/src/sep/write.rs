@@ -77,6 +77,8 @@ impl<F: Fabric> Core<F> {
         self.upkeep().await?;
         let hash = self.hash.hash(key);
         let mut op = Op::new(self);
+        // Before a block is taken that could not be given back.
+        op.admitted()?;
         let (mut block, kv) = self.block(&op, key, value).await?;
         let mut fate = Fate::Private;
         let done = self.append_block(&mut op, hash, kv, &mut block, &mut fate).await;

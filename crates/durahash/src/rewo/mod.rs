@@ -96,7 +96,8 @@
 //! - A shrink is its own resize, of the last table, and a rebuild into half of one.
 //! - The cached table has one bucket for a hash instead of two, and as many buckets as the largest power of
 //!   two within its bound. Who writes a slot changes its copy, before anybody else can see the slot: the
-//!   threads for that (§3.5, Figs. 6 and 7) are an option (`shadow.rs`), and nobody waits for one that sleeps.
+//!   threads for that (§3.5, Figs. 6 and 7) are an option (`shadow.rs`); nobody waits for one that sleeps,
+//!   but for one that has begun.
 //!   Where its size follows the other tables, who begins or ends their resize goes over the whole of it
 //!   at once; lookups and most writers go on.
 
@@ -153,7 +154,8 @@ pub struct Cache {
     /// Whether it is filled when a pool is opened, as far as it goes, instead of by lookups.
     pub fill: bool,
     /// Threads that change copies while writers wait for the medium, 64 at the most. With none, the
-    /// default, writers do that themselves. One needs a core for some milliseconds after each write.
+    /// default, writers do that themselves. A thread keeps its core busy until it has looked for work
+    /// 20,000 times in vain; then it sleeps.
     pub sync_threads: u32,
 }
 

@@ -96,7 +96,7 @@ struct Shared {
     done: AtomicU64,
 }
 
-/// The threads. See the module docs in the source.
+/// The threads. See the head of this file.
 pub(super) struct Shadow {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
