@@ -1,7 +1,7 @@
 //! An index in memory that processes share: `cargo run -p durahash-remote --example shared -- DIR`.
 //!
-//! The first run makes a fabric of two nodes in DIR and an index on it; each further run, also while
-//! others run, attaches and adds to it.
+//! The first run makes a fabric of two nodes in DIR and an index on it; each further run attaches and
+//! adds to it. Remove DIR to begin anew.
 
 use std::path::Path;
 
@@ -33,7 +33,7 @@ async fn run(executor: &Executor, client: LocalClient, new: bool) -> Result<()> 
     } else {
         RemoteMap::open(client, options).await?
     };
-    executor.spawn(0, map.clone().service());
+    let service = executor.spawn(0, map.clone().service());
     let tasks: Vec<_> = (0..AT_ONCE)
         .map(|task| {
             let map = map.clone();
@@ -41,7 +41,7 @@ async fn run(executor: &Executor, client: LocalClient, new: bool) -> Result<()> 
                 for key in (task..KEYS).step_by(AT_ONCE as usize) {
                     let found = map.get(&key.to_le_bytes()).await?;
                     let runs = found.map_or(0, |runs| u64::from(runs[0]));
-                    map.put(&key.to_le_bytes(), &[runs as u8 + 1]).await?;
+                    map.put(&key.to_le_bytes(), &[(runs as u8).wrapping_add(1)]).await?;
                 }
                 Ok::<(), durahash_remote::Error>(())
             })
@@ -55,5 +55,6 @@ async fn run(executor: &Executor, client: LocalClient, new: bool) -> Result<()> 
         "{KEYS} lookups and puts in {} round trips; {} merges, {} splits",
         counts.round_trips, stats.merges, stats.splits
     );
-    map.close().await
+    map.close().await?;
+    service.await.expect("nobody drops the task")
 }

@@ -44,7 +44,8 @@ use crate::sep::{Core, Decision, Options, Position, Report, Tally};
 /// **Idle clients.** A client holds memory back that others have unlinked, until it says that it has
 /// moved on. It does so during operations, or in [`service`](Self::service), which should run as a
 /// task of its own. A client that lives and does neither also stops others from merging a segment
-/// more than 64 times.
+/// more than 64 times: their operations wait for ten seconds, or ten leases, and then end with an error
+/// ([`Io`](durahash_media::ErrorKind::Io), timed out) that names the client.
 pub struct RemoteMap<F: Fabric>(Rc<Core<F>>);
 
 impl<F: Fabric> Clone for RemoteMap<F> {

@@ -358,6 +358,26 @@ fn a_sweep_is_refused_where_somebody_came_meanwhile() {
     map.check().unwrap();
 }
 
+/// A client that is silent holds others up, until they say so.
+#[test]
+fn a_silent_client_is_named_by_those_who_wait_for_it() {
+    let sim = sim(1, 64 << 20, None);
+    let silent = sim.client().unwrap();
+    let row = silent.row();
+    let map = sim.spawn(&silent, RemoteMap::create(silent.clone(), tiny()));
+    sim.run();
+    let _lives = map.take().unwrap().unwrap();
+    let ended = run(&sim, |client| async move {
+        let map = RemoteMap::open(client, tiny()).await?;
+        for i in 0..100_000_u32 {
+            map.put(&(i % 4).to_le_bytes(), b"value").await?;
+        }
+        Ok::<(), durahash_remote::Error>(())
+    });
+    let told = ended.unwrap_err().to_string();
+    assert!(told.contains(&format!("row {row}")), "{told}");
+}
+
 /// Nobody waits for a thread that has panicked.
 #[test]
 fn after_a_panic_of_its_thread_a_client_answers_nobody() {

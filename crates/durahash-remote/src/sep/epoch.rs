@@ -29,6 +29,8 @@ use super::layout::{EPOCH, Row, RowState, epoch_of, word_at, words};
 
 /// Ticks for which a row must keep the epoch back before the fabric is asked about it.
 const PATIENCE: u32 = 3;
+/// After so long an operation does not wait for the epoch any more.
+const STALLED_NS: u64 = 10_000_000_000;
 /// Microseconds for which a client that leaves waits for its operations.
 const LEAVES: u32 = 10_000;
 
@@ -274,6 +276,24 @@ impl<F: Fabric> Core<F> {
         self.epochs.borrow_mut().ticked_ns = self.fabric.now_ns();
         drop(guard);
         Ok(())
+    }
+
+    /// How long an operation waits for the epoch: long enough for whoever is dead to be evicted.
+    pub(super) fn patience_ns(&self) -> u64 {
+        STALLED_NS.max(10 * self.fabric.lease_ns().unwrap_or(0))
+    }
+
+    /// What an operation that has waited for the epoch in vain ends with.
+    pub(super) fn held_back(&self) -> Error {
+        let epochs = self.epochs.borrow();
+        let longest = epochs.behind.iter().max_by_key(|(_, (_, _, ticks))| *ticks);
+        let who = match longest {
+            Some((row, _)) => format!("the client in row {row}"),
+            None => "this client, by an operation whose future was dropped or failed,".into(),
+        };
+        let what = format!("{who} lives and has not moved on; it must run `service`, or be closed");
+        let source = std::io::Error::new(std::io::ErrorKind::TimedOut, what);
+        Error::io("waiting for the epoch to move", None, source)
     }
 
     /// Whether no other row keeps the epoch back. Rows that do so for long are evicted if dead.

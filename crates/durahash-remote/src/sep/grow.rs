@@ -60,6 +60,7 @@ impl<F: Fabric> Core<F> {
     /// has done it.
     pub(super) async fn merge(&self, op: &mut Op<'_, F>, cur: Ref, a: WordA) -> Result<()> {
         let turning = a.generation().wrapping_add(1).is_multiple_of(STRIDE);
+        let began_ns = self.fabric.now_ns();
         loop {
             let Some(full) = self.read_full(op, cur, a, turning).await? else { return Ok(()) };
             if turning && full.header.mark != 0 && full.epoch < full.header.mark + 2 {
@@ -67,6 +68,9 @@ impl<F: Fabric> Core<F> {
                 self.tally.borrow_mut().waits += 1;
                 op.wait(self.options.wait_ns).await;
                 self.tick().await?;
+                if self.fabric.now_ns() - began_ns >= self.patience_ns() {
+                    return Err(self.held_back());
+                }
                 continue;
             }
             // It is committed at an epoch of tag + 1 at the latest.
