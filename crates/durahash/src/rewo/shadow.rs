@@ -89,7 +89,8 @@ thread_local! {
 
 /// What threads and writers share.
 struct Shared {
-    signals: [Signal; SIGNALS],
+    /// Not in the struct: they would lie on the stack of whoever opens a pool first, which may be a small one.
+    signals: Box<[Signal]>,
     /// Which threads sleep, or are about to.
     sleeps: Vec<AtomicBool>,
     ends: AtomicBool,
@@ -117,7 +118,7 @@ impl Shadow {
         }
         let count = (count as usize).min(SIGNALS);
         let shared = Arc::new(Shared {
-            signals: std::array::from_fn(|_| Signal::default()),
+            signals: (0..SIGNALS).map(|_| Signal::default()).collect(),
             sleeps: (0..count).map(|_| AtomicBool::new(false)).collect(),
             ends: AtomicBool::new(false),
             done: AtomicU64::new(0),
