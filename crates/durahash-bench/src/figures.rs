@@ -110,25 +110,33 @@ impl View {
     }
 }
 
-fn throughput(report: &Report, view: &View) -> Option<Figure> {
-    report.table("throughput").next()?;
+/// A figure of what is timed in operations per second: the cases of `table`, all designs.
+fn rates(
+    report: &Report,
+    view: &View,
+    table: &'static str,
+    title: &'static str,
+    caption: &'static str,
+) -> Option<Figure> {
+    report.table(table).next()?;
     let chart = Bars {
-        title: "Throughput",
+        title,
         subtitle: &view.subtitle,
         axis: "million operations per second",
         show: three_digits,
         series: view.names(),
-        groups: view.groups(report, "throughput", |design, case, threads| {
-            let row = report.find("throughput", design, case, threads, "ops_per_s")?;
+        groups: view.groups(report, table, |design, case, threads| {
+            let row = report.find(table, design, case, threads, "ops_per_s")?;
             Some(Bar { value: row.value / 1e6, min: row.min / 1e6, max: row.max / 1e6 })
         }),
     };
-    Some(Figure {
-        name: format!("throughput{}", view.suffix),
-        caption: "More is better. Bars are medians of the repeats, whiskers reach from the slowest \
-                  to the fastest of them.",
-        svg: chart.svg(),
-    })
+    Some(Figure { name: format!("{table}{}", view.suffix), caption, svg: chart.svg() })
+}
+
+fn throughput(report: &Report, view: &View) -> Option<Figure> {
+    let caption = "More is better. Bars are medians of the repeats, whiskers reach from the slowest \
+                   to the fastest of them.";
+    rates(report, view, "throughput", "Throughput", caption)
 }
 
 /// Throughput over threads; two points make no curve.

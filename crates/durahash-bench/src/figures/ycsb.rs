@@ -1,33 +1,16 @@
 //! Figures of the suite of YCSB's mixes.
 
-use super::{Figure, View};
-use crate::charts::{Bar, Bars};
+use super::{Figure, View, rates};
 use crate::report::Report;
-use crate::svg::three_digits;
 
 pub(super) fn all(report: &Report) -> Vec<Figure> {
     View::all(report).iter().filter_map(|view| throughput(report, view)).collect()
 }
 
 fn throughput(report: &Report, view: &View) -> Option<Figure> {
-    report.table("ycsb").next()?;
-    let chart = Bars {
-        title: "YCSB over the keys that there are",
-        subtitle: &view.subtitle,
-        axis: "million operations per second",
-        show: three_digits,
-        series: view.names(),
-        groups: view.groups(report, "ycsb", |design, case, threads| {
-            let row = report.find("ycsb", design, case, threads, "ops_per_s")?;
-            Some(Bar { value: row.value / 1e6, min: row.min / 1e6, max: row.max / 1e6 })
-        }),
-    };
-    Some(Figure {
-        name: format!("ycsb{}", view.suffix),
-        caption: "More is better. A: half reads, half updates; B: 95 % reads; C: reads. Bars are medians of \
-                  the repeats, whiskers reach from the slowest to the fastest of them.",
-        svg: chart.svg(),
-    })
+    let caption = "More is better. A: half reads, half updates; B: 95 % reads; C: reads. Bars are medians of \
+                   the repeats, whiskers reach from the slowest to the fastest of them.";
+    rates(report, view, "ycsb", "YCSB over the keys that there are", caption)
 }
 
 #[cfg(test)]
