@@ -145,6 +145,8 @@ pub enum ErrorKind {
     },
     /// The nodes accept nothing from this client any more: it showed no life for too long.
     Evicted,
+    /// The map was closed by another of its clones. What was under way may have taken effect or not.
+    Closed,
     /// A region of shared memory is not the one that was expected.
     Region {
         /// What differs.
@@ -270,6 +272,7 @@ impl fmt::Display for Error {
                 "the nodes have shut this client out because it showed no life for too long; \
                  connect anew"
             ),
+            ErrorKind::Closed => write!(f, "this map was closed; open another"),
             ErrorKind::Region { what, found, expected } => write!(
                 f,
                 "this is not the region that was expected: {what} is {found:#x}, not {expected:#x}"

@@ -199,7 +199,7 @@ impl<F: Fabric> RemoteMap<F> {
 
     /// Says that this client has left, so that nobody waits for it, and hands its unused memory to
     /// nobody: a [sweep](Self::sweep) finds that. Operations of other clones fail from then on, as
-    /// [`Evicted`](durahash_media::ErrorKind::Evicted).
+    /// [`Closed`](durahash_media::ErrorKind::Closed).
     ///
     /// # Errors
     /// Those of the fabric.

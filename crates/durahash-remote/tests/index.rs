@@ -228,6 +228,20 @@ fn what_is_not_an_index_is_refused() {
 }
 
 #[test]
+fn a_closed_map_says_so() {
+    let sim = sim(1, 1 << 20, None);
+    run(&sim, |client| async move {
+        let map = RemoteMap::create(client, tiny()).await?;
+        map.clone().close().await?;
+        for error in [map.put(b"key", b"").await.unwrap_err(), map.get(b"key").await.unwrap_err()] {
+            assert!(matches!(error.kind(), ErrorKind::Closed), "{error}");
+        }
+        Ok::<_, durahash_remote::Error>(())
+    })
+    .unwrap();
+}
+
+#[test]
 fn a_lost_node_is_an_error_within_the_deadline() {
     for node in 0..2 {
         let sim = sim(2, 1 << 20, None);

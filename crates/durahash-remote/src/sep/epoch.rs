@@ -158,7 +158,7 @@ impl<'a, F: Fabric> Op<'a, F> {
             return Err(ErrorKind::Locked.into());
         }
         if self.core.closed.get() {
-            return Err(ErrorKind::Evicted.into());
+            return Err(ErrorKind::Closed.into());
         }
         Ok(())
     }
