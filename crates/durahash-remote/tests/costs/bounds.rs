@@ -1,54 +1,14 @@
-//! What operations cost over the fabric, counted.
+//! Bounds on what each operation costs, by how the segment stands that it meets.
 
-use durahash_remote::fabric::{Counts, Sim, SimClient, SimOptions};
-use durahash_remote::{Options, RemoteMap, Result, Tally};
+use durahash_remote::fabric::{Sim, SimOptions};
+use durahash_remote::{Options, RemoteMap};
 
-fn key(i: u64) -> Vec<u8> {
-    let mut key = vec![0; 16];
-    key[..8].copy_from_slice(&i.to_le_bytes());
-    key
-}
-
-/// Counts and tally of what `operation` did.
-async fn cost<T>(
-    map: &RemoteMap<SimClient>,
-    operation: impl Future<Output = Result<T>>,
-) -> Result<(Counts, Tally, T)> {
-    let (counts, before) = (map.counts(), map.stats());
-    let value = operation.await?;
-    let mut tally = map.stats();
-    tally.merges -= before.merges;
-    tally.splits -= before.splits;
-    tally.doublings -= before.doublings;
-    tally.hops -= before.hops;
-    tally.turns -= before.turns;
-    tally.chunks -= before.chunks;
-    tally.known_segments -= before.known_segments;
-    Ok((map.counts() - counts, tally, value))
-}
-
-fn options() -> Options {
-    let mut options = Options::default();
-    options.cur_entries = 16;
-    options.main_entries = 64;
-    options.chunk_bytes = 1 << 20;
-    // Ticks are costs of their own.
-    options.tick_ns = u64::MAX / 8;
-    options
-}
-
-fn run<O: Future<Output = Result<()>> + 'static>(f: impl FnOnce(SimClient, SimClient) -> O) {
-    let sim = Sim::new(SimOptions { rows: 8, ..SimOptions::default() });
-    let (a, b) = (sim.client().unwrap(), sim.client().unwrap());
-    let task = sim.spawn(&a, f(a.clone(), b));
-    sim.run();
-    task.take().expect("the task ends").unwrap();
-}
+use crate::{cost, key, run, small};
 
 #[test]
 fn puts_take_two_round_trips_and_merges_five() {
-    run(|a, _| async move {
-        let map = RemoteMap::create(a, options()).await?;
+    run(|[a]| async move {
+        let map = RemoteMap::create(a, small()).await?;
         map.put(&key(0), &[0; 32]).await?;
         let mut seen = [0; 3];
         for i in 1..4000 {
@@ -76,8 +36,8 @@ fn puts_take_two_round_trips_and_merges_five() {
 
 #[test]
 fn gets_take_two_round_trips() {
-    run(|a, _| async move {
-        let map = RemoteMap::create(a, options()).await?;
+    run(|[a]| async move {
+        let map = RemoteMap::create(a, small()).await?;
         for i in 0..4000 {
             map.put(&key(i), &i.to_le_bytes()).await?;
         }
@@ -103,12 +63,12 @@ fn gets_take_two_round_trips() {
 /// What another client's merges and splits cost this one.
 #[test]
 fn what_was_not_seen_costs_little() {
-    run(|a, b| async move {
-        let a = RemoteMap::create(a, options()).await?;
+    run(|[a, b]| async move {
+        let a = RemoteMap::create(a, small()).await?;
         for i in 0..500 {
             a.put(&key(i), b"").await?;
         }
-        let b = RemoteMap::open(b, options()).await?;
+        let b = RemoteMap::open(b, small()).await?;
         for i in 0..500 {
             b.get(&key(i)).await?;
         }

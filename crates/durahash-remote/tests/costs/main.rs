@@ -1,0 +1,56 @@
+//! What operations cost over the fabric, counted: bounds that hold for each operation, and a table that
+//! `docs/bench.md` shows.
+
+mod bounds;
+mod conditional;
+mod table;
+
+use durahash_remote::fabric::{Counts, Sim, SimClient, SimOptions};
+use durahash_remote::{Options, RemoteMap, Result, Tally};
+
+fn key(i: u64) -> Vec<u8> {
+    let mut key = vec![0; 16];
+    key[..8].copy_from_slice(&i.to_le_bytes());
+    key
+}
+
+/// Counts and tally of what `operation` did.
+async fn cost<T>(
+    map: &RemoteMap<SimClient>,
+    operation: impl Future<Output = Result<T>>,
+) -> Result<(Counts, Tally, T)> {
+    let (counts, before) = (map.counts(), map.stats());
+    let value = operation.await?;
+    let mut tally = map.stats();
+    tally.merges -= before.merges;
+    tally.splits -= before.splits;
+    tally.doublings -= before.doublings;
+    tally.hops -= before.hops;
+    tally.turns -= before.turns;
+    tally.chunks -= before.chunks;
+    tally.keys_read -= before.keys_read;
+    tally.known_segments -= before.known_segments;
+    Ok((map.counts() - counts, tally, value))
+}
+
+/// Segments so small that there are merges and splits all the time.
+fn small() -> Options {
+    let mut options = Options::default();
+    options.cur_entries = 16;
+    options.main_entries = 64;
+    options.chunk_bytes = 1 << 20;
+    // Ticks are costs of their own.
+    options.tick_ns = u64::MAX / 8;
+    options
+}
+
+/// Runs what some clients do, one operation after the other.
+fn run<const N: usize, O: Future<Output = Result<()>> + 'static>(
+    f: impl FnOnce([SimClient; N]) -> O,
+) {
+    let sim = Sim::new(SimOptions { rows: 8, ..SimOptions::default() });
+    let clients = std::array::from_fn(|_| sim.client().unwrap());
+    let task = sim.spawn(&clients[0].clone(), f(clients));
+    sim.run();
+    task.take().expect("the task ends").unwrap();
+}
