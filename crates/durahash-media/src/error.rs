@@ -143,6 +143,27 @@ pub enum ErrorKind {
         /// The node.
         node: u8,
     },
+    /// Nobody answers where a node should be, or not within the deadline.
+    Unreachable {
+        /// Where the node should be.
+        address: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A node does not let this client in.
+    Refused {
+        /// Where the node is.
+        address: String,
+        /// Why.
+        why: &'static str,
+    },
+    /// What answers is no node, or one of another protocol version.
+    NotANode {
+        /// Where it is.
+        address: String,
+        /// Why it was not taken for one.
+        why: String,
+    },
     /// The nodes accept nothing from this client any more: it showed no life for too long.
     Evicted,
     /// The map was closed by another of its clones. What was under way may have taken effect or not.
@@ -267,6 +288,15 @@ impl fmt::Display for Error {
                 f,
                 "node {node} does not answer; what was under way may have taken effect or not"
             ),
+            ErrorKind::Unreachable { address, source } => {
+                write!(f, "node {address} does not answer: {source}")
+            }
+            ErrorKind::Refused { address, why } => {
+                write!(f, "node {address} refuses this client: {why}")
+            }
+            ErrorKind::NotANode { address, why } => {
+                write!(f, "what answers at {address} is no node that this build knows: {why}")
+            }
             ErrorKind::Evicted => write!(
                 f,
                 "the nodes have shut this client out because it showed no life for too long; \
@@ -284,7 +314,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &*self.0 {
-            ErrorKind::Io { source, .. } => Some(source),
+            ErrorKind::Io { source, .. } | ErrorKind::Unreachable { source, .. } => Some(source),
             _ => None,
         }
     }

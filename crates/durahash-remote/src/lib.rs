@@ -4,6 +4,7 @@
 //! - [`executor`]: many clients, and many operations of each, on one thread.
 //! - [`fabric`]: the way to the memory of nodes: [`Local`](fabric::Local), memory that processes of one
 //!   host share, and [`Sim`](fabric::Sim), a simulation in virtual time.
+//! - [`node`]: processes that lend memory, and how clients find it.
 #![forbid(unsafe_code)]
 
 // From low to high: a module uses only what stands in the groups above its own
@@ -12,6 +13,7 @@ pub mod executor;
 
 pub mod fabric;
 
+pub mod node;
 mod sep;
 
 mod map;

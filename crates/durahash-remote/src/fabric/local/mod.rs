@@ -17,16 +17,21 @@
 //!
 //! Each post ends with a sequentially consistent fence: of two clients that each await a write and then
 //! read what the other has written, at least one sees it.
+//!
+//! Memory does not end when whoever lent it does. A process that learns of a node's end says so
+//! ([`Local::node_lost`]); from then on nothing more is posted to it.
 
 mod rows;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -43,6 +48,12 @@ const POSTS_IN_A_ROW: u32 = 32;
 
 /// A node is numbered by a byte.
 const NODES_MAX: u64 = 255;
+
+/// What the files of regions are called, before their numbers.
+const NODE_PREFIX: &str = "node-";
+
+/// How often a directory is looked through before it is taken as one that stays full.
+const REMOVALS_MAX: usize = 100;
 
 /// How large a local fabric is.
 #[derive(Clone, Debug)]
@@ -82,6 +93,10 @@ struct Shared {
     node_bytes: Vec<u64>,
     rows: Rows,
     start: Instant,
+    /// Of each node, whether it is lost.
+    lost: Vec<AtomicBool>,
+    /// Whether one of them is.
+    any_lost: AtomicBool,
 }
 
 /// A client of a [`Local`]. It may be used by several threads; they share its row and its counts.
@@ -198,9 +213,98 @@ impl Local {
         Ok(Self::new(regions, Rows::Files { dir, rows, mode: mode & 0o777 }))
     }
 
+    /// The fabrics of one node each that are in these directories, as one fabric: the nodes are
+    /// numbered in this order, and the rows are those of the first. Each must have the id that comes
+    /// with it. Clients that shall know of one another name the same first directory.
+    ///
+    /// # Errors
+    /// As [`attach`](Local::attach); [`Options`](ErrorKind::Options) when there are no directories, too
+    /// many, or the same fabric twice.
+    pub fn attach_each(dirs: &[(PathBuf, u64)]) -> Result<Self> {
+        let ids: HashSet<u64> = dirs.iter().map(|(_, id)| *id).collect();
+        if dirs.is_empty() || dirs.len() as u64 > NODES_MAX || ids.len() != dirs.len() {
+            let what = "there are 1 to 255 nodes, and none of them is named twice";
+            return Err(ErrorKind::Options { what }.into());
+        }
+        let mut regions = Vec::new();
+        let mut first_rows = None;
+        for (dir, id) in dirs {
+            let local = Local::attach(dir, Some(*id))?;
+            let shared = Arc::into_inner(local.0).expect("nobody else has it yet");
+            let (found, expected) = (shared.regions.len() as u64, 1);
+            if found != expected {
+                let what = "the number of nodes";
+                return Err(ErrorKind::Region { what, found, expected }.into());
+            }
+            regions.extend(shared.regions);
+            first_rows.get_or_insert(shared.rows);
+        }
+        Ok(Self::new(regions, first_rows.expect("there is a first node")))
+    }
+
+    /// Removes the files of the fabric in the directory `dir`, if it has this id, and the directory
+    /// where nothing else is in it. Processes that have it attached keep what they have.
+    ///
+    /// # Errors
+    /// As [`attach`](Local::attach), and [`Io`](ErrorKind::Io) when they cannot be removed.
+    pub fn remove(dir: &Path, id: u64) -> Result<()> {
+        drop(Local::attach(dir, Some(id))?);
+        let failed = |e| Error::io("removing the fabric", Some(dir.into()), e);
+        // Who has attached it may take a row meanwhile.
+        for _ in 0..REMOVALS_MAX {
+            for entry in fs::read_dir(dir).map_err(failed)? {
+                let path = entry.map_err(failed)?.path();
+                let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+                if name.starts_with(NODE_PREFIX) || rows::is_row(name) {
+                    fs::remove_file(&path).map_err(failed)?;
+                }
+            }
+            match fs::remove_dir(dir) {
+                Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+                done => return done.map_err(failed),
+            }
+        }
+        Err(failed(io::ErrorKind::DirectoryNotEmpty.into()))
+    }
+
     fn new(regions: Vec<SharedRegion>, rows: Rows) -> Self {
         let node_bytes = regions.iter().map(|region| region.header().bytes).collect();
-        Local(Arc::new(Shared { regions, node_bytes, rows, start: Instant::now() }))
+        let lost = regions.iter().map(|_| AtomicBool::new(false)).collect();
+        let (start, any_lost) = (Instant::now(), AtomicBool::new(false));
+        Local(Arc::new(Shared { regions, node_bytes, rows, start, lost, any_lost }))
+    }
+
+    /// Says that a node has ended: whatever any client of this handle, or of a clone of it, posts to it
+    /// from now on fails as [`NodeLost`](ErrorKind::NodeLost). What other processes do is not touched.
+    ///
+    /// # Panics
+    /// When there is no such node.
+    pub fn node_lost(&self, node: u8) {
+        self.0.lost[usize::from(node)].store(true, Ordering::Release);
+        self.0.any_lost.store(true, Ordering::Release);
+    }
+
+    /// Bytes of the region of `node`.
+    ///
+    /// # Panics
+    /// When there is no such node.
+    #[must_use]
+    pub fn bytes(&self, node: u8) -> u64 {
+        self.0.node_bytes[usize::from(node)]
+    }
+
+    /// How many rows there are, so how many clients can live at once.
+    #[must_use]
+    pub fn rows(&self) -> u32 {
+        self.0.rows.count()
+    }
+
+    /// How many clients have a row now, in whichever process.
+    ///
+    /// # Errors
+    /// [`Io`](ErrorKind::Io) when the files of the rows cannot be looked at.
+    pub fn clients(&self) -> Result<u32> {
+        (0..self.0.rows.count()).map(|row| self.0.rows.taken(row).map(u32::from)).sum()
     }
 
     /// The id of this fabric, drawn when it was created.
@@ -242,7 +346,7 @@ fn headers(options: &LocalOptions) -> Result<impl Iterator<Item = SharedHeader> 
 }
 
 fn node_path(dir: &Path, number: u64) -> PathBuf {
-    dir.join(format!("node-{number}"))
+    dir.join(format!("{NODE_PREFIX}{number}"))
 }
 
 impl Drop for Endpoint {
@@ -258,6 +362,7 @@ impl Endpoint {
 
     fn run(&self, batch: Batch) -> Result<Done> {
         self.check(&batch)?;
+        self.local.0.check_lost(batch.verbs.iter().map(|verb| verb.addr.node()))?;
         let mut counts = Counts::default();
         batch.count(&mut counts);
         self.counts.add(&counts);
@@ -288,6 +393,17 @@ impl Endpoint {
 }
 
 impl Shared {
+    /// Whether none of these nodes is lost.
+    fn check_lost(&self, mut nodes: impl Iterator<Item = u8>) -> Result<()> {
+        if !self.any_lost.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        match nodes.find(|node| self.lost[usize::from(*node)].load(Ordering::Acquire)) {
+            Some(node) => Err(ErrorKind::NodeLost { node }.into()),
+            None => Ok(()),
+        }
+    }
+
     fn run(&self, verb: &Verb, out: &[u8], back: &mut [u8]) -> Result<()> {
         let region = &self.regions[verb.addr.node() as usize];
         let off = verb.addr.off();
@@ -333,6 +449,11 @@ impl Fabric for LocalClient {
         let mut batch = Batch::new();
         batch.write(addr, bytes);
         self.0.check(&batch)?;
+        if self.0.local.0.check_lost([addr.node()].into_iter()).is_err() {
+            // The next flush says so.
+            self.0.unsignaled[addr.node() as usize][0].fetch_add(1, Ordering::Relaxed);
+            return Ok(());
+        }
         let bytes_out = bytes.len() as u64;
         self.0.counts.add(&Counts { unsignaled: 1, bytes_out, ..Counts::default() });
         self.0.local.0.regions[addr.node() as usize].write(addr.off(), bytes)?;
@@ -346,6 +467,9 @@ impl Fabric for LocalClient {
             return Err(ErrorKind::OutOfRegion { node, off, bytes, region_bytes }.into());
         };
         let posted = posted.load(Ordering::Relaxed);
+        if flushed.load(Ordering::Relaxed) < posted {
+            self.0.local.0.check_lost([node].into_iter())?;
+        }
         if flushed.fetch_max(posted, Ordering::Relaxed) < posted {
             self.0.turn().await;
             self.0.counts.add(&Counts { round_trips: 1, ..Counts::default() });
@@ -398,6 +522,8 @@ impl Fabric for LocalClient {
     }
 
     async fn evict(&self, row: u32) -> Result<bool> {
+        // Their rows are with node 0.
+        self.0.local.0.check_lost([0].into_iter())?;
         self.0.counts.add(&Counts { round_trips: 1, ..Counts::default() });
         Ok(!self.0.local.0.rows.taken(row)?)
     }

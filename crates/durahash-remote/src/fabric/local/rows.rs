@@ -98,8 +98,16 @@ impl Rows {
     }
 }
 
+/// What the files of rows are called, before their numbers.
+const ROW_PREFIX: &str = "client-";
+
 fn row_path(dir: &Path, row: u32) -> PathBuf {
-    dir.join(format!("client-{row}"))
+    dir.join(format!("{ROW_PREFIX}{row}"))
+}
+
+/// Whether a file of this name is that of a row.
+pub(super) fn is_row(name: &str) -> bool {
+    name.starts_with(ROW_PREFIX)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,0 +1,162 @@
+//! The client's side of a connection to a node.
+
+use std::io::{self, Read};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use durahash_media::{Error, ErrorKind, Result};
+
+use super::limits::Limits;
+use super::message::{ASK, HERE, Offer, VERSION, Verdict, Wrong, hello, read_answer};
+use super::stream::write_all;
+use super::token::Token;
+
+/// A connection to a node, by which its end is noticed. Dropping it ends it.
+pub struct Link {
+    stream: Arc<TcpStream>,
+    limits: Limits,
+    address: String,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Link {
+    /// Connects to the node at `address`, as `127.0.0.1:7410`; what it offers.
+    ///
+    /// # Errors
+    /// [`Unreachable`](ErrorKind::Unreachable) when nobody answers, or the node has too many connections;
+    /// [`Refused`](ErrorKind::Refused) when it does not let this client in;
+    /// [`NotANode`](ErrorKind::NotANode) when it is none, or of another version.
+    pub fn connect(address: &str, token: Option<&Token>, limits: &Limits) -> Result<(Self, Offer)> {
+        let unreachable = |source| {
+            let address = address.to_owned();
+            Error::from(ErrorKind::Unreachable { address, source })
+        };
+        let until = Instant::now() + limits.handshake;
+        let stream = dial(address, until).map_err(unreachable)?;
+        stream.set_nodelay(true).map_err(unreachable)?;
+        let said = write_all(&stream, &hello(token), until);
+        // A node that ends the connection early has said why before.
+        let offer = match (read_answer(&stream, until), said) {
+            (Ok(Ok(offer)), Ok(())) => offer,
+            (Ok(Err(verdict)), _) => return Err(refusal(address, verdict)),
+            (Ok(Ok(_)), Err(e)) | (Err(Wrong::Io(_)), Err(e)) => return Err(unreachable(e)),
+            (Err(wrong), _) => return Err(not_a_node(address, wrong)),
+        };
+        let (stream, limits) = (Arc::new(stream), limits.clone());
+        Ok((Link { stream, limits, address: address.into(), thread: None }, offer))
+    }
+
+    /// Where the node is, as it was given.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Has a thread look whether the node is there, which calls `lost` when it no longer is, and when this
+    /// is dropped.
+    ///
+    /// # Errors
+    /// [`Io`](ErrorKind::Io) when there is no thread to be had.
+    pub fn watch(&mut self, lost: impl FnOnce() + Send + 'static) -> Result<()> {
+        let (stream, limits) = (Arc::clone(&self.stream), self.limits.clone());
+        let watch = move || {
+            // However it ended, there is nobody to hear from any more.
+            drop(watch(&stream, &limits));
+            lost();
+            drop(stream.shutdown(Shutdown::Both));
+        };
+        let thread = thread::Builder::new().name("durahash-link".into()).spawn(watch);
+        self.thread = Some(thread.map_err(|e| Error::io("starting a thread", None, e))?);
+        Ok(())
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // It may have ended already.
+        drop(self.stream.shutdown(Shutdown::Both));
+        if let Some(thread) = self.thread.take() {
+            // A panic there has shown itself.
+            drop(thread.join());
+        }
+    }
+}
+
+/// A connection to one of the addresses that the name stands for.
+fn dial(address: &str, until: Instant) -> io::Result<TcpStream> {
+    let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for address in address.to_socket_addrs()? {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        match TcpStream::connect_timeout(&address, left) {
+            Ok(stream) => return Ok(stream),
+            Err(e) => failed = e,
+        }
+    }
+    Err(failed)
+}
+
+/// Asks every so often; returns when no answer comes, or anything else does.
+fn watch(mut stream: &TcpStream, limits: &Limits) -> io::Result<()> {
+    // Since when an answer is waited for.
+    let mut asked: Option<Instant> = None;
+    loop {
+        let wait = match asked {
+            None => limits.ask,
+            Some(at) => limits.silence.saturating_sub(at.elapsed()),
+        };
+        // No time at all is not a limit. What has come already is read also then.
+        stream.set_read_timeout(Some(wait.max(std::time::Duration::from_millis(1))))?;
+        let mut byte = [0];
+        match stream.read(&mut byte) {
+            Ok(1) if byte == [HERE] && asked.is_some() => asked = None,
+            Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                if asked.is_some() {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                let now = Instant::now();
+                write_all(stream, &[ASK], now + limits.silence)?;
+                asked = Some(now);
+            }
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+fn refusal(address: &str, verdict: Verdict) -> Error {
+    let why = match verdict {
+        Verdict::TooMany => {
+            let what = "it has as many connections as it takes";
+            let source = io::Error::new(io::ErrorKind::ResourceBusy, what);
+            return ErrorKind::Unreachable { address: address.into(), source }.into();
+        }
+        Verdict::Version | Verdict::Welcome => {
+            let why = format!("it does not know version {VERSION} of the control protocol");
+            return ErrorKind::NotANode { address: address.into(), why }.into();
+        }
+        Verdict::TokenWanted => "it wants a token",
+        Verdict::AnotherToken => "it wants another token",
+        Verdict::NoToken => "it wants no token, so it is not the node that this one is for",
+    };
+    ErrorKind::Refused { address: address.into(), why }.into()
+}
+
+fn not_a_node(address: &str, wrong: Wrong) -> Error {
+    let why = match wrong {
+        Wrong::Io(source) => {
+            return ErrorKind::Unreachable { address: address.into(), source }.into();
+        }
+        Wrong::Magic => "it says something else".into(),
+        Wrong::Version(version) => {
+            format!("it has version {version} of the control protocol, this build {VERSION}")
+        }
+        Wrong::Malformed => "what it says does not fit together".into(),
+    };
+    ErrorKind::NotANode { address: address.into(), why }.into()
+}

@@ -1,0 +1,233 @@
+//! What nodes and clients say to one another: bytes, of bounded length.
+
+use std::io;
+use std::net::TcpStream;
+use std::time::Instant;
+
+use super::stream::read_all;
+use super::token::{TOKEN_BYTES, Token};
+
+const MAGIC: [u8; 8] = *b"durnode\0";
+/// What the messages mean.
+pub(super) const VERSION: u32 = 1;
+/// Bytes of what both sides begin with: magic number, version, and two numbers more.
+const HELLO_BYTES: usize = 16;
+const ANSWER_BYTES: usize = 20;
+const OFFER_BYTES: usize = 8192;
+const FABRIC_BYTES: usize = 32;
+const PLACE_BYTES: usize = 4096;
+
+/// Is the node there?
+pub(super) const ASK: u8 = 1;
+/// It is.
+pub(super) const HERE: u8 = 2;
+
+/// What a client needs to reach the memory of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// The id of the memory, drawn when it was made.
+    pub id: u64,
+    /// Its bytes.
+    pub bytes: u64,
+    /// How many clients there can be.
+    pub rows: u32,
+    /// The name of the fabric, at most 32 bytes.
+    pub fabric: String,
+    /// Where on that fabric, as it says: of `local`, the path of a directory. At most 4,096 bytes.
+    pub place: Vec<u8>,
+}
+
+/// What a node says to a client that begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Welcome,
+    Version,
+    TokenWanted,
+    AnotherToken,
+    NoToken,
+    TooMany,
+}
+
+const VERDICTS: [Verdict; 6] = [
+    Verdict::Welcome,
+    Verdict::Version,
+    Verdict::TokenWanted,
+    Verdict::AnotherToken,
+    Verdict::NoToken,
+    Verdict::TooMany,
+];
+
+/// What is wrong with a message, or with its coming.
+#[derive(Debug)]
+pub(super) enum Wrong {
+    /// It did not come, or not all of it.
+    Io(io::Error),
+    /// It is none, as it begins otherwise.
+    Magic,
+    /// It is of this version.
+    Version(u32),
+    /// Something in it is longer than it can be, or does not fit together.
+    Malformed,
+}
+
+impl From<io::Error> for Wrong {
+    fn from(e: io::Error) -> Self {
+        Wrong::Io(e)
+    }
+}
+
+fn number(bytes: &[u8]) -> u32 {
+    u32::from_le_bytes(*bytes.first_chunk().expect("four bytes are asked for"))
+}
+
+/// The first message of a client.
+pub(super) fn hello(token: Option<&Token>) -> Vec<u8> {
+    let token = token.map_or(&[][..], Token::as_bytes);
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend(VERSION.to_le_bytes());
+    bytes.extend((token.len() as u32).to_le_bytes());
+    bytes.extend(token);
+    bytes
+}
+
+/// Reads what [`hello`] has written.
+pub(super) fn read_hello(stream: &TcpStream, until: Instant) -> Result<Option<Token>, Wrong> {
+    let mut head = [0; HELLO_BYTES];
+    // Who sends garbage is told so by its first bytes, and not waited for.
+    read_all(stream, &mut head[..MAGIC.len()], until)?;
+    if head[..MAGIC.len()] != MAGIC {
+        return Err(Wrong::Magic);
+    }
+    read_all(stream, &mut head[MAGIC.len()..], until)?;
+    let (version, len) = (number(&head[8..]), number(&head[12..]) as usize);
+    if version != VERSION {
+        return Err(Wrong::Version(version));
+    }
+    if len == 0 {
+        return Ok(None);
+    }
+    if len > TOKEN_BYTES {
+        return Err(Wrong::Malformed);
+    }
+    let mut token = vec![0; len];
+    read_all(stream, &mut token, until)?;
+    Token::new(&token).map(Some).map_err(|_| Wrong::Malformed)
+}
+
+/// The answer of a node: its offer, or why there is none.
+pub(super) fn answer(said: Result<&Offer, Verdict>) -> Vec<u8> {
+    let (verdict, offer) = match said {
+        Ok(offer) => (Verdict::Welcome, encode(offer)),
+        Err(verdict) => (verdict, Vec::new()),
+    };
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend(VERSION.to_le_bytes());
+    bytes.extend((verdict as u32).to_le_bytes());
+    bytes.extend((offer.len() as u32).to_le_bytes());
+    bytes.extend(offer);
+    bytes
+}
+
+/// Reads what [`answer`] has written.
+pub(super) fn read_answer(
+    stream: &TcpStream,
+    until: Instant,
+) -> Result<Result<Offer, Verdict>, Wrong> {
+    let mut head = [0; ANSWER_BYTES];
+    read_all(stream, &mut head[..MAGIC.len()], until)?;
+    if head[..MAGIC.len()] != MAGIC {
+        return Err(Wrong::Magic);
+    }
+    read_all(stream, &mut head[MAGIC.len()..], until)?;
+    let version = number(&head[8..]);
+    if version != VERSION {
+        return Err(Wrong::Version(version));
+    }
+    let (verdict, len) = (number(&head[12..]) as usize, number(&head[16..]) as usize);
+    match VERDICTS.get(verdict) {
+        Some(Verdict::Welcome) if len <= OFFER_BYTES => {
+            let mut bytes = vec![0; len];
+            read_all(stream, &mut bytes, until)?;
+            decode(&bytes).map(Ok).ok_or(Wrong::Malformed)
+        }
+        Some(&verdict) if verdict != Verdict::Welcome && len == 0 => Ok(Err(verdict)),
+        _ => Err(Wrong::Malformed),
+    }
+}
+
+fn encode(offer: &Offer) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    bytes.extend(offer.id.to_le_bytes());
+    bytes.extend(offer.bytes.to_le_bytes());
+    bytes.extend(offer.rows.to_le_bytes());
+    for part in [offer.fabric.as_bytes(), &offer.place] {
+        bytes.extend((part.len() as u16).to_le_bytes());
+        bytes.extend(part);
+    }
+    bytes
+}
+
+fn decode(bytes: &[u8]) -> Option<Offer> {
+    let (id, rest) = bytes.split_first_chunk()?;
+    let (size, rest) = rest.split_first_chunk()?;
+    let (rows, rest) = rest.split_first_chunk()?;
+    let part = |bytes: &[u8], limit: usize| {
+        let (len, rest) = bytes.split_first_chunk()?;
+        let len = usize::from(u16::from_le_bytes(*len));
+        let (part, rest) = rest.split_at_checked(len).filter(|_| len <= limit)?;
+        Some((part.to_vec(), rest.to_vec()))
+    };
+    let (fabric, rest) = part(rest, FABRIC_BYTES)?;
+    let (place, rest) = part(&rest, PLACE_BYTES)?;
+    let offer = Offer {
+        id: u64::from_le_bytes(*id),
+        bytes: u64::from_le_bytes(*size),
+        rows: u32::from_le_bytes(*rows),
+        fabric: String::from_utf8(fabric).ok()?,
+        place,
+    };
+    rest.is_empty().then_some(offer)
+}
+
+impl Offer {
+    /// Whether it can be told.
+    pub(super) fn fits(&self) -> bool {
+        self.fabric.len() <= FABRIC_BYTES && self.place.len() <= PLACE_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer() -> Offer {
+        let place = b"/dev/shm/\xff".to_vec();
+        Offer { id: 7, bytes: 1 << 30, rows: 64, fabric: "local".into(), place }
+    }
+
+    #[test]
+    fn an_offer_comes_back_and_no_other_bytes_are_one() {
+        let bytes = encode(&offer());
+        assert_eq!(decode(&bytes), Some(offer()));
+        for len in 0..bytes.len() {
+            assert_eq!(decode(&bytes[..len]), None, "{len}");
+        }
+        assert_eq!(decode(&[&bytes[..], b"x"].concat()), None);
+        let long = Offer { fabric: "x".repeat(FABRIC_BYTES + 1), ..offer() };
+        assert!(!long.fits() && offer().fits());
+        assert_eq!(decode(&encode(&long)), None);
+        let long = Offer { place: vec![b'x'; PLACE_BYTES + 1], ..offer() };
+        assert!(!long.fits());
+        assert_eq!(decode(&encode(&long)), None);
+    }
+
+    #[test]
+    fn messages_lie_as_the_documentation_says() {
+        let hello = hello(Some(&Token::new(b"abc").unwrap()));
+        assert_eq!(hello, b"durnode\0\x01\0\0\0\x03\0\0\0abc");
+        let answer = answer(Ok(&offer()));
+        assert_eq!(&answer[..20], b"durnode\0\x01\0\0\0\0\0\0\0\x27\0\0\0");
+        assert_eq!(&answer[36..47], b"\x40\0\0\0\x05\0local");
+        assert_eq!(VERDICTS.map(|verdict| verdict as usize), [0, 1, 2, 3, 4, 5]);
+    }
+}

@@ -1,0 +1,77 @@
+//! All nodes of an index, connected.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use durahash_media::{ErrorKind, Result};
+
+use super::limits::Limits;
+use super::link::Link;
+use super::memory::{LOCAL, unknown};
+use super::token::Token;
+use crate::fabric::Local;
+
+/// Nodes whose memory this process has attached, as one fabric.
+///
+/// When a connection ends, that node is lost: whatever clients of [`local`](Nodes::local) post to it from
+/// then on fails as [`NodeLost`](ErrorKind::NodeLost). Dropping this ends all of them.
+pub struct Nodes {
+    local: Local,
+    links: Vec<Link>,
+}
+
+impl Nodes {
+    /// Connects to the nodes at these addresses, which are numbered in this order, and attaches their
+    /// memory. All clients of an index name its nodes in the same order.
+    ///
+    /// # Errors
+    /// As [`Link::connect`], and as [`Local::attach_each`] where the memory is not that of the node:
+    /// it can be attached on the node's own host only. [`Options`](ErrorKind::Options) when it is on a
+    /// fabric that this build does not have.
+    pub fn connect(addresses: &[String], token: Option<&Token>, limits: &Limits) -> Result<Self> {
+        let (mut links, mut offers) = (Vec::new(), Vec::new());
+        for address in addresses {
+            let (link, offer) = Link::connect(address, token, limits)?;
+            if offer.fabric != LOCAL {
+                return Err(unknown(&offer.fabric));
+            }
+            links.push(link);
+            offers.push(offer);
+        }
+        let dirs: Vec<_> =
+            offers.iter().map(|offer| (OsStr::from_bytes(&offer.place).into(), offer.id)).collect();
+        let local = Local::attach_each(&dirs)?;
+        for (node, offer) in (0..).zip(&offers) {
+            let expect = |what, found, expected| {
+                if found == expected {
+                    return Ok(());
+                }
+                Err(ErrorKind::Region { what, found, expected })
+            };
+            expect("its number of bytes", local.bytes(node), offer.bytes)?;
+            if node == 0 {
+                expect("its number of rows", local.rows().into(), offer.rows.into())?;
+            }
+        }
+        for (node, link) in (0..).zip(&mut links) {
+            let ours = local.clone();
+            link.watch(move || ours.node_lost(node))?;
+        }
+        Ok(Nodes { local, links })
+    }
+
+    /// The fabric of their memory.
+    #[must_use]
+    pub fn local(&self) -> &Local {
+        &self.local
+    }
+
+    /// Where node number `node` is, as it was given.
+    ///
+    /// # Panics
+    /// When there is no such node.
+    #[must_use]
+    pub fn address(&self, node: u8) -> &str {
+        self.links[usize::from(node)].address()
+    }
+}

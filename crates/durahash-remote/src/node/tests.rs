@@ -1,0 +1,327 @@
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use durahash_media::{Error, ErrorKind};
+
+use super::message::VERSION;
+use super::*;
+use crate::executor::Executor;
+use crate::fabric::{Addr, Batch, Fabric};
+
+/// Long enough never to be reached by what answers, short enough to be waited for.
+fn limits() -> Limits {
+    Limits { handshake: Duration::from_secs(20), ..Limits::default() }
+}
+
+fn memory() -> LentMemory {
+    LentMemory::create(None, 64 << 10).unwrap()
+}
+
+fn listen(memory: &LentMemory, token: Option<&str>, limits: &Limits) -> Listening {
+    let token = token.map(|token| Token::new(token.as_bytes()).unwrap());
+    Listening::bind("127.0.0.1:0", memory.offer(), token, limits.clone()).unwrap()
+}
+
+fn connect(node: &Listening, token: Option<&str>) -> Result<Nodes, Error> {
+    let token = token.map(|token| Token::new(token.as_bytes()).unwrap());
+    Nodes::connect(&[node.address().to_string()], token.as_ref(), &limits())
+}
+
+fn dial(node: &Listening) -> TcpStream {
+    TcpStream::connect(node.address()).unwrap()
+}
+
+/// All that a node says to `bytes`, and that it ends the connection then.
+fn told(node: &Listening, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = dial(node);
+    // The node may end the connection before it has all.
+    drop(stream.write_all(bytes));
+    drop(stream.shutdown(Shutdown::Write));
+    let mut said = Vec::new();
+    drop(stream.read_to_end(&mut said));
+    said
+}
+
+fn read_word(local: &crate::fabric::Local, node: u8) -> Result<u64, Error> {
+    let client = local.client()?;
+    let mut batch = Batch::new();
+    batch.read(Addr::new(node, 64), 8);
+    Ok(Executor::new().block_on(client.post(batch))?.word(0))
+}
+
+#[test]
+fn clients_reach_the_same_memory_and_the_node_knows_how_many_there_are() {
+    let memory = memory();
+    let node = listen(&memory, None, &limits());
+    assert_eq!(node.clients(), 0);
+    let [one, two] = [0, 1].map(|_| connect(&node, None).unwrap());
+    assert_eq!(node.clients(), 2);
+    let client = one.local().client().unwrap();
+    let mut batch = Batch::new();
+    batch.write_word(Addr::new(0, 64), 7);
+    Executor::new().block_on(client.post(batch)).unwrap();
+    assert_eq!(read_word(two.local(), 0).unwrap(), 7);
+    assert_eq!((two.local().bytes(0), two.local().clients().unwrap()), (64 << 10, 1));
+    assert_eq!(one.address(0), node.address().to_string());
+    drop(one);
+    // Its client has a row yet.
+    assert_eq!(two.local().clients().unwrap(), 1);
+    drop(client);
+    assert_eq!(two.local().clients().unwrap(), 0);
+}
+
+#[test]
+fn the_token_must_be_the_same_or_none_on_both_sides() {
+    let memory = memory();
+    let node = listen(&memory, Some("secret"), &limits());
+    let open = listen(&memory, None, &limits());
+    assert!(connect(&node, Some("secret")).is_ok() && connect(&open, None).is_ok());
+    for (node, token, wanted) in [
+        (&node, Some("secreT"), "wants another token"),
+        (&node, Some("secrets"), "wants another token"),
+        (&node, None, "wants a token"),
+        (&open, Some("secret"), "wants no token"),
+    ] {
+        let error = connect(node, token).err().unwrap();
+        assert!(matches!(error.kind(), ErrorKind::Refused { .. }), "{error}");
+        assert!(error.to_string().contains(wanted), "{error}");
+        assert!(error.to_string().contains(&node.address().to_string()), "{error}");
+    }
+}
+
+#[test]
+fn garbage_ends_its_own_connection_only() {
+    let memory = memory();
+    let node = listen(&memory, Some("secret"), &limits());
+    let nodes = connect(&node, Some("secret")).unwrap();
+    let version = VERSION.to_le_bytes();
+    let long = [&b"durnode\0"[..], &version, &u32::MAX.to_le_bytes(), b"x"].concat();
+    let cut = [&b"durnode\0"[..], &version, &9_u32.to_le_bytes(), b"secret"].concat();
+    let garbage = [b"GET / HTTP/1.1\r\n\r\n".to_vec(), vec![0; 1 << 20], vec![], long, cut];
+    for bytes in garbage {
+        assert_eq!(told(&node, &bytes), b"", "{}", bytes.len());
+    }
+    // Garbage from one that was let in.
+    let hello = super::message::hello(Some(&Token::new(b"secret").unwrap()));
+    let said = told(&node, &[&hello[..], &[1, 1, 3]].concat());
+    assert_eq!(said[said.len() - 2..], [2, 2]);
+    assert_eq!(read_word(nodes.local(), 0).unwrap(), 0);
+    assert!(connect(&node, Some("secret")).is_ok());
+}
+
+#[test]
+fn another_version_is_told_before_anything_else() {
+    let memory = memory();
+    let node = listen(&memory, Some("secret"), &limits());
+    let hello = [&b"durnode\0"[..], &9_u32.to_le_bytes(), &[0xff; 4000]].concat();
+    let said = told(&node, &hello);
+    assert_eq!(said, b"durnode\0\x01\0\0\0\x01\0\0\0\0\0\0\0");
+}
+
+/// Something that answers each connection with `bytes`, and then says no more.
+fn impostor(bytes: Vec<u8>) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(&bytes).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut heard = Vec::new();
+        drop(stream.read_to_end(&mut heard));
+    });
+    address
+}
+
+#[test]
+fn what_is_no_node_is_told_from_one() {
+    let answer = |version: u32, verdict: u32, len: u32, rest: &[u8]| {
+        let head = [version, verdict, len].map(u32::to_le_bytes).concat();
+        [&b"durnode\0"[..], &head, rest].concat()
+    };
+    for (bytes, wanted) in [
+        (b"HTTP/1.1 400 Bad Request\r\n".to_vec(), "something else"),
+        (answer(2, 0, 0, b""), "version 2"),
+        (answer(VERSION, 1, 0, b""), "does not know version 1"),
+        (answer(VERSION, 0, u32::MAX, b""), "fit together"),
+        (answer(VERSION, 0, 3, b"abc"), "fit together"),
+        (answer(VERSION, 6, 0, b""), "fit together"),
+        (answer(VERSION, 2, 8, b""), "fit together"),
+    ] {
+        let address = impostor(bytes);
+        let error = Link::connect(&address, None, &limits()).err().unwrap();
+        assert!(matches!(error.kind(), ErrorKind::NotANode { .. }), "{error}");
+        assert!(error.to_string().contains(wanted), "{error}");
+    }
+    for bytes in
+        [answer(VERSION, 0, 4000, b"too short"), b"dur".to_vec(), answer(VERSION, 5, 0, b"")]
+    {
+        let address = impostor(bytes);
+        let error = Link::connect(&address, None, &limits()).err().unwrap();
+        assert!(matches!(error.kind(), ErrorKind::Unreachable { .. }), "{error}");
+        assert!(error.to_string().contains(&format!("node {address} does not answer: ")));
+    }
+}
+
+#[test]
+fn memory_that_is_not_the_nodes_is_refused() {
+    let memory = memory();
+    let told = |offer: Offer| {
+        let node = Listening::bind("127.0.0.1:0", offer, None, limits()).unwrap();
+        connect(&node, None).err().unwrap()
+    };
+    for offer in [
+        Offer { id: memory.offer().id ^ 1, ..memory.offer() },
+        Offer { bytes: 4096, ..memory.offer() },
+        Offer { rows: 1, ..memory.offer() },
+    ] {
+        let error = told(offer);
+        assert!(matches!(error.kind(), ErrorKind::Region { .. }), "{error}");
+    }
+    let error = told(Offer { place: b"/none".to_vec(), ..memory.offer() });
+    assert!(matches!(error.kind(), ErrorKind::Io { .. }), "{error}");
+    for (fabric, wanted) in [("ucx", "UCX"), ("other", "does not know")] {
+        let error = told(Offer { fabric: fabric.into(), ..memory.offer() });
+        assert!(matches!(error.kind(), ErrorKind::Options { .. }), "{error}");
+        assert!(error.to_string().contains(wanted), "{error}");
+    }
+    let offer = Offer { place: vec![b'x'; 5000], ..memory.offer() };
+    assert!(Listening::bind("127.0.0.1:0", offer, None, limits()).is_err());
+    let node = listen(&memory, None, &limits());
+    let twice = [node.address().to_string(), node.address().to_string()];
+    let error = Nodes::connect(&twice, None, &limits()).err().unwrap();
+    assert!(matches!(error.kind(), ErrorKind::Options { .. }), "{error}");
+    assert!(Nodes::connect(&[], None, &limits()).is_err());
+}
+
+#[test]
+fn silent_peers_are_not_waited_for() {
+    let memory = memory();
+    let short = Limits { handshake: Duration::from_millis(50), ..limits() };
+    let node = listen(&memory, None, &short);
+    // It says nothing, or not all.
+    for bytes in [&b""[..], b"durnode\0", b"durnode\0\x01\0\0\0\x05\0\0\0abc"] {
+        let mut stream = dial(&node);
+        stream.write_all(bytes).unwrap();
+        let mut said = Vec::new();
+        drop(stream.read_to_end(&mut said));
+        assert_eq!(said, b"");
+    }
+    // A client that never asks.
+    let short = Limits { idle: Duration::from_millis(50), ..limits() };
+    let node = listen(&memory, None, &short);
+    let mut stream = dial(&node);
+    stream.write_all(&super::message::hello(None)).unwrap();
+    let mut said = Vec::new();
+    drop(stream.read_to_end(&mut said));
+    assert!(said.starts_with(b"durnode\0"));
+    // A node that does not answer.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let short = Limits { handshake: Duration::from_millis(50), ..limits() };
+    let error = Link::connect(&address, None, &short).err().unwrap();
+    assert!(matches!(error.kind(), ErrorKind::Unreachable { .. }), "{error}");
+}
+
+#[test]
+fn a_node_takes_so_many_connections_and_then_others_again() {
+    let memory = memory();
+    let few = Limits { connections: 2, ..limits() };
+    let node = listen(&memory, None, &few);
+    let (one, silent) = (connect(&node, None).unwrap(), dial(&node));
+    loop {
+        // Until the silent one is among them.
+        match connect(&node, None) {
+            Ok(nodes) => drop(nodes),
+            Err(error) => {
+                assert!(matches!(error.kind(), ErrorKind::Unreachable { .. }), "{error}");
+                assert!(error.to_string().contains("as many connections"), "{error}");
+                break;
+            }
+        }
+    }
+    drop(silent);
+    while connect(&node, None).is_err() {
+        std::thread::yield_now();
+    }
+    assert_eq!(read_word(one.local(), 0).unwrap(), 0);
+}
+
+#[test]
+fn a_node_that_ends_is_lost_to_its_clients_and_no_other_is() {
+    let memories = [memory(), memory()];
+    let [one, two] = [0, 1].map(|i| listen(&memories[i], None, &limits()));
+    let addresses = [&one, &two].map(|node| node.address().to_string());
+    let nodes = Nodes::connect(&addresses, None, &limits()).unwrap();
+    assert_eq!([0, 1].map(|node| read_word(nodes.local(), node).unwrap()), [0, 0]);
+    drop(two);
+    let error = loop {
+        if let Err(error) = read_word(nodes.local(), 1) {
+            break error;
+        }
+        std::thread::yield_now();
+    };
+    assert!(matches!(error.kind(), ErrorKind::NodeLost { node: 1 }), "{error}");
+    assert_eq!(read_word(nodes.local(), 0).unwrap(), 0);
+    // A write that nobody waits for is missed by the flush.
+    let client = nodes.local().client().unwrap();
+    client.write_unsignaled(Addr::new(1, 64), &[1]).unwrap();
+    let flushed = Executor::new().block_on(client.flush(1)).err().unwrap();
+    assert!(matches!(flushed.kind(), ErrorKind::NodeLost { node: 1 }), "{flushed}");
+    Executor::new().block_on(client.flush(0)).unwrap();
+}
+
+#[test]
+fn a_node_that_falls_silent_is_lost() {
+    let memory = memory();
+    let answer = super::message::answer(Ok(&memory.offer()));
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (over, wait) = channel::<()>();
+    let thread = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(&answer).unwrap();
+        // It answers the first question, and then no more.
+        let mut asked = [0; 17];
+        stream.read_exact(&mut asked).unwrap();
+        assert_eq!(asked[16], 1);
+        stream.write_all(&[2]).unwrap();
+        wait.recv().unwrap_err();
+    });
+    let short = Duration::from_millis(20);
+    let (mut link, _) =
+        Link::connect(&address, None, &Limits { ask: short, silence: short, ..limits() }).unwrap();
+    let (lost, told) = channel();
+    link.watch(move || lost.send(()).unwrap()).unwrap();
+    told.recv().unwrap();
+    drop(over);
+    thread.join().unwrap();
+}
+
+#[test]
+fn the_memory_of_a_node_goes_with_it() {
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = tmp.path().join("node");
+    let memory = LentMemory::create(Some(&dir), 4096).unwrap();
+    let taken = LentMemory::create(Some(&dir), 4096).err().unwrap();
+    assert!(matches!(taken.kind(), ErrorKind::Exists));
+    let node = listen(&memory, None, &limits());
+    let nodes = connect(&node, None).unwrap();
+    let client = nodes.local().client().unwrap();
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 2);
+    assert!(crate::fabric::Local::remove(&dir, memory.offer().id ^ 1).is_err());
+    drop(memory);
+    assert!(!dir.exists());
+    // Whoever has it keeps it.
+    let mut batch = Batch::new();
+    batch.read(Addr::new(0, 64), 8);
+    assert_eq!(Executor::new().block_on(client.post(batch)).unwrap().word(0), 0);
+    let dir = LentMemory::create(None, 4096).unwrap().dir().to_owned();
+    assert!(!dir.exists());
+    for bytes in [0, 100, 4097] {
+        let error = LentMemory::create(Some(&dir), bytes).err().unwrap();
+        assert!(matches!(error.kind(), ErrorKind::Options { .. }), "{error}");
+        assert!(!dir.exists());
+    }
+}
