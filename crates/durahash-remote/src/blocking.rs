@@ -13,13 +13,13 @@ use durahash_media::{Error, ErrorKind, Result};
 use crate::executor::Executor;
 use crate::fabric::{Counts, Fabric};
 use crate::map::{Compared, RemoteMap};
-use crate::sep::{Options, Report, Tally};
+use crate::sep::{Options, Position, Report, Tally};
 
 /// A client of an index in remote memory for any number of threads, each of which waits for its
 /// operation.
 ///
 /// A thread of its own does the operations, many at once, and shows that the client lives also when
-/// nobody calls. Clones are the same client; with the last one it leaves.
+/// nobody calls. Clones are the same client; with the last one it leaves, or by [`close`](Self::close).
 ///
 /// **Panics.** If an operation panics, or a closure given to [`each`](Self::each), the thread ends, and every
 /// call from then on panics. After [`Evicted`](durahash_media::ErrorKind::Evicted) every call fails: open
@@ -290,6 +290,22 @@ impl<F: Fabric + Send> BlockingMap<F> {
         })
     }
 
+    /// As [`RemoteMap::pages`].
+    #[must_use]
+    pub fn pages(&self) -> BlockingPages<F> {
+        BlockingPages { map: self.clone(), at: Some(Position::START) }
+    }
+
+    /// As [`RemoteMap::close`]: the client leaves now, and the calls of other clones fail from then on.
+    /// Dropping the last clone does the same, and tells nobody whether it succeeded; a client that could
+    /// not say that it left is evicted by the others.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn close(self) -> Result<()> {
+        self.call(|map| async move { map.close().await })
+    }
+
     /// As [`RemoteMap::check`].
     ///
     /// # Errors
@@ -316,6 +332,31 @@ impl<F: Fabric + Send> BlockingMap<F> {
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.call(|map| async move { map.counts() })
+    }
+}
+
+/// The keys and values of a map, from [`BlockingMap::pages`].
+pub struct BlockingPages<F: Fabric + Send> {
+    map: BlockingMap<F>,
+    at: Option<Position>,
+}
+
+impl<F: Fabric + Send> BlockingPages<F> {
+    /// As [`Pages::next`](crate::Pages::next).
+    ///
+    /// # Errors
+    /// The same.
+    #[allow(clippy::should_implement_trait, reason = "as `Pages::next`, it tells errors")]
+    #[allow(clippy::type_complexity, reason = "pairs of keys and values")]
+    pub fn next(&mut self) -> Result<Option<Vec<(Vec<u8>, Vec<u8>)>>> {
+        let at = self.at;
+        let (page, next) = self.map.call(move |map| async move {
+            let mut pages = map.pages_from(at);
+            let page = pages.next().await;
+            (page, pages.position())
+        });
+        self.at = next;
+        page
     }
 }
 

@@ -20,7 +20,7 @@ mod map;
 
 mod blocking;
 
-pub use blocking::BlockingMap;
+pub use blocking::{BlockingMap, BlockingPages};
 pub use map::{Compared, Pages, RemoteMap};
 pub use sep::{Options, Report, Tally};
 

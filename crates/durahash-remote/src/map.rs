@@ -173,7 +173,11 @@ impl<F: Fabric> RemoteMap<F> {
     /// [`next`](Pages::next); a key that is there all the time is given once.
     #[must_use]
     pub fn pages(&self) -> Pages<F> {
-        Pages { map: self.clone(), at: Some(Position::START) }
+        self.pages_from(Some(Position::START))
+    }
+
+    pub(crate) fn pages_from(&self, at: Option<Position>) -> Pages<F> {
+        Pages { map: self.clone(), at }
     }
 
     /// Shows that this client lives, moves the epoch as far as it can, and frees memory that waited
@@ -257,5 +261,10 @@ impl<F: Fabric> Pages<F> {
         let (pairs, next) = self.map.0.page(at).await?;
         self.at = next;
         Ok(Some(pairs))
+    }
+
+    /// Where it goes on.
+    pub(crate) fn position(&self) -> Option<Position> {
+        self.at
     }
 }

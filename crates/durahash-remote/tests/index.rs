@@ -306,6 +306,47 @@ fn threads_share_a_local_fabric() {
     assert_eq!(map.check().unwrap().unaccounted_bytes, 0);
 }
 
+#[test]
+fn a_blocking_map_is_closed_for_all_its_clones() {
+    let local = Local::anonymous(&LocalOptions::default()).unwrap();
+    let map = BlockingMap::create(local.client().unwrap(), tiny()).unwrap();
+    let clone = map.clone();
+    for i in 0..200_u32 {
+        map.put(&i.to_le_bytes(), b"value").unwrap();
+    }
+    map.close().unwrap();
+    let refused = clone.put(b"key", b"value").unwrap_err();
+    assert!(matches!(refused.kind(), ErrorKind::Closed), "{refused}");
+    assert!(matches!(clone.get(b"key").unwrap_err().kind(), ErrorKind::Closed));
+    // It has left: the next client is alone.
+    let next = BlockingMap::open(local.client().unwrap(), tiny()).unwrap();
+    next.sweep().unwrap();
+    drop(clone);
+    assert_eq!(next.check().unwrap().keys, 200);
+    next.close().unwrap();
+}
+
+#[test]
+fn pages_of_a_blocking_map_are_those_of_each() {
+    let local = Local::anonymous(&LocalOptions::default()).unwrap();
+    let map = BlockingMap::create(local.client().unwrap(), tiny()).unwrap();
+    for i in 0..300_u32 {
+        map.put(&i.to_le_bytes(), &i.to_be_bytes()).unwrap();
+    }
+    let (mut pages, mut by_pages, mut count) = (map.pages(), Vec::new(), 0);
+    while let Some(mut page) = pages.next().unwrap() {
+        by_pages.append(&mut page);
+        count += 1;
+    }
+    assert!(pages.next().unwrap().is_none());
+    assert!(count > 10, "{count}");
+    let all = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let told = std::sync::Arc::clone(&all);
+    map.each(move |key, value| told.lock().unwrap().push((key, value))).unwrap();
+    assert_eq!(by_pages.len(), 300);
+    assert_eq!(by_pages, *all.lock().unwrap());
+}
+
 /// A sweep gives out nothing that an operation beside it publishes: that is refused, or waited for.
 #[test]
 fn what_is_put_beside_a_sweep_is_refused_or_stays() {
