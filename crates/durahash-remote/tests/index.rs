@@ -331,7 +331,7 @@ fn pages_of_a_blocking_map_are_those_of_each() {
     let local = Local::anonymous(&LocalOptions::default()).unwrap();
     let map = BlockingMap::create(local.client().unwrap(), tiny()).unwrap();
     for i in 0..300_u32 {
-        map.put(&i.to_le_bytes(), &i.to_be_bytes()).unwrap();
+        map.put(&i.to_le_bytes(), i.to_string().as_bytes()).unwrap();
     }
     let (mut pages, mut by_pages, mut count) = (map.pages(), Vec::new(), 0);
     while let Some(mut page) = pages.next().unwrap() {

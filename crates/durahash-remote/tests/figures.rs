@@ -1,0 +1,81 @@
+//! The figures of `docs/bench.md` that are counted, by the code of the example `figures` that prints them:
+//! how segments fill, what the index takes, what the paper's filter would cost.
+
+#[path = "../examples/figures/filter.rs"]
+mod filter;
+#[path = "../examples/figures/growth.rs"]
+mod growth;
+#[path = "../examples/figures/table.rs"]
+mod table;
+
+use growth::{DEFAULT, KEYS, Sample, Sizes};
+use table::{Cell, Table};
+
+const DOCUMENT: &str = include_str!("../../../docs/bench.md");
+
+fn assert_documented(table: &Table) {
+    let text = table.markdown();
+    for line in text.lines() {
+        assert!(DOCUMENT.contains(line), "docs/bench.md has other rows than these:\n{text}");
+    }
+}
+
+/// All segments fill together between half of the limit and the limit; the index takes what the paper says.
+fn assert_as_in_the_paper(samples: &[Sample]) {
+    for sample in samples {
+        let (report, tally) = (&sample.report, &sample.tally);
+        assert_eq!((report.keys, report.unaccounted_bytes), (report.entries, 0));
+        // Some segments split a little earlier or later than the others.
+        let fewest = sample.segments_of(report.keys * 10 / 11);
+        let most = sample.segments_of(report.keys * 11 / 10);
+        assert!((fewest..=most).contains(&(tally.splits + 1)), "{fewest} to {most}: {sample:?}");
+        assert_eq!(report.segments, tally.splits + 1);
+        let least = if tally.splits == 0 { 0.0 } else { 0.5 };
+        assert!((least..=1.0).contains(&sample.fill()), "{sample:?}");
+        assert!(sample.utilization() > 0.95, "{sample:?}");
+        assert!((9.0..11.0).contains(&sample.index_bytes_per_entry()), "{sample:?}");
+        let [bytes, plain] = sample.table_bytes();
+        assert!(bytes * 3.0 < plain, "{sample:?}");
+    }
+}
+
+#[test]
+fn segments_fill_together() {
+    let keys: Vec<u64> = KEYS.into_iter().take_while(|&keys| keys <= 72_000).collect();
+    let samples = growth::samples(DEFAULT, &keys).unwrap();
+    assert_as_in_the_paper(&samples);
+    assert_documented(&growth::filling(&samples));
+    assert_documented(&growth::space(&samples));
+}
+
+/// The same with many small segments.
+#[test]
+fn many_segments_fill_together() {
+    let keys: Vec<u64> = (4..=64).map(|i| 2000 * i).collect();
+    let samples = growth::samples(Sizes { cur: 32, limit: 64 * 32 }, &keys).unwrap();
+    assert_as_in_the_paper(&samples);
+    assert!(samples.last().unwrap().report.segments >= 63);
+}
+
+#[test]
+fn the_filter_of_the_paper_takes_more_round_trips() {
+    let all: Vec<_> =
+        filter::WORKLOADS.into_iter().map(|workload| filter::run(workload).unwrap()).collect();
+    for sums in &all {
+        assert!(sums.ours.trips <= sums.paper.trips, "{sums:?}");
+        // Word A, buddies and a window, where the paper reads CurSegMeta with its bitmap.
+        assert!(sums.ours.verbs > sums.paper.verbs, "{sums:?}");
+    }
+    for table in filter::tables(&all) {
+        assert_documented(&table);
+    }
+}
+
+#[test]
+fn tables_are_markdown_and_json() {
+    let row = vec![Cell::Text("a"), Cell::Count(1_234_567), Cell::Number(0.5, 2)];
+    let table = Table { name: "some", columns: vec!["b", "c", "d"], rows: vec![row] };
+    assert_eq!(table.markdown(), "| b | c | d |\n|---|---|---|\n| a | 1,234,567 | 0.50 |\n");
+    let json = "  \"some\": [\n    {\"b\": \"a\", \"c\": 1234567, \"d\": 0.500000}\n  ]";
+    assert_eq!(table.json(), json);
+}
