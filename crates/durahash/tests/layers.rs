@@ -76,6 +76,7 @@ fn no_module_imports_upward() {
         ("durahash", &[]),
         ("durahash-bench", &[]),
         ("durahash-remote", &[]),
+        ("durahash-ucx", &[]),
     ] {
         let src = crates().join(name).join("src");
         let lib = read(&src.join("lib.rs"));
@@ -121,11 +122,24 @@ fn imports_are_seen() {
     assert_eq!(groups(lib), [("a", 0), ("b", 0), ("c", 1)].into());
 }
 
+/// Bindings to C, which have one file.
+const BINDINGS: [&str; 2] = ["durahash-ucx", "sys.rs"];
+
 #[test]
-fn unsafe_code_is_in_the_media_crate_only() {
+fn unsafe_code_is_in_the_media_crate_and_bindings_only() {
     for entry in fs::read_dir(crates()).unwrap() {
         let path = entry.unwrap().path();
         if path.file_name().unwrap() == "durahash-media" {
+            continue;
+        }
+        if path.file_name().unwrap() == BINDINGS[0] {
+            let mut files = Vec::new();
+            sources(&path.join("src"), &[], &mut files);
+            for (file, _) in files.iter().filter(|(file, _)| !file.ends_with(BINDINGS[1])) {
+                let text = read(file);
+                assert!(!text.contains("unsafe {") && !text.contains("unsafe impl"), "{file:?}");
+            }
+            assert!(read(&path.join("src/lib.rs")).contains("\n#![deny(unsafe_code)]\n"));
             continue;
         }
         for root in ["src/lib.rs", "src/main.rs"] {

@@ -6,21 +6,25 @@ use super::{Addr, Counts};
 
 /// What a verb does.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+#[allow(missing_docs, reason = "named after the methods of `Batch`")]
+pub enum Kind {
     Read,
     Write,
     CompareSwap { old: u64, new: u64 },
     FetchAdd { n: u64 },
 }
 
-/// One verb; its bytes are in a buffer of its batch.
+/// One verb, as a fabric sees it; its bytes are in a buffer of its batch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Verb {
-    pub(super) addr: Addr,
-    pub(super) kind: Kind,
-    /// Of a write, in the bytes to be written; else in those that come back.
-    pub(super) start: u32,
-    pub(super) len: u32,
+pub struct Verb {
+    /// Where.
+    pub addr: Addr,
+    /// What.
+    pub kind: Kind,
+    /// Where its bytes begin: of a write, in the bytes to be written; else in those that come back.
+    pub start: u32,
+    /// How many there are; 8 of an atomic.
+    pub len: u32,
 }
 
 /// Verbs to be posted together. Each method returns the index by which [`Done`] tells what came of it.
@@ -110,12 +114,23 @@ impl Batch {
         self.push(Verb { addr, kind, start, len: size(len) })
     }
 
-    /// Whether every verb lies in its region, and every atomic on a word.
-    pub(super) fn check(&self, region_bytes: impl Fn(u8) -> Option<u64>) -> Result<()> {
+    /// For the fabric that carries it out: the verbs, the bytes to be written, and how many come back.
+    #[must_use]
+    pub fn into_parts(self) -> (Vec<Verb>, Vec<u8>, usize) {
+        (self.verbs, self.out, self.back as usize)
+    }
+
+    /// Whether every verb lies in its region, and every atomic on a word; `region_bytes` tells how many
+    /// bytes the region of a node has, if there is such a node.
+    ///
+    /// # Errors
+    /// [`OutOfRegion`](ErrorKind::OutOfRegion) and [`Unaligned`](ErrorKind::Unaligned).
+    pub fn check(&self, region_bytes: impl Fn(u8) -> Option<u64>) -> Result<()> {
         self.verbs.iter().try_for_each(|verb| verb.check(&region_bytes))
     }
 
-    pub(super) fn count(&self, counts: &mut Counts) {
+    /// Adds what it costs to `counts`: its verbs and bytes, and a round trip unless it is empty.
+    pub fn count(&self, counts: &mut Counts) {
         counts.round_trips += u64::from(!self.verbs.is_empty());
         for verb in &self.verbs {
             verb.count(counts);
@@ -176,7 +191,9 @@ pub struct Done {
 }
 
 impl Done {
-    pub(super) fn new(verbs: Vec<Verb>, back: Vec<u8>) -> Self {
+    /// What came of `verbs`: the bytes that they brought back, each verb's from its `start` on.
+    #[must_use]
+    pub fn new(verbs: Vec<Verb>, back: Vec<u8>) -> Self {
         Done { verbs, back }
     }
 

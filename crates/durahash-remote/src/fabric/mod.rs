@@ -24,11 +24,9 @@ mod batch;
 mod counts;
 mod local;
 mod sim;
-#[cfg(test)]
-mod tests;
 
 pub use addr::Addr;
-pub use batch::{Batch, Done};
+pub use batch::{Batch, Done, Kind, Verb};
 pub use counts::Counts;
 pub use local::{Local, LocalClient, LocalOptions};
 pub use sim::{Chaos, Choice, Hook, Moment, Nic, Sim, SimClient, SimOptions, VerbKind, What};

@@ -1,0 +1,345 @@
+//! The side that posts verbs.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use durahash_media::{Error, ErrorKind, Result};
+use durahash_remote::executor::{block_on, sleep_until};
+use durahash_remote::fabric::{Addr, Batch, Counts, Done, Fabric};
+
+use crate::blob::Blob;
+use crate::link::{Link, Load};
+use crate::rows::{ID_OFF, Row, State, row_off};
+
+/// A client of nodes that are reached over UCX. Clones are the same client; several threads may use it, one
+/// at a time progresses.
+///
+/// Verbs go on while a future of this client is polled, and only then: a client whose futures nobody polls
+/// does nothing. A future looks again and again for 200 µs, and ever more seldom afterwards, at least every
+/// millisecond.
+///
+/// **Deadline.** A node that has not answered within the deadline, or whose connection has failed, is lost
+/// to this client for good: everything that it posts there fails as [`NodeLost`](ErrorKind::NodeLost),
+/// and nothing more is sent. Connect anew. Over shared memory, verbs take effect in what is left of a node that
+/// has ended, so there a client looks every quarter of the deadline whether the node lives: a round trip that
+/// is not counted.
+///
+/// **Leases.** The row of a client is a word in the memory of node 0. It is beaten before a verb is
+/// posted when the last beat was posted more than a quarter of the lease ago: a round trip that is not
+/// counted. UCX cannot shut a client out at a node, so an eviction marks the row and waits for half a
+/// lease: it relies on a verb to take effect within a quarter of the lease after it was posted, or never.
+///
+/// With the last clone the client leaves: it waits until what it posted has taken effect, for no longer than
+/// the deadline, and gives its row back.
+#[derive(Clone)]
+pub struct Ucx(Arc<Endpoint>);
+
+struct Endpoint {
+    link: Link,
+    region_bytes: Vec<u64>,
+    rows: u32,
+    lease_ns: u64,
+    start: Instant,
+    row: u32,
+    state: Mutex<Own>,
+}
+
+/// What changes.
+struct Own {
+    /// What this client's row holds.
+    row: Row,
+    /// When the last beat that arrived was posted.
+    beat_ns: u64,
+    evicted: bool,
+    /// Writes that wait for the next beat.
+    held: Vec<(Addr, Vec<u8>)>,
+    /// Of each node: writes that were not awaited, and how many of them were flushed.
+    unsignaled: Vec<(u64, u64)>,
+    counts: Counts,
+}
+
+impl Ucx {
+    /// Connects to nodes, by what [`UcxNode::blob`](crate::UcxNode::blob) of each of them gave: they are
+    /// numbered in this order, which must be the same for all clients. Takes a free row; if there is none, waits
+    /// for a lease to find a client that shows no life, which it evicts.
+    ///
+    /// `deadline` is how long a node may take to answer, now and ever after.
+    ///
+    /// The bytes must be those that a node has made: they are checked for damage, not for malice.
+    ///
+    /// # Errors
+    /// [`Region`](ErrorKind::Region) when the bytes are damaged, of another version, or not of the node
+    /// that answers; [`Options`](ErrorKind::Options) when there are no nodes, too many, or no free
+    /// rows; [`NodeLost`](ErrorKind::NodeLost); [`Io`](ErrorKind::Io) with what UCX says.
+    pub fn connect<B: AsRef<[u8]>>(blobs: &[B], deadline: Duration) -> Result<Self> {
+        if !(1..=255).contains(&blobs.len()) {
+            return Err(ErrorKind::Options { what: "a fabric has 1 to 255 nodes" }.into());
+        }
+        let blobs: Vec<Blob> =
+            blobs.iter().map(|blob| Blob::from_bytes(blob.as_ref())).collect::<Result<_>>()?;
+        let link = Link::new(&blobs, deadline)?;
+        let (rows, lease_ns) = (blobs[0].rows, blobs[0].lease_ns);
+        let start = Instant::now();
+        let (row, word) = block_on(async {
+            for (node, blob) in (0..).zip(&blobs) {
+                let found = link.read_own(node, ID_OFF as u64, 8).await?[0];
+                if found != blob.id {
+                    let (what, expected) = ("the id of the region", blob.id);
+                    return Err(Error::from(ErrorKind::Region { what, found, expected }));
+                }
+            }
+            take_row(&link, rows, lease_ns).await
+        })?;
+        let own = Own {
+            row: word,
+            beat_ns: 0,
+            evicted: false,
+            held: Vec::new(),
+            unsignaled: vec![(0, 0); blobs.len()],
+            counts: Counts::default(),
+        };
+        let region_bytes = blobs.iter().map(|blob| blob.region_bytes).collect();
+        let state = Mutex::new(own);
+        Ok(Ucx(Arc::new(Endpoint { link, region_bytes, rows, lease_ns, start, row, state })))
+    }
+}
+
+/// Swaps the word of a row; what it was.
+async fn swap_row(link: &Link, row: u32, old: Row, new: Row) -> Result<Row> {
+    let mut batch = Batch::new();
+    batch.compare_swap(Addr::new(0, row_off(row)), old.0, new.0);
+    let (verbs, out, back) = batch.into_parts();
+    let bytes = link.carry(Load { verbs: &verbs, out: &out, back, own: true }).await?;
+    Ok(Row(u64::from_le_bytes(*bytes.first_chunk().expect("a word comes back"))))
+}
+
+/// Takes the first free row, or one whose client shows no life for a lease.
+async fn take_row(link: &Link, rows: u32, lease_ns: u64) -> Result<(u32, Row)> {
+    let mut before: Option<Vec<u64>> = None;
+    loop {
+        let words = link.read_own(0, row_off(0), 8 * rows as usize).await?;
+        for (row, &word) in (0..).zip(&words) {
+            let word = Row(word);
+            if word.state() == State::Free && swap_row(link, row, word, word.taken()).await? == word
+            {
+                return Ok((row, word.taken()));
+            }
+        }
+        let Some(before) = before.replace(words.clone()) else {
+            sleep_until(Instant::now() + Duration::from_nanos(lease_ns)).await;
+            continue;
+        };
+        let silent = (0..).zip(before.iter().zip(&words)).find(|(_, (then, now))| then == now);
+        match silent {
+            Some((row, _)) => evict(link, row, lease_ns).await?,
+            None => {
+                let what = "every row of the fabric has a client that lives";
+                return Err(ErrorKind::Options { what }.into());
+            }
+        }
+    }
+}
+
+/// Frees a row, by the steps of `rows.rs`.
+async fn evict(link: &Link, row: u32, lease_ns: u64) -> Result<()> {
+    loop {
+        let word = Row(link.read_own(0, row_off(row), 8).await?[0]);
+        match word.state() {
+            State::Free => return Ok(()),
+            State::Live => {
+                swap_row(link, row, word, word.with(State::Evicting)).await?;
+            }
+            State::Evicting => {
+                sleep_until(Instant::now() + Duration::from_nanos(lease_ns / 2)).await;
+                // If that fails another has done it, and the row may have a new client.
+                swap_row(link, row, word, word.with(State::Free)).await?;
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Endpoint {
+    fn own(&self) -> MutexGuard<'_, Own> {
+        // Nothing panics while it is held.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    fn check(&self, batch: &Batch) -> Result<()> {
+        batch.check(|node| self.region_bytes.get(usize::from(node)).copied())
+    }
+
+    fn is_late(&self, own: &Own) -> bool {
+        self.now_ns() - own.beat_ns >= self.lease_ns / 4
+    }
+
+    /// Makes sure that the row was this client's a short time ago, and posts what waited for that.
+    async fn admit(&self) -> Result<()> {
+        self.link.watch().await?;
+        loop {
+            let row = {
+                let mut own = self.own();
+                if own.evicted {
+                    return Err(ErrorKind::Evicted.into());
+                }
+                if !self.is_late(&own) {
+                    for (addr, bytes) in std::mem::take(&mut own.held) {
+                        // A node that is lost fails the flush.
+                        drop(self.send(addr, &bytes));
+                    }
+                    return Ok(());
+                }
+                own.row
+            };
+            let posted_ns = self.now_ns();
+            let found = swap_row(&self.link, self.row, row, row.beaten()).await?;
+            let mut own = self.own();
+            if found == row {
+                own.row = row.beaten();
+            } else if found.lives_as(row) {
+                // Another coroutine of this client was first.
+                own.row = found;
+            } else {
+                own.evicted = true;
+                continue;
+            }
+            own.beat_ns = own.beat_ns.max(posted_ns);
+        }
+    }
+
+    fn send(&self, addr: Addr, bytes: &[u8]) -> Result<()> {
+        let mut batch = Batch::new();
+        batch.write(addr, bytes);
+        let (verbs, out, back) = batch.into_parts();
+        self.link.send(&Load { verbs: &verbs, out: &out, back, own: false })
+    }
+
+    async fn leave(&self) -> Result<()> {
+        for node in 0..self.region_bytes.len() {
+            self.link.flush(node as u8).await?;
+        }
+        let row = self.own().row;
+        let found = swap_row(&self.link, self.row, row, row.with(State::Free)).await?;
+        // A beat whose future was dropped.
+        if found != row && found.lives_as(row) {
+            swap_row(&self.link, self.row, found, found.with(State::Free)).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        if !self.own().evicted {
+            // A client that cannot say that it left is evicted by the others.
+            drop(block_on(self.leave()));
+        }
+    }
+}
+
+impl Fabric for Ucx {
+    async fn post(&self, batch: Batch) -> Result<Done> {
+        let endpoint = &*self.0;
+        endpoint.check(&batch)?;
+        if batch.is_empty() {
+            return Ok(Done::default());
+        }
+        endpoint.admit().await?;
+        batch.count(&mut endpoint.own().counts);
+        let (verbs, out, back) = batch.into_parts();
+        let back = endpoint.link.carry(Load { verbs: &verbs, out: &out, back, own: false }).await?;
+        Ok(Done::new(verbs, back))
+    }
+
+    fn write_unsignaled(&self, addr: Addr, bytes: &[u8]) -> Result<()> {
+        let endpoint = &*self.0;
+        let mut batch = Batch::new();
+        batch.write(addr, bytes);
+        endpoint.check(&batch)?;
+        let mut own = endpoint.own();
+        own.counts = own.counts
+            + Counts { unsignaled: 1, bytes_out: bytes.len() as u64, ..Counts::default() };
+        own.unsignaled[usize::from(addr.node())].0 += 1;
+        if own.evicted {
+            // The flush says so.
+        } else if endpoint.is_late(&own) {
+            own.held.push((addr, bytes.to_vec()));
+        } else {
+            // A node that is lost fails the flush.
+            drop(endpoint.send(addr, bytes));
+        }
+        Ok(())
+    }
+
+    async fn flush(&self, node: u8) -> Result<()> {
+        let endpoint = &*self.0;
+        if usize::from(node) >= endpoint.region_bytes.len() {
+            let (off, bytes, region_bytes) = (0, 0, 0);
+            return Err(ErrorKind::OutOfRegion { node, off, bytes, region_bytes }.into());
+        }
+        let (posted, flushed) = endpoint.own().unsignaled[usize::from(node)];
+        if posted == flushed {
+            return Ok(());
+        }
+        endpoint.admit().await?;
+        let one = Counts { round_trips: 1, ..Counts::default() };
+        {
+            let mut own = endpoint.own();
+            own.counts = own.counts + one;
+        }
+        endpoint.link.flush(node).await?;
+        let flushed = &mut endpoint.own().unsignaled[usize::from(node)].1;
+        *flushed = posted.max(*flushed);
+        Ok(())
+    }
+
+    fn nodes(&self) -> u8 {
+        self.0.region_bytes.len() as u8
+    }
+
+    fn node_bytes(&self, node: u8) -> u64 {
+        self.0.region_bytes[usize::from(node)]
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.0.now_ns()
+    }
+
+    async fn sleep_ns(&self, ns: u64) {
+        sleep_until(Instant::now() + Duration::from_nanos(ns)).await;
+    }
+
+    fn counts(&self) -> Counts {
+        self.0.own().counts
+    }
+
+    fn row(&self) -> u32 {
+        self.0.row
+    }
+
+    fn rows(&self) -> u32 {
+        self.0.rows
+    }
+
+    fn lease_ns(&self) -> Option<u64> {
+        Some(self.0.lease_ns)
+    }
+
+    async fn evict(&self, row: u32) -> Result<bool> {
+        let endpoint = &*self.0;
+        endpoint.admit().await?;
+        let one = Counts { round_trips: 1, ..Counts::default() };
+        {
+            let mut own = endpoint.own();
+            own.counts = own.counts + one;
+        }
+        if row < endpoint.rows {
+            evict(&endpoint.link, row, endpoint.lease_ns).await?;
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,304 @@
+//! Verbs carried to nodes, and waited for.
+
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use durahash_media::{Error, ErrorKind, Result};
+use durahash_remote::executor::sleep_until;
+use durahash_remote::fabric::{Addr, Batch, Kind, Verb};
+
+use crate::blob::Blob;
+use crate::rows::BEAT_OFF;
+use crate::sys::{Client, Key, State};
+
+/// Longer reads and writes are made in pieces, which end at multiples of this: a message of a transport
+/// without RMA takes one whole, so a word is never divided between two messages.
+const PIECE: u64 = 4096;
+/// A wait that takes longer than this gives up the processor.
+const SPIN: Duration = Duration::from_micros(200);
+/// Then it looks again after an eighth of the time that it has waited, but not more seldom than this.
+const LOOK_MAX: Duration = Duration::from_millis(1);
+const LOOK_MIN: Duration = Duration::from_micros(20);
+
+/// A worker with an endpoint to each node, for any thread.
+pub(crate) struct Link {
+    client: Mutex<Client>,
+    /// Bytes of the fabric's own before the region of each node.
+    own_bytes: Vec<u64>,
+    /// Of each node whose end UCX does not tell: its last beat that was seen, when it was seen first, and
+    /// when the node was looked at last.
+    watched: Mutex<Vec<Watched>>,
+    deadline: Duration,
+}
+
+struct Watched {
+    node: u8,
+    beat: u64,
+    since: Instant,
+    looked: Instant,
+}
+
+/// Verbs to be carried, as of a batch.
+pub(crate) struct Load<'a> {
+    pub(crate) verbs: &'a [Verb],
+    pub(crate) out: &'a [u8],
+    pub(crate) back: usize,
+    /// In the fabric's own memory instead of the region.
+    pub(crate) own: bool,
+}
+
+/// Verbs under way. Whatever becomes of this, their memory stays as long as they need it.
+struct Flight<'a> {
+    link: &'a Link,
+    key: Key,
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        self.link.lock().release(self.key);
+    }
+}
+
+impl Load<'_> {
+    fn atomics(&self) -> impl Iterator<Item = (usize, &Verb)> {
+        let atomic =
+            |verb: &&Verb| matches!(verb.kind, Kind::CompareSwap { .. } | Kind::FetchAdd { .. });
+        self.verbs.iter().filter(atomic).enumerate().map(|(i, verb)| (16 * i, verb))
+    }
+
+    /// Where in a batch's memory what is written begins, after two words for each atomic.
+    fn out_at(&self) -> usize {
+        16 * self.atomics().count()
+    }
+
+    /// Where what comes back begins.
+    fn back_at(&self) -> usize {
+        self.out_at() + self.out.len()
+    }
+}
+
+impl Link {
+    pub(crate) fn new(blobs: &[Blob], deadline: Duration) -> Result<Self> {
+        let mut client = Client::open()?;
+        for blob in blobs {
+            client.connect(blob)?;
+        }
+        let own_bytes = blobs.iter().map(Blob::own_bytes).collect();
+        let (since, silent) = (Instant::now(), |node: &u8| !client.tells(*node));
+        let watched = (0..blobs.len() as u8).filter(silent);
+        let watched = watched.map(|node| Watched { node, beat: 0, since, looked: since }).collect();
+        Ok(Link { client: Mutex::new(client), own_bytes, watched: Mutex::new(watched), deadline })
+    }
+
+    /// Finds nodes that have ended although verbs take effect, in memory that is left of them. A node whose
+    /// beat stands still for half the deadline is lost, and it is looked at every quarter.
+    pub(crate) async fn watch(&self) -> Result<()> {
+        loop {
+            let due = {
+                let now = Instant::now();
+                let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+                let due = watched.iter_mut().find(|it| now - it.looked >= self.deadline / 4);
+                due.map(|it| {
+                    it.looked = now;
+                    it.node
+                })
+            };
+            let Some(node) = due else { return Ok(()) };
+            let beat = self.read_own(node, BEAT_OFF as u64, 8).await?[0];
+            let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(it) = watched.iter_mut().find(|it| it.node == node) else { return Ok(()) };
+            if it.beat != beat {
+                (it.beat, it.since) = (beat, it.looked);
+            } else if it.looked - it.since >= self.deadline / 2 {
+                return Err(lost(&mut self.lock(), node));
+            }
+        }
+    }
+
+    /// Words of the fabric's own.
+    pub(crate) async fn read_own(&self, node: u8, off: u64, bytes: usize) -> Result<Vec<u64>> {
+        let mut batch = Batch::new();
+        batch.read(Addr::new(node, off), bytes);
+        let (verbs, out, back) = batch.into_parts();
+        let bytes = self.carry(Load { verbs: &verbs, out: &out, back, own: true }).await?;
+        let (words, _) = bytes.as_chunks::<8>();
+        Ok(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Client> {
+        // After a panic it is as good as before: each change of it is one call.
+        self.client.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Carries verbs to their nodes; what they bring back, when all have taken effect.
+    pub(crate) async fn carry(&self, load: Load<'_>) -> Result<Vec<u8>> {
+        let flight = self.start(&load)?;
+        self.land(&flight).await?;
+        let client = self.lock();
+        let bytes = client.bytes(flight.key);
+        let mut back = bytes[load.back_at()..].to_vec();
+        for (at, verb) in load.atomics() {
+            back[verb.start as usize..][..8].copy_from_slice(&bytes[at + 8..at + 16]);
+        }
+        // As for memory that is shared with the processor: see `Local`.
+        fence(Ordering::SeqCst);
+        Ok(back)
+    }
+
+    /// Carries writes that nobody waits for; a failure is one of the node.
+    pub(crate) fn send(&self, load: &Load<'_>) -> Result<()> {
+        let flight = self.start(load)?;
+        self.lock().progress();
+        drop(flight);
+        Ok(())
+    }
+
+    /// Ready when all that was posted to `node` has taken effect.
+    pub(crate) async fn flush(&self, node: u8) -> Result<()> {
+        let flight = {
+            let mut client = self.lock();
+            standing(&mut client, node)?;
+            let key = client.batch(0)?;
+            client.flush(key, node);
+            Flight { link: self, key }
+        };
+        self.land(&flight).await?;
+        standing(&mut self.lock(), node)
+    }
+
+    fn start(&self, load: &Load<'_>) -> Result<Flight<'_>> {
+        let mut client = self.lock();
+        for verb in load.verbs {
+            standing(&mut client, verb.addr.node())?;
+        }
+        let (out_at, back_at) = (load.out_at(), load.back_at());
+        let key = client.batch(back_at + load.back)?;
+        client.fill(key, out_at, load.out);
+        for (at, verb) in load.atomics() {
+            let (first, second) = match verb.kind {
+                Kind::CompareSwap { old, new } => (old, new),
+                Kind::FetchAdd { n } => (n, 0),
+                Kind::Read | Kind::Write => unreachable!("no atomic"),
+            };
+            client.fill(key, at, &first.to_le_bytes());
+            client.fill(key, at + 8, &second.to_le_bytes());
+        }
+        let mut next = 0;
+        let mut written = Vec::new();
+        for verb in load.verbs {
+            let node = verb.addr.node();
+            let before = if load.own { 0 } else { self.own_bytes[usize::from(node)] };
+            let (off, start) = (before + verb.addr.off(), verb.start as usize);
+            match verb.kind {
+                Kind::Read => pieces(off, verb.len.into()).for_each(|(skip, len)| {
+                    client.get(key, node, back_at + start + skip, len, off + skip as u64)
+                }),
+                Kind::Write => {
+                    pieces(off, verb.len.into()).for_each(|(skip, len)| {
+                        client.put(key, node, out_at + start + skip, len, off + skip as u64)
+                    });
+                    if !written.contains(&node) {
+                        written.push(node);
+                    }
+                }
+                Kind::CompareSwap { .. } | Kind::FetchAdd { .. } => {
+                    let swap = matches!(verb.kind, Kind::CompareSwap { .. });
+                    client.atomic(key, node, next, swap, off);
+                    next += 16;
+                }
+            }
+        }
+        // A write that has completed here may not have done so there.
+        for node in written {
+            client.flush(key, node);
+        }
+        Ok(Flight { link: self, key })
+    }
+
+    /// Waits until all verbs have completed, or a node is lost.
+    async fn land(&self, flight: &Flight<'_>) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let moved = {
+                let mut client = self.lock();
+                let waited = begun.elapsed();
+                // What has arrived counts, however late anybody looks.
+                let mut moved = false;
+                while client.progress() {
+                    moved = true;
+                }
+                match client.state(flight.key) {
+                    State::Done => return Ok(()),
+                    State::Failed(node) => return Err(lost(&mut client, node)),
+                    State::Pending(node) if waited >= self.deadline => {
+                        return Err(lost(&mut client, node));
+                    }
+                    State::Pending(node) => standing(&mut client, node)?,
+                }
+                moved
+            };
+            let waited = begun.elapsed();
+            if waited < SPIN {
+                if !moved {
+                    thread::yield_now();
+                }
+                let mut yielded = false;
+                std::future::poll_fn(|cx| {
+                    if yielded {
+                        return Poll::Ready(());
+                    }
+                    yielded = true;
+                    cx.waker().wake_by_ref();
+                    Poll::Pending
+                })
+                .await;
+            } else {
+                sleep_until(Instant::now() + (waited / 8).clamp(LOOK_MIN, LOOK_MAX)).await;
+            }
+        }
+    }
+}
+
+/// Whether nothing is known against `node`.
+fn standing(client: &mut Client, node: u8) -> Result<()> {
+    if client.is_lost(node) { Err(lost(client, node)) } else { Ok(()) }
+}
+
+fn lost(client: &mut Client, node: u8) -> Error {
+    client.lose(node);
+    ErrorKind::NodeLost { node }.into()
+}
+
+/// Where in `len` bytes from `off` on each piece begins, and how many bytes it has.
+fn pieces(off: u64, len: u64) -> impl Iterator<Item = (usize, usize)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let piece = (PIECE - (off + at) % PIECE).min(len - at);
+        let from = at;
+        at += piece;
+        (piece != 0).then_some((from as usize, piece as usize))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_end_at_words_and_make_up_the_whole() {
+        assert_eq!(pieces(64, 0).count(), 0);
+        for (off, len) in [(0, 1), (4095, 1), (4095, 2), (4096, 4096), (1, 4096), (77, 100_000)] {
+            let mut next = 0;
+            for (skip, piece) in pieces(off, len) {
+                assert_eq!(skip, next);
+                assert!((1..=4096).contains(&piece));
+                next += piece;
+                assert!(next as u64 == len || (off + next as u64).is_multiple_of(PIECE));
+            }
+            assert_eq!(next as u64, len);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The side that lends its memory out.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use durahash_media::{Error, ErrorKind, Result};
+
+use crate::blob::Blob;
+use crate::rows::{BEAT_OFF, ID_OFF, ROWS_MAX, own_bytes};
+use crate::sys::Node;
+
+/// So often the thread looks for verbs before it sleeps until there are some.
+const SPINS: u32 = 50;
+/// Then it wakes so often all the same, and looks whether it shall end.
+const WAIT_MS: u32 = 20;
+
+/// What a node lends out.
+#[derive(Clone, Copy, Debug)]
+pub struct UcxNodeOptions {
+    /// Bytes of the region, a multiple of 4096.
+    pub bytes: u64,
+    /// Rows of clients, so how many can live at once: 1 to 4096. Those of node 0 count.
+    pub rows: u32,
+    /// How long a client must have shown no life before it may be evicted. That of node 0 counts.
+    ///
+    /// UCX cannot shut out a client. So the lease must be so long that whatever a client posts takes effect
+    /// within a quarter of it, or never does; and so long that a client that lives posts something within
+    /// it, as an index's [`service`](durahash_remote::RemoteMap::service) does.
+    pub lease: Duration,
+}
+
+impl Default for UcxNodeOptions {
+    fn default() -> Self {
+        UcxNodeOptions { bytes: 64 << 20, rows: 1024, lease: Duration::from_secs(10) }
+    }
+}
+
+/// A region of memory that clients reach over UCX, and a thread that lets their verbs take effect.
+///
+/// It is gone, with what is in it, when this is dropped; clients get
+/// [`NodeLost`](ErrorKind::NodeLost) from then on.
+#[derive(Debug)]
+pub struct UcxNode {
+    blob: Vec<u8>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<()>>>,
+}
+
+impl UcxNode {
+    /// Takes zeroed memory, registers it, and starts the thread. UCX's environment variables say over
+    /// which devices and transports it is reached: `UCX_NET_DEVICES`, `UCX_TLS`.
+    ///
+    /// # Errors
+    /// [`Options`](ErrorKind::Options) when they cannot be met; [`Io`](ErrorKind::Io) with what UCX says.
+    pub fn start(options: &UcxNodeOptions) -> Result<Self> {
+        let UcxNodeOptions { bytes, rows, lease } = *options;
+        let refused = |what| Err(ErrorKind::Options { what }.into());
+        if bytes == 0 || !bytes.is_multiple_of(4096) || bytes > 1 << 47 {
+            return refused(
+                "the bytes of a region are a multiple of 4096, and not more than 128 TiB",
+            );
+        }
+        if !(1..=ROWS_MAX).contains(&rows) {
+            return refused("a fabric has 1 to 4096 rows");
+        }
+        let Some(lease_ns) = u64::try_from(lease.as_nanos()).ok().filter(|&ns| ns >= 1_000_000)
+        else {
+            return refused("a lease is at least a millisecond, and less than 500 years");
+        };
+        let id = getrandom::u64()
+            .map_err(|e| Error::io("drawing the id of a region", None, std::io::Error::other(e)))?;
+        let all = usize::try_from(own_bytes(rows) + bytes)
+            .map_err(|_| Error::from(ErrorKind::Full { wanted_bytes: bytes }))?;
+        let mut node = Node::start(all)?;
+        node.set_word(ID_OFF, id.to_le());
+        let blob = Blob::new(id, bytes, rows, lease_ns, node.parts()).to_bytes();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let serve = move || {
+            let mut beat = 0;
+            while !stopped.load(Ordering::Acquire) {
+                node.serve(SPINS, WAIT_MS)?;
+                beat += 1;
+                node.set_word(BEAT_OFF, u64::to_le(beat));
+            }
+            Ok(())
+        };
+        let thread = thread::Builder::new().name("durahash-ucx".into()).spawn(serve);
+        let thread = Some(thread.map_err(|e| Error::io("starting a thread", None, e))?);
+        Ok(UcxNode { blob, stop, thread })
+    }
+
+    /// What a client needs to reach the region: a few hundred bytes, to be given to
+    /// [`Ucx::connect`](crate::Ucx::connect) by whichever way. Whoever has them can read and write all of
+    /// the region.
+    #[must_use]
+    pub fn blob(&self) -> &[u8] {
+        &self.blob
+    }
+
+    /// Whether the thread serves the region yet: it ends when UCX fails.
+    #[must_use]
+    pub fn serves(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Ends it, as dropping does.
+    ///
+    /// # Errors
+    /// What ended the thread before, if something did.
+    pub fn stop(mut self) -> Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.stop.store(true, Ordering::Release);
+        match self.thread.take() {
+            Some(thread) => thread.join().expect("the thread of a node does not panic"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for UcxNode {
+    fn drop(&mut self) {
+        // Whoever wants to know calls `stop`.
+        drop(self.end());
+    }
+}

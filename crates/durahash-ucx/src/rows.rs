@@ -1,0 +1,118 @@
+//! Who lives: words in memory that is the fabric's own.
+//!
+//! Every region begins with pages of the fabric:
+//!
+//! ```text
+//! off  0  id of the region
+//!      8  a number that changes at least every 20 ms while the node serves the region
+//!     64  a word for each row; those of node 0 count
+//! ```
+//!
+//! | step | what a client that dies then leaves |
+//! |---|---|
+//! | take a row: swap it from free to live, of the next incarnation | a row to be evicted |
+//! | show life: swap it to the same with the next beat | the same |
+//! | leave: swap it to free, all verbs having taken effect | a free row |
+//! | evict: swap it from live to evicting | a row to be evicted |
+//! | half a lease later: swap it from evicting to free | a free row |
+
+/// Rows at most.
+pub(crate) const ROWS_MAX: u32 = 4096;
+/// Where a region's id is.
+pub(crate) const ID_OFF: usize = 0;
+/// Where a node shows that it lives.
+pub(crate) const BEAT_OFF: usize = 8;
+const ROWS_OFF: u64 = 64;
+const PAGE: u64 = 4096;
+
+/// Bytes of the fabric's own in each region's memory.
+pub(crate) fn own_bytes(rows: u32) -> u64 {
+    (ROWS_OFF + 8 * u64::from(rows)).next_multiple_of(PAGE)
+}
+
+/// Where the word of a row is.
+pub(crate) fn row_off(row: u32) -> u64 {
+    ROWS_OFF + 8 * u64::from(row)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Free,
+    Live,
+    Evicting,
+}
+
+/// The word of a row: state in 2 bits, beat in 30, incarnation in 32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Row(pub(crate) u64);
+
+const BEAT_MASK: u32 = u32::MAX >> 2;
+
+impl Row {
+    fn new(state: State, beat: u32, incarnation: u32) -> Self {
+        let state = match state {
+            State::Free => 0,
+            State::Live => 1,
+            State::Evicting => 2,
+        };
+        Row(u64::from(incarnation) << 32 | u64::from(beat & BEAT_MASK) << 2 | state)
+    }
+
+    pub(crate) fn state(self) -> State {
+        match self.0 & 3 {
+            0 => State::Free,
+            1 => State::Live,
+            // Whatever is damaged is freed by an eviction.
+            _ => State::Evicting,
+        }
+    }
+
+    fn beat(self) -> u32 {
+        (self.0 >> 2) as u32 & BEAT_MASK
+    }
+
+    fn incarnation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// Taken by a client.
+    pub(crate) fn taken(self) -> Self {
+        Row::new(State::Live, 0, self.incarnation().wrapping_add(1))
+    }
+
+    /// With the next beat.
+    pub(crate) fn beaten(self) -> Self {
+        Row::new(State::Live, self.beat().wrapping_add(1), self.incarnation())
+    }
+
+    /// Of the same client, in another state.
+    pub(crate) fn with(self, state: State) -> Self {
+        Row::new(state, self.beat(), self.incarnation())
+    }
+
+    /// Whether it is the row of the same client, which lives.
+    pub(crate) fn lives_as(self, other: Row) -> bool {
+        self.state() == State::Live && self.incarnation() == other.incarnation()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_has_its_parts_in_its_word() {
+        let taken = Row(0).taken();
+        assert_eq!((taken.state(), taken.beat(), taken.incarnation()), (State::Live, 0, 1));
+        let last = Row::new(State::Live, BEAT_MASK, u32::MAX);
+        assert_eq!((last.beat(), last.beaten().beat()), (BEAT_MASK, 0));
+        assert!(last.beaten().lives_as(last) && !last.lives_as(last.taken()));
+        assert_eq!(last.taken().incarnation(), 0);
+        let evicting = last.with(State::Evicting);
+        assert!(evicting.state() == State::Evicting && !evicting.lives_as(last));
+        assert_eq!(evicting.with(State::Live), last);
+        assert_eq!(Row(3).state(), State::Evicting);
+        assert_eq!((own_bytes(1), own_bytes(504), own_bytes(505)), (4096, 4096, 8192));
+        assert!(row_off(ROWS_MAX - 1) + 8 <= own_bytes(ROWS_MAX));
+    }
+}

@@ -1,0 +1,340 @@
+//! Bindings to `shim.c`: the only unsafe code of this crate. What is public here is safe to use.
+//!
+//! A [`Client`] is used through `&mut`, so by one thread at a time, as UCX wants it. Batches are named
+//! by keys, and belong to the client: nothing that verbs under way read or write is freed before they
+//! are done or the client is gone.
+
+use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::io;
+use std::ptr::NonNull;
+use std::slice;
+
+use durahash_media::{Error, Result};
+
+use crate::blob::Blob;
+
+#[repr(C)]
+struct RawNode {
+    _opaque: [u8; 0],
+}
+
+#[repr(C)]
+struct RawClient {
+    _opaque: [u8; 0],
+}
+
+#[repr(C)]
+struct RawBatch {
+    _opaque: [u8; 0],
+}
+
+unsafe extern "C" {
+    fn dh_status_text(status: c_int) -> *const c_char;
+
+    fn dh_node_start(bytes: usize, out: *mut *mut RawNode) -> c_int;
+    fn dh_node_stop(node: *mut RawNode);
+    fn dh_node_base(node: *const RawNode) -> u64;
+    fn dh_node_address(node: *const RawNode, bytes: *mut usize) -> *const u8;
+    fn dh_node_rkey(node: *const RawNode, bytes: *mut usize) -> *const u8;
+    fn dh_node_set_word(node: *mut RawNode, off: usize, word: u64);
+    fn dh_node_serve(node: *mut RawNode, spins: c_int, wait_ms: c_int) -> c_int;
+
+    fn dh_client_open(out: *mut *mut RawClient) -> c_int;
+    fn dh_client_connect(
+        client: *mut RawClient,
+        address: *const u8,
+        rkey: *const u8,
+        base: u64,
+    ) -> c_int;
+    fn dh_client_progress(client: *mut RawClient) -> c_uint;
+    fn dh_client_tells(client: *const RawClient, node: usize) -> c_int;
+    fn dh_client_error(client: *const RawClient, node: usize) -> c_int;
+    fn dh_client_lose(client: *mut RawClient, node: usize);
+    fn dh_client_close(client: *mut RawClient);
+
+    fn dh_batch_new(client: *mut RawClient, bytes: usize) -> *mut RawBatch;
+    fn dh_batch_data(batch: *mut RawBatch) -> *mut u8;
+    fn dh_batch_pending(batch: *const RawBatch) -> u32;
+    fn dh_batch_pending_at(batch: *const RawBatch, node: usize) -> u32;
+    fn dh_batch_error_at(batch: *const RawBatch, node: usize) -> c_int;
+    fn dh_batch_release(batch: *mut RawBatch);
+    fn dh_put(batch: *mut RawBatch, node: usize, from: usize, bytes: usize, off: u64);
+    fn dh_get(batch: *mut RawBatch, node: usize, to: usize, bytes: usize, off: u64);
+    fn dh_atomic(batch: *mut RawBatch, node: usize, at: usize, swap: c_int, off: u64);
+    fn dh_flush(batch: *mut RawBatch, node: usize);
+}
+
+/// What a status of UCX that is no success means.
+fn check(doing: &'static str, status: c_int) -> Result<()> {
+    if status == 0 {
+        return Ok(());
+    }
+    // SAFETY: UCX has a constant text for every number.
+    let text = unsafe { CStr::from_ptr(dh_status_text(status)) };
+    Err(Error::io(doing, None, io::Error::other(format!("UCX: {}", text.to_string_lossy()))))
+}
+
+/// A registered region, and the worker that serves it.
+pub(crate) struct Node {
+    raw: NonNull<RawNode>,
+    bytes: usize,
+}
+
+// SAFETY: UCX's objects are not bound to a thread; `&mut` sees to it that one at a time uses them.
+unsafe impl Send for Node {}
+
+impl Node {
+    /// Zeroed memory of `bytes` bytes.
+    pub(crate) fn start(bytes: usize) -> Result<Self> {
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: `raw` is written on success only.
+        let status = unsafe { dh_node_start(bytes, &mut raw) };
+        check("registering a region", status)?;
+        let raw = NonNull::new(raw).expect("a node that was started");
+        Ok(Node { raw, bytes })
+    }
+
+    /// Where the memory lies, how it is reached: the worker's address, and the key.
+    pub(crate) fn parts(&self) -> (u64, Vec<u8>, Vec<u8>) {
+        let raw = self.raw.as_ptr();
+        let (mut address_bytes, mut rkey_bytes) = (0, 0);
+        // SAFETY: the node lives.
+        let base = unsafe { dh_node_base(raw) };
+        // SAFETY: the same; the length is written.
+        let address = unsafe { dh_node_address(raw, &mut address_bytes) };
+        // SAFETY: the same.
+        let rkey = unsafe { dh_node_rkey(raw, &mut rkey_bytes) };
+        // SAFETY: it has that many bytes, constant as long as the node lives.
+        let address = unsafe { slice::from_raw_parts(address, address_bytes) };
+        // SAFETY: the same.
+        let rkey = unsafe { slice::from_raw_parts(rkey, rkey_bytes) };
+        (base, address.to_vec(), rkey.to_vec())
+    }
+
+    /// Stores a word.
+    pub(crate) fn set_word(&mut self, off: usize, word: u64) {
+        assert!(off.is_multiple_of(8) && off < self.bytes && self.bytes - off >= 8);
+        // SAFETY: an aligned word of the memory, which UCX and this access by atomic words.
+        unsafe { dh_node_set_word(self.raw.as_ptr(), off, word) };
+    }
+
+    /// Lets verbs take effect; where there are none, looks for some `spins` times and then waits for at
+    /// most so long.
+    pub(crate) fn serve(&mut self, spins: u32, wait_ms: u32) -> Result<()> {
+        let (spins, wait_ms) = (spins.cast_signed(), wait_ms.cast_signed());
+        // SAFETY: the node lives, and nobody else uses it.
+        let status = unsafe { dh_node_serve(self.raw.as_ptr(), spins, wait_ms) };
+        check("serving a region", status)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // SAFETY: nobody uses it afterwards.
+        unsafe { dh_node_stop(self.raw.as_ptr()) };
+    }
+}
+
+/// Names a batch of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key(usize);
+
+/// How far a batch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// All verbs have completed.
+    Done,
+    /// Verbs to this node have not.
+    Pending(u8),
+    /// A verb to this node has failed.
+    Failed(u8),
+}
+
+struct Slot {
+    raw: NonNull<RawBatch>,
+    bytes: usize,
+}
+
+/// A worker with an endpoint to each node.
+pub(crate) struct Client {
+    raw: NonNull<RawClient>,
+    /// Of each node: bytes of its memory, and whether it was given up.
+    nodes: Vec<(u64, bool)>,
+    /// By key.
+    slots: Vec<Option<Slot>>,
+    free: Vec<usize>,
+}
+
+// SAFETY: as of `Node`.
+unsafe impl Send for Client {}
+
+impl Client {
+    pub(crate) fn open() -> Result<Self> {
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: `raw` is written on success only.
+        let status = unsafe { dh_client_open(&mut raw) };
+        check("opening a worker", status)?;
+        let raw = NonNull::new(raw).expect("a client that was opened");
+        Ok(Client { raw, nodes: Vec::new(), slots: Vec::new(), free: Vec::new() })
+    }
+
+    /// Adds an endpoint to a node, the next in number. Batches made before must be released.
+    pub(crate) fn connect(&mut self, blob: &Blob) -> Result<()> {
+        assert!(self.nodes.len() < 255 && self.slots.iter().all(Option::is_none));
+        let (address, rkey) = (blob.address().as_ptr(), blob.rkey().as_ptr());
+        // SAFETY: there is room for one more; no batch is there that was made for less nodes. A node has
+        // made these bytes: UCX reads as many of them as it has written, and the checksum of the blob
+        // says that they are complete.
+        let status = unsafe { dh_client_connect(self.raw.as_ptr(), address, rkey, blob.base()) };
+        check("connecting to a node", status)?;
+        self.nodes.push((blob.bytes(), false));
+        Ok(())
+    }
+
+    /// Lets verbs go on; whether any did.
+    pub(crate) fn progress(&mut self) -> bool {
+        // SAFETY: the client lives, and nobody else uses it.
+        unsafe { dh_client_progress(self.raw.as_ptr()) != 0 }
+    }
+
+    /// Whether UCX says so when the node is gone. It does over a network, not over shared memory.
+    pub(crate) fn tells(&self, node: u8) -> bool {
+        // SAFETY: there is a place for every number of 8 bits.
+        unsafe { dh_client_tells(self.raw.as_ptr(), node.into()) != 0 }
+    }
+
+    /// Whether the node was given up, or its endpoint has failed.
+    pub(crate) fn is_lost(&self, node: u8) -> bool {
+        // SAFETY: there is a place for every number of 8 bits.
+        let error = unsafe { dh_client_error(self.raw.as_ptr(), node.into()) };
+        error != 0 || self.nodes[usize::from(node)].1
+    }
+
+    /// Gives a node up: nothing more goes there, and what is under way fails.
+    pub(crate) fn lose(&mut self, node: u8) {
+        let lost = &mut self.nodes[usize::from(node)].1;
+        if !std::mem::replace(lost, true) {
+            // SAFETY: the node was connected, and no callback is running.
+            unsafe { dh_client_lose(self.raw.as_ptr(), node.into()) };
+        }
+    }
+
+    /// A batch with `bytes` zeroed bytes for what verbs read and write.
+    pub(crate) fn batch(&mut self, bytes: usize) -> Result<Key> {
+        // SAFETY: the client lives.
+        let raw = unsafe { dh_batch_new(self.raw.as_ptr(), bytes) };
+        let raw = NonNull::new(raw)
+            .ok_or_else(|| Error::io("making a batch", None, io::ErrorKind::OutOfMemory.into()))?;
+        let slot = Some(Slot { raw, bytes });
+        let key = match self.free.pop() {
+            Some(key) => {
+                self.slots[key] = slot;
+                key
+            }
+            None => {
+                self.slots.push(slot);
+                self.slots.len() - 1
+            }
+        };
+        Ok(Key(key))
+    }
+
+    fn slot(&self, key: Key) -> &Slot {
+        self.slots[key.0].as_ref().expect("a batch that was not released")
+    }
+
+    /// Sets bytes of a batch of which no verb was posted yet.
+    pub(crate) fn fill(&mut self, key: Key, at: usize, bytes: &[u8]) {
+        let slot = self.slot(key);
+        assert!(at <= slot.bytes && slot.bytes - at >= bytes.len());
+        // SAFETY: the batch lives.
+        let pending = unsafe { dh_batch_pending(slot.raw.as_ptr()) };
+        assert_eq!(pending, 0, "no verb of the batch is under way");
+        // SAFETY: as said; UCX touches it in verbs under way only.
+        let data =
+            unsafe { slice::from_raw_parts_mut(dh_batch_data(slot.raw.as_ptr()), slot.bytes) };
+        data[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// The bytes of a batch, all of whose verbs have completed.
+    pub(crate) fn bytes(&self, key: Key) -> &[u8] {
+        let slot = self.slot(key);
+        // SAFETY: the batch lives.
+        let pending = unsafe { dh_batch_pending(slot.raw.as_ptr()) };
+        assert_eq!(pending, 0, "no verb of the batch is under way");
+        // SAFETY: as said; and it is not freed while `self` is borrowed.
+        unsafe { slice::from_raw_parts(dh_batch_data(slot.raw.as_ptr()), slot.bytes) }
+    }
+
+    /// Of a verb of these bytes of the batch and those of the node: the batch, if all of them are there.
+    fn verb(&self, key: Key, node: u8, own: (usize, usize), far: (u64, u64)) -> *mut RawBatch {
+        let slot = self.slot(key);
+        assert!(own.0 <= slot.bytes && slot.bytes - own.0 >= own.1, "bytes of the batch");
+        let (region, lost) = self.nodes[usize::from(node)];
+        assert!(far.0 <= region && region - far.0 >= far.1, "bytes of the region");
+        assert!(!lost, "nothing is posted to a node that was given up");
+        slot.raw.as_ptr()
+    }
+
+    /// Posts a write of the batch's bytes from `from` on. It is complete remotely after a flush.
+    pub(crate) fn put(&mut self, key: Key, node: u8, from: usize, bytes: usize, off: u64) {
+        let batch = self.verb(key, node, (from, bytes), (off, bytes as u64));
+        // SAFETY: both ranges are what they should be, and those of the batch live as long as the verb.
+        unsafe { dh_put(batch, node.into(), from, bytes, off) };
+    }
+
+    /// Posts a read to the batch's bytes from `to` on.
+    pub(crate) fn get(&mut self, key: Key, node: u8, to: usize, bytes: usize, off: u64) {
+        let batch = self.verb(key, node, (to, bytes), (off, bytes as u64));
+        // SAFETY: as of a write.
+        unsafe { dh_get(batch, node.into(), to, bytes, off) };
+    }
+
+    /// Posts a compare-and-swap: at `at` of the batch are the old word and the new one, in place of
+    /// which comes the word that was there. Or an addition: of the first word, with the same in return.
+    pub(crate) fn atomic(&mut self, key: Key, node: u8, at: usize, swap: bool, off: u64) {
+        assert!(at.is_multiple_of(8) && off.is_multiple_of(8));
+        let batch = self.verb(key, node, (at, 16), (off, 8));
+        // SAFETY: as of a write, and both are aligned: blocks of `calloc` are, and the region is.
+        unsafe { dh_atomic(batch, node.into(), at, swap.into(), off) };
+    }
+
+    /// Posts a flush: complete when all verbs to the node have taken effect that were posted before.
+    pub(crate) fn flush(&mut self, key: Key, node: u8) {
+        let batch = self.verb(key, node, (0, 0), (0, 0));
+        // SAFETY: the node is connected.
+        unsafe { dh_flush(batch, node.into()) };
+    }
+
+    /// How far a batch is.
+    pub(crate) fn state(&self, key: Key) -> State {
+        let raw = self.slot(key).raw.as_ptr();
+        let mut pending = None;
+        for node in (0..self.nodes.len()).rev() {
+            // SAFETY: a node that was there when the batch was made.
+            if unsafe { dh_batch_error_at(raw, node) } != 0 {
+                return State::Failed(node as u8);
+            }
+            // SAFETY: the same.
+            if unsafe { dh_batch_pending_at(raw, node) } != 0 {
+                pending = Some(node as u8);
+            }
+        }
+        pending.map_or(State::Done, State::Pending)
+    }
+
+    /// Forgets a batch, the memory of which stays until its verbs are done.
+    pub(crate) fn release(&mut self, key: Key) {
+        let slot = self.slots[key.0].take().expect("a batch is released once");
+        self.free.push(key.0);
+        // SAFETY: nobody has the key's batch any more.
+        unsafe { dh_batch_release(slot.raw.as_ptr()) };
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // SAFETY: nobody uses it, or its batches, afterwards.
+        unsafe { dh_client_close(self.raw.as_ptr()) };
+    }
+}

@@ -1,0 +1,270 @@
+//! Verbs, rows and what is refused.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use durahash_media::ErrorKind;
+use durahash_remote::executor::block_on;
+use durahash_remote::fabric::{Addr, Batch, Done, Fabric};
+use durahash_ucx::{Ucx, UcxNode, UcxNodeOptions};
+
+use crate::process::{Transport, hear, tell};
+use crate::{DEADLINE, Nodes, connect, hear_blobs, verbs};
+
+const BODIES: [&str; 6] = ["what_verbs_do", "counted", "wrong", "awaited", "dropped", "slept"];
+
+pub(crate) fn verb_bodies() {
+    let (blobs, body) = (hear_blobs(), hear());
+    let client = || Ucx::connect(&blobs, DEADLINE).unwrap();
+    let (one, two) = (client(), client());
+    match body.as_str() {
+        "what_verbs_do" => block_on(verbs::what_verbs_do(one, two)),
+        "counted" => block_on(verbs::counted(one, two)),
+        "wrong" => block_on(verbs::wrong(one, two)),
+        "awaited" => block_on(verbs::awaited(one, two)),
+        "dropped" => block_on(verbs::dropped(one, two)),
+        "slept" => block_on(verbs::slept(one, two)),
+        _ => panic!("there is no body {body}"),
+    }
+}
+
+fn what_holds_for_every_fabric(transport: Transport) {
+    for body in BODIES {
+        // So long a lease that no beat is due.
+        let nodes = Nodes::start(transport, &verbs::NODE_BYTES, 4, 4_000);
+        nodes.client("verbs", &[body]).end();
+        nodes.end();
+    }
+}
+
+#[test]
+fn what_holds_for_every_fabric_over_tcp() {
+    what_holds_for_every_fabric(Transport::Tcp);
+}
+
+#[test]
+fn what_holds_for_every_fabric_over_shared_memory() {
+    what_holds_for_every_fabric(Transport::Shm);
+}
+
+fn post<T>(client: &Ucx, fill: impl FnOnce(&mut Batch) -> T) -> Done {
+    let mut batch = Batch::new();
+    fill(&mut batch);
+    block_on(client.post(batch)).unwrap()
+}
+
+const REGION: u64 = 1 << 20;
+
+/// Reads and writes at any offset and length, against a copy.
+pub(crate) fn lengths() {
+    let client = connect();
+    let mut model = vec![0; REGION as usize];
+    let mut value = 0_u8;
+    let lens = (0..40).chain([63, 64, 65, 4095, 4096, 4097, 8192, 20_000, 70_001]);
+    for (off, len) in lens.zip((0..).step_by(4093)).map(|(len, off)| (off + len % 9, len)) {
+        let bytes: Vec<u8> = (0..len)
+            .map(|_| {
+                value = value.wrapping_mul(5).wrapping_add(3);
+                value
+            })
+            .collect();
+        post(&client, |batch| batch.write(Addr::new(0, off), &bytes));
+        model[off as usize..][..len as usize].copy_from_slice(&bytes);
+        let done = post(&client, |batch| batch.read(Addr::new(0, off), len as usize));
+        assert_eq!(done.bytes(0), bytes, "{len} bytes at {off}");
+    }
+    for part in (0..REGION).step_by(1 << 18) {
+        let done = post(&client, |batch| batch.read(Addr::new(0, part), 1 << 18));
+        assert!(done.bytes(0) == &model[part as usize..][..1 << 18]);
+    }
+}
+
+#[test]
+fn bytes_go_to_any_offset() {
+    for transport in Transport::ALL {
+        let nodes = Nodes::start(transport, &[REGION], 4, 60_000);
+        nodes.client("lengths", &[]).end();
+        nodes.end();
+    }
+}
+
+/// What one client has awaited, or flushed, the other reads, however long it is under way.
+pub(crate) fn seen() {
+    const BYTES: usize = 600_000;
+    let blobs = hear_blobs();
+    let client = || Ucx::connect(&blobs, DEADLINE).unwrap();
+    let (one, two) = (client(), client());
+    let at = Addr::new(0, 64);
+    for round in 1..=60 {
+        if round % 2 == 0 {
+            post(&one, |batch| batch.write(at, &[round; BYTES]));
+        } else {
+            one.write_unsignaled(at, &[round; BYTES]).unwrap();
+            block_on(one.flush(0)).unwrap();
+        }
+        let done = post(&two, |batch| batch.read(at.add(BYTES as u64 - 8), 8));
+        assert_eq!(done.bytes(0), [round; 8]);
+    }
+}
+
+#[test]
+fn what_is_long_is_awaited_whole() {
+    for transport in Transport::ALL {
+        let nodes = Nodes::start(transport, &[REGION], 4, 60_000);
+        nodes.client("seen", &[]).end();
+        nodes.end();
+    }
+}
+
+const ADDS: u64 = 400;
+const COUNTERS: [Addr; 2] = [Addr::new(0, 64), Addr::new(1, 4088)];
+
+/// Adds to two words, to one by swaps.
+pub(crate) fn adds() {
+    let client = connect();
+    let mut was = 0;
+    for _ in 0..ADDS {
+        post(&client, |batch| batch.fetch_add(COUNTERS[0], 3));
+        loop {
+            let now = post(&client, |b| b.compare_swap(COUNTERS[1], was, was + 5)).word(0);
+            if now == was {
+                break;
+            }
+            was = now;
+        }
+    }
+}
+
+/// Tells what is in both.
+pub(crate) fn words() {
+    let client = connect();
+    let [one, two] = COUNTERS.map(|at| post(&client, |batch| batch.read(at, 8)).word(0));
+    tell(&format!("{one} {two}"));
+}
+
+#[test]
+fn atomics_of_several_processes_are_exact() {
+    for transport in Transport::ALL {
+        let nodes = Nodes::start(transport, &[8192; 2], 8, 60_000);
+        let clients: Vec<_> = (0..3).map(|_| nodes.client("adds", &[])).collect();
+        clients.into_iter().for_each(|client| client.end());
+        let words = nodes.client("words", &[]);
+        words.expect(&format!("{} {}", 3 * ADDS * 3, 3 * ADDS * 5));
+        words.end();
+        nodes.end();
+    }
+}
+
+/// Off every multiple of what a transport may send at once.
+const BLOCK: Addr = Addr::new(0, 72);
+const BLOCK_BYTES: usize = 100_000;
+
+/// Writes the same word all over, another one each time, until it is killed.
+pub(crate) fn writes() {
+    let client = connect();
+    for byte in (0..=255).cycle() {
+        post(&client, |batch| batch.write(BLOCK, &[byte; BLOCK_BYTES]));
+        if byte == 3 {
+            tell("writes");
+        }
+    }
+}
+
+/// Reads all of it, again and again: no word is half of one write and half of another.
+pub(crate) fn reads() {
+    let client = connect();
+    let mut mixed = 0;
+    for _ in 0..100 {
+        let done = post(&client, |batch| batch.read(BLOCK, BLOCK_BYTES));
+        let (words, _) = done.bytes(0).as_chunks::<8>();
+        for word in words {
+            assert_eq!(*word, [word[0]; 8]);
+        }
+        mixed += u32::from(words.iter().any(|word| word != &words[0]));
+    }
+    println!("{mixed} reads met a write");
+}
+
+#[test]
+fn words_are_whole() {
+    for transport in Transport::ALL {
+        let nodes = Nodes::start(transport, &[REGION], 4, 60_000);
+        let writer = nodes.client("writes", &[]);
+        writer.expect("writes");
+        nodes.client("reads", &[]).end();
+        writer.kill();
+        nodes.end();
+    }
+}
+
+/// Three clients and two rows: who posts keeps its row, who does not is evicted.
+pub(crate) fn rows() {
+    let blobs = hear_blobs();
+    let client = || Ucx::connect(&blobs, DEADLINE);
+    let (busy, idle) = (client().unwrap(), client().unwrap());
+    assert_eq!((busy.row(), idle.row(), busy.rows()), (0, 1, 2));
+    let end = AtomicBool::new(false);
+    let third = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !end.load(Ordering::Relaxed) {
+                post(&busy, |batch| batch.fetch_add(COUNTERS[0], 1));
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let third = client();
+        end.store(true, Ordering::Relaxed);
+        third.unwrap()
+    });
+    assert_eq!(third.row(), 1);
+    // It has no beat that is recent enough, so this waits for one, and never takes effect.
+    idle.write_unsignaled(COUNTERS[1], &[7]).unwrap();
+    let mut batch = Batch::new();
+    batch.write_word(COUNTERS[1], 9);
+    for _ in 0..2 {
+        let error = block_on(idle.post(batch.clone())).err().unwrap();
+        assert!(matches!(error.kind(), ErrorKind::Evicted), "{error}");
+        let error = block_on(idle.flush(1)).err().unwrap();
+        assert!(matches!(error.kind(), ErrorKind::Evicted), "{error}");
+    }
+    drop(idle);
+    assert_eq!(post(&third, |batch| batch.read(COUNTERS[1], 8)).word(0), 0);
+    // Whoever leaves has its row given out at once.
+    drop(busy);
+    let fourth = client().unwrap();
+    assert_eq!(fourth.row(), 0);
+    // Evicted by name, and so is who shows life.
+    assert!(block_on(third.evict(0)).unwrap() && block_on(third.evict(7)).unwrap());
+    thread::sleep(Duration::from_nanos(third.lease_ns().unwrap() / 4));
+    let error = block_on(fourth.post(batch)).err().unwrap();
+    assert!(matches!(error.kind(), ErrorKind::Evicted), "{error}");
+}
+
+#[test]
+fn rows_are_for_those_who_show_life() {
+    let nodes = Nodes::start(Transport::Tcp, &[8192; 2], 2, 2_000);
+    nodes.client("rows", &[]).end();
+    nodes.end();
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let good = UcxNodeOptions { bytes: 4096, ..UcxNodeOptions::default() };
+    for wrong in [
+        UcxNodeOptions { bytes: 0, ..good },
+        UcxNodeOptions { bytes: 100, ..good },
+        UcxNodeOptions { bytes: 1 << 60, ..good },
+        UcxNodeOptions { rows: 0, ..good },
+        UcxNodeOptions { rows: 4097, ..good },
+        UcxNodeOptions { lease: Duration::ZERO, ..good },
+        UcxNodeOptions { lease: Duration::MAX, ..good },
+    ] {
+        let refused = UcxNode::start(&wrong).err().unwrap();
+        assert!(matches!(refused.kind(), ErrorKind::Options { .. }), "{wrong:?}");
+    }
+    let none: [&[u8]; 0] = [];
+    let refused = Ucx::connect(&none, DEADLINE).err().unwrap();
+    assert!(matches!(refused.kind(), ErrorKind::Options { .. }));
+    let refused = Ucx::connect(&[[0; 300]], DEADLINE).err().unwrap();
+    assert!(matches!(refused.kind(), ErrorKind::Region { .. }));
+}

@@ -1,0 +1,221 @@
+//! SepHash between processes: loads, clients and nodes that are killed.
+
+use std::time::Duration;
+
+use durahash_media::{Error, ErrorKind};
+use durahash_remote::executor::{Executor, block_on};
+use durahash_remote::fabric::{Addr, Fabric};
+use durahash_remote::{Options, RemoteMap, Result};
+use durahash_ucx::Ucx;
+
+use crate::process::{Transport, hear, tell};
+use crate::{Nodes, connect, hear_blobs};
+
+/// Operations under way at once.
+const AT_ONCE: u64 = 16;
+
+/// So small that there are merges and splits all the time, and that generations wrap.
+fn tiny() -> Options {
+    let mut options = Options::default();
+    options.cur_entries = 8;
+    options.main_entries = 128;
+    options.rows = 8;
+    options.chunk_bytes = 16 << 10;
+    options.tick_ns = 20_000_000;
+    options
+}
+
+fn key(name: u64, i: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&name.to_le_bytes());
+    key[8..].copy_from_slice(&i.to_le_bytes());
+    key
+}
+
+fn hear_number() -> u64 {
+    hear().parse().unwrap()
+}
+
+/// Makes the index, with a directory of so many bits at most.
+pub(crate) fn create() {
+    let client = connect();
+    let mut options = tiny();
+    options.max_depth = hear().parse().unwrap();
+    block_on(async { RemoteMap::create(client, options).await?.close().await }).unwrap();
+}
+
+/// Puts keys, many at once, and tells of each of them; then how many clients it has evicted.
+pub(crate) fn load() {
+    let (client, name, count) = (connect(), hear_number(), hear_number());
+    let executor = Executor::new();
+    let loaded = executor.block_on(async {
+        let map = RemoteMap::open(client, tiny()).await?;
+        let service = executor.spawn(0, map.clone().service());
+        let tasks: Vec<_> = (0..AT_ONCE)
+            .map(|task| {
+                let map = map.clone();
+                executor.spawn(0, async move {
+                    for i in (task..count).step_by(AT_ONCE as usize) {
+                        map.put(&key(name, i), &i.to_le_bytes()).await?;
+                        tell(&format!("put {i}"));
+                    }
+                    Ok::<(), Error>(())
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.expect("nobody drops the task")?;
+        }
+        tell(&format!("evicted {}", map.stats().evictions));
+        map.close().await?;
+        service.await.expect("nobody drops the task")
+    });
+    loaded.unwrap();
+}
+
+/// Looks keys up: all of some names, those that are told of others; then tells what the index has.
+pub(crate) fn check() {
+    let (client, ranges) = (connect(), hear());
+    let report = Executor::new().block_on(async {
+        let map = RemoteMap::open(client, tiny()).await?;
+        for range in ranges.split(' ') {
+            let (name, keys) = range.split_once(':').unwrap();
+            let name = name.parse().unwrap();
+            for i in keys.split(',').map(|i| i.parse::<u64>().unwrap()) {
+                let found = map.get(&key(name, i)).await?;
+                assert_eq!(found.as_deref(), Some(&i.to_le_bytes()[..]), "key {i} of {name}");
+            }
+        }
+        let report = map.check().await?;
+        map.close().await?;
+        Ok::<_, Error>(report)
+    });
+    tell(&report.unwrap().keys.to_string());
+}
+
+fn all(count: u64) -> String {
+    (0..count).map(|i| i.to_string()).collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn two_processes_load_one_index() {
+    const KEYS: u64 = 1500;
+    for transport in Transport::ALL {
+        let nodes = Nodes::start(transport, &[16 << 20; 2], 8, 60_000);
+        nodes.client("create", &["4"]).end();
+        let count = KEYS.to_string();
+        let loads = ["0", "1"].map(|name| nodes.client("load", &[name, &count]));
+        loads.into_iter().for_each(|load| load.end());
+        let check = nodes.client("check", &[&format!("0:{0} 1:{0}", all(KEYS))]);
+        check.expect(&(2 * KEYS).to_string());
+        check.end();
+        nodes.end();
+    }
+}
+
+#[test]
+fn a_client_that_is_killed_stops_nobody() {
+    const KEYS: u64 = 2500;
+    let nodes = Nodes::start(Transport::Tcp, &[16 << 20; 2], 8, 2_500);
+    // Of so few segments that each is merged more often than who is dead lets it be.
+    nodes.client("create", &["1"]).end();
+    let victim = nodes.client("load", &["0", "1000000"]);
+    let mut told = Vec::new();
+    while told.len() < 300 {
+        told.push(victim.next().expect("it loads until it is killed"));
+    }
+    told.extend(victim.kill());
+    let told: Vec<_> = told.iter().map(|line| line.strip_prefix("put ").unwrap()).collect();
+    let survivor = nodes.client("load", &["1", &KEYS.to_string()]);
+    let mut last = String::new();
+    while let Some(line) = survivor.next() {
+        last = line;
+    }
+    assert_eq!(last, "evicted 1");
+    survivor.end();
+    let check = nodes.client("check", &[&format!("0:{} 1:{}", told.join(","), all(KEYS))]);
+    let keys: u64 = check.next().unwrap().parse().unwrap();
+    // Of what was under way when it was killed, any may be there.
+    let least = told.len() as u64 + KEYS;
+    assert!((least..=least + AT_ONCE).contains(&keys), "{keys} keys, {least} told");
+    check.end();
+    nodes.end();
+}
+
+/// Puts until the node is lost, and tries again when it is told to.
+pub(crate) fn lose() {
+    let client = Ucx::connect(&hear_blobs(), Duration::from_secs(4)).unwrap();
+    let lost = |result: Result<()>| {
+        let error = result.err().unwrap();
+        assert!(matches!(error.kind(), ErrorKind::NodeLost { .. }), "{error}");
+        tell("lost");
+    };
+    let executor = Executor::new();
+    let error = executor.block_on(async {
+        let map = RemoteMap::create(client.clone(), tiny()).await?;
+        for i in 0.. {
+            map.put(&key(0, i), &[1; 100]).await?;
+            map.delete(&key(0, i)).await?;
+            if i == 20 {
+                tell("puts");
+            }
+        }
+        Ok(())
+    });
+    lost(error);
+    assert_eq!(hear(), "again");
+    lost(executor.block_on(async { RemoteMap::open(client.clone(), tiny()).await.map(drop) }));
+    client.write_unsignaled(Addr::new(0, 4096), &[1]).unwrap();
+    lost(executor.block_on(client.flush(0)));
+}
+
+/// Connects to what is not there any more.
+pub(crate) fn stale() {
+    let refused = Ucx::connect(&hear_blobs(), Duration::from_secs(4)).err().unwrap();
+    assert!(
+        matches!(refused.kind(), ErrorKind::NodeLost { .. } | ErrorKind::Io { .. }),
+        "{refused}"
+    );
+    tell("refused");
+}
+
+#[test]
+fn a_node_that_is_killed_is_lost_and_a_new_one_is_another() {
+    for transport in Transport::ALL {
+        let nodes = Nodes::start(transport, &[16 << 20], 8, 60_000);
+        let mut client = nodes.client("lose", &[]);
+        client.expect("puts");
+        let blobs = nodes.blobs.clone();
+        nodes.kill();
+        client.expect("lost");
+        let new = Nodes::start(transport, &[16 << 20], 8, 60_000);
+        client.say("again");
+        client.expect("lost");
+        client.expect("lost");
+        client.end();
+        let old = Nodes { transport, processes: Vec::new(), blobs };
+        let stale = old.client("stale", &[]);
+        stale.expect("refused");
+        stale.end();
+        // The new one has nothing of the old.
+        new.client("create", &["4"]).end();
+        new.client("load", &["0", "50"]).end();
+        let check = new.client("check", &[&format!("0:{}", all(50))]);
+        check.expect("50");
+        check.end();
+        new.end();
+    }
+}
+
+#[test]
+fn a_node_that_ends_is_lost() {
+    let nodes = Nodes::start(Transport::Tcp, &[16 << 20], 8, 60_000);
+    let mut client = nodes.client("lose", &[]);
+    client.expect("puts");
+    nodes.end();
+    client.expect("lost");
+    client.say("again");
+    client.expect("lost");
+    client.expect("lost");
+    client.end();
+}

@@ -1,0 +1,112 @@
+//! Nodes and clients in processes of their own, over TCP and over shared memory.
+
+mod fabric;
+mod index;
+mod process;
+#[path = "../../../durahash-remote/tests/verbs/mod.rs"]
+mod verbs;
+
+use std::time::Duration;
+
+use durahash_ucx::{Ucx, UcxNode, UcxNodeOptions};
+
+use process::{Process, Transport, hear, tell};
+
+/// Of clients whose nodes are there: nothing that a busy machine does takes as long.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// What the other processes do, when this binary is started with a role in its environment.
+#[test]
+fn a_role_in_another_process() {
+    let Some(role) = process::role() else { return };
+    match role.as_str() {
+        "node" => node(),
+        "verbs" => fabric::verb_bodies(),
+        "lengths" => fabric::lengths(),
+        "seen" => fabric::seen(),
+        "adds" => fabric::adds(),
+        "words" => fabric::words(),
+        "writes" => fabric::writes(),
+        "reads" => fabric::reads(),
+        "rows" => fabric::rows(),
+        "create" => index::create(),
+        "load" => index::load(),
+        "check" => index::check(),
+        "lose" => index::lose(),
+        "stale" => index::stale(),
+        _ => panic!("there is no role {role}"),
+    }
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes that reach nodes, in a line.
+fn hear_blobs() -> Vec<Vec<u8>> {
+    let digits = |text: &str, at| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
+    let blob = |text: &str| (0..text.len()).step_by(2).map(|at| digits(text, at)).collect();
+    hear().split(' ').map(blob).collect()
+}
+
+/// A client of the nodes that the next line tells of.
+fn connect() -> Ucx {
+    Ucx::connect(&hear_blobs(), DEADLINE).unwrap()
+}
+
+/// Serves a region until it is told to end.
+fn node() {
+    let (bytes, rows, lease_ms) = (hear(), hear(), hear());
+    let node = UcxNode::start(&UcxNodeOptions {
+        bytes: bytes.parse().unwrap(),
+        rows: rows.parse().unwrap(),
+        lease: Duration::from_millis(lease_ms.parse().unwrap()),
+    })
+    .unwrap();
+    tell(&to_hex(node.blob()));
+    assert_eq!(hear(), "end");
+    assert!(node.serves());
+    node.stop().unwrap();
+}
+
+/// Processes with a region each.
+struct Nodes {
+    transport: Transport,
+    processes: Vec<Process>,
+    /// What reaches them.
+    blobs: String,
+}
+
+impl Nodes {
+    fn start(transport: Transport, bytes: &[u64], rows: u32, lease_ms: u64) -> Self {
+        let start = |bytes: &u64| {
+            let arguments = [bytes.to_string(), rows.to_string(), lease_ms.to_string()];
+            Process::start(transport, "node", &arguments)
+        };
+        let processes: Vec<_> = bytes.iter().map(start).collect();
+        let blobs: Vec<_> =
+            processes.iter().map(|node| node.next().expect("the node starts")).collect();
+        Nodes { transport, processes, blobs: blobs.join(" ") }
+    }
+
+    /// Starts a process with a client that is told so much more.
+    fn client(&self, role: &str, arguments: &[&str]) -> Process {
+        let mut lines = vec![self.blobs.clone()];
+        lines.extend(arguments.iter().map(|&argument| argument.to_owned()));
+        Process::start(self.transport, role, &lines)
+    }
+
+    fn end(self) {
+        for mut node in self.processes {
+            node.say("end");
+            node.end();
+        }
+    }
+
+    /// Kills all of them.
+    fn kill(self) {
+        for node in self.processes {
+            node.kill();
+        }
+    }
+}
