@@ -115,7 +115,9 @@ impl<F: Fabric> RemoteMap<F> {
         self.0.append(key, None).await
     }
 
-    /// Sets the value of `key` if it has none; whether it had none.
+    /// Sets the value of `key` if it has none; whether it had none. The round trips of a lookup (one where
+    /// there is no such key, mostly), and two more where it writes, one after the other; so do all conditional
+    /// operations.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -127,7 +129,8 @@ impl<F: Fabric> RemoteMap<F> {
         Ok(self.0.conditional(key, decide).await?.1)
     }
 
-    /// Sets the value of `key` to `new`, or removes it, if its value is `expected`, or it has none.
+    /// Sets the value of `key` to `new`, or removes it, if its value is `expected`, or it has none. Costs as
+    /// [`insert_new`](Self::insert_new).
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -149,7 +152,7 @@ impl<F: Fabric> RemoteMap<F> {
         Ok(if equal { Compared::Set } else { Compared::Differs(found) })
     }
 
-    /// Sets the value of `key`; what it was before.
+    /// Sets the value of `key`; what it was before. Costs as [`insert_new`](Self::insert_new).
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -157,7 +160,7 @@ impl<F: Fabric> RemoteMap<F> {
         Ok(self.0.conditional(key, |_| Decision::Put(value.to_vec())).await?.0)
     }
 
-    /// Removes `key`; the value it had.
+    /// Removes `key`; the value it had. Costs as [`insert_new`](Self::insert_new).
     ///
     /// # Errors
     /// As [`put`](Self::put).
