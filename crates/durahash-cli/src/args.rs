@@ -1,5 +1,7 @@
 //! The command line: commands, options and their help.
 
+pub(crate) mod remote;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -14,6 +16,8 @@ Exit codes:
   0 found, or done                  3 corrupt: not a sound pool
   1 not found                       4 I/O error, or full
   2 wrong usage, or bad lines       5 locked: open elsewhere
+Of a node: 2 where it refuses the token, 3 where something else answers, 4 where it does not answer,
+or is gone.
 
 Examples:
   durahash load packages.pool packages.tsv.gz
@@ -192,6 +196,35 @@ Examples:
   durahash bench --suite recovery --design esh --keys 40000000"
     )]
     Bench(BenchArgs),
+
+    /// Lend memory to clients, which keep an index in it
+    ///
+    /// Prints the address that it listens on, and serves until it is ended by a signal. The memory, and what
+    /// is in it, goes with the node; that it is removed is seen to by a process of its own. Who can write
+    /// to the memory is fully trusted. The token keeps out mistakes, not attackers on the wire: listen
+    /// beyond the loopback address only where everybody on the network is trusted.
+    #[command(
+        verbatim_doc_comment,
+        after_help = "\
+Examples:
+  durahash node --size 4GiB
+  durahash node --listen 127.0.0.1:7411 --token-file token --fabric local:/dev/shm/node"
+    )]
+    Node(remote::Node),
+
+    /// Work on an index in the memory of nodes
+    ///
+    /// Any number of clients may do so at once, and die at any moment: what was acknowledged stays as long
+    /// as the nodes do. Exit code 4 where a node does not answer, or ends in the middle.
+    #[command(
+        verbatim_doc_comment,
+        after_help = "\
+Examples:
+  durahash remote --node 127.0.0.1:7410 load packages.tsv.gz
+  durahash remote --node 127.0.0.1:7410 get bash
+  durahash remote --node 127.0.0.1:7410 --node 127.0.0.1:7411 stats"
+    )]
+    Remote(remote::Remote),
 
     /// Print a script that completes this command in a shell
     #[command(

@@ -15,7 +15,7 @@ pub(crate) fn check(read: &Read, json: bool) -> Result<Exit, Failure> {
     let pool = read.pool.display().to_string();
     let mut progress = Progress::without_end("checking");
     let looked = open_to_read(read)
-        .and_then(|map| look(&map, &mut progress).map_err(|e| Failure::pool(&read.pool, &e)));
+        .and_then(|pool| look(&pool.map, &mut progress).map_err(|e| Failure::pool(&read.pool, &e)));
     drop(progress);
     let looked = match looked {
         Err(failure) if json && failure.exit == Exit::Corrupt => {

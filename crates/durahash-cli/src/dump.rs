@@ -10,24 +10,29 @@ use crate::exit::{Exit, Failure};
 use crate::input::GZIP_START;
 use crate::pool::open_to_read;
 use crate::progress::{Progress, STEP};
+use crate::store::Store;
 
 /// `durahash dump`. What is damaged is named and left out: a dump is how a pool is salvaged.
 pub(crate) fn dump(read: &Read, limit: Option<u64>) -> Result<Exit, Failure> {
-    let map = open_to_read(read)?;
+    dump_from(&open_to_read(read)?, limit)
+}
+
+pub(crate) fn dump_from(store: &impl Store, limit: Option<u64>) -> Result<Exit, Failure> {
     let limit = limit.unwrap_or(u64::MAX);
     let stdout = io::stdout();
-    // On a terminal the entries themselves show how far it is.
     let progress = if stdout.is_terminal() {
         // The entries themselves show how far it is.
         Progress::none()
     } else {
-        // Without their number there is still a dump to be had.
-        Progress::of_entries("dumping", map.len().unwrap_or(0).min(limit))
+        match store.len() {
+            Some(len) => Progress::of_entries("dumping", len.min(limit)),
+            None => Progress::without_end("dumping"),
+        }
     };
     let mut out = BufWriter::with_capacity(64 << 10, stdout.lock());
     let mut line = Vec::new();
     let (mut dumped, mut damaged) = (0, 0);
-    for pair in map.iter() {
+    for pair in store.entries() {
         if dumped == limit {
             break;
         }
@@ -44,10 +49,10 @@ pub(crate) fn dump(read: &Read, limit: Option<u64>) -> Result<Exit, Failure> {
             }
             Err(e) if matches!(e.kind(), ErrorKind::Corrupt { .. }) => {
                 damaged += 1;
-                let text = format!("durahash: {}: left out: {e}", read.pool.display());
+                let text = format!("durahash: {}: left out: {e}", store.name());
                 progress.complain(&text);
             }
-            Err(e) => return Err(Failure::pool(&read.pool, &e)),
+            Err(e) => return Err(store.failed(&e)),
         }
         if dumped.is_multiple_of(STEP) {
             progress.set(dumped);
@@ -58,10 +63,8 @@ pub(crate) fn dump(read: &Read, limit: Option<u64>) -> Result<Exit, Failure> {
     if damaged == 0 {
         return Ok(Exit::Ok);
     }
-    let pool = read.pool.display();
-    let message = format!(
-        "{pool}: {dumped} entries dumped, damage met {damaged} times; \
-         `durahash check {pool}` lists it"
-    );
+    let (name, check) = (store.name(), store.check_command());
+    let message =
+        format!("{name}: {dumped} entries dumped, damage met {damaged} times; `{check}` lists it");
     Err(Failure::new(Exit::Corrupt, message))
 }

@@ -71,6 +71,11 @@ impl Failure {
         Failure::new(exit_of(e.kind()), message)
     }
 
+    /// A failure of a node, or of what is in the memory of nodes.
+    pub(crate) fn node(e: &Error) -> Self {
+        Failure::new(exit_of(e.kind()), e.to_string())
+    }
+
     /// Says more.
     pub(crate) fn add(&mut self, text: &str) {
         let message = self.message.get_or_insert_default();
@@ -95,15 +100,18 @@ fn exit_of(kind: &ErrorKind) -> Exit {
         | ErrorKind::ByteOrder
         | ErrorKind::Truncated { .. }
         | ErrorKind::Corrupt { .. }
-        | ErrorKind::PowerLoss => Exit::Corrupt,
+        | ErrorKind::PowerLoss
+        | ErrorKind::NotANode { .. }
+        | ErrorKind::Region { .. } => Exit::Corrupt,
         ErrorKind::Design { .. }
         | ErrorKind::Types { .. }
         | ErrorKind::Exists
         | ErrorKind::TooLarge { .. }
         | ErrorKind::Text { .. }
+        | ErrorKind::Refused { .. }
         | ErrorKind::Options { .. } => Exit::Usage,
         ErrorKind::Locked => Exit::Locked,
-        // Io, Full, ReadOnly, Poisoned, NoDax, Skewed, and what a later library adds.
+        // Io, Full, ReadOnly, Poisoned, NoDax, Skewed, Unreachable, NodeLost, and what a later library adds.
         _ => Exit::Io,
     }
 }

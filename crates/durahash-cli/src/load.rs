@@ -8,12 +8,12 @@ use durahash::{Error, ErrorKind};
 
 use crate::args::{Kind, New};
 use crate::escape::read_line;
-use crate::exit::{Exit, Failure, MAKE_SPACE};
+use crate::exit::{Exit, Failure};
 use crate::input::{Input, Line};
-use crate::opened::Opened;
 use crate::output::print;
-use crate::pool::{close, open_or_create};
+use crate::pool::open_or_create;
 use crate::progress::Progress;
+use crate::store::{Pair, Store};
 
 /// Bytes of keys and values from which on a batch is not added to.
 const BATCH_BYTES: usize = 1 << 20;
@@ -23,14 +23,21 @@ const NAMED_MAX: u64 = 20;
 
 /// `durahash load`.
 pub(crate) fn load(pool: &Path, file: &Path, new: &New) -> Result<Exit, Failure> {
+    load_into(file, || open_or_create(pool, new))
+}
+
+/// Loads a file into what `open` opens.
+pub(crate) fn load_into<S: Store>(
+    file: &Path,
+    open: impl FnOnce() -> Result<S, Failure>,
+) -> Result<Exit, Failure> {
     let start = Instant::now();
     // Before the pool: a wrong name must not leave an empty one behind.
     let input = Input::open(file).map_err(|e| unreadable(&file.display().to_string(), &e))?;
-    let map = open_or_create(pool, new)?;
+    let store = open()?;
     let progress = Progress::of_bytes("loading", input.total_bytes);
     let mut load = Load {
-        map: &map,
-        pool,
+        store: &store,
         input,
         progress,
         start,
@@ -46,7 +53,7 @@ pub(crate) fn load(pool: &Path, file: &Path, new: &New) -> Result<Exit, Failure>
     done?;
     let Load { progress, loaded, comments, left_out, .. } = load;
     drop(progress);
-    close(pool, map)?;
+    store.close()?;
     let seconds = start.elapsed().as_secs_f64();
     let summary = format!(
         "entries loaded: {loaded}, comments skipped: {comments}, bad lines left out: {left_out} \
@@ -56,14 +63,13 @@ pub(crate) fn load(pool: &Path, file: &Path, new: &New) -> Result<Exit, Failure>
     Ok(if left_out == 0 { Exit::Ok } else { Exit::Usage })
 }
 
-struct Load<'a> {
-    map: &'a Opened,
-    pool: &'a Path,
+struct Load<'a, S> {
+    store: &'a S,
     input: Input,
     progress: Progress,
     start: Instant,
     /// Entries that go to the pool together: those that could be read without waiting.
-    batch: Vec<(Vec<u8>, Vec<u8>)>,
+    batch: Vec<Pair>,
     /// The lines that they stood in.
     lines: Vec<u64>,
     batch_bytes: usize,
@@ -72,7 +78,7 @@ struct Load<'a> {
     left_out: u64,
 }
 
-impl Load<'_> {
+impl<S: Store> Load<'_, S> {
     fn run(&mut self) -> Result<(), Failure> {
         let mut line = Vec::new();
         loop {
@@ -105,9 +111,9 @@ impl Load<'_> {
     }
 
     /// The key and value of a line. Those for a multimap are good ones.
-    fn read_entry(&self, line: &[u8]) -> Result<(Vec<u8>, Vec<u8>), String> {
+    fn read_entry(&self, line: &[u8]) -> Result<Pair, String> {
         let (key, value) = read_line(line)?;
-        self.map.accepts(&key, &value).map_err(|e| e.to_string())?;
+        self.store.accepts(&key, &value).map_err(|e| e.to_string())?;
         Ok((key, value))
     }
 
@@ -115,11 +121,11 @@ impl Load<'_> {
     /// which one it is. A multimap was asked before: nothing may be added twice.
     fn put_batch(&mut self) -> Result<(), Failure> {
         let batch = std::mem::take(&mut self.batch);
-        match self.map.put_many(&batch) {
+        match self.store.put_many(&batch) {
             Ok(()) => self.loaded += batch.len() as u64,
             Err(e) if is_bad_line(&e) => {
                 for (i, (key, value)) in batch.iter().enumerate() {
-                    match self.map.put(key, value) {
+                    match self.store.put(key, value) {
                         Ok(()) => self.loaded += 1,
                         Err(e) if is_bad_line(&e) => self.leave_out(self.lines[i], &e.to_string()),
                         Err(e) => return Err(self.pool_failed(&e)),
@@ -157,14 +163,21 @@ impl Load<'_> {
     fn pool_failed(&self, e: &Error) -> Failure {
         let again =
             matches!(e.kind(), ErrorKind::Io { .. } | ErrorKind::Locked | ErrorKind::Poisoned);
-        self.stopped(Failure::pool_or_full(self.pool, e, MAKE_SPACE), again)
+        let mut failure = self.store.load_failed(e);
+        if matches!(e.kind(), ErrorKind::NodeLost { .. }) {
+            // They stay if it was only silent.
+            let loaded = self.loaded;
+            failure.add(&format!("at least {loaded} entries were loaded, and go with the node"));
+            return failure;
+        }
+        self.stopped(failure, again)
     }
 
     /// The failure that ends the load, with what became of the entries before it, and whether to
     /// try `again`.
     fn stopped(&self, mut failure: Failure, again: bool) -> Failure {
         if self.loaded > 0 {
-            let advice = match self.map.kind() {
+            let advice = match self.store.kind() {
                 // Its entries would be there twice.
                 Kind::Multimap => "; to have each once, load all into a new pool",
                 _ if again => ", load again for the rest",

@@ -11,13 +11,16 @@ mod escape;
 mod exit;
 mod input;
 mod load;
+mod node;
 mod opened;
 mod output;
 mod point;
 mod pool;
 mod progress;
+mod remote;
 mod size;
 mod stats;
+mod store;
 
 use std::process::ExitCode;
 
@@ -29,6 +32,10 @@ use exit::{Exit, Failure};
 fn main() -> ExitCode {
     // A benchmark starts this program again, to kill it.
     if let Some(code) = durahash_bench::child_main() {
+        return code;
+    }
+    // So does a node, to have its memory removed.
+    if let Some(code) = node::guard_main() {
         return code;
     }
     match run(Cli::parse().command) {
@@ -56,6 +63,8 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Check { read, json } => check::check(&read, json),
         Command::Compact { pool } => compact::compact(&pool),
         Command::Bench(args) => bench::bench(&args),
+        Command::Node(args) => node::node(&args),
+        Command::Remote(args) => remote::remote(&args),
         Command::Completions { shell } => completions(shell),
     }
 }

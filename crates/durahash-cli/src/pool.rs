@@ -7,13 +7,76 @@ use durahash::rewo::Cache;
 use durahash::{Design, Error, ErrorKind, Options};
 
 use crate::args::{Create, Kind, New, Read, Write};
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, MAKE_SPACE};
 use crate::opened::Opened;
+use crate::store::{Pair, Store};
+
+/// A pool that is open, and its file.
+pub(crate) struct Pool<'a> {
+    pub(crate) path: &'a Path,
+    pub(crate) map: Opened,
+}
+
+impl Store for Pool<'_> {
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn kind(&self) -> Kind {
+        self.map.kind()
+    }
+
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.map.put(key, value)
+    }
+
+    fn put_many(&self, pairs: &[Pair]) -> Result<(), Error> {
+        self.map.put_many(pairs)
+    }
+
+    fn accepts(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.map.accepts(key, value)
+    }
+
+    fn get_all(&self, key: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        self.map.get_all(key)
+    }
+
+    fn remove(&self, key: &[u8]) -> Result<bool, Error> {
+        self.map.remove(key)
+    }
+
+    fn entries(&self) -> Box<dyn Iterator<Item = Result<Pair, Error>> + '_> {
+        self.map.iter()
+    }
+
+    fn len(&self) -> Option<u64> {
+        // Without their number there is still a dump to be had.
+        Some(self.map.len().unwrap_or(0))
+    }
+
+    fn check_command(&self) -> String {
+        format!("durahash check {}", self.name())
+    }
+
+    fn failed(&self, e: &Error) -> Failure {
+        Failure::pool(self.path, e)
+    }
+
+    fn load_failed(&self, e: &Error) -> Failure {
+        Failure::pool_or_full(self.path, e, MAKE_SPACE)
+    }
+
+    /// That is when its file is cut and marked as whole.
+    fn close(self) -> Result<(), Failure> {
+        self.map.close().map_err(|e| Failure::pool(self.path, &e))
+    }
+}
 
 /// `durahash create`.
 pub(crate) fn create(args: &Create) -> Result<Exit, Failure> {
-    let made = make(&args.pool, &args.new)?;
-    close(&args.pool, made)?;
+    let map = make(&args.pool, &args.new)?;
+    Pool { path: &args.pool, map }.close()?;
     Ok(Exit::Ok)
 }
 
@@ -29,19 +92,22 @@ fn make(pool: &Path, new: &New) -> Result<Opened, Failure> {
 }
 
 /// Opens a pool for a command that only reads, as many at a time as like to.
-pub(crate) fn open_to_read(args: &Read) -> Result<Opened, Failure> {
+pub(crate) fn open_to_read(args: &Read) -> Result<Pool<'_>, Failure> {
     let options = Options::new().read_only(true).accept_suspect(args.accept_suspect);
-    Opened::open(&args.pool, &options).map_err(|e| open_failed(&args.pool, &e))
+    let map = Opened::open(&args.pool, &options).map_err(|e| open_failed(&args.pool, &e))?;
+    Ok(Pool { path: &args.pool, map })
 }
 
 /// Opens a pool that exists, for a command that writes.
-pub(crate) fn open_to_write(pool: &Path, write: Write) -> Result<Opened, Failure> {
-    Opened::open(pool, &in_mode(Options::new(), write)).map_err(|e| open_to_write_failed(pool, &e))
+pub(crate) fn open_to_write(path: &Path, write: Write) -> Result<Pool<'_>, Failure> {
+    let map = Opened::open(path, &in_mode(Options::new(), write))
+        .map_err(|e| open_to_write_failed(path, &e))?;
+    Ok(Pool { path, map })
 }
 
 /// Opens a pool for writing, or creates it as `new` says. An existing one is as it is, but must not
 /// be another than was asked for.
-pub(crate) fn open_or_create(pool: &Path, new: &New) -> Result<Opened, Failure> {
+pub(crate) fn open_or_create<'a>(pool: &'a Path, new: &New) -> Result<Pool<'a>, Failure> {
     let open = || Opened::open(pool, &in_mode(Options::new(), new.write));
     let map = match open() {
         Err(e) if is_missing(&e) => match make(pool, new) {
@@ -66,12 +132,7 @@ pub(crate) fn open_or_create(pool: &Path, new: &New) -> Result<Opened, Failure> 
         );
         return Err(Failure::new(Exit::Usage, message));
     }
-    Ok(map)
-}
-
-/// Closes a pool, which is when its file is cut and marked as whole.
-pub(crate) fn close(pool: &Path, map: Opened) -> Result<(), Failure> {
-    map.close().map_err(|e| Failure::pool(pool, &e))
+    Ok(Pool { path: pool, map })
 }
 
 fn options(new: &New) -> Options {

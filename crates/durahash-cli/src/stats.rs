@@ -18,7 +18,7 @@ const BAR_CHARS: u64 = 40;
 
 /// `durahash stats`.
 pub(crate) fn stats(read: &Read, json: bool) -> Result<Exit, Failure> {
-    let map = open_to_read(read)?;
+    let map = open_to_read(read)?.map;
     let progress = Progress::without_end("looking");
     let stats = look(&map).map_err(|e| Failure::pool(&read.pool, &e))?;
     drop(progress);

@@ -222,6 +222,16 @@ impl<F: Fabric + Send> BlockingMap<F> {
         self.call(move |map| async move { map.put(&key, &value).await })
     }
 
+    /// As [`RemoteMap::put_many`].
+    ///
+    /// # Errors
+    /// The same.
+    #[allow(clippy::type_complexity, reason = "pairs of keys and values")]
+    pub fn put_many(&self, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        let pairs = pairs.to_vec();
+        self.call(move |map| async move { map.put_many(&pairs).await })
+    }
+
     /// As [`RemoteMap::delete`].
     ///
     /// # Errors

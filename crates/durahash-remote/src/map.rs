@@ -1,6 +1,11 @@
 //! The map: byte strings in remote memory.
 
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 use durahash_media::Result;
 
@@ -54,6 +59,9 @@ impl<F: Fabric> Clone for RemoteMap<F> {
     }
 }
 
+/// Operations that [`put_many`](RemoteMap::put_many) has under way at once.
+const LANES: usize = 32;
+
 /// What [`RemoteMap::compare_set`] came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compared {
@@ -105,6 +113,37 @@ impl<F: Fabric> RemoteMap<F> {
     /// after which the value may have been set or not.
     pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.0.append(key, Some(value)).await
+    }
+
+    /// Sets the values of many keys, several at once; where a key comes again, the last value counts.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put), the first that there was. What was set before stays.
+    #[allow(clippy::type_complexity, reason = "pairs of keys and values")]
+    pub async fn put_many(&self, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        // Those of one key are in one lane, one after the other.
+        let mut lanes = vec![Vec::new(); LANES];
+        let hasher = BuildHasherDefault::<DefaultHasher>::default();
+        for pair in pairs {
+            lanes[hasher.hash_one(&pair.0) as usize % LANES].push(pair);
+        }
+        let failed = Cell::new(None);
+        let put = async |lane: Vec<&(Vec<u8>, Vec<u8>)>| {
+            for (key, value) in lane {
+                // None is given up on its way: what it took would be lost until a sweep.
+                let before = failed.take();
+                let stop = before.is_some();
+                failed.set(before);
+                if stop {
+                    return;
+                }
+                if let Err(error) = self.put(key, value).await {
+                    failed.set(failed.take().or(Some(error)));
+                }
+            }
+        };
+        all(lanes.into_iter().filter(|lane| !lane.is_empty()).map(put).collect()).await;
+        failed.into_inner().map_or(Ok(()), Err)
     }
 
     /// Removes `key`, whether it is there or not; costs as [`put`](Self::put).
@@ -270,4 +309,14 @@ impl<F: Fabric> Pages<F> {
     pub(crate) fn position(&self) -> Option<Position> {
         self.at
     }
+}
+
+/// Ready when all of these are.
+async fn all(futures: Vec<impl Future<Output = ()>>) {
+    let mut futures: Vec<Pin<Box<_>>> = futures.into_iter().map(Box::pin).collect();
+    poll_fn(|cx| {
+        futures.retain_mut(|future| future.as_mut().poll(cx).is_pending());
+        if futures.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
 }

@@ -5,5 +5,6 @@
 mod commands;
 mod faults;
 mod multimaps;
+mod remote;
 mod tables;
 mod tool;

@@ -1,0 +1,180 @@
+//! The command line of nodes, and of what is in their memory.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, Subcommand};
+
+use crate::size::parse_size;
+
+/// Where a node listens unless it is told otherwise, and the address where only a port is told.
+const LOOPBACK: &str = "127.0.0.1";
+const PORT: u16 = 7410;
+
+#[derive(Debug, Args)]
+pub(crate) struct Node {
+    /// Where to listen for clients: ADDR:PORT, or a port of the loopback address; port 0 is one that is
+    /// free
+    #[arg(long, value_name = "ADDR:PORT", default_value_t = format!("{LOOPBACK}:{PORT}"), value_parser = parse_listen)]
+    pub(crate) listen: String,
+    /// Memory to lend, a multiple of 4096 bytes
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_size)]
+    pub(crate) size: u64,
+    /// File with a token that clients must show [default: they must show none]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// How clients reach the memory: local:PATH, in a new directory PATH that processes of this host
+    /// share; local, in one in /dev/shm or else where temporary files are; ucx, over a network
+    #[arg(long, value_name = "FABRIC", default_value = "local")]
+    pub(crate) fabric: FabricName,
+}
+
+/// How clients reach the memory of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FabricName {
+    Local(Option<PathBuf>),
+    Ucx,
+}
+
+impl FromStr for FabricName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            None if text == "local" => Ok(FabricName::Local(None)),
+            None if text == "ucx" => Ok(FabricName::Ucx),
+            Some(("local", path)) if !path.is_empty() => Ok(FabricName::Local(Some(path.into()))),
+            _ => Err("the fabrics are local, local:PATH and ucx".into()),
+        }
+    }
+}
+
+fn parse_listen(text: &str) -> Result<String, String> {
+    let port = text.strip_prefix(':').unwrap_or(text);
+    if port.parse::<u16>().is_ok() {
+        return Ok(format!("{LOOPBACK}:{port}"));
+    }
+    parse_address(text)
+}
+
+fn parse_address(text: &str) -> Result<String, String> {
+    match text.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(text.into()),
+        _ => Err(format!("an address and a port, as {LOOPBACK}:{PORT}")),
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Remote {
+    #[command(flatten)]
+    pub(crate) nodes: NodesArgs,
+    #[command(subcommand)]
+    pub(crate) command: RemoteCommand,
+}
+
+/// Where the index is.
+#[derive(Debug, Args)]
+pub(crate) struct NodesArgs {
+    /// A node of the index; again for each further one, in the same order every time
+    #[arg(long = "node", value_name = "ADDR:PORT", required = true, value_parser = parse_address)]
+    pub(crate) addresses: Vec<String>,
+    /// File with the token that the nodes want
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RemoteCommand {
+    /// Store VALUE under KEY, replacing what was there
+    Put {
+        /// The key
+        key: OsString,
+        /// The value
+        value: OsString,
+    },
+
+    /// Print the value of KEY, as it is, and a line feed
+    ///
+    /// Exit code 1, and no output, where the key is not there.
+    Get {
+        /// The key
+        key: OsString,
+    },
+
+    /// Remove KEY
+    ///
+    /// Exit code 1 where the key is not there.
+    Del {
+        /// The key
+        key: OsString,
+    },
+
+    /// Store every line KEY<TAB>VALUE of a file; the index is made if the nodes have none
+    ///
+    /// The format is that of `durahash load`, and so is what is said of bad lines. A load that was cut short
+    /// can be repeated.
+    #[command(verbatim_doc_comment)]
+    Load {
+        /// The file to read, decompressed if it is gzip data; - is the standard input
+        #[arg(default_value = "-")]
+        file: PathBuf,
+    },
+
+    /// Print all entries as lines KEY<TAB>VALUE that load reads
+    ///
+    /// The format is that of `durahash dump`. Keys that others change meanwhile are printed as they were at
+    /// some moment.
+    #[command(verbatim_doc_comment)]
+    Dump {
+        /// Stop after N entries
+        #[arg(long, value_name = "N")]
+        limit: Option<u64>,
+    },
+
+    /// Print figures: keys, load factor, depths, memory, clients
+    ///
+    /// Looks at all of the index. Exit code 5 where others change too much of it meanwhile.
+    #[command(verbatim_doc_comment)]
+    Stats {
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+
+    /// Verify every invariant and change nothing
+    ///
+    /// Exit code 3 if anything is wrong, and 5 where that may be what others change meanwhile.
+    #[command(verbatim_doc_comment)]
+    Check {
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_a_port_and_a_port_alone_is_of_the_loopback() {
+        assert_eq!(parse_listen("7000").unwrap(), "127.0.0.1:7000");
+        assert_eq!(parse_listen(":0").unwrap(), "127.0.0.1:0");
+        assert_eq!(parse_listen("0.0.0.0:7000").unwrap(), "0.0.0.0:7000");
+        assert_eq!(parse_address("[::1]:7000").unwrap(), "[::1]:7000");
+        for bad in ["", ":", "host", "host:", "host:x", "host:65536", ":7000"] {
+            assert!(parse_address(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn fabrics_are_these() {
+        assert_eq!("local".parse(), Ok(FabricName::Local(None)));
+        assert_eq!("local:/a:b".parse(), Ok(FabricName::Local(Some("/a:b".into()))));
+        assert_eq!("ucx".parse(), Ok(FabricName::Ucx));
+        for bad in ["", "local:", "ucx:", "tcp", "Local"] {
+            assert!(bad.parse::<FabricName>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! `remote check`: every invariant of an index in the memory of nodes.
+
+use durahash::ErrorKind;
+use serde_json::json;
+
+use super::index::Index;
+use crate::exit::{Exit, Failure};
+use crate::output::print;
+use crate::progress::Progress;
+use crate::store::Store;
+
+/// `durahash remote check`. It ends at the first finding.
+pub(super) fn check(index: &Index, json: bool) -> Result<Exit, Failure> {
+    let progress = Progress::without_end("checking");
+    let surveyed = index.survey();
+    drop(progress);
+    let pool = index.name();
+    let (exit, text, answer) = match surveyed {
+        Ok(report) => {
+            let keys = report.keys;
+            let answer = json!({ "pool": pool, "ok": true, "keys": keys, "findings": [] });
+            (Exit::Ok, format!("{pool}: ok, {keys} keys\n"), answer)
+        }
+        Err(e) => match e.kind() {
+            ErrorKind::Corrupt { what, off } => {
+                let findings = json!([{ "offset": off, "what": what }]);
+                let answer = json!({ "pool": pool, "ok": false, "findings": findings });
+                let text = format!("{pool}: at offset {off:#x}: {what}\n{pool}: 1 finding\n");
+                (Exit::Corrupt, text, answer)
+            }
+            _ => return Err(index.failed(&e)),
+        },
+    };
+    let text = if json { format!("{answer:#}\n") } else { text };
+    print(text.as_bytes())?;
+    Ok(exit)
+}

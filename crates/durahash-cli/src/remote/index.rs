@@ -1,0 +1,305 @@
+//! An index in the memory of nodes, as the commands open it.
+
+use std::hash::{BuildHasher, RandomState};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use durahash::{Error, ErrorKind, Result};
+use durahash_remote::executor::block_on;
+use durahash_remote::fabric::{Addr, Batch, Fabric, LocalClient};
+use durahash_remote::node::{Limits, Nodes, Token};
+use durahash_remote::{BlockingMap, Options, Report};
+
+use crate::args::Kind;
+use crate::args::remote::NodesArgs;
+use crate::exit::{Exit, Failure};
+use crate::store::{Pair, Store};
+
+/// How long is waited for an index that another client is making.
+const BEING_MADE: Duration = Duration::from_secs(5);
+/// How often is looked.
+const LOOK: Duration = Duration::from_millis(5);
+/// Deepest directory of a new index, unless the memory is small: then an eighth of it at most.
+const DEPTH_MAX: u32 = 20;
+/// Bytes that a client takes from a node at once, of which the rest is of no use to anybody when it
+/// ends, until a client that is alone looks for it.
+const LITTLE_BYTES: u64 = 4 << 10;
+const MUCH_BYTES: u64 = 256 << 10;
+
+/// How much memory a client takes at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Share {
+    /// For a single key.
+    Little,
+    /// For many.
+    Much,
+}
+
+/// An index that is open.
+pub(super) struct Index {
+    map: BlockingMap<LocalClient>,
+    // After the map, which says through them that it leaves.
+    nodes: Nodes,
+    addresses: Vec<String>,
+}
+
+/// What is in the memory of the nodes.
+enum Found {
+    Index(BlockingMap<LocalClient>),
+    /// Nothing in any of them.
+    Nothing,
+}
+
+impl Index {
+    /// Opens the index; without one this fails as for a pool that is not there.
+    pub(super) fn open(args: &NodesArgs, share: Share) -> Result<Self, Failure> {
+        let nodes = connect(args)?;
+        let found = look(&nodes, share).map_err(|e| explained(&args.addresses, &e))?;
+        match found {
+            Found::Index(map) => Ok(Index { map, nodes, addresses: args.addresses.clone() }),
+            Found::Nothing => {
+                let command = args.addresses.join(" --node ");
+                let message = format!(
+                    "{}: there is no index in the memory; `durahash remote --node {command} load` \
+                     makes one",
+                    named(&args.addresses)
+                );
+                Err(Failure::new(Exit::Io, message))
+            }
+        }
+    }
+
+    /// The same, where an index is made if there is none.
+    pub(super) fn open_or_create(args: &NodesArgs) -> Result<Self, Failure> {
+        let nodes = connect(args)?;
+        let map = find_or_create(&nodes).map_err(|e| explained(&args.addresses, &e))?;
+        Ok(Index { map, nodes, addresses: args.addresses.clone() })
+    }
+
+    /// The addresses of the nodes.
+    pub(super) fn addresses(&self) -> &[String] {
+        &self.addresses
+    }
+
+    /// Bytes of the nodes' memory.
+    pub(super) fn bytes(&self) -> u64 {
+        (0..self.addresses.len()).map(|node| self.nodes.local().bytes(node as u8)).sum()
+    }
+
+    /// How many clients there are, this one too.
+    pub(super) fn clients(&self) -> Result<u32> {
+        self.nodes.local().clients()
+    }
+
+    /// Looks at all of the index. What others change meanwhile may look like damage: then this is
+    /// `Locked`.
+    pub(super) fn survey(&self) -> Result<Report> {
+        let others = self.clients()? > 1;
+        match self.map.check() {
+            Err(e) if matches!(e.kind(), ErrorKind::Corrupt { .. }) => {
+                if others || self.clients()? > 1 {
+                    return Err(ErrorKind::Locked.into());
+                }
+                // Somebody may have come and gone. What is damaged is so the second time, too.
+                self.map.check()
+            }
+            report => report,
+        }
+    }
+
+    /// Does `f`, and once more where memory was short and some was found that dead clients had.
+    fn with_space<T>(&self, f: impl Fn() -> Result<T>) -> Result<T> {
+        let full = match f() {
+            Err(e) if matches!(e.kind(), ErrorKind::Full { .. }) => e,
+            done => return done,
+        };
+        match self.map.sweep() {
+            Ok(0) => Err(full),
+            Ok(_) => f(),
+            // Others use it, too: nobody can tell what they have.
+            Err(e) if matches!(e.kind(), ErrorKind::Locked) => Err(full),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+fn connect(args: &NodesArgs) -> Result<Nodes, Failure> {
+    let token = args.token_file.as_deref().map(Token::read).transpose();
+    let token = token.map_err(|e| Failure::node(&e))?;
+    Nodes::connect(&args.addresses, token.as_ref(), &Limits::default())
+        .map_err(|e| explained(&args.addresses, &e))
+}
+
+/// Opens what there is, and waits for what is being made.
+fn look(nodes: &Nodes, share: Share) -> Result<Found> {
+    let start = Instant::now();
+    loop {
+        let client = nodes.local().client()?;
+        let words = first_words(&client)?;
+        if words.iter().all(|word| *word == 0) {
+            return Ok(Found::Nothing);
+        }
+        let opened = BlockingMap::open(client, options(nodes, share));
+        match opened {
+            Err(e)
+                if matches!(e.kind(), ErrorKind::NotAPool { .. })
+                    && start.elapsed() < BEING_MADE =>
+            {
+                thread::sleep(LOOK);
+            }
+            opened => return opened.map(Found::Index),
+        }
+    }
+}
+
+fn find_or_create(nodes: &Nodes) -> Result<BlockingMap<LocalClient>> {
+    loop {
+        if let Found::Index(map) = look(nodes, Share::Much)? {
+            return Ok(map);
+        }
+        match BlockingMap::create(nodes.local().client()?, options(nodes, Share::Much)) {
+            // Somebody else was quicker.
+            Err(e) if matches!(e.kind(), ErrorKind::Exists) => {}
+            made => return made,
+        }
+    }
+}
+
+/// The first word of each node: 0 where nobody has begun to make an index.
+fn first_words(client: &LocalClient) -> Result<Vec<u64>> {
+    let mut batch = Batch::new();
+    for node in 0..client.nodes() {
+        batch.read(Addr::new(node, 0), 8);
+    }
+    let done = block_on(client.post(batch))?;
+    Ok((0..usize::from(client.nodes())).map(|node| done.word(node)).collect())
+}
+
+/// How an index is made, and how this client goes about it.
+fn options(nodes: &Nodes, share: Share) -> Options {
+    let local = nodes.local();
+    let mut options = Options::default();
+    // A cell of the directory has eight bytes, so these are an eighth of the memory.
+    options.max_depth = (local.bytes(0) / 64).max(2).ilog2().min(DEPTH_MAX);
+    options.rows = local.rows();
+    options.seed = RandomState::new().hash_one("the seed of an index");
+    options.chunk_bytes = match share {
+        Share::Little => LITTLE_BYTES,
+        Share::Much => (local.bytes(0) / 64).clamp(LITTLE_BYTES, MUCH_BYTES),
+    };
+    options
+}
+
+/// The nodes as messages name them.
+fn named(addresses: &[String]) -> String {
+    addresses.join(",")
+}
+
+/// What the command says of a failure.
+fn explained(addresses: &[String], e: &Error) -> Failure {
+    let nodes = named(addresses);
+    let address = |node: u8| addresses.get(usize::from(node)).map_or("?", String::as_str);
+    let message = match e.kind() {
+        ErrorKind::NodeLost { node } => format!(
+            "node {} does not answer; what was under way may have taken effect or not",
+            address(*node)
+        ),
+        ErrorKind::Full { wanted_bytes } => format!(
+            "{nodes}: no space for {wanted_bytes} more bytes in the memory of the nodes; memory that \
+             clients had when they ended is found again by a client that is alone"
+        ),
+        ErrorKind::Locked => format!(
+            "{nodes}: other clients change the index meanwhile; try again when they have left"
+        ),
+        ErrorKind::NotAPool { why } => format!(
+            "{nodes}: there is no sound index in the memory: {why}; are these its nodes, in their \
+             order? If one was being made by a client that died, start the nodes anew"
+        ),
+        ErrorKind::Version { found, expected } => {
+            format!("{nodes}: the index has version {found}, this build knows version {expected}")
+        }
+        ErrorKind::Corrupt { what, off } => {
+            format!("{nodes}: the index is damaged: {what} (at offset {off:#x})")
+        }
+        ErrorKind::Truncated { found_bytes, expected_bytes } => format!(
+            "{nodes}: the memory has {found_bytes} bytes, but the index in it needs {expected_bytes}"
+        ),
+        _ => return Failure::node(e),
+    };
+    Failure::new(Failure::node(e).exit, message)
+}
+
+impl Store for Index {
+    fn name(&self) -> String {
+        named(&self.addresses)
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Map
+    }
+
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.with_space(|| self.map.put(key, value))
+    }
+
+    fn put_many(&self, pairs: &[Pair]) -> Result<()> {
+        self.with_space(|| self.map.put_many(pairs))
+    }
+
+    fn get_all(&self, key: &[u8]) -> Result<Vec<Vec<u8>>> {
+        Ok(self.map.get(key)?.into_iter().collect())
+    }
+
+    fn remove(&self, key: &[u8]) -> Result<bool> {
+        self.with_space(|| Ok(self.map.take(key)?.is_some()))
+    }
+
+    fn entries(&self) -> Box<dyn Iterator<Item = Result<Pair>> + '_> {
+        Box::new(Entries { pages: Some(self.map.pages()), page: Vec::new().into_iter() })
+    }
+
+    fn len(&self) -> Option<u64> {
+        None
+    }
+
+    fn check_command(&self) -> String {
+        format!("durahash remote --node {} check", self.addresses.join(" --node "))
+    }
+
+    fn failed(&self, e: &Error) -> Failure {
+        explained(&self.addresses, e)
+    }
+
+    fn close(self) -> Result<(), Failure> {
+        let Index { map, nodes, addresses } = self;
+        let closed = map.close().map_err(|e| explained(&addresses, &e));
+        drop(nodes);
+        closed
+    }
+}
+
+/// Keys and values, page by page. The first failure is the last item.
+struct Entries {
+    pages: Option<durahash_remote::BlockingPages<LocalClient>>,
+    page: std::vec::IntoIter<Pair>,
+}
+
+impl Iterator for Entries {
+    type Item = Result<Pair>;
+
+    fn next(&mut self) -> Option<Result<Pair>> {
+        loop {
+            if let Some(pair) = self.page.next() {
+                return Some(Ok(pair));
+            }
+            match self.pages.as_mut()?.next() {
+                Ok(Some(page)) => self.page = page.into_iter(),
+                Ok(None) => self.pages = None,
+                Err(e) => {
+                    self.pages = None;
+                    return Some(Err(e));
+                }
+            }
+        }
+    }
+}

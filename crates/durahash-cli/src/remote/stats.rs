@@ -1,0 +1,88 @@
+//! `remote stats`: figures about an index in the memory of nodes.
+
+use std::fmt::Write as _;
+
+use durahash_remote::Report;
+use serde_json::{Value, json};
+
+use super::index::Index;
+use crate::exit::{Exit, Failure};
+use crate::output::print;
+use crate::progress::Progress;
+use crate::size::human;
+use crate::store::Store;
+
+/// `durahash remote stats`.
+pub(super) fn stats(index: &Index, json: bool) -> Result<Exit, Failure> {
+    let progress = Progress::without_end("looking");
+    let looked = index.survey().and_then(|report| Ok((report, index.clients()?)));
+    let (report, clients) = looked.map_err(|e| index.failed(&e))?;
+    drop(progress);
+    let text = if json {
+        format!("{:#}\n", as_json(index, &report, clients))
+    } else {
+        as_text(index, &report, clients)
+    };
+    print(text.as_bytes())?;
+    Ok(Exit::Ok)
+}
+
+fn ratio(part: u64, of: u64) -> f64 {
+    part as f64 / of.max(1) as f64
+}
+
+/// Bytes of the segments and the directory for each entry, and all bytes for each key.
+fn bytes_per_entry(report: &Report) -> [f64; 2] {
+    [
+        ratio(report.index_bytes, report.entries),
+        ratio(report.index_bytes + report.kv_bytes, report.keys),
+    ]
+}
+
+fn as_json(index: &Index, report: &Report, clients: u32) -> Value {
+    let [index_bytes, medium_bytes] = bytes_per_entry(report);
+    json!({
+        "pool": index.name(),
+        "design": "sephash",
+        "kind": "map",
+        "key_type": "bytes",
+        "value_type": "bytes",
+        "keys": report.keys,
+        "load_factor": ratio(report.entries, report.capacity),
+        "global_depth": report.depth,
+        "deepest": report.deepest,
+        "segments": report.segments,
+        "at_max_depth": report.at_max_depth,
+        "entries": report.entries,
+        "bytes_per_entry": { "index": index_bytes, "medium": medium_bytes },
+        "memory_bytes": index.bytes(),
+        "taken_bytes": report.taken_bytes,
+        "unaccounted_bytes": report.unaccounted_bytes,
+        "nodes": index.addresses(),
+        "clients": clients,
+    })
+}
+
+fn as_text(index: &Index, report: &Report, clients: u32) -> String {
+    let mut text = String::new();
+    let mut row = |name: &str, value: String| {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{name:<18}{value}");
+    };
+    row("pool", index.name());
+    row("design", "sephash".into());
+    row("kind", "map".into());
+    row("types", "bytes -> bytes".into());
+    row("keys", report.keys.to_string());
+    row("load factor", format!("{:.3}", ratio(report.entries, report.capacity)));
+    let [index_bytes, medium_bytes] = bytes_per_entry(report);
+    row("bytes per entry", format!("{medium_bytes:.1}, {index_bytes:.1} of them in the index"));
+    row("memory", format!("{} ({} taken)", human(index.bytes()), human(report.taken_bytes)));
+    let unaccounted = human(report.unaccounted_bytes);
+    row("unaccounted", format!("{unaccounted}: other clients have it, or had it when they ended"));
+    row("clients", clients.to_string());
+    row("global depth", report.depth.to_string());
+    let full = report.at_max_depth;
+    row("segments", format!("{}, {full} of them as deep as they get", report.segments));
+    text
+}

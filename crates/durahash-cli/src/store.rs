@@ -1,0 +1,52 @@
+//! What commands need of a map, wherever it is: in a pool, or in the memory of nodes.
+
+use durahash::{Error, Result};
+
+use crate::args::Kind;
+use crate::exit::Failure;
+
+/// A key and a value.
+pub(crate) type Pair = (Vec<u8>, Vec<u8>);
+
+/// An open map, or multimap, as commands use it.
+pub(crate) trait Store {
+    /// As messages name it.
+    fn name(&self) -> String;
+
+    fn kind(&self) -> Kind;
+
+    /// Puts a value, or adds it.
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()>;
+
+    /// Puts many; where a key comes again, the last value counts.
+    fn put_many(&self, pairs: &[Pair]) -> Result<()>;
+
+    /// Whether putting these would fail for what they are. Not asked where it may be tried again.
+    fn accepts(&self, _key: &[u8], _value: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn get_all(&self, key: &[u8]) -> Result<Vec<Vec<u8>>>;
+
+    /// Removes a key; whether it was there.
+    fn remove(&self, key: &[u8]) -> Result<bool>;
+
+    /// All keys and values. What is damaged is an error among them, and the rest follows.
+    fn entries(&self) -> Box<dyn Iterator<Item = Result<Pair>> + '_>;
+
+    /// How many keys or entries there are, where that is known without looking at all.
+    fn len(&self) -> Option<u64>;
+
+    /// The command that lists what is damaged.
+    fn check_command(&self) -> String;
+
+    /// What the command says of a failure.
+    fn failed(&self, e: &Error) -> Failure;
+
+    /// The same of a failed load, which may have loaded some.
+    fn load_failed(&self, e: &Error) -> Failure {
+        self.failed(e)
+    }
+
+    fn close(self) -> Result<(), Failure>;
+}
