@@ -1,14 +1,17 @@
 //! The side that posts verbs.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use durahash_media::{Error, ErrorKind, Result};
 use durahash_remote::executor::{block_on, sleep_until};
 use durahash_remote::fabric::{Addr, Batch, Counts, Done, Fabric};
+use durahash_remote::node::{self, Limits, Token};
 
 use crate::blob::Blob;
 use crate::link::{Link, Load};
+use crate::node::FABRIC;
 use crate::rows::{ID_OFF, Row, State, row_off};
 
 /// A client of nodes that are reached over UCX. Clones are the same client; several threads may use it, one
@@ -36,6 +39,8 @@ pub struct Ucx(Arc<Endpoint>);
 
 struct Endpoint {
     link: Link,
+    /// By which the end of nodes is noticed.
+    _links: Vec<node::Link>,
     region_bytes: Vec<u64>,
     rows: u32,
     lease_ns: u64,
@@ -77,11 +82,48 @@ impl Ucx {
         }
         let blobs: Vec<Blob> =
             blobs.iter().map(|blob| Blob::from_bytes(blob.as_ref())).collect::<Result<_>>()?;
-        let link = Link::new(&blobs, deadline)?;
+        Self::reach(&blobs, Vec::new(), deadline)
+    }
+
+    /// Connects to the nodes that listen at these addresses and make an [offer](crate::UcxNode::offer), as
+    /// [`connect`](Self::connect) does. The connections to them are held as long as this client: where one
+    /// ends, that node is lost at once.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect) and [`node::Link::connect`];
+    /// [`Options`](ErrorKind::Options) when the memory of a node is on another fabric.
+    pub fn find(
+        addresses: &[String],
+        token: Option<&Token>,
+        limits: &Limits,
+        deadline: Duration,
+    ) -> Result<Self> {
+        let (mut links, mut blobs) = (Vec::new(), Vec::new());
+        for address in addresses {
+            let (link, offer) = node::Link::connect(address, token, limits)?;
+            if offer.fabric != FABRIC {
+                let what = "the node lends its memory over another fabric than UCX";
+                return Err(ErrorKind::Options { what }.into());
+            }
+            links.push(link);
+            blobs.push(Blob::from_bytes(&offer.place)?);
+        }
+        if !(1..=255).contains(&blobs.len()) {
+            return Err(ErrorKind::Options { what: "a fabric has 1 to 255 nodes" }.into());
+        }
+        Self::reach(&blobs, links, deadline)
+    }
+
+    fn reach(blobs: &[Blob], mut links: Vec<node::Link>, deadline: Duration) -> Result<Self> {
+        let link = Link::new(blobs, deadline)?;
+        for (node, connection) in links.iter_mut().enumerate() {
+            let ended = link.ended();
+            connection.watch(move || ended[node].store(true, Ordering::Release))?;
+        }
         let (rows, lease_ns) = (blobs[0].rows, blobs[0].lease_ns);
         let start = Instant::now();
         let (row, word) = block_on(async {
-            for (node, blob) in (0..).zip(&blobs) {
+            for (node, blob) in (0..).zip(blobs) {
                 let found = link.read_own(node, ID_OFF as u64, 8).await?[0];
                 if found != blob.id {
                     let (what, expected) = ("the id of the region", blob.id);
@@ -100,7 +142,16 @@ impl Ucx {
         };
         let region_bytes = blobs.iter().map(|blob| blob.region_bytes).collect();
         let state = Mutex::new(own);
-        Ok(Ucx(Arc::new(Endpoint { link, region_bytes, rows, lease_ns, start, row, state })))
+        Ok(Ucx(Arc::new(Endpoint {
+            link,
+            _links: links,
+            region_bytes,
+            rows,
+            lease_ns,
+            start,
+            row,
+            state,
+        })))
     }
 }
 

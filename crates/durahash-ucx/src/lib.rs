@@ -7,9 +7,22 @@
 //! - `UcxNode` lends memory out: it registers a region, serves it by a thread, and gives some bytes that reach it.
 //! - `Ucx` is a client of such nodes, a [`Fabric`](durahash_remote::fabric::Fabric), made of these bytes.
 //!
+//! With a control connection ([`durahash_remote::node`]):
+//!
+//! ```text
+//! UCX_TLS=tcp UCX_NET_DEVICES=eth0    as both processes need it
+//!
+//! let memory = UcxNode::start(&UcxNodeOptions { bytes: 1 << 30, ..Default::default() })?;
+//! Listening::bind("10.0.0.1:7410", memory.offer(), Some(token), Limits::default())?.serve();
+//!
+//! let client = Ucx::find(&["10.0.0.1:7410".into()], Some(&token), &Limits::default(), deadline)?;
+//! let map = BlockingMap::create(client, Options::default())?;
+//! ```
+//!
 //! UCX's environment variables choose devices and transports, the same for nodes and clients: `UCX_TLS=tcp
 //! UCX_NET_DEVICES=lo` is TCP on loopback. Shared memory of one host is used only where it is asked for and
-//! nothing else is, as by `UCX_TLS=posix,self`: it does not tell of nodes that have ended.
+//! nothing else is, as by `UCX_TLS=posix,self`: it does not tell of nodes that have ended. What UCX itself has to say of
+//! connections that break it writes to the standard output; `UCX_LOG_LEVEL` and `UCX_LOG_FILE` say how much, and where.
 //!
 //! **Trust.** Whoever has the bytes that reach a region can read and write all of it. There is no encryption.
 //!

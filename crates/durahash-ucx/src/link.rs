@@ -1,7 +1,7 @@
 //! Verbs carried to nodes, and waited for.
 
-use std::sync::atomic::{Ordering, fence};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -31,6 +31,8 @@ pub(crate) struct Link {
     /// Of each node whose end UCX does not tell: its last beat that was seen, when it was seen first, and
     /// when the node was looked at last.
     watched: Mutex<Vec<Watched>>,
+    /// Of each node: whether somebody has noticed its end.
+    ended: Arc<[AtomicBool]>,
     deadline: Duration,
 }
 
@@ -90,7 +92,24 @@ impl Link {
         let (since, silent) = (Instant::now(), |node: &u8| !client.tells(*node));
         let watched = (0..blobs.len() as u8).filter(silent);
         let watched = watched.map(|node| Watched { node, beat: 0, since, looked: since }).collect();
-        Ok(Link { client: Mutex::new(client), own_bytes, watched: Mutex::new(watched), deadline })
+        Ok(Link {
+            client: Mutex::new(client),
+            own_bytes,
+            watched: Mutex::new(watched),
+            ended: blobs.iter().map(|_| AtomicBool::new(false)).collect(),
+            deadline,
+        })
+    }
+
+    /// By which somebody else tells that a node has ended.
+    pub(crate) fn ended(&self) -> Arc<[AtomicBool]> {
+        Arc::clone(&self.ended)
+    }
+
+    /// Whether nothing is known against `node`.
+    fn standing(&self, client: &mut Client, node: u8) -> Result<()> {
+        let ended = self.ended[usize::from(node)].load(Ordering::Acquire);
+        if ended || client.is_lost(node) { Err(lost(client, node)) } else { Ok(()) }
     }
 
     /// Finds nodes that have ended although verbs take effect, in memory that is left of them. A node whose
@@ -160,19 +179,19 @@ impl Link {
     pub(crate) async fn flush(&self, node: u8) -> Result<()> {
         let flight = {
             let mut client = self.lock();
-            standing(&mut client, node)?;
+            self.standing(&mut client, node)?;
             let key = client.batch(0)?;
             client.flush(key, node);
             Flight { link: self, key }
         };
         self.land(&flight).await?;
-        standing(&mut self.lock(), node)
+        self.standing(&mut self.lock(), node)
     }
 
     fn start(&self, load: &Load<'_>) -> Result<Flight<'_>> {
         let mut client = self.lock();
         for verb in load.verbs {
-            standing(&mut client, verb.addr.node())?;
+            self.standing(&mut client, verb.addr.node())?;
         }
         let (out_at, back_at) = (load.out_at(), load.back_at());
         let key = client.batch(back_at + load.back)?;
@@ -236,7 +255,7 @@ impl Link {
                     State::Pending(node) if waited >= self.deadline => {
                         return Err(lost(&mut client, node));
                     }
-                    State::Pending(node) => standing(&mut client, node)?,
+                    State::Pending(node) => self.standing(&mut client, node)?,
                 }
                 moved
             };
@@ -260,11 +279,6 @@ impl Link {
             }
         }
     }
-}
-
-/// Whether nothing is known against `node`.
-fn standing(client: &mut Client, node: u8) -> Result<()> {
-    if client.is_lost(node) { Err(lost(client, node)) } else { Ok(()) }
 }
 
 fn lost(client: &mut Client, node: u8) -> Error {

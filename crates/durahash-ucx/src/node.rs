@@ -6,11 +6,14 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use durahash_media::{Error, ErrorKind, Result};
+use durahash_remote::node::Offer;
 
 use crate::blob::Blob;
 use crate::rows::{BEAT_OFF, ID_OFF, ROWS_MAX, own_bytes};
 use crate::sys::Node;
 
+/// The name of the fabric in an offer.
+pub(crate) const FABRIC: &str = "ucx";
 /// So often the thread looks for verbs before it sleeps until there are some.
 const SPINS: u32 = 50;
 /// Then it wakes so often all the same, and looks whether it shall end.
@@ -43,6 +46,9 @@ impl Default for UcxNodeOptions {
 /// [`NodeLost`](ErrorKind::NodeLost) from then on.
 #[derive(Debug)]
 pub struct UcxNode {
+    id: u64,
+    bytes: u64,
+    rows: u32,
     blob: Vec<u8>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<()>>>,
@@ -89,7 +95,7 @@ impl UcxNode {
         };
         let thread = thread::Builder::new().name("durahash-ucx".into()).spawn(serve);
         let thread = Some(thread.map_err(|e| Error::io("starting a thread", None, e))?);
-        Ok(UcxNode { blob, stop, thread })
+        Ok(UcxNode { id, bytes, rows, blob, stop, thread })
     }
 
     /// What a client needs to reach the region: a few hundred bytes, to be given to
@@ -98,6 +104,14 @@ impl UcxNode {
     #[must_use]
     pub fn blob(&self) -> &[u8] {
         &self.blob
+    }
+
+    /// The same as an offer, for a [`Listening`](durahash_remote::node::Listening) to make to clients, which
+    /// [find](crate::Ucx::find) it there.
+    #[must_use]
+    pub fn offer(&self) -> Offer {
+        let (fabric, place) = (FABRIC.into(), self.blob.clone());
+        Offer { id: self.id, bytes: self.bytes, rows: self.rows, fabric, place }
     }
 
     /// Whether the thread serves the region yet: it ends when UCX fails.

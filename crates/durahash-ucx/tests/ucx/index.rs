@@ -5,11 +5,12 @@ use std::time::Duration;
 use durahash_media::{Error, ErrorKind};
 use durahash_remote::executor::{Executor, block_on};
 use durahash_remote::fabric::{Addr, Fabric};
-use durahash_remote::{Options, RemoteMap, Result};
-use durahash_ucx::Ucx;
+use durahash_remote::node::{Limits, Listening, Token};
+use durahash_remote::{BlockingMap, Options, RemoteMap, Result};
+use durahash_ucx::{Ucx, UcxNode, UcxNodeOptions};
 
-use crate::process::{Transport, hear, tell};
-use crate::{Nodes, connect, hear_blobs};
+use crate::process::{Process, Transport, hear, tell};
+use crate::{DEADLINE, Nodes, connect, hear_blobs};
 
 /// Operations under way at once.
 const AT_ONCE: u64 = 16;
@@ -169,6 +170,49 @@ pub(crate) fn lose() {
     lost(executor.block_on(client.flush(0)));
 }
 
+/// Makes an offer of a region.
+pub(crate) fn listen() {
+    let options = UcxNodeOptions { bytes: 16 << 20, ..UcxNodeOptions::default() };
+    let node = UcxNode::start(&options).unwrap();
+    let token = Some(Token::new(b"sesame").unwrap());
+    let listening = Listening::bind("127.0.0.1:0", node.offer(), token, Limits::default()).unwrap();
+    tell(&listening.address().to_string());
+    hear();
+}
+
+/// Puts by threads until the node is lost.
+pub(crate) fn find() {
+    let addresses = [hear()];
+    let find = |token| {
+        let token = Token::new(token).unwrap();
+        Ucx::find(&addresses, Some(&token), &Limits::default(), DEADLINE)
+    };
+    let refused = find(&b"salami"[..]).err().unwrap();
+    assert!(matches!(refused.kind(), ErrorKind::Refused { .. }), "{refused}");
+    let map = BlockingMap::create(find(b"sesame").unwrap(), tiny()).unwrap();
+    let error = (0..).find_map(|i| {
+        if i == 20 {
+            tell("puts");
+        }
+        map.put(&key(0, i), b"value").and_then(|()| map.delete(&key(0, i))).err()
+    });
+    let error = error.unwrap();
+    assert!(matches!(error.kind(), ErrorKind::NodeLost { .. }), "{error}");
+    tell("lost");
+}
+
+#[test]
+fn nodes_are_found_by_a_control_connection_which_tells_their_end() {
+    for transport in Transport::ALL {
+        let node = Process::start(transport, "listen", &[]);
+        let client = Process::start(transport, "find", &[node.next().unwrap()]);
+        client.expect("puts");
+        node.kill();
+        client.expect("lost");
+        client.end();
+    }
+}
+
 /// Connects to what is not there any more.
 pub(crate) fn stale() {
     let refused = Ucx::connect(&hear_blobs(), Duration::from_secs(4)).err().unwrap();
@@ -204,6 +248,22 @@ fn a_node_that_is_killed_is_lost_and_a_new_one_is_another() {
         check.expect("50");
         check.end();
         new.end();
+    }
+}
+
+#[test]
+fn a_node_that_does_not_answer_is_lost_after_the_deadline() {
+    for transport in Transport::ALL {
+        let nodes = Nodes::start(transport, &[16 << 20], 8, 60_000);
+        let mut client = nodes.client("lose", &[]);
+        client.expect("puts");
+        nodes.processes[0].stop();
+        client.expect("lost");
+        client.say("again");
+        client.expect("lost");
+        client.expect("lost");
+        client.end();
+        nodes.kill();
     }
 }
 

@@ -21,6 +21,8 @@ fn a_role_in_another_process() {
     let Some(role) = process::role() else { return };
     match role.as_str() {
         "node" => node(),
+        "listen" => index::listen(),
+        "find" => index::find(),
         "verbs" => fabric::verb_bodies(),
         "lengths" => fabric::lengths(),
         "seen" => fabric::seen(),

@@ -84,6 +84,12 @@ impl Process {
         writeln!(self.stdin, "{line}").unwrap();
     }
 
+    /// Stops it, as it were a machine that does not answer.
+    pub(crate) fn stop(&self) {
+        let status = Command::new("kill").args(["-STOP", &self.child.id().to_string()]).status();
+        assert!(status.unwrap().success());
+    }
+
     /// That is kill -9.
     pub(crate) fn kill(mut self) -> Vec<String> {
         self.child.kill().unwrap();
