@@ -87,8 +87,10 @@ pub fn run(config: &Config, progress: &mut dyn Progress) -> Result<Report> {
     Ok(Report { machine: Machine::this(), setup, rows: suites.rows })
 }
 
-/// What reading the clock twice takes: the shortest of many tries, in which nothing came between.
-fn clock_ns() -> f64 {
+/// What reading the clock twice takes, in nanoseconds: the shortest of many tries, in which nothing came
+/// between.
+#[must_use]
+pub fn clock_ns() -> f64 {
     const READS: u32 = 1000;
     let try_once = || {
         let from = Instant::now();

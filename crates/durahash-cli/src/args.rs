@@ -338,6 +338,13 @@ pub(crate) struct BenchArgs {
     /// Add the latency of a slower medium; every figure says so
     #[arg(long, value_enum)]
     pub(crate) emulate: Option<Emulate>,
+    #[command(flatten)]
+    pub(crate) saved: Saved,
+}
+
+/// Where a report is saved.
+#[derive(Debug, Args)]
+pub(crate) struct Saved {
     /// Write all results to FILE as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,

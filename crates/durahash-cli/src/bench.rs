@@ -7,7 +7,7 @@ use std::path::Path;
 use durahash::ErrorKind;
 use durahash_bench::{Config, Error, Report};
 
-use crate::args::BenchArgs;
+use crate::args::{BenchArgs, Saved};
 use crate::exit::{Exit, Failure};
 use crate::output::print;
 use crate::progress::Progress;
@@ -31,29 +31,40 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     };
     // Before the minutes of measuring, but without leaving anything should they not succeed.
     config.check().map_err(failed)?;
-    if let Some(path) = &args.json {
-        try_file(path).map_err(|e| unwritable(path, &e))?;
-    }
-    if let Some(dir) = &args.report {
-        try_dir(dir).map_err(|e| unwritable(dir, &e))?;
-    }
+    try_saved(&args.saved)?;
     let mut progress = Parts(Progress::none());
     let report = durahash_bench::run(&config, &mut progress).map_err(failed)?;
     drop(progress);
+    tell(&report, &args.saved)
+}
+
+/// Whether a report can be saved there.
+pub(crate) fn try_saved(saved: &Saved) -> Result<(), Failure> {
+    if let Some(path) = &saved.json {
+        try_file(path).map_err(|e| unwritable(path, &e))?;
+    }
+    if let Some(dir) = &saved.report {
+        try_dir(dir).map_err(|e| unwritable(dir, &e))?;
+    }
+    Ok(())
+}
+
+/// Prints a report, and saves it.
+pub(crate) fn tell(report: &Report, to: &Saved) -> Result<Exit, Failure> {
     let mut text = Vec::new();
     report.write_text(&mut text).map_err(|e| Failure::output(&e))?;
     // What cannot be saved after all is printed at least, and what cannot be printed is saved.
-    let saved = save(&report, args);
+    let saved = save(report, to);
     print(&text)?;
     saved?;
     Ok(Exit::Ok)
 }
 
-fn save(report: &Report, args: &BenchArgs) -> Result<(), Failure> {
-    if let Some(path) = &args.json {
+fn save(report: &Report, to: &Saved) -> Result<(), Failure> {
+    if let Some(path) = &to.json {
         fs::write(path, report.to_json()).map_err(|e| unwritable(path, &e))?;
     }
-    if let Some(dir) = &args.report {
+    if let Some(dir) = &to.report {
         report.write_page(dir).map_err(failed)?;
     }
     Ok(())
@@ -90,7 +101,7 @@ fn try_dir(dir: &Path) -> io::Result<()> {
 }
 
 /// The bar of a run, once the number of its parts is known.
-struct Parts(Progress);
+pub(crate) struct Parts(pub(crate) Progress);
 
 impl durahash_bench::Progress for Parts {
     fn at(&mut self, done: u64, total: u64, what: &str) {
@@ -102,7 +113,7 @@ impl durahash_bench::Progress for Parts {
     }
 }
 
-fn failed(e: Error) -> Failure {
+pub(crate) fn failed(e: Error) -> Failure {
     let exit = match &e {
         Error::Config { .. } => Exit::Usage,
         Error::Wrong { .. } => Exit::Corrupt,

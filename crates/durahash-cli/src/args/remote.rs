@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use clap::{Args, Subcommand};
 
+use super::Saved;
 use crate::size::parse_size;
 
 /// Where a node listens unless it is told otherwise, and the address where only a port is told.
@@ -142,6 +143,14 @@ pub(crate) enum RemoteCommand {
         json: bool,
     },
 
+    /// Measure an index in the memory of the nodes
+    ///
+    /// Load, hits, misses, updates, YCSB's mixes and deletes by threads that share a client and wait for
+    /// each operation; every lookup must find what it has to. Prints tables. The index must be
+    /// empty, and is so again afterwards; it is made if the nodes have none.
+    #[command(verbatim_doc_comment)]
+    Bench(RemoteBench),
+
     /// Verify every invariant and change nothing
     ///
     /// Exit code 3 if anything is wrong, and 5 where that may be what others change meanwhile.
@@ -151,6 +160,18 @@ pub(crate) enum RemoteCommand {
         #[arg(long)]
         json: bool,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RemoteBench {
+    /// Keys to load, at least 1000
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    pub(crate) keys: u64,
+    /// Numbers of threads, separated by commas, at most 256 and one for each 100 keys
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2")]
+    pub(crate) threads: Vec<usize>,
+    #[command(flatten)]
+    pub(crate) saved: Saved,
 }
 
 #[cfg(test)]

@@ -107,6 +107,11 @@ impl Index {
         }
     }
 
+    /// The client that all threads may use.
+    pub(super) fn map(&self) -> &BlockingMap<LocalClient> {
+        &self.map
+    }
+
     /// Does `f`, and once more where memory was short and some was found that dead clients had.
     fn with_space<T>(&self, f: impl Fn() -> Result<T>) -> Result<T> {
         let full = match f() {

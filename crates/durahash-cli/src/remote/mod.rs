@@ -1,6 +1,7 @@
 //! `remote`: the commands for an index in the memory of nodes. Their output, and their exit codes, are those
 //! of the commands for pools.
 
+mod bench;
 mod check;
 mod index;
 mod stats;
@@ -30,6 +31,7 @@ pub(crate) fn remote(args: &Remote) -> Result<Exit, Failure> {
             dump::dump_from(&Index::open(nodes, Share::Little)?, *limit)
         }
         RemoteCommand::Stats { json } => stats::stats(&Index::open(nodes, Share::Little)?, *json),
+        RemoteCommand::Bench(args) => bench::bench(nodes, args),
         RemoteCommand::Check { json } => check::check(&Index::open(nodes, Share::Little)?, *json),
     }
 }

@@ -405,6 +405,25 @@ fn a_dump_ends_with_its_node() {
 }
 
 #[test]
+fn a_benchmark_leaves_an_empty_index() {
+    let work = Work::new();
+    let node = Node::start(&work, "--size 64MiB");
+    let bench = "bench --keys 1000 --threads 1,2 --json out.json --report page";
+    let text = node.run(&work, bench).ok();
+    for part in ["sephash", "put_many", "YCSB F", &node.address] {
+        assert!(text.contains(part), "no {part} in {text}");
+    }
+    let saved: Value =
+        serde_json::from_slice(&std::fs::read(work.path("out.json")).unwrap()).unwrap();
+    assert!(saved.is_object() && work.path("page/report.html").exists());
+    assert_eq!(node.run(&work, "check").ok(), format!("{}: ok, 0 keys\n", node.address));
+    node.run(&work, "put key value").ok();
+    assert!(node.run(&work, "bench --keys 1000").failed(2).contains("has entries"));
+    assert_eq!(node.run(&work, "get key").ok(), "value\n");
+    assert!(node.run(&work, "bench --keys 1").failed(2).contains("too few"));
+}
+
+#[test]
 fn the_memory_of_a_node_is_where_it_is_told_to_be() {
     let work = Work::new();
     let mut node = Node::start(&work, "--size 1MiB --fabric local:memory");
