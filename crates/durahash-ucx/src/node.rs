@@ -44,6 +44,11 @@ impl Default for UcxNodeOptions {
 ///
 /// It is gone, with what is in it, when this is dropped; clients get
 /// [`NodeLost`](ErrorKind::NodeLost) from then on.
+///
+/// **Clients that die.** UCX 1.13 ends the whole process of the node (`Fatal: unexpected error: Endpoint
+/// timeout`) when the connection of a client breaks over TCP, and then comes to writes of it that are to be
+/// answered: seen in about one of eight kills of a client that did nothing but write 100 kB at once, not of
+/// one that had nothing under way. So give a node a process of its own, which has nothing else to lose.
 #[derive(Debug)]
 pub struct UcxNode {
     id: u64,

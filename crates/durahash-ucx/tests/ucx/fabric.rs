@@ -1,5 +1,6 @@
 //! Verbs, rows and what is refused.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -160,10 +161,16 @@ fn atomics_of_several_processes_are_exact() {
 const BLOCK: Addr = Addr::new(0, 72);
 const BLOCK_BYTES: usize = 100_000;
 
-/// Writes the same word all over, another one each time, until it is killed.
+/// Writes the same word all over, another one each time, until it is told to end.
 pub(crate) fn writes() {
     let client = connect();
-    for byte in (0..=255).cycle() {
+    let end = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&end);
+    thread::spawn(move || {
+        hear();
+        told.store(true, Ordering::Relaxed);
+    });
+    for byte in (0..=255).cycle().take_while(|_| !end.load(Ordering::Relaxed)) {
         post(&client, |batch| batch.write(BLOCK, &[byte; BLOCK_BYTES]));
         if byte == 3 {
             tell("writes");
@@ -190,10 +197,11 @@ pub(crate) fn reads() {
 fn words_are_whole() {
     for transport in Transport::ALL {
         let nodes = Nodes::start(transport, &[REGION], 4, 60_000);
-        let writer = nodes.client("writes", &[]);
+        let mut writer = nodes.client("writes", &[]);
         writer.expect("writes");
         nodes.client("reads", &[]).end();
-        writer.kill();
+        writer.say("end");
+        writer.end();
         nodes.end();
     }
 }
@@ -242,7 +250,7 @@ pub(crate) fn rows() {
 
 #[test]
 fn rows_are_for_those_who_show_life() {
-    let nodes = Nodes::start(Transport::Tcp, &[8192; 2], 2, 2_000);
+    let nodes = Nodes::start(Transport::Tcp, &[8192; 2], 2, 3_000);
     nodes.client("rows", &[]).end();
     nodes.end();
 }
