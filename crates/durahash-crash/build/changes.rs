@@ -93,6 +93,19 @@ pub(crate) const CHANGES: &[Change] = &[
     },
     Change {
         file: "grow.rs",
+        from: "                self.plans.pass(&wanted, resizing.cursor);",
+        to: "                let ahead = if planted(Fault::PassedFirst) { PASSES } else { 0 };
+                self.plans.pass(&wanted, resizing.cursor + ahead);",
+    },
+    Change {
+        file: "plan.rs",
+        from: "        self.passed.0.store(0, Ordering::Relaxed);",
+        to: "        if !planted(Fault::PassedKept) {
+            self.passed.0.store(0, Ordering::Relaxed);
+        }",
+    },
+    Change {
+        file: "grow.rs",
         from: "        medium.flush(block);
         medium.fence();",
         to: "        if !planted(Fault::RootFirst) {

@@ -42,6 +42,8 @@ fn what_is_written_and_recovered_wrongly_is_found() {
         Fault::BothKept,
         Fault::MarksStay,
         Fault::CursorFirst,
+        Fault::PassedFirst,
+        Fault::PassedKept,
         Fault::RootFirst,
         Fault::GivenUpFirst,
     ];

@@ -29,6 +29,8 @@ const STEP_PREPARES: u64 = 1024;
 
 /// Parts of a walk over the sources after which the cursor is saved.
 const SAVES: u64 = 8;
+/// Buckets of it after which operations are told. Not each: lookups wait for the line of it.
+const PASSES: u64 = 4;
 
 /// A load below which a table is not full because there are too many slots, but because hashes share
 /// their first bits, in hundredths.
@@ -379,6 +381,9 @@ impl<M: Medium> Rewo<M> {
             let Some((table, number)) = wanted.source(resizing.cursor) else {
                 break;
             };
+            if resizing.cursor.is_multiple_of(PASSES) {
+                self.plans.pass(&wanted, resizing.cursor);
+            }
             loop {
                 match self.migrate_bucket(plan, table, number)? {
                     Migrated::Done => break,

@@ -14,7 +14,7 @@
 //! Buckets are in the pool, and one block that says which tables of them there are. In DRAM: the same
 //! as words (`plan.rs`), locks, a counter, and the cached table (`cached.rs`). A lookup reads no block if
 //! the cached table has the hash, else at most two; during a resize at most four, and six where one has to
-//! overtake another.
+//! overtake another; fewer where the walk over the sources has passed those of the hash.
 //!
 //! # Layout
 //! `layout.rs`, with a picture.
@@ -24,7 +24,7 @@
 //! - **REWO-1** The root names a block of tables whose check sum is right; its tables are runs of
 //!   extents of units, no two overlap, and they are those in use.
 //! - **REWO-2** Every live slot is in one of the two buckets of its hash in the table that owns it, or,
-//!   during a resize, in a bucket behind the cursor, of the table that owned it before; its fingerprint
+//!   during a resize, in a bucket from the cursor on, of the table that owned it before; its fingerprint
 //!   is that of its hash.
 //! - **REWO-3** No two live slots have the same `h`.
 //! - **REWO-4** Commit words agree with their parity. No slot is marked as leaving while nothing moves.
@@ -74,6 +74,10 @@
 //! Who changes the tables holds the mutex of resizes and none of the locks, and takes each of them once
 //! after the switch: so all writers that go by the tables before are done, and readers begin again,
 //! before the first slot is migrated, or a table is given up. That mutex is taken before locks.
+//! How far a resize has come is told every few buckets (`Plans::pass`). Who reads that leaves out the sources
+//! before it: all of their slots have come to where they go, under versions that are read later, and nothing
+//! comes back, as only what a table owns is put or evicted into its buckets. Two writers of one hash of whom
+//! one leaves out sources meet at the locks of the buckets for new slots, which both take.
 //! No operation waits for a whole resize: who finds the mutex taken leaves that to its holder.
 //! Only where an insert finds no room does it help until there is some. A step in the background that
 //! needs space for a table, and there is none, answers that nothing is waiting.

@@ -239,7 +239,16 @@ impl Places {
 pub(super) struct Plans {
     state: AtomicU64,
     banks: [[AtomicU64; ALL]; 2],
+    passed: Passed,
 }
+
+/// The first bucket of the walk over the sources that may still have what belongs elsewhere: its table's
+/// number above, and its own within the table below. Behind it no operation looks for what has moved.
+/// Off the line of the state: it is stored to all through a resize.
+#[repr(align(128))]
+struct Passed(AtomicU64);
+
+const PASSED_TABLE_BIT: u32 = 56;
 
 /// What the word of state was.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -253,7 +262,8 @@ const CHANGE: u64 = 1 << BANK_BIT;
 impl Plans {
     pub(super) fn new(wanted: &Wanted) -> Self {
         let banks = std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0)));
-        let plans = Plans { state: AtomicU64::new(0), banks };
+        let passed = Passed(AtomicU64::new(0));
+        let plans = Plans { state: AtomicU64::new(0), banks, passed };
         plans.publish(wanted);
         plans
     }
@@ -265,8 +275,20 @@ impl Plans {
         for (entry, table) in self.bank(Plan(next)).iter().zip(wanted.tables) {
             entry.store(table.map_or(0, Table::to_entry), Ordering::Release);
         }
+        // Before the state: who sees these tables does not see how far a walk over others came.
+        self.passed.0.store(0, Ordering::Relaxed);
         let word = next | (wanted.count as u64) << COUNT_BIT | wanted.resize as u64;
         self.state.store(word, Ordering::SeqCst);
+    }
+
+    /// The walk over the sources of these tables, which are in use, has come to a position: what belonged
+    /// elsewhere in the buckets before it is there, durably, and nothing comes back.
+    pub(super) fn pass(&self, wanted: &Wanted, at: u64) {
+        if let Some((table, number)) = wanted.source(at) {
+            let first = wanted.tables[table].map_or(0, |table| table.first);
+            let passed = (table as u64) << PASSED_TABLE_BIT | (number - first);
+            self.passed.0.store(passed, Ordering::Release);
+        }
     }
 
     #[inline(always)]
@@ -315,11 +337,18 @@ impl Plans {
         places
     }
 
-    /// Those where it may still be.
+    /// Those where it may still be. Where the walk has passed them is read after the plan and before it is
+    /// looked at again: so it is of this plan, or 0, or all of this is in vain.
     #[inline(never)]
     fn add_sources(&self, plan: Plan, h: u64, remixed: u64, places: &mut Places) {
-        for table in plan.sources(h).into_iter().flatten() {
-            let pair = self.pair(plan, table, remixed);
+        let passed = self.passed.0.load(Ordering::Acquire);
+        for number in plan.sources(h).into_iter().flatten() {
+            let table = self.table(plan, number);
+            let pair = table.pair(remixed);
+            let last = pair[0].max(pair[1]).wrapping_sub(table.first);
+            if (number as u64) << PASSED_TABLE_BIT | last < passed {
+                continue;
+            }
             places.buckets[places.count..places.count + 2].copy_from_slice(&pair);
             places.count += 2;
         }
@@ -432,6 +461,37 @@ mod tests {
                     assert_eq!(places.all(), pairs.collect::<Vec<_>>());
                 }
             }
+        }
+    }
+
+    /// Both buckets of a pair are behind the walk, or lookups go there.
+    #[test]
+    fn what_the_walk_has_passed_is_not_looked_at_again() {
+        let mix = hash::WordMix::new(7);
+        for resize in
+            [Resize::Grow, Resize::Shrink, Resize::Rebuild, Resize::Overtake, Resize::Again]
+        {
+            let wanted = tables(4, resize);
+            let plans = Plans::new(&wanted);
+            let plan = plans.load();
+            for at in 0..wanted.total() {
+                plans.pass(&wanted, at);
+                let behind: Vec<_> = (0..at).map_while(|at| wanted.source(at)).collect();
+                for h in (0..200).map(|i| mix.mix(i)) {
+                    let places = plans.places(plan, h, mix.mix(h));
+                    assert_eq!(places.target(), plans.pair(plan, plan.target(h), mix.mix(h)));
+                    let sources = plan.sources(h).into_iter().flatten();
+                    let left = sources.map(|table| (table, plans.pair(plan, table, mix.mix(h))));
+                    let left = left.filter(|(table, pair)| {
+                        !pair.iter().all(|number| behind.contains(&(*table, *number)))
+                    });
+                    let left: Vec<_> = left.flat_map(|(_, pair)| pair).collect();
+                    assert_eq!(places.all()[2..], left);
+                }
+            }
+            plans.publish(&wanted);
+            let looks = |h: u64| plans.places(plans.load(), h, mix.mix(h)).all().len();
+            assert!((0..200).all(|i| looks(mix.mix(i)) >= 4 || !resize.is_rebuild()));
         }
     }
 

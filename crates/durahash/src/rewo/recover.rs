@@ -97,6 +97,7 @@ impl<M: Medium> Rewo<M> {
             let mut resizing = rewo.resizing();
             resizing.block = found.number;
             (resizing.cursor, resizing.saved) = (found.cursor, found.cursor);
+            rewo.plans.pass(&found.wanted, found.cursor);
         }
         rewo.release_unnamed(&found)?;
         rewo.cached.begin(rewo.cache_buckets(&found.wanted), rewo.live.get() == 0);

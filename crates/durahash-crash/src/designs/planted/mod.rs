@@ -66,6 +66,10 @@ pub enum Fault {
     MarksStay,
     /// The cursor is behind a bucket before that is empty.
     CursorFirst,
+    /// Operations leave out buckets that the walk over the sources has yet to come to.
+    PassedFirst,
+    /// They leave out those that a walk before had passed.
+    PassedKept,
     /// The root names a block of tables that is not durable.
     RootFirst,
     /// The space of a table is given back while the block of tables names it.
