@@ -13,6 +13,19 @@ use crate::index::Finding;
 /// Takes what is wrong: the invariant, the number of the bucket, and words.
 type Report<'a> = &'a mut dyn FnMut(&'static str, u64, String);
 
+/// All buckets with the numbers of their tables, and whether a resize has migrated what belonged elsewhere.
+fn with_progress(wanted: &Wanted, cursor: u64) -> impl Iterator<Item = ((usize, u64), bool)> {
+    let mut at = 0;
+    let buckets =
+        wanted.all().flat_map(|(i, t)| (t.first..t.first + t.buckets()).map(move |n| (i, n)));
+    buckets.map(move |(i, number)| {
+        let is_source = wanted.sources().any(|(source, _)| source == i);
+        let is_done = is_source && at < cursor;
+        at += u64::from(is_source);
+        ((i, number), is_done)
+    })
+}
+
 impl<M: Medium> Rewo<M> {
     /// Verifies REWO-1 to REWO-7.
     pub(super) fn check_all(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
@@ -35,14 +48,8 @@ impl<M: Medium> Rewo<M> {
         }
         self.check_extents(&wanted, block.number, &mut report);
         let mut hashes = HashMap::new();
-        let mut at = 0;
-        for (i, table) in wanted.all() {
-            let is_source = wanted.sources().any(|(source, _)| source == i);
-            for number in table.first..table.first + table.buckets() {
-                let is_done = is_source && at < cursor;
-                at += u64::from(is_source);
-                self.check_bucket(plan, (i, number), is_done, &mut hashes, &mut report)?;
-            }
+        for ((table, number), is_done) in with_progress(&wanted, cursor) {
+            self.check_bucket(plan, (table, number), is_done, &mut hashes, &mut report)?;
         }
         if hashes.len() as u64 != self.live.get() {
             let (live, counter) = (hashes.len(), self.live.get());
@@ -118,14 +125,15 @@ impl<M: Medium> Rewo<M> {
         let resizing = self.resizing();
         let plan = self.plans.load();
         let wanted = self.plans.wanted(plan);
-        for number in wanted.all().flat_map(|(_, t)| t.first..t.first + t.buckets()) {
+        for ((table, number), is_done) in with_progress(&wanted, resizing.cursor) {
             let mut held = self.hold_bucket(plan, number);
             let done = self.pool.writable().and_then(|()| {
                 let bucket = self.bucket(number)?;
                 let before = self.commit(bucket);
                 let mut lost = Vec::new();
                 self.each_slot(plan, number, &mut |slot| {
-                    if !slot.is_found || self.used & 1 << slot.slot == 0 {
+                    let is_left_behind = is_done && plan.target(slot.h) != table;
+                    if !slot.is_found || is_left_behind || self.used & 1 << slot.slot == 0 {
                         lost.push(slot);
                     }
                 })?;

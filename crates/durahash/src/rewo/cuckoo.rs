@@ -10,7 +10,7 @@ use durahash_media::{Medium, Result};
 use super::Rewo;
 use super::hold::Held;
 use super::layout::{Bucket, Commit, Fingerprints};
-use super::plan::RESERVED;
+use super::plan::{Places, RESERVED};
 
 /// Room for a new slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,11 +131,13 @@ impl<M: Medium> Rewo<M> {
     fn evict_to_owner(&self, held: &mut Held<'_, M>, table: usize, pair: [u64; 2]) -> Result<Room> {
         for number in pair {
             for (slot, h) in self.hashes(number)? {
-                let owner = held.plan.target(h);
-                if owner == table {
+                let (owner, remixed) = (held.plan.target(h), self.remix.mix(h));
+                let to = self.plans.pair(held.plan, owner, remixed);
+                // What damage left here, or twice, does not come back to where lookups find it.
+                let is_found = || self.plans.places(held.plan, h, remixed).all().contains(&number);
+                if owner == table || !is_found() || self.probe_all(h, &Places::of(to))?.is_some() {
                     continue;
                 }
-                let to = self.plans.pair(held.plan, owner, self.remix.mix(h));
                 if let Some(to) = self.choose(to)? {
                     if !held.try_take(to) {
                         return Ok(Room::Busy);

@@ -74,6 +74,8 @@
 //! Who changes the tables holds the mutex of resizes and none of the locks, and takes each of them once
 //! after the switch: so all writers that go by the tables before are done, and readers begin again,
 //! before the first slot is migrated, or a table is given up. That mutex is taken before locks.
+//! In which order the buckets are looked into is a matter of speed: during a resize first those where the
+//! walk has yet to come by, else those for new slots.
 //! How far a resize has come is told every few buckets (`Plans::pass`). Who reads that leaves out the sources
 //! before it: all of their slots have come to where they go, under versions that are read later, and nothing
 //! comes back, as only what a table owns is put or evicted into its buckets. Two writers of one hash of whom
@@ -265,10 +267,12 @@ impl<M: Medium> Rewo<M> {
     /// The slot of `h`, wherever it may be.
     #[inline(always)]
     fn probe_all(&self, h: u64, places: &Places) -> Result<Option<Found>> {
-        for number in places.all() {
-            let found = self.probe(h, *number)?;
-            if found.is_some() {
-                return Ok(found);
+        for numbers in places.in_order() {
+            for number in numbers {
+                let found = self.probe(h, *number)?;
+                if found.is_some() {
+                    return Ok(found);
+                }
             }
         }
         Ok(None)

@@ -215,16 +215,31 @@ const fn owner(h: u64, count: usize) -> usize {
 pub(super) struct Places {
     buckets: [u64; PLACES],
     count: usize,
+    /// Where it probably is: the number of the first bucket to look into. The order is a matter of speed.
+    probable: usize,
 }
 
 impl Places {
     pub(super) const fn none() -> Self {
-        Places { buckets: [0; PLACES], count: 0 }
+        Places { buckets: [0; PLACES], count: 0, probable: 0 }
+    }
+
+    pub(super) fn of(pair: [u64; 2]) -> Self {
+        let mut places = Places { count: 2, ..Places::none() };
+        [places.buckets[0], places.buckets[1]] = pair;
+        places
     }
 
     #[inline(always)]
     pub(super) fn all(&self) -> &[u64] {
         &self.buckets[..self.count]
+    }
+
+    /// All of them, in two pieces: first those where it probably is.
+    #[inline(always)]
+    pub(super) fn in_order(&self) -> [&[u64]; 2] {
+        let (others, probable) = self.all().split_at(self.probable);
+        [probable, others]
     }
 
     /// The two for new slots.
@@ -329,7 +344,7 @@ impl Plans {
     /// Where a hash may be.
     #[inline(always)]
     pub(super) fn places(&self, plan: Plan, h: u64, remixed: u64) -> Places {
-        let mut places = Places { buckets: [0; PLACES], count: 2 };
+        let mut places = Places { count: 2, ..Places::none() };
         [places.buckets[0], places.buckets[1]] = self.pair(plan, plan.target(h), remixed);
         if plan.is_resizing() {
             self.add_sources(plan, h, remixed, &mut places);
@@ -345,9 +360,16 @@ impl Plans {
         for number in plan.sources(h).into_iter().flatten() {
             let table = self.table(plan, number);
             let pair = table.pair(remixed);
-            let last = pair[0].max(pair[1]).wrapping_sub(table.first);
-            if (number as u64) << PASSED_TABLE_BIT | last < passed {
+            let is_passed = |bucket: u64| {
+                let at = bucket.wrapping_sub(table.first);
+                (number as u64) << PASSED_TABLE_BIT | at < passed
+            };
+            if pair.into_iter().all(is_passed) {
                 continue;
+            }
+            if !is_passed(pair[0]) {
+                // Few slots are new since the resize began: the others are still here.
+                places.probable = 2;
             }
             places.buckets[places.count..places.count + 2].copy_from_slice(&pair);
             places.count += 2;
@@ -487,6 +509,12 @@ mod tests {
                     });
                     let left: Vec<_> = left.flat_map(|(_, pair)| pair).collect();
                     assert_eq!(places.all()[2..], left);
+                    // In whatever order, each of them is looked into.
+                    let mut order = places.in_order().concat();
+                    order.sort_unstable();
+                    let mut all = places.all().to_vec();
+                    all.sort_unstable();
+                    assert_eq!(order, all);
                 }
             }
             plans.publish(&wanted);

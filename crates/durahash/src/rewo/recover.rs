@@ -82,10 +82,12 @@ impl<M: Medium> Rewo<M> {
         let slots = slots * u64::from(SLOTS);
         let saved = rewo.pool.saved(SAVED).filter(|_| rewo.pool.was_clean());
         let saved = saved.and_then(|saved| saved.checked_sub(1)).filter(|live| *live <= slots);
+        let mut is_behind = false;
         let scanned = match saved {
             Some(live) => Scanned { live, leaving: Vec::new() },
             None => {
-                found.cursor = rewo.trusted_cursor(&found)?;
+                let cursor = rewo.trusted_cursor(&found)?;
+                is_behind = std::mem::replace(&mut found.cursor, cursor) != cursor;
                 rewo.scan_all(&found.wanted)?
             }
         };
@@ -97,6 +99,10 @@ impl<M: Medium> Rewo<M> {
             let mut resizing = rewo.resizing();
             resizing.block = found.number;
             (resizing.cursor, resizing.saved) = (found.cursor, found.cursor);
+            if is_behind && rewo.pool.writable().is_ok() {
+                // After a clean close nobody would look again.
+                rewo.write_block(&mut resizing, &found.wanted, found.cursor)?;
+            }
             rewo.plans.pass(&found.wanted, found.cursor);
         }
         rewo.release_unnamed(&found)?;
@@ -177,8 +183,12 @@ impl<M: Medium> Rewo<M> {
     }
 
     /// The cursor of a resize, or the first bucket before it that is not as empty as it should be: of what
-    /// is not moved when its table is given up, nothing would be known any more.
+    /// is not moved when its table is given up, nothing would be known any more. Where a part of each
+    /// bucket stays and pages may be of different ages, all of the sources are walked over again.
     fn trusted_cursor(&self, found: &Found) -> Result<u64> {
+        if self.pool.is_suspect() && !found.wanted.empties_sources() {
+            return Ok(0);
+        }
         if found.wanted.empties_sources() {
             let sources = found.wanted.sources().flat_map(|(_, t)| t.first..t.first + t.buckets());
             for (at, number) in (0..found.cursor).zip(sources) {

@@ -67,11 +67,8 @@ impl<M: Medium> Rewo<M> {
 
     /// The slot of `h`; else, if that may be needed, a bucket with room for it.
     fn prepare(&self, held: &mut Held<'_, M>, h: u64, room: Room) -> Result<(Option<Found>, Made)> {
-        for number in held.places.all() {
-            let found = self.probe(h, *number)?;
-            if found.is_some() {
-                return Ok((found, Made::At(*number)));
-            }
+        if let Some(found) = self.probe_all(h, &held.places)? {
+            return Ok((Some(found), Made::At(found.bucket)));
         }
         if room == Room::None {
             return Ok((None, Made::At(0)));
