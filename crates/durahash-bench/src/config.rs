@@ -62,11 +62,13 @@ pub enum Suite {
     Resizing,
     /// Opening after kill -9, of a fortieth of the keys, a quarter, and all.
     Recovery,
+    /// SepHash beside RACE hashing, on simulated nodes in virtual time.
+    Remote,
 }
 
 impl Suite {
     /// All suites, in the order in which they run.
-    pub const ALL: [Suite; 9] = [
+    pub const ALL: [Suite; 10] = [
         Suite::Standard,
         Suite::Duplicates,
         Suite::Sizes,
@@ -76,6 +78,7 @@ impl Suite {
         Suite::Caches,
         Suite::Resizing,
         Suite::Recovery,
+        Suite::Remote,
     ];
 }
 
@@ -91,6 +94,7 @@ impl fmt::Display for Suite {
             Suite::Caches => "caches",
             Suite::Resizing => "resizing",
             Suite::Recovery => "recovery",
+            Suite::Remote => "remote",
         })
     }
 }

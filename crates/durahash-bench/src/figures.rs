@@ -3,6 +3,7 @@
 mod caches;
 mod duplicates;
 mod loads;
+mod remote;
 mod resizing;
 mod sizes;
 mod ycsb;
@@ -55,6 +56,7 @@ pub fn draw(report: &Report) -> Vec<Figure> {
     figures.extend(ycsb::all(report));
     figures.extend(caches::all(report));
     figures.extend(resizing::all(report));
+    figures.extend(remote::all(report));
     figures
 }
 

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::figures;
 use crate::report::Report;
 use crate::svg::{CLASSES, STYLE, escape};
+use crate::tables::remote::simulated;
 use crate::tables::{Table, facts, tables};
 
 /// The looks of the page. Figures take theirs from the same colours.
@@ -67,6 +68,12 @@ impl Report {
                 "<p class=\"warn\">The latency of {} is emulated: no time on this page was taken \
                  on the real thing.</p>",
                 escape(name)
+            );
+        }
+        if simulated(self).is_some() {
+            page.push_str(
+                "<p class=\"warn\">What is titled \u{201c}simulated\u{201d} is virtual time on assumed NICs, no \
+                 measurement.</p>\n",
             );
         }
         page.push_str("<div class=\"card\"><dl>\n");

@@ -15,7 +15,8 @@ const FORMAT: u64 = 1;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// What it belongs to: `throughput`, `latency`, `growth`, `space`, `resize`, `cost`,
-    /// `recovery`, `duplicates`, `size`, `resizing`, `stall`, `load`, `ycsb`, `cache`, `slice` or `slices`.
+    /// `recovery`, `duplicates`, `size`, `resizing`, `stall`, `load`, `ycsb`, `cache`, `slice` or `slices`;
+    /// of what is simulated, `simulated` or a name that begins with it.
     pub table: String,
     /// The design that was measured; in `duplicates`, `DESIGN, lists` is what its multimap is
     /// compared with; in `slices`, `DESIGN, no cache` is one without copies in DRAM.
@@ -23,7 +24,7 @@ pub struct Row {
     /// The workload or kind of operation; in `duplicates` the distribution of keys, in `cache` that and
     /// the part of the tables that the copies may take.
     pub case: String,
-    /// Threads at work.
+    /// Threads at work; clients, of what is simulated.
     pub threads: u64,
     /// Keys in the table, at the end or at this point of its growth.
     pub keys: u64,

@@ -6,6 +6,7 @@ pub(crate) mod caches;
 pub(crate) mod duplicates;
 mod inserts;
 pub(crate) mod loads;
+pub(crate) mod remote;
 pub(crate) mod resizing;
 mod sizes;
 mod stall;
@@ -72,6 +73,7 @@ impl<'a> Suites<'a> {
             Suite::Caches => caches::work(config),
             Suite::Resizing => resizing::work(),
             Suite::Recovery => config.designs.len() as u64 * RECOVERY_WORK,
+            Suite::Remote => remote::work(config),
         });
         let total = works.sum();
         Suites { config, bench, rows: Vec::new(), progress, done: 0, total }
@@ -93,6 +95,7 @@ impl<'a> Suites<'a> {
                 Suite::Caches => self.caches()?,
                 Suite::Resizing => self.slices()?,
                 Suite::Recovery => self.recovery(recovery_sizes(self.config.keys))?,
+                Suite::Remote => self.remote()?,
             }
         }
         Ok(())

@@ -4,6 +4,7 @@ mod advice;
 mod caches;
 mod duplicates;
 mod loads;
+pub(crate) mod remote;
 mod resizing;
 mod sizes;
 mod ycsb;
@@ -86,7 +87,7 @@ pub(crate) fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let emulated = setup.emulates.as_ref().map_or_else(String::new, |name| {
         format!("; latency of {name} is emulated: no time here is one of the real thing")
     });
-    vec![
+    let mut facts = vec![
         ("durahash", format!("{}{commit}, {}", setup.version, date(setup.unix_seconds))),
         ("machine", format!("{}, {} cores, {gib:.1} GiB", machine.cpu, machine.cores)),
         (
@@ -115,7 +116,9 @@ pub(crate) fn facts(report: &Report) -> Vec<(&'static str, String)> {
                 number(setup.clock_ns)
             ),
         ),
-    ]
+    ];
+    facts.extend(remote::simulated(report).map(|what| ("simulated", what)));
+    facts
 }
 
 /// A day of the Gregorian calendar (Hinnant's `civil_from_days`).
@@ -153,6 +156,7 @@ pub(crate) fn tables(report: &Report) -> Vec<Table> {
     tables.extend(sizes::all(report));
     tables.extend([loads::table(report), ycsb::table(report)]);
     tables.extend([caches::table(report), resizing::table(report)]);
+    tables.extend(remote::all(report));
     tables.retain(|table| !table.rows.is_empty());
     tables
 }

@@ -22,6 +22,7 @@ fn main() -> ExitCode {
     copies_answer_the_more_lookups_the_more_there_are();
     slices_show_a_resize();
     the_first_lookup_after_a_kill_is_timed();
+    simulated_nodes_say_so();
     what_cannot_be_is_refused();
     ExitCode::SUCCESS
 }
@@ -311,6 +312,32 @@ fn the_first_lookup_after_a_kill_is_timed() {
                 .all(|(all, keys)| { if repairs { *all >= keys / 56.0 } else { *all == 0.0 } })
         );
     }
+}
+
+/// Few keys, so that 128 clients meet in one segment; what is looked at does not depend on that.
+fn simulated_nodes_say_so() {
+    let config =
+        Config { suites: vec![Suite::Remote], medium: Medium::Dram, threads: vec![1], ..config() };
+    let mut told = Told::default();
+    let report = durahash_bench::run(&config, &mut told).unwrap();
+    assert!(told.0.is_sorted() && told.0.iter().all(|(done, total)| done <= total));
+    assert!(report.rows.iter().all(|row| row.table.starts_with("simulated")));
+    let find = |index: &str, case: &str, clients, metric: &str| {
+        let row = report.find("simulated", index, case, clients, metric);
+        row.unwrap_or_else(|| panic!("{metric} of {index}, {case}")).value
+    };
+    for index in ["sephash", "race"] {
+        for clients in [1, 2, 4, 8, 16, 32, 64, 128] {
+            for case in ["insert", "search"] {
+                assert!(find(index, case, clients, "ops_per_s") > 0.0);
+                assert!(find(index, case, clients, "p50_ns") > 3600.0);
+            }
+        }
+        assert!((2.0..2.2).contains(&find(index, "search", 1, "round_trips")));
+    }
+    assert!((2.0..2.3).contains(&find("sephash", "insert", 1, "round_trips")));
+    assert!((3.0..3.2).contains(&find("race", "update", 1, "round_trips")));
+    assert!(report.to_html().contains("no measurement"));
 }
 
 fn what_cannot_be_is_refused() {

@@ -297,7 +297,7 @@ pub(crate) struct BenchArgs {
     /// lookups while another thread inserts; loads, latency while a table fills; ycsb, mixes of reads and
     /// updates of uniform and of skewed keys; caches, lookups by the size of the cached table of rewo;
     /// resizing, throughput beside a resize of rewo; recovery, kill -9 and the first lookup after it, of a
-    /// fortieth of the keys, a quarter, and all
+    /// fortieth of the keys, a quarter, and all; remote, SepHash beside RACE on simulated nodes, in virtual time
     #[arg(
         long,
         value_enum,
@@ -365,6 +365,7 @@ pub(crate) enum Suite {
     Caches,
     Resizing,
     Recovery,
+    Remote,
 }
 
 impl From<Suite> for durahash_bench::Suite {
@@ -379,6 +380,7 @@ impl From<Suite> for durahash_bench::Suite {
             Suite::Caches => durahash_bench::Suite::Caches,
             Suite::Resizing => durahash_bench::Suite::Resizing,
             Suite::Recovery => durahash_bench::Suite::Recovery,
+            Suite::Remote => durahash_bench::Suite::Remote,
         }
     }
 }

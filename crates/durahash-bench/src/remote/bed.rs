@@ -1,0 +1,296 @@
+//! Clients of a simulated fabric, in virtual time: what their operations take there.
+//!
+//! Nothing is random but the operations, and these are drawn from a seed, so that all numbers come out again.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use durahash_media::Result as MediaResult;
+use durahash_media::hash::WordMix;
+use durahash_remote::fabric::{Addr, Counts, Fabric, Nic, Sim, SimClient, SimOptions};
+use hdrhistogram::Histogram;
+
+use super::index::{Done, Index, Kind, Space};
+use crate::driver::histogram;
+use crate::error::{Error, Result};
+
+/// Clients that share a NIC: threads of one machine, as in SepHash's evaluation.
+const CLIENTS_OF_NIC: usize = 16;
+/// Bytes of a key.
+pub(crate) const KEY_BYTES: usize = 16;
+/// How often an idle client shows that it has nothing under way.
+const TICK_NS: u64 = 1_000_000;
+/// Pieces in which memory is copied.
+const PIECE: usize = 1 << 20;
+
+/// What is simulated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    pub(crate) kind: Kind,
+    pub(crate) clients: usize,
+    pub(crate) nodes: usize,
+    /// Of all nodes together. What is not touched takes nothing.
+    pub(crate) bytes: u64,
+    /// At least 8.
+    pub(crate) value_bytes: usize,
+    pub(crate) seed: u64,
+}
+
+/// An operation on the key with a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    Put(u64),
+    /// The key is there.
+    Get(u64),
+    Delete(u64),
+}
+
+/// What operations took.
+pub(crate) struct Phase {
+    pub(crate) ops: u64,
+    /// From the first one's start to the last one's end.
+    pub(crate) ns: u64,
+    pub(crate) latency: Histogram<u64>,
+    pub(crate) counts: Counts,
+    pub(crate) done: Done,
+}
+
+impl Phase {
+    pub(crate) fn ops_per_s(&self) -> f64 {
+        self.ops as f64 * 1e9 / self.ns.max(1) as f64
+    }
+}
+
+/// The memory of all nodes, where it is not zero: what a run goes on from.
+pub(crate) struct Image(Vec<(Addr, Vec<u8>)>);
+
+/// A fabric, with clients that have opened an index on it.
+pub(crate) struct Bed {
+    sim: Sim,
+    setting: Setting,
+    clients: Vec<(SimClient, Index)>,
+    mix: WordMix,
+}
+
+/// What coroutines add up.
+struct Sums {
+    latency: RefCell<Histogram<u64>>,
+    end_ns: Cell<u64>,
+    /// Streams that have not ended.
+    left: Cell<usize>,
+    ops: Cell<u64>,
+    counts: Cell<Counts>,
+    done: Cell<Done>,
+}
+
+fn bytes_of(mix: &WordMix, value_bytes: usize, number: u64) -> ([u8; KEY_BYTES], Vec<u8>) {
+    let mut key = [0; KEY_BYTES];
+    key[..8].copy_from_slice(&mix.mix(number).to_le_bytes());
+    let mut value = vec![0; value_bytes];
+    value[..8].copy_from_slice(&number.to_le_bytes());
+    (key, value)
+}
+
+impl Bed {
+    /// A fabric with an empty index.
+    pub(crate) fn new(setting: Setting) -> Result<Self> {
+        Bed::with(setting, None)
+    }
+
+    /// A fabric with an index that another one has had.
+    pub(crate) fn from_image(setting: Setting, image: &Image) -> Result<Self> {
+        Bed::with(setting, Some(image))
+    }
+
+    fn with(setting: Setting, image: Option<&Image>) -> Result<Self> {
+        let sim = Sim::new(SimOptions {
+            seed: setting.seed,
+            node_bytes: vec![setting.bytes / setting.nodes as u64; setting.nodes],
+            rows: setting.clients as u32,
+            nic: Nic::default(),
+            client_nics: setting.clients.div_ceil(CLIENTS_OF_NIC) as u32,
+            ..SimOptions::default()
+        });
+        for (at, bytes) in image.into_iter().flat_map(|image| &image.0) {
+            sim.poke(*at, bytes)?;
+        }
+        let mut bed = Bed { sim, setting, clients: Vec::new(), mix: WordMix::new(setting.seed) };
+        for number in 0..setting.clients {
+            let client = bed.sim.client()?;
+            let (of_task, kind) = (client.clone(), setting.kind);
+            let makes = number == 0 && image.is_none();
+            let index = bed.alone(&client, async move {
+                if makes {
+                    Index::create(kind, of_task).await
+                } else {
+                    Index::open(kind, of_task).await
+                }
+            })?;
+            bed.clients.push((client, index));
+        }
+        Ok(bed)
+    }
+
+    /// Runs one task until nothing is under way.
+    fn alone<T: 'static>(
+        &self,
+        client: &SimClient,
+        future: impl Future<Output = MediaResult<T>> + 'static,
+    ) -> Result<T> {
+        let task = self.sim.spawn(client, future);
+        self.sim.run();
+        let ended =
+            task.take().ok_or_else(|| Error::Wrong { what: "an operation hangs".into() })?;
+        Ok(ended?)
+    }
+
+    /// Runs operations: a stream for each coroutine, as many of each client. With `leaves`, each client
+    /// leaves when its own have ended, which is not counted: the others go on.
+    pub(crate) fn run(&self, streams: Vec<Vec<Op>>, leaves: bool) -> Result<Phase> {
+        let coroutines = streams.len() / self.clients.len();
+        let sums = Rc::new(Sums {
+            latency: RefCell::new(histogram()),
+            end_ns: Cell::new(0),
+            left: Cell::new(streams.len()),
+            ops: Cell::new(0),
+            counts: Cell::default(),
+            done: Cell::default(),
+        });
+        let start_ns = self.sim.now_ns();
+        let mut streams = streams.into_iter();
+        let mut tasks = Vec::new();
+        for (client, index) in &self.clients {
+            let left = Rc::new(Cell::new(coroutines));
+            let (counts, done) = (client.counts(), index.done());
+            for stream in streams.by_ref().take(coroutines) {
+                let (of_task, index) = (client.clone(), index.clone());
+                let (sums, left) = (Rc::clone(&sums), Rc::clone(&left));
+                let (mix, value_bytes) = (self.mix, self.setting.value_bytes);
+                tasks.push(self.sim.spawn(client, async move {
+                    for op in &stream {
+                        let (Op::Put(number) | Op::Get(number) | Op::Delete(number)) = *op;
+                        let (key, value) = bytes_of(&mix, value_bytes, number);
+                        let from = of_task.now_ns();
+                        match op {
+                            Op::Put(_) => index.put(&key, &value).await?,
+                            Op::Delete(_) => index.delete(&key).await?,
+                            Op::Get(_) if index.get(&key).await?.as_ref() == Some(&value) => {}
+                            Op::Get(_) => {
+                                let what = format!("key {number} is not there as it was put");
+                                return Err(Error::Wrong { what });
+                            }
+                        }
+                        sums.latency.borrow_mut().saturating_record(of_task.now_ns() - from);
+                    }
+                    sums.ops.set(sums.ops.get() + stream.len() as u64);
+                    sums.end_ns.set(of_task.now_ns());
+                    left.set(left.get() - 1);
+                    sums.left.set(sums.left.get() - 1);
+                    if left.get() == 0 {
+                        sums.counts.set(sums.counts.get() + (of_task.counts() - counts));
+                        sums.done.set(sums.done.get().with(index.done().since(done)));
+                        if leaves {
+                            index.close().await?;
+                            return Ok(());
+                        }
+                        // One that is idle and says nothing holds the others up.
+                        while sums.left.get() > 0 {
+                            of_task.sleep_ns(TICK_NS).await;
+                            index.tick().await?;
+                        }
+                    }
+                    Ok(())
+                }));
+            }
+        }
+        self.sim.run();
+        for task in tasks {
+            task.take().ok_or_else(|| Error::Wrong { what: "an operation hangs".into() })??;
+        }
+        Ok(Phase {
+            ops: sums.ops.get(),
+            ns: sums.end_ns.get() - start_ns,
+            latency: sums.latency.replace(histogram()),
+            counts: sums.counts.get(),
+            done: sums.done.get(),
+        })
+    }
+
+    /// What the index takes, as the first client sees it.
+    pub(crate) fn space(&self) -> Result<Space> {
+        let (client, index) = &self.clients[0];
+        let index = index.clone();
+        self.alone(client, async move { index.space().await })
+    }
+
+    /// The memory of the nodes, after all clients have left.
+    pub(crate) fn into_image(self) -> Result<Image> {
+        for (client, index) in &self.clients {
+            let index = index.clone();
+            self.alone(client, async move { index.close().await })?;
+        }
+        let mut pieces = Vec::new();
+        let bytes = self.setting.bytes / self.setting.nodes as u64;
+        for node in 0..self.setting.nodes {
+            for off in (0..bytes).step_by(PIECE) {
+                let at = Addr::new(node as u8, off);
+                let piece = self.sim.peek(at, PIECE.min((bytes - off) as usize))?;
+                if piece.iter().any(|byte| *byte != 0) {
+                    pieces.push((at, piece));
+                }
+            }
+        }
+        Ok(Image(pieces))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::remote::race;
+
+    fn setting(kind: Kind, clients: usize) -> Setting {
+        Setting { kind, clients, nodes: 1, bytes: 64 << 20, value_bytes: 32, seed: 1 }
+    }
+
+    fn streams(count: u64, from: u64, keys: u64, op: fn(u64) -> Op) -> Vec<Vec<Op>> {
+        (0..count)
+            .map(|i| (from + i..from + keys).step_by(count as usize).map(op).collect())
+            .collect()
+    }
+
+    /// The same operations twice, with the same times; and about the round trips that each index takes, with
+    /// swaps that were lost and with splits.
+    #[test]
+    fn runs_repeat_and_go_on_from_an_image() {
+        for (kind, trips) in [
+            (Kind::Sep(durahash_remote::Options::default()), 2.0..5.0),
+            (Kind::Race(race::Options::default()), 3.0..6.0),
+        ] {
+            let mut ends = Vec::new();
+            for _ in 0..2 {
+                let bed = Bed::new(setting(kind, 2)).unwrap();
+                bed.run(streams(4, 0, 3000, Op::Put), false).unwrap();
+                let image = bed.into_image().unwrap();
+                let bed = Bed::from_image(setting(kind, 3), &image).unwrap();
+                let put = bed.run(streams(3, 3000, 3000, Op::Put), false).unwrap();
+                let get = bed.run(streams(3, 0, 6000, Op::Get), true).unwrap();
+                assert_eq!((put.ops, get.ops), (3000, 6000));
+                assert_eq!((put.latency.len(), get.latency.len()), (3000, 6000));
+                let each = put.counts.round_trips as f64 / 3000.0;
+                assert!(trips.contains(&each), "{each}");
+                let each = get.counts.round_trips as f64 / 6000.0;
+                assert!((2.0..2.6).contains(&each), "{each}");
+                ends.push((put.ns, get.ns, put.counts, get.counts));
+            }
+            assert_eq!(ends[0], ends[1]);
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_not_there_is_told() {
+        let bed = Bed::new(setting(Kind::Race(race::Options::default()), 1)).unwrap();
+        let wrong = bed.run(vec![vec![Op::Put(1), Op::Get(2)]], true).map(drop).unwrap_err();
+        assert!(wrong.to_string().contains("key 2"), "{wrong}");
+    }
+}

@@ -1,0 +1,189 @@
+//! SepHash or RACE, as a client has it.
+
+use std::rc::Rc;
+
+use durahash_media::Result;
+use durahash_remote::RemoteMap;
+use durahash_remote::fabric::SimClient;
+
+use super::race::{self, Race};
+
+/// Which index, with its sizes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    Sep(durahash_remote::Options),
+    Race(race::Options),
+}
+
+/// A client of an index. Clones are the same client.
+#[derive(Clone)]
+pub(super) enum Index {
+    Sep(RemoteMap<SimClient>),
+    Race(Rc<Race<SimClient>>),
+}
+
+/// What clients did beside operations.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Done {
+    pub(crate) merges: u64,
+    pub(crate) splits: u64,
+    /// Time of RACE's splits, all together.
+    pub(crate) split_ns: u64,
+    /// Swaps that another client was faster at.
+    pub(crate) conflicts: u64,
+    /// Times that an operation waited for a segment or a subtable.
+    pub(crate) waits: u64,
+}
+
+impl Done {
+    pub(super) fn with(self, other: Done) -> Done {
+        Done {
+            merges: self.merges + other.merges,
+            splits: self.splits + other.splits,
+            split_ns: self.split_ns + other.split_ns,
+            conflicts: self.conflicts + other.conflicts,
+            waits: self.waits + other.waits,
+        }
+    }
+
+    pub(super) fn since(self, before: Done) -> Done {
+        Done {
+            merges: self.merges - before.merges,
+            splits: self.splits - before.splits,
+            split_ns: self.split_ns - before.split_ns,
+            conflicts: self.conflicts - before.conflicts,
+            waits: self.waits - before.waits,
+        }
+    }
+}
+
+/// What an index takes, which nobody changes meanwhile.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Space {
+    /// Entries of keys.
+    pub(crate) entries: u64,
+    /// Entries that there is room for.
+    pub(crate) capacity: u64,
+    /// Bytes of the index in the nodes' memory, blocks of keys and values apart.
+    pub(crate) index_bytes: u64,
+    /// Bytes of an entry.
+    pub(crate) entry_bytes: u64,
+    /// Segments, or subtables.
+    pub(crate) segments: u64,
+    pub(crate) depth: u32,
+    /// Bytes that this client remembers: the directory, and SepHash's FPTables.
+    pub(crate) cache_bytes: u64,
+    /// FPTables, and what they would take without record points.
+    pub(crate) table_bytes: u64,
+    pub(crate) plain_table_bytes: u64,
+}
+
+impl Index {
+    pub(super) async fn create(kind: Kind, client: SimClient) -> Result<Self> {
+        Ok(match kind {
+            Kind::Sep(options) => Index::Sep(RemoteMap::create(client, options).await?),
+            Kind::Race(options) => Index::Race(Rc::new(Race::create(client, options).await?)),
+        })
+    }
+
+    pub(super) async fn open(kind: Kind, client: SimClient) -> Result<Self> {
+        Ok(match kind {
+            Kind::Sep(options) => Index::Sep(RemoteMap::open(client, options).await?),
+            Kind::Race(options) => Index::Race(Rc::new(Race::open(client, options).await?)),
+        })
+    }
+
+    pub(super) async fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        match self {
+            Index::Sep(map) => map.put(key, value).await,
+            Index::Race(race) => race.put(key, value).await,
+        }
+    }
+
+    pub(super) async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        match self {
+            Index::Sep(map) => map.get(key).await,
+            Index::Race(race) => race.get(key).await,
+        }
+    }
+
+    pub(super) async fn delete(&self, key: &[u8]) -> Result<()> {
+        match self {
+            Index::Sep(map) => map.delete(key).await,
+            Index::Race(race) => race.delete(key).await.map(drop),
+        }
+    }
+
+    /// Shows that this client has nothing under way.
+    pub(super) async fn tick(&self) -> Result<()> {
+        match self {
+            Index::Sep(map) => map.tick().await,
+            Index::Race(_) => Ok(()),
+        }
+    }
+
+    /// Leaves, so that nobody waits for this client.
+    pub(super) async fn close(self) -> Result<()> {
+        match self {
+            Index::Sep(map) => map.close().await,
+            Index::Race(_) => Ok(()),
+        }
+    }
+
+    pub(super) fn done(&self) -> Done {
+        match self {
+            Index::Sep(map) => {
+                let tally = map.stats();
+                Done {
+                    merges: tally.merges,
+                    splits: tally.splits,
+                    split_ns: 0,
+                    conflicts: tally.conflicts,
+                    waits: tally.waits,
+                }
+            }
+            Index::Race(race) => {
+                let tally = race.tally();
+                Done {
+                    merges: 0,
+                    splits: tally.splits,
+                    split_ns: tally.split_ns,
+                    conflicts: tally.conflicts,
+                    waits: tally.waits,
+                }
+            }
+        }
+    }
+
+    pub(super) async fn space(&self) -> Result<Space> {
+        match self {
+            Index::Sep(map) => {
+                let (report, stats) = (map.check().await?, map.stats());
+                Ok(Space {
+                    entries: report.keys,
+                    capacity: report.capacity,
+                    index_bytes: report.index_bytes,
+                    entry_bytes: 9,
+                    segments: report.segments,
+                    depth: report.depth,
+                    cache_bytes: stats.directory_bytes + stats.table_bytes,
+                    table_bytes: stats.table_bytes,
+                    plain_table_bytes: stats.plain_table_bytes,
+                })
+            }
+            Index::Race(race) => {
+                let census = race.census().await?;
+                Ok(Space {
+                    entries: census.entries,
+                    capacity: census.capacity,
+                    index_bytes: census.index_bytes,
+                    entry_bytes: 8,
+                    segments: census.subtables,
+                    depth: census.depth,
+                    cache_bytes: race.directory_bytes(),
+                    ..Space::default()
+                })
+            }
+        }
+    }
+}

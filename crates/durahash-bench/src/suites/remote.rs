@@ -1,0 +1,399 @@
+//! SepHash beside RACE on simulated nodes: figures 12 to 18 and 20 to 22, tables 2 and 3 of SepHash's paper,
+//! in virtual time.
+//!
+//! An index of an eighth of the run's keys is made once, and every run goes on from it; inserts double it, so
+//! that each segment and subtable splits about once.
+
+use durahash_remote::fabric::Nic;
+
+use super::{About, Suites};
+use crate::config::Config;
+use crate::error::Result;
+use crate::remote::race::{self, Moves};
+use crate::remote::{Bed, Image, Kind, Op, Phase, Setting, Space};
+use crate::workload::{Random, Zipfian};
+
+/// Numbers of clients, each a thread of a machine.
+pub(crate) const CLIENTS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+/// Those at which RACE with moves in batches is measured.
+const BATCHED_AT: [usize; 3] = [1, 16, 128];
+/// Those at which updates and deletes are measured.
+const CHANGED_AT: [usize; 2] = [1, 128];
+/// Coroutines of each of 32 clients, besides one.
+const COROUTINES: [usize; 2] = [2, 4];
+/// Clients of the runs about sizes.
+const SIZED: usize = 64;
+/// Clients that make an index.
+const MAKERS: usize = 8;
+/// Percent of inserts in mixes.
+const MIXES: [u64; 5] = [0, 25, 50, 75, 100];
+/// YCSB's mixes: percent of reads, and whether the others insert.
+const YCSB: [(&str, u64, bool); 4] =
+    [("A", 50, false), ("B", 95, false), ("C", 100, false), ("D", 95, true)];
+/// Points of the curve of growth, and keys between two of them.
+const GROWTH_POINTS: u64 = 48;
+const GROWTH_STEP: u64 = 1000;
+
+pub(crate) const SEP: &str = "sephash";
+pub(crate) const RACE: &str = "race";
+pub(crate) const BATCHED: &str = "race, batched moves";
+
+fn sep() -> durahash_remote::Options {
+    let mut options = durahash_remote::Options::default();
+    options.rows = 160;
+    options
+}
+
+fn kinds() -> [(&'static str, Kind); 2] {
+    [(SEP, Kind::Sep(sep())), (RACE, Kind::Race(race::Options::default()))]
+}
+
+fn batched() -> Kind {
+    Kind::Race(race::Options { moves: Moves::Batched, ..race::Options::default() })
+}
+
+/// Keys of the index that runs go on from: with a million, the suite takes a few minutes of one core.
+fn base(keys: u64) -> u64 {
+    keys / 8
+}
+
+/// What is varied: the case, the design, and the setting.
+fn varied() -> Vec<(String, &'static str, Kind, usize, usize)> {
+    let mut all = Vec::new();
+    for entries in [16, 32, 64, 128, 256] {
+        let mut options = sep();
+        (options.cur_entries, options.main_entries) = (entries, 64 * entries);
+        all.push((format!("CurSegment of {} B", 8 * entries), SEP, Kind::Sep(options), 1, 32));
+    }
+    for times in [8, 16, 32, 64] {
+        let mut options = sep();
+        options.main_entries = times * options.cur_entries;
+        all.push((format!("MainSegment of {times} CurSegments"), SEP, Kind::Sep(options), 1, 32));
+    }
+    for nodes in 1..=4 {
+        for (name, kind) in kinds() {
+            let case = if nodes == 1 { "1 node".into() } else { format!("{nodes} nodes") };
+            all.push((case, name, kind, nodes, 32));
+        }
+    }
+    for bytes in [64, 128, 256, 512, 1024] {
+        all.push((format!("key and value of {bytes} B"), SEP, Kind::Sep(sep()), 1, bytes - 32));
+    }
+    all
+}
+
+/// Runs, each of which is counted as one part of the work.
+fn runs() -> u64 {
+    let swept =
+        2 * 2 * CLIENTS.len() + BATCHED_AT.len() + 2 * (COROUTINES.len() + CHANGED_AT.len());
+    (2 + swept + 2 * (MIXES.len() + YCSB.len()) + 2 + varied().len()) as u64
+}
+
+/// The work of the suite, in runs of all keys.
+pub(super) fn work(_config: &Config) -> u64 {
+    runs()
+}
+
+/// Operations of streams, of which there are `count`, `ops` in all.
+fn streams(count: usize, ops: u64, mut next: impl FnMut(u64, u64) -> Op) -> Vec<Vec<Op>> {
+    let count = count as u64;
+    (0..count)
+        .map(|stream| (stream..ops).step_by(count as usize).map(|i| next(stream, i)).collect())
+        .collect()
+}
+
+impl Suites<'_> {
+    /// Everything, from one image of each index.
+    pub(super) fn remote(&mut self) -> Result<()> {
+        self.nic();
+        let mut images = Vec::new();
+        for (name, kind) in kinds() {
+            self.next(1, &format!("simulated: {name}, load"));
+            images.push((name, kind, self.remote_load(kind)?));
+        }
+        for (name, kind, image) in &images {
+            for clients in CLIENTS {
+                self.remote_inserts(name, *kind, image, clients, 1)?;
+                self.remote_searches(name, *kind, image, clients)?;
+            }
+            for clients in CHANGED_AT {
+                self.remote_changes(name, *kind, image, clients)?;
+            }
+            for coroutines in COROUTINES {
+                self.remote_inserts(name, *kind, image, 32, coroutines)?;
+            }
+        }
+        for clients in BATCHED_AT {
+            self.remote_inserts(BATCHED, batched(), &images[1].2, clients, 1)?;
+        }
+        for (name, kind, image) in &images {
+            self.remote_mixes(name, *kind, image)?;
+            self.remote_ycsb(name, *kind, image)?;
+        }
+        drop(images);
+        for (name, kind) in kinds() {
+            self.remote_growth(name, kind)?;
+        }
+        for (case, name, kind, nodes, value_bytes) in varied() {
+            self.remote_varied(&case, name, kind, nodes, value_bytes)?;
+        }
+        Ok(())
+    }
+
+    /// What was assumed of the NICs, for whoever reads the rows.
+    fn nic(&mut self) {
+        let nic = Nic::default();
+        let about =
+            About { table: "simulated nic", design: "all", case: "assumed", threads: 1, keys: 0 };
+        for (metric, value) in [
+            ("round_trip_ns", nic.round_trip_ns),
+            ("gigabits", nic.gigabits),
+            ("header_bytes", nic.header_bytes),
+            ("packet_bytes", nic.packet_bytes),
+            ("packets_per_s", nic.packets_per_s),
+            ("atomics_per_s", nic.atomics_per_s),
+        ] {
+            self.add(&about, metric, value as f64);
+        }
+    }
+
+    fn setting(&self, kind: Kind, clients: usize) -> Setting {
+        let bytes = (1 << 30) + self.config.keys * 512;
+        Setting { kind, clients, nodes: 1, bytes, value_bytes: 32, seed: self.config.seed }
+    }
+
+    fn remote_load(&mut self, kind: Kind) -> Result<Image> {
+        let keys = base(self.config.keys);
+        let bed = Bed::new(self.setting(kind, MAKERS))?;
+        bed.run(streams(MAKERS, keys, |_, i| Op::Put(i)), false)?;
+        bed.into_image()
+    }
+
+    /// As many inserts as there are keys.
+    fn remote_inserts(
+        &mut self,
+        name: &str,
+        kind: Kind,
+        image: &Image,
+        clients: usize,
+        coroutines: usize,
+    ) -> Result<()> {
+        self.next(1, &format!("simulated: {name}, inserts, {clients} clients"));
+        let keys = base(self.config.keys);
+        let bed = Bed::from_image(self.setting(kind, clients), image)?;
+        let ops = streams(clients * coroutines, keys, |_, i| Op::Put(keys + i));
+        let phase = bed.run(ops, true)?;
+        let case = match coroutines {
+            1 => "insert".to_owned(),
+            _ => format!("insert, {coroutines} coroutines"),
+        };
+        self.add_phase("simulated", name, &case, clients, &phase);
+        Ok(())
+    }
+
+    /// A quarter as many lookups as there are keys, after as many that only make the clients acquainted
+    /// with the index.
+    fn remote_searches(
+        &mut self,
+        name: &str,
+        kind: Kind,
+        image: &Image,
+        clients: usize,
+    ) -> Result<()> {
+        self.next(1, &format!("simulated: {name}, searches, {clients} clients"));
+        let keys = base(self.config.keys);
+        let bed = Bed::from_image(self.setting(kind, clients), image)?;
+        let mut random = Random::new(self.config.seed);
+        let mut lookups = || streams(clients, keys / 4, |_, _| Op::Get(random.below(keys)));
+        let (first, second) = (lookups(), lookups());
+        bed.run(first, false)?;
+        let phase = bed.run(second, true)?;
+        self.add_phase("simulated", name, "search", clients, &phase);
+        Ok(())
+    }
+
+    /// An update and a delete for every fourth key, each once.
+    fn remote_changes(
+        &mut self,
+        name: &str,
+        kind: Kind,
+        image: &Image,
+        clients: usize,
+    ) -> Result<()> {
+        self.next(1, &format!("simulated: {name}, updates and deletes, {clients} clients"));
+        let quarter = base(self.config.keys) / 4;
+        let bed = Bed::from_image(self.setting(kind, clients), image)?;
+        bed.run(streams(clients, quarter, |_, i| Op::Get(4 * i)), false)?;
+        let updates = bed.run(streams(clients, quarter, |_, i| Op::Put(4 * i)), false)?;
+        let deletes = bed.run(streams(clients, quarter, |_, i| Op::Delete(4 * i)), true)?;
+        self.add_phase("simulated", name, "update", clients, &updates);
+        self.add_phase("simulated", name, "delete", clients, &deletes);
+        Ok(())
+    }
+
+    fn remote_mixes(&mut self, name: &str, kind: Kind, image: &Image) -> Result<()> {
+        let keys = base(self.config.keys);
+        let clients = CLIENTS[CLIENTS.len() - 1];
+        for inserts in MIXES {
+            let case = format!("{inserts} % inserts");
+            self.next(1, &format!("simulated: {name}, {case}"));
+            let bed = Bed::from_image(self.setting(kind, clients), image)?;
+            let mut random = Random::new(self.config.seed);
+            let warm = streams(clients, keys / 8, |_, _| Op::Get(random.below(keys)));
+            bed.run(warm, false)?;
+            let ops = streams(clients, keys / 2, |_, i| {
+                let inserted = random.below(100) < inserts;
+                if inserted { Op::Put(keys + i) } else { Op::Get(random.below(keys)) }
+            });
+            let phase = bed.run(ops, true)?;
+            self.add_phase("simulated mix", name, &case, clients, &phase);
+        }
+        Ok(())
+    }
+
+    /// YCSB's mixes by Zipf's law; reads of D are of the latest keys of the same client.
+    fn remote_ycsb(&mut self, name: &str, kind: Kind, image: &Image) -> Result<()> {
+        let keys = base(self.config.keys);
+        let clients = CLIENTS[CLIENTS.len() - 1];
+        let zipfian = Zipfian::new(keys);
+        for (case, reads, inserts) in YCSB {
+            let case = format!("YCSB {case}");
+            self.next(1, &format!("simulated: {name}, {case}"));
+            let bed = Bed::from_image(self.setting(kind, clients), image)?;
+            let mut random = Random::new(self.config.seed);
+            let warm = streams(clients, keys / 8, |_, _| Op::Get(zipfian.draw(&mut random)));
+            bed.run(warm, false)?;
+            let mut own: Vec<Vec<u64>> = vec![Vec::new(); clients];
+            let ops = streams(clients, keys / 2, |stream, i| {
+                let rank = zipfian.draw(&mut random);
+                let own = &mut own[stream as usize];
+                if random.below(100) >= reads {
+                    let number = if inserts { keys + i } else { rank };
+                    own.push(number);
+                    return Op::Put(number);
+                }
+                if !inserts {
+                    return Op::Get(rank);
+                }
+                let latest = own.len() as u64;
+                Op::Get(match rank.checked_sub(latest) {
+                    None => own[(latest - 1 - rank) as usize],
+                    Some(age) => keys - 1 - age.min(keys - 1),
+                })
+            });
+            let phase = bed.run(ops, true)?;
+            self.add_phase("simulated ycsb", name, &case, clients, &phase);
+        }
+        Ok(())
+    }
+
+    /// How full an index is while one client fills it.
+    fn remote_growth(&mut self, name: &str, kind: Kind) -> Result<()> {
+        self.next(1, &format!("simulated: {name}, growth"));
+        let bed = Bed::new(self.setting(kind, 1))?;
+        let step = GROWTH_STEP.min((self.config.keys / GROWTH_POINTS).max(1));
+        for point in 1..=GROWTH_POINTS {
+            let keys = point * step;
+            bed.run(streams(1, step, |_, i| Op::Put(keys - step + i)), false)?;
+            let space = bed.space()?;
+            let about =
+                About { table: "simulated space", design: name, case: "growth", threads: 1, keys };
+            for (metric, value) in utilization(&space) {
+                self.add(&about, metric, value);
+            }
+        }
+        Ok(())
+    }
+
+    /// One size is another than usual.
+    fn remote_varied(
+        &mut self,
+        case: &str,
+        name: &str,
+        kind: Kind,
+        nodes: usize,
+        value_bytes: usize,
+    ) -> Result<()> {
+        self.next(1, &format!("simulated: {name}, {case}"));
+        let keys = base(self.config.keys) / 4;
+        let bytes = (1 << 30) + self.config.keys * (512 + 2 * value_bytes as u64);
+        let setting = Setting { nodes, value_bytes, bytes, ..self.setting(kind, SIZED) };
+        let bed = Bed::new(setting)?;
+        bed.run(streams(SIZED, keys, |_, i| Op::Put(i)), false)?;
+        let inserts = bed.run(streams(SIZED, keys, |_, i| Op::Put(keys + i)), false)?;
+        let mut random = Random::new(self.config.seed);
+        let mut lookups = || streams(SIZED, keys, |_, _| Op::Get(random.below(2 * keys)));
+        let (first, second) = (lookups(), lookups());
+        bed.run(first, false)?;
+        let searches = bed.run(second, false)?;
+        let of = |what: &str| format!("{case}, {what}");
+        self.add_phase("simulated sizes", name, &of("insert"), SIZED, &inserts);
+        self.add_phase("simulated sizes", name, &of("search"), SIZED, &searches);
+        if value_bytes == 32 && nodes == 1 {
+            let space = bed.space()?;
+            let about = About {
+                table: "simulated space",
+                design: name,
+                case,
+                threads: SIZED,
+                keys: 2 * keys,
+            };
+            for (metric, value) in utilization(&space).into_iter().chain([
+                ("segments", space.segments as f64),
+                ("depth", f64::from(space.depth)),
+                ("entries", space.capacity as f64),
+                ("index_bytes", space.index_bytes as f64),
+                ("cache_bytes", space.cache_bytes as f64),
+                ("table_bytes", space.table_bytes as f64),
+                ("plain_table_bytes", space.plain_table_bytes as f64),
+            ]) {
+                self.add(&about, metric, value);
+            }
+        }
+        Ok(())
+    }
+
+    fn add_phase(&mut self, table: &str, design: &str, case: &str, clients: usize, phase: &Phase) {
+        let about = About { table, design, case, threads: clients, keys: base(self.config.keys) };
+        let each = |count: u64| count as f64 / phase.ops.max(1) as f64;
+        self.add(&about, "ops_per_s", phase.ops_per_s());
+        self.add_percentiles(&about, &phase.latency, &[("p50_ns", 2), ("p99_ns", 100)]);
+        self.add(&about, "ops", phase.ops as f64);
+        self.add(&about, "round_trips", each(phase.counts.round_trips));
+        self.add(&about, "verbs", each(phase.counts.verbs()));
+        self.add(&about, "bytes", each(phase.counts.bytes_in + phase.counts.bytes_out));
+        self.add(&about, "merges", phase.done.merges as f64);
+        self.add(&about, "splits", phase.done.splits as f64);
+        self.add(&about, "split_ms", phase.done.split_ns as f64 / 1e6);
+        self.add(&about, "conflicts", each(phase.done.conflicts));
+        self.add(&about, "waits", each(phase.done.waits));
+    }
+}
+
+fn utilization(space: &Space) -> [(&'static str, f64); 2] {
+    let part = |of: u64, all: u64| of as f64 / all.max(1) as f64;
+    [
+        ("entry_utilization", part(space.entries, space.capacity)),
+        ("space_utilization", part(space.entries * space.entry_bytes, space.index_bytes)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_share_all_operations() {
+        let all = streams(3, 10, |_, i| Op::Put(i));
+        assert_eq!(all.iter().map(Vec::len).collect::<Vec<_>>(), [4, 3, 3]);
+        let mut numbers: Vec<u64> = all
+            .into_iter()
+            .flatten()
+            .map(|op| match op {
+                Op::Put(number) | Op::Get(number) | Op::Delete(number) => number,
+            })
+            .collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, (0..10).collect::<Vec<_>>());
+    }
+}
