@@ -1,0 +1,462 @@
+//! One schedule: many clients over disordered verbs, and what must hold of it.
+//!
+//! The map is `crate::map`'s, which whoever includes this file has: the library's, or a copy of it.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+use durahash_media::hash::WordMix;
+use durahash_remote::fabric::{Chaos, Choice, Sim, SimClient, SimOptions, What};
+use durahash_remote::{ErrorKind, Result};
+
+use crate::common::{Effect, Found, History};
+use crate::map::{Compared, Options, RemoteMap};
+
+/// Numbers drawn from a seed.
+#[derive(Clone)]
+struct Rng(Rc<Cell<u64>>, WordMix);
+
+impl Rng {
+    fn new(seed: u64) -> Self {
+        Rng(Rc::default(), WordMix::new(seed))
+    }
+
+    fn below(&self, n: u64) -> u64 {
+        self.0.set(self.0.get() + 1);
+        ((u128::from(self.1.mix(self.0.get())) * u128::from(n)) >> 64) as u64
+    }
+
+    fn pick<T: Copy>(&self, of: &[T]) -> T {
+        of[self.below(of.len() as u64) as usize]
+    }
+}
+
+fn key(key: u32) -> Vec<u8> {
+    let mut bytes = format!("key {key}").into_bytes();
+    // Some do not fit the first read of a merge, few not that of a lookup.
+    match key % 8 {
+        6 => bytes.resize(100, b'.'),
+        7 => bytes.resize(500, b'.'),
+        _ => {}
+    }
+    bytes
+}
+
+fn value(id: u32) -> Vec<u8> {
+    let mut bytes = id.to_le_bytes().to_vec();
+    let len = match id % 16 {
+        0 => 1000,
+        1 => 300,
+        n => 4 + n as usize,
+    };
+    bytes.resize(len, id as u8);
+    bytes
+}
+
+fn id(value: &[u8]) -> u32 {
+    let id = u32::from_le_bytes(*value.first_chunk().unwrap());
+    assert_eq!(value, self::value(id), "a value in pieces");
+    id
+}
+
+/// What a schedule is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) clients: u64,
+    /// Tasks of each client that do `ops` operations each.
+    pub(crate) tasks: u64,
+    pub(crate) ops: u64,
+    /// Tasks of each client that read until those have ended.
+    pub(crate) readers: u64,
+    pub(crate) keys: u64,
+    pub(crate) nodes: u64,
+    pub(crate) death_one_in: u64,
+    pub(crate) lease_ns: Option<u64>,
+    pub(crate) chaos: Chaos,
+    pub(crate) options: Options,
+    /// Where all operations have ended.
+    pub(crate) until_ns: u64,
+}
+
+impl Plan {
+    /// Any of those that are to be met.
+    fn drawn(rng: &Rng, seed: u64) -> Self {
+        let cur_entries = rng.pick(&[4, 4, 5, 8]);
+        let mut options = Options::default();
+        options.cur_entries = cur_entries;
+        options.main_entries = cur_entries * rng.pick(&[1, 2, 3, 5]);
+        options.max_depth = rng.pick(&[1, 3, 6]);
+        options.first_depth = rng.below(2) as u32;
+        options.seed = seed;
+        options.chunk_bytes = rng.pick(&[1024, 4096]);
+        options.wait_ns = rng.pick(&[2_000, 20_000]);
+        options.tick_ns = rng.pick(&[20_000, 100_000]);
+        options.rows = 96;
+        let large = rng.below(40) == 0;
+        let clients = if large { 64 } else { 1 + rng.below(6) };
+        let tasks = if large { 1 } else { 1 + rng.below(3) };
+        Plan {
+            clients,
+            tasks,
+            ops: if large { 8 } else { rng.pick(&[10, 20, 60]) },
+            readers: 0,
+            // With more at once, the checker does not come to an end.
+            keys: rng.pick(&[2, 8, 24, 60]).max(clients * tasks / 4),
+            death_one_in: rng.pick(&[0, 0, 100, 400, 1500]),
+            lease_ns: (rng.below(3) == 0).then_some(2_000_000),
+            nodes: 1 + rng.below(3),
+            chaos: Chaos {
+                stall_one_in: rng.pick(&[0, 50, 200]),
+                stall_ns_max: rng.pick(&[100_000, 1_000_000, 5_000_000]),
+                tear_parts_max: rng.pick(&[1, 4, 16]),
+                unsignaled_ns_max: rng.pick(&[1_000, 200_000, 2_000_000]),
+                ..Chaos::default()
+            },
+            options,
+            // Far beyond what the slowest takes.
+            until_ns: 2_000_000_000,
+        }
+    }
+}
+
+struct Run {
+    sim: Sim,
+    plan: Plan,
+    rng: Rng,
+    history: RefCell<History>,
+    values: Cell<u32>,
+    /// What clients held when they were last asked.
+    held: RefCell<Vec<u64>>,
+    /// Clients that were evicted, and those that had no room.
+    evicted: Cell<u64>,
+    full: Cell<u64>,
+    totals: Rc<RefCell<Totals>>,
+}
+
+/// What was done in all schedules.
+#[derive(Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) schedules: u64,
+    pub(crate) ops: u64,
+    pub(crate) deaths: u64,
+    pub(crate) merges: u64,
+    pub(crate) splits: u64,
+    pub(crate) lost: u64,
+    pub(crate) doublings: u64,
+    pub(crate) hops: u64,
+    pub(crate) waits: u64,
+    pub(crate) evictions: u64,
+    pub(crate) evicted: u64,
+    pub(crate) full: u64,
+    pub(crate) leaked_bytes: u64,
+    /// Keys of which the checker gave up.
+    pub(crate) undecided: u64,
+}
+
+impl Run {
+    fn begin(&self, key: u32, effect: Effect) -> usize {
+        self.history.borrow_mut().begin(key, effect)
+    }
+
+    fn end(&self, i: usize, found: Found) {
+        self.history.borrow_mut().end(i, found);
+    }
+
+    async fn one(&self, map: &RemoteMap<SimClient>) -> Result<()> {
+        let k = self.rng.below(self.plan.keys) as u32;
+        let name = key(k);
+        let new = self.values.get() + 1;
+        self.values.set(new);
+        let bytes = value(new);
+        let found = |value: Option<Vec<u8>>| Found::Is(value.map(|value| id(&value)));
+        match self.rng.below(12) {
+            0..4 => {
+                let i = self.begin(k, Effect::Set(Some(new)));
+                map.put(&name, &bytes).await?;
+                self.end(i, Found::Untold);
+            }
+            4..8 => {
+                let i = self.begin(k, Effect::Read);
+                let got = map.get(&name).await?;
+                self.end(i, found(got));
+            }
+            8 => {
+                let i = self.begin(k, Effect::Set(None));
+                map.delete(&name).await?;
+                self.end(i, Found::Untold);
+            }
+            9 => {
+                let i = self.begin(k, Effect::SetIf(None, Some(new)));
+                let was = map.insert_new(&name, &bytes).await?;
+                self.end(i, if was { Found::Is(None) } else { Found::Something });
+            }
+            10 => {
+                let i = self.begin(k, Effect::Set(Some(new)));
+                let was = map.replace(&name, &bytes).await?;
+                self.end(i, found(was));
+            }
+            _ => {
+                let i = self.begin(k, Effect::Read);
+                let got = map.get(&name).await?;
+                self.end(i, found(got.clone()));
+                let expected = got.as_deref().map(id);
+                let i = self.begin(k, Effect::SetIf(expected, Some(new)));
+                match map.compare_set(&name, got.as_deref(), Some(&bytes)).await? {
+                    Compared::Set => self.end(i, Found::Is(expected)),
+                    Compared::Differs(was) => self.end(i, found(was)),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs one schedule, with the plan that `shape` makes of the one drawn.
+fn schedule(
+    seed: u64,
+    shape: impl Fn(&mut Plan),
+    totals: &Rc<RefCell<Totals>>,
+) -> std::result::Result<(), String> {
+    let rng = Rng::new(seed);
+    let mut plan = Plan::drawn(&rng, seed);
+    shape(&mut plan);
+    let sim = Sim::new(SimOptions {
+        seed,
+        node_bytes: vec![8 << 20; plan.nodes as usize],
+        rows: plan.options.rows,
+        lease_ns: plan.lease_ns,
+        chaos: Some(plan.chaos),
+        ..SimOptions::default()
+    });
+    let dying = Rc::new(Cell::new(false));
+    sim.set_hook(Box::new({
+        let (rng, dying, one_in) = (Rng::new(!seed), Rc::clone(&dying), plan.death_one_in);
+        move |moment| {
+            let at = dying.get() && one_in > 0 && moment.what == What::Posted;
+            if at && rng.below(one_in) == 0 { Choice::Kill } else { Choice::Go }
+        }
+    }));
+    let first = sim.client().map_err(|e| e.to_string())?;
+    let made = sim.spawn(&first, {
+        let (first, options) = (first.clone(), plan.options);
+        async move { RemoteMap::create(first, options).await?.close().await }
+    });
+    sim.run();
+    made.take().ok_or("not made")?.map_err(|e| format!("create: {e}"))?;
+    drop((made, first));
+    dying.set(true);
+    let run = Rc::new(Run {
+        sim: sim.clone(),
+        held: RefCell::new(vec![0; plan.clients as usize]),
+        plan,
+        rng,
+        history: RefCell::default(),
+        values: Cell::new(0),
+        evicted: Cell::new(0),
+        full: Cell::new(0),
+        totals: Rc::clone(totals),
+    });
+    let plan = &run.plan;
+    let failures: Rc<RefCell<Vec<String>>> = Rc::default();
+    let mut clients = Vec::new();
+    for number in 0..plan.clients {
+        let client = run.sim.client().map_err(|e| e.to_string())?;
+        clients.push(client.clone());
+        let (run, failures) = (Rc::clone(&run), Rc::clone(&failures));
+        sim.spawn(&client.clone(), async move {
+            let result = one_client(&run, number as usize, client).await;
+            match result {
+                Err(e) if matches!(e.kind(), ErrorKind::Evicted) && run.plan.lease_ns.is_some() => {
+                    run.evicted.set(run.evicted.get() + 1);
+                }
+                Err(e) if matches!(e.kind(), ErrorKind::Full { .. }) => {
+                    run.full.set(run.full.get() + 1);
+                }
+                Err(e) => failures.borrow_mut().push(e.to_string()),
+                Ok(()) => {}
+            }
+        });
+    }
+    sim.run_until(plan.until_ns);
+    if let Some(failure) = failures.borrow().first() {
+        return Err(failure.clone());
+    }
+    if sim.live_tasks() > 0 {
+        let open: Vec<_> =
+            run.history.borrow().ops.iter().filter(|op| op.end.is_none()).copied().collect();
+        return Err(format!("{} tasks do not end: {plan:?} {open:#?}", sim.live_tasks()));
+    }
+    let deaths = clients.iter().filter(|client| !sim.lives(client)).count() as u64;
+    drop(clients);
+    dying.set(false);
+    // Somebody new reads everything, checks, and sweeps.
+    let last = sim.client().map_err(|e| e.to_string())?;
+    let judged = sim.spawn(&last, {
+        let (last, run) = (last.clone(), Rc::clone(&run));
+        async move { judge(last, &run).await }
+    });
+    sim.run_until(2 * plan.until_ns);
+    let (leaked, pages) = judged
+        .take()
+        .ok_or("the last client waits for ever")?
+        .map_err(|e| format!("{e} {plan:?}"))?;
+    let undecided = run.history.borrow().check()?;
+    for pair in pages {
+        run.history
+            .borrow()
+            .ops
+            .iter()
+            .rfind(|op| op.key == pair.0)
+            .filter(|op| op.found == Found::Is(Some(pair.1)))
+            .ok_or_else(|| format!("iteration gave {pair:?}"))?;
+    }
+    let held: u64 = run.held.borrow().iter().sum();
+    let (evicted, full) = (run.evicted.get(), run.full.get());
+    if deaths == 0 && evicted == 0 && full == 0 && leaked != held {
+        return Err(format!("{leaked} bytes are unaccounted for, and clients had {held}"));
+    }
+    // A death in the middle of an operation leaves what that took or unlinked: its block, a merge's
+    // new segments, the blocks that it dropped.
+    let entries = 6 * u64::from(plan.options.main_entries + plan.options.cur_entries) + 200;
+    let each =
+        plan.tasks * (2 * plan.options.chunk_bytes + 3 * (2048 + 9 * entries) + entries * 1600);
+    let bound = held + (deaths + evicted) * each;
+    if leaked > bound {
+        return Err(format!("{leaked} bytes are lost, and the bound is {bound}"));
+    }
+    let mut totals = totals.borrow_mut();
+    totals.schedules += 1;
+    totals.undecided += undecided;
+    totals.ops += run.history.borrow().ops.len() as u64;
+    totals.deaths += deaths;
+    totals.evicted += evicted;
+    totals.full += full;
+    totals.leaked_bytes += leaked;
+    Ok(())
+}
+
+async fn one_client(run: &Rc<Run>, number: usize, client: SimClient) -> Result<()> {
+    let map = RemoteMap::open(client.clone(), run.plan.options).await?;
+    let busy = Rc::new(Cell::new(run.plan.tasks));
+    let mut tasks = Vec::new();
+    for _ in 0..run.plan.tasks {
+        let (run, map, busy) = (Rc::clone(run), map.clone(), Rc::clone(&busy));
+        tasks.push(run.sim.clone().spawn(&client, async move {
+            let mut result = Ok(());
+            for _ in 0..run.plan.ops {
+                result = run.one(&map).await;
+                if result.is_err() {
+                    break;
+                }
+                run.held.borrow_mut()[number] = map.stats().held_bytes.iter().sum();
+            }
+            busy.set(busy.get() - 1);
+            result
+        }));
+    }
+    for _ in 0..run.plan.readers {
+        let (run, map, busy) = (Rc::clone(run), map.clone(), Rc::clone(&busy));
+        tasks.push(run.sim.clone().spawn(&client, async move {
+            while busy.get() > 0 {
+                let got = map.get(&key(run.rng.below(run.plan.keys) as u32)).await?;
+                got.as_deref().map(id);
+            }
+            Ok(())
+        }));
+    }
+    let service = run.sim.spawn(&client, map.clone().service());
+    let mut result = Ok(());
+    for task in tasks {
+        let ended: Result<()> = task.await.expect("tasks die together");
+        result = result.and(ended);
+    }
+    let stats = map.stats();
+    run.held.borrow_mut()[number] = stats.held_bytes.iter().sum();
+    {
+        let mut totals = run.totals.borrow_mut();
+        totals.merges += stats.merges;
+        totals.splits += stats.splits;
+        totals.lost += stats.lost;
+        totals.doublings += stats.doublings;
+        totals.hops += stats.hops;
+        totals.waits += stats.waits;
+        totals.evictions += stats.evictions;
+    }
+    result?;
+    let closing = map.clone();
+    drop(map);
+    closing.close().await?;
+    match service.await {
+        Some(ended) => ended,
+        None => Ok(()),
+    }
+}
+
+/// What is lost, and the pairs of an iteration.
+async fn judge(client: SimClient, run: &Run) -> Result<(u64, Vec<(u32, u32)>)> {
+    let map = RemoteMap::open(client, run.plan.options).await?;
+    let before = map.check().await?;
+    let mut keys = 0;
+    for k in 0..run.plan.keys as u32 {
+        let i = run.begin(k, Effect::Read);
+        let got = map.get(&key(k)).await?;
+        keys += u64::from(got.is_some());
+        run.end(i, Found::Is(got.map(|value| id(&value))));
+    }
+    assert_eq!(before.keys, keys);
+    let mut pairs = Vec::new();
+    let mut pages = map.pages();
+    while let Some(page) = pages.next().await? {
+        for (name, value) in page {
+            let k = (0..run.plan.keys as u32).find(|&k| key(k) == name).expect("a key of ours");
+            pairs.push((k, id(&value)));
+        }
+    }
+    assert_eq!(pairs.len() as u64, keys);
+    // The dead have their rows until somebody looks.
+    for _ in 0..8 {
+        map.tick().await?;
+    }
+    let lost = match map.sweep().await {
+        Ok(lost) => lost,
+        // Under leases, a row may belong to a client that nobody has evicted yet.
+        Err(e) if matches!(e.kind(), ErrorKind::Locked) => {
+            return Ok((before.unaccounted_bytes, pairs));
+        }
+        Err(e) => return Err(e),
+    };
+    assert_eq!(lost, before.unaccounted_bytes);
+    let after = map.check().await?;
+    assert_eq!(after.unaccounted_bytes, 0);
+    for k in 0..run.plan.keys as u32 {
+        map.put(&key(k), &value(k)).await?;
+    }
+    map.check().await?;
+    map.close().await?;
+    Ok((lost, pairs))
+}
+
+/// Runs the schedules of these seeds, each with the plan that `shape` makes of the one drawn: the first
+/// that goes wrong, and how.
+pub(crate) fn first_wrong(
+    seeds: Range<u64>,
+    shape: impl Fn(&mut Plan),
+    totals: &Rc<RefCell<Totals>>,
+) -> Option<(u64, String)> {
+    seeds.into_iter().find_map(|seed| {
+        let ended = catch_unwind(AssertUnwindSafe(|| schedule(seed, &shape, totals)));
+        let wrong = match ended {
+            Ok(Ok(())) => return None,
+            Ok(Err(wrong)) => wrong,
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().cloned();
+                let text =
+                    text.or_else(|| panic.downcast_ref().map(|&text: &&str| text.to_owned()));
+                format!("it panicked: {}", text.unwrap_or_default())
+            }
+        };
+        Some((seed, wrong))
+    })
+}
