@@ -1,66 +1,134 @@
-//! Copies the sources of Rewo-Hash, and of what it uses of its crate, with the changes that plant faults:
-//! so the design itself has no hooks for them. See `src/designs/planted/mod.rs`.
+//! Copies the sources of designs, with the changes that plant faults: so the designs themselves have no
+//! hooks for them. Rewo-Hash with what it uses of its crate: `src/designs/planted/mod.rs`; SepHash:
+//! `tests/planted_sep.rs`.
 
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-#[path = "build/changes.rs"]
-mod changes;
+#[path = "build/rewo.rs"]
+mod rewo;
+#[path = "build/sep.rs"]
+mod sep;
 
-use changes::CHANGES;
+/// A piece of source, which stands once in a file of the design, and what stands there instead.
+struct Change {
+    file: &'static str,
+    from: &'static str,
+    to: &'static str,
+}
 
-/// Where the copy stands in this crate.
-const HERE: &str = "crate::designs::planted";
-/// The design's own directory.
-const DESIGN: &str = "rewo";
-/// The module of the traits, of which there is no copy: the library's are implemented.
-const TRAITS: &str = "index";
+type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../durahash/src");
-    let out = PathBuf::from(std::env::var("OUT_DIR")?).join("planted");
+fn main() -> Result {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed=build/changes.rs");
-    std::fs::create_dir_all(out.join(DESIGN))?;
+    println!("cargo::rerun-if-changed=build");
+    let out = PathBuf::from(std::env::var("OUT_DIR")?);
+    copy_rewo(&out.join("planted"))?;
+    copy_sep(&out.join("planted-sep"))
+}
 
+/// Rewo-Hash, and the modules of its crate that it uses, and those that these use.
+fn copy_rewo(out: &Path) -> Result {
+    const DESIGN: &str = "rewo";
+    /// Where the copy stands in this crate.
+    const HERE: &str = "crate::designs::planted";
+    /// The module of the traits, of which there is no copy: the library's are implemented.
+    const TRAITS: &str = "index";
+
+    let copied = |text: &str| {
+        let code = without_comments(text).replace("crate::", &format!("{HERE}::copy::"));
+        let traits = format!("{HERE}::{TRAITS}");
+        let code = code.replace(&format!("{HERE}::copy::{TRAITS}"), &traits);
+        format!("use {HERE}::{{Fault, planted}};\n{code}")
+    };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../durahash/src");
     let mut lost = Vec::new();
     let mut used = BTreeSet::new();
-    println!("cargo::rerun-if-changed={}", root.join(DESIGN).display());
-    for entry in std::fs::read_dir(root.join(DESIGN))? {
-        let name = entry?.file_name().into_string().map_err(|_| "a name that is no text")?;
-        let text = std::fs::read_to_string(root.join(DESIGN).join(&name))?;
-        let planted = plant(&name, without_tests(&text), &mut lost);
+    for (name, text) in design(&root.join(DESIGN))? {
+        let planted = plant(rewo::CHANGES, &name, &text, &mut lost);
         modules_in(&planted, &mut used);
-        std::fs::write(out.join(DESIGN).join(&name), copied(&planted))?;
+        write(&out.join(DESIGN).join(&name), &copied(&planted))?;
     }
-    // What it uses, and what that uses.
     let mut done = BTreeSet::from([TRAITS.to_owned()]);
     while let Some(module) = used.difference(&done).next().cloned() {
-        let path = root.join(&module).with_extension("rs");
-        println!("cargo::rerun-if-changed={}", path.display());
-        let text = std::fs::read_to_string(path)?;
-        modules_in(without_tests(&text), &mut used);
-        let path = out.join(&module).with_extension("rs");
-        std::fs::write(path, copied(without_tests(&text)))?;
+        let text = read(&root.join(&module).with_extension("rs"))?;
+        modules_in(&text, &mut used);
+        write(&out.join(&module).with_extension("rs"), &copied(&text))?;
         done.insert(module);
     }
+    done.remove(TRAITS);
+    write_root(out, &[DESIGN], &done, &lost)
+}
 
-    let mut all = format!("pub mod {DESIGN};\n");
-    for module in done.iter().filter(|module| *module != TRAITS) {
+/// SepHash and the map over it; the fabrics are the library's.
+fn copy_sep(out: &Path) -> Result {
+    const DESIGN: &str = "sep";
+    const MAP: &str = "map";
+
+    let copied = |text: &str| {
+        let code = without_comments(text);
+        let code = code.replace("crate::fabric", "durahash_remote::fabric");
+        let code = code.replace("crate::sep", "crate::copy::sep");
+        format!("use crate::{{Fault, planted}};\n{code}")
+    };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../durahash-remote/src");
+    let mut lost = Vec::new();
+    for (name, text) in design(&root.join(DESIGN))? {
+        let planted = plant(sep::CHANGES, &name, &text, &mut lost);
+        write(&out.join(DESIGN).join(&name), &copied(&planted))?;
+    }
+    let map = read(&root.join(MAP).with_extension("rs"))?;
+    write(&out.join(MAP).with_extension("rs"), &copied(&map))?;
+    write_root(out, &[DESIGN, MAP], &BTreeSet::new(), &lost)
+}
+
+/// The files of a design, by name, without tests.
+fn design(dir: &Path) -> Result<Vec<(String, String)>> {
+    println!("cargo::rerun-if-changed={}", dir.display());
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        // Directories have tests only.
+        if entry.file_type()?.is_file() {
+            let name = entry.file_name().into_string().map_err(|_| "a name that is no text")?;
+            files.push((name, read(&entry.path())?));
+        }
+    }
+    files.sort_unstable();
+    Ok(files)
+}
+
+/// A source without its unit tests, which are at its end.
+fn read(path: &Path) -> Result<String> {
+    println!("cargo::rerun-if-changed={}", path.display());
+    let text = std::fs::read_to_string(path)?;
+    Ok(text.split("\n#[cfg(test)]\nmod tests").next().unwrap_or(&text).to_owned() + "\n")
+}
+
+fn write(path: &Path, text: &str) -> Result {
+    std::fs::create_dir_all(path.parent().ok_or("a file in no directory")?)?;
+    Ok(std::fs::write(path, text)?)
+}
+
+/// The copy's root, with what is changed there and nowhere in the sources any more.
+fn write_root(out: &Path, public: &[&str], private: &BTreeSet<String>, lost: &[String]) -> Result {
+    let mut all = String::new();
+    for module in public {
+        writeln!(all, "pub mod {module};")?;
+    }
+    for module in private {
         writeln!(all, "mod {module};")?;
     }
-    // What is in the copy, and nowhere in the sources any more.
     writeln!(all, "pub(super) const LOST: &[&str] = &{lost:?};")?;
-    std::fs::write(out.join("mod.rs"), all)?;
-    Ok(())
+    write(&out.join("mod.rs"), &all)
 }
 
 /// Makes all changes of one file. One whose text is not there exactly once is lost.
-fn plant(file: &str, text: &str, lost: &mut Vec<String>) -> String {
+fn plant(changes: &[Change], file: &str, text: &str, lost: &mut Vec<String>) -> String {
     let mut planted = text.to_owned();
-    for change in CHANGES.iter().filter(|change| change.file == file) {
+    for change in changes.iter().filter(|change| change.file == file) {
         if text.matches(change.from).count() == 1 && planted.matches(change.from).count() == 1 {
             planted = planted.replace(change.from, change.to);
         } else {
@@ -68,11 +136,6 @@ fn plant(file: &str, text: &str, lost: &mut Vec<String>) -> String {
         }
     }
     planted
-}
-
-/// The source without its unit tests, which are at its end.
-fn without_tests(text: &str) -> &str {
-    text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or(text)
 }
 
 /// The modules of its crate that a source names.
@@ -84,12 +147,8 @@ fn modules_in(text: &str, used: &mut BTreeSet<String>) {
     }
 }
 
-/// The source as it stands in the copy: names lead to it, and what is for readers is left out.
-fn copied(text: &str) -> String {
+/// The source without what is for readers.
+fn without_comments(text: &str) -> String {
     let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
-    let code: String = code.flat_map(|line| [line, "\n"]).collect();
-    let traits = format!("{HERE}::{TRAITS}");
-    let code = code.replace("crate::", &format!("{HERE}::copy::"));
-    let code = code.replace(&format!("{HERE}::copy::{TRAITS}"), &traits);
-    format!("use {HERE}::{{Fault, planted}};\n{code}")
+    code.flat_map(|line| [line, "\n"]).collect()
 }

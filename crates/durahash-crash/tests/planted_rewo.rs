@@ -20,7 +20,7 @@ use durahash_media::{Call, Event, Hook, Sim, Site, name_thread};
 
 #[test]
 fn what_the_faults_change_is_in_the_sources() {
-    assert!(lost().is_empty(), "build/changes.rs, of text that is gone:\n{}", lost().join("\n"));
+    assert!(lost().is_empty(), "build/rewo.rs, of text that is gone:\n{}", lost().join("\n"));
 }
 
 /// What a script alone finds, with or without a crash.

@@ -53,7 +53,8 @@ impl Batch {
     }
 
     /// Whether nothing is changed by it.
-    pub(crate) fn only_reads(&self) -> bool {
+    #[must_use]
+    pub fn only_reads(&self) -> bool {
         self.verbs.iter().all(|verb| matches!(verb.kind, Kind::Read))
     }
 

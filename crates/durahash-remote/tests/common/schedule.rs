@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use durahash_media::hash::WordMix;
-use durahash_remote::fabric::{Chaos, Choice, Sim, SimClient, SimOptions, What};
+use durahash_remote::fabric::{Chaos, Choice, Fabric, Sim, SimClient, SimOptions, What};
 use durahash_remote::{ErrorKind, Result};
 
 use crate::common::{Effect, Found, History};
@@ -61,6 +61,9 @@ fn id(value: &[u8]) -> u32 {
     id
 }
 
+/// The verbs by which a client opens an index, or those and a few more.
+const JOINING: u64 = 8;
+
 /// What a schedule is made of.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
@@ -74,6 +77,10 @@ pub(crate) struct Plan {
     pub(crate) nodes: u64,
     pub(crate) death_one_in: u64,
     pub(crate) lease_ns: Option<u64>,
+    /// How long a client that opens the index stands still at most, at one of its first verbs in two.
+    pub(crate) joining_ns_max: u64,
+    /// How long a task does nothing at most, after one operation in eight; its client moves on.
+    pub(crate) pause_ns_max: u64,
     pub(crate) chaos: Chaos,
     pub(crate) options: Options,
     /// Where all operations have ended.
@@ -106,6 +113,8 @@ impl Plan {
             keys: rng.pick(&[2, 8, 24, 60]).max(clients * tasks / 4),
             death_one_in: rng.pick(&[0, 0, 100, 400, 1500]),
             lease_ns: (rng.below(3) == 0).then_some(2_000_000),
+            joining_ns_max: 0,
+            pause_ns_max: 0,
             nodes: 1 + rng.below(3),
             chaos: Chaos {
                 stall_one_in: rng.pick(&[0, 50, 200]),
@@ -232,10 +241,15 @@ fn schedule(
     });
     let dying = Rc::new(Cell::new(false));
     sim.set_hook(Box::new({
-        let (rng, dying, one_in) = (Rng::new(!seed), Rc::clone(&dying), plan.death_one_in);
-        move |moment| {
-            let at = dying.get() && one_in > 0 && moment.what == What::Posted;
-            if at && rng.below(one_in) == 0 { Choice::Kill } else { Choice::Go }
+        let (rng, dying) = (Rng::new(!seed), Rc::clone(&dying));
+        let (one_in, joining_ns_max) = (plan.death_one_in, plan.joining_ns_max);
+        move |moment| match moment.what {
+            What::Posted if !dying.get() => Choice::Go,
+            What::Posted if one_in > 0 && rng.below(one_in) == 0 => Choice::Kill,
+            What::Posted if joining_ns_max > 0 && moment.number < JOINING && rng.below(2) == 0 => {
+                Choice::Stall { ns: rng.below(joining_ns_max) }
+            }
+            _ => Choice::Go,
         }
     }));
     let first = sim.client().map_err(|e| e.to_string())?;
@@ -343,7 +357,8 @@ async fn one_client(run: &Rc<Run>, number: usize, client: SimClient) -> Result<(
     let mut tasks = Vec::new();
     for _ in 0..run.plan.tasks {
         let (run, map, busy) = (Rc::clone(run), map.clone(), Rc::clone(&busy));
-        tasks.push(run.sim.clone().spawn(&client, async move {
+        let client = client.clone();
+        tasks.push(run.sim.clone().spawn(&client.clone(), async move {
             let mut result = Ok(());
             for _ in 0..run.plan.ops {
                 result = run.one(&map).await;
@@ -351,6 +366,9 @@ async fn one_client(run: &Rc<Run>, number: usize, client: SimClient) -> Result<(
                     break;
                 }
                 run.held.borrow_mut()[number] = map.stats().held_bytes.iter().sum();
+                if run.plan.pause_ns_max > 0 && run.rng.below(8) == 0 {
+                    client.sleep_ns(run.rng.below(run.plan.pause_ns_max)).await;
+                }
             }
             busy.set(busy.get() - 1);
             result

@@ -1,4 +1,4 @@
-//! Rewo-Hash with a fault: a copy of its sources, in which faults are planted (`build/changes.rs`, `build.rs`)
+//! Rewo-Hash with a fault: a copy of its sources, in which faults are planted (`build/rewo.rs`, `build.rs`)
 //! and chosen at run time. The design itself knows nothing of them.
 
 use std::cell::Cell;

@@ -1,11 +1,6 @@
-//! The faults, as changes of the sources: `build.rs` makes them in a copy.
+//! The faults of Rewo-Hash, as changes of its sources: `build.rs` makes them in a copy.
 
-/// A piece of source, which stands once in a file of the design, and what stands there instead.
-pub(crate) struct Change {
-    pub(crate) file: &'static str,
-    pub(crate) from: &'static str,
-    pub(crate) to: &'static str,
-}
+use super::Change;
 
 /// All of them. Where none is planted, the copy does what the design does, and may be held up in three
 /// more places, where nothing but a processor would do it: between a look at the tables and that at the first lock,
