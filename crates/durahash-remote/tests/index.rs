@@ -327,6 +327,33 @@ fn a_blocking_map_is_closed_for_all_its_clones() {
 }
 
 #[test]
+fn many_puts_at_once_keep_the_order_of_each_key() {
+    for seed in 0..4 {
+        let sim = sim(2, 64 << 20, Some(Chaos::default()));
+        run(&sim, |client| async move {
+            let map = RemoteMap::create(client, tiny()).await?;
+            let mix = WordMix::new(seed);
+            let mut pairs: Vec<_> = (0..600)
+                .map(|i| ((mix.mix(i) % 50).to_string().into_bytes(), i.to_string().into_bytes()))
+                .collect();
+            let model: BTreeMap<_, _> = pairs.iter().cloned().collect();
+            map.put_many(&pairs).await?;
+            for (key, value) in &model {
+                assert_eq!(map.get(key).await?.as_ref(), Some(value));
+            }
+            map.put_many(&[]).await?;
+            pairs.push((b"large".to_vec(), vec![0; (1 << 20) + 1]));
+            let refused = map.put_many(&pairs).await.unwrap_err();
+            assert!(matches!(refused.kind(), ErrorKind::TooLarge { .. }), "{refused}");
+            assert_eq!(map.get(b"large").await?, None);
+            assert_eq!(map.check().await?.keys, 50);
+            map.close().await
+        })
+        .unwrap();
+    }
+}
+
+#[test]
 fn pages_of_a_blocking_map_are_those_of_each() {
     let local = Local::anonymous(&LocalOptions::default()).unwrap();
     let map = BlockingMap::create(local.client().unwrap(), tiny()).unwrap();
