@@ -6,9 +6,12 @@ use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
 
 use durahash_remote::fabric::Local;
 use durahash_remote::node::LentMemory;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::flag;
 
 use crate::exit::{Exit, Failure};
 use crate::output::complain;
@@ -55,6 +58,14 @@ pub(crate) fn guard_main() -> Option<ExitCode> {
         complain("durahash: a guard of a node's memory was not told its id");
         return Some(ExitCode::FAILURE);
     };
+    // Who ends all processes of a service, or of this name, means the node.
+    for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT] {
+        if let Err(e) = flag::register(signal, Arc::default()) {
+            complain(&format!(
+                "durahash: the guard of a node's memory cannot ignore signal {signal}: {e}"
+            ));
+        }
+    }
     // Nothing comes; the end of the node is the end of the file, whether read or failed to be.
     drop(io::stdin().read_to_end(&mut Vec::new()));
     // The node may have removed it itself, and nobody is left to be told.

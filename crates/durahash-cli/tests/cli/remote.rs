@@ -7,6 +7,9 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -22,7 +25,14 @@ struct Node {
 impl Node {
     /// Starts a node on a port that the system chooses, with `more` arguments.
     fn start(work: &Work, more: &str) -> Self {
-        let line = format!("node --listen 127.0.0.1:0 {more}");
+        // What is large does not go where memory is shared, of which a container may have little.
+        static NODES: AtomicU32 = AtomicU32::new(0);
+        let mib = more.split("--size ").nth(1).and_then(|size| size.split_once("MiB"));
+        let place = match mib.map(|(mib, _)| mib.parse().unwrap()) {
+            Some(64..=u32::MAX) => format!("--fabric local:m{}", NODES.fetch_add(1, Relaxed)),
+            _ => String::new(),
+        };
+        let line = format!("node --listen 127.0.0.1:0 {more} {place}");
         let mut child = work.command(line.split_whitespace()).spawn().unwrap();
         let mut said = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
@@ -49,9 +59,7 @@ impl Node {
 
     /// Waits until its memory is removed, which another process does.
     fn wait_until_removed(&self) {
-        while self.dir.exists() {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
+        patiently(|| !self.dir.exists());
     }
 }
 
@@ -60,6 +68,15 @@ impl Drop for Node {
         // It may be dead already.
         drop(self.child.kill());
         drop(self.child.wait());
+    }
+}
+
+/// Waits until something is so, and fails where it is not for very long.
+fn patiently(is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(120), "it does not come");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -294,7 +311,7 @@ fn wait_for(work: &Work, nodes: &str, i: u64) {
     let words = format!("remote {nodes} get");
     let key = format!("key {i}");
     let args: Vec<_> = words.split(' ').chain([key.as_str()]).collect();
-    while work.run_args(&args).code != Some(0) {}
+    patiently(|| work.run_args(&args).code == Some(0));
 }
 
 #[test]
@@ -421,6 +438,33 @@ fn a_benchmark_leaves_an_empty_index() {
     assert!(node.run(&work, "bench --keys 1000").failed(2).contains("has entries"));
     assert_eq!(node.run(&work, "get key").ok(), "value\n");
     assert!(node.run(&work, "bench --keys 1").failed(2).contains("too few"));
+}
+
+/// Processes that a process has started.
+fn children(of: u32) -> Vec<String> {
+    let all = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let name = entry.unwrap().file_name().into_string().ok()?;
+        let stat = std::fs::read_to_string(format!("/proc/{name}/stat")).ok()?;
+        // Behind its name: its state, and who started it.
+        let parent = stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse();
+        (parent == Ok(of)).then_some(name)
+    });
+    all.collect()
+}
+
+/// As who stops a service does, or ends all processes of a name.
+#[test]
+fn a_signal_to_a_node_and_who_removes_its_memory_leaves_nothing() {
+    let work = Work::new();
+    for signal in ["-TERM", "-INT", "-HUP"] {
+        let mut node = Node::start(&work, "--size 1MiB");
+        let guards = children(node.child.id());
+        assert_eq!(guards.len(), 1, "{guards:?}");
+        let all = [signal.to_owned(), guards[0].clone(), node.child.id().to_string()];
+        assert!(std::process::Command::new("kill").args(all).status().unwrap().success());
+        assert_eq!(node.child.wait().unwrap().code(), None);
+        node.wait_until_removed();
+    }
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Who has which row: a lock on a file, which the system releases when its process dies.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -68,6 +67,15 @@ impl Rows {
         }
     }
 
+    /// How many rows clients have.
+    pub(super) fn taken_count(&self) -> Result<u32> {
+        let taken = |row| match (self, self.taken(row)) {
+            (Rows::Files { dir, .. }, Err(_)) if !row_path(dir, row).exists() => Ok(false),
+            (_, taken) => taken,
+        };
+        (0..self.count()).map(|row| taken(row).map(u32::from)).sum()
+    }
+
     /// Gives back a row that was taken, where no lock does it.
     pub(super) fn give_back(&self, row: u32) {
         if let Rows::Anonymous(taken) = self {
@@ -75,17 +83,14 @@ impl Rows {
         }
     }
 
-    /// Whether a client has the row.
+    /// Whether a client has the row, which some client has had. Without its file nobody knows: that is an error.
     pub(super) fn taken(&self, row: u32) -> Result<bool> {
         match self {
             Rows::Anonymous(taken) => Ok(lock(taken).get(row as usize).is_some_and(|taken| *taken)),
             Rows::Files { dir, .. } => {
                 let path = row_path(dir, row);
                 let failed = |e| Error::io("looking at a row", Some(path.clone()), e);
-                let file = match File::open(&path) {
-                    Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
-                    other => other.map_err(failed)?,
-                };
+                let file = File::open(&path).map_err(failed)?;
                 // Shared: two that look at the same time see each other as nothing. A client that
                 // takes the row at this moment takes the next one.
                 match file.try_lock_shared() {
