@@ -2,10 +2,12 @@
 
 use durahash_media::{ErrorKind, Result};
 
+use crate::rows::{LEASE_MAX, LEASE_MIN, PAGE, REGION_BYTES_MAX, ROWS_MAX};
+
 const MAGIC: u64 = u64::from_le_bytes(*b"duraucx\0");
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 /// Words before the address and the key.
-const WORDS: usize = 9;
+const WORDS: usize = 10;
 /// A worker's address, or a packed key, is smaller.
 const PART_BYTES_MAX: u64 = 1 << 20;
 
@@ -19,13 +21,18 @@ const PART_BYTES_MAX: u64 = 1 << 20;
 ///      4  bytes of the region, without the fabric's own page or pages before it
 ///      5  rows of clients
 ///      6  lease in nanoseconds
-///      7  bytes of the worker's address
-///      8  bytes of the packed key
+///      7  version of the node's UCX: 1000 times the major number, and the minor one
+///      8  bytes of the worker's address
+///      9  bytes of the packed key
 ///         address, key, CRC-32 of all that
 /// ```
+///
+/// Address and key mean what UCX says, which takes them without a length: so versions of UCX are not mixed, and
+/// a caller answers for where the bytes come from (`Trusted`). The sum finds damage only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Blob {
     pub(crate) id: u64,
+    ucx: u64,
     base: u64,
     pub(crate) region_bytes: u64,
     pub(crate) rows: u32,
@@ -37,12 +44,13 @@ pub(crate) struct Blob {
 impl Blob {
     pub(crate) fn new(
         id: u64,
+        ucx: u64,
         region_bytes: u64,
         rows: u32,
         lease_ns: u64,
         (base, address, rkey): (u64, Vec<u8>, Vec<u8>),
     ) -> Self {
-        Blob { id, base, region_bytes, rows, lease_ns, address, rkey }
+        Blob { id, ucx, base, region_bytes, rows, lease_ns, address, rkey }
     }
 
     pub(crate) fn base(&self) -> u64 {
@@ -62,7 +70,7 @@ impl Blob {
         crate::rows::own_bytes(self.rows)
     }
 
-    /// All bytes.
+    /// All bytes, which end within the address space.
     pub(crate) fn bytes(&self) -> u64 {
         self.own_bytes() + self.region_bytes
     }
@@ -76,6 +84,7 @@ impl Blob {
             self.region_bytes,
             self.rows.into(),
             self.lease_ns,
+            self.ucx,
             self.address.len() as u64,
             self.rkey.len() as u64,
         ];
@@ -87,8 +96,8 @@ impl Blob {
     }
 
     /// # Errors
-    /// [`Region`](ErrorKind::Region) when it is not what a node of this version has made.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self> {
+    /// [`Region`](ErrorKind::Region) when it is not what a node of this version, and of this one of UCX, has made.
+    pub(crate) fn from_bytes(bytes: &[u8], ucx: u64) -> Result<Self> {
         let expect = |what, found, expected| {
             if found == expected {
                 return Ok(());
@@ -101,15 +110,26 @@ impl Blob {
         let word = |i: usize| u64::from_le_bytes(words[i]);
         expect("the magic number", word(0), MAGIC)?;
         expect("the protocol version", word(1), VERSION)?;
-        let [address, rkey] = [7, 8].map(|i| word(i).min(PART_BYTES_MAX) as usize);
+        let [address, rkey] = [8, 9].map(|i| word(i).min(PART_BYTES_MAX) as usize);
         expect("the bytes that reach it", bytes.len() as u64, (least + address + rkey) as u64)?;
         let (body, sum) = bytes.split_at(bytes.len() - 4);
         let sum = u32::from_le_bytes(*sum.first_chunk().expect("four bytes"));
         expect("the checksum", sum.into(), crc32fast::hash(body).into())?;
-        expect("the number of rows", word(5), word(5).clamp(1, u64::from(crate::rows::ROWS_MAX)))?;
+        expect("the version of UCX", word(7), ucx)?;
+        for (what, bytes) in [("its address", address), ("its key", rkey)] {
+            expect(what, bytes as u64, bytes.max(1) as u64)?;
+        }
+        expect("the number of rows", word(5), word(5).clamp(1, ROWS_MAX.into()))?;
+        let whole = word(4).clamp(PAGE, REGION_BYTES_MAX) / PAGE * PAGE;
+        expect("the bytes of the region", word(4), whole)?;
+        let all = crate::rows::own_bytes(word(5) as u32) + whole;
+        expect("where it begins", word(3), word(3).clamp(8, u64::MAX - all) / 8 * 8)?;
+        let [least, most] = [LEASE_MIN, LEASE_MAX].map(|lease| lease.as_nanos() as u64);
+        expect("the lease", word(6), word(6).clamp(least, most))?;
         let parts = &body[WORDS * 8..];
         Ok(Blob {
             id: word(2),
+            ucx,
             base: word(3),
             region_bytes: word(4),
             rows: word(5) as u32,
@@ -124,24 +144,53 @@ impl Blob {
 mod tests {
     use super::*;
 
+    const UCX: u64 = 1013;
+    const LEASE_NS: u64 = 5_000_000_000;
+
+    fn parts() -> (u64, Vec<u8>, Vec<u8>) {
+        (0x1000, vec![1, 2, 3], vec![4, 5])
+    }
+
     #[test]
     fn what_is_not_a_nodes_is_refused() {
-        let blob = Blob::new(7, 4096, 3, 5, (0x1000, vec![1, 2, 3], vec![4, 5]));
+        let blob = Blob::new(7, UCX, 4096, 3, LEASE_NS, parts());
         let good = blob.to_bytes();
-        assert_eq!(Blob::from_bytes(&good).unwrap(), blob);
+        assert_eq!(Blob::from_bytes(&good, UCX).unwrap(), blob);
         for i in 0..good.len() {
             let mut bad = good.clone();
             bad[i] ^= 0x20;
-            assert!(Blob::from_bytes(&bad).is_err(), "byte {i}");
-            assert!(Blob::from_bytes(&good[..i]).is_err(), "{i} bytes");
+            assert!(Blob::from_bytes(&bad, UCX).is_err(), "byte {i}");
+            assert!(Blob::from_bytes(&good[..i], UCX).is_err(), "{i} bytes");
         }
         let mut long = good;
         long.push(0);
-        assert!(Blob::from_bytes(&long).is_err());
-        let none = Blob::new(7, 4096, 0, 5, (0, vec![], vec![])).to_bytes();
-        assert!(matches!(
-            Blob::from_bytes(&none).err().unwrap().kind(),
-            ErrorKind::Region { what: "the number of rows", .. }
-        ));
+        assert!(Blob::from_bytes(&long, UCX).is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_whoever_has_made_it() {
+        let (key, address) = (vec![4, 5], vec![1, 2, 3]);
+        let beyond = u64::MAX - 4096;
+        for (ucx, bytes, rows, lease_ns, parts, what) in [
+            (1014, 4096, 3, LEASE_NS, parts(), "the version of UCX"),
+            (UCX, 0, 3, LEASE_NS, parts(), "the bytes of the region"),
+            (UCX, 4097, 3, LEASE_NS, parts(), "the bytes of the region"),
+            (UCX, u64::MAX - 4095, 3, LEASE_NS, parts(), "the bytes of the region"),
+            (UCX, 1 << 48, 3, LEASE_NS, parts(), "the bytes of the region"),
+            (UCX, 4096, 0, LEASE_NS, parts(), "the number of rows"),
+            (UCX, 4096, 4097, LEASE_NS, parts(), "the number of rows"),
+            (UCX, 4096, 3, 0, parts(), "the lease"),
+            (UCX, 4096, 3, u64::MAX, parts(), "the lease"),
+            (UCX, 4096, 3, LEASE_NS, (0, address.clone(), key.clone()), "where it begins"),
+            (UCX, 4096, 3, LEASE_NS, (0x1001, address.clone(), key.clone()), "where it begins"),
+            (UCX, 4096, 3, LEASE_NS, (beyond, address.clone(), key.clone()), "where it begins"),
+            (UCX, 4096, 3, LEASE_NS, (0x1000, vec![], key), "its address"),
+            (UCX, 4096, 3, LEASE_NS, (0x1000, address, vec![]), "its key"),
+        ] {
+            let bytes = Blob::new(7, ucx, bytes, rows, lease_ns, parts).to_bytes();
+            let refused = Blob::from_bytes(&bytes, UCX).err().unwrap();
+            let ErrorKind::Region { what: found, .. } = refused.kind() else { panic!("{refused}") };
+            assert_eq!(*found, what);
+        }
     }
 }

@@ -13,6 +13,7 @@ use crate::blob::Blob;
 use crate::link::{Link, Load};
 use crate::node::FABRIC;
 use crate::rows::{ID_OFF, Row, State, row_off};
+use crate::sys::{self, Trusted};
 
 /// A client of nodes that are reached over UCX. Clones are the same client; several threads may use it, one
 /// at a time progresses.
@@ -70,46 +71,56 @@ impl Ucx {
     ///
     /// `deadline` is how long a node may take to answer, now and ever after.
     ///
-    /// The bytes must be those that a node has made: they are checked for damage, not for malice.
+    /// The bytes must be those that a node has made, which whoever calls [`Trusted::new`] answers for.
     ///
     /// # Errors
-    /// [`Region`](ErrorKind::Region) when the bytes are damaged, of another version, or not of the node
-    /// that answers; [`Options`](ErrorKind::Options) when there are no nodes, too many, or no free
+    /// [`Region`](ErrorKind::Region) when the bytes are damaged, of another version of this crate or of UCX, or
+    /// not of the node that answers; [`Options`](ErrorKind::Options) when there are no nodes, too many, or no free
     /// rows; [`NodeLost`](ErrorKind::NodeLost); [`Io`](ErrorKind::Io) with what UCX says.
-    pub fn connect<B: AsRef<[u8]>>(blobs: &[B], deadline: Duration) -> Result<Self> {
-        if !(1..=255).contains(&blobs.len()) {
-            return Err(ErrorKind::Options { what: "a fabric has 1 to 255 nodes" }.into());
-        }
-        let blobs: Vec<Blob> =
-            blobs.iter().map(|blob| Blob::from_bytes(blob.as_ref())).collect::<Result<_>>()?;
+    pub fn connect<T, B>(blobs: &Trusted<T>, deadline: Duration) -> Result<Self>
+    where
+        T: AsRef<[B]>,
+        B: AsRef<[u8]>,
+    {
+        let blobs = blobs.get().as_ref();
+        check_count(blobs.len())?;
+        let version = sys::version();
+        let blobs: Vec<Blob> = blobs
+            .iter()
+            .map(|blob| Blob::from_bytes(blob.as_ref(), version))
+            .collect::<Result<_>>()?;
         Self::reach(&blobs, Vec::new(), deadline)
     }
 
     /// Connects to the nodes that listen at these addresses and make an [offer](crate::UcxNode::offer), as
     /// [`connect`](Self::connect) does. The connections to them are held as long as this client: where one
-    /// ends, that node is lost at once.
+    /// ends, that node is lost at once. Whoever calls [`Trusted::new`] answers for who listens there.
     ///
     /// # Errors
     /// As [`connect`](Self::connect) and [`node::Link::connect`];
     /// [`Options`](ErrorKind::Options) when the memory of a node is on another fabric.
-    pub fn find(
-        addresses: &[String],
+    pub fn find<T, A>(
+        addresses: &Trusted<T>,
         token: Option<&Token>,
         limits: &Limits,
         deadline: Duration,
-    ) -> Result<Self> {
+    ) -> Result<Self>
+    where
+        T: AsRef<[A]>,
+        A: AsRef<str>,
+    {
+        let addresses = addresses.get().as_ref();
+        check_count(addresses.len())?;
+        let version = sys::version();
         let (mut links, mut blobs) = (Vec::new(), Vec::new());
         for address in addresses {
-            let (link, offer) = node::Link::connect(address, token, limits)?;
+            let (link, offer) = node::Link::connect(address.as_ref(), token, limits)?;
             if offer.fabric != FABRIC {
                 let what = "the node lends its memory over another fabric than UCX";
                 return Err(ErrorKind::Options { what }.into());
             }
             links.push(link);
-            blobs.push(Blob::from_bytes(&offer.place)?);
-        }
-        if !(1..=255).contains(&blobs.len()) {
-            return Err(ErrorKind::Options { what: "a fabric has 1 to 255 nodes" }.into());
+            blobs.push(Blob::from_bytes(&offer.place, version)?);
         }
         Self::reach(&blobs, links, deadline)
     }
@@ -123,7 +134,7 @@ impl Ucx {
         let (rows, lease_ns) = (blobs[0].rows, blobs[0].lease_ns);
         let start = Instant::now();
         let (row, word) = block_on(async {
-            for (node, blob) in (0..).zip(blobs) {
+            for (blob, node) in blobs.iter().zip(0..) {
                 let found = link.read_own(node, ID_OFF as u64, 8).await?[0];
                 if found != blob.id {
                     let (what, expected) = ("the id of the region", blob.id);
@@ -153,6 +164,14 @@ impl Ucx {
             state,
         })))
     }
+}
+
+/// Nodes have numbers of 8 bits, and one of them is left.
+fn check_count(nodes: usize) -> Result<()> {
+    if (1..=255).contains(&nodes) {
+        return Ok(());
+    }
+    Err(ErrorKind::Options { what: "a fabric has 1 to 255 nodes" }.into())
 }
 
 /// Swaps the word of a row; what it was.

@@ -15,7 +15,8 @@
 //! let memory = UcxNode::start(&UcxNodeOptions { bytes: 1 << 30, ..Default::default() })?;
 //! Listening::bind("10.0.0.1:7410", memory.offer(), Some(token), Limits::default())?.serve();
 //!
-//! let client = Ucx::find(&["10.0.0.1:7410".into()], Some(&token), &Limits::default(), deadline)?;
+//! // `nodes` is `Trusted::new(["10.0.0.1:7410"])`, by which the client answers for who listens there.
+//! let client = Ucx::find(&nodes, Some(&token), &Limits::default(), deadline)?;
 //! let map = BlockingMap::create(client, Options::default())?;
 //! ```
 //!
@@ -24,7 +25,11 @@
 //! nothing else is, as by `UCX_TLS=posix,self`: it does not tell of nodes that have ended. What UCX itself has to say of
 //! connections that break it writes to the standard output; `UCX_LOG_LEVEL` and `UCX_LOG_FILE` say how much, and where.
 //!
-//! **Trust.** Whoever has the bytes that reach a region can read and write all of it. There is no encryption.
+//! **Trust.** Nodes and clients trust one another, and everybody on the network between them, wholly. Whoever has
+//! the bytes that reach a region can read and write all of it. Over TCP, and wherever else UCX makes up for what a
+//! transport lacks, whoever reaches the port of UCX can write **anywhere in the process** of the node: UCX
+//! checks neither who asks nor where. The token of a control connection does not protect that port. There is no
+//! encryption. A client in turn believes what nodes say: see `Trusted`. So: a network of its own, or loopback, and no user on it who could not as well run code in every process.
 //!
 //! **Words.** UCX does not promise that words are copied whole. They are as long as the NIC, or `memcpy`,
 //! stores aligned words whole, which those that are known do. Of fewer bytes than a word a reader may see a part,
@@ -62,3 +67,5 @@ mod client;
 pub use client::Ucx;
 #[cfg(feature = "ucx")]
 pub use node::{UcxNode, UcxNodeOptions};
+#[cfg(feature = "ucx")]
+pub use sys::Trusted;

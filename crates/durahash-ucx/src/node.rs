@@ -9,8 +9,10 @@ use durahash_media::{Error, ErrorKind, Result};
 use durahash_remote::node::Offer;
 
 use crate::blob::Blob;
-use crate::rows::{BEAT_OFF, ID_OFF, ROWS_MAX, own_bytes};
-use crate::sys::Node;
+use crate::rows::{
+    BEAT_OFF, ID_OFF, LEASE_MAX, LEASE_MIN, PAGE, REGION_BYTES_MAX, ROWS_MAX, own_bytes,
+};
+use crate::sys::{self, Node};
 
 /// The name of the fabric in an offer.
 pub(crate) const FABRIC: &str = "ucx";
@@ -26,7 +28,8 @@ pub struct UcxNodeOptions {
     pub bytes: u64,
     /// Rows of clients, so how many can live at once: 1 to 4096. Those of node 0 count.
     pub rows: u32,
-    /// How long a client must have shown no life before it may be evicted. That of node 0 counts.
+    /// How long a client must have shown no life before it may be evicted: a second to a day. That of node 0
+    /// counts.
     ///
     /// UCX cannot shut out a client. So the lease must be so long that whatever a client posts takes effect
     /// within a quarter of it, or never does; and so long that a client that lives posts something within
@@ -68,7 +71,7 @@ impl UcxNode {
     pub fn start(options: &UcxNodeOptions) -> Result<Self> {
         let UcxNodeOptions { bytes, rows, lease } = *options;
         let refused = |what| Err(ErrorKind::Options { what }.into());
-        if bytes == 0 || !bytes.is_multiple_of(4096) || bytes > 1 << 47 {
+        if bytes == 0 || !bytes.is_multiple_of(PAGE) || bytes > REGION_BYTES_MAX {
             return refused(
                 "the bytes of a region are a multiple of 4096, and not more than 128 TiB",
             );
@@ -76,17 +79,17 @@ impl UcxNode {
         if !(1..=ROWS_MAX).contains(&rows) {
             return refused("a fabric has 1 to 4096 rows");
         }
-        let Some(lease_ns) = u64::try_from(lease.as_nanos()).ok().filter(|&ns| ns >= 1_000_000)
-        else {
-            return refused("a lease is at least a millisecond, and less than 500 years");
-        };
+        if !(LEASE_MIN..=LEASE_MAX).contains(&lease) {
+            return refused("a lease is a second at least, and a day at most");
+        }
+        let lease_ns = lease.as_nanos() as u64;
         let id = getrandom::u64()
             .map_err(|e| Error::io("drawing the id of a region", None, std::io::Error::other(e)))?;
         let all = usize::try_from(own_bytes(rows) + bytes)
             .map_err(|_| Error::from(ErrorKind::Full { wanted_bytes: bytes }))?;
         let mut node = Node::start(all)?;
         node.set_word(ID_OFF, id.to_le());
-        let blob = Blob::new(id, bytes, rows, lease_ns, node.parts()).to_bytes();
+        let blob = Blob::new(id, sys::version(), bytes, rows, lease_ns, node.parts()).to_bytes();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let serve = move || {
@@ -104,8 +107,8 @@ impl UcxNode {
     }
 
     /// What a client needs to reach the region: a few hundred bytes, to be given to
-    /// [`Ucx::connect`](crate::Ucx::connect) by whichever way. Whoever has them can read and write all of
-    /// the region.
+    /// [`Ucx::connect`](crate::Ucx::connect) by a way on which nobody changes them: see
+    /// [`Trusted`](crate::Trusted). Whoever has them can read and write all of the region.
     #[must_use]
     pub fn blob(&self) -> &[u8] {
         &self.blob

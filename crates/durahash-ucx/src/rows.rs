@@ -16,14 +16,23 @@
 //! | evict: swap it from live to evicting | a row to be evicted |
 //! | half a lease later: swap it from evicting to free | a free row |
 
+use std::time::Duration;
+
 /// Rows at most.
 pub(crate) const ROWS_MAX: u32 = 4096;
+/// A quarter of a lease is longer than a round trip takes on any network.
+pub(crate) const LEASE_MIN: Duration = Duration::from_secs(1);
+/// Nobody waits longer for a row.
+pub(crate) const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// Bytes of a region at most.
+pub(crate) const REGION_BYTES_MAX: u64 = 1 << 47;
 /// Where a region's id is.
 pub(crate) const ID_OFF: usize = 0;
 /// Where a node shows that it lives.
 pub(crate) const BEAT_OFF: usize = 8;
 const ROWS_OFF: u64 = 64;
-const PAGE: u64 = 4096;
+/// Regions consist of these.
+pub(crate) const PAGE: u64 = 4096;
 
 /// Bytes of the fabric's own in each region's memory.
 pub(crate) fn own_bytes(rows: u32) -> u64 {

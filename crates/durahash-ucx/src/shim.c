@@ -46,6 +46,14 @@ const char *dh_status_text(int status)
     return ucs_status_string((ucs_status_t)status);
 }
 
+/* Of the UCX that is there, whichever it was compiled for. */
+unsigned dh_version(void)
+{
+    unsigned major, minor, release;
+    ucp_get_version(&major, &minor, &release);
+    return 1000 * major + minor;
+}
+
 /* ---- a node ---- */
 
 struct dh_node {

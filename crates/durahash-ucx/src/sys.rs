@@ -1,4 +1,5 @@
-//! Bindings to `shim.c`: the only unsafe code of this crate. What is public here is safe to use.
+//! Bindings to `shim.c`: the only unsafe code of this crate. What is public here is safe to use, but for
+//! [`Trusted::new`], by which a caller answers for what UCX cannot check.
 //!
 //! A [`Client`] is used through `&mut`, so by one thread at a time, as UCX wants it. Batches are named
 //! by keys, and belong to the client: nothing that verbs under way read or write is freed before they
@@ -29,6 +30,7 @@ struct RawBatch {
 }
 
 unsafe extern "C" {
+    fn dh_version() -> c_uint;
     fn dh_status_text(status: c_int) -> *const c_char;
 
     fn dh_node_start(bytes: usize, out: *mut *mut RawNode) -> c_int;
@@ -72,6 +74,48 @@ fn check(doing: &'static str, status: c_int) -> Result<()> {
     // SAFETY: UCX has a constant text for every number.
     let text = unsafe { CStr::from_ptr(dh_status_text(status)) };
     Err(Error::io(doing, None, io::Error::other(format!("UCX: {}", text.to_string_lossy()))))
+}
+
+/// The version of UCX, major and minor: 1000 times the one, and the other.
+pub(crate) fn version() -> u64 {
+    // SAFETY: it needs nothing.
+    u64::from(unsafe { dh_version() })
+}
+
+/// What reaches nodes, for which the caller answers: byte strings for [`Ucx::connect`](crate::Ucx::connect), or
+/// addresses for [`Ucx::find`](crate::Ucx::find).
+///
+/// ```no_run
+/// # use durahash_ucx::{Trusted, Ucx};
+/// # fn connect(blob: Vec<u8>) -> durahash_media::Result<()> {
+/// // SAFETY: a `UcxNode` has made it, which gave it to this process by a pipe.
+/// let blobs = unsafe { Trusted::new([blob]) };
+/// let client = Ucx::connect(&blobs, std::time::Duration::from_secs(2))?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Trusted<T>(T);
+
+impl<T> Trusted<T> {
+    /// Says that it comes from nodes.
+    ///
+    /// # Safety
+    /// UCX reads addresses and keys of nodes without a length, and believes what they say. Checks of this
+    /// crate find damage and another version, not malice. So:
+    ///
+    /// - each byte string is, whole and unchanged, what [`UcxNode::blob`](crate::UcxNode::blob) gave;
+    /// - at each address listens, when the client connects, a process that makes the
+    ///   [offer](crate::UcxNode::offer) of a `UcxNode`, and nobody on the way changes what it says.
+    ///
+    /// A token does not see to that: it is the node that checks it.
+    pub const unsafe fn new(it: T) -> Self {
+        Trusted(it)
+    }
+
+    pub(crate) fn get(&self) -> &T {
+        &self.0
+    }
 }
 
 /// A registered region, and the worker that serves it.
@@ -178,13 +222,14 @@ impl Client {
         Ok(Client { raw, nodes: Vec::new(), slots: Vec::new(), free: Vec::new() })
     }
 
-    /// Adds an endpoint to a node, the next in number. Batches made before must be released.
+    /// Adds an endpoint to a node, the next in number. Batches made before must be released. Blobs are made of
+    /// what is [`Trusted`] only.
     pub(crate) fn connect(&mut self, blob: &Blob) -> Result<()> {
         assert!(self.nodes.len() < 255 && self.slots.iter().all(Option::is_none));
         let (address, rkey) = (blob.address().as_ptr(), blob.rkey().as_ptr());
-        // SAFETY: there is room for one more; no batch is there that was made for less nodes. A node has
-        // made these bytes: UCX reads as many of them as it has written, and the checksum of the blob
-        // says that they are complete.
+        // SAFETY: there is room for one more; no batch is there that was made for less nodes. Whoever has
+        // called `Trusted::new` says that a node has made these bytes, and that they are whole; the
+        // node's UCX is of this version: so UCX reads as many of them as it has written.
         let status = unsafe { dh_client_connect(self.raw.as_ptr(), address, rkey, blob.base()) };
         check("connecting to a node", status)?;
         self.nodes.push((blob.bytes(), false));

@@ -8,16 +8,17 @@ use std::time::Duration;
 use durahash_media::ErrorKind;
 use durahash_remote::executor::block_on;
 use durahash_remote::fabric::{Addr, Batch, Done, Fabric};
-use durahash_ucx::{Ucx, UcxNode, UcxNodeOptions};
+use durahash_remote::node::Limits;
+use durahash_ucx::{Trusted, Ucx, UcxNode, UcxNodeOptions};
 
 use crate::process::{Transport, hear, tell};
-use crate::{DEADLINE, Nodes, connect, hear_blobs, verbs};
+use crate::{DEADLINE, Nodes, connect, hear_blobs, reach, verbs};
 
 const BODIES: [&str; 6] = ["what_verbs_do", "counted", "wrong", "awaited", "dropped", "slept"];
 
 pub(crate) fn verb_bodies() {
     let (blobs, body) = (hear_blobs(), hear());
-    let client = || Ucx::connect(&blobs, DEADLINE).unwrap();
+    let client = || reach(&blobs, DEADLINE).unwrap();
     let (one, two) = (client(), client());
     match body.as_str() {
         "what_verbs_do" => block_on(verbs::what_verbs_do(one, two)),
@@ -94,7 +95,7 @@ fn bytes_go_to_any_offset() {
 pub(crate) fn seen() {
     const BYTES: usize = 600_000;
     let blobs = hear_blobs();
-    let client = || Ucx::connect(&blobs, DEADLINE).unwrap();
+    let client = || reach(&blobs, DEADLINE).unwrap();
     let (one, two) = (client(), client());
     let at = Addr::new(0, 64);
     for round in 1..=60 {
@@ -209,7 +210,7 @@ fn words_are_whole() {
 /// Three clients and two rows: who posts keeps its row, who does not is evicted.
 pub(crate) fn rows() {
     let blobs = hear_blobs();
-    let client = || Ucx::connect(&blobs, DEADLINE);
+    let client = || reach(&blobs, DEADLINE);
     let (busy, idle) = (client().unwrap(), client().unwrap());
     assert_eq!((busy.row(), idle.row(), busy.rows()), (0, 1, 2));
     let end = AtomicBool::new(false);
@@ -265,14 +266,20 @@ fn what_cannot_be_is_refused() {
         UcxNodeOptions { rows: 0, ..good },
         UcxNodeOptions { rows: 4097, ..good },
         UcxNodeOptions { lease: Duration::ZERO, ..good },
+        UcxNodeOptions { lease: Duration::from_millis(999), ..good },
         UcxNodeOptions { lease: Duration::MAX, ..good },
     ] {
         let refused = UcxNode::start(&wrong).err().unwrap();
         assert!(matches!(refused.kind(), ErrorKind::Options { .. }), "{wrong:?}");
     }
-    let none: [&[u8]; 0] = [];
-    let refused = Ucx::connect(&none, DEADLINE).err().unwrap();
-    assert!(matches!(refused.kind(), ErrorKind::Options { .. }));
-    let refused = Ucx::connect(&[[0; 300]], DEADLINE).err().unwrap();
+    for count in [0, 256] {
+        let refused = reach(&vec![vec![0; 300]; count], DEADLINE).err().unwrap();
+        assert!(matches!(refused.kind(), ErrorKind::Options { .. }));
+        // SAFETY: nobody is asked.
+        let nowhere = unsafe { Trusted::new(vec!["nowhere"; count]) };
+        let refused = Ucx::find(&nowhere, None, &Limits::default(), DEADLINE).err().unwrap();
+        assert!(matches!(refused.kind(), ErrorKind::Options { .. }));
+    }
+    let refused = reach(&[vec![0; 300]], DEADLINE).err().unwrap();
     assert!(matches!(refused.kind(), ErrorKind::Region { .. }));
 }

@@ -8,10 +8,10 @@ use durahash_remote::executor::{Executor, block_on};
 use durahash_remote::fabric::{Addr, Fabric};
 use durahash_remote::node::{Limits, Listening, Token};
 use durahash_remote::{BlockingMap, Options, RemoteMap, Result};
-use durahash_ucx::{Ucx, UcxNode, UcxNodeOptions};
+use durahash_ucx::{Trusted, Ucx, UcxNode, UcxNodeOptions};
 
 use crate::process::{Process, Transport, hear, tell};
-use crate::{DEADLINE, Nodes, connect, hear_blobs};
+use crate::{DEADLINE, Nodes, connect, hear_blobs, reach};
 
 /// Operations under way at once.
 const AT_ONCE: u64 = 16;
@@ -149,7 +149,7 @@ fn a_client_that_is_killed_stops_nobody() {
 
 /// Puts until the node is lost, and tries again when it is told to.
 pub(crate) fn lose() {
-    let client = Ucx::connect(&hear_blobs(), Duration::from_secs(6)).unwrap();
+    let client = reach(&hear_blobs(), Duration::from_secs(6)).unwrap();
     let lost = |result: Result<()>| {
         let error = result.err().unwrap();
         assert!(matches!(error.kind(), ErrorKind::NodeLost { .. }), "{error}");
@@ -186,7 +186,8 @@ pub(crate) fn listen() {
 
 /// Puts by threads until the node is lost.
 pub(crate) fn find() {
-    let addresses = [hear()];
+    // SAFETY: the test has started the process that listens there.
+    let addresses = unsafe { Trusted::new([hear()]) };
     let find = |token| {
         let token = Token::new(token).unwrap();
         Ucx::find(&addresses, Some(&token), &Limits::default(), DEADLINE)
@@ -219,7 +220,7 @@ fn nodes_are_found_by_a_control_connection_which_tells_their_end() {
 
 /// Connects to what is not there any more.
 pub(crate) fn stale() {
-    let refused = Ucx::connect(&hear_blobs(), Duration::from_secs(6)).err().unwrap();
+    let refused = reach(&hear_blobs(), Duration::from_secs(6)).err().unwrap();
     assert!(
         matches!(refused.kind(), ErrorKind::NodeLost { .. } | ErrorKind::Io { .. }),
         "{refused}"
