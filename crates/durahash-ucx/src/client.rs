@@ -1,7 +1,9 @@
 //! The side that posts verbs.
 
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use durahash_media::{Error, ErrorKind, Result};
@@ -12,26 +14,41 @@ use durahash_remote::node::{self, Limits, Token};
 use crate::blob::Blob;
 use crate::link::{Link, Load};
 use crate::node::FABRIC;
-use crate::rows::{ID_OFF, Row, State, row_off};
+use crate::rows::{ID_OFF, Look, Row, Silence, State, row_off};
 use crate::sys::{self, Trusted};
+
+/// So often a client tries to show life in time.
+const BEATS: u32 = 3;
 
 /// A client of nodes that are reached over UCX. Clones are the same client; several threads may use it, one
 /// at a time progresses.
 ///
-/// Verbs go on while a future of this client is polled, and only then: a client whose futures nobody polls
-/// does nothing. A future looks again and again for 200 µs, and ever more seldom afterwards, at least every
-/// millisecond.
+/// Verbs go on while a future of this client is polled. A future looks again and again for 200 µs, and ever more
+/// seldom afterwards, at least every millisecond. A thread of the client lets those go on that nobody
+/// waits for, every sixteenth of the lease.
 ///
 /// **Deadline.** A node that has not answered within the deadline, or whose connection has failed, is lost
 /// to this client for good: everything that it posts there fails as [`NodeLost`](ErrorKind::NodeLost),
-/// and nothing more is sent. Connect anew. Over shared memory, verbs take effect in what is left of a node that
-/// has ended, so there a client looks every quarter of the deadline whether the node lives: a round trip that
-/// is not counted.
+/// and nothing more is sent. Connect anew. The deadline is a quarter of the lease at most; a longer one is cut
+/// to that. Over shared memory, verbs take effect in what is left of a node that has ended, so there a client
+/// looks every quarter of the deadline whether the node lives: a round trip that is not counted. Other nodes
+/// are not lost with it.
 ///
 /// **Leases.** The row of a client is a word in the memory of node 0. It is beaten before a verb is
 /// posted when the last beat was posted more than a quarter of the lease ago: a round trip that is not
 /// counted. UCX cannot shut a client out at a node, so an eviction marks the row and waits for half a
 /// lease: it relies on a verb to take effect within a quarter of the lease after it was posted, or never.
+///
+/// UCX may hold a verb back until the client lets it go on. So before it does, a client that was held up closes
+/// the connection to every node to which a verb has been under way for longer, which is lost then: a
+/// process that is stopped with verbs under way loses nodes. What that does not reach:
+///
+/// - a client that is held up between the look at its row, or at the clock, and the verb itself;
+/// - a client's machine that is suspended, and its clock with it;
+/// - bytes that the system or the NIC has taken already, for a node that is held up itself and takes them later;
+/// - shared memory, where a connection cannot be closed so; there, writes do not wait.
+///
+/// A lease must be long beside all that.
 ///
 /// With the last clone the client leaves: it waits until what it posted has taken effect, for no longer than
 /// the deadline, and gives its row back.
@@ -39,7 +56,9 @@ use crate::sys::{self, Trusted};
 pub struct Ucx(Arc<Endpoint>);
 
 struct Endpoint {
-    link: Link,
+    link: Arc<Link>,
+    /// Ends when it is no longer told to go on.
+    tender: Option<(Sender<()>, JoinHandle<()>)>,
     /// By which the end of nodes is noticed.
     _links: Vec<node::Link>,
     region_bytes: Vec<u64>,
@@ -69,7 +88,7 @@ impl Ucx {
     /// numbered in this order, which must be the same for all clients. Takes a free row; if there is none, waits
     /// for a lease to find a client that shows no life, which it evicts.
     ///
-    /// `deadline` is how long a node may take to answer, now and ever after.
+    /// `deadline` is how long a node may take to answer, now and ever after, but at most a quarter of the lease.
     ///
     /// The bytes must be those that a node has made, which whoever calls [`Trusted::new`] answers for.
     ///
@@ -126,7 +145,7 @@ impl Ucx {
     }
 
     fn reach(blobs: &[Blob], mut links: Vec<node::Link>, deadline: Duration) -> Result<Self> {
-        let link = Link::new(blobs, deadline)?;
+        let link = Arc::new(Link::new(blobs, deadline)?);
         for (node, connection) in links.iter_mut().enumerate() {
             let ended = link.ended();
             connection.watch(move || ended[node].store(true, Ordering::Release))?;
@@ -151,10 +170,12 @@ impl Ucx {
             unsignaled: vec![(0, 0); blobs.len()],
             counts: Counts::default(),
         };
+        let tender = Some(tend(Arc::clone(&link), lease_ns)?);
         let region_bytes = blobs.iter().map(|blob| blob.region_bytes).collect();
         let state = Mutex::new(own);
         Ok(Ucx(Arc::new(Endpoint {
             link,
+            tender,
             _links: links,
             region_bytes,
             rows,
@@ -174,6 +195,19 @@ fn check_count(nodes: usize) -> Result<()> {
     Err(ErrorKind::Options { what: "a fabric has 1 to 255 nodes" }.into())
 }
 
+/// A thread by which what nobody waits for does not expire.
+fn tend(link: Arc<Link>, lease_ns: u64) -> Result<(Sender<()>, JoinHandle<()>)> {
+    let (go_on, told) = mpsc::channel();
+    let often = Duration::from_nanos(lease_ns / 16);
+    let tend = move || {
+        while told.recv_timeout(often) == Err(RecvTimeoutError::Timeout) {
+            link.tend();
+        }
+    };
+    let thread = thread::Builder::new().name("durahash-ucx".into()).spawn(tend);
+    Ok((go_on, thread.map_err(|e| Error::io("starting a thread", None, e))?))
+}
+
 /// Swaps the word of a row; what it was.
 async fn swap_row(link: &Link, row: u32, old: Row, new: Row) -> Result<Row> {
     let mut batch = Batch::new();
@@ -185,7 +219,7 @@ async fn swap_row(link: &Link, row: u32, old: Row, new: Row) -> Result<Row> {
 
 /// Takes the first free row, or one whose client shows no life for a lease.
 async fn take_row(link: &Link, rows: u32, lease_ns: u64) -> Result<(u32, Row)> {
-    let mut before: Option<Vec<u64>> = None;
+    let mut silence = Silence::default();
     loop {
         let words = link.read_own(0, row_off(0), 8 * rows as usize).await?;
         for (row, &word) in (0..).zip(&words) {
@@ -195,14 +229,10 @@ async fn take_row(link: &Link, rows: u32, lease_ns: u64) -> Result<(u32, Row)> {
                 return Ok((row, word.taken()));
             }
         }
-        let Some(before) = before.replace(words.clone()) else {
-            sleep_until(Instant::now() + Duration::from_nanos(lease_ns)).await;
-            continue;
-        };
-        let silent = (0..).zip(before.iter().zip(&words)).find(|(_, (then, now))| then == now);
-        match silent {
-            Some((row, _)) => evict(link, row, lease_ns).await?,
-            None => {
+        match silence.look(words) {
+            Look::Wait => sleep_until(Instant::now() + Duration::from_nanos(lease_ns)).await,
+            Look::Silent(row) => evict(link, row, lease_ns).await?,
+            Look::Life => {
                 let what = "every row of the fabric has a client that lives";
                 return Err(ErrorKind::Options { what }.into());
             }
@@ -248,9 +278,11 @@ impl Endpoint {
     }
 
     /// Makes sure that the row was this client's a short time ago, and posts what waited for that.
+    ///
+    /// Each beat that comes too late has taken node 0 longer than the deadline.
     async fn admit(&self) -> Result<()> {
         self.link.watch().await?;
-        loop {
+        for _ in 0..=BEATS {
             let row = {
                 let mut own = self.own();
                 if own.evicted {
@@ -258,8 +290,7 @@ impl Endpoint {
                 }
                 if !self.is_late(&own) {
                     for (addr, bytes) in std::mem::take(&mut own.held) {
-                        // A node that is lost fails the flush.
-                        drop(self.send(addr, &bytes));
+                        self.send(addr, &bytes);
                     }
                     return Ok(());
                 }
@@ -279,13 +310,18 @@ impl Endpoint {
             }
             own.beat_ns = own.beat_ns.max(posted_ns);
         }
+        Err(self.link.lose(0))
     }
 
-    fn send(&self, addr: Addr, bytes: &[u8]) -> Result<()> {
+    /// Sends a write that nobody waits for. Where that fails, for whichever reason, the node is lost, by which
+    /// the flush fails.
+    fn send(&self, addr: Addr, bytes: &[u8]) {
         let mut batch = Batch::new();
         batch.write(addr, bytes);
         let (verbs, out, back) = batch.into_parts();
-        self.link.send(&Load { verbs: &verbs, out: &out, back, own: false })
+        if self.link.send(&Load { verbs: &verbs, out: &out, back, own: false }).is_err() {
+            self.link.lose(addr.node());
+        }
     }
 
     async fn leave(&self) -> Result<()> {
@@ -307,6 +343,11 @@ impl Drop for Endpoint {
         if !self.own().evicted {
             // A client that cannot say that it left is evicted by the others.
             drop(block_on(self.leave()));
+        }
+        if let Some((go_on, thread)) = self.tender.take() {
+            drop(go_on);
+            // A panic there has shown itself.
+            drop(thread.join());
         }
     }
 }
@@ -339,8 +380,7 @@ impl Fabric for Ucx {
         } else if endpoint.is_late(&own) {
             own.held.push((addr, bytes.to_vec()));
         } else {
-            // A node that is lost fails the flush.
-            drop(endpoint.send(addr, bytes));
+            endpoint.send(addr, bytes);
         }
         Ok(())
     }

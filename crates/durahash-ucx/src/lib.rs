@@ -29,7 +29,8 @@
 //! the bytes that reach a region can read and write all of it. Over TCP, and wherever else UCX makes up for what a
 //! transport lacks, whoever reaches the port of UCX can write **anywhere in the process** of the node: UCX
 //! checks neither who asks nor where. The token of a control connection does not protect that port. There is no
-//! encryption. A client in turn believes what nodes say: see `Trusted`. So: a network of its own, or loopback, and no user on it who could not as well run code in every process.
+//! encryption. A client in turn believes what nodes say: see `Trusted`. So: a network of its own, or loopback, and
+//! nobody on it who could not as well run code in every process.
 //!
 //! **Words.** UCX does not promise that words are copied whole. They are as long as the NIC, or `memcpy`,
 //! stores aligned words whole, which those that are known do. Of fewer bytes than a word a reader may see a part,

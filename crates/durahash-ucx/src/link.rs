@@ -84,7 +84,10 @@ impl Load<'_> {
 
 impl Link {
     pub(crate) fn new(blobs: &[Blob], deadline: Duration) -> Result<Self> {
-        let mut client = Client::open()?;
+        // After that it may not take effect any more.
+        let patience = Duration::from_nanos(blobs[0].lease_ns / 4);
+        let deadline = deadline.min(patience);
+        let mut client = Client::open(patience)?;
         for blob in blobs {
             client.connect(blob)?;
         }
@@ -112,8 +115,20 @@ impl Link {
         if ended || client.is_lost(node) { Err(lost(client, node)) } else { Ok(()) }
     }
 
+    /// Gives a node up.
+    pub(crate) fn lose(&self, node: u8) -> Error {
+        lost(&mut self.lock(), node)
+    }
+
+    /// Lets go on what nobody waits for.
+    pub(crate) fn tend(&self) {
+        let mut client = self.lock();
+        while client.progress() {}
+    }
+
     /// Finds nodes that have ended although verbs take effect, in memory that is left of them. A node whose
-    /// beat stands still for half the deadline is lost, and it is looked at every quarter.
+    /// beat stands still for half the deadline is lost, and it is looked at every quarter. Only verbs that go to
+    /// such a node fail.
     pub(crate) async fn watch(&self) -> Result<()> {
         loop {
             let due = {
@@ -126,13 +141,22 @@ impl Link {
                 })
             };
             let Some(node) = due else { return Ok(()) };
-            let beat = self.read_own(node, BEAT_OFF as u64, 8).await?[0];
+            let seen = self.read_own(node, BEAT_OFF as u64, 8).await;
             let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(it) = watched.iter_mut().find(|it| it.node == node) else { return Ok(()) };
-            if it.beat != beat {
-                (it.beat, it.since) = (beat, it.looked);
-            } else if it.looked - it.since >= self.deadline / 2 {
-                return Err(lost(&mut self.lock(), node));
+            let Some(at) = watched.iter().position(|it| it.node == node) else { continue };
+            let it = &mut watched[at];
+            let stands = match seen {
+                Ok(words) if words[0] != it.beat => {
+                    (it.beat, it.since) = (words[0], it.looked);
+                    false
+                }
+                Ok(_) => it.looked - it.since >= self.deadline / 2,
+                Err(e) if matches!(e.kind(), ErrorKind::NodeLost { .. }) => true,
+                Err(e) => return Err(e),
+            };
+            if stands {
+                watched.swap_remove(at);
+                self.lock().lose(node);
             }
         }
     }
@@ -179,6 +203,7 @@ impl Link {
     pub(crate) async fn flush(&self, node: u8) -> Result<()> {
         let flight = {
             let mut client = self.lock();
+            client.expire();
             self.standing(&mut client, node)?;
             let key = client.batch(0)?;
             client.flush(key, node);
@@ -190,6 +215,7 @@ impl Link {
 
     fn start(&self, load: &Load<'_>) -> Result<Flight<'_>> {
         let mut client = self.lock();
+        client.expire();
         for verb in load.verbs {
             self.standing(&mut client, verb.addr.node())?;
         }
@@ -244,7 +270,8 @@ impl Link {
             let moved = {
                 let mut client = self.lock();
                 let waited = begun.elapsed();
-                // What has arrived counts, however late anybody looks.
+                // What has arrived counts, however late anybody looks, if that is not so late that the verb
+                // has expired.
                 let mut moved = false;
                 while client.progress() {
                     moved = true;

@@ -32,8 +32,9 @@ pub struct UcxNodeOptions {
     /// counts.
     ///
     /// UCX cannot shut out a client. So the lease must be so long that whatever a client posts takes effect
-    /// within a quarter of it, or never does; and so long that a client that lives posts something within
-    /// it, as an index's [`service`](durahash_remote::RemoteMap::service) does.
+    /// within a quarter of it, or never does ([`Ucx`](crate::Ucx) says what it sees to, and what not); and so
+    /// long that a client that lives posts something within it, as an index's
+    /// [`service`](durahash_remote::RemoteMap::service) does.
     pub lease: Duration,
 }
 
@@ -48,10 +49,17 @@ impl Default for UcxNodeOptions {
 /// It is gone, with what is in it, when this is dropped; clients get
 /// [`NodeLost`](ErrorKind::NodeLost) from then on.
 ///
-/// **Clients that die.** UCX 1.13 ends the whole process of the node (`Fatal: unexpected error: Endpoint
+/// **Connections that break.** UCX 1.13 ends the whole process of the node (`Fatal: unexpected error: Endpoint
 /// timeout`) when the connection of a client breaks over TCP, and then comes to writes of it that are to be
 /// answered: seen in about one of eight kills of a client that did nothing but write 100 kB at once, not of
-/// one that had nothing under way. So give a node a process of its own, which has nothing else to lose.
+/// one that had nothing under way. A client breaks its connection with writes under way not only when it is
+/// killed: also when it gives the node up, since its deadline is short for a slow node, or since a write has been
+/// under way for a quarter of the lease; and when it is dropped having been evicted, or with a node lost. So
+/// a client that is merely slow can end a node for all. Give a node a process of its own, which has nothing
+/// else to lose, and choose deadline and lease long.
+///
+/// **Who reaches its port** can write anywhere in this process, not only in the region, whatever token a
+/// control connection wants: only on a network where everybody is trusted. See the [crate](crate).
 #[derive(Debug)]
 pub struct UcxNode {
     id: u64,

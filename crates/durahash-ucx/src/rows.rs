@@ -105,9 +105,48 @@ impl Row {
     }
 }
 
+/// Rows that somebody without one has seen.
+#[derive(Default)]
+pub(crate) struct Silence(Option<Vec<u64>>);
+
+/// What to do about rows none of which is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Look again a lease later.
+    Wait,
+    /// This one has shown no life for a lease. When it is evicted, time has passed: the others are
+    /// waited for anew.
+    Silent(u32),
+    /// All have shown life.
+    Life,
+}
+
+impl Silence {
+    pub(crate) fn look(&mut self, words: Vec<u64>) -> Look {
+        let Some(before) = self.0.take() else {
+            self.0 = Some(words);
+            return Look::Wait;
+        };
+        let silent = (0..).zip(before.iter().zip(&words)).find(|(_, (then, now))| then == now);
+        silent.map_or(Look::Life, |(row, _)| Look::Silent(row))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_is_evicted_was_silent_for_a_whole_lease() {
+        let mut silence = Silence::default();
+        assert_eq!(silence.look(vec![5, 7]), Look::Wait);
+        assert_eq!(silence.look(vec![5, 8]), Look::Silent(0));
+        // Another has the row that was freed, half a lease later; the second one need not have beaten.
+        assert_eq!(silence.look(vec![9, 8]), Look::Wait);
+        assert_eq!(silence.look(vec![9, 8]), Look::Silent(0));
+        assert_eq!(silence.look(vec![1, 1]), Look::Wait);
+        assert_eq!(silence.look(vec![2, 2]), Look::Life);
+    }
 
     #[test]
     fn a_row_has_its_parts_in_its_word() {

@@ -183,6 +183,10 @@ struct dh_remote {
     ucp_rkey_h rkey;
     uint64_t base;
     int error;
+    /* Verbs under way, of all batches. */
+    uint32_t pending;
+    /* A close that is under way. */
+    ucs_status_ptr_t closing;
     /* Whether UCX tells when the node is gone. */
     int tells;
 };
@@ -192,7 +196,9 @@ struct dh_batch;
 struct dh_client {
     ucp_context_h context;
     ucp_worker_h worker;
+    /* The newest, and by `next` the others. */
     struct dh_batch *batches;
+    struct dh_batch *oldest;
     size_t nodes;
     struct dh_remote remotes[256];
 };
@@ -207,6 +213,8 @@ struct dh_wait {
 struct dh_batch {
     struct dh_client *client;
     struct dh_batch *prev, *next;
+    /* Its verbs were posted then or later, by the caller's clock. */
+    uint64_t posted_ns;
     uint32_t pending;
     int released;
     uint8_t *data;
@@ -284,11 +292,13 @@ static void free_batch(struct dh_batch *batch)
         batch->client->batches = batch->next;
     if (batch->next)
         batch->next->prev = batch->prev;
+    else
+        batch->client->oldest = batch->prev;
     free(batch->data);
     free(batch);
 }
 
-struct dh_batch *dh_batch_new(struct dh_client *client, size_t bytes)
+struct dh_batch *dh_batch_new(struct dh_client *client, size_t bytes, uint64_t now_ns)
 {
     struct dh_batch *batch = calloc(1, sizeof(*batch) + client->nodes * sizeof(struct dh_wait));
     uint8_t *data = calloc(1, bytes ? bytes : 1);
@@ -299,11 +309,14 @@ struct dh_batch *dh_batch_new(struct dh_client *client, size_t bytes)
     }
     batch->client = client;
     batch->data = data;
+    batch->posted_ns = now_ns;
     for (size_t i = 0; i < client->nodes; i++)
         batch->waits[i].batch = batch;
     batch->next = client->batches;
     if (batch->next)
         batch->next->prev = batch;
+    else
+        client->oldest = batch;
     client->batches = batch;
     return batch;
 }
@@ -352,6 +365,7 @@ static void on_done(void *request, ucs_status_t status, void *arg)
         failed(wait, status);
     wait->pending--;
     batch->pending--;
+    batch->client->remotes[wait - batch->waits].pending--;
     ucp_request_free(request);
     if (batch->pending == 0 && batch->released)
         free_batch(batch);
@@ -375,6 +389,7 @@ static void posted(struct dh_wait *wait, ucs_status_ptr_t request)
     } else if (request != NULL) {
         wait->pending++;
         wait->batch->pending++;
+        wait->batch->client->remotes[wait - wait->batch->waits].pending++;
     }
 }
 
@@ -413,44 +428,73 @@ void dh_flush(struct dh_batch *batch, size_t node)
     posted(&batch->waits[node], ucp_ep_flush_nbx(batch->client->remotes[node].ep, &param));
 }
 
-/* Nothing more goes to the node; what is under way fails, if UCX allows. Not within a callback. */
-static ucs_status_ptr_t hang_up(struct dh_remote *remote)
+/*
+ * A node to which a verb is under way that was posted before then, and which is not given up; as many as
+ * there are nodes if there is none.
+ */
+size_t dh_client_overdue(const struct dh_client *client, uint64_t before_ns)
 {
+    const struct dh_batch *batch = client->oldest;
+    for (; batch && batch->posted_ns < before_ns; batch = batch->prev)
+        for (size_t i = 0; batch->pending && i < client->nodes; i++)
+            if (batch->waits[i].pending && client->remotes[i].ep)
+                return i;
+    return client->nodes;
+}
+
+/* Not while a verb is under way. */
+static void forget_key(struct dh_remote *remote)
+{
+    if (remote->rkey)
+        ucp_rkey_destroy(remote->rkey);
+    remote->rkey = NULL;
+}
+
+/*
+ * Nothing more goes to the node; what is under way fails, if UCX allows. Not within a callback. To be
+ * finished, until when nothing of other nodes goes on.
+ */
+void dh_client_hang_up(struct dh_client *client, size_t node)
+{
+    struct dh_remote *remote = &client->remotes[node];
+    if (!remote->ep)
+        return;
+    if (remote->pending == 0)
+        forget_key(remote);
     ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
         .flags = remote->tells ? UCP_EP_CLOSE_FLAG_FORCE : 0,
     };
     ucs_status_ptr_t request = ucp_ep_close_nbx(remote->ep, &param);
     remote->ep = NULL;
-    return request;
+    remote->closing = UCS_PTR_IS_ERR(request) ? NULL : request;
 }
 
 /* Progress of a close, which needs nobody's answer, is bounded all the same. */
 #define CLOSE_ROUNDS 100000
 
-static void finish_close(struct dh_client *client, ucs_status_ptr_t request)
+void dh_client_finish(struct dh_client *client)
 {
-    if (request == NULL || UCS_PTR_IS_ERR(request))
-        return;
-    for (int i = 0; i < CLOSE_ROUNDS && ucp_request_check_status(request) == UCS_INPROGRESS; i++)
-        ucp_worker_progress(client->worker);
-    ucp_request_free(request);
-}
-
-void dh_client_lose(struct dh_client *client, size_t node)
-{
-    struct dh_remote *remote = &client->remotes[node];
-    if (remote->ep)
-        finish_close(client, hang_up(remote));
+    for (size_t node = 0; node < client->nodes; node++) {
+        ucs_status_ptr_t request = client->remotes[node].closing;
+        if (!request)
+            continue;
+        client->remotes[node].closing = NULL;
+        for (int i = 0; i < CLOSE_ROUNDS && ucp_request_check_status(request) == UCS_INPROGRESS; i++)
+            ucp_worker_progress(client->worker);
+        ucp_request_free(request);
+    }
 }
 
 void dh_client_close(struct dh_client *client)
 {
+    /* All of them before anything goes on: what is under way must not go out now. */
     for (size_t i = 0; i < client->nodes; i++)
-        dh_client_lose(client, i);
+        dh_client_hang_up(client, i);
+    dh_client_finish(client);
+    /* Of those with verbs that were under way. */
     for (size_t i = 0; i < client->nodes; i++)
-        if (client->remotes[i].rkey)
-            ucp_rkey_destroy(client->remotes[i].rkey);
+        forget_key(&client->remotes[i]);
     ucp_worker_destroy(client->worker);
     ucp_cleanup(client->context);
     /* Nothing writes into them any more. */

@@ -9,6 +9,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::io;
 use std::ptr::NonNull;
 use std::slice;
+use std::time::{Duration, Instant};
 
 use durahash_media::{Error, Result};
 
@@ -51,10 +52,12 @@ unsafe extern "C" {
     fn dh_client_progress(client: *mut RawClient) -> c_uint;
     fn dh_client_tells(client: *const RawClient, node: usize) -> c_int;
     fn dh_client_error(client: *const RawClient, node: usize) -> c_int;
-    fn dh_client_lose(client: *mut RawClient, node: usize);
+    fn dh_client_overdue(client: *const RawClient, before_ns: u64) -> usize;
+    fn dh_client_hang_up(client: *mut RawClient, node: usize);
+    fn dh_client_finish(client: *mut RawClient);
     fn dh_client_close(client: *mut RawClient);
 
-    fn dh_batch_new(client: *mut RawClient, bytes: usize) -> *mut RawBatch;
+    fn dh_batch_new(client: *mut RawClient, bytes: usize, now_ns: u64) -> *mut RawBatch;
     fn dh_batch_data(batch: *mut RawBatch) -> *mut u8;
     fn dh_batch_pending(batch: *const RawBatch) -> u32;
     fn dh_batch_pending_at(batch: *const RawBatch, node: usize) -> u32;
@@ -207,19 +210,24 @@ pub(crate) struct Client {
     /// By key.
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
+    start: Instant,
+    /// How long a verb may be under way.
+    patience: Duration,
 }
 
 // SAFETY: as of `Node`.
 unsafe impl Send for Client {}
 
 impl Client {
-    pub(crate) fn open() -> Result<Self> {
+    /// A verb that is under way for longer than `patience` takes no effect any more that UCX could prevent.
+    pub(crate) fn open(patience: Duration) -> Result<Self> {
         let mut raw = std::ptr::null_mut();
         // SAFETY: `raw` is written on success only.
         let status = unsafe { dh_client_open(&mut raw) };
         check("opening a worker", status)?;
         let raw = NonNull::new(raw).expect("a client that was opened");
-        Ok(Client { raw, nodes: Vec::new(), slots: Vec::new(), free: Vec::new() })
+        let (nodes, slots, free) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Client { raw, nodes, slots, free, start: Instant::now(), patience })
     }
 
     /// Adds an endpoint to a node, the next in number. Batches made before must be released. Blobs are made of
@@ -236,8 +244,38 @@ impl Client {
         Ok(())
     }
 
-    /// Lets verbs go on; whether any did.
+    fn now_ns(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    /// Closes the endpoints of nodes to which a verb has been under way for too long; whether there were any.
+    fn hang_up_overdue(&mut self) -> bool {
+        let patience_ns = self.patience.as_nanos() as u64;
+        let Some(before_ns) = self.now_ns().checked_sub(patience_ns) else { return false };
+        let mut some = false;
+        loop {
+            // SAFETY: the client lives.
+            let node = unsafe { dh_client_overdue(self.raw.as_ptr(), before_ns) };
+            let Some((_, lost)) = self.nodes.get_mut(node) else { return some };
+            *lost = true;
+            some = true;
+            // SAFETY: the node is connected, and no callback is running.
+            unsafe { dh_client_hang_up(self.raw.as_ptr(), node) };
+        }
+    }
+
+    /// Gives nodes up to which a verb has been under way for too long: UCX may hold it back yet, and nothing
+    /// of it shall go out any more.
+    pub(crate) fn expire(&mut self) {
+        if self.hang_up_overdue() {
+            // SAFETY: the client lives, and no callback is running.
+            unsafe { dh_client_finish(self.raw.as_ptr()) };
+        }
+    }
+
+    /// Lets verbs go on, but for those that have [expired](Self::expire); whether any did.
     pub(crate) fn progress(&mut self) -> bool {
+        self.expire();
         // SAFETY: the client lives, and nobody else uses it.
         unsafe { dh_client_progress(self.raw.as_ptr()) != 0 }
     }
@@ -260,14 +298,19 @@ impl Client {
         let lost = &mut self.nodes[usize::from(node)].1;
         if !std::mem::replace(lost, true) {
             // SAFETY: the node was connected, and no callback is running.
-            unsafe { dh_client_lose(self.raw.as_ptr(), node.into()) };
+            unsafe { dh_client_hang_up(self.raw.as_ptr(), node.into()) };
+            // To finish is to progress.
+            self.hang_up_overdue();
+            // SAFETY: the same.
+            unsafe { dh_client_finish(self.raw.as_ptr()) };
         }
     }
 
-    /// A batch with `bytes` zeroed bytes for what verbs read and write.
+    /// A batch with `bytes` zeroed bytes for what verbs read and write, which are posted from now on.
     pub(crate) fn batch(&mut self, bytes: usize) -> Result<Key> {
+        let now_ns = self.now_ns();
         // SAFETY: the client lives.
-        let raw = unsafe { dh_batch_new(self.raw.as_ptr(), bytes) };
+        let raw = unsafe { dh_batch_new(self.raw.as_ptr(), bytes, now_ns) };
         let raw = NonNull::new(raw)
             .ok_or_else(|| Error::io("making a batch", None, io::ErrorKind::OutOfMemory.into()))?;
         let slot = Some(Slot { raw, bytes });

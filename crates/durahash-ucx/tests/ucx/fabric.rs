@@ -34,7 +34,7 @@ pub(crate) fn verb_bodies() {
 fn what_holds_for_every_fabric(transport: Transport) {
     for body in BODIES {
         // So long a lease that no beat is due.
-        let nodes = Nodes::start(transport, &verbs::NODE_BYTES, 4, 4_000);
+        let nodes = Nodes::start(transport, &verbs::NODE_BYTES, 4, 12_000);
         nodes.client("verbs", &[body]).end();
         nodes.end();
     }
@@ -251,9 +251,113 @@ pub(crate) fn rows() {
 
 #[test]
 fn rows_are_for_those_who_show_life() {
-    let nodes = Nodes::start(Transport::Tcp, &[8192; 2], 2, 3_000);
+    let nodes = Nodes::start(Transport::Tcp, &[8192; 2], 2, 8_000);
     nodes.client("rows", &[]).end();
     nodes.end();
+}
+
+/// More than the system takes for a node that does not read it.
+const LATE_BYTES: usize = 64 << 20;
+/// Of `late`: its quarter is longer than a busy machine makes a node wait.
+const LATE_LEASE: Duration = Duration::from_secs(8);
+
+/// Writes to a node that does not answer, and is stopped with that under way.
+pub(crate) fn late() {
+    let client = connect();
+    tell("connected");
+    hear();
+    client.write_unsignaled(Addr::new(1, 0), &vec![7; LATE_BYTES]).unwrap();
+    tell("written");
+    hear();
+    let mut batch = Batch::new();
+    batch.read(Addr::new(1, 0), 8);
+    for _ in 0..2 {
+        let error = block_on(client.post(batch.clone())).err().unwrap();
+        assert!(matches!(error.kind(), ErrorKind::NodeLost { node: 1 }), "{error}");
+        let error = block_on(client.flush(1)).err().unwrap();
+        assert!(matches!(error.kind(), ErrorKind::NodeLost { node: 1 }), "{error}");
+        // The other node is there.
+        post(&client, |batch| batch.fetch_add(COUNTERS[0], 1));
+    }
+}
+
+/// Tells what the last word holds of what `late` has written.
+pub(crate) fn last() {
+    let last = block_on(async {
+        let mut batch = Batch::new();
+        batch.read(Addr::new(1, LATE_BYTES as u64 - 8), 8);
+        reach(&hear_blobs(), DEADLINE)?.post(batch).await
+    });
+    tell(&last.map_or("gone".into(), |done| done.word(0).to_string()));
+}
+
+#[test]
+fn what_was_held_back_for_too_long_is_not_written() {
+    let lease_ms = LATE_LEASE.as_millis() as u64;
+    let nodes = Nodes::start(Transport::Tcp, &[4096, LATE_BYTES as u64], 4, lease_ms);
+    let mut client = nodes.client("late", &[]);
+    client.expect("connected");
+    nodes.processes[1].stop();
+    client.say("write");
+    client.expect("written");
+    client.stop();
+    thread::sleep(LATE_LEASE / 4);
+    nodes.processes[1].go_on();
+    client.go_on();
+    client.say("read");
+    client.end();
+    let last = nodes.client("last", &[]);
+    // UCX may have ended the node: see `UcxNode`.
+    let told = last.next().unwrap();
+    println!("the last word: {told}");
+    assert!(["0", "gone"].contains(&&*told), "{told}");
+    last.end();
+    nodes.kill();
+}
+
+/// Writes, and lets nobody wait for that for longer than it may be under way.
+pub(crate) fn idle() {
+    let client = connect();
+    for _ in 0..2 {
+        client.write_unsignaled(Addr::new(0, 0), &[7; 100_000]).unwrap();
+        thread::sleep(LATE_LEASE / 4 + Duration::from_millis(1));
+        block_on(client.flush(0)).unwrap();
+    }
+}
+
+#[test]
+fn what_nobody_waits_for_is_written() {
+    let lease_ms = LATE_LEASE.as_millis() as u64;
+    let nodes = Nodes::start(Transport::Tcp, &[REGION], 4, lease_ms);
+    nodes.client("idle", &[]).end();
+    nodes.end();
+}
+
+/// Uses one node while the other ends.
+pub(crate) fn beside() {
+    let client = reach(&hear_blobs(), Duration::from_secs(2)).unwrap();
+    tell("connected");
+    let use_both = || {
+        post(&client, |batch| batch.fetch_add(COUNTERS[0], 1));
+        let mut batch = Batch::new();
+        batch.fetch_add(COUNTERS[1], 1);
+        block_on(client.post(batch)).err()
+    };
+    let error = std::iter::repeat_with(use_both).flatten().next().unwrap();
+    assert!(matches!(error.kind(), ErrorKind::NodeLost { node: 1 }), "{error}");
+    assert!((0..1000).all(|_| use_both().is_some()));
+}
+
+#[test]
+fn a_node_that_ends_takes_no_other_with_it() {
+    for transport in Transport::ALL {
+        let mut nodes = Nodes::start(transport, &[8192; 2], 4, 60_000);
+        let client = nodes.client("beside", &[]);
+        client.expect("connected");
+        nodes.processes.remove(1).kill();
+        client.end();
+        nodes.end();
+    }
 }
 
 #[test]

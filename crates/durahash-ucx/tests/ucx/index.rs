@@ -118,7 +118,7 @@ fn two_processes_load_one_index() {
 #[test]
 fn a_client_that_is_killed_stops_nobody() {
     const KEYS: u64 = 2500;
-    let nodes = Nodes::start(Transport::Tcp, &[16 << 20; 2], 8, 4_000);
+    let nodes = Nodes::start(Transport::Tcp, &[16 << 20; 2], 8, 8_000);
     // Of so few segments that each is merged more often than who is dead lets it be.
     nodes.client("create", &["1"]).end();
     let victim = nodes.client("load", &["0", "1000000"]);

@@ -13,7 +13,8 @@ use durahash_ucx::{Trusted, Ucx, UcxNode, UcxNodeOptions};
 
 use process::{Process, Transport, hear, tell};
 
-/// Of clients whose nodes are there: nothing that a busy machine does takes as long.
+/// Of clients whose nodes are there: nothing that a busy machine does takes as long, nor as a quarter of
+/// the leases, to which clients cut it.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// What the other processes do, when this binary is started with a role in its environment.
@@ -32,6 +33,10 @@ fn a_role_in_another_process() {
         "writes" => fabric::writes(),
         "reads" => fabric::reads(),
         "rows" => fabric::rows(),
+        "late" => fabric::late(),
+        "last" => fabric::last(),
+        "idle" => fabric::idle(),
+        "beside" => fabric::beside(),
         "create" => index::create(),
         "load" => index::load(),
         "check" => index::check(),

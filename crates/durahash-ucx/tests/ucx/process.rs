@@ -90,6 +90,12 @@ impl Process {
         assert!(status.unwrap().success());
     }
 
+    /// Lets it go on.
+    pub(crate) fn go_on(&self) {
+        let status = Command::new("kill").args(["-CONT", &self.child.id().to_string()]).status();
+        assert!(status.unwrap().success());
+    }
+
     /// That is kill -9.
     pub(crate) fn kill(mut self) -> Vec<String> {
         self.child.kill().unwrap();
