@@ -15,7 +15,7 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0 found, or done                  3 corrupt: not a sound pool
   1 not found                       4 I/O error, or full
-  2 wrong usage, or bad lines       5 locked: open elsewhere
+  2 wrong usage, or bad lines       5 locked: open or changed elsewhere
 Of a node: 2 where it refuses the token, 3 where something else answers, 4 where it does not answer,
 or is gone.
 
@@ -24,7 +24,8 @@ Examples:
   durahash get packages.pool bash
   durahash stats packages.pool";
 
-/// Durable hash indexes in files: what a command has done survives kill -9, and loss of power too.
+/// Durable hash indexes in files: what a command has done survives kill -9, and loss of power too;
+/// in the memory of nodes it lasts as long as they do.
 #[derive(Debug, Parser)]
 #[command(name = "durahash", version, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
@@ -182,7 +183,8 @@ Examples:
     /// factor and bytes per entry; lines, blocks, flushes and fences of each operation; recovery
     /// after kill -9 with every acknowledged key verified. Prints tables. Other suites measure many
     /// values for each key, latency against size and fill, lookups while another thread inserts, skewed keys
-    /// and copies in DRAM, and recovery alone.
+    /// and copies in DRAM, recovery alone, and SepHash beside RACE on simulated nodes (remote: an index of an
+    /// eighth of --keys; --threads and --design do not count).
     #[command(
         verbatim_doc_comment,
         after_help = "\
@@ -193,6 +195,7 @@ Examples:
   durahash bench --suite duplicates --graph edges.tsv.gz
   durahash bench --suite sizes,stall --keys 10000000
   durahash bench --suite loads,ycsb,caches,resizing --medium dram --emulate optane
+  durahash bench --suite remote --medium dram
   durahash bench --suite recovery --design esh --keys 40000000"
     )]
     Bench(BenchArgs),
@@ -222,7 +225,10 @@ Examples:
 Examples:
   durahash remote --node 127.0.0.1:7410 load packages.tsv.gz
   durahash remote --node 127.0.0.1:7410 get bash
-  durahash remote --node 127.0.0.1:7410 --node 127.0.0.1:7411 stats"
+  durahash remote --node 127.0.0.1:7410 stats
+
+Exit code 4 also where the nodes have no index: load makes one. An index over several nodes is named by all
+of them, in the same order from the first load on."
     )]
     Remote(remote::Remote),
 

@@ -1,6 +1,6 @@
 //! Words, media and pools: the one door to persistent bytes.
 //!
-//! This crate holds all the `unsafe` code of durahash. From below to above:
+//! This crate holds all the `unsafe` code of durahash, bindings to C apart (`durahash-ucx`). From below to above:
 //!
 //! - [`PmU64`] and [`on_media!`]: the words that everything on a medium is made of.
 //! - [`hash`], [`probe`]: arithmetic on words that were loaded.

@@ -3,7 +3,7 @@
 //! - [`RemoteMap`]: SepHash, byte strings as keys and values; [`BlockingMap`], for threads that wait.
 //! - [`executor`]: many clients, and many operations of each, on one thread.
 //! - [`fabric`]: the way to the memory of nodes: [`Local`](fabric::Local), memory that processes of one
-//!   host share, and [`Sim`](fabric::Sim), a simulation in virtual time.
+//!   host share, and [`Sim`](fabric::Sim), a simulation in virtual time. The crate `durahash-ucx` has one between machines.
 //! - [`node`]: processes that lend memory, and how clients find it.
 #![forbid(unsafe_code)]
 

@@ -253,7 +253,7 @@ impl<F: Fabric> RemoteMap<F> {
         self.0.leave().await
     }
 
-    /// Verifies all invariants of the index (SEP-1 to SEP-6), and that every KV block has its key and check
+    /// Verifies all invariants of the index (SEP-1 to SEP-6 in `sep/mod.rs`), and that every KV block has its key and check
     /// sum. Changes nothing. No other client may write meanwhile.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Crash-consistent hash indexes for persistent memory, files and DRAM.
 //!
-//! [`Options`] makes or opens a [`Map`] of typed keys and values, or an [`AnyMap`] of types known at
-//! run time. When an operation returns, what it did survives what [`Durability`] says of the medium
+//! [`Options`] makes or opens a [`Map`] of typed keys and values, a [`MultiMap`], which has any number of
+//! values for each key, or an [`AnyMap`] or [`AnyMultiMap`] of types known at run time. When an operation returns, what it did survives what [`Durability`] says of the medium
 //! that the map lies on; nothing needs to be saved or synced.
 //!
 //! ```

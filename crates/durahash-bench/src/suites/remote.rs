@@ -52,7 +52,7 @@ fn batched() -> Kind {
     Kind::Race(race::Options { moves: Moves::Batched, ..race::Options::default() })
 }
 
-/// Keys of the index that runs go on from: with a million, the suite takes a few minutes of one core.
+/// Keys of the index that runs go on from: with a million, the suite takes a minute and a half of one core.
 fn base(keys: u64) -> u64 {
     keys / 8
 }

@@ -2,8 +2,8 @@
 //!
 //! From a load of 0.8 on, a table is prepared: its space is taken, and its commit words emptied piece by
 //! piece. At 0.92, or where an insert finds no room, it is added to the others, and the walk over the
-//! sources begins, which migrates bucket after bucket. Every writer does a piece of either after its own
-//! operation, and so does [`step`](crate::Index::step). Half of the slots are given back below 0.3.
+//! sources begins, which migrates bucket after bucket. Writers do a piece of either after their own
+//! operation, every fourth one of the walk, and so does [`step`](crate::Index::step). Half of the slots are given back below 0.3.
 
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
