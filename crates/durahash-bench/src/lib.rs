@@ -24,6 +24,7 @@ pub mod driver;
 mod graph;
 mod machine;
 mod multi_table;
+
 mod remote;
 
 mod entries;
