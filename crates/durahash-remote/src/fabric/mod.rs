@@ -103,6 +103,6 @@ pub trait Fabric: Clone + 'static {
     /// seen that it showed no life.
     ///
     /// # Errors
-    /// As [`post`](Fabric::post).
+    /// As [`post`](Fabric::post), and where it cannot be told whether the client lives.
     fn evict(&self, row: u32) -> impl Future<Output = Result<bool>>;
 }

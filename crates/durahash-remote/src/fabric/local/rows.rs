@@ -87,6 +87,7 @@ impl Rows {
     pub(super) fn taken(&self, row: u32) -> Result<bool> {
         match self {
             Rows::Anonymous(taken) => Ok(lock(taken).get(row as usize).is_some_and(|taken| *taken)),
+            Rows::Files { rows, .. } if row >= *rows => Ok(false),
             Rows::Files { dir, .. } => {
                 let path = row_path(dir, row);
                 let failed = |e| Error::io("looking at a row", Some(path.clone()), e);

@@ -106,6 +106,19 @@ fn rows_are_those_of_the_living() {
     }
 }
 
+/// Its lock is with its file: without that nobody knows, and a guess would take memory from who lives.
+#[test]
+fn a_row_whose_file_was_removed_is_not_taken_for_a_dead_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("fabric");
+    let local = Local::create(&dir, &small()).unwrap();
+    let (one, two) = (local.client().unwrap(), local.client().unwrap());
+    fs::remove_file(dir.join("client-1")).unwrap();
+    let error = Executor::new().block_on(one.evict(two.row())).unwrap_err();
+    assert!(error.to_string().contains("client-1"), "{error}");
+    assert_eq!(local.clients().unwrap(), 1, "as far as is known");
+}
+
 #[test]
 fn what_is_not_the_fabric_that_was_meant_is_refused() {
     let tmp = tempfile::tempdir().unwrap();
