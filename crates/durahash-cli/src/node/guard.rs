@@ -14,7 +14,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag;
 
 use crate::exit::{Exit, Failure};
-use crate::output::complain;
+use crate::output::{complain, print};
 
 /// Names the directory that a guard shall remove; a program that finds it set is such a guard.
 const GUARD_ENV: &str = "DURAHASH_NODE_GUARD";
@@ -28,17 +28,23 @@ impl Guard {
             Failure::new(Exit::Io, format!("starting the process that removes the memory: {e}"))
         };
         let program = std::env::current_exe().map_err(failed)?;
-        let child = Command::new(program)
+        let mut child = Command::new(program)
             .arg(memory.offer().id.to_string())
             .env(GUARD_ENV, memory.dir())
             // What a terminal sends to the node is not for the guard.
             .process_group(0)
             .current_dir("/")
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            .spawn();
-        Ok(Guard(child.map_err(failed)?))
+            .spawn()
+            .map_err(failed)?;
+        let mut ready = [0];
+        let said = child.stdout.take().map(|mut said| said.read_exact(&mut ready));
+        let guard = Guard(child);
+        // Signals end it until it has said so.
+        said.unwrap_or_else(|| Err(io::ErrorKind::BrokenPipe.into())).map_err(failed)?;
+        Ok(guard)
     }
 }
 
@@ -65,6 +71,12 @@ pub(crate) fn guard_main() -> Option<ExitCode> {
                 "durahash: the guard of a node's memory cannot ignore signal {signal}: {e}"
             ));
         }
+    }
+    if let Err(failure) = print(b"\n") {
+        complain(&format!(
+            "durahash: the guard of a node's memory cannot speak: {:?}",
+            failure.message
+        ));
     }
     // Nothing comes; the end of the node is the end of the file, whether read or failed to be.
     drop(io::stdin().read_to_end(&mut Vec::new()));
