@@ -76,6 +76,16 @@ impl Failure {
         Failure::new(exit_of(e.kind()), e.to_string())
     }
 
+    /// This build cannot do what UCX is needed for.
+    #[cfg(not(feature = "ucx"))]
+    pub(crate) fn no_ucx(what: &str) -> Self {
+        let message = format!(
+            "{what}, which this build does not have; `cargo install --path crates/durahash-cli \
+             --features ucx` makes one that has, where UCX 1.13 or later is with its headers (Debian: libucx-dev)"
+        );
+        Failure::new(Exit::Usage, message)
+    }
+
     /// Says more.
     pub(crate) fn add(&mut self, text: &str) {
         let message = self.message.get_or_insert_default();

@@ -1,12 +1,14 @@
 //! `node`: memory lent to clients.
 
 mod guard;
+#[cfg(feature = "ucx")]
+mod ucx;
 
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use durahash_remote::node::{LentMemory, Limits, Listening, Token};
+use durahash_remote::node::{LentMemory, Limits, Listening, Offer, Token};
 use durahash_remote::{ErrorKind, Result};
 
 use crate::args::remote::{FabricName, Node};
@@ -22,29 +24,52 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(50);
 
 /// `durahash node`. It ends by a signal, and its memory is removed then.
 pub(crate) fn node(args: &Node) -> std::result::Result<Exit, Failure> {
-    let FabricName::Local(dir) = &args.fabric else {
-        let message = "this build has no UCX; --fabric local:PATH lends memory to this host";
-        return Err(Failure::new(Exit::Usage, message));
-    };
     let token = args.token_file.as_deref().map(Token::read).transpose();
     let token = token.map_err(|e| Failure::node(&e))?;
-    let memory = lend(dir.as_deref(), args.size).map_err(|e| Failure::node(&e))?;
+    match &args.fabric {
+        FabricName::Local(dir) => local(args, dir.as_deref(), token),
+        FabricName::Ucx => over_ucx(args, token),
+    }
+}
+
+fn local(
+    args: &Node,
+    dir: Option<&Path>,
+    token: Option<Token>,
+) -> std::result::Result<Exit, Failure> {
+    let memory = lend(dir, args.size).map_err(|e| Failure::node(&e))?;
     let _guard = Guard::start(&memory)?;
-    let node = Listening::bind(&args.listen, memory.offer(), token, Limits::default());
+    let node = listen(args, memory.offer(), token, &format!("local:{}", memory.dir().display()))?;
+    node.serve();
+    Ok(Exit::Ok)
+}
+
+#[cfg(feature = "ucx")]
+fn over_ucx(args: &Node, token: Option<Token>) -> std::result::Result<Exit, Failure> {
+    ucx::serve(args, token)
+}
+
+#[cfg(not(feature = "ucx"))]
+fn over_ucx(_: &Node, _: Option<Token>) -> std::result::Result<Exit, Failure> {
+    Err(Failure::no_ucx("--fabric ucx lends memory over UCX"))
+}
+
+/// Listens for clients, and says so.
+fn listen(
+    args: &Node,
+    offer: Offer,
+    token: Option<Token>,
+    fabric: &str,
+) -> std::result::Result<Listening, Failure> {
+    let node = Listening::bind(&args.listen, offer, token, Limits::default());
     let node = node.map_err(|e| Failure::node(&e))?;
-    let text = format!(
-        "node {}: {} bytes, fabric local:{}\n",
-        node.address(),
-        args.size,
-        memory.dir().display()
-    );
+    let text = format!("node {}: {} bytes, fabric {fabric}\n", node.address(), args.size);
     match print(text.as_bytes()) {
         // Whoever started it need not listen.
         Err(failure) if failure.message.is_none() => {}
         printed => printed?,
     }
-    node.serve();
-    Ok(Exit::Ok)
+    Ok(node)
 }
 
 /// Makes the memory. What is there may be that of a node that was just killed, which is about to be removed.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use durahash_media::{Error, ErrorKind, Result};
 use durahash_remote::executor::{block_on, sleep_until};
 use durahash_remote::fabric::{Addr, Batch, Counts, Done, Fabric};
-use durahash_remote::node::{self, Limits, Token};
+use durahash_remote::node::{self, Limits, Offers, Token};
 
 use crate::blob::Blob;
 use crate::link::{Link, Load};
@@ -112,12 +112,10 @@ impl Ucx {
     }
 
     /// Connects to the nodes that listen at these addresses and make an [offer](crate::UcxNode::offer), as
-    /// [`connect`](Self::connect) does. The connections to them are held as long as this client: where one
-    /// ends, that node is lost at once. Whoever calls [`Trusted::new`] answers for who listens there.
+    /// [`attach`](Self::attach) does. Whoever calls [`Trusted::new`] answers for who listens there.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect) and [`node::Link::connect`];
-    /// [`Options`](ErrorKind::Options) when the memory of a node is on another fabric.
+    /// As [`Offers::gather`] and [`attach`](Self::attach).
     pub fn find<T, A>(
         addresses: &Trusted<T>,
         token: Option<&Token>,
@@ -128,20 +126,45 @@ impl Ucx {
         T: AsRef<[A]>,
         A: AsRef<str>,
     {
-        let addresses = addresses.get().as_ref();
-        check_count(addresses.len())?;
-        let version = sys::version();
-        let (mut links, mut blobs) = (Vec::new(), Vec::new());
-        for address in addresses {
-            let (link, offer) = node::Link::connect(address.as_ref(), token, limits)?;
-            if offer.fabric != FABRIC {
-                let what = "the node lends its memory over another fabric than UCX";
-                return Err(ErrorKind::Options { what }.into());
-            }
-            links.push(link);
-            blobs.push(Blob::from_bytes(&offer.place, version)?);
+        let offers = Offers::gather(addresses.get().as_ref(), token, limits)?;
+        Self::reach_offers(offers, deadline)
+    }
+
+    /// Connects to nodes that have let this client in, as [`connect`](Self::connect) does. The connections by
+    /// which they did are held as long as this client: where one ends, that node is lost at once.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect); [`Options`](ErrorKind::Options) when their memory is on another
+    /// fabric.
+    pub fn attach(offers: Trusted<Offers>, deadline: Duration) -> Result<Self> {
+        Self::reach_offers(offers.into_inner(), deadline)
+    }
+
+    fn reach_offers(offers: Offers, deadline: Duration) -> Result<Self> {
+        if offers.fabric() != FABRIC {
+            let what = "the nodes lend their memory over another fabric than UCX";
+            return Err(ErrorKind::Options { what }.into());
         }
+        let version = sys::version();
+        let (links, offers) = offers.into_parts();
+        let blobs: Vec<Blob> = offers
+            .iter()
+            .map(|offer| Blob::from_bytes(&offer.place, version))
+            .collect::<Result<_>>()?;
         Self::reach(&blobs, links, deadline)
+    }
+
+    /// How many clients have a row now, those that died among them until they are evicted.
+    ///
+    /// # Errors
+    /// Those of the fabric.
+    pub fn clients(&self) -> Result<u32> {
+        let endpoint = &*self.0;
+        block_on(async {
+            endpoint.admit().await?;
+            let words = endpoint.link.read_own(0, row_off(0), 8 * endpoint.rows as usize).await?;
+            Ok(words.iter().filter(|word| Row(**word).state() != State::Free).count() as u32)
+        })
     }
 
     fn reach(blobs: &[Blob], mut links: Vec<node::Link>, deadline: Duration) -> Result<Self> {

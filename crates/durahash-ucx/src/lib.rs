@@ -23,7 +23,8 @@
 //! UCX's environment variables choose devices and transports, the same for nodes and clients: `UCX_TLS=tcp
 //! UCX_NET_DEVICES=lo` is TCP on loopback. Shared memory of one host is used only where it is asked for and
 //! nothing else is, as by `UCX_TLS=posix,self`: it does not tell of nodes that have ended. What UCX itself has to say of
-//! connections that break it writes to the standard output; `UCX_LOG_LEVEL` and `UCX_LOG_FILE` say how much, and where.
+//! connections that break it writes to the standard output; `UCX_LOG_LEVEL` and `UCX_LOG_FILE` say how much, and where,
+//! and `quiet` keeps it from that.
 //!
 //! **Trust.** Nodes and clients trust one another, and everybody on the network between them, wholly. Whoever has
 //! the bytes that reach a region can read and write all of it. Over TCP, and wherever else UCX makes up for what a
@@ -69,4 +70,4 @@ pub use client::Ucx;
 #[cfg(feature = "ucx")]
 pub use node::{UcxNode, UcxNodeOptions};
 #[cfg(feature = "ucx")]
-pub use sys::Trusted;
+pub use sys::{Trusted, quiet};

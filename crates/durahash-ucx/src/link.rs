@@ -1,6 +1,6 @@
 //! Verbs carried to nodes, and waited for.
 
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::thread;
@@ -33,6 +33,9 @@ pub(crate) struct Link {
     watched: Mutex<Vec<Watched>>,
     /// Of each node: whether somebody has noticed its end.
     ended: Arc<[AtomicBool]>,
+    /// How many look for completions again and again, and how often they have done so since one moved.
+    lookers: AtomicU32,
+    vain_looks: AtomicU32,
     deadline: Duration,
 }
 
@@ -61,6 +64,22 @@ struct Flight<'a> {
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
         self.link.lock().release(self.key);
+    }
+}
+
+/// One of those that look for completions, until its next look.
+struct Looker<'a>(&'a Link);
+
+impl<'a> Looker<'a> {
+    fn new(link: &'a Link) -> Self {
+        link.lookers.fetch_add(1, Ordering::Relaxed);
+        Looker(link)
+    }
+}
+
+impl Drop for Looker<'_> {
+    fn drop(&mut self) {
+        self.0.lookers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -100,6 +119,8 @@ impl Link {
             own_bytes,
             watched: Mutex::new(watched),
             ended: blobs.iter().map(|_| AtomicBool::new(false)).collect(),
+            lookers: AtomicU32::new(0),
+            vain_looks: AtomicU32::new(0),
             deadline,
         })
     }
@@ -263,6 +284,19 @@ impl Link {
         Ok(Flight { link: self, key })
     }
 
+    /// Gives up the processor once in a round of looks that all were in vain, and not in each of them: the
+    /// coroutines of a client look at the same worker.
+    fn give_way(&self, moved: bool) {
+        if moved {
+            self.vain_looks.store(0, Ordering::Relaxed);
+        } else if self.vain_looks.fetch_add(1, Ordering::Relaxed) + 1
+            >= self.lookers.load(Ordering::Relaxed)
+        {
+            self.vain_looks.store(0, Ordering::Relaxed);
+            thread::yield_now();
+        }
+    }
+
     /// Waits until all verbs have completed, or a node is lost.
     async fn land(&self, flight: &Flight<'_>) -> Result<()> {
         let begun = Instant::now();
@@ -288,9 +322,8 @@ impl Link {
             };
             let waited = begun.elapsed();
             if waited < SPIN {
-                if !moved {
-                    thread::yield_now();
-                }
+                let _looker = Looker::new(self);
+                self.give_way(moved);
                 let mut yielded = false;
                 std::future::poll_fn(|cx| {
                     if yielded {

@@ -36,11 +36,15 @@ pub struct UcxNodeOptions {
     /// long that a client that lives posts something within it, as an index's
     /// [`service`](durahash_remote::RemoteMap::service) does.
     pub lease: Duration,
+    /// Whether TCP reaches it from this host only, by the loopback device, unless `UCX_NET_DEVICES` says
+    /// otherwise; `false` by default.
+    pub loopback: bool,
 }
 
 impl Default for UcxNodeOptions {
     fn default() -> Self {
-        UcxNodeOptions { bytes: 64 << 20, rows: 1024, lease: Duration::from_secs(10) }
+        let lease = Duration::from_secs(10);
+        UcxNodeOptions { bytes: 64 << 20, rows: 1024, lease, loopback: false }
     }
 }
 
@@ -77,7 +81,7 @@ impl UcxNode {
     /// # Errors
     /// [`Options`](ErrorKind::Options) when they cannot be met; [`Io`](ErrorKind::Io) with what UCX says.
     pub fn start(options: &UcxNodeOptions) -> Result<Self> {
-        let UcxNodeOptions { bytes, rows, lease } = *options;
+        let UcxNodeOptions { bytes, rows, lease, loopback } = *options;
         let refused = |what| Err(ErrorKind::Options { what }.into());
         if bytes == 0 || !bytes.is_multiple_of(PAGE) || bytes > REGION_BYTES_MAX {
             return refused(
@@ -95,7 +99,8 @@ impl UcxNode {
             .map_err(|e| Error::io("drawing the id of a region", None, std::io::Error::other(e)))?;
         let all = usize::try_from(own_bytes(rows) + bytes)
             .map_err(|_| Error::from(ErrorKind::Full { wanted_bytes: bytes }))?;
-        let mut node = Node::start(all)?;
+        let loopback = loopback && std::env::var_os("UCX_NET_DEVICES").is_none();
+        let mut node = Node::start(all, loopback)?;
         node.set_word(ID_OFF, id.to_le());
         let blob = Blob::new(id, sys::version(), bytes, rows, lease_ns, node.parts()).to_bytes();
         let stop = Arc::new(AtomicBool::new(false));

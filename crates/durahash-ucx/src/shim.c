@@ -13,15 +13,22 @@
 #include <string.h>
 
 #include <ucp/api/ucp.h>
+#include <ucs/config/global_opts.h>
 
 /* ---- both sides ---- */
 
-static ucs_status_t open_worker(uint64_t features, ucp_context_h *context, ucp_worker_h *worker)
+/* Over these devices only, or over all that UCX chooses. */
+static ucs_status_t open_worker(uint64_t features, const char *devices, ucp_context_h *context,
+                                ucp_worker_h *worker)
 {
     ucp_config_t *config;
     ucs_status_t status = ucp_config_read(NULL, NULL, &config);
     if (status != UCS_OK)
         return status;
+    if (devices && (status = ucp_config_modify(config, "NET_DEVICES", devices)) != UCS_OK) {
+        ucp_config_release(config);
+        return status;
+    }
     ucp_params_t params = {
         .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME,
         .features = UCP_FEATURE_RMA | UCP_FEATURE_AMO64 | features,
@@ -46,6 +53,12 @@ const char *dh_status_text(int status)
     return ucs_status_string((ucs_status_t)status);
 }
 
+/* Only what ends the process is told. */
+int dh_quiet(void)
+{
+    return ucs_global_opts_set_value("LOG_LEVEL", "fatal");
+}
+
 /* Of the UCX that is there, whichever it was compiled for. */
 unsigned dh_version(void)
 {
@@ -62,6 +75,7 @@ struct dh_node {
     ucp_mem_h memory;
     uint8_t *base;
     size_t bytes;
+    int loopback;
     void *rkey;
     size_t rkey_bytes;
     ucp_address_t *address;
@@ -86,7 +100,7 @@ void dh_node_stop(struct dh_node *node)
 
 static ucs_status_t open_node(struct dh_node *node)
 {
-    ucs_status_t status = open_worker(UCP_FEATURE_WAKEUP, &node->context, &node->worker);
+    ucs_status_t status = open_worker(UCP_FEATURE_WAKEUP, node->loopback ? "lo" : NULL, &node->context, &node->worker);
     if (status != UCS_OK) {
         node->context = NULL;
         node->worker = NULL;
@@ -121,12 +135,13 @@ static ucs_status_t open_node(struct dh_node *node)
     return ucp_worker_get_efd(node->worker, &node->event_fd);
 }
 
-int dh_node_start(size_t bytes, struct dh_node **out)
+int dh_node_start(size_t bytes, int loopback, struct dh_node **out)
 {
     struct dh_node *node = calloc(1, sizeof(*node));
     if (!node)
         return UCS_ERR_NO_MEMORY;
     node->bytes = bytes;
+    node->loopback = loopback;
     ucs_status_t status = open_node(node);
     if (status != UCS_OK) {
         dh_node_stop(node);
@@ -226,7 +241,7 @@ int dh_client_open(struct dh_client **out)
     struct dh_client *client = calloc(1, sizeof(*client));
     if (!client)
         return UCS_ERR_NO_MEMORY;
-    ucs_status_t status = open_worker(0, &client->context, &client->worker);
+    ucs_status_t status = open_worker(0, NULL, &client->context, &client->worker);
     if (status != UCS_OK) {
         free(client);
         return status;

@@ -12,6 +12,7 @@ use std::slice;
 use std::time::{Duration, Instant};
 
 use durahash_media::{Error, Result};
+use durahash_remote::node::Offers;
 
 use crate::blob::Blob;
 
@@ -34,7 +35,8 @@ unsafe extern "C" {
     fn dh_version() -> c_uint;
     fn dh_status_text(status: c_int) -> *const c_char;
 
-    fn dh_node_start(bytes: usize, out: *mut *mut RawNode) -> c_int;
+    fn dh_quiet() -> c_int;
+    fn dh_node_start(bytes: usize, loopback: c_int, out: *mut *mut RawNode) -> c_int;
     fn dh_node_stop(node: *mut RawNode);
     fn dh_node_base(node: *const RawNode) -> u64;
     fn dh_node_address(node: *const RawNode, bytes: *mut usize) -> *const u8;
@@ -85,6 +87,16 @@ pub(crate) fn version() -> u64 {
     u64::from(unsafe { dh_version() })
 }
 
+/// Keeps UCX from writing to the standard output what it has to say of connections that break, in all of this
+/// process, unless `UCX_LOG_LEVEL` is set. For programs whose output others read.
+pub fn quiet() {
+    if std::env::var_os("UCX_LOG_LEVEL").is_none() {
+        // SAFETY: it needs nothing. A level of this name is there in all versions.
+        let status = unsafe { dh_quiet() };
+        debug_assert_eq!(status, 0);
+    }
+}
+
 /// What reaches nodes, for which the caller answers: byte strings for [`Ucx::connect`](crate::Ucx::connect), or
 /// addresses for [`Ucx::find`](crate::Ucx::find).
 ///
@@ -119,6 +131,21 @@ impl<T> Trusted<T> {
     pub(crate) fn get(&self) -> &T {
         &self.0
     }
+
+    pub(crate) fn into_inner(self) -> T {
+        self.0
+    }
+}
+
+impl Trusted<Offers> {
+    /// Offers of nodes whose addresses whoever runs this program has given to it for this purpose, as on its
+    /// command line. For that person's word nobody in the program can answer, nor has to: it is as with
+    /// the libraries that a program is told to load. What comes from anywhere else, as from another
+    /// process or a service that knows of nodes, is for [`new`](Self::new).
+    #[must_use]
+    pub const fn as_told(offers: Offers) -> Self {
+        Trusted(offers)
+    }
 }
 
 /// A registered region, and the worker that serves it.
@@ -131,11 +158,12 @@ pub(crate) struct Node {
 unsafe impl Send for Node {}
 
 impl Node {
-    /// Zeroed memory of `bytes` bytes.
-    pub(crate) fn start(bytes: usize) -> Result<Self> {
+    /// Zeroed memory of `bytes` bytes, which is reached over the loopback device only or over all that UCX
+    /// chooses.
+    pub(crate) fn start(bytes: usize, loopback: bool) -> Result<Self> {
         let mut raw = std::ptr::null_mut();
         // SAFETY: `raw` is written on success only.
-        let status = unsafe { dh_node_start(bytes, &mut raw) };
+        let status = unsafe { dh_node_start(bytes, loopback.into(), &mut raw) };
         check("registering a region", status)?;
         let raw = NonNull::new(raw).expect("a node that was started");
         Ok(Node { raw, bytes })

@@ -26,7 +26,8 @@ pub(crate) struct Node {
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
     /// How clients reach the memory: local:PATH, in a new directory PATH that processes of this host
-    /// share; local, in one in /dev/shm or else where temporary files are; ucx, over a network, which this command does not have yet
+    /// share; local, in one in /dev/shm or else where temporary files are; ucx, over a network or
+    /// between processes of this host, as UCX's environment variables say, if it was built so
     #[arg(long, value_name = "FABRIC", default_value = "local")]
     pub(crate) fabric: FabricName,
 }

@@ -7,7 +7,8 @@ use durahash_bench::workload::{Workload, Workloads};
 use durahash_bench::{Config, Error, Machine, Progress as _, Report, Row, Setup, clock_ns};
 
 use super::index::Index;
-use crate::args::remote::{NodesArgs, RemoteBench};
+use super::memory::Memory;
+use crate::args::remote::RemoteBench;
 use crate::bench::{Parts, failed, tell, try_saved};
 use crate::exit::{Exit, Failure};
 use crate::progress::Progress;
@@ -32,13 +33,17 @@ const REPEATS: u64 = 3;
 const DESIGN: &str = "sephash";
 
 /// `durahash remote bench`.
-pub(super) fn bench(nodes: &NodesArgs, args: &RemoteBench) -> Result<Exit, Failure> {
+pub(super) fn bench<M: Memory>(
+    memory: M,
+    addresses: &[String],
+    args: &RemoteBench,
+) -> Result<Exit, Failure> {
     let defaults = Config::default();
     let seed = defaults.seed;
     let config = Config { keys: args.keys, threads: args.threads.clone(), ..defaults };
     config.check().map_err(failed)?;
     try_saved(&args.saved)?;
-    let index = Index::open_or_create(nodes)?;
+    let index = Index::open_or_create(memory, addresses)?;
     if let Some(first) = index.entries().next() {
         first.map_err(|e| index.failed(&e))?;
         let message = format!("{}: the index has entries; measure in an empty one", index.name());
@@ -57,7 +62,7 @@ pub(super) fn bench(nodes: &NodesArgs, args: &RemoteBench) -> Result<Exit, Failu
         designs: vec![DESIGN.into()],
         keys: args.keys,
         threads: args.threads.iter().map(|n| *n as u64).collect(),
-        medium: format!("memory of {} over shared memory", index.name()),
+        medium: format!("memory of {} over {}", index.name(), M::OVER),
         durability: "an operation that has returned stays as long as the nodes do".into(),
         repeats: REPEATS,
         seed,
@@ -69,7 +74,7 @@ pub(super) fn bench(nodes: &NodesArgs, args: &RemoteBench) -> Result<Exit, Failu
 }
 
 /// Throughput, and in a round of its own the latency of each operation.
-fn measure(index: &Index, args: &RemoteBench, seed: u64) -> Result<Vec<Row>, Error> {
+fn measure<M: Memory>(index: &Index<M>, args: &RemoteBench, seed: u64) -> Result<Vec<Row>, Error> {
     let workloads = Workloads::new(args.keys, seed);
     let mut progress = Parts(Progress::none());
     let total = args.threads.len() as u64 * (REPEATS + 1) * WORKLOADS.len() as u64;
@@ -123,7 +128,7 @@ fn word(bytes: &[u8]) -> Result<u64, Error> {
     word.map_err(|_| Error::Wrong { what: format!("a value has {} bytes", bytes.len()) })
 }
 
-impl Table for Index {
+impl<M: Memory> Table for Index<M> {
     fn get(&self, key: u64) -> Result<Option<u64>, Error> {
         let value = self.map().get(&key.to_le_bytes())?;
         value.map(|value| word(&value)).transpose()

@@ -4,13 +4,14 @@ use durahash::ErrorKind;
 use serde_json::json;
 
 use super::index::Index;
+use super::memory::Memory;
 use crate::exit::{Exit, Failure};
 use crate::output::print;
 use crate::progress::Progress;
 use crate::store::Store;
 
 /// `durahash remote check`. It ends at the first finding.
-pub(super) fn check(index: &Index, json: bool) -> Result<Exit, Failure> {
+pub(super) fn check<M: Memory>(index: &Index<M>, json: bool) -> Result<Exit, Failure> {
     let progress = Progress::without_end("checking");
     let surveyed = index.survey();
     drop(progress);

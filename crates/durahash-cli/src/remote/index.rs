@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 
 use durahash::{Error, ErrorKind, Result};
 use durahash_remote::executor::block_on;
-use durahash_remote::fabric::{Addr, Batch, Fabric, LocalClient};
-use durahash_remote::node::{Limits, Nodes, Token};
-use durahash_remote::{BlockingMap, Options, Report};
+use durahash_remote::fabric::{Addr, Batch, Fabric};
+use durahash_remote::{BlockingMap, BlockingPages, Options, Report};
 
+use super::memory::Memory;
 use crate::args::Kind;
-use crate::args::remote::NodesArgs;
 use crate::exit::{Exit, Failure};
 use crate::store::{Pair, Store};
 
@@ -36,33 +35,38 @@ pub(super) enum Share {
 }
 
 /// An index that is open.
-pub(super) struct Index {
-    map: BlockingMap<LocalClient>,
-    // After the map, which says through them that it leaves.
-    nodes: Nodes,
+pub(super) struct Index<M: Memory> {
+    map: BlockingMap<M::Client>,
+    // After the map, which says through it that it leaves.
+    memory: M,
+    bytes: u64,
     addresses: Vec<String>,
 }
 
 /// What is in the memory of the nodes.
-enum Found {
-    Index(BlockingMap<LocalClient>),
+enum Found<M: Memory> {
+    Index(Opened<M>),
     /// Nothing in any of them.
     Nothing,
 }
 
-impl Index {
+/// An index, and the bytes of the memory that it is in.
+type Opened<M> = (BlockingMap<<M as Memory>::Client>, u64);
+
+impl<M: Memory> Index<M> {
     /// Opens the index; without one this fails as for a pool that is not there.
-    pub(super) fn open(args: &NodesArgs, share: Share) -> Result<Self, Failure> {
-        let nodes = connect(args)?;
-        let found = look(&nodes, share).map_err(|e| explained(&args.addresses, &e))?;
+    pub(super) fn open(memory: M, addresses: &[String], share: Share) -> Result<Self, Failure> {
+        let found = look(&memory, share).map_err(|e| explained(addresses, &e))?;
         match found {
-            Found::Index(map) => Ok(Index { map, nodes, addresses: args.addresses.clone() }),
+            Found::Index((map, bytes)) => {
+                Ok(Index { map, memory, bytes, addresses: addresses.to_vec() })
+            }
             Found::Nothing => {
-                let command = args.addresses.join(" --node ");
+                let command = addresses.join(" --node ");
                 let message = format!(
                     "{}: there is no index in the memory; `durahash remote --node {command} load` \
                      makes one",
-                    named(&args.addresses)
+                    named(addresses)
                 );
                 Err(Failure::new(Exit::Io, message))
             }
@@ -70,10 +74,10 @@ impl Index {
     }
 
     /// The same, where an index is made if there is none.
-    pub(super) fn open_or_create(args: &NodesArgs) -> Result<Self, Failure> {
-        let nodes = connect(args)?;
-        let map = find_or_create(&nodes).map_err(|e| explained(&args.addresses, &e))?;
-        Ok(Index { map, nodes, addresses: args.addresses.clone() })
+    pub(super) fn open_or_create(memory: M, addresses: &[String]) -> Result<Self, Failure> {
+        let found = find_or_create(&memory).map_err(|e| explained(addresses, &e))?;
+        let (map, bytes) = found;
+        Ok(Index { map, memory, bytes, addresses: addresses.to_vec() })
     }
 
     /// The addresses of the nodes.
@@ -83,12 +87,12 @@ impl Index {
 
     /// Bytes of the nodes' memory.
     pub(super) fn bytes(&self) -> u64 {
-        (0..self.addresses.len()).map(|node| self.nodes.local().bytes(node as u8)).sum()
+        self.bytes
     }
 
     /// How many clients there are, this one too.
     pub(super) fn clients(&self) -> Result<u32> {
-        self.nodes.local().clients()
+        self.memory.clients()
     }
 
     /// Looks at all of the index. What others change meanwhile may look like damage: then this is
@@ -108,7 +112,7 @@ impl Index {
     }
 
     /// The client that all threads may use.
-    pub(super) fn map(&self) -> &BlockingMap<LocalClient> {
+    pub(super) fn map(&self) -> &BlockingMap<M::Client> {
         &self.map
     }
 
@@ -128,23 +132,17 @@ impl Index {
     }
 }
 
-fn connect(args: &NodesArgs) -> Result<Nodes, Failure> {
-    let token = args.token_file.as_deref().map(Token::read).transpose();
-    let token = token.map_err(|e| Failure::node(&e))?;
-    Nodes::connect(&args.addresses, token.as_ref(), &Limits::default())
-        .map_err(|e| explained(&args.addresses, &e))
-}
-
 /// Opens what there is, and waits for what is being made.
-fn look(nodes: &Nodes, share: Share) -> Result<Found> {
+fn look<M: Memory>(memory: &M, share: Share) -> Result<Found<M>> {
     let start = Instant::now();
     loop {
-        let client = nodes.local().client()?;
+        let client = memory.client()?;
         let words = first_words(&client)?;
         if words.iter().all(|word| *word == 0) {
             return Ok(Found::Nothing);
         }
-        let opened = BlockingMap::open(client, options(nodes, share));
+        let (bytes, options) = (node_bytes(&client), options(&client, share));
+        let opened = BlockingMap::open(client, options);
         match opened {
             Err(e)
                 if matches!(e.kind(), ErrorKind::NotAPool { .. })
@@ -152,26 +150,33 @@ fn look(nodes: &Nodes, share: Share) -> Result<Found> {
             {
                 thread::sleep(LOOK);
             }
-            opened => return opened.map(Found::Index),
+            opened => return opened.map(|map| Found::Index((map, bytes))),
         }
     }
 }
 
-fn find_or_create(nodes: &Nodes) -> Result<BlockingMap<LocalClient>> {
+fn find_or_create<M: Memory>(memory: &M) -> Result<Opened<M>> {
     loop {
-        if let Found::Index(map) = look(nodes, Share::Much)? {
-            return Ok(map);
+        if let Found::Index(opened) = look(memory, Share::Much)? {
+            return Ok(opened);
         }
-        match BlockingMap::create(nodes.local().client()?, options(nodes, Share::Much)) {
+        let client = memory.client()?;
+        let (bytes, options) = (node_bytes(&client), options(&client, Share::Much));
+        match BlockingMap::create(client, options) {
             // Somebody else was quicker.
             Err(e) if matches!(e.kind(), ErrorKind::Exists) => {}
-            made => return made,
+            made => return made.map(|map| (map, bytes)),
         }
     }
+}
+
+/// Bytes of all nodes' memory.
+fn node_bytes(client: &impl Fabric) -> u64 {
+    (0..client.nodes()).map(|node| client.node_bytes(node)).sum()
 }
 
 /// The first word of each node: 0 where nobody has begun to make an index.
-fn first_words(client: &LocalClient) -> Result<Vec<u64>> {
+fn first_words(client: &impl Fabric) -> Result<Vec<u64>> {
     let mut batch = Batch::new();
     for node in 0..client.nodes() {
         batch.read(Addr::new(node, 0), 8);
@@ -181,16 +186,15 @@ fn first_words(client: &LocalClient) -> Result<Vec<u64>> {
 }
 
 /// How an index is made, and how this client goes about it.
-fn options(nodes: &Nodes, share: Share) -> Options {
-    let local = nodes.local();
+fn options(client: &impl Fabric, share: Share) -> Options {
     let mut options = Options::default();
     // A cell of the directory has eight bytes, so these are an eighth of the memory.
-    options.max_depth = (local.bytes(0) / 64).max(2).ilog2().min(DEPTH_MAX);
-    options.rows = local.rows();
+    options.max_depth = (client.node_bytes(0) / 64).max(2).ilog2().min(DEPTH_MAX);
+    options.rows = client.rows();
     options.seed = RandomState::new().hash_one("the seed of an index");
     options.chunk_bytes = match share {
         Share::Little => LITTLE_BYTES,
-        Share::Much => (local.bytes(0) / 64).clamp(LITTLE_BYTES, MUCH_BYTES),
+        Share::Much => (client.node_bytes(0) / 64).clamp(LITTLE_BYTES, MUCH_BYTES),
     };
     options
 }
@@ -201,7 +205,7 @@ fn named(addresses: &[String]) -> String {
 }
 
 /// What the command says of a failure.
-fn explained(addresses: &[String], e: &Error) -> Failure {
+pub(super) fn explained(addresses: &[String], e: &Error) -> Failure {
     let nodes = named(addresses);
     let address = |node: u8| addresses.get(usize::from(node)).map_or("?", String::as_str);
     let message = match e.kind() {
@@ -234,7 +238,7 @@ fn explained(addresses: &[String], e: &Error) -> Failure {
     Failure::new(Failure::node(e).exit, message)
 }
 
-impl Store for Index {
+impl<M: Memory> Store for Index<M> {
     fn name(&self) -> String {
         named(&self.addresses)
     }
@@ -276,20 +280,20 @@ impl Store for Index {
     }
 
     fn close(self) -> Result<(), Failure> {
-        let Index { map, nodes, addresses } = self;
+        let Index { map, memory, addresses, .. } = self;
         let closed = map.close().map_err(|e| explained(&addresses, &e));
-        drop(nodes);
+        drop(memory);
         closed
     }
 }
 
 /// Keys and values, page by page. The first failure is the last item.
-struct Entries {
-    pages: Option<durahash_remote::BlockingPages<LocalClient>>,
+struct Entries<F: Fabric + Send> {
+    pages: Option<BlockingPages<F>>,
     page: std::vec::IntoIter<Pair>,
 }
 
-impl Iterator for Entries {
+impl<F: Fabric + Send> Iterator for Entries<F> {
     type Item = Result<Pair>;
 
     fn next(&mut self) -> Option<Result<Pair>> {

@@ -4,34 +4,61 @@
 mod bench;
 mod check;
 mod index;
+mod memory;
 mod stats;
 
 use std::os::unix::ffi::OsStrExt;
 
+use durahash_remote::node::{Limits, Nodes, Offers, Token};
+
 use crate::args::remote::{Remote, RemoteCommand};
 use crate::exit::{Exit, Failure};
 use crate::{dump, load, point};
-use index::{Index, Share};
+use index::{Index, Share, explained};
+use memory::Memory;
 
-/// `durahash remote`.
+/// `durahash remote`. Over which fabric, the nodes say.
 pub(crate) fn remote(args: &Remote) -> Result<Exit, Failure> {
     let nodes = &args.nodes;
+    let token = nodes.token_file.as_deref().map(Token::read).transpose();
+    let token = token.map_err(|e| Failure::node(&e))?;
+    let offers = Offers::gather(&nodes.addresses, token.as_ref(), &Limits::default());
+    let offers = offers.map_err(|e| explained(&nodes.addresses, &e))?;
+    if offers.fabric() == "ucx" {
+        return over_ucx(args, offers);
+    }
+    run(args, Nodes::attach(offers))
+}
+
+#[cfg(feature = "ucx")]
+fn over_ucx(args: &Remote, offers: Offers) -> Result<Exit, Failure> {
+    use durahash_ucx::{Trusted, Ucx};
+    durahash_ucx::quiet();
+    // The lease, of which the deadline is a part, is the node's.
+    run(args, Ucx::attach(Trusted::as_told(offers), Limits::default().silence))
+}
+
+#[cfg(not(feature = "ucx"))]
+fn over_ucx(_: &Remote, _: Offers) -> Result<Exit, Failure> {
+    Err(Failure::no_ucx("the node lends its memory over UCX"))
+}
+
+fn run<M: Memory>(args: &Remote, attached: durahash::Result<M>) -> Result<Exit, Failure> {
+    let addresses = &args.nodes.addresses;
+    let memory = attached.map_err(|e| explained(addresses, &e))?;
+    let open = |memory| Index::open(memory, addresses, Share::Little);
     match &args.command {
         RemoteCommand::Put { key, value } => {
-            point::put_into(Index::open(nodes, Share::Little)?, key.as_bytes(), value.as_bytes())
+            point::put_into(open(memory)?, key.as_bytes(), value.as_bytes())
         }
-        RemoteCommand::Get { key } => {
-            point::get_from(&Index::open(nodes, Share::Little)?, key.as_bytes())
+        RemoteCommand::Get { key } => point::get_from(&open(memory)?, key.as_bytes()),
+        RemoteCommand::Del { key } => point::del_from(open(memory)?, key.as_bytes()),
+        RemoteCommand::Load { file } => {
+            load::load_into(file, || Index::open_or_create(memory, addresses))
         }
-        RemoteCommand::Del { key } => {
-            point::del_from(Index::open(nodes, Share::Little)?, key.as_bytes())
-        }
-        RemoteCommand::Load { file } => load::load_into(file, || Index::open_or_create(nodes)),
-        RemoteCommand::Dump { limit } => {
-            dump::dump_from(&Index::open(nodes, Share::Little)?, *limit)
-        }
-        RemoteCommand::Stats { json } => stats::stats(&Index::open(nodes, Share::Little)?, *json),
-        RemoteCommand::Bench(args) => bench::bench(nodes, args),
-        RemoteCommand::Check { json } => check::check(&Index::open(nodes, Share::Little)?, *json),
+        RemoteCommand::Dump { limit } => dump::dump_from(&open(memory)?, *limit),
+        RemoteCommand::Stats { json } => stats::stats(&open(memory)?, *json),
+        RemoteCommand::Bench(args) => bench::bench(memory, addresses, args),
+        RemoteCommand::Check { json } => check::check(&open(memory)?, *json),
     }
 }

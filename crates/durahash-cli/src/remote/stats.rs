@@ -6,6 +6,7 @@ use durahash_remote::Report;
 use serde_json::{Value, json};
 
 use super::index::Index;
+use super::memory::Memory;
 use crate::exit::{Exit, Failure};
 use crate::output::print;
 use crate::progress::Progress;
@@ -13,7 +14,7 @@ use crate::size::human;
 use crate::store::Store;
 
 /// `durahash remote stats`.
-pub(super) fn stats(index: &Index, json: bool) -> Result<Exit, Failure> {
+pub(super) fn stats<M: Memory>(index: &Index<M>, json: bool) -> Result<Exit, Failure> {
     let progress = Progress::without_end("looking");
     let looked = index.survey().and_then(|report| Ok((report, index.clients()?)));
     let (report, clients) = looked.map_err(|e| index.failed(&e))?;
@@ -39,7 +40,7 @@ fn bytes_per_entry(report: &Report) -> [f64; 2] {
     ]
 }
 
-fn as_json(index: &Index, report: &Report, clients: u32) -> Value {
+fn as_json<M: Memory>(index: &Index<M>, report: &Report, clients: u32) -> Value {
     let [index_bytes, medium_bytes] = bytes_per_entry(report);
     json!({
         "pool": index.name(),
@@ -63,7 +64,7 @@ fn as_json(index: &Index, report: &Report, clients: u32) -> Value {
     })
 }
 
-fn as_text(index: &Index, report: &Report, clients: u32) -> String {
+fn as_text<M: Memory>(index: &Index<M>, report: &Report, clients: u32) -> String {
     let mut text = String::new();
     let mut row = |name: &str, value: String| {
         // Writing to a string does not fail.

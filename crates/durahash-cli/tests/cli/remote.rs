@@ -1,4 +1,5 @@
-//! Nodes and their clients, as real processes over the loopback address.
+//! Nodes and their clients, as real processes over the loopback address. With the feature `ucx` those tests that
+//! have a fabric are of UCX, over TCP and over shared memory, else of files in shared memory.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -15,20 +16,73 @@ use serde_json::Value;
 
 use crate::tool::{Answer, Work, answer};
 
+/// How clients reach the memory of nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Over {
+    Local,
+    #[cfg(feature = "ucx")]
+    Tcp,
+    #[cfg(feature = "ucx")]
+    Shm,
+}
+
+impl Over {
+    #[cfg(not(feature = "ucx"))]
+    const ALL: [Self; 1] = [Over::Local];
+    #[cfg(feature = "ucx")]
+    const ALL: [Self; 2] = [Over::Tcp, Over::Shm];
+
+    /// Where commands run that go over it.
+    fn work(self) -> Work {
+        match self {
+            Over::Local => Work::new(),
+            // Which is the way to a node that listens at the loopback address.
+            #[cfg(feature = "ucx")]
+            Over::Tcp => Work::new(),
+            #[cfg(feature = "ucx")]
+            Over::Shm => Work::with(vec![("UCX_TLS", "posix,self")]),
+        }
+    }
+
+    /// Over TCP, UCX 1.13 may end a node whose client is killed with writes under way, as `UcxNode` says: so
+    /// the client is stopped until they are answered.
+    fn let_node_answer(self, client: &Child) {
+        #[cfg(feature = "ucx")]
+        if self == Over::Tcp {
+            let stop = ["-STOP".to_owned(), client.id().to_string()];
+            assert!(std::process::Command::new("kill").args(stop).status().unwrap().success());
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        #[cfg(not(feature = "ucx"))]
+        let _ = client;
+    }
+
+    /// Fewer where each takes longer, since UCX goes over TCP.
+    fn fewer(self, n: u64) -> u64 {
+        match self {
+            #[cfg(feature = "ucx")]
+            Over::Tcp => n / 10,
+            _ => n,
+        }
+    }
+}
+
 /// A node that is killed in the end.
 struct Node {
     child: Child,
     address: String,
-    dir: PathBuf,
+    /// Of files in shared memory.
+    dir: Option<PathBuf>,
 }
 
 impl Node {
     /// Starts a node on a port that the system chooses, with `more` arguments.
-    fn start(work: &Work, more: &str) -> Self {
+    fn start(work: &Work, over: Over, more: &str) -> Self {
         // What is large does not go where memory is shared, of which a container may have little.
         static NODES: AtomicU32 = AtomicU32::new(0);
         let mib = more.split("--size ").nth(1).and_then(|size| size.split_once("MiB"));
         let place = match mib.map(|(mib, _)| mib.parse().unwrap()) {
+            _ if over != Over::Local => "--fabric ucx".into(),
             Some(64..=u32::MAX) => format!("--fabric local:m{}", NODES.fetch_add(1, Relaxed)),
             _ => String::new(),
         };
@@ -38,8 +92,10 @@ impl Node {
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
         let parts = said.trim_end().strip_prefix("node ").and_then(|s| s.split_once(": "));
         let (address, rest) = parts.unwrap_or_else(|| panic!("{said:?}"));
-        let (_, dir) = rest.split_once(" bytes, fabric local:").unwrap();
-        Node { child, address: address.into(), dir: dir.into() }
+        let (_, fabric) = rest.split_once(" bytes, fabric ").unwrap();
+        let dir = fabric.strip_prefix("local:").map(PathBuf::from);
+        assert!(dir.is_some() || fabric == "ucx", "{fabric}");
+        Node { child, address: address.into(), dir }
     }
 
     /// Runs a command on it alone, with something to read.
@@ -57,9 +113,9 @@ impl Node {
         self.child.wait().unwrap();
     }
 
-    /// Waits until its memory is removed, which another process does.
+    /// Waits until its memory is removed, which another process does if it is in files.
     fn wait_until_removed(&self) {
-        patiently(|| !self.dir.exists());
+        patiently(|| self.dir.as_ref().is_none_or(|dir| !dir.exists()));
     }
 }
 
@@ -94,146 +150,167 @@ fn lines(range: std::ops::Range<u64>) -> String {
 
 #[test]
 fn entries_are_put_found_and_removed() {
-    let work = Work::new();
-    let node = Node::start(&work, "--size 64MiB");
-    for line in ["get key", "put key value", "del key", "dump", "stats", "check --json"] {
-        let complaint = node.run(&work, line).failed(4);
-        assert!(complaint.contains("there is no index in the memory"), "{complaint}");
-        assert!(complaint.contains(&format!("`durahash remote --node {} load`", node.address)));
+    for over in Over::ALL {
+        let work = over.work();
+        let node = Node::start(&work, over, "--size 64MiB");
+        for line in ["get key", "put key value", "del key", "dump", "stats", "check --json"] {
+            let complaint = node.run(&work, line).failed(4);
+            assert!(complaint.contains("there is no index in the memory"), "{complaint}");
+            assert!(complaint.contains(&format!("`durahash remote --node {} load`", node.address)));
+        }
+        let said = node.feed(&work, "load", b"key\tvalue\n# comment\nother\t1\n").ok();
+        let counts = "entries loaded: 2, comments skipped: 1, bad lines left out: 0 (";
+        assert!(said.starts_with(counts), "{said}");
+        assert_eq!(node.run(&work, "get key").ok(), "value\n");
+        assert_eq!(node.run(&work, "put key another").ok(), "");
+        assert_eq!(node.run(&work, "get key").ok(), "another\n");
+        assert_eq!(node.run(&work, "del key").ok(), "");
+        for line in ["get key", "del key"] {
+            let absent = node.run(&work, line);
+            assert_eq!(
+                (absent.code, absent.err.as_str(), &absent.out[..]),
+                (Some(1), "", &b""[..])
+            );
+        }
+        assert_eq!(node.run(&work, "dump").ok(), "other\t1\n");
+        let address = &node.address;
+        assert_eq!(node.run(&work, "check").ok(), format!("{address}: ok, 1 keys\n"));
+        let check = json(node.run(&work, "check --json"));
+        let wanted = serde_json::json!({ "pool": address, "ok": true, "keys": 1, "findings": [] });
+        assert_eq!(check, wanted);
+        let stats = json(node.run(&work, "stats --json"));
+        assert_eq!((&stats["keys"], &stats["clients"]), (&1.into(), &1.into()));
+        assert_eq!(
+            (&stats["pool"], &stats["memory_bytes"]),
+            (&address[..].into(), &(64 << 20).into())
+        );
+        let text = node.run(&work, "stats").ok();
+        for start in
+            ["pool              127.0.0.1:", "keys              1\n", "memory            64.0 MiB"]
+        {
+            assert!(text.contains(start), "{text}");
+        }
+        assert!(node.dir.as_ref().is_none_or(|dir| dir.exists()));
     }
-    let said = node.feed(&work, "load", b"key\tvalue\n# comment\nother\t1\n").ok();
-    let counts = "entries loaded: 2, comments skipped: 1, bad lines left out: 0 (";
-    assert!(said.starts_with(counts), "{said}");
-    assert_eq!(node.run(&work, "get key").ok(), "value\n");
-    assert_eq!(node.run(&work, "put key another").ok(), "");
-    assert_eq!(node.run(&work, "get key").ok(), "another\n");
-    assert_eq!(node.run(&work, "del key").ok(), "");
-    for line in ["get key", "del key"] {
-        let absent = node.run(&work, line);
-        assert_eq!((absent.code, absent.err.as_str(), &absent.out[..]), (Some(1), "", &b""[..]));
-    }
-    assert_eq!(node.run(&work, "dump").ok(), "other\t1\n");
-    let address = &node.address;
-    assert_eq!(node.run(&work, "check").ok(), format!("{address}: ok, 1 keys\n"));
-    let check = json(node.run(&work, "check --json"));
-    let wanted = serde_json::json!({ "pool": address, "ok": true, "keys": 1, "findings": [] });
-    assert_eq!(check, wanted);
-    let stats = json(node.run(&work, "stats --json"));
-    assert_eq!((&stats["keys"], &stats["clients"]), (&1.into(), &1.into()));
-    assert_eq!((&stats["pool"], &stats["memory_bytes"]), (&address[..].into(), &(64 << 20).into()));
-    let text = node.run(&work, "stats").ok();
-    for start in
-        ["pool              127.0.0.1:", "keys              1\n", "memory            64.0 MiB"]
-    {
-        assert!(text.contains(start), "{text}");
-    }
-    assert!(node.dir.exists());
 }
 
 #[test]
 fn keys_and_values_are_any_bytes_and_bad_lines_are_left_out() {
-    let work = Work::new();
-    let node = Node::start(&work, "--size 64MiB");
-    let long = "k".repeat((1 << 20) + 1);
-    let text = format!("a\t1\nno tab\n{long}\tv\nb\t{long}\nb\t2\na\t3\n");
-    let load = node.feed(&work, "load", text.as_bytes());
-    assert_eq!(load.code, Some(2));
-    assert!(load.out.starts_with(b"entries loaded: 3, comments skipped: 0, bad lines left out: 3"));
-    for wanted in [
-        "standard input:2: no tab between key and value\n",
-        "standard input:3: the key has 1048577 bytes, the limit is 1048576\n",
-        "standard input:4: the value has 1048577 bytes, the limit is 1048576\n",
-    ] {
-        assert!(load.err.contains(wanted), "{}", load.err);
+    for over in Over::ALL {
+        let work = over.work();
+        let node = Node::start(&work, over, "--size 64MiB");
+        let long = "k".repeat((1 << 20) + 1);
+        let text = format!("a\t1\nno tab\n{long}\tv\nb\t{long}\nb\t2\na\t3\n");
+        let load = node.feed(&work, "load", text.as_bytes());
+        assert_eq!(load.code, Some(2));
+        assert!(
+            load.out.starts_with(b"entries loaded: 3, comments skipped: 0, bad lines left out: 3")
+        );
+        for wanted in [
+            "standard input:2: no tab between key and value\n",
+            "standard input:3: the key has 1048577 bytes, the limit is 1048576\n",
+            "standard input:4: the value has 1048577 bytes, the limit is 1048576\n",
+        ] {
+            assert!(load.err.contains(wanted), "{}", load.err);
+        }
+        assert_eq!(node.run(&work, "get a").ok(), "3\n");
+        let words = ["remote", "--node", &node.address, "put", "--"].map(OsStr::new);
+        let cases: [(&[u8], &[u8]); 4] =
+            [(b"", b""), (b"#\xff\\n", b"a\tb\nc\r"), (b"-k", b"--json"), (b"\xf0", b"# \x01")];
+        for (key, value) in cases {
+            let pair = [key, value].map(OsStr::from_bytes);
+            work.run_args(words.into_iter().chain(pair)).ok();
+        }
+        let dump = node.run(&work, "dump");
+        assert_eq!(dump.sorted_lines().len(), 6);
+        let other = Node::start(&work, over, "--size 64MiB");
+        other.feed(&work, "load", &dump.out).ok();
+        assert_eq!(other.run(&work, "dump").sorted_lines(), dump.sorted_lines());
+        // And the same of a pool.
+        work.feed("load a.pool", &dump.out).ok();
+        assert_eq!(work.run("dump a.pool").sorted_lines(), dump.sorted_lines());
+        assert_eq!(other.run(&work, "dump --limit 2").sorted_lines().len(), 2);
     }
-    assert_eq!(node.run(&work, "get a").ok(), "3\n");
-    let words = ["remote", "--node", &node.address, "put", "--"].map(OsStr::new);
-    let cases: [(&[u8], &[u8]); 4] =
-        [(b"", b""), (b"#\xff\\n", b"a\tb\nc\r"), (b"-k", b"--json"), (b"\xf0", b"# \x01")];
-    for (key, value) in cases {
-        let pair = [key, value].map(OsStr::from_bytes);
-        work.run_args(words.into_iter().chain(pair)).ok();
-    }
-    let dump = node.run(&work, "dump");
-    assert_eq!(dump.sorted_lines().len(), 6);
-    let other = Node::start(&work, "--size 64MiB");
-    other.feed(&work, "load", &dump.out).ok();
-    assert_eq!(other.run(&work, "dump").sorted_lines(), dump.sorted_lines());
-    // And the same of a pool.
-    work.feed("load a.pool", &dump.out).ok();
-    assert_eq!(work.run("dump a.pool").sorted_lines(), dump.sorted_lines());
-    assert_eq!(other.run(&work, "dump --limit 2").sorted_lines().len(), 2);
 }
 
 #[test]
 fn several_nodes_have_one_index() {
-    let work = Work::new();
-    let [one, two] = [0, 1].map(|_| Node::start(&work, "--size 16MiB"));
-    let both = format!("remote --node {} --node {}", one.address, two.address);
-    let text = lines(0..20_000);
-    work.feed(&format!("{both} load"), text.as_bytes()).ok();
-    let dump = work.run(&format!("{both} dump"));
-    let mut wanted: Vec<_> = text.split_inclusive('\n').map(str::as_bytes).collect();
-    wanted.sort();
-    assert_eq!(dump.sorted_lines(), wanted);
-    let stats = json(work.run(&format!("{both} stats --json")));
-    assert_eq!((&stats["keys"], &stats["memory_bytes"]), (&20_000.into(), &(32 << 20).into()));
-    assert_eq!(stats["nodes"], serde_json::json!([one.address, two.address]));
-    let name = format!("{},{}", one.address, two.address);
-    assert_eq!(work.run(&format!("{both} check")).ok(), format!("{name}: ok, 20000 keys\n"));
-    // Not all of them, or in another order.
-    for nodes in [
-        format!("--node {}", one.address),
-        format!("--node {}", two.address),
-        format!("--node {} --node {}", two.address, one.address),
-    ] {
-        let complaint = work.run(&format!("remote {nodes} get key")).failed(3);
-        assert!(complaint.contains("in their order"), "{complaint}");
+    for over in Over::ALL {
+        let work = over.work();
+        let [one, two] = [0, 1].map(|_| Node::start(&work, over, "--size 16MiB"));
+        let both = format!("remote --node {} --node {}", one.address, two.address);
+        let keys = over.fewer(20_000);
+        let text = lines(0..keys);
+        work.feed(&format!("{both} load"), text.as_bytes()).ok();
+        let dump = work.run(&format!("{both} dump"));
+        let mut wanted: Vec<_> = text.split_inclusive('\n').map(str::as_bytes).collect();
+        wanted.sort();
+        assert_eq!(dump.sorted_lines(), wanted);
+        let stats = json(work.run(&format!("{both} stats --json")));
+        assert_eq!((&stats["keys"], &stats["memory_bytes"]), (&keys.into(), &(32 << 20).into()));
+        assert_eq!(stats["nodes"], serde_json::json!([one.address, two.address]));
+        let name = format!("{},{}", one.address, two.address);
+        assert_eq!(work.run(&format!("{both} check")).ok(), format!("{name}: ok, {keys} keys\n"));
+        // Not all of them, or in another order.
+        for nodes in [
+            format!("--node {}", one.address),
+            format!("--node {}", two.address),
+            format!("--node {} --node {}", two.address, one.address),
+        ] {
+            let complaint = work.run(&format!("remote {nodes} get key")).failed(3);
+            assert!(complaint.contains("in their order"), "{complaint}");
+        }
+        let twice = format!("remote --node {} --node {}", one.address, one.address);
+        assert!(work.run(&format!("{twice} get key")).failed(2).contains("twice"));
     }
-    let twice = format!("remote --node {} --node {}", one.address, one.address);
-    assert!(work.run(&format!("{twice} get key")).failed(2).contains("twice"));
 }
 
 #[test]
 fn tokens_keep_out_who_has_another() {
-    let work = Work::new();
-    work.write("token", "secret\n");
-    work.write("other", "Secret\n");
-    work.write("empty", "");
-    let node = Node::start(&work, "--size 16MiB --token-file token");
-    let load = |options: &str| {
-        let line = format!("remote --node {} {options} load", node.address);
-        work.run_args(line.split_whitespace())
-    };
-    load("--token-file token").ok();
-    assert!(load("").failed(2).ends_with("it wants a token"));
-    assert!(load("--token-file other").failed(2).ends_with("it wants another token"));
-    assert!(load("--token-file empty").failed(2).contains("1 to 1024 bytes"));
-    assert!(load("--token-file none").failed(4).starts_with("reading the token none: "));
-    let open = Node::start(&work, "--size 16MiB");
-    let shown = format!("remote --node {} --token-file token get k", open.address);
-    assert!(work.run(&shown).failed(2).contains("wants no token"));
+    for over in Over::ALL {
+        let work = over.work();
+        work.write("token", "secret\n");
+        work.write("other", "Secret\n");
+        work.write("empty", "");
+        let node = Node::start(&work, over, "--size 16MiB --token-file token");
+        let load = |options: &str| {
+            let line = format!("remote --node {} {options} load", node.address);
+            work.run_args(line.split_whitespace())
+        };
+        load("--token-file token").ok();
+        assert!(load("").failed(2).ends_with("it wants a token"));
+        assert!(load("--token-file other").failed(2).ends_with("it wants another token"));
+        assert!(load("--token-file empty").failed(2).contains("1 to 1024 bytes"));
+        assert!(load("--token-file none").failed(4).starts_with("reading the token none: "));
+        let open = Node::start(&work, over, "--size 16MiB");
+        let shown = format!("remote --node {} --token-file token get k", open.address);
+        assert!(work.run(&shown).failed(2).contains("wants no token"));
+    }
 }
 
 #[test]
 fn garbage_does_not_end_a_node() {
-    let work = Work::new();
-    let node = Node::start(&work, "--size 16MiB");
-    node.feed(&work, "load", b"key\tvalue\n").ok();
-    let silent = TcpStream::connect(&node.address).unwrap();
-    for bytes in
-        [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 100_000], b"durnode\0\x01\0\0\0\xff\xff\xff\xff"]
-    {
-        let mut stream = TcpStream::connect(&node.address).unwrap();
-        // The node may end the connection before it has all.
-        drop(stream.write_all(bytes));
-        drop(stream.shutdown(Shutdown::Write));
-        let mut said = Vec::new();
-        drop(stream.read_to_end(&mut said));
-        assert!(said.is_empty());
+    for over in Over::ALL {
+        let work = over.work();
+        let node = Node::start(&work, over, "--size 16MiB");
+        node.feed(&work, "load", b"key\tvalue\n").ok();
+        let silent = TcpStream::connect(&node.address).unwrap();
+        for bytes in [
+            &b"GET / HTTP/1.1\r\n\r\n"[..],
+            &[0xff; 100_000],
+            b"durnode\0\x01\0\0\0\xff\xff\xff\xff",
+        ] {
+            let mut stream = TcpStream::connect(&node.address).unwrap();
+            // The node may end the connection before it has all.
+            drop(stream.write_all(bytes));
+            drop(stream.shutdown(Shutdown::Write));
+            let mut said = Vec::new();
+            drop(stream.read_to_end(&mut said));
+            assert!(said.is_empty());
+        }
+        assert_eq!(node.run(&work, "get key").ok(), "value\n");
+        drop(silent);
     }
-    assert_eq!(node.run(&work, "get key").ok(), "value\n");
-    drop(silent);
 }
 
 #[test]
@@ -243,7 +320,8 @@ fn wrong_usage_of_nodes_says_what_is_right() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap();
     for (line, code, wanted) in [
-        ("node --fabric ucx", 2, "this build has no UCX"),
+        #[cfg(not(feature = "ucx"))]
+        ("node --fabric ucx", 2, "--features ucx` makes one"),
         ("node --fabric local:there", 2, "exists already"),
         ("node --fabric local:none/there", 4, "none/there"),
         ("node --size 5000", 2, "a multiple of 4096"),
@@ -277,18 +355,20 @@ fn wrong_usage_of_nodes_says_what_is_right() {
 
 #[test]
 fn memory_that_is_too_small_is_full() {
-    let work = Work::new();
-    let node = Node::start(&work, "--size 4KiB");
-    assert!(node.feed(&work, "load", b"key\tvalue\n").failed(4).contains("no space for "));
-    let node = Node::start(&work, "--size 1MiB");
-    let complaint = node.feed(&work, "load", lines(0..50_000).as_bytes()).failed(4);
-    assert!(complaint.contains("no space for "), "{complaint}");
-    assert!(complaint.contains(" entries were loaded and stay"), "{complaint}");
-    let kept = node.run(&work, "dump").ok();
-    assert!(kept.lines().count() > 1000 && node.run(&work, "check").code == Some(0));
-    for line in kept.split_inclusive('\n') {
-        let i = line.split(['\t', ' ']).nth(1).unwrap().parse().unwrap();
-        assert_eq!(line, self::line(i));
+    for over in Over::ALL {
+        let work = over.work();
+        let node = Node::start(&work, over, "--size 4KiB");
+        assert!(node.feed(&work, "load", b"key\tvalue\n").failed(4).contains("no space for "));
+        let node = Node::start(&work, over, "--size 1MiB");
+        let complaint = node.feed(&work, "load", lines(0..50_000).as_bytes()).failed(4);
+        assert!(complaint.contains("no space for "), "{complaint}");
+        assert!(complaint.contains(" entries were loaded and stay"), "{complaint}");
+        let kept = node.run(&work, "dump").ok();
+        assert!(kept.lines().count() > 1000 && node.run(&work, "check").code == Some(0));
+        for line in kept.split_inclusive('\n') {
+            let i = line.split(['\t', ' ']).nth(1).unwrap().parse().unwrap();
+            assert_eq!(line, self::line(i));
+        }
     }
 }
 
@@ -316,128 +396,148 @@ fn wait_for(work: &Work, nodes: &str, i: u64) {
 
 #[test]
 fn a_node_that_is_killed_during_a_load_ends_it() {
-    let work = Work::new();
-    let mut node = Node::start(&work, "--size 256MiB");
-    let nodes = format!("--node {}", node.address);
-    let (address, dir) = (node.address.clone(), node.dir.clone());
-    let load = load_without_end(&work, &nodes, |_| {
-        wait_for(&work, &nodes, 1000);
-        node.kill();
-    });
-    let complaint = load.failed(4);
-    assert!(complaint.starts_with(&format!("node {address} does not answer; ")), "{complaint}");
-    assert!(complaint.contains("entries were loaded, and go with the node"), "{complaint}");
-    assert!(node.run(&work, "get key").failed(4).contains("does not answer: "));
-    // Also the memory goes, though the node could not see to it any more.
-    node.wait_until_removed();
-    assert!(!dir.exists());
+    for over in Over::ALL {
+        let work = over.work();
+        let mut node = Node::start(&work, over, "--size 256MiB");
+        let nodes = format!("--node {}", node.address);
+        let address = node.address.clone();
+        let load = load_without_end(&work, &nodes, |_| {
+            wait_for(&work, &nodes, over.fewer(1000));
+            node.kill();
+        });
+        let complaint = load.failed(4);
+        assert!(complaint.starts_with(&format!("node {address} does not answer; ")), "{complaint}");
+        assert!(complaint.contains("entries were loaded, and go with the node"), "{complaint}");
+        assert!(node.run(&work, "get key").failed(4).contains("does not answer: "));
+        // Also the memory goes, though the node could not see to it any more.
+        node.wait_until_removed();
+    }
 }
 
 #[test]
 fn one_of_two_nodes_that_is_killed_ends_a_load_too() {
-    let work = Work::new();
-    let [one, mut two] = [0, 1].map(|_| Node::start(&work, "--size 128MiB"));
-    let nodes = format!("--node {} --node {}", one.address, two.address);
-    let load = load_without_end(&work, &nodes, |_| {
-        wait_for(&work, &nodes, 1000);
-        two.kill();
-    });
-    let complaint = load.failed(4);
-    let wanted = format!("node {} does not answer; ", two.address);
-    assert!(complaint.starts_with(&wanted), "{complaint}");
+    for over in Over::ALL {
+        let work = over.work();
+        let [one, mut two] = [0, 1].map(|_| Node::start(&work, over, "--size 128MiB"));
+        let nodes = format!("--node {} --node {}", one.address, two.address);
+        let load = load_without_end(&work, &nodes, |_| {
+            wait_for(&work, &nodes, over.fewer(1000));
+            two.kill();
+        });
+        let complaint = load.failed(4);
+        let wanted = format!("node {} does not answer; ", two.address);
+        assert!(complaint.starts_with(&wanted), "{complaint}");
+    }
 }
 
 #[test]
 fn a_client_that_is_killed_during_a_load_loses_nothing_that_was_acknowledged() {
-    let work = Work::new();
-    let node = Node::start(&work, "--size 512MiB");
-    let nodes = format!("--node {}", node.address);
-    let first: String = (0..5000).map(|i| format!("first {i}\t{i}\n")).collect();
-    node.feed(&work, "load", first.as_bytes()).ok();
-    for round in 1..4 {
-        let killed = load_without_end(&work, &nodes, |child| {
-            wait_for(&work, &nodes, round * 3000);
-            child.kill().unwrap();
-        });
-        assert_eq!(killed.code, None);
-        let dump = node.run(&work, "dump").ok();
-        let all: BTreeMap<_, _> = dump.lines().map(|line| line.split_once('\t').unwrap()).collect();
-        for i in 0..5000 {
-            assert_eq!(all.get(format!("first {i}").as_str()), Some(&i.to_string().as_str()));
+    for over in Over::ALL {
+        let work = over.work();
+        let node = Node::start(&work, over, "--size 512MiB");
+        let nodes = format!("--node {}", node.address);
+        let keys = over.fewer(5000);
+        let first: String = (0..keys).map(|i| format!("first {i}\t{i}\n")).collect();
+        node.feed(&work, "load", first.as_bytes()).ok();
+        for round in 1..4 {
+            let killed = load_without_end(&work, &nodes, |child| {
+                wait_for(&work, &nodes, over.fewer(round * 3000));
+                over.let_node_answer(child);
+                child.kill().unwrap();
+            });
+            assert_eq!(killed.code, None);
+            let dump = node.run(&work, "dump").ok();
+            let all: BTreeMap<_, _> =
+                dump.lines().map(|line| line.split_once('\t').unwrap()).collect();
+            for i in 0..keys {
+                assert_eq!(all.get(format!("first {i}").as_str()), Some(&i.to_string().as_str()));
+            }
+            for (key, value) in all.iter().filter(|(key, _)| key.starts_with("key ")) {
+                let i = key[4..].parse().unwrap();
+                assert_eq!(line(i), format!("{key}\t{value}\n"));
+            }
+            assert!(node.run(&work, "check").ok().contains(": ok, "), "round {round}");
+            // What was cut short is loaded again, by another client.
+            let again = lines(0..over.fewer(round * 3000));
+            node.feed(&work, "load", again.as_bytes()).ok();
+            let dump = node.run(&work, "dump").ok();
+            let all: std::collections::BTreeSet<_> = dump.split_inclusive('\n').collect();
+            assert!(
+                first
+                    .split_inclusive('\n')
+                    .chain(again.split_inclusive('\n'))
+                    .all(|l| all.contains(l))
+            );
         }
-        for (key, value) in all.iter().filter(|(key, _)| key.starts_with("key ")) {
-            let i = key[4..].parse().unwrap();
-            assert_eq!(line(i), format!("{key}\t{value}\n"));
-        }
-        assert!(node.run(&work, "check").ok().contains(": ok, "), "round {round}");
-        // What was cut short is loaded again, by another client.
-        let again = lines(0..round * 3000);
-        node.feed(&work, "load", again.as_bytes()).ok();
-        let dump = node.run(&work, "dump").ok();
-        let all: std::collections::BTreeSet<_> = dump.split_inclusive('\n').collect();
-        assert!(
-            first.split_inclusive('\n').chain(again.split_inclusive('\n')).all(|l| all.contains(l))
-        );
     }
 }
 
 #[test]
 fn clients_that_load_at_the_same_time_make_one_index() {
-    let work = Work::new();
-    let node = Node::start(&work, "--size 256MiB");
-    let loads: Vec<_> = (0..4)
-        .map(|i| {
-            let mut child = work.start(&format!("remote --node {} load", node.address));
-            let mut stdin = child.stdin.take().unwrap();
-            std::thread::spawn(move || {
-                stdin.write_all(lines(i * 5000..(i + 1) * 5000).as_bytes()).unwrap();
-                drop(stdin);
-                answer(child).ok();
+    for over in Over::ALL {
+        let work = over.work();
+        let node = Node::start(&work, over, "--size 256MiB");
+        let each = over.fewer(5000);
+        let loads: Vec<_> = (0..4)
+            .map(|i| {
+                let mut child = work.start(&format!("remote --node {} load", node.address));
+                let mut stdin = child.stdin.take().unwrap();
+                std::thread::spawn(move || {
+                    let lines = lines(i * each..(i + 1) * each);
+                    stdin.write_all(lines.as_bytes()).unwrap();
+                    drop(stdin);
+                    answer(child).ok();
+                })
             })
-        })
-        .collect();
-    for load in loads {
-        load.join().unwrap();
+            .collect();
+        for load in loads {
+            load.join().unwrap();
+        }
+        let check = node.run(&work, "check").ok();
+        assert_eq!(check, format!("{}: ok, {} keys\n", node.address, 4 * each));
     }
-    let check = node.run(&work, "check").ok();
-    assert_eq!(check, format!("{}: ok, 20000 keys\n", node.address));
 }
 
 #[test]
 fn a_dump_ends_with_its_node() {
-    let work = Work::new();
-    let mut node = Node::start(&work, "--size 128MiB");
-    node.feed(&work, "load", lines(0..100_000).as_bytes()).ok();
-    let words = ["remote", "--node", &node.address, "dump"];
-    let mut child = work.command(words).stdin(Stdio::null()).spawn().unwrap();
-    // More than a pipe holds is to come yet.
-    let mut begin = [0; 1000];
-    child.stdout.as_mut().unwrap().read_exact(&mut begin).unwrap();
-    node.kill();
-    node.wait_until_removed();
-    let dump = answer(child);
-    assert_eq!(dump.code, Some(4), "{}", dump.err);
-    let wanted = format!("durahash: node {} does not answer; ", node.address);
-    assert!(dump.err.starts_with(&wanted), "{}", dump.err);
+    for over in Over::ALL {
+        let work = over.work();
+        let mut node = Node::start(&work, over, "--size 128MiB");
+        node.feed(&work, "load", lines(0..over.fewer(100_000)).as_bytes()).ok();
+        let words = ["remote", "--node", &node.address, "dump"];
+        let mut child = work.command(words).stdin(Stdio::null()).spawn().unwrap();
+        // More than a pipe holds is to come yet.
+        let mut begin = [0; 1000];
+        child.stdout.as_mut().unwrap().read_exact(&mut begin).unwrap();
+        node.kill();
+        node.wait_until_removed();
+        let dump = answer(child);
+        assert_eq!(dump.code, Some(4), "{}", dump.err);
+        let wanted = format!("durahash: node {} does not answer; ", node.address);
+        assert!(dump.err.starts_with(&wanted), "{}", dump.err);
+    }
 }
 
 #[test]
 fn a_benchmark_leaves_an_empty_index() {
-    let work = Work::new();
-    let node = Node::start(&work, "--size 64MiB");
-    let bench = "bench --keys 1000 --threads 1,2 --json out.json --report page";
-    let text = node.run(&work, bench).ok();
-    for part in ["sephash", "put_many", "YCSB F", &node.address] {
-        assert!(text.contains(part), "no {part} in {text}");
+    for over in Over::ALL {
+        let work = over.work();
+        let node = Node::start(&work, over, "--size 64MiB");
+        let threads = if over.fewer(20) == 20 { "1,2" } else { "2" };
+        let bench = format!("bench --keys 1000 --threads {threads} --json out.json --report page");
+        let text = node.run(&work, &bench).ok();
+        for part in ["sephash", "put_many", "YCSB F", &node.address] {
+            assert!(text.contains(part), "no {part} in {text}");
+        }
+        let saved: Value =
+            serde_json::from_slice(&std::fs::read(work.path("out.json")).unwrap()).unwrap();
+        assert!(saved.is_object() && work.path("page/report.html").exists());
+        assert_eq!(node.run(&work, "check").ok(), format!("{}: ok, 0 keys\n", node.address));
+        node.run(&work, "put key value").ok();
+        assert!(node.run(&work, "bench --keys 1000").failed(2).contains("has entries"));
+        assert_eq!(node.run(&work, "get key").ok(), "value\n");
+        assert!(node.run(&work, "bench --keys 1").failed(2).contains("too few"));
     }
-    let saved: Value =
-        serde_json::from_slice(&std::fs::read(work.path("out.json")).unwrap()).unwrap();
-    assert!(saved.is_object() && work.path("page/report.html").exists());
-    assert_eq!(node.run(&work, "check").ok(), format!("{}: ok, 0 keys\n", node.address));
-    node.run(&work, "put key value").ok();
-    assert!(node.run(&work, "bench --keys 1000").failed(2).contains("has entries"));
-    assert_eq!(node.run(&work, "get key").ok(), "value\n");
-    assert!(node.run(&work, "bench --keys 1").failed(2).contains("too few"));
 }
 
 /// Processes that a process has started.
@@ -457,7 +557,7 @@ fn children(of: u32) -> Vec<String> {
 #[test]
 fn a_signal_to_a_node_and_who_removes_its_memory_leaves_nothing() {
     let work = Work::new();
-    let mut node = Node::start(&work, "--size 1MiB");
+    let mut node = Node::start(&work, Over::Local, "--size 1MiB");
     let guards = children(node.child.id());
     assert_eq!(guards.len(), 1, "{guards:?}");
     let all = ["-TERM".to_owned(), guards[0].clone(), node.child.id().to_string()];
@@ -469,8 +569,8 @@ fn a_signal_to_a_node_and_who_removes_its_memory_leaves_nothing() {
 #[test]
 fn the_memory_of_a_node_is_where_it_is_told_to_be() {
     let work = Work::new();
-    let mut node = Node::start(&work, "--size 1MiB --fabric local:memory");
-    assert_eq!(node.dir, work.path("memory").canonicalize().unwrap());
+    let mut node = Node::start(&work, Over::Local, "--size 1MiB --fabric local:memory");
+    assert_eq!(node.dir, Some(work.path("memory").canonicalize().unwrap()));
     node.feed(&work, "load", b"key\tvalue\n").ok();
     assert!(work.path("memory").exists());
     // A second one cannot have it.
@@ -480,6 +580,6 @@ fn the_memory_of_a_node_is_where_it_is_told_to_be() {
     node.kill();
     node.wait_until_removed();
     // And the next one begins anew.
-    let next = Node::start(&work, "--size 1MiB --fabric local:memory");
+    let next = Node::start(&work, Over::Local, "--size 1MiB --fabric local:memory");
     assert!(next.run(&work, "get key").failed(4).contains("there is no index"));
 }

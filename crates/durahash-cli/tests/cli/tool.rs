@@ -11,6 +11,7 @@ use tempfile::TempDir;
 /// A directory in which the command is run.
 pub(crate) struct Work {
     dir: TempDir,
+    environment: Vec<(&'static str, &'static str)>,
 }
 
 /// What a command answered.
@@ -23,7 +24,12 @@ pub(crate) struct Answer {
 
 impl Work {
     pub(crate) fn new() -> Self {
-        Work { dir: tempfile::tempdir().unwrap() }
+        Self::with(Vec::new())
+    }
+
+    /// The same, where commands find this in their environment.
+    pub(crate) fn with(environment: Vec<(&'static str, &'static str)>) -> Self {
+        Work { dir: tempfile::tempdir().unwrap(), environment }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -35,7 +41,9 @@ impl Work {
     }
 
     pub(crate) fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
-        command_in(self.dir.path(), args)
+        let mut command = command_in(self.dir.path(), args);
+        command.envs(self.environment.iter().copied());
+        command
     }
 
     /// Runs `durahash` with the words of `line`, and nothing to read.

@@ -4,7 +4,7 @@
 //! [`Token`] what to reach its memory by ([`Offer`]). That is all it does for its clients: what they do with
 //! the memory goes by the fabric, past the node. A client has a connection ([`Link`]) to each of its nodes
 //! for as long as it uses their memory; where one ends, or falls silent, that node is lost to it
-//! ([`Nodes`]).
+//! ([`Nodes`]). Over which fabric memory is reached, its node says ([`Offers`]).
 //!
 //! ```
 //! use durahash_remote::node::{LentMemory, Limits, Listening, Nodes};
@@ -68,6 +68,7 @@ mod listening;
 mod memory;
 mod message;
 mod nodes;
+mod offers;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -79,4 +80,5 @@ pub use listening::Listening;
 pub use memory::LentMemory;
 pub use message::Offer;
 pub use nodes::Nodes;
+pub use offers::Offers;
 pub use token::Token;

@@ -8,6 +8,7 @@ use durahash_media::{ErrorKind, Result};
 use super::limits::Limits;
 use super::link::Link;
 use super::memory::{LOCAL, unknown};
+use super::offers::Offers;
 use super::token::Token;
 use crate::fabric::Local;
 
@@ -25,19 +26,22 @@ impl Nodes {
     /// memory. All clients of an index name its nodes in the same order.
     ///
     /// # Errors
-    /// As [`Link::connect`], and as [`Local::attach_each`] where the memory is not that of the node:
-    /// it can be attached on the node's own host only. [`Options`](ErrorKind::Options) when it is on a
-    /// fabric that this build does not have.
+    /// As [`Offers::gather`] and [`attach`](Self::attach).
     pub fn connect(addresses: &[String], token: Option<&Token>, limits: &Limits) -> Result<Self> {
-        let (mut links, mut offers) = (Vec::new(), Vec::new());
-        for address in addresses {
-            let (link, offer) = Link::connect(address, token, limits)?;
-            if offer.fabric != LOCAL {
-                return Err(unknown(&offer.fabric));
-            }
-            links.push(link);
-            offers.push(offer);
+        Self::attach(Offers::gather(addresses, token, limits)?)
+    }
+
+    /// Attaches the memory of nodes that have let this client in.
+    ///
+    /// # Errors
+    /// As [`Local::attach_each`] where the memory is not that of the node:
+    /// it can be attached on the node's own host only. [`Options`](ErrorKind::Options) when it is on
+    /// another fabric.
+    pub fn attach(offers: Offers) -> Result<Self> {
+        if offers.fabric() != LOCAL {
+            return Err(unknown(offers.fabric()));
         }
+        let (mut links, offers) = offers.into_parts();
         let dirs: Vec<_> =
             offers.iter().map(|offer| (OsStr::from_bytes(&offer.place).into(), offer.id)).collect();
         let local = Local::attach_each(&dirs)?;

@@ -76,6 +76,7 @@ fn node() {
         bytes: bytes.parse().unwrap(),
         rows: rows.parse().unwrap(),
         lease: Duration::from_millis(lease_ms.parse().unwrap()),
+        loopback: true,
     })
     .unwrap();
     tell(&to_hex(node.blob()));
