@@ -122,12 +122,12 @@ pub(crate) const CHANGES: &[Change] = &[
     },
     Change {
         file: "grow.rs",
-        from: "        self.space.borrow_mut().retire(op.tag, block, class_bytes(bytes));",
+        from: "        self.space.borrow_mut().retire(op.tag, block, whole_units(bytes));",
         to: "        if planted(Fault::ReusedAtOnce) {
-            self.space.borrow_mut().put(block, class_bytes(bytes));
+            self.space.borrow_mut().put(block, whole_units(bytes));
             return;
         }
-        self.space.borrow_mut().retire(op.tag, block, class_bytes(bytes));",
+        self.space.borrow_mut().retire(op.tag, block, whole_units(bytes));",
     },
     Change {
         file: "grow.rs",
@@ -213,8 +213,8 @@ pub(crate) const CHANGES: &[Change] = &[
         from: "        if swapped != a.0 {",
         to: "        if planted(Fault::LoserFrees) && swapped != a.0 && found == 0 {
             let mut space = self.space.borrow_mut();
-            space.put(up, class_bytes(sizes[1]));
-            space.put(buddy, class_bytes(sizes[2]));
+            space.put(up, whole_units(sizes[1]));
+            space.put(buddy, whole_units(sizes[2]));
         }
         if swapped != a.0 {",
     },
@@ -355,7 +355,7 @@ pub(crate) const CHANGES: &[Change] = &[
         file: "write.rs",
         from: "                // The block was never published.",
         to: "                Ok(Swap::Lost(_)) if planted(Fault::DecidedOnce) => {
-                    self.space.borrow_mut().put(kv.at, kv.class);
+                    self.space.borrow_mut().put(kv.at, kv.bytes);
                     self.append(key, value.as_deref()).await?;
                     return Ok((found, true));
                 }

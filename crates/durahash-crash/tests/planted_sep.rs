@@ -192,10 +192,10 @@ const SPLITS: &[Case] = &[
 
 const EPOCHS: &[Case] = &[
     (&[ReusedAtOnce], any, 200),
-    (&[TwoEpochs], churning, 200),
+    (&[TwoEpochs], churning, 300),
     (&[RowIsLatest], returning, 500),
     (&[RowsUnasked], any, 500),
-    (&[EpochOnce], joining, 200),
+    (&[EpochOnce], joining, 1500),
     (&[Narrow, TagOfRow], turning, 5),
     (&[Narrow, WaitsHolding], turning, 5),
     (&[Narrow, Unflushed], turning, 200),
@@ -284,6 +284,7 @@ fn returning(plan: &mut Plan) {
 fn joining(plan: &mut Plan) {
     churning(plan);
     plan.options.tick_ns = 10_000;
+    plan.options.chunk_bytes = 64;
     plan.clients = 6;
     plan.readers = 2;
     plan.keys = 2;
@@ -298,6 +299,8 @@ fn joining(plan: &mut Plan) {
 fn leased(plan: &mut Plan) {
     plan.lease_ns = Some(200_000);
     plan.options.tick_ns = 20_000;
+    // Nothing is free but what was in use.
+    plan.options.chunk_bytes = 64;
     plan.options.cur_entries = 2;
     plan.clients = 4;
     plan.tasks = 3;

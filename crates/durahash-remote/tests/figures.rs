@@ -20,8 +20,9 @@ fn assert_documented(table: &Table) {
     }
 }
 
-/// All segments fill together between half of the limit and the limit; the index takes what the paper says.
-fn assert_as_in_the_paper(samples: &[Sample]) {
+/// All segments fill together between half of the limit and the limit; the index takes about what the paper
+/// says, the more for an entry the fewer a segment has.
+fn assert_as_in_the_paper(samples: &[Sample], most_bytes: f64) {
     for sample in samples {
         let (report, tally) = (&sample.report, &sample.tally);
         assert_eq!((report.keys, report.unaccounted_bytes), (report.entries, 0));
@@ -33,7 +34,7 @@ fn assert_as_in_the_paper(samples: &[Sample]) {
         let least = if tally.splits == 0 { 0.0 } else { 0.5 };
         assert!((least..=1.0).contains(&sample.fill()), "{sample:?}");
         assert!(sample.utilization() > 0.95, "{sample:?}");
-        assert!((9.0..11.0).contains(&sample.index_bytes_per_entry()), "{sample:?}");
+        assert!((9.0..most_bytes).contains(&sample.index_bytes_per_entry()), "{sample:?}");
         let [bytes, plain] = sample.table_bytes();
         assert!(bytes * 3.0 < plain, "{sample:?}");
     }
@@ -43,7 +44,9 @@ fn assert_as_in_the_paper(samples: &[Sample]) {
 fn segments_fill_together() {
     let keys: Vec<u64> = KEYS.into_iter().take_while(|&keys| keys <= 72_000).collect();
     let samples = growth::samples(DEFAULT, &keys).unwrap();
-    assert_as_in_the_paper(&samples);
+    let few = samples.iter().take_while(|sample| sample.report.keys < 4_000).count();
+    assert_as_in_the_paper(&samples[..few], 10.2);
+    assert_as_in_the_paper(&samples[few..], 9.45);
     assert_documented(&growth::filling(&samples));
     assert_documented(&growth::space(&samples));
 }
@@ -53,7 +56,7 @@ fn segments_fill_together() {
 fn many_segments_fill_together() {
     let keys: Vec<u64> = (4..=64).map(|i| 2000 * i).collect();
     let samples = growth::samples(Sizes { cur: 32, limit: 64 * 32 }, &keys).unwrap();
-    assert_as_in_the_paper(&samples);
+    assert_as_in_the_paper(&samples, 10.0);
     assert!(samples.last().unwrap().report.segments >= 63);
 }
 

@@ -32,6 +32,38 @@ fn run<T: 'static, O: Future<Output = T> + 'static>(
     task.take().expect("the task ends")
 }
 
+/// Counts of 4 bytes, where a MainSegment has more entries than 2 can count, and of 2 again in its halves.
+#[test]
+fn a_main_segment_may_have_more_entries_than_narrow_counts_hold() {
+    let key = |i: u32| i.to_le_bytes();
+    let sim = sim(1, 64 << 20, None);
+    let (first, second) = (sim.client().unwrap(), sim.client().unwrap());
+    let task = sim.spawn(&first.clone(), async move {
+        let mut options = tiny();
+        (options.cur_entries, options.main_entries) = (4096, 68_000);
+        options.chunk_bytes = 1 << 20;
+        let map = RemoteMap::create(first, options).await?;
+        let other = RemoteMap::open(second, options).await?;
+        for (keys, segments) in [(16 * 4096 - 1, 1), (16 * 4096, 1), (17 * 4096, 2)] {
+            let from = map.check().await?.keys as u32;
+            for i in from..keys {
+                map.put(&key(i), &key(i)).await?;
+            }
+            let report = map.check().await?;
+            assert_eq!((report.keys, report.segments), (keys.into(), segments));
+            for map in [&other, &map] {
+                for i in (0..keys).step_by(97) {
+                    assert_eq!(map.get(&key(i)).await?.as_deref(), Some(&key(i)[..]));
+                }
+                assert_eq!(map.get(&key(keys)).await?, None);
+            }
+        }
+        Ok::<_, durahash_remote::Error>(())
+    });
+    sim.run();
+    task.take().expect("the task ends").unwrap();
+}
+
 #[test]
 fn one_client_agrees_with_a_model() {
     for seed in 0..20 {

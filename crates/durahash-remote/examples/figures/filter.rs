@@ -173,8 +173,10 @@ fn model(sim: &Sim, reads: &[(Addr, u64)], hash: u64) -> Result<Cost> {
     // Ours begins with word A of the CurSegment, whose layout is that of `docs/format.md`.
     let cur = reads[0].0;
     let entries_off = 192;
-    let in_cur =
-        |at: Addr| at.node() == cur.node() && (cur.off()..cur.off() + 2048).contains(&at.off());
+    let in_cur = |at: Addr| {
+        at.node() == cur.node()
+            && (cur.off()..cur.off() + entries_off + 10 * CUR).contains(&at.off())
+    };
     let (fp, fp2) = ((hash >> 56) as u8, (hash >> 48) as u8);
     let generation = sim.peek_word(cur)? >> 42 & 127;
     let (mut bit, mut newer) = (false, 0);
@@ -215,11 +217,11 @@ fn model(sim: &Sim, reads: &[(Addr, u64)], hash: u64) -> Result<Cost> {
 fn settled(sim: &Sim, cur: Addr, fp: u8, fp2: u8) -> Result<u64> {
     let main = sim.peek_word(cur)? & ((1 << 42) - 1);
     let main = Addr::new((main >> 34) as u8, (main & ((1 << 34) - 1)) * 64);
-    let header = sim.peek(main.add(16), 4 * 256)?;
+    let header = sim.peek(main.add(16), 2 * 256)?;
     let count = |bytes: &[u8]| bytes.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte));
-    let counts: Vec<u64> = header.chunks_exact(4).map(count).collect();
+    let counts: Vec<u64> = header.chunks_exact(2).map(count).collect();
     let from: u64 = counts[..usize::from(fp)].iter().sum();
-    let items = sim.peek(main.add(16 + 1024 + 9 * from), 9 * counts[usize::from(fp)] as usize)?;
+    let items = sim.peek(main.add(16 + 512 + 9 * from), 9 * counts[usize::from(fp)] as usize)?;
     Ok(items.chunks_exact(9).filter(|item| item[8] == fp2).count() as u64)
 }
 

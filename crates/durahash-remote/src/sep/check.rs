@@ -14,11 +14,11 @@ use super::Core;
 use super::epoch::Op;
 use super::fold::Frozen;
 use super::layout::{
-    BUMP_OFF, Entry, FPS, ITEM_BYTES, Item, Kv, MAIN_HEADER, MainHeader, ROOT, Ref, State, Suffix,
-    UNIT, WordA, dep, fp, fp2, items, main_bytes, suffix, word_at, words,
+    BUMP_OFF, Entry, FPS, Item, Kv, MAIN_FIRST_READ, MainHeader, ROOT, Ref, State, Suffix, UNIT,
+    WordA, dep, fp, fp2, items, main_bytes, suffix, word_at, words,
 };
-use super::look::Scope;
-use super::space::class_bytes;
+use super::look::{Scope, read_items};
+use super::space::whole_units;
 
 /// What [`check`](crate::RemoteMap::check) found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,7 +91,7 @@ impl<F: Fabric> Core<F> {
             let (cur, a) = (sight.cur, sight.a);
             let mut batch = Batch::new();
             batch.read(cur.addr(), self.geometry.cur_bytes());
-            batch.read(a.main().addr(), MAIN_HEADER);
+            batch.read(a.main().addr(), MAIN_FIRST_READ);
             let done = op.post(batch).await?;
             let bytes = done.bytes(0);
             let place = Suffix::from_word(word_at(bytes, 8));
@@ -120,10 +120,9 @@ impl<F: Fabric> Core<F> {
             } else {
                 Ref::NONE
             };
-            let header = MainHeader::parse(done.bytes(1), a.main().addr().off())?;
+            let header = self.main_header(op, a.main(), done.bytes(1)).await?;
             let mut batch = Batch::new();
-            let from = a.main().addr().add(MAIN_HEADER as u64);
-            batch.read(from, ITEM_BYTES * header.len as usize);
+            read_items(&mut batch, a.main(), header.len, 0..header.len);
             let main = items(op.post(batch).await?.bytes(0)).collect();
             let frozen = Frozen { cur: cur_entries, main };
             return Ok(Visited { cur, a, place, pending, header, frozen });
@@ -282,8 +281,8 @@ impl<F: Fabric> Core<F> {
                 if !same {
                     return Err(Error::corrupt("an entry of another key than its block", at.off()));
                 }
-                used.push((at, class_bytes(bytes)));
-                report.kv_bytes += class_bytes(bytes);
+                used.push((at, whole_units(bytes)));
+                report.kv_bytes += whole_units(bytes);
                 keys.push(key);
             }
         }
@@ -299,8 +298,8 @@ impl<F: Fabric> Core<F> {
             }
         }
         report.keys += main.iter().filter(|key| !newest.contains(**key)).count() as u64;
-        let main_size = class_bytes(main_bytes(header.len as usize));
-        let cur_size = class_bytes(self.geometry.cur_bytes());
+        let main_size = whole_units(main_bytes(header.len as usize));
+        let cur_size = whole_units(self.geometry.cur_bytes());
         used.push((a.main().addr(), main_size));
         used.push((cur.addr(), cur_size));
         if !pending.is_none() {
@@ -309,11 +308,12 @@ impl<F: Fabric> Core<F> {
             batch.read(pending.addr(), 8);
             let main = WordA(op.post(batch).await?.word(0)).main();
             let mut batch = Batch::new();
-            batch.read(main.addr(), 8);
-            let len = op.post(batch).await?.word(0) as usize;
+            batch.read(main.addr(), MAIN_FIRST_READ);
+            let done = op.post(batch).await?;
+            let len = self.main_header(op, main, done.bytes(0)).await?.len as usize;
             used.push((pending.addr(), cur_size));
-            used.push((main.addr(), class_bytes(main_bytes(len))));
-            report.index_bytes += cur_size + class_bytes(main_bytes(len));
+            used.push((main.addr(), whole_units(main_bytes(len))));
+            report.index_bytes += cur_size + whole_units(main_bytes(len));
         }
         report.segments += 1;
         report.entries += list.len() as u64;

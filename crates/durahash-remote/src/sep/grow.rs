@@ -3,7 +3,7 @@
 //! | Operation | Batch | What | If the client dies after it |
 //! |---|---|---|---|
 //! | merge, split | 1 | read CurSegment and the header of the MainSegment (the global epoch, where the next generation is divisible by 32) | |
-//! | | 2 | read the MainSegment's entries | |
+//! | | 2 | read the MainSegment's entries (before it, the rest of a header with wide counts) | |
 //! | | 3 | read the keys that must be compared (the rest of long ones: once more) | |
 //! | merge | 4 | write the new MainSegment, and the hints that were missing | the new one is lost to a sweep |
 //! | | 5 | swap word A: {new, generation + 1, depth} | merged: all entries are free at once |
@@ -33,11 +33,12 @@ use super::epoch::Op;
 use super::fold::{Folded, Frozen, Keys, Known, divide};
 use super::fptable::FpTable;
 use super::layout::{
-    EPOCH, Entry, FPS, ITEM_BYTES, Item, Kv, MAIN_HEADER, MainHeader, ROOT, Ref, State, Suffix,
-    UNIT, WordA, cell, cur_segment, epoch_of, fp2, items, main_bytes, main_segment, suffix,
-    usable_bytes, word_at, words,
+    EPOCH, Entry, FPS, Item, Kv, MAIN_FIRST_READ, MainHeader, ROOT, Ref, State, Suffix, UNIT,
+    WordA, cell, cur_segment, epoch_of, fp2, items, main_bytes, main_segment, suffix, usable_bytes,
+    word_at, words,
 };
-use super::space::class_bytes;
+use super::look::read_items;
+use super::space::whole_units;
 
 /// Generations between two that are committed only when everybody has moved on.
 const STRIDE: u16 = 32;
@@ -102,7 +103,7 @@ impl<F: Fabric> Core<F> {
     }
 
     fn retire(&self, op: &Op<'_, F>, block: Ref, bytes: usize) {
-        self.space.borrow_mut().retire(op.tag, block, class_bytes(bytes));
+        self.space.borrow_mut().retire(op.tag, block, whole_units(bytes));
     }
 
     /// Batches 1 and 2; `None` if the segment is not full under `a` any more.
@@ -116,7 +117,7 @@ impl<F: Fabric> Core<F> {
         let main = a.main().addr();
         let mut batch = Batch::new();
         batch.read(cur.addr(), self.geometry.cur_bytes());
-        batch.read(main, MAIN_HEADER);
+        batch.read(main, MAIN_FIRST_READ);
         if epoch {
             batch.read(EPOCH, 8);
         }
@@ -137,12 +138,12 @@ impl<F: Fabric> Core<F> {
         if list.iter().any(|(entry, _)| entry.state(a.generation()) != State::Live) {
             return Ok(None);
         }
-        let header = MainHeader::parse(done.bytes(1), main.off())?;
+        let header = self.main_header(op, a.main(), done.bytes(1)).await?;
         let suffix = Suffix::from_word(word_at(bytes, 8));
         let mut settled = Vec::new();
         if header.len > 0 {
             let mut batch = Batch::new();
-            batch.read(main.add(MAIN_HEADER as u64), ITEM_BYTES * header.len as usize);
+            read_items(&mut batch, a.main(), header.len, 0..header.len);
             settled = items(op.post(batch).await?.bytes(0)).collect();
         }
         let frozen = Frozen { cur: list, main: settled };
@@ -215,7 +216,7 @@ impl<F: Fabric> Core<F> {
         hints: &[(u32, u8)],
     ) -> Result<bool> {
         let bytes = main_segment(kept, mark);
-        let class = class_bytes(bytes.len());
+        let taken = whole_units(bytes.len());
         let main = self.allocate(op, bytes.len()).await?;
         let mut batch = Batch::new();
         batch.write(main.addr(), &bytes);
@@ -226,7 +227,7 @@ impl<F: Fabric> Core<F> {
         batch.compare_swap(cur.addr(), a.0, new.0);
         let found = self.swap_word(op, batch).await?;
         if found != a.0 {
-            self.space.borrow_mut().put(main, class);
+            self.space.borrow_mut().put(main, taken);
             return Ok(false);
         }
         self.tally.borrow_mut().merges += 1;
@@ -279,8 +280,8 @@ impl<F: Fabric> Core<F> {
         } else {
             // Somebody else's upper half is there, and it stays.
             let mut space = self.space.borrow_mut();
-            space.put(up, class_bytes(sizes[1]));
-            space.put(buddy, class_bytes(sizes[2]));
+            space.put(up, whole_units(sizes[1]));
+            space.put(buddy, whole_units(sizes[2]));
             Ref::from_word(found)
         };
         let new = a.split(low);
@@ -293,7 +294,7 @@ impl<F: Fabric> Core<F> {
             cache.directory.learn(published, up_place.bits, depth + 1);
         }
         if swapped != a.0 {
-            self.space.borrow_mut().put(low, class_bytes(sizes[0]));
+            self.space.borrow_mut().put(low, whole_units(sizes[0]));
             return Ok(false);
         }
         self.tally.borrow_mut().splits += 1;
@@ -313,7 +314,7 @@ impl<F: Fabric> Core<F> {
                 Ok(block) => blocks[i] = block,
                 Err(error) => {
                     for (block, bytes) in blocks.into_iter().zip(bytes).take(i) {
-                        self.space.borrow_mut().put(block, class_bytes(bytes));
+                        self.space.borrow_mut().put(block, whole_units(bytes));
                     }
                     return Err(error);
                 }
@@ -377,23 +378,23 @@ impl<F: Fabric> Core<F> {
 
     /// A block for `bytes`, from the node whose turn it is, or from any that has room.
     pub(super) async fn allocate(&self, op: &Op<'_, F>, bytes: usize) -> Result<Ref> {
-        let class = class_bytes(bytes);
+        let bytes = whole_units(bytes);
         let first = self.space.borrow_mut().turn();
         for i in 0..self.geometry.nodes {
             let node = (first + i) % self.geometry.nodes;
-            if let Some(block) = self.space.borrow_mut().take_or_recycle(node, class) {
+            if let Some(block) = self.space.borrow_mut().take_or_recycle(node, bytes) {
                 return Ok(block);
             }
-            if self.take_chunk(op, node, class).await?
-                && let Some(block) = self.space.borrow_mut().take(node, class)
+            if self.take_chunk(op, node, bytes).await?
+                && let Some(block) = self.space.borrow_mut().take(node, bytes)
             {
                 return Ok(block);
             }
         }
-        let block = self.space.borrow_mut().take_larger(class);
+        let block = self.space.borrow_mut().take_larger(bytes);
         // What waits for its epoch is needed.
         self.short.set(block.is_none());
-        block.ok_or_else(|| ErrorKind::Full { wanted_bytes: class }.into())
+        block.ok_or_else(|| ErrorKind::Full { wanted_bytes: bytes }.into())
     }
 
     /// Bytes of a node that blocks can be in: what an address can name.
@@ -401,14 +402,14 @@ impl<F: Fabric> Core<F> {
         usable_bytes(&self.fabric, node)
     }
 
-    /// Takes a chunk of `node` for a block of `class` bytes; whether there was one.
-    async fn take_chunk(&self, op: &Op<'_, F>, node: u8, class: u64) -> Result<bool> {
+    /// Takes a chunk of `node` for a block of `block_bytes`; whether there was one.
+    async fn take_chunk(&self, op: &Op<'_, F>, node: u8, block_bytes: u64) -> Result<bool> {
         if self.exhausted[usize::from(node)].get() {
             return Ok(false);
         }
         // What is beyond is not taken: nor would it fit the word that counts, in the end.
         let usable = self.usable_bytes(node);
-        let bytes = self.options.chunk_bytes.min(usable).max(class).next_multiple_of(UNIT);
+        let bytes = self.options.chunk_bytes.min(usable).max(block_bytes).next_multiple_of(UNIT);
         let mut batch = Batch::new();
         let bump = crate::fabric::Addr::new(node, super::layout::BUMP_OFF);
         batch.fetch_add(bump, bytes);
@@ -419,10 +420,10 @@ impl<F: Fabric> Core<F> {
         let got = usable.saturating_sub(off).min(bytes);
         if got > 0 {
             self.tally.borrow_mut().chunks += 1;
-            self.space.borrow_mut().add_chunk(node, class, off, got);
+            self.space.borrow_mut().add_chunk(node, block_bytes, off, got);
         }
         self.exhausted[usize::from(node)].set(got < bytes);
-        Ok(got >= class)
+        Ok(got >= block_bytes)
     }
 }
 

@@ -22,8 +22,9 @@
 //! ...   n hints of 2 bytes: generation, fp2
 //! ```
 //!
-//! A **MainSegment** of `m` entries: `m`, the mark, 256 counts of 4 bytes, then `m` entries of 9
-//! bytes (entry, fp2), by fp. A **KV block**: key length 4, value length 4, check sum 8, key, value.
+//! A **MainSegment** of `m` entries: `m`, the mark, 256 counts of 2 bytes (of 4 where `m` itself does
+//! not fit 2), then `m` entries of 9 bytes (entry, fp2), by fp. A **KV block**: key length 4, value
+//! length 4, check sum 8, key, value.
 
 use durahash_media::hash::ByteHash;
 use durahash_media::{Error, ErrorKind, Result};
@@ -35,14 +36,18 @@ pub(super) const UNIT: u64 = 64;
 /// What the first read of a KV block covers when its entry does not tell its length.
 pub(super) const FIRST_READ: usize = 7 * UNIT as usize;
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"DURASEP\0");
-pub(super) const VERSION: u64 = 1;
+/// 2: counts of MainSegments have 2 bytes, and blocks no other sizes than whole units.
+pub(super) const VERSION: u64 = 2;
 pub(super) const BUMP_OFF: u64 = 64;
 pub(super) const ROOT: Addr = Addr::new(0, 128);
 pub(super) const EPOCH: Addr = Addr::new(0, 192);
 const TABLE_OFF: u64 = 512;
 pub(super) const HEADER_BYTES: usize = 56;
 pub(super) const FPS: usize = 256;
-pub(super) const MAIN_HEADER: usize = 16 + 4 * FPS;
+/// What the first read of a MainSegment's header covers: all, but where counts are wide.
+pub(super) const MAIN_FIRST_READ: usize = 16 + 2 * FPS;
+/// More entries are damage: with so many, a MainSegment is still read at once.
+const MAIN_ENTRIES_MAX: u64 = 1 << 28;
 pub(super) const ITEM_BYTES: usize = 9;
 pub(super) const KV_HEADER: usize = 16;
 /// Largest key, and largest value.
@@ -481,18 +486,42 @@ pub(super) struct MainHeader {
 }
 
 impl MainHeader {
+    /// Bytes of the header that begins with `first`.
+    pub(super) fn bytes(first: &[u8]) -> usize {
+        main_header_bytes(word_at(first, 0) as usize)
+    }
+
     pub(super) fn parse(bytes: &[u8], off: u64) -> Result<Self> {
-        let counts: Vec<u32> = (0..FPS).map(|i| half_at(bytes, 16 + 4 * i)).collect();
+        let corrupt = || Err(Error::corrupt("the counts of a MainSegment", off));
         let len = word_at(bytes, 0);
-        if counts.iter().map(|&count| u64::from(count)).sum::<u64>() != len {
-            return Err(Error::corrupt("the counts of a MainSegment", off));
+        // Of a read that was meant for a shorter header, if this is damaged.
+        let Some(words) = bytes.get(16..Self::bytes(bytes)) else { return corrupt() };
+        let counts: Vec<u32> = words.chunks_exact(words.len() / FPS).map(count_of).collect();
+        if counts.iter().map(|&count| u64::from(count)).sum::<u64>() != len
+            || len > MAIN_ENTRIES_MAX
+        {
+            return corrupt();
         }
         Ok(MainHeader { len: len as u32, mark: epoch_of(word_at(bytes, 8))?, counts })
     }
 }
 
+/// Bytes of one count: 2, or 4 where there are so many entries that one might not fit.
+fn count_bytes(len: usize) -> usize {
+    if len <= u16::MAX.into() { 2 } else { 4 }
+}
+
+fn count_of(bytes: &[u8]) -> u32 {
+    bytes.iter().rev().fold(0, |count, &byte| count << 8 | u32::from(byte))
+}
+
+/// Bytes before the entries of a MainSegment that has `len`.
+pub(super) fn main_header_bytes(len: usize) -> usize {
+    16 + count_bytes(len) * FPS
+}
+
 pub(super) fn main_bytes(len: usize) -> usize {
-    MAIN_HEADER + ITEM_BYTES * len
+    main_header_bytes(len) + ITEM_BYTES * len
 }
 
 /// The bytes of a MainSegment; `items` are sorted by fp.
@@ -505,7 +534,7 @@ pub(super) fn main_segment(items: &[Item], mark: u64) -> Vec<u8> {
     bytes.extend_from_slice(&(items.len() as u64).to_le_bytes());
     bytes.extend_from_slice(&mark.to_le_bytes());
     for count in counts {
-        bytes.extend_from_slice(&count.to_le_bytes());
+        bytes.extend_from_slice(&count.to_le_bytes()[..count_bytes(items.len())]);
     }
     for item in items {
         bytes.extend_from_slice(&item.entry.0.to_le_bytes());

@@ -7,7 +7,7 @@
 //! | | word A is another, or an entry is neither live nor free in its generation: what was known is dropped, batch 1 again |
 //! | | the suffix is another: batch 1 of the buddy |
 //! | | no free entry in the window, and it is not the end: the next window |
-//! | 2 | the MainSegment's entries with the fp, if their place was not known |
+//! | 2 | the MainSegment's entries with the fp, if their place was not known (before it, the rest of a header with wide counts) |
 //!
 //! A segment met for the first time is read whole, buddies and entries, in place of batch 1.
 
@@ -16,15 +16,15 @@ use std::rc::Rc;
 
 use durahash_media::{Error, Result};
 
-use crate::fabric::{Addr, Batch, Fabric};
+use crate::fabric::{Batch, Fabric};
 
 use super::Core;
 use super::cache::Snapshot;
 use super::epoch::Op;
 use super::fptable::FpTable;
 use super::layout::{
-    Entry, ITEM_BYTES, Item, MAIN_HEADER, MainHeader, Ref, State, Suffix, WordA, fp, fp2, items,
-    suffix, word_at, words,
+    Entry, ITEM_BYTES, Item, MAIN_FIRST_READ, MainHeader, Ref, State, Suffix, WordA, fp, fp2,
+    items, main_header_bytes, suffix, word_at, words,
 };
 
 /// Buddies read with word A: as many splits as one look may have missed without another batch.
@@ -175,10 +175,10 @@ impl<F: Fabric> Core<F> {
             batch.read(at.add(off), 8 * known.window as usize)
         });
         let main = (scope == Scope::Key).then(|| match &known.table {
-            None => (0..0, batch.read(known.a.main().addr(), MAIN_HEADER)),
+            None => (0..0, batch.read(known.a.main().addr(), MAIN_FIRST_READ)),
             Some(table) => {
                 let range = table.range(fp(hash));
-                let read = read_items(&mut batch, known.a.main(), &range);
+                let read = read_items(&mut batch, known.a.main(), table.len(), range.clone());
                 (range, read)
             }
         });
@@ -289,15 +289,15 @@ impl<F: Fabric> Core<F> {
                     Some((_, header)) => header,
                     None => {
                         let mut batch = Batch::new();
-                        batch.read(main.addr(), MAIN_HEADER);
+                        batch.read(main.addr(), MAIN_FIRST_READ);
                         op.post(batch).await?.bytes(0).to_vec()
                     }
                 };
-                let header = MainHeader::parse(&header, main.addr().off())?;
+                let header = self.main_header(op, main, &header).await?;
                 let table = Rc::new(FpTable::new(&header.counts));
                 self.cache.borrow_mut().set_table(cur, a, Rc::clone(&table));
                 let range = table.range(fp);
-                let bytes = self.read_range(op, main, &range).await?;
+                let bytes = self.read_range(op, main, table.len(), &range).await?;
                 (table, range, bytes)
             }
         };
@@ -317,16 +317,38 @@ impl<F: Fabric> Core<F> {
             if !to {
                 range.end = (range.end + more).min(table.len());
             }
-            bytes = self.read_range(op, main, &range).await?;
+            bytes = self.read_range(op, main, table.len(), &range).await?;
         }
     }
 
-    async fn read_range(&self, op: &Op<'_, F>, main: Ref, range: &Range<u32>) -> Result<Vec<u8>> {
+    /// The header of a MainSegment, of which `first` was read: all of it, but where counts are wide.
+    pub(super) async fn main_header(
+        &self,
+        op: &Op<'_, F>,
+        main: Ref,
+        first: &[u8],
+    ) -> Result<MainHeader> {
+        let (off, bytes) = (main.addr().off(), MainHeader::bytes(first));
+        if bytes <= first.len() {
+            return MainHeader::parse(first, off);
+        }
+        let mut batch = Batch::new();
+        batch.read(main.addr(), bytes);
+        MainHeader::parse(op.post(batch).await?.bytes(0), off)
+    }
+
+    async fn read_range(
+        &self,
+        op: &Op<'_, F>,
+        main: Ref,
+        len: u32,
+        range: &Range<u32>,
+    ) -> Result<Vec<u8>> {
         if range.is_empty() {
             return Ok(Vec::new());
         }
         let mut batch = Batch::new();
-        read_items(&mut batch, main, range);
+        read_items(&mut batch, main, len, range.clone());
         Ok(op.post(batch).await?.bytes(0).to_vec())
     }
 }
@@ -338,10 +360,8 @@ struct Glance {
     main: (Range<u32>, Vec<u8>),
 }
 
-fn item_addr(main: Ref, idx: u32) -> Addr {
-    main.addr().add((MAIN_HEADER + ITEM_BYTES * idx as usize) as u64)
-}
-
-fn read_items(batch: &mut Batch, main: Ref, range: &Range<u32>) -> usize {
-    batch.read(item_addr(main, range.start), ITEM_BYTES * range.len())
+/// Reads some entries of a MainSegment that has `len`.
+pub(super) fn read_items(batch: &mut Batch, main: Ref, len: u32, range: Range<u32>) -> usize {
+    let off = main_header_bytes(len as usize) + ITEM_BYTES * range.start as usize;
+    batch.read(main.addr().add(off as u64), ITEM_BYTES * range.len())
 }

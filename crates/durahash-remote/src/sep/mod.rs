@@ -78,6 +78,7 @@ mod grow;
 mod layout;
 mod look;
 mod open;
+mod ranges;
 mod space;
 mod write;
 
@@ -155,7 +156,7 @@ pub struct Tally {
     pub plain_table_bytes: u64,
     /// Bytes of the directory remembered.
     pub directory_bytes: u64,
-    /// Bytes of chunks not used yet, of free blocks, and of blocks that wait for their epoch.
+    /// Bytes of chunks not used yet, of what is free beside, and of blocks that wait for their epoch.
     pub held_bytes: [u64; 3],
 }
 

@@ -18,7 +18,7 @@ use super::layout::{
     BUMP_OFF, EPOCH, Geometry, HEADER_BYTES, Header, MAGIC, ROOT, Ref, Suffix, WordA, cell,
     cur_segment, main_segment, usable_bytes, words,
 };
-use super::space::{Space, class_bytes};
+use super::space::{Space, whole_units};
 use super::{Core, Tally};
 
 /// The magic of an index that is being made.
@@ -241,11 +241,11 @@ impl Image {
 
     fn place(&mut self, node: u8, bytes: Vec<u8>) -> Result<Ref> {
         let bump = &mut self.bump[usize::from(node)];
-        let (off, class) = (*bump, class_bytes(bytes.len()));
-        if off + class > self.node_bytes[usize::from(node)] {
-            return Err(ErrorKind::Full { wanted_bytes: class }.into());
+        let (off, taken) = (*bump, whole_units(bytes.len()));
+        if off + taken > self.node_bytes[usize::from(node)] {
+            return Err(ErrorKind::Full { wanted_bytes: taken }.into());
         }
-        *bump += class;
+        *bump += taken;
         let at = Addr::new(node, off);
         self.writes.push((at, bytes));
         Ok(Ref::new(at))

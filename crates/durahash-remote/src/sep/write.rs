@@ -20,7 +20,7 @@ use super::Core;
 use super::epoch::Op;
 use super::layout::{Entry, Kv, LIMIT_BYTES, Len, Ref, State, dep, fp, fp2, kv_block};
 use super::look::{Block, Scope, Sight};
-use super::space::class_bytes;
+use super::space::whole_units;
 
 /// KV blocks of the CurSegment read in one batch.
 const AT_ONCE: usize = 8;
@@ -85,9 +85,9 @@ impl<F: Fabric> Core<F> {
         if done.is_err() {
             let mut space = self.space.borrow_mut();
             match fate {
-                Fate::Private => space.put(kv.at, kv.class),
+                Fate::Private => space.put(kv.at, kv.bytes),
                 // It may be published, or be written yet: only a sweep finds out.
-                Fate::Doubtful => space.doubtful_bytes += kv.class,
+                Fate::Doubtful => space.doubtful_bytes += kv.bytes,
             }
         }
         done
@@ -168,9 +168,9 @@ impl<F: Fabric> Core<F> {
                     return Ok((found, true));
                 }
                 // The block was never published.
-                Ok(Swap::Lost(_)) => self.space.borrow_mut().put(kv.at, kv.class),
+                Ok(Swap::Lost(_)) => self.space.borrow_mut().put(kv.at, kv.bytes),
                 Err(error) => {
-                    self.space.borrow_mut().doubtful_bytes += kv.class;
+                    self.space.borrow_mut().doubtful_bytes += kv.bytes;
                     return Err(error);
                 }
             }
@@ -185,10 +185,10 @@ impl<F: Fabric> Core<F> {
         value: Option<&[u8]>,
     ) -> Result<(Block, Placed)> {
         let bytes = kv_block(&self.hash, key, value.unwrap_or_default());
-        let class = class_bytes(bytes.len());
+        let taken = whole_units(bytes.len());
         let at = self.allocate(op, bytes.len()).await?;
         let len = if value.is_none() { Len::Tombstone } else { Len::of_block(bytes.len()) };
-        Ok((Some((at, bytes)), Placed { at, class, len }))
+        Ok((Some((at, bytes)), Placed { at, bytes: taken, len }))
     }
 
     async fn swap(
@@ -329,6 +329,6 @@ impl<F: Fabric> Core<F> {
 #[derive(Clone, Copy)]
 struct Placed {
     at: Ref,
-    class: u64,
+    bytes: u64,
     len: Len,
 }

@@ -3,6 +3,7 @@
 
 mod bounds;
 mod conditional;
+mod memory;
 mod table;
 
 use durahash_remote::fabric::{Counts, Sim, SimClient, SimOptions};

@@ -102,8 +102,14 @@ fn rows_suffixes_and_headers_round_trip() {
     bytes.extend(header.words().iter().flat_map(|word| word.to_le_bytes()));
     assert_eq!(bytes.len(), HEADER_BYTES);
     assert_eq!(Header::parse(&bytes).unwrap(), header);
-    bytes[8] += 1;
-    assert!(matches!(Header::parse(&bytes).unwrap_err().kind(), ErrorKind::Version { .. }));
+    for other in [VERSION - 1, VERSION + 1] {
+        bytes[8] = other as u8;
+        let ErrorKind::Version { found, expected } = *Header::parse(&bytes).unwrap_err().kind()
+        else {
+            panic!("version {other} is not refused as such");
+        };
+        assert_eq!((found, expected), (other, VERSION));
+    }
     bytes[0] += 1;
     assert!(matches!(Header::parse(&bytes).unwrap_err().kind(), ErrorKind::NotAPool { .. }));
 }
@@ -120,22 +126,47 @@ fn parts_of_a_segment_do_not_meet() {
     }
 }
 
+/// Also where all entries have one fp: as many as a narrow count holds, and one more.
 #[test]
 fn main_segments_round_trip() {
-    let list: Vec<Item> = (0..300u64)
-        .map(|i| Item {
-            entry: Entry::new(Ref(i + 1), (i / 2) as u8, Len::Units(1), 0, (i % 16) as u8),
-            fp2: i as u8,
-        })
-        .collect();
-    let bytes = main_segment(&list, 77);
-    assert_eq!(bytes.len(), main_bytes(300));
-    let header = MainHeader::parse(&bytes, 0).unwrap();
-    assert_eq!((header.len, header.mark, header.counts[3]), (300, 77, 2));
-    assert_eq!(items(&bytes[MAIN_HEADER..]).collect::<Vec<_>>(), list);
-    let mut bad = bytes;
-    bad[20] ^= 1;
-    assert!(MainHeader::parse(&bad, 0).is_err());
+    for (len, of_one_fp) in [(0, 2), (300, 2), (65_535, 65_535), (65_536, 65_536), (70_000, 300)] {
+        let list: Vec<Item> = (0..len)
+            .map(|i| Item {
+                entry: Entry::new(
+                    Ref(i + 1),
+                    (i / of_one_fp) as u8,
+                    Len::Units(1),
+                    0,
+                    (i % 16) as u8,
+                ),
+                fp2: i as u8,
+            })
+            .collect();
+        let bytes = main_segment(&list, 77);
+        assert_eq!(bytes.len(), main_bytes(len as usize));
+        let header_bytes = MainHeader::bytes(&bytes[..MAIN_FIRST_READ]);
+        assert_eq!(header_bytes, if len < 65_536 { MAIN_FIRST_READ } else { 16 + 4 * FPS });
+        let header = MainHeader::parse(&bytes[..header_bytes], 0).unwrap();
+        assert_eq!((u64::from(header.len), header.mark), (len, 77));
+        assert_eq!(u64::from(header.counts[0]), len.min(of_one_fp));
+        assert_eq!(items(&bytes[header_bytes..]).collect::<Vec<_>>(), list);
+        for at in [0, 1, 2, 3, 4, 7, 16, 17, 20, header_bytes - 1] {
+            let mut bad = bytes[..header_bytes].to_vec();
+            bad[at] ^= 1;
+            assert!(MainHeader::parse(&bad, 0).is_err(), "{len}: {at}");
+        }
+    }
+}
+
+/// Counts that add up do not make a length that nothing can have.
+#[test]
+fn a_main_segment_longer_than_any_is_refused() {
+    for (count, refused) in [(1_u32 << 20, false), ((1 << 20) + 1, true), (u32::MAX, true)] {
+        let mut bytes = (u64::from(count) * FPS as u64).to_le_bytes().to_vec();
+        bytes.extend([0; 8]);
+        (0..FPS).for_each(|_| bytes.extend(count.to_le_bytes()));
+        assert_eq!(MainHeader::parse(&bytes, 0).is_err(), refused, "{count}");
+    }
 }
 
 #[test]

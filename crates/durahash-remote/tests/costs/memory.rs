@@ -1,0 +1,108 @@
+//! What clients take from the nodes, against what the index and its KV blocks need, while it grows and
+//! while it only changes: blocks that were left must serve again.
+
+use durahash_media::hash::WordMix;
+use durahash_remote::fabric::{Sim, SimOptions};
+use durahash_remote::{Options, RemoteMap, Report};
+
+use crate::key;
+
+/// What a client does once the keys are there.
+#[derive(Clone, Copy, Debug)]
+struct Churn {
+    nodes: usize,
+    clients: u64,
+    keys: u64,
+    rounds: u64,
+    /// Bytes of values: drawn between.
+    values: (u64, u64),
+    /// Of the operations, one in so many deletes; what is gone comes back by a put.
+    deletes_one_in: u64,
+}
+
+/// The index after the keys were put, and after each of the rounds, in which each client does as many
+/// operations as there are keys.
+fn reports(churn: Churn) -> Vec<Report> {
+    let options = SimOptions {
+        rows: 8,
+        node_bytes: vec![(96 << 20) / churn.nodes as u64; churn.nodes],
+        ..SimOptions::default()
+    };
+    let sim = Sim::new(options);
+    let clients: Vec<_> = (0..churn.clients).map(|_| sim.client().unwrap()).collect();
+    let task = sim.spawn(&clients[0].clone(), {
+        let clients = clients.clone();
+        async move {
+            let mut options = Options::default();
+            options.tick_ns = 100_000;
+            options.main_entries = 16 * 128;
+            let mut maps = Vec::new();
+            for (i, client) in clients.into_iter().enumerate() {
+                maps.push(match i {
+                    0 => RemoteMap::create(client, options).await?,
+                    _ => RemoteMap::open(client, options).await?,
+                });
+            }
+            let mix = WordMix::new(9);
+            let mut drawn = 0;
+            let mut draw = |below: u64| {
+                drawn += 1;
+                mix.mix(drawn) % below
+            };
+            let (least, most) = churn.values;
+            let mut reports = Vec::new();
+            for round in 0..=churn.rounds {
+                for i in 0..churn.keys * if round == 0 { 1 } else { churn.clients } {
+                    let map = &maps[(i % churn.clients) as usize];
+                    let value = vec![7; (least + draw(most - least + 1)) as usize];
+                    let name = key(if round == 0 { i } else { draw(churn.keys) });
+                    if round > 0 && draw(churn.deletes_one_in) == 0 {
+                        map.delete(&name).await?;
+                    } else {
+                        map.put(&name, &value).await?;
+                    }
+                    if i % 32 == 0 {
+                        for map in &maps {
+                            map.tick().await?;
+                        }
+                    }
+                }
+                reports.push(maps[0].check().await?);
+            }
+            Ok::<_, durahash_remote::Error>(reports)
+        }
+    });
+    sim.run();
+    task.take().expect("the task ends").unwrap()
+}
+
+#[test]
+fn what_was_left_serves_again() {
+    let one = Churn {
+        nodes: 1,
+        clients: 1,
+        keys: 8_000,
+        rounds: 3,
+        values: (32, 32),
+        deletes_one_in: u64::MAX,
+    };
+    for churn in [
+        one,
+        Churn { deletes_one_in: 3, ..one },
+        Churn { values: (0, 400), deletes_one_in: 5, ..one },
+        Churn { values: (0, 3000), keys: 3_000, deletes_one_in: 5, ..one },
+        Churn { clients: 4, nodes: 3, keys: 5_000, rounds: 2, deletes_one_in: 4, ..one },
+    ] {
+        let all = reports(churn);
+        let taken: Vec<u64> = all.iter().map(|report| report.taken_bytes).collect();
+        let needed: Vec<u64> =
+            all.iter().map(|report| report.index_bytes + report.kv_bytes).collect();
+        println!("{churn:?}: {taken:?} bytes taken, {needed:?} needed");
+        // Of each client and node one chunk for small blocks and one for large ones is under way.
+        let under_way = 2 * churn.clients * churn.nodes as u64 * Options::default().chunk_bytes;
+        assert!(taken[0] <= needed[0] * 9 / 8 + under_way, "{churn:?}");
+        // Blocks that wait for their epoch, and those of lengths that come later.
+        assert!(taken[1] <= taken[0] * 9 / 8 + under_way, "{churn:?}");
+        assert_eq!(taken.last(), Some(&taken[1]), "{churn:?}");
+    }
+}
