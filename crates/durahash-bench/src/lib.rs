@@ -50,7 +50,7 @@ pub use config::{Config, Medium, Progress, Suite};
 pub use error::{Error, Result};
 pub use machine::Machine;
 pub use recover::child_main;
-pub use report::{Report, Row, Setup};
+pub use report::{REAL, Report, Row, Setup};
 
 use subject::Bench;
 use suites::Suites;

@@ -11,15 +11,19 @@ use crate::machine::Machine;
 /// The version of the JSON; it changes when a reader would have to.
 const FORMAT: u64 = 1;
 
+/// The table of what was measured on real nodes, beside simulated ones.
+pub const REAL: &str = "real";
+
 /// One number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// What it belongs to: `throughput`, `latency`, `growth`, `space`, `resize`, `cost`,
     /// `recovery`, `duplicates`, `size`, `resizing`, `stall`, `load`, `ycsb`, `cache`, `slice` or `slices`;
-    /// of what is simulated, `simulated` or a name that begins with it.
+    /// of what is simulated, `simulated` or a name that begins with it; of real nodes beside that,
+    /// [`REAL`].
     pub table: String,
     /// The design that was measured; in `duplicates`, `DESIGN, lists` is what its multimap is
-    /// compared with; in `slices`, `DESIGN, no cache` is one without copies in DRAM.
+    /// compared with; in `slices`, `DESIGN, no cache` is one without copies in DRAM; of real nodes, the fabric.
     pub design: String,
     /// The workload or kind of operation; in `duplicates` the distribution of keys, in `cache` that and
     /// the part of the tables that the copies may take.

@@ -1,11 +1,13 @@
-//! `bench`: the benchmarks of `durahash-bench`, as its options say.
+//! `bench`: the benchmarks of `durahash-bench`, as its options say, and real nodes beside simulated ones.
+
+mod real;
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
 use durahash::ErrorKind;
-use durahash_bench::{Config, Error, Report};
+use durahash_bench::{Config, Error, Report, Suite};
 
 use crate::args::{BenchArgs, Saved};
 use crate::exit::{Exit, Failure};
@@ -33,8 +35,11 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     config.check().map_err(failed)?;
     try_saved(&args.saved)?;
     let mut progress = Parts(Progress::none());
-    let report = durahash_bench::run(&config, &mut progress).map_err(failed)?;
+    let mut report = durahash_bench::run(&config, &mut progress).map_err(failed)?;
     drop(progress);
+    if config.suites.contains(&Suite::Remote) {
+        report.rows.extend(real::rows(&config)?);
+    }
     tell(&report, &args.saved)
 }
 

@@ -4,7 +4,9 @@ mod guard;
 #[cfg(feature = "ucx")]
 mod ucx;
 
+use std::io;
 use std::path::Path;
+use std::process;
 use std::thread;
 use std::time::Duration;
 
@@ -22,10 +24,19 @@ pub(crate) use guard::guard_main;
 const TRIES: u32 = 20;
 const BETWEEN_TRIES: Duration = Duration::from_millis(50);
 
-/// `durahash node`. It ends by a signal, and its memory is removed then.
+/// `durahash node`. It ends by a signal, or with its input, and its memory is removed then.
 pub(crate) fn node(args: &Node) -> std::result::Result<Exit, Failure> {
     let token = args.token_file.as_deref().map(Token::read).transpose();
     let token = token.map_err(|e| Failure::node(&e))?;
+    if args.until_eof {
+        let end = || {
+            // However it ends. Memory in files is removed by another process, as after a signal.
+            drop(io::copy(&mut io::stdin(), &mut io::sink()));
+            process::exit(0);
+        };
+        let thread = thread::Builder::new().name("durahash-eof".into()).spawn(end);
+        thread.map_err(|e| Failure::new(Exit::Io, format!("starting a thread: {e}")))?;
+    }
     match &args.fabric {
         FabricName::Local(dir) => local(args, dir.as_deref(), token),
         FabricName::Ucx => over_ucx(args, token),

@@ -1,7 +1,8 @@
-//! Tables of the suite of simulated nodes. Each title says that they are.
+//! Tables of the suite of simulated nodes, and of real ones beside them. Each title says which they are.
 
 use super::{Table, duration_or_dash, texts};
-use crate::report::{Report, Row};
+use crate::report::{REAL, Report, Row};
+use crate::suites::remote::SEP;
 use crate::svg::number;
 
 pub(super) fn all(report: &Report) -> Vec<Table> {
@@ -26,7 +27,60 @@ pub(super) fn all(report: &Report) -> Vec<Table> {
             "Each from an empty index of its own, which has a quarter of the keys when inserts are measured.",
         ),
         space(report),
+        real(report),
     ]
+}
+
+/// Which simulated operation is that of a workload.
+const SIMULATED: [(&str, &str); 4] =
+    [("load", "insert"), ("hit", "search"), ("update", "update"), ("delete", "delete")];
+
+/// A row for each workload, fabric and number of threads.
+fn real(report: &Report) -> Table {
+    let mut rows = Vec::new();
+    for case in report.cases(REAL) {
+        let simulated = SIMULATED.iter().find(|(workload, _)| *workload == case);
+        for row in report.table(REAL).filter(|row| row.case == case && row.metric == "ops_per_s") {
+            let find = |metric| {
+                let found = report.find(REAL, &row.design, case, row.threads, metric);
+                found.map(|row| row.value)
+            };
+            let simulated = simulated.and_then(|(_, case)| {
+                let found = report.find("simulated", SEP, case, row.threads, "p50_ns");
+                found.map(|row| row.value)
+            });
+            rows.push(vec![
+                case.to_owned(),
+                row.design.clone(),
+                row.threads.to_string(),
+                format!("{:.2}", row.value / 1e3),
+                duration_or_dash(find("p50_ns")),
+                duration_or_dash(find("p99_ns")),
+                duration_or_dash(simulated),
+            ]);
+        }
+    }
+    let keys = report.table(REAL).next().map_or(0, |row| row.keys);
+    Table {
+        title: "SepHash on nodes of this machine, real".into(),
+        note: format!(
+            "Measured, by the clock, with {} keys and values of 8 bytes: a node in a process of its own, threads \
+             of one client that wait for each operation; nodes and clients share the processors. Medians of 3. \
+             The last column is of the simulated operation with as many clients, for comparison.",
+            number(keys as f64)
+        ),
+        header: texts([
+            "operation",
+            "fabric",
+            "threads",
+            "thousand/s",
+            "p50",
+            "p99",
+            "p50 simulated",
+        ]),
+        names: 2,
+        rows,
+    }
 }
 
 /// What is not a measurement, in words.
@@ -176,5 +230,25 @@ mod tests {
         let lines: Vec<&str> = text.lines().filter(|line| line.contains("YCSB A")).collect();
         assert!(lines[0].contains("  1      2.000  4 µs"), "{text}");
         assert!(report.to_html().contains("no measurement"));
+    }
+
+    #[test]
+    fn real_figures_stand_beside_simulated_ones() {
+        let mut report = Report::default();
+        let metrics = [("p50_ns", 3700.0), ("ops_per_s", 2e5)];
+        report.rows.extend(samples("simulated", "sephash", "search", 1, 1000, &metrics));
+        let metrics = [("ops_per_s", 25e3), ("p50_ns", 40_000.0), ("p99_ns", 90_000.0)];
+        report.rows.extend(samples("real", "ucx, tcp", "hit", 1, 1000, &metrics));
+        report.rows.extend(samples("real", "ucx, tcp", "YCSB A", 2, 1000, &metrics));
+        let mut text = Vec::new();
+        report.write_text(&mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains("SepHash on nodes of this machine, real\n"), "{text}");
+        let line = |case| {
+            let line = text.lines().find(|line| line.trim_start().starts_with(case)).unwrap();
+            line.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(line("hit"), "hit ucx, tcp 1 25.00 40 µs 90 µs 3.7 µs");
+        assert_eq!(line("YCSB A"), "YCSB A ucx, tcp 2 25.00 40 µs 90 µs -");
     }
 }

@@ -30,6 +30,9 @@ pub(crate) struct Node {
     /// between processes of this host, as UCX's environment variables say, if it was built so
     #[arg(long, value_name = "FABRIC", default_value = "local")]
     pub(crate) fabric: FabricName,
+    /// End when the standard input does, as with the process that has started this one
+    #[arg(long)]
+    pub(crate) until_eof: bool,
 }
 
 /// How clients reach the memory of a node.

@@ -87,7 +87,8 @@ impl Node {
             _ => String::new(),
         };
         let line = format!("node --listen 127.0.0.1:0 {more} {place}");
-        let mut child = work.command(line.split_whitespace()).spawn().unwrap();
+        let mut command = work.command(line.split_whitespace());
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         let mut said = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
         let parts = said.trim_end().strip_prefix("node ").and_then(|s| s.split_once(": "));
@@ -537,6 +538,41 @@ fn a_benchmark_leaves_an_empty_index() {
         assert!(node.run(&work, "bench --keys 1000").failed(2).contains("has entries"));
         assert_eq!(node.run(&work, "get key").ok(), "value\n");
         assert!(node.run(&work, "bench --keys 1").failed(2).contains("too few"));
+    }
+}
+
+#[test]
+fn real_figures_stand_beside_simulated_ones() {
+    let work = Work::new();
+    let line = "bench --suite remote --medium dram --keys 1000 --threads 1 --json out.json";
+    let text = work.run(line).ok();
+    for part in [", simulated\n", "virtual time", "this machine, real\n", "shared memory"] {
+        assert!(text.contains(part), "no {part} in {text}");
+    }
+    let report: Value =
+        serde_json::from_slice(&std::fs::read(work.path("out.json")).unwrap()).unwrap();
+    let of_tables = |real: bool| {
+        let rows = report["rows"].as_array().unwrap().iter();
+        rows.filter(move |row| (row["table"] == "real") == real)
+    };
+    let fabrics: Vec<_> = of_tables(true).map(|row| row["design"].as_str().unwrap()).collect();
+    for fabric in ["shared memory", "ucx, tcp", "ucx, shared memory"] {
+        let there = !fabric.starts_with("ucx") || cfg!(feature = "ucx");
+        assert_eq!(fabrics.contains(&fabric), there, "{fabric}");
+    }
+    assert!(of_tables(true).all(|row| row["value"].as_f64().unwrap() > 0.0));
+    assert!(of_tables(false).all(|row| row["table"].as_str().unwrap().starts_with("simulated")));
+}
+
+#[test]
+fn a_node_ends_with_its_input_if_it_is_told_to() {
+    for over in Over::ALL {
+        let work = over.work();
+        let mut node = Node::start(&work, over, "--size 1MiB --until-eof");
+        node.feed(&work, "load", b"key\tvalue\n").ok();
+        drop(node.child.stdin.take());
+        patiently(|| node.child.try_wait().unwrap().is_some());
+        node.wait_until_removed();
     }
 }
 
