@@ -17,7 +17,7 @@ Exit codes:
   1 not found                       4 I/O error, or full
   2 wrong usage, or bad lines       5 locked: open or changed elsewhere
 Of a node: 2 where it refuses the token, 3 where something else answers, 4 where it does not answer,
-or is gone.
+or is gone, 5 where it has as many clients as it takes.
 
 Examples:
   durahash load packages.pool packages.tsv.gz

@@ -73,7 +73,8 @@ impl Failure {
 
     /// A failure of a node, or of what is in the memory of nodes.
     pub(crate) fn node(e: &Error) -> Self {
-        Failure::new(exit_of(e.kind()), e.to_string())
+        let exit = if is_busy(e.kind()) { Exit::Locked } else { exit_of(e.kind()) };
+        Failure::new(exit, e.to_string())
     }
 
     /// This build cannot do what UCX is needed for.
@@ -100,6 +101,15 @@ impl Failure {
         }
         Failure::new(Exit::Io, format!("writing the output: {e}"))
     }
+}
+
+/// Whether a node has as many clients, or connections, as it takes.
+fn is_busy(kind: &ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::Io { source, .. } | ErrorKind::Unreachable { source, .. }
+            if source.kind() == io::ErrorKind::ResourceBusy
+    )
 }
 
 /// The exit code of a failed operation on a pool.

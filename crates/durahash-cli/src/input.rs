@@ -1,20 +1,32 @@
 //! What `load` reads: a file, a compressed file, or the standard input, line by line.
 
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::Duration;
 
 use durahash::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use flate2::bufread::MultiGzDecoder;
+
+use crate::store::Watch;
 
 /// The most that a key can take in a line: every byte of it escaped, and the tab.
 const KEY_TEXT_BYTES: u64 = 2 * MAX_KEY_BYTES as u64 + 1;
 /// The same for the value, and the line's end.
 const VALUE_TEXT_BYTES: u64 = 2 * MAX_VALUE_BYTES as u64 + 2;
 const BUFFER_BYTES: usize = 256 << 10;
+/// Pieces that are read before they are wanted, and the most that one is.
+const PIECES: usize = 2;
+const PIECE_BYTES: usize = 64 << 10;
+/// How often something else is looked at while more is waited for.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// What gzip data begins with. A line of text practically never does; `dump` sees to it that its
 /// first one does not.
@@ -30,6 +42,8 @@ pub(crate) struct Input {
     read_bytes: Arc<AtomicU64>,
     /// The number of the last line read, from 1.
     pub(crate) line: u64,
+    /// What is looked at while more is waited for.
+    watch: Rc<RefCell<Option<Watch>>>,
 }
 
 /// What the next line is.
@@ -49,13 +63,16 @@ impl Input {
     /// or has to because its name ends in `.gz`.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let read_bytes = Arc::new(AtomicU64::new(0));
+        let watch = Rc::default();
         if path == Path::new("-") {
+            let waits = Ahead::start(io::stdin(), Rc::clone(&watch))?;
             return Ok(Input {
-                reader: BufReader::with_capacity(BUFFER_BYTES, detected(io::stdin())),
+                reader: BufReader::with_capacity(BUFFER_BYTES, detected(waits)),
                 name: "standard input".into(),
                 total_bytes: None,
                 read_bytes,
                 line: 0,
+                watch,
             });
         }
         let file = File::open(path)?;
@@ -75,7 +92,14 @@ impl Input {
             total_bytes: metadata.is_file().then_some(metadata.len()),
             read_bytes,
             line: 0,
+            watch,
         })
+    }
+
+    /// From now on, while lines of the standard input are waited for, this is asked every so often; what it fails
+    /// with is what reading fails with.
+    pub(crate) fn watch_meanwhile(&self, watch: Option<Watch>) {
+        *self.watch.borrow_mut() = watch;
     }
 
     /// Bytes of the file that were read so far.
@@ -125,6 +149,59 @@ fn fill(reader: &mut impl BufRead) -> io::Result<&[u8]> {
         }
     }
     reader.fill_buf()
+}
+
+/// What another thread reads, so that who waits for it can look at something else meanwhile.
+struct Ahead {
+    pieces: Receiver<io::Result<Vec<u8>>>,
+    piece: io::Cursor<Vec<u8>>,
+    watch: Rc<RefCell<Option<Watch>>>,
+}
+
+impl Ahead {
+    fn start(
+        mut source: impl Read + Send + 'static,
+        watch: Rc<RefCell<Option<Watch>>>,
+    ) -> io::Result<Self> {
+        let (give, pieces) = sync_channel(PIECES);
+        let read = move || {
+            let mut buffer = vec![0; PIECE_BYTES];
+            loop {
+                let piece = match source.read(&mut buffer) {
+                    Ok(0) => return,
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                    read => read.map(|len| buffer[..len].to_vec()),
+                };
+                let failed = piece.is_err();
+                // Nobody may want it any more.
+                if give.send(piece).is_err() || failed {
+                    return;
+                }
+            }
+        };
+        thread::Builder::new().name("durahash-input".into()).spawn(read)?;
+        Ok(Ahead { pieces, piece: io::Cursor::default(), watch })
+    }
+}
+
+impl Read for Ahead {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = self.piece.read(buffer)?;
+            if read > 0 || buffer.is_empty() {
+                return Ok(read);
+            }
+            match self.pieces.recv_timeout(LOOK) {
+                Ok(piece) => self.piece = io::Cursor::new(piece?),
+                Err(RecvTimeoutError::Disconnected) => return Ok(0),
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Some(watch) = &*self.watch.borrow() {
+                        watch().map_err(io::Error::other)?;
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// A source that is decompressed if it begins as gzip does.

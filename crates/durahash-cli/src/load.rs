@@ -35,6 +35,7 @@ pub(crate) fn load_into<S: Store>(
     // Before the pool: a wrong name must not leave an empty one behind.
     let input = Input::open(file).map_err(|e| unreadable(&file.display().to_string(), &e))?;
     let store = open()?;
+    input.watch_meanwhile(store.watch());
     let progress = Progress::of_bytes("loading", input.total_bytes);
     let mut load = Load {
         store: &store,
@@ -51,8 +52,8 @@ pub(crate) fn load_into<S: Store>(
     let done = load.run();
     load.count_unnamed();
     done?;
-    let Load { progress, loaded, comments, left_out, .. } = load;
-    drop(progress);
+    let Load { input, progress, loaded, comments, left_out, .. } = load;
+    drop((input, progress));
     store.close()?;
     let seconds = start.elapsed().as_secs_f64();
     let summary = format!(
@@ -85,6 +86,11 @@ impl<S: Store> Load<'_, S> {
             let what = match self.input.next_line(&mut line) {
                 Ok(what) => what,
                 Err(e) => {
+                    // Not what entries come from, but what they go to.
+                    let e = match e.downcast::<Error>() {
+                        Ok(e) => return Err(self.pool_failed(&e)),
+                        Err(e) => e,
+                    };
                     let failure = unreadable(&self.input.name, &e);
                     return Err(self.stopped(failure, !is_bad_data(&e)));
                 }

@@ -10,7 +10,7 @@ use std::process;
 use std::thread;
 use std::time::Duration;
 
-use durahash_remote::node::{LentMemory, Limits, Listening, Offer, Token};
+use durahash_remote::node::{LentPlace, Limits, Listening, Offer, Token};
 use durahash_remote::{ErrorKind, Result};
 
 use crate::args::remote::{FabricName, Node};
@@ -48,8 +48,11 @@ fn local(
     dir: Option<&Path>,
     token: Option<Token>,
 ) -> std::result::Result<Exit, Failure> {
-    let memory = lend(dir, args.size).map_err(|e| Failure::node(&e))?;
-    let _guard = Guard::start(&memory)?;
+    let place = place(dir).map_err(|e| Failure::node(&e))?;
+    // Before there is anything to remove.
+    let mut guard = Guard::start(&place)?;
+    let memory = place.lend(args.size).map_err(|e| Failure::node(&e))?;
+    guard.tell(&memory)?;
     let node = listen(args, memory.offer(), token, &format!("local:{}", memory.dir().display()))?;
     node.serve();
     Ok(Exit::Ok)
@@ -83,13 +86,13 @@ fn listen(
     Ok(node)
 }
 
-/// Makes the memory. What is there may be that of a node that was just killed, which is about to be removed.
-fn lend(dir: Option<&Path>, bytes: u64) -> Result<LentMemory> {
+/// Makes the directory. What is there may be that of a node that was just killed, which is about to be removed.
+fn place(dir: Option<&Path>) -> Result<LentPlace> {
     for _ in 0..TRIES {
-        match LentMemory::create(dir, bytes) {
+        match LentPlace::make(dir) {
             Err(e) if matches!(e.kind(), ErrorKind::Exists) => thread::sleep(BETWEEN_TRIES),
             made => return made,
         }
     }
-    LentMemory::create(dir, bytes)
+    LentPlace::make(dir)
 }

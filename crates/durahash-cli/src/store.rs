@@ -8,6 +8,9 @@ use crate::exit::Failure;
 /// A key and a value.
 pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 
+/// What fails when what it was made for is no longer there.
+pub(crate) type Watch = Box<dyn Fn() -> Result<()>>;
+
 /// An open map, or multimap, as commands use it.
 pub(crate) trait Store {
     /// As messages name it.
@@ -46,6 +49,11 @@ pub(crate) trait Store {
     /// The same of a failed load, which may have loaded some.
     fn load_failed(&self, e: &Error) -> Failure {
         self.failed(e)
+    }
+
+    /// What tells at any time whether the store is still there; nothing where nobody can take it away.
+    fn watch(&self) -> Option<Watch> {
+        None
     }
 
     fn close(self) -> Result<(), Failure>;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use durahash_media::{Error, ErrorKind, Result};
 use durahash_remote::executor::{block_on, sleep_until};
-use durahash_remote::fabric::{Addr, Batch, Counts, Done, Fabric};
+use durahash_remote::fabric::{Addr, Batch, Counts, Done, Fabric, no_row};
 use durahash_remote::node::{self, Limits, Offers, Token};
 
 use crate::blob::Blob;
@@ -94,8 +94,9 @@ impl Ucx {
     ///
     /// # Errors
     /// [`Region`](ErrorKind::Region) when the bytes are damaged, of another version of this crate or of UCX, or
-    /// not of the node that answers; [`Options`](ErrorKind::Options) when there are no nodes, too many, or no free
-    /// rows; [`NodeLost`](ErrorKind::NodeLost); [`Io`](ErrorKind::Io) with what UCX says.
+    /// not of the node that answers; [`Options`](ErrorKind::Options) when there are no nodes, or too
+    /// many; [`NodeLost`](ErrorKind::NodeLost); [`Io`](ErrorKind::Io) with what UCX says, or
+    /// [busy](no_row) when no row is free.
     pub fn connect<T, B>(blobs: &Trusted<T>, deadline: Duration) -> Result<Self>
     where
         T: AsRef<[B]>,
@@ -152,6 +153,14 @@ impl Ucx {
             .map(|offer| Blob::from_bytes(&offer.place, version))
             .collect::<Result<_>>()?;
         Self::reach(&blobs, links, deadline)
+    }
+
+    /// Whether no node is known to be lost.
+    ///
+    /// # Errors
+    /// [`NodeLost`](ErrorKind::NodeLost) with the first that is.
+    pub fn nodes_stand(&self) -> Result<()> {
+        self.0.link.nodes_stand()
     }
 
     /// How many clients have a row now, those that died among them until they are evicted.
@@ -256,8 +265,7 @@ async fn take_row(link: &Link, rows: u32, lease_ns: u64) -> Result<(u32, Row)> {
             Look::Wait => sleep_until(Instant::now() + Duration::from_nanos(lease_ns)).await,
             Look::Silent(row) => evict(link, row, lease_ns).await?,
             Look::Life => {
-                let what = "every row of the fabric has a client that lives";
-                return Err(ErrorKind::Options { what }.into());
+                return Err(no_row(rows));
             }
         }
     }

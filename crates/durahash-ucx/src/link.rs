@@ -136,6 +136,12 @@ impl Link {
         if ended || client.is_lost(node) { Err(lost(client, node)) } else { Ok(()) }
     }
 
+    /// Whether nothing is known against any node.
+    pub(crate) fn nodes_stand(&self) -> Result<()> {
+        let mut client = self.lock();
+        (0..self.ended.len()).try_for_each(|node| self.standing(&mut client, node as u8))
+    }
+
     /// Gives a node up.
     pub(crate) fn lose(&self, node: u8) -> Error {
         lost(&mut self.lock(), node)

@@ -12,7 +12,7 @@ use durahash_remote::{BlockingMap, BlockingPages, Options, Report};
 use super::memory::Memory;
 use crate::args::Kind;
 use crate::exit::{Exit, Failure};
-use crate::store::{Pair, Store};
+use crate::store::{Pair, Store, Watch};
 
 /// How long is waited for an index that another client is making.
 const BEING_MADE: Duration = Duration::from_secs(5);
@@ -233,6 +233,7 @@ pub(super) fn explained(addresses: &[String], e: &Error) -> Failure {
         ErrorKind::Truncated { found_bytes, expected_bytes } => format!(
             "{nodes}: the memory has {found_bytes} bytes, but the index in it needs {expected_bytes}"
         ),
+        ErrorKind::Io { .. } => format!("{nodes}: {e}"),
         _ => return Failure::node(e),
     };
     Failure::new(Failure::node(e).exit, message)
@@ -277,6 +278,10 @@ impl<M: Memory> Store for Index<M> {
 
     fn failed(&self, e: &Error) -> Failure {
         explained(&self.addresses, e)
+    }
+
+    fn watch(&self) -> Option<Watch> {
+        Some(self.memory.watch())
     }
 
     fn close(self) -> Result<(), Failure> {

@@ -4,6 +4,8 @@ use durahash::Result;
 use durahash_remote::fabric::{Fabric, LocalClient};
 use durahash_remote::node::Nodes;
 
+use crate::store::Watch;
+
 /// The memory of nodes that have let this process in.
 pub(super) trait Memory: Sync {
     type Client: Fabric + Send;
@@ -17,6 +19,9 @@ pub(super) trait Memory: Sync {
 
     /// How many clients there are, of whichever process.
     fn clients(&self) -> Result<u32>;
+
+    /// What tells whether all nodes are still there.
+    fn watch(&self) -> Watch;
 }
 
 impl Memory for Nodes {
@@ -30,6 +35,11 @@ impl Memory for Nodes {
 
     fn clients(&self) -> Result<u32> {
         self.local().clients()
+    }
+
+    fn watch(&self) -> Watch {
+        let local = self.local().clone();
+        Box::new(move || local.nodes_stand())
     }
 }
 
@@ -45,5 +55,10 @@ impl Memory for durahash_ucx::Ucx {
 
     fn clients(&self) -> Result<u32> {
         Self::clients(self)
+    }
+
+    fn watch(&self) -> Watch {
+        let client = self.clone();
+        Box::new(move || client.nodes_stand())
     }
 }

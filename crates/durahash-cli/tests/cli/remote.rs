@@ -359,7 +359,8 @@ fn memory_that_is_too_small_is_full() {
     for over in Over::ALL {
         let work = over.work();
         let node = Node::start(&work, over, "--size 4KiB");
-        assert!(node.feed(&work, "load", b"key\tvalue\n").failed(4).contains("no space for "));
+        let complaint = node.feed(&work, "load", lines(0..1000).as_bytes()).failed(4);
+        assert!(complaint.contains("no space for "), "{complaint}");
         let node = Node::start(&work, over, "--size 1MiB");
         let complaint = node.feed(&work, "load", lines(0..50_000).as_bytes()).failed(4);
         assert!(complaint.contains("no space for "), "{complaint}");
@@ -413,6 +414,50 @@ fn a_node_that_is_killed_during_a_load_ends_it() {
         // Also the memory goes, though the node could not see to it any more.
         node.wait_until_removed();
     }
+}
+
+#[test]
+fn a_load_that_waits_for_lines_ends_with_its_node() {
+    for over in Over::ALL {
+        let work = over.work();
+        let mut node = Node::start(&work, over, "--size 16MiB");
+        let nodes = format!("--node {}", node.address);
+        let mut child = work.start(&format!("remote {nodes} load"));
+        let mut stdin = child.stdin.take().unwrap();
+        // Half a line is waited for, too.
+        stdin.write_all(format!("{}half", line(0)).as_bytes()).unwrap();
+        wait_for(&work, &nodes, 0);
+        node.kill();
+        let complaint = answer(child).failed(4);
+        let wanted = format!("node {} does not answer; ", node.address);
+        assert!(complaint.starts_with(&wanted), "{complaint}");
+        assert!(complaint.contains("at least 1 entries were loaded, and go"), "{complaint}");
+        drop(stdin);
+    }
+}
+
+#[test]
+fn one_client_too_many_is_told_so() {
+    let work = Work::new();
+    let node = Node::start(&work, Over::Local, "--size 64MiB");
+    node.feed(&work, "load", b"key\tvalue\n").ok();
+    // Each is a client until its input ends.
+    let mut clients: Vec<_> =
+        (0..64).map(|_| work.start(&format!("remote --node {} load", node.address))).collect();
+    let mut last = None;
+    patiently(|| {
+        let answer = node.run(&work, "get key");
+        let full = answer.code == Some(5);
+        last = Some(answer);
+        full
+    });
+    let complaint = last.unwrap().failed(5);
+    assert!(complaint.contains("all 64 of them live; try again when one"), "{complaint}");
+    for client in &mut clients {
+        drop(client.stdin.take());
+    }
+    clients.into_iter().for_each(|client| drop(answer(client).ok()));
+    assert_eq!(node.run(&work, "get key").ok(), "value\n");
 }
 
 #[test]
@@ -600,6 +645,17 @@ fn a_signal_to_a_node_and_who_removes_its_memory_leaves_nothing() {
     assert!(std::process::Command::new("kill").args(all).status().unwrap().success());
     patiently(|| node.child.try_wait().unwrap().is_some());
     node.wait_until_removed();
+}
+
+#[test]
+fn a_node_that_is_killed_while_it_takes_memory_leaves_none() {
+    let work = Work::new();
+    let line = "node --listen 127.0.0.1:0 --size 256MiB --fabric local:taken";
+    let mut child = work.command(line.split(' ')).stdin(Stdio::null()).spawn().unwrap();
+    patiently(|| work.path("taken/node-0").exists());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    patiently(|| !work.path("taken").exists());
 }
 
 #[test]

@@ -31,7 +31,19 @@ pub use counts::Counts;
 pub use local::{Local, LocalClient, LocalOptions};
 pub use sim::{Chaos, Choice, Hook, Moment, Nic, Sim, SimClient, SimOptions, VerbKind, What};
 
-use durahash_media::Result;
+use std::io;
+
+use durahash_media::{Error, Result};
+
+/// What a fabric says when all its rows have clients that live: an [`Io`](durahash_media::ErrorKind::Io) of the
+/// kind [`ResourceBusy`](io::ErrorKind::ResourceBusy).
+#[must_use]
+pub fn no_row(rows: u32) -> Error {
+    let what = format!(
+        "the table of clients is full: all {rows} of them live; try again when one has left"
+    );
+    Error::io("taking a row", None, io::Error::new(io::ErrorKind::ResourceBusy, what))
+}
 
 /// A client's endpoint on a fabric. Clones are the same client: its coroutines have one each.
 ///

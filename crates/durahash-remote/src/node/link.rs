@@ -1,8 +1,9 @@
 //! The client's side of a connection to a node.
 
 use std::io::{self, Read};
-use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -10,7 +11,7 @@ use durahash_media::{Error, ErrorKind, Result};
 
 use super::limits::Limits;
 use super::message::{ASK, HERE, Offer, VERSION, Verdict, Wrong, hello, read_answer};
-use super::stream::write_all;
+use super::stream::{left, write_all};
 use super::token::Token;
 
 /// A connection to a node, by which its end is noticed. Dropping it ends it.
@@ -87,17 +88,29 @@ impl Drop for Link {
 /// A connection to one of the addresses that the name stands for.
 fn dial(address: &str, until: Instant) -> io::Result<TcpStream> {
     let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for address in address.to_socket_addrs()? {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        match TcpStream::connect_timeout(&address, left) {
+    for address in resolve(address, until)? {
+        match TcpStream::connect_timeout(&address, left(until)?) {
             Ok(stream) => return Ok(stream),
             Err(e) => failed = e,
         }
     }
     Err(failed)
+}
+
+/// The addresses that a name stands for. The system may look for them longer than anybody wants to wait, so
+/// a thread of its own asks it, which is left to itself then.
+fn resolve(address: &str, until: Instant) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(address) = address.parse() {
+        return Ok(vec![address]);
+    }
+    let (tell, told) = channel();
+    let name = address.to_owned();
+    let ask = move || {
+        // Nobody may wait any more.
+        drop(tell.send(name.to_socket_addrs().map(Vec::from_iter)));
+    };
+    thread::Builder::new().name("durahash-names".into()).spawn(ask)?;
+    told.recv_timeout(left(until)?).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// Asks every so often; returns when no answer comes, or anything else does.

@@ -20,7 +20,8 @@ const SHORT_OF_MEANS: Duration = Duration::from_millis(50);
 /// A node that listens, and tells its clients what it offers. Dropping it ends all connections.
 ///
 /// **Concurrency.** A thread takes connections, and each connection has one. Peers that are silent, send
-/// garbage or vanish end nothing but their own connection.
+/// garbage or vanish end nothing but their own connection; where there are as many connections as there may
+/// be, the one that has been silent the longest is ended for a new one, if it was not let in yet.
 pub struct Listening {
     node: Arc<Node>,
     address: SocketAddr,
@@ -47,6 +48,20 @@ struct Connection {
     stream: TcpStream,
     /// It was let in.
     welcome: bool,
+}
+
+impl Open {
+    /// Ends the connection that is the oldest of those not let in yet, if there is one: who has something to
+    /// say says it at once.
+    fn drop_one_silent(&mut self) -> bool {
+        let waiting = self.connections.iter().filter(|(_, connection)| !connection.welcome);
+        let Some(oldest) = waiting.map(|(number, _)| *number).min() else { return false };
+        if let Some(connection) = self.connections.remove(&oldest) {
+            // By which its thread ends, too. The peer may have ended it already.
+            drop(connection.stream.shutdown(Shutdown::Both));
+        }
+        true
+    }
 }
 
 impl Listening {
@@ -148,7 +163,7 @@ impl Node {
         let Ok(copy) = stream.try_clone() else { return };
         let number = {
             let mut open = self.open();
-            if open.connections.len() >= self.limits.connections {
+            if open.connections.len() >= self.limits.connections && !open.drop_one_silent() {
                 drop(open);
                 self.turn_away(&stream);
                 return;

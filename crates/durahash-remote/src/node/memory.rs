@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use durahash_media::{Error, ErrorKind, Result};
@@ -17,6 +18,61 @@ const ROWS: u32 = 64;
 /// Where processes share memory, on most systems.
 const SHARED: &str = "/dev/shm";
 
+/// A directory that a node has made for the memory that it is going to lend, so that whoever removes it if the node
+/// is killed can be there before the memory is.
+#[derive(Debug)]
+pub struct LentPlace {
+    dir: PathBuf,
+    inode: u64,
+}
+
+impl LentPlace {
+    /// Makes the directory `dir`; without one, a directory of a name that nobody has in `/dev/shm`, or where
+    /// there is no such in that for temporary files.
+    ///
+    /// # Errors
+    /// [`Exists`](ErrorKind::Exists); [`Io`](ErrorKind::Io).
+    pub fn make(dir: Option<&Path>) -> Result<Self> {
+        let dir = dir.map_or_else(some_dir, |dir| Ok(dir.to_owned()))?;
+        Local::make_dir(&dir)?;
+        // Clients may have another current directory.
+        let place = fs::canonicalize(&dir).and_then(|dir| {
+            let inode = fs::metadata(&dir)?.ino();
+            Ok(LentPlace { dir, inode })
+        });
+        place.map_err(|e| Error::io("looking for", Some(dir), e))
+    }
+
+    /// The directory, and its inode.
+    #[must_use]
+    pub fn place(&self) -> (&Path, u64) {
+        (&self.dir, self.inode)
+    }
+
+    /// Takes memory of `bytes`, a multiple of 4096, all zero. After a failure the directory is gone.
+    ///
+    /// # Errors
+    /// As [`Local::create`].
+    pub fn lend(self, bytes: u64) -> Result<LentMemory> {
+        let options = LocalOptions { node_bytes: vec![bytes], rows: ROWS, ..Default::default() };
+        let local = Local::fill(&self.dir, &options)?;
+        Ok(LentMemory { dir: self.dir, local, bytes })
+    }
+
+    /// Removes the directory `dir`, if it has this inode, and what a node has begun to make there.
+    ///
+    /// # Errors
+    /// [`Io`](ErrorKind::Io) when it cannot be; [`Exists`](ErrorKind::Exists) when it is another directory.
+    pub fn clear(dir: &Path, inode: u64) -> Result<()> {
+        let found = fs::metadata(dir);
+        let found = found.map_err(|e| Error::io("looking for", Some(dir.into()), e))?;
+        if found.ino() != inode {
+            return Err(ErrorKind::Exists.into());
+        }
+        Local::remove_files(dir)
+    }
+}
+
 /// Memory in files that a node has made: a directory with a file for the region, and one for each client's
 /// row. Dropping it removes them; whoever has it attached keeps what it has.
 pub struct LentMemory {
@@ -26,20 +82,12 @@ pub struct LentMemory {
 }
 
 impl LentMemory {
-    /// Memory of `bytes`, a multiple of 4096, all zero, in a new directory at `dir`; without one, in a
-    /// directory of a name that nobody has in `/dev/shm`, or where there is no such in that for temporary
-    /// files. All space is taken at once.
+    /// Memory in a new directory, as [`LentPlace::make`] makes it. All space is taken at once.
     ///
     /// # Errors
-    /// As [`Local::create`].
+    /// As [`LentPlace::make`] and [`LentPlace::lend`].
     pub fn create(dir: Option<&Path>, bytes: u64) -> Result<Self> {
-        let dir = dir.map_or_else(some_dir, |dir| Ok(dir.to_owned()))?;
-        let options = LocalOptions { node_bytes: vec![bytes], rows: ROWS, ..Default::default() };
-        let local = Local::create(&dir, &options)?;
-        let failed = |e| Error::io("looking for", Some(dir.clone()), e);
-        // Clients may have another current directory.
-        let dir = fs::canonicalize(&dir).map_err(failed)?;
-        Ok(LentMemory { dir, local, bytes })
+        LentPlace::make(dir)?.lend(bytes)
     }
 
     /// The directory.

@@ -77,7 +77,7 @@ mod token;
 pub use limits::Limits;
 pub use link::Link;
 pub use listening::Listening;
-pub use memory::LentMemory;
+pub use memory::{LentMemory, LentPlace};
 pub use message::Offer;
 pub use nodes::Nodes;
 pub use offers::Offers;

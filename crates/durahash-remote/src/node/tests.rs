@@ -225,27 +225,49 @@ fn silent_peers_are_not_waited_for() {
 }
 
 #[test]
-fn a_node_takes_so_many_connections_and_then_others_again() {
+fn a_node_takes_so_many_clients_and_then_others_again() {
     let memory = memory();
     let few = Limits { connections: 2, ..limits() };
     let node = listen(&memory, None, &few);
-    let (one, silent) = (connect(&node, None).unwrap(), dial(&node));
-    loop {
-        // Until the silent one is among them.
-        match connect(&node, None) {
-            Ok(nodes) => drop(nodes),
-            Err(error) => {
-                assert!(matches!(error.kind(), ErrorKind::Unreachable { .. }), "{error}");
-                assert!(error.to_string().contains("as many connections"), "{error}");
-                break;
-            }
-        }
-    }
-    drop(silent);
+    let [one, two] = [0, 1].map(|_| connect(&node, None).unwrap());
+    let error = connect(&node, None).err().unwrap();
+    assert!(matches!(error.kind(), ErrorKind::Unreachable { .. }), "{error}");
+    assert!(error.to_string().contains("as many connections"), "{error}");
+    drop(two);
     while connect(&node, None).is_err() {
         std::thread::yield_now();
     }
     assert_eq!(read_word(one.local(), 0).unwrap(), 0);
+}
+
+#[test]
+fn silent_peers_do_not_keep_clients_out() {
+    let memory = memory();
+    let few = Limits { connections: 2, ..limits() };
+    let node = listen(&memory, None, &few);
+    let one = connect(&node, None).unwrap();
+    for _ in 0..3 {
+        // The node takes connections in the order in which they come.
+        let mut silent = dial(&node);
+        drop(connect(&node, None).unwrap());
+        assert_eq!(silent.read(&mut [0]).unwrap_or(0), 0);
+        while node.clients() > 1 {
+            std::thread::yield_now();
+        }
+    }
+    assert_eq!(read_word(one.local(), 0).unwrap(), 0);
+}
+
+#[test]
+fn names_are_resolved_within_the_deadline() {
+    let memory = memory();
+    let node = listen(&memory, None, &limits());
+    let name = format!("localhost:{}", node.address().port());
+    assert!(Link::connect(&name, None, &limits()).is_ok());
+    // Whatever the system makes of such a name, and whenever.
+    let over = Limits { handshake: Duration::ZERO, ..limits() };
+    let error = Link::connect(&name, None, &over).err().unwrap();
+    assert!(matches!(error.kind(), ErrorKind::Unreachable { .. }), "{error}");
 }
 
 #[test]
@@ -318,6 +340,13 @@ fn the_memory_of_a_node_goes_with_it() {
     batch.read(Addr::new(0, 64), 8);
     assert_eq!(Executor::new().block_on(client.post(batch)).unwrap().word(0), 0);
     let dir = LentMemory::create(None, 4096).unwrap().dir().to_owned();
+    assert!(!dir.exists());
+    // Of a node that ends before it lends it.
+    let place = LentPlace::make(Some(&dir)).unwrap();
+    let (made, inode) = place.place();
+    std::fs::write(made.join("node-0"), b"begun").unwrap();
+    assert!(LentPlace::clear(made, inode ^ 1).is_err() && dir.exists());
+    LentPlace::clear(made, inode).unwrap();
     assert!(!dir.exists());
     for bytes in [0, 100, 4097] {
         let error = LentMemory::create(Some(&dir), bytes).err().unwrap();

@@ -144,22 +144,33 @@ impl Local {
     /// As [`anonymous`](Local::anonymous); [`Exists`](ErrorKind::Exists). After a failure the
     /// directory is gone again.
     pub fn create(dir: &Path, options: &LocalOptions) -> Result<Self> {
-        let headers = headers(options)?;
-        match fs::create_dir(dir) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(ErrorKind::Exists.into());
-            }
-            other => other.map_err(|e| Error::io("creating the fabric", Some(dir.into()), e))?,
-        }
-        // Node 0 comes last: whoever finds it finds them all.
-        let mut headers: Vec<_> = headers.collect();
-        headers.reverse();
-        let made: Result<Vec<_>> = headers
-            .into_iter()
-            .map(|header| {
-                SharedRegion::create(&node_path(dir, header.number), header, options.mode)
-            })
-            .collect();
+        // What cannot be leaves no directory for a moment.
+        drop(headers(options)?);
+        Self::make_dir(dir)?;
+        Self::fill(dir, options)
+    }
+
+    /// The directory of a fabric, which must not be there.
+    pub(crate) fn make_dir(dir: &Path) -> Result<()> {
+        fs::create_dir(dir).map_err(|e| match e.kind() {
+            io::ErrorKind::AlreadyExists => ErrorKind::Exists.into(),
+            _ => Error::io("creating the fabric", Some(dir.into()), e),
+        })
+    }
+
+    /// The same in a directory that is there, with nothing in it. It is gone after a failure, too.
+    pub(crate) fn fill(dir: &Path, options: &LocalOptions) -> Result<Self> {
+        let made: Result<Vec<_>> = headers(options).and_then(|headers| {
+            // Node 0 comes last: whoever finds it finds them all.
+            let mut headers: Vec<_> = headers.collect();
+            headers.reverse();
+            headers
+                .into_iter()
+                .map(|header| {
+                    SharedRegion::create(&node_path(dir, header.number), header, options.mode)
+                })
+                .collect()
+        });
         match made {
             Ok(mut regions) => {
                 regions.reverse();
@@ -249,6 +260,11 @@ impl Local {
     /// As [`attach`](Local::attach), and [`Io`](ErrorKind::Io) when they cannot be removed.
     pub fn remove(dir: &Path, id: u64) -> Result<()> {
         drop(Local::attach(dir, Some(id))?);
+        Self::remove_files(dir)
+    }
+
+    /// The same, whatever they are.
+    pub(crate) fn remove_files(dir: &Path) -> Result<()> {
         let failed = |e| Error::io("removing the fabric", Some(dir.into()), e);
         // Who has attached it may take a row meanwhile.
         for _ in 0..REMOVALS_MAX {
@@ -284,6 +300,17 @@ impl Local {
         self.0.any_lost.store(true, Ordering::Release);
     }
 
+    /// Whether no node has been said to have ended.
+    ///
+    /// # Errors
+    /// [`NodeLost`](ErrorKind::NodeLost) with the first that has.
+    pub fn nodes_stand(&self) -> Result<()> {
+        match self.0.lost.iter().position(|lost| lost.load(Ordering::Acquire)) {
+            Some(node) => Err(ErrorKind::NodeLost { node: node as u8 }.into()),
+            None => Ok(()),
+        }
+    }
+
     /// Bytes of the region of `node`.
     ///
     /// # Panics
@@ -316,7 +343,7 @@ impl Local {
     /// A new client, in the first row that is free.
     ///
     /// # Errors
-    /// [`Options`](ErrorKind::Options) when no row is free; [`Io`](ErrorKind::Io) when a file of a row
+    /// [`Io`](ErrorKind::Io), [busy](super::no_row), when no row is free, and when a file of a row
     /// cannot be opened or locked.
     pub fn client(&self) -> Result<LocalClient> {
         let (row, lock) = self.0.rows.take()?;

@@ -5,7 +5,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use durahash_media::{Error, ErrorKind, Result};
+use durahash_media::{Error, Result};
+
+use super::super::no_row;
 
 /// Who has which row.
 pub(super) enum Rows {
@@ -38,11 +40,11 @@ impl Rows {
     }
 
     pub(super) fn take(&self) -> Result<(u32, Option<RowLock>)> {
-        let none = ErrorKind::Options { what: "every row of the fabric has a client that lives" };
         match self {
             Rows::Anonymous(taken) => {
                 let mut taken = lock(taken);
-                let row = taken.iter().position(|taken| !taken).ok_or(none)?;
+                let row = taken.iter().position(|taken| !taken);
+                let row = row.ok_or_else(|| no_row(taken.len() as u32))?;
                 taken[row] = true;
                 Ok((row as u32, None))
             }
@@ -62,7 +64,7 @@ impl Rows {
                         Err(TryLockError::Error(e)) => return Err(failed(e)),
                     }
                 }
-                Err(none.into())
+                Err(no_row(*rows))
             }
         }
     }

@@ -127,7 +127,7 @@ impl Sim {
     /// A new client, in the first row that is free.
     ///
     /// # Errors
-    /// [`Options`](durahash_media::ErrorKind::Options) when no row is free.
+    /// [`Io`](durahash_media::ErrorKind::Io), [busy](super::no_row), when no row is free.
     pub fn client(&self) -> Result<SimClient> {
         let number = self.world.borrow_mut().add_client()?;
         Ok(SimClient(Rc::new(Endpoint { world: Rc::clone(&self.world), number })))

@@ -17,7 +17,7 @@ use super::options::SimOptions;
 use super::rng::Rng;
 use super::wire::{PS_PER_NS, Queue};
 use crate::fabric::batch::{Batch, Verb};
-use crate::fabric::{Addr, Counts};
+use crate::fabric::{Addr, Counts, no_row};
 
 pub(super) struct World {
     pub(super) options: SimOptions,
@@ -251,8 +251,7 @@ impl World {
             })
         });
         let Some(row) = free else {
-            let what = "every row of the fabric has a client that lives, or is not evicted yet";
-            return Err(ErrorKind::Options { what }.into());
+            return Err(no_row(self.rows.len() as u32));
         };
         if let Some(before) = self.rows[row] {
             self.fence(before);
