@@ -122,12 +122,12 @@ pub(crate) const CHANGES: &[Change] = &[
     },
     Change {
         file: "grow.rs",
-        from: "        self.space.borrow_mut().retire(op.tag, block, whole_units(bytes));",
+        from: "        self.space.borrow_mut().retire(op.tag, block, block_bytes(bytes));",
         to: "        if planted(Fault::ReusedAtOnce) {
-            self.space.borrow_mut().put(block, whole_units(bytes));
+            self.space.borrow_mut().put(block, block_bytes(bytes));
             return;
         }
-        self.space.borrow_mut().retire(op.tag, block, whole_units(bytes));",
+        self.space.borrow_mut().retire(op.tag, block, block_bytes(bytes));",
     },
     Change {
         file: "grow.rs",
@@ -213,8 +213,8 @@ pub(crate) const CHANGES: &[Change] = &[
         from: "        if swapped != a.0 {",
         to: "        if planted(Fault::LoserFrees) && swapped != a.0 && found == 0 {
             let mut space = self.space.borrow_mut();
-            space.put(up, whole_units(sizes[1]));
-            space.put(buddy, whole_units(sizes[2]));
+            space.put(up, block_bytes(sizes[1]));
+            space.put(buddy, block_bytes(sizes[2]));
         }
         if swapped != a.0 {",
     },

@@ -18,7 +18,7 @@ use super::layout::{
     WordA, dep, fp, fp2, items, main_bytes, suffix, word_at, words,
 };
 use super::look::{Scope, read_items};
-use super::space::whole_units;
+use super::space::block_bytes;
 
 /// What [`check`](crate::RemoteMap::check) found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -281,8 +281,8 @@ impl<F: Fabric> Core<F> {
                 if !same {
                     return Err(Error::corrupt("an entry of another key than its block", at.off()));
                 }
-                used.push((at, whole_units(bytes)));
-                report.kv_bytes += whole_units(bytes);
+                used.push((at, block_bytes(bytes)));
+                report.kv_bytes += block_bytes(bytes);
                 keys.push(key);
             }
         }
@@ -298,8 +298,8 @@ impl<F: Fabric> Core<F> {
             }
         }
         report.keys += main.iter().filter(|key| !newest.contains(**key)).count() as u64;
-        let main_size = whole_units(main_bytes(header.len as usize));
-        let cur_size = whole_units(self.geometry.cur_bytes());
+        let main_size = block_bytes(main_bytes(header.len as usize));
+        let cur_size = block_bytes(self.geometry.cur_bytes());
         used.push((a.main().addr(), main_size));
         used.push((cur.addr(), cur_size));
         if !pending.is_none() {
@@ -312,8 +312,8 @@ impl<F: Fabric> Core<F> {
             let done = op.post(batch).await?;
             let len = self.main_header(op, main, done.bytes(0)).await?.len as usize;
             used.push((pending.addr(), cur_size));
-            used.push((main.addr(), whole_units(main_bytes(len))));
-            report.index_bytes += cur_size + whole_units(main_bytes(len));
+            used.push((main.addr(), block_bytes(main_bytes(len))));
+            report.index_bytes += cur_size + block_bytes(main_bytes(len));
         }
         report.segments += 1;
         report.entries += list.len() as u64;
@@ -397,7 +397,7 @@ impl<F: Fabric> Core<F> {
         let mut space = self.space.borrow_mut();
         space.clear();
         for (from, bytes) in gaps {
-            space.put_range(from, bytes);
+            space.put(Ref::new(from), bytes);
         }
         Ok(report.unaccounted_bytes)
     }

@@ -33,12 +33,12 @@ use super::epoch::Op;
 use super::fold::{Folded, Frozen, Keys, Known, divide};
 use super::fptable::FpTable;
 use super::layout::{
-    EPOCH, Entry, FPS, Item, Kv, MAIN_FIRST_READ, MainHeader, ROOT, Ref, State, Suffix, UNIT,
-    WordA, cell, cur_segment, epoch_of, fp2, items, main_bytes, main_segment, suffix, usable_bytes,
-    word_at, words,
+    EPOCH, Entry, FPS, ITEM_BYTES, Item, Kv, MAIN_ENTRIES_MAX, MAIN_FIRST_READ, MainHeader, ROOT,
+    Ref, State, Suffix, UNIT, WordA, cell, cur_segment, epoch_of, fp2, items, main_bytes,
+    main_segment, suffix, usable_bytes, word_at, words,
 };
 use super::look::read_items;
-use super::space::whole_units;
+use super::space::block_bytes;
 
 /// Generations between two that are committed only when everybody has moved on.
 const STRIDE: u16 = 32;
@@ -103,7 +103,7 @@ impl<F: Fabric> Core<F> {
     }
 
     fn retire(&self, op: &Op<'_, F>, block: Ref, bytes: usize) {
-        self.space.borrow_mut().retire(op.tag, block, whole_units(bytes));
+        self.space.borrow_mut().retire(op.tag, block, block_bytes(bytes));
     }
 
     /// Batches 1 and 2; `None` if the segment is not full under `a` any more.
@@ -215,8 +215,12 @@ impl<F: Fabric> Core<F> {
         mark: u64,
         hints: &[(u32, u8)],
     ) -> Result<bool> {
+        // At the maximum depth only; the segment stays full, and is read.
+        if kept.len() as u64 > MAIN_ENTRIES_MAX {
+            return Err(ErrorKind::Full { wanted_bytes: (kept.len() * ITEM_BYTES) as u64 }.into());
+        }
         let bytes = main_segment(kept, mark);
-        let taken = whole_units(bytes.len());
+        let taken = block_bytes(bytes.len());
         let main = self.allocate(op, bytes.len()).await?;
         let mut batch = Batch::new();
         batch.write(main.addr(), &bytes);
@@ -280,8 +284,8 @@ impl<F: Fabric> Core<F> {
         } else {
             // Somebody else's upper half is there, and it stays.
             let mut space = self.space.borrow_mut();
-            space.put(up, whole_units(sizes[1]));
-            space.put(buddy, whole_units(sizes[2]));
+            space.put(up, block_bytes(sizes[1]));
+            space.put(buddy, block_bytes(sizes[2]));
             Ref::from_word(found)
         };
         let new = a.split(low);
@@ -294,7 +298,7 @@ impl<F: Fabric> Core<F> {
             cache.directory.learn(published, up_place.bits, depth + 1);
         }
         if swapped != a.0 {
-            self.space.borrow_mut().put(low, whole_units(sizes[0]));
+            self.space.borrow_mut().put(low, block_bytes(sizes[0]));
             return Ok(false);
         }
         self.tally.borrow_mut().splits += 1;
@@ -314,7 +318,7 @@ impl<F: Fabric> Core<F> {
                 Ok(block) => blocks[i] = block,
                 Err(error) => {
                     for (block, bytes) in blocks.into_iter().zip(bytes).take(i) {
-                        self.space.borrow_mut().put(block, whole_units(bytes));
+                        self.space.borrow_mut().put(block, block_bytes(bytes));
                     }
                     return Err(error);
                 }
@@ -378,7 +382,7 @@ impl<F: Fabric> Core<F> {
 
     /// A block for `bytes`, from the node whose turn it is, or from any that has room.
     pub(super) async fn allocate(&self, op: &Op<'_, F>, bytes: usize) -> Result<Ref> {
-        let bytes = whole_units(bytes);
+        let bytes = block_bytes(bytes);
         let first = self.space.borrow_mut().turn();
         for i in 0..self.geometry.nodes {
             let node = (first + i) % self.geometry.nodes;

@@ -36,7 +36,7 @@ pub(super) const UNIT: u64 = 64;
 /// What the first read of a KV block covers when its entry does not tell its length.
 pub(super) const FIRST_READ: usize = 7 * UNIT as usize;
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"DURASEP\0");
-/// 2: counts of MainSegments have 2 bytes, and blocks no other sizes than whole units.
+/// 2: counts of MainSegments have 2 bytes, and blocks other sizes.
 pub(super) const VERSION: u64 = 2;
 pub(super) const BUMP_OFF: u64 = 64;
 pub(super) const ROOT: Addr = Addr::new(0, 128);
@@ -47,7 +47,7 @@ pub(super) const FPS: usize = 256;
 /// What the first read of a MainSegment's header covers: all, but where counts are wide.
 pub(super) const MAIN_FIRST_READ: usize = 16 + 2 * FPS;
 /// More entries are damage: with so many, a MainSegment is still read at once.
-const MAIN_ENTRIES_MAX: u64 = 1 << 28;
+pub(super) const MAIN_ENTRIES_MAX: u64 = 1 << 28;
 pub(super) const ITEM_BYTES: usize = 9;
 pub(super) const KV_HEADER: usize = 16;
 /// Largest key, and largest value.

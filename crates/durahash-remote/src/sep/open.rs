@@ -18,7 +18,7 @@ use super::layout::{
     BUMP_OFF, EPOCH, Geometry, HEADER_BYTES, Header, MAGIC, ROOT, Ref, Suffix, WordA, cell,
     cur_segment, main_segment, usable_bytes, words,
 };
-use super::space::{Space, whole_units};
+use super::space::{Space, block_bytes};
 use super::{Core, Tally};
 
 /// The magic of an index that is being made.
@@ -241,7 +241,7 @@ impl Image {
 
     fn place(&mut self, node: u8, bytes: Vec<u8>) -> Result<Ref> {
         let bump = &mut self.bump[usize::from(node)];
-        let (off, taken) = (*bump, whole_units(bytes.len()));
+        let (off, taken) = (*bump, block_bytes(bytes.len()));
         if off + taken > self.node_bytes[usize::from(node)] {
             return Err(ErrorKind::Full { wanted_bytes: taken }.into());
         }

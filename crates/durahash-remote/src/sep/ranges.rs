@@ -24,6 +24,7 @@ impl Ranges {
 
     /// A range that is free from now on, and touches no free one but at its ends.
     pub(super) fn put(&mut self, mut off: u64, mut bytes: u64) {
+        debug_assert!(self.by_off.range(off..off + bytes).next().is_none(), "free twice");
         if let Some((&before, &more)) = self.by_off.range(..off).next_back()
             && before + more == off
         {

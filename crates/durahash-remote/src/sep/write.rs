@@ -20,7 +20,7 @@ use super::Core;
 use super::epoch::Op;
 use super::layout::{Entry, Kv, LIMIT_BYTES, Len, Ref, State, dep, fp, fp2, kv_block};
 use super::look::{Block, Scope, Sight};
-use super::space::whole_units;
+use super::space::block_bytes;
 
 /// KV blocks of the CurSegment read in one batch.
 const AT_ONCE: usize = 8;
@@ -185,7 +185,7 @@ impl<F: Fabric> Core<F> {
         value: Option<&[u8]>,
     ) -> Result<(Block, Placed)> {
         let bytes = kv_block(&self.hash, key, value.unwrap_or_default());
-        let taken = whole_units(bytes.len());
+        let taken = block_bytes(bytes.len());
         let at = self.allocate(op, bytes.len()).await?;
         let len = if value.is_none() { Len::Tombstone } else { Len::of_block(bytes.len()) };
         Ok((Some((at, bytes)), Placed { at, bytes: taken, len }))

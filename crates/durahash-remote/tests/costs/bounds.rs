@@ -118,7 +118,7 @@ fn space_is_as_in_the_paper() {
                 println!(
                     "{keys} keys: {used:.3} of the entries used, {bytes:.2} bytes each, {report:?}"
                 );
-                assert!(used > 0.9 && bytes < 9.4, "{used} {bytes} {report:?}");
+                assert!(used > 0.9 && bytes < 10.2, "{used} {bytes} {report:?}");
                 // Each segment holds more than half of the limit, but for a few that just split.
                 assert!(report.segments * (64 * 128) / 2 <= keys * 11 / 10, "{report:?}");
             }

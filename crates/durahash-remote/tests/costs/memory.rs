@@ -13,7 +13,9 @@ struct Churn {
     nodes: usize,
     clients: u64,
     keys: u64,
+    main_entries: u32,
     rounds: u64,
+    chunk_bytes: u64,
     /// Bytes of values: drawn between.
     values: (u64, u64),
     /// Of the operations, one in so many deletes; what is gone comes back by a put.
@@ -35,7 +37,8 @@ fn reports(churn: Churn) -> Vec<Report> {
         async move {
             let mut options = Options::default();
             options.tick_ns = 100_000;
-            options.main_entries = 16 * 128;
+            options.main_entries = churn.main_entries;
+            options.chunk_bytes = churn.chunk_bytes;
             let mut maps = Vec::new();
             for (i, client) in clients.into_iter().enumerate() {
                 maps.push(match i {
@@ -82,7 +85,9 @@ fn what_was_left_serves_again() {
         nodes: 1,
         clients: 1,
         keys: 8_000,
+        main_entries: 16 * 128,
         rounds: 3,
+        chunk_bytes: 256 << 10,
         values: (32, 32),
         deletes_one_in: u64::MAX,
     };
@@ -99,10 +104,29 @@ fn what_was_left_serves_again() {
             all.iter().map(|report| report.index_bytes + report.kv_bytes).collect();
         println!("{churn:?}: {taken:?} bytes taken, {needed:?} needed");
         // Of each client and node one chunk for small blocks and one for large ones is under way.
-        let under_way = 2 * churn.clients * churn.nodes as u64 * Options::default().chunk_bytes;
+        let under_way = 2 * churn.clients * churn.nodes as u64 * churn.chunk_bytes;
         assert!(taken[0] <= needed[0] * 9 / 8 + under_way, "{churn:?}");
         // Blocks that wait for their epoch, and those of lengths that come later.
         assert!(taken[1] <= taken[0] * 9 / 8 + under_way, "{churn:?}");
         assert_eq!(taken.last(), Some(&taken[1]), "{churn:?}");
     }
+}
+
+/// Whoever merges has what the MainSegment before has left, and what lies beside it is mostly somebody else's.
+#[test]
+fn clients_that_fill_an_index_together_use_again_what_each_of_them_has() {
+    let churn = Churn {
+        nodes: 1,
+        clients: 4,
+        keys: 250_000,
+        main_entries: 64 * 128,
+        rounds: 0,
+        chunk_bytes: 256 << 10,
+        values: (32, 32),
+        deletes_one_in: u64::MAX,
+    };
+    let report = &reports(churn)[0];
+    let (taken, needed) = (report.taken_bytes, report.index_bytes + report.kv_bytes);
+    println!("{taken} bytes taken, {needed} needed");
+    assert!(taken <= needed * 3 / 2, "{taken} {needed}");
 }
