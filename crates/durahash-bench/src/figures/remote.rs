@@ -11,9 +11,11 @@ const SUBTITLE: &str = "virtual time, NICs as assumed: no measurement";
 
 pub(super) fn all(report: &Report) -> Vec<Figure> {
     let mut figures = Vec::new();
-    for case in ["insert", "search"] {
-        figures.extend(throughput(report, case));
-        figures.extend(latency(report, case));
+    for (table, case) in
+        [("simulated", "insert"), ("simulated", "search"), ("simulated many", "insert")]
+    {
+        figures.extend(throughput(report, table, case));
+        figures.extend(latency(report, table, case));
     }
     figures.extend(rates(report, "simulated mix", "Mixes at 128 clients, simulated"));
     figures.extend(rates(report, "simulated ycsb", "YCSB at 128 clients, simulated"));
@@ -22,10 +24,16 @@ pub(super) fn all(report: &Report) -> Vec<Figure> {
 }
 
 /// A metric over the number of clients, for each index.
-fn over_clients(report: &Report, case: &str, metric: &str, dash: usize, scale: f64) -> Vec<Line> {
+fn over_clients(
+    report: &Report,
+    (table, case): (&str, &str),
+    metric: &str,
+    dash: usize,
+    scale: f64,
+) -> Vec<Line> {
     let lines = INDEXES.iter().enumerate().map(|(colour, index)| {
         let points = CLIENTS.iter().filter_map(|clients| {
-            let row = report.find("simulated", index, case, *clients as u64, metric)?;
+            let row = report.find(table, index, case, *clients as u64, metric)?;
             Some((*clients as f64, row.value / scale))
         });
         Line { name: (*index).to_owned(), style: Style { colour, dash }, points: points.collect() }
@@ -33,15 +41,20 @@ fn over_clients(report: &Report, case: &str, metric: &str, dash: usize, scale: f
     lines.filter(|line| !line.points.is_empty()).collect()
 }
 
+/// What a table is about, in a title.
+fn subject(table: &str) -> &'static str {
+    if table == "simulated many" { "simulated, many small segments" } else { "simulated" }
+}
+
 fn clients() -> (&'static str, Axis) {
     ("clients, logarithmic", Axis::log_at(CLIENTS.map(|n| n as f64).into(), number))
 }
 
-fn throughput(report: &Report, case: &str) -> Option<Figure> {
-    let series = over_clients(report, case, "ops_per_s", 0, 1e6);
+fn throughput(report: &Report, table: &str, case: &str) -> Option<Figure> {
+    let series = over_clients(report, (table, case), "ops_per_s", 0, 1e6);
     series.first()?;
     let chart = Lines {
-        title: &format!("Throughput over clients, simulated: {case}"),
+        title: &format!("Throughput over clients, {}: {case}", subject(table)),
         subtitle: SUBTITLE,
         x: clients(),
         y: ("million operations per second", Axis::linear(0.0, highest(&series), number)),
@@ -49,22 +62,22 @@ fn throughput(report: &Report, case: &str) -> Option<Figure> {
         marks: 1,
     };
     Some(Figure {
-        name: format!("simulated-throughput-{case}"),
+        name: format!("{}-throughput-{case}", table.replace(' ', "-")),
         caption: "More is better. Simulated nodes and NICs in virtual time.",
         svg: chart.svg(),
     })
 }
 
-fn latency(report: &Report, case: &str) -> Option<Figure> {
+fn latency(report: &Report, table: &str, case: &str) -> Option<Figure> {
     let mut series = Vec::new();
     for (name, metric, dash) in [("p50", "p50_ns", 0), ("p99", "p99_ns", 1)] {
-        series.extend(super::named(over_clients(report, case, metric, dash, 1.0), name));
+        series.extend(super::named(over_clients(report, (table, case), metric, dash, 1.0), name));
     }
     let all = || series.iter().flat_map(|line| &line.points).map(|(_, ns)| *ns);
     let (least, most) = (all().fold(f64::MAX, f64::min), all().fold(1.0, f64::max));
     series.first()?;
     let chart = Lines {
-        title: &format!("Latency over clients, simulated: {case}"),
+        title: &format!("Latency over clients, {}: {case}", subject(table)),
         subtitle: SUBTITLE,
         x: clients(),
         y: ("time of one operation, logarithmic", Axis::log(least, most, duration)),
@@ -72,7 +85,7 @@ fn latency(report: &Report, case: &str) -> Option<Figure> {
         marks: 1,
     };
     Some(Figure {
-        name: format!("simulated-latency-{case}"),
+        name: format!("{}-latency-{case}", table.replace(' ', "-")),
         caption: "Less is better. Simulated nodes and NICs in virtual time.",
         svg: chart.svg(),
     })
@@ -154,6 +167,7 @@ mod tests {
                 for (table, case) in [
                     ("simulated", "insert"),
                     ("simulated", "search"),
+                    ("simulated many", "insert"),
                     ("simulated mix", "25 % inserts"),
                     ("simulated ycsb", "YCSB A"),
                 ] {
@@ -166,7 +180,7 @@ mod tests {
             }
         }
         let figures = draw(&report);
-        assert_eq!(figures.len(), 7);
+        assert_eq!(figures.len(), 9);
         for figure in &figures {
             well_formed(&figure.file());
             assert!(figure.svg.contains("simulated"), "{}", figure.name);

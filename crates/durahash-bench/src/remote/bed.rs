@@ -11,6 +11,7 @@ use durahash_remote::fabric::{Addr, Counts, Fabric, Nic, Sim, SimClient, SimOpti
 use hdrhistogram::Histogram;
 
 use super::index::{Done, Index, Kind, Space};
+use super::stepwise::{Awaited, Stepwise};
 use crate::driver::histogram;
 use crate::error::{Error, Result};
 
@@ -33,6 +34,8 @@ pub(crate) struct Setting {
     pub(crate) bytes: u64,
     /// At least 8.
     pub(crate) value_bytes: usize,
+    /// What clients of SepHash wait for.
+    pub(crate) awaited: Awaited,
     pub(crate) seed: u64,
 }
 
@@ -117,7 +120,8 @@ impl Bed {
         let mut bed = Bed { sim, setting, clients: Vec::new(), mix: WordMix::new(setting.seed) };
         for number in 0..setting.clients {
             let client = bed.sim.client()?;
-            let (of_task, kind) = (client.clone(), setting.kind);
+            let of_task = Stepwise { client: client.clone(), awaited: setting.awaited };
+            let kind = setting.kind;
             let makes = number == 0 && image.is_none();
             let index = bed.alone(&client, async move {
                 if makes {
@@ -246,11 +250,14 @@ impl Bed {
 
 #[cfg(test)]
 mod tests {
+    use durahash_remote::Technique;
+
     use super::*;
     use crate::remote::race;
 
     fn setting(kind: Kind, clients: usize) -> Setting {
-        Setting { kind, clients, nodes: 1, bytes: 64 << 20, value_bytes: 32, seed: 1 }
+        let (bytes, awaited) = (64 << 20, Awaited::Nothing);
+        Setting { kind, clients, nodes: 1, bytes, value_bytes: 32, awaited, seed: 1 }
     }
 
     fn streams(count: u64, from: u64, keys: u64, op: fn(u64) -> Op) -> Vec<Vec<Op>> {
@@ -285,6 +292,26 @@ mod tests {
             }
             assert_eq!(ends[0], ends[1]);
         }
+    }
+
+    /// Each makes an insert, or a search, dearer by what it saves.
+    #[test]
+    fn what_is_gone_without_costs_round_trips() {
+        let trips = |without, awaited| {
+            let mut options = durahash_remote::Options::default();
+            options.without = without;
+            let bed = Bed::new(Setting { awaited, ..setting(Kind::Sep(options), 1) }).unwrap();
+            bed.run(streams(1, 0, 500, Op::Put), false).unwrap();
+            let put = bed.run(streams(1, 500, 100, Op::Put), false).unwrap();
+            let get = bed.run(streams(1, 0, 600, Op::Get), true).unwrap();
+            let each = |phase: &Phase| phase.counts.round_trips as f64 / phase.ops as f64;
+            (each(&put).round() as u64, each(&get).round() as u64)
+        };
+        assert_eq!(trips(None, Awaited::Nothing), (2, 2));
+        assert_eq!(trips(None, Awaited::Hints), (3, 2));
+        assert_eq!(trips(None, Awaited::Blocks), (3, 2));
+        assert_eq!(trips(Some(Technique::Tables), Awaited::Nothing), (2, 3));
+        assert_eq!(trips(Some(Technique::Segments), Awaited::Nothing), (2, 4));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use durahash_remote::RemoteMap;
 use durahash_remote::fabric::SimClient;
 
 use super::race::{self, Race};
+use super::stepwise::Stepwise;
 
 /// Which index, with its sizes.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +19,7 @@ pub(crate) enum Kind {
 /// A client of an index. Clones are the same client.
 #[derive(Clone)]
 pub(super) enum Index {
-    Sep(RemoteMap<SimClient>),
+    Sep(RemoteMap<Stepwise>, Stepwise),
     Race(Rc<Race<SimClient>>),
 }
 
@@ -79,37 +80,49 @@ pub(crate) struct Space {
 }
 
 impl Index {
-    pub(super) async fn create(kind: Kind, client: SimClient) -> Result<Self> {
+    pub(super) async fn create(kind: Kind, client: Stepwise) -> Result<Self> {
         Ok(match kind {
-            Kind::Sep(options) => Index::Sep(RemoteMap::create(client, options).await?),
-            Kind::Race(options) => Index::Race(Rc::new(Race::create(client, options).await?)),
+            Kind::Sep(options) => {
+                Index::Sep(RemoteMap::create(client.clone(), options).await?, client)
+            }
+            Kind::Race(options) => {
+                Index::Race(Rc::new(Race::create(client.client, options).await?))
+            }
         })
     }
 
-    pub(super) async fn open(kind: Kind, client: SimClient) -> Result<Self> {
+    pub(super) async fn open(kind: Kind, client: Stepwise) -> Result<Self> {
         Ok(match kind {
-            Kind::Sep(options) => Index::Sep(RemoteMap::open(client, options).await?),
-            Kind::Race(options) => Index::Race(Rc::new(Race::open(client, options).await?)),
+            Kind::Sep(options) => {
+                Index::Sep(RemoteMap::open(client.clone(), options).await?, client)
+            }
+            Kind::Race(options) => Index::Race(Rc::new(Race::open(client.client, options).await?)),
         })
     }
 
     pub(super) async fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         match self {
-            Index::Sep(map) => map.put(key, value).await,
+            Index::Sep(map, client) => {
+                map.put(key, value).await?;
+                client.end().await
+            }
             Index::Race(race) => race.put(key, value).await,
         }
     }
 
     pub(super) async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         match self {
-            Index::Sep(map) => map.get(key).await,
+            Index::Sep(map, _) => map.get(key).await,
             Index::Race(race) => race.get(key).await,
         }
     }
 
     pub(super) async fn delete(&self, key: &[u8]) -> Result<()> {
         match self {
-            Index::Sep(map) => map.delete(key).await,
+            Index::Sep(map, client) => {
+                map.delete(key).await?;
+                client.end().await
+            }
             Index::Race(race) => race.delete(key).await.map(drop),
         }
     }
@@ -117,7 +130,7 @@ impl Index {
     /// Shows that this client has nothing under way.
     pub(super) async fn tick(&self) -> Result<()> {
         match self {
-            Index::Sep(map) => map.tick().await,
+            Index::Sep(map, _) => map.tick().await,
             Index::Race(_) => Ok(()),
         }
     }
@@ -125,14 +138,14 @@ impl Index {
     /// Leaves, so that nobody waits for this client.
     pub(super) async fn close(self) -> Result<()> {
         match self {
-            Index::Sep(map) => map.close().await,
+            Index::Sep(map, _) => map.close().await,
             Index::Race(_) => Ok(()),
         }
     }
 
     pub(super) fn done(&self) -> Done {
         match self {
-            Index::Sep(map) => {
+            Index::Sep(map, _) => {
                 let tally = map.stats();
                 Done {
                     merges: tally.merges,
@@ -157,7 +170,7 @@ impl Index {
 
     pub(super) async fn space(&self) -> Result<Space> {
         match self {
-            Index::Sep(map) => {
+            Index::Sep(map, _) => {
                 let (report, stats) = (map.check().await?, map.stats());
                 Ok(Space {
                     entries: report.keys,

@@ -1,16 +1,18 @@
-//! SepHash beside RACE on simulated nodes: figures 12 to 18 and 20 to 22, tables 2 and 3 of SepHash's paper,
+//! SepHash beside RACE on simulated nodes: figures 12 to 22, tables 2 and 3 of SepHash's paper,
 //! in virtual time.
 //!
 //! An index of an eighth of the run's keys is made once, and every run goes on from it; inserts double it, so
-//! that each segment and subtable splits about once.
+//! that each segment and subtable splits about once. With so few keys many clients share a segment; so inserts are
+//! also run on small segments and subtables, of which there are as many as the paper has large ones.
 
+use durahash_remote::Technique;
 use durahash_remote::fabric::Nic;
 
 use super::{About, Suites};
 use crate::config::Config;
 use crate::error::Result;
 use crate::remote::race::{self, Moves};
-use crate::remote::{Bed, Image, Kind, Op, Phase, Setting, Space};
+use crate::remote::{Awaited, Bed, Image, Kind, Op, Phase, Setting, Space};
 use crate::workload::{Random, Zipfian};
 
 /// Numbers of clients, each a thread of a machine.
@@ -33,6 +35,14 @@ const YCSB: [(&str, u64, bool); 4] =
 /// Points of the curve of growth, and keys between two of them.
 const GROWTH_POINTS: u64 = 48;
 const GROWTH_STEP: u64 = 1000;
+/// Numbers of clients that insert into many small segments.
+const MANY_AT: [usize; 4] = [1, 16, 64, 128];
+/// What segments and subtables there are divided by.
+const MANY_SMALLER: u32 = 16;
+/// Lookups of each client there that make it acquainted with the index.
+const MANY_LOOKUPS: u64 = 4096;
+/// Numbers of clients that go without a technique.
+const WITHOUT_AT: [usize; 2] = [1, 16];
 
 pub(crate) const SEP: &str = "sephash";
 pub(crate) const RACE: &str = "race";
@@ -52,9 +62,45 @@ fn batched() -> Kind {
     Kind::Race(race::Options { moves: Moves::Batched, ..race::Options::default() })
 }
 
-/// Keys of the index that runs go on from: with a million, the suite takes a minute and a half of one core.
+/// Keys of the index that runs go on from: an eighth of the run's.
 fn base(keys: u64) -> u64 {
     keys / 8
+}
+
+/// Keys of the index of many small segments, and inserts into it.
+fn many(keys: u64) -> u64 {
+    keys / 2 * 3
+}
+
+/// Indexes with many small segments: of both the same part of the usual size.
+fn many_kinds() -> [(&'static str, Kind); 3] {
+    let mut options = sep();
+    options.cur_entries /= MANY_SMALLER;
+    options.main_entries /= MANY_SMALLER;
+    let race = |moves| {
+        let usual = race::Options::default();
+        Kind::Race(race::Options { groups: usual.groups / MANY_SMALLER, moves, ..usual })
+    };
+    [(SEP, Kind::Sep(options)), (RACE, race(Moves::Each)), (BATCHED, race(Moves::Batched))]
+}
+
+/// What SepHash goes without: the case, whether it is about inserts, and how.
+fn without() -> Vec<(&'static str, bool, Option<Technique>, Awaited)> {
+    vec![
+        ("insert", true, None, Awaited::Nothing),
+        ("insert, hints awaited", true, None, Awaited::Hints),
+        ("insert, block awaited before the look", true, None, Awaited::Blocks),
+        ("insert, CurSegment read whole", true, Some(Technique::Segments), Awaited::Nothing),
+        ("insert, splits read all keys", true, Some(Technique::Depths), Awaited::Nothing),
+        ("search", false, None, Awaited::Nothing),
+        ("search, no FPTables", false, Some(Technique::Tables), Awaited::Nothing),
+        (
+            "search, CurSegment read whole, no FPTables",
+            false,
+            Some(Technique::Segments),
+            Awaited::Nothing,
+        ),
+    ]
 }
 
 /// What is varied: the case, the design, and the setting.
@@ -82,11 +128,17 @@ fn varied() -> Vec<(String, &'static str, Kind, usize, usize)> {
     all
 }
 
+/// What a run on many small segments counts as.
+const MANY_WORK: u64 = 12;
+
 /// Runs, each of which is counted as one part of the work.
 fn runs() -> u64 {
     let swept =
         2 * 2 * CLIENTS.len() + BATCHED_AT.len() + 2 * (COROUTINES.len() + CHANGED_AT.len());
-    (2 + swept + 2 * (MIXES.len() + YCSB.len()) + 2 + varied().len()) as u64
+    let many = MANY_WORK * (2 + many_kinds().len() as u64 * MANY_AT.len() as u64);
+    let without = WITHOUT_AT.len() * without().len();
+    let mixed = 2 * (MIXES.len() + YCSB.len());
+    many + (2 + swept + mixed + without + 2 + varied().len()) as u64
 }
 
 /// The work of the suite, in runs of all keys.
@@ -130,7 +182,20 @@ impl Suites<'_> {
             self.remote_mixes(name, *kind, image)?;
             self.remote_ycsb(name, *kind, image)?;
         }
+        for clients in WITHOUT_AT {
+            self.remote_without(&images[0].2, clients)?;
+        }
         drop(images);
+        let [sep, race, batched] = many_kinds();
+        for of_image in [&[sep][..], &[race, batched]] {
+            let (name, kind) = of_image[0];
+            let loaded = self.remote_many_load(name, kind)?;
+            for (name, kind) in of_image {
+                for clients in MANY_AT {
+                    self.remote_many(name, *kind, &loaded, clients)?;
+                }
+            }
+        }
         for (name, kind) in kinds() {
             self.remote_growth(name, kind)?;
         }
@@ -159,7 +224,8 @@ impl Suites<'_> {
 
     fn setting(&self, kind: Kind, clients: usize) -> Setting {
         let bytes = (1 << 30) + self.config.keys * 512;
-        Setting { kind, clients, nodes: 1, bytes, value_bytes: 32, seed: self.config.seed }
+        let (seed, awaited) = (self.config.seed, Awaited::Nothing);
+        Setting { kind, clients, nodes: 1, bytes, value_bytes: 32, awaited, seed }
     }
 
     fn remote_load(&mut self, kind: Kind) -> Result<Image> {
@@ -228,6 +294,60 @@ impl Suites<'_> {
         let deletes = bed.run(streams(clients, quarter, |_, i| Op::Delete(4 * i)), true)?;
         self.add_phase("simulated", name, "update", clients, &updates);
         self.add_phase("simulated", name, "delete", clients, &deletes);
+        Ok(())
+    }
+
+    /// Inserts and searches as above, with SepHash and without each technique.
+    fn remote_without(&mut self, image: &Image, clients: usize) -> Result<()> {
+        let keys = base(self.config.keys);
+        for (case, inserts, technique, awaited) in without() {
+            self.next(1, &format!("simulated: {case}, {clients} clients"));
+            let mut options = sep();
+            options.without = technique;
+            let setting = Setting { awaited, ..self.setting(Kind::Sep(options), clients) };
+            let bed = Bed::from_image(setting, image)?;
+            let phase = if inserts {
+                bed.run(streams(clients, keys, |_, i| Op::Put(keys + i)), true)?
+            } else {
+                let mut random = Random::new(self.config.seed);
+                let mut lookups = || streams(clients, keys / 4, |_, _| Op::Get(random.below(keys)));
+                let (first, second) = (lookups(), lookups());
+                bed.run(first, false)?;
+                bed.run(second, true)?
+            };
+            self.add_phase("simulated techniques", SEP, case, clients, &phase);
+        }
+        Ok(())
+    }
+
+    /// An index of many small segments, and how many they are.
+    fn remote_many_load(&mut self, name: &str, kind: Kind) -> Result<(Image, u64)> {
+        self.next(MANY_WORK, &format!("simulated: {name}, many segments, load"));
+        let bed = Bed::new(self.setting(kind, 1))?;
+        bed.run(streams(1, many(self.config.keys), |_, i| Op::Put(i)), false)?;
+        let segments = bed.space()?.segments;
+        Ok((bed.into_image()?, segments))
+    }
+
+    /// As many inserts as there are keys, by clients that have met segments.
+    fn remote_many(
+        &mut self,
+        name: &str,
+        kind: Kind,
+        (image, segments): &(Image, u64),
+        clients: usize,
+    ) -> Result<()> {
+        self.next(MANY_WORK, &format!("simulated: {name}, many segments, {clients} clients"));
+        let keys = many(self.config.keys);
+        let bed = Bed::from_image(self.setting(kind, clients), image)?;
+        let mut random = Random::new(self.config.seed);
+        let lookups = (MANY_LOOKUPS * clients as u64).min(keys);
+        bed.run(streams(clients, lookups, |_, _| Op::Get(random.below(keys))), false)?;
+        let phase = bed.run(streams(clients, keys, |_, i| Op::Put(keys + i)), true)?;
+        let (table, case) = ("simulated many", "insert");
+        let about = About { table, design: name, case, threads: clients, keys };
+        self.add_phase_about(&about, &phase);
+        self.add(&about, "segments", *segments as f64);
         Ok(())
     }
 
@@ -354,19 +474,23 @@ impl Suites<'_> {
     }
 
     fn add_phase(&mut self, table: &str, design: &str, case: &str, clients: usize, phase: &Phase) {
-        let about = About { table, design, case, threads: clients, keys: base(self.config.keys) };
+        let keys = base(self.config.keys);
+        self.add_phase_about(&About { table, design, case, threads: clients, keys }, phase);
+    }
+
+    fn add_phase_about(&mut self, about: &About<'_>, phase: &Phase) {
         let each = |count: u64| count as f64 / phase.ops.max(1) as f64;
-        self.add(&about, "ops_per_s", phase.ops_per_s());
-        self.add_percentiles(&about, &phase.latency, &[("p50_ns", 2), ("p99_ns", 100)]);
-        self.add(&about, "ops", phase.ops as f64);
-        self.add(&about, "round_trips", each(phase.counts.round_trips));
-        self.add(&about, "verbs", each(phase.counts.verbs()));
-        self.add(&about, "bytes", each(phase.counts.bytes_in + phase.counts.bytes_out));
-        self.add(&about, "merges", phase.done.merges as f64);
-        self.add(&about, "splits", phase.done.splits as f64);
-        self.add(&about, "split_ms", phase.done.split_ns as f64 / 1e6);
-        self.add(&about, "conflicts", each(phase.done.conflicts));
-        self.add(&about, "waits", each(phase.done.waits));
+        self.add(about, "ops_per_s", phase.ops_per_s());
+        self.add_percentiles(about, &phase.latency, &[("p50_ns", 2), ("p99_ns", 100)]);
+        self.add(about, "ops", phase.ops as f64);
+        self.add(about, "round_trips", each(phase.counts.round_trips));
+        self.add(about, "verbs", each(phase.counts.verbs()));
+        self.add(about, "bytes", each(phase.counts.bytes_in + phase.counts.bytes_out));
+        self.add(about, "merges", phase.done.merges as f64);
+        self.add(about, "splits", phase.done.splits as f64);
+        self.add(about, "split_ms", phase.done.split_ns as f64 / 1e6);
+        self.add(about, "conflicts", each(phase.done.conflicts));
+        self.add(about, "waits", each(phase.done.waits));
     }
 }
 

@@ -10,6 +10,19 @@ pub(super) fn all(report: &Report) -> Vec<Table> {
         operations(report, "simulated", "Operations", "A client is a thread, 16 share a NIC."),
         operations(
             report,
+            "simulated many",
+            "Inserts where each client has many segments",
+            "CurSegments, MainSegments and subtables have a 16th of their usual entries, so that there are as many as an index \
+             of 16 times the keys has; each client has looked up 4,096 keys before.",
+        ),
+        operations(
+            report,
+            "simulated techniques",
+            "Without one technique each",
+            "As operations, each with SepHash as it is and without what the case says.",
+        ),
+        operations(
+            report,
             "simulated mix",
             "Mixes of inserts and searches",
             "Searches are of keys drawn uniformly from those that were there before.",
@@ -204,6 +217,8 @@ mod tests {
         let mut report = Report::default();
         for (table, case) in [
             ("simulated", "insert"),
+            ("simulated many", "insert"),
+            ("simulated techniques", "insert, hints awaited"),
             ("simulated mix", "25 % inserts"),
             ("simulated ycsb", "YCSB A"),
             ("simulated sizes", "2 nodes, insert"),
@@ -225,7 +240,7 @@ mod tests {
         let mut text = Vec::new();
         report.write_text(&mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
-        assert_eq!(text.matches(", simulated\n").count(), 5, "{text}");
+        assert_eq!(text.matches(", simulated\n").count(), 7, "{text}");
         assert!(text.contains("round trip 1800 ns, 100 Gb/s, 75 million packets"), "{text}");
         let lines: Vec<&str> = text.lines().filter(|line| line.contains("YCSB A")).collect();
         assert!(lines[0].contains("  1      2.000  4 µs"), "{text}");

@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use super::fptable::FpTable;
 use super::layout::{Entry, Ref, Suffix, WordA, suffix};
+use super::open::Technique;
 
 /// Every two epochs admit 32 generations at most, so 500 admit 8,000.
 pub(super) const FORGET_EPOCHS: u64 = 500;
@@ -102,17 +103,19 @@ pub(super) struct Snapshot {
 pub(super) struct Cache {
     pub(super) directory: Directory,
     segments: HashMap<Ref, Segment>,
+    without: Option<Technique>,
 }
 
 impl Cache {
-    pub(super) fn new(directory: Directory) -> Self {
-        Cache { directory, segments: HashMap::new() }
+    pub(super) fn new(directory: Directory, without: Option<Technique>) -> Self {
+        Cache { directory, segments: HashMap::new(), without }
     }
 
-    /// What is known of `cur`; nothing if that was not confirmed for long.
+    /// What is known of `cur`; nothing if that was not confirmed for long, or does not count.
     pub(super) fn snapshot(&self, cur: Ref, entries: u32, epoch: u64) -> Option<Snapshot> {
         let Segment { suffix, view, .. } = self.segments.get(&cur)?;
-        if epoch.saturating_sub(view.confirmed) >= FORGET_EPOCHS {
+        let old = epoch.saturating_sub(view.confirmed) >= FORGET_EPOCHS;
+        if old || self.without == Some(Technique::Segments) {
             return None;
         }
         let offset = view.seen.len() as u32;
@@ -173,6 +176,9 @@ impl Cache {
     }
 
     pub(super) fn set_table(&mut self, cur: Ref, a: WordA, table: Rc<FpTable>) {
+        if self.without == Some(Technique::Tables) {
+            return;
+        }
         if let Some(view) = self.view(cur, a) {
             view.table = Some(table);
         }

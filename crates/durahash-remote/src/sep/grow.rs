@@ -38,6 +38,7 @@ use super::layout::{
     main_segment, suffix, usable_bytes, word_at, words,
 };
 use super::look::read_items;
+use super::open::Technique;
 use super::space::block_bytes;
 
 /// Generations between two that are committed only when everybody has moved on.
@@ -77,7 +78,8 @@ impl<F: Fabric> Core<F> {
             // It is committed at an epoch of tag + 1 at the latest.
             let mark = if turning { op.tag + 1 } else { full.header.mark };
             let splits = self.geometry.splits(a, full.header.len);
-            let keys = self.keys(op, &full.frozen, splits && a.depth() % 4 == 3).await?;
+            let dep_tells = a.depth() % 4 != 3 && self.options.without != Some(Technique::Depths);
+            let keys = self.keys(op, &full.frozen, splits && !dep_tells).await?;
             let folded = full.frozen.fold(&keys);
             let hints = missing_hints(&full.frozen, &keys);
             let committed = if splits {

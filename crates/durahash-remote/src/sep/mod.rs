@@ -94,7 +94,7 @@ use space::Space;
 
 pub(crate) use check::Position;
 pub use check::Report;
-pub use open::Options;
+pub use open::{Options, Technique};
 pub(crate) use write::Decision;
 
 /// What one client has of an index. Its coroutines share it.

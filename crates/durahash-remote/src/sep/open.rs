@@ -60,6 +60,21 @@ pub struct Options {
     /// Of this client: how often it shows life and moves the epoch, in ns; 1 ms by default, or a quarter of
     /// the lease where that is less.
     pub tick_ns: u64,
+    /// Of this client: what it goes without, so that the effect of that can be told; nothing by default.
+    pub without: Option<Technique>,
+}
+
+/// What makes operations cheaper, and can be gone without. The index is the same, so that clients with
+/// and without it may share one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Technique {
+    /// FPTables: the counts of a MainSegment are read before its entries.
+    Tables,
+    /// All that is remembered of segments, FPTables included: each operation reads the CurSegment whole.
+    Segments,
+    /// Depth information in entries: every split reads all keys, not every fourth.
+    Depths,
 }
 
 impl Default for Options {
@@ -74,6 +89,7 @@ impl Default for Options {
             chunk_bytes: 256 << 10,
             wait_ns: 20_000,
             tick_ns: 1_000_000,
+            without: None,
         }
     }
 }
@@ -188,7 +204,7 @@ impl<F: Fabric> Core<F> {
             geometry,
             options,
             hash: ByteHash::new(seed),
-            cache: RefCell::new(Cache::new(directory)),
+            cache: RefCell::new(Cache::new(directory, options.without)),
             space: RefCell::new(Space::new(geometry.nodes)),
             epochs: RefCell::new(epochs),
             tally: RefCell::new(Tally::default()),
