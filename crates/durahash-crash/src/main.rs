@@ -32,7 +32,7 @@ usage: durahash-crash repeat  --design D --model M --prefill P --script 'put 0 1
        durahash-crash exhaustive --design D [--model M] [--length N]
        durahash-crash mutants --design D --model M [--seeds N] [--length N] [--settled]
        durahash-crash power   --design D [--cuts N] [--seed N] [--ops N]
-                              [--short] [--lying]
+                              [--multi] [--short] [--lying]
                               (as root: ext4 on a loop device; reh, pea, esh and rewo only)
 designs: reh, reh-full, reh-map, pea, pea-full, pea-map, pea-multi, pea-multi-full, pea-multi-map,
          esh, esh-repaired, esh-full, esh-map, rewo, rewo-cached, rewo-full, rewo-map,
@@ -56,6 +56,7 @@ struct Args {
     json: bool,
     settled: bool,
     cuts: usize,
+    multi: bool,
     short: bool,
     lying: bool,
     dir: PathBuf,
@@ -79,21 +80,22 @@ impl Args {
             json: false,
             settled: false,
             cuts: 200,
+            multi: false,
             short: false,
             lying: false,
             dir: PathBuf::new(),
         };
         while let Some(name) = args.next() {
-            if name == "--json" {
-                parsed.json = true;
-                continue;
-            }
-            if name == "--settled" {
-                parsed.settled = true;
-                continue;
-            }
-            if name == "--short" || name == "--lying" {
-                *(if name == "--short" { &mut parsed.short } else { &mut parsed.lying }) = true;
+            let switch = match &*name {
+                "--json" => Some(&mut parsed.json),
+                "--settled" => Some(&mut parsed.settled),
+                "--multi" => Some(&mut parsed.multi),
+                "--short" => Some(&mut parsed.short),
+                "--lying" => Some(&mut parsed.lying),
+                _ => None,
+            };
+            if let Some(switch) = switch {
+                *switch = true;
                 continue;
             }
             let value = args.next().ok_or_else(|| format!("{name} has no value"))?;
@@ -172,8 +174,8 @@ fn run<S: Subject>(subject: &S, args: &Args) -> Result<ExitCode, String> {
 /// Cuts the power under a real file system, or is the child that uses it.
 fn power(args: &Args) -> Result<ExitCode, String> {
     let design: Design = args.design.parse().map_err(|e: durahash::Error| e.to_string())?;
-    let Args { cuts, seed, short, lying, .. } = *args;
-    let plan = Plan { design, ops: args.ops as u64, cuts, seed, short, lying };
+    let Args { cuts, seed, multi, short, lying, .. } = *args;
+    let plan = Plan { design, multi, ops: args.ops as u64, cuts, seed, short, lying };
     if args.command == CHILD {
         durahash_crash::power::child(&args.dir, plan).map_err(|e| e.to_string())?;
         return Ok(ExitCode::SUCCESS);

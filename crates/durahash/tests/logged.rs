@@ -87,7 +87,7 @@ fn a_long_log_is_recovered_after_a_death() {
         Design::ALL.iter().flat_map(|d| [SyncMode::Strict, HOUR].map(|mode| (*d, mode)))
     {
         // Rewo-Hash writes more than twice the lines of the others for each.
-        let count: u64 = if design == Design::Rewo { 100_000 } else { 150_000 };
+        let count: u64 = if design == Design::Rewo { 80_000 } else { 150_000 };
         let path = dir.path().join("pool");
         let options = Options::new()
             .design(design)

@@ -7,9 +7,9 @@
 //! opened, which lets the pool recover; it must hold what had returned. Needs root, FUSE and loop devices.
 
 mod fuse;
+mod index;
 mod record;
 
-use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
@@ -18,10 +18,11 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use durahash::{Design, Map, Options, SyncMode};
+use durahash::{Design, Options, SyncMode};
 
 use crate::block::Pick;
 use crate::script::Rng;
+use index::{Change, Contents, Index};
 use record::{Recorder, Step, Walk};
 
 const DISK_BYTES: u64 = 96 << 20;
@@ -29,7 +30,6 @@ const DISK_BYTES: u64 = 96 << 20;
 const LOG_BYTES: u64 = 10 << 20;
 /// So short that the ring is gone round.
 const SHORT_LOG_BYTES: u64 = 256 << 10;
-const KEYS: usize = 3000;
 /// What the child is called by.
 pub const CHILD: &str = "power-child";
 
@@ -38,6 +38,8 @@ pub const CHILD: &str = "power-child";
 pub struct Plan {
     /// The design.
     pub design: Design,
+    /// Whether it is a multimap.
+    pub multi: bool,
     /// Operations of the child.
     pub ops: u64,
     /// How often the power is cut.
@@ -55,13 +57,6 @@ impl Plan {
         let log_bytes = if self.short { SHORT_LOG_BYTES } else { LOG_BYTES };
         let options = Options::new().design(self.design).log_bytes(log_bytes);
         options.sync_mode(SyncMode::Strict).max_bytes(1 << 30)
-    }
-
-    /// Operation number `i`, from 1 on: a key, and its new value if it is put.
-    fn operation(self, i: u64) -> (u64, Option<u64>) {
-        let mut rng = Rng::new(self.seed ^ i << 20);
-        let key = rng.below(KEYS) as u64;
-        (key, (rng.below(5) > 0).then_some(i))
     }
 }
 
@@ -90,14 +85,10 @@ pub fn child(dir: &Path, plan: Plan) -> durahash::Result<()> {
         // Nobody listens any more: the parent has failed, and says so.
         let _ = writeln!(told, "{i}").and_then(|()| told.flush());
     };
-    let map: Map<u64, u64> = plan.options().create(dir.join("pool"))?;
+    let index = Index::create(plan, &dir.join("pool"))?;
     tell(0);
     for i in 1..=plan.ops {
-        let (key, value) = plan.operation(i);
-        match value {
-            Some(value) => map.put(&key, &value)?,
-            None => drop(map.remove(&key)?),
-        }
+        index.apply(Change::of(plan, i))?;
         tell(i);
     }
     std::process::exit(0);
@@ -206,9 +197,7 @@ fn record(plan: Plan, dir: &Path, base: Vec<u8>) -> Result<Vec<Step>, String> {
     command.arg(CHILD).arg("--dir").arg(&mounted);
     command.args(["--design", &plan.design.to_string()]);
     command.args(["--seed", &plan.seed.to_string(), "--ops", &plan.ops.to_string()]);
-    if plan.short {
-        command.arg("--short");
-    }
+    command.args(plan.short.then_some("--short")).args(plan.multi.then_some("--multi"));
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(told("a child"))?;
     let pipe = child.stdout.take().ok_or("the child has no pipe")?;
     for line in BufReader::new(pipe).lines() {
@@ -298,32 +287,24 @@ fn check(plan: Plan, dir: &Path, returned: Option<u64>) -> Result<bool, String> 
         return if returned.is_none() { Ok(false) } else { Err("the pool is gone".into()) };
     }
     let told = |e: durahash::Error| e.to_string();
-    let map: Map<u64, u64> = plan.options().open(&path).map_err(told)?;
-    let mut wrong = None;
-    map.check(&mut |finding| wrong = wrong.take().or(Some(format!("{finding:?}"))))
-        .map_err(told)?;
-    if let Some(wrong) = wrong {
+    let index = Index::open(plan, &path).map_err(told)?;
+    if let Some(wrong) = index.check().map_err(told)? {
         return Err(wrong);
     }
-    let found = map.iter().collect::<durahash::Result<BTreeMap<u64, u64>>>().map_err(told)?;
-    let mut contents = BTreeMap::new();
+    let found = index.contents().map_err(told)?;
+    let mut contents = Contents::new();
     let mut is_one = false;
     for i in 0..=plan.ops {
         if i > 0 {
-            match plan.operation(i) {
-                (key, Some(value)) => drop(contents.insert(key, value)),
-                (key, None) => drop(contents.remove(&key)),
-            }
+            Change::of(plan, i).model(&mut contents, plan.multi);
         }
         is_one |= i >= returned.unwrap_or(0) && contents == found;
     }
     if !is_one {
-        return Err(format!("{} entries, and not those of any operation since", found.len()));
+        return Err(format!("{} keys, and not as after any operation since", found.len()));
     }
     // And it goes on.
-    for key in 0..20 {
-        map.put(&key, &key).map_err(told)?;
-    }
-    map.close().map_err(told)?;
+    (0..20).try_for_each(|key| index.apply(Change::Put(key, key))).map_err(told)?;
+    index.close().map_err(told)?;
     Ok(true)
 }

@@ -41,7 +41,7 @@ use super::format::{
     AREA_BYTES_MIN, BLOCK_BYTES, BlockHead, Head, Layout, Line, STAGED_WORDS, line_of, staged_sum,
 };
 use super::log::aligned;
-use super::shown::Shown;
+use super::shown::{Showing, Shown};
 use crate::error::{Error, Result};
 use crate::medium::LINE_BYTES;
 
@@ -149,8 +149,7 @@ pub(crate) fn newest_head<D: Disk>(disk: &D, uuid: [u64; 2]) -> Result<Head> {
 pub(crate) fn look<D: Disk>(disk: &D, head: Head) -> Result<Found> {
     let mut found = Found::behind(head, disk.reads_drive());
     if !found.is_closed() {
-        replay(disk, &mut found)?;
-        found.shown.finish(disk);
+        found.shown = Shown::gather(disk, |showing| replay(disk, &mut found, showing))?;
         look_behind(disk, &found)?;
     }
     Ok(found)
@@ -163,11 +162,11 @@ fn check(pool_bytes: u64, off: u64) -> Result<()> {
 }
 
 /// Takes every sound block behind the head, then staged lines.
-fn replay<D: Disk>(disk: &D, found: &mut Found) -> Result<()> {
+fn replay<D: Disk>(disk: &D, found: &mut Found, showing: &mut Showing<'_, '_, D>) -> Result<()> {
     let pool_bytes = disk.region().len();
     let ring = Layout::of(disk.log_bytes()).ring_blocks;
     let from = found.from;
-    let Found { head, shown, .. } = found;
+    let head = &mut found.head;
     each_block(disk, from.block..from.block + ring, &mut |_, block| {
         let Some(next) = BlockHead::next(head, block) else {
             return Ok(false);
@@ -175,7 +174,7 @@ fn replay<D: Disk>(disk: &D, found: &mut Found) -> Result<()> {
         for i in 0..next.count {
             let (off, line) = line_of(block, i);
             check(pool_bytes, off)?;
-            shown.put(disk, off, &line);
+            showing.put(off, &line);
         }
         head.chain = next.crc;
         head.line += next.count;
@@ -183,7 +182,7 @@ fn replay<D: Disk>(disk: &D, found: &mut Found) -> Result<()> {
         Ok(true)
     })?;
     found.lines = found.head.line - from.line;
-    replay_staged(disk, pool_bytes, found)
+    replay_staged(disk, pool_bytes, found, showing)
 }
 
 /// Refuses a log in which a line is missing that was on the disk.
@@ -284,7 +283,12 @@ fn each_block<D: Disk>(
 }
 
 /// Lines that were staged when the process was killed; after a loss of power, perhaps some of them.
-fn replay_staged<D: Disk>(disk: &D, pool_bytes: u64, found: &mut Found) -> Result<()> {
+fn replay_staged<D: Disk>(
+    disk: &D,
+    pool_bytes: u64,
+    found: &mut Found,
+    showing: &mut Showing<'_, '_, D>,
+) -> Result<()> {
     let lines = Layout::of(disk.log_bytes()).staged_lines();
     for _ in 0..lines {
         let number = found.head.line;
@@ -298,7 +302,7 @@ fn replay_staged<D: Disk>(disk: &D, pool_bytes: u64, found: &mut Found) -> Resul
             break;
         }
         check(pool_bytes, word(1))?;
-        found.shown.put(disk, word(1), &line);
+        showing.put(word(1), &line);
         found.head.line += 1;
         found.lines += 1;
         found.staged = true;

@@ -1,32 +1,62 @@
 //! Lines of a log, shown in the image.
 //!
 //! Lines that follow one another in a log lie anywhere in the pool, and of those that are the same bytes of
-//! it the last one counts. So they are gathered, some megabytes at a time, and shown in the order of the
-//! pool: then a page is copied, and one that comes from the disk is read, once for all of its lines, and
-//! beside its neighbours. What was shown is noted, 16 bytes for each page, so that the same lines are
-//! written to the pool later, from the image.
+//! it the last one counts. Most of the work is to wait for memory: a page is copied when a line of it is
+//! shown for the first time, and each line is another one. So pages are dealt out to a few threads, each
+//! of which shows the lines of its own in the order of the log, while what follows is read and checked. A
+//! short log is shown by the thread that reads it. What was shown is noted, 16 bytes for each page, so
+//! that the same lines are written to the pool later, from the image.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::panic::resume_unwind;
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::thread::{self, Scope, ScopedJoinHandle};
+use std::{fmt, io, mem};
 
 use super::disk::Disk;
 use super::format::Line;
-use crate::medium::LINE_BYTES;
+use crate::error::Result;
+use crate::medium::{LINE_BYTES, prefetch_line};
 
-/// Bits of a line's place among those that are gathered: 18 MiB of them.
-const PLACE_BITS: u32 = 18;
-/// Lines that one word of bits tells of.
+/// Lines that are handed to a thread at a time: 1.1 MiB of them.
+const BATCH_LINES: usize = 1 << 14;
+/// Threads that show lines, at the most.
+const THREADS_MAX: usize = 4;
+/// Lines that are fetched ahead.
+const AHEAD: usize = 12;
+/// Lines that one word of bits tells of: those of a page of 4 KiB.
 const GROUP_LINES: u64 = 64;
 
-/// See the module docs in the source.
+type Batch = Vec<(u64, Line)>;
+/// Which lines were shown of each group that has any, by its number.
+type Groups = HashMap<u64, u64, BuildHasherDefault<NumberHasher>>;
+
+/// What was shown.
 #[derive(Default)]
-pub(super) struct Shown {
-    gathered: Vec<(u64, Line)>,
-    /// Their numbers and places, to be sorted.
-    order: Vec<u64>,
-    /// Which lines were shown of each group that has any, by its number.
-    groups: HashMap<u64, u64, BuildHasherDefault<NumberHasher>>,
+pub(super) struct Shown(Groups);
+
+/// Lines on their way into the image of `disk`.
+pub(super) struct Showing<'s, 'e, D> {
+    disk: &'e D,
+    scope: &'s Scope<'s, 'e>,
+    parts: Vec<Part<'s>>,
+}
+
+/// The groups of one thread.
+#[derive(Default)]
+struct Part<'s> {
+    gathered: Batch,
+    /// What was shown without a thread.
+    groups: Groups,
+    shower: Option<Shower<'s>>,
+}
+
+/// Who shows batches, one after the other, and gives them back empty.
+struct Shower<'s> {
+    batches: SyncSender<Batch>,
+    used: Receiver<Batch>,
+    thread: ScopedJoinHandle<'s, Groups>,
 }
 
 /// Numbers need no better one; who made them hostile made only the opening of their own pool slow.
@@ -50,53 +80,113 @@ impl Hasher for NumberHasher {
 
 impl fmt::Debug for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines: u32 = self.groups.values().map(|bits| bits.count_ones()).sum();
+        let lines: u32 = self.0.values().map(|bits| bits.count_ones()).sum();
         write!(f, "{lines} lines")
     }
 }
 
 impl Shown {
-    /// The line at `off` is this one from now on: in the image once it is [finished](Shown::finish).
-    pub(super) fn put<D: Disk>(&mut self, disk: &D, off: u64, line: &Line) {
-        self.gathered.push((off, *line));
-        if self.gathered.len() == 1 << PLACE_BITS {
-            self.show(disk);
-        }
-    }
-
-    /// Shows what is gathered. No line comes any more.
-    pub(super) fn finish<D: Disk>(&mut self, disk: &D) {
-        self.show(disk);
-        (self.gathered, self.order) = (Vec::new(), Vec::new());
-    }
-
-    fn show<D: Disk>(&mut self, disk: &D) {
-        // An address has fewer bits than there is room for.
-        let numbered = self.gathered.iter().zip(0_u64..);
-        let keys = numbered.map(|((off, _), place)| ((off / LINE_BYTES) << PLACE_BITS) | place);
-        self.order.clear();
-        self.order.extend(keys);
-        self.order.sort_unstable();
-        for (i, key) in self.order.iter().enumerate() {
-            let number = key >> PLACE_BITS;
-            if self.order.get(i + 1).is_some_and(|next| next >> PLACE_BITS == number) {
-                continue;
-            }
-            let (off, line) = &self.gathered[(key & ((1 << PLACE_BITS) - 1)) as usize];
-            disk.show_line(*off, line);
-            *self.groups.entry(number / GROUP_LINES).or_default() |= 1 << (number % GROUP_LINES);
-        }
-        self.gathered.clear();
+    /// All lines that `f` puts, which are in the image when this returns. Where `f` fails, some are.
+    ///
+    /// # Errors
+    /// Those of `f`.
+    pub(super) fn gather<D: Disk>(
+        disk: &D,
+        f: impl FnOnce(&mut Showing<'_, '_, D>) -> Result<()>,
+    ) -> Result<Shown> {
+        let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+        thread::scope(|scope| {
+            let parts = (0..threads).map(|_| Part::default()).collect();
+            let mut showing = Showing { disk, scope, parts };
+            f(&mut showing)?;
+            Ok(showing.finish())
+        })
     }
 
     /// The offsets of the lines that were shown, in the order of the pool.
     pub(super) fn lines(&self) -> impl Iterator<Item = u64> + use<> {
-        let mut groups: Vec<(u64, u64)> = self.groups.iter().map(|(n, bits)| (*n, *bits)).collect();
+        let mut groups: Vec<(u64, u64)> = self.0.iter().map(|(n, bits)| (*n, *bits)).collect();
         groups.sort_unstable();
         groups.into_iter().flat_map(|(group, bits)| {
             let shown = (0..GROUP_LINES).filter(move |i| (bits >> i) & 1 == 1);
             shown.map(move |i| (group * GROUP_LINES + i) * LINE_BYTES)
         })
+    }
+}
+
+impl<'s, 'e, D: Disk> Showing<'s, 'e, D> {
+    /// The line at `off` of the pool is this one from now on.
+    pub(super) fn put(&mut self, off: u64, line: &Line) {
+        let group = off / LINE_BYTES / GROUP_LINES;
+        // A group has one thread, so that its lines stay in the order of the log.
+        let at = (group % self.parts.len() as u64) as usize;
+        let part = &mut self.parts[at];
+        part.gathered.push((off, *line));
+        if part.gathered.len() == BATCH_LINES {
+            part.hand_over(self.disk, self.scope);
+        }
+    }
+
+    fn finish(self) -> Shown {
+        let mut all = Groups::default();
+        for Part { gathered, mut groups, shower } in self.parts {
+            if let Some(Shower { batches, thread, .. }) = shower {
+                drop(batches);
+                groups = thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+            }
+            show(self.disk, &gathered, &mut groups);
+            all.extend(groups);
+        }
+        Shown(all)
+    }
+}
+
+impl<'s> Part<'s> {
+    /// Lets what is gathered be shown; here, if there is no thread to be had.
+    fn hand_over<'e, D: Disk>(&mut self, disk: &'e D, scope: &'s Scope<'s, 'e>) {
+        if self.shower.is_none() && self.groups.is_empty() {
+            self.shower = Shower::start(disk, scope).ok();
+        }
+        let Some(Shower { batches, used, .. }) = &self.shower else {
+            show(disk, &self.gathered, &mut self.groups);
+            return self.gathered.clear();
+        };
+        let empty = used.try_recv().unwrap_or_default();
+        // It listens as long as it lives, and how it has died is told in the end.
+        let _ = batches.send(mem::replace(&mut self.gathered, empty));
+    }
+}
+
+impl<'s> Shower<'s> {
+    fn start<'e, D: Disk>(disk: &'e D, scope: &'s Scope<'s, 'e>) -> io::Result<Shower<'s>> {
+        let (batches, receive) = sync_channel::<Batch>(2);
+        let (give_back, used) = channel();
+        let thread =
+            thread::Builder::new().name("durahash-show".into()).spawn_scoped(scope, move || {
+                let mut groups = Groups::default();
+                for mut batch in receive {
+                    show(disk, &batch, &mut groups);
+                    batch.clear();
+                    // Nobody takes it any more where all was read.
+                    let _ = give_back.send(batch);
+                }
+                groups
+            })?;
+        Ok(Shower { batches, used, thread })
+    }
+}
+
+/// Shows lines in the image, and notes them.
+fn show<D: Disk>(disk: &D, lines: &[(u64, Line)], groups: &mut Groups) {
+    for (i, (off, line)) in lines.iter().enumerate() {
+        if let Some((ahead, _)) = lines.get(i + AHEAD)
+            && let Ok(words) = disk.region().words(*ahead, 1)
+        {
+            prefetch_line(words.as_ptr().cast());
+        }
+        disk.show_line(*off, line);
+        let number = off / LINE_BYTES;
+        *groups.entry(number / GROUP_LINES).or_default() |= 1 << (number % GROUP_LINES);
     }
 }
 
@@ -110,14 +200,14 @@ mod tests {
         const POOL_BYTES: u64 = 64 << 10;
         let disk = SimDisk::new(POOL_BYTES, 0, false);
         disk.grow(POOL_BYTES).unwrap();
-        let mut shown = Shown::default();
-        // More than are gathered at a time, and these not all in the same order.
-        let count = (1_u64 << PLACE_BITS) + 1000;
+        // More than are handed over at a time.
+        let count = 20 * BATCH_LINES as u64 + 1000;
         let line_at = |v: u64| (count - v) * 3 % 700 + 1;
-        for v in 0..count {
-            shown.put(&disk, line_at(v) * LINE_BYTES, &[v; 8]);
-        }
-        shown.finish(&disk);
+        let shown = Shown::gather(&disk, |showing| {
+            (0..count).for_each(|v| showing.put(line_at(v) * LINE_BYTES, &[v; 8]));
+            Ok(())
+        });
+        let shown = shown.unwrap();
         let found: Vec<u64> = shown.lines().map(|off| off / LINE_BYTES).collect();
         assert_eq!(found, (1..=700).collect::<Vec<_>>());
         for line in found {
