@@ -199,6 +199,9 @@ impl<'a> Suites<'a> {
                             }
                             driver::run(&loaded[&design], workload, &streams, timed)?
                         };
+                        if workload == Workload::Load {
+                            settle(&loaded[&design])?;
+                        }
                         let key = (threads, workload, design);
                         match timed {
                             Timed::Each => drop(latency.insert(key, run.latency)),
@@ -394,6 +397,13 @@ impl<'a> Suites<'a> {
         }
         Ok(())
     }
+}
+
+/// Ends the resize that inserts may have begun, as a thread in the background would: lookups do not, and
+/// would read more blocks for as long as it takes. What it costs them is the suite of resizes.
+fn settle(map: &Map<u64, u64>) -> Result<()> {
+    while map.step()? {}
+    Ok(())
 }
 
 /// Sizes that are as far apart as 1, 10 and 40 million.

@@ -4,7 +4,7 @@ use durahash::rewo::Cache;
 use durahash::{Design, Map, Options};
 use durahash_media::{Dram, Metered};
 
-use super::{About, COUNTED_BYTES, Suites};
+use super::{About, COUNTED_BYTES, Suites, settle};
 use crate::config::Config;
 use crate::driver::{self, Timed};
 use crate::error::{Error, Result};
@@ -39,12 +39,10 @@ pub(super) fn work(config: &Config) -> u64 {
     1 + sides * (runs + 1) + PARTS.len() as u64 * (1 + 2 * Drawn::ALL.len() as u64)
 }
 
-/// Inserts all keys and ends the resize that these may have begun: lookups do not, and would read more
-/// blocks for as long as it takes.
+/// Inserts all keys.
 fn fill(map: &Map<u64, u64>, stream: &[Op]) -> Result<()> {
     stream.iter().try_for_each(|op| map.put(&op.key, &op.key))?;
-    while map.step()? {}
-    Ok(())
+    settle(map)
 }
 
 impl Suites<'_> {

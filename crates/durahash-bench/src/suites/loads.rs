@@ -5,7 +5,7 @@
 
 use durahash::Map;
 
-use super::{About, Suites, load_factor};
+use super::{About, Suites, load_factor, settle};
 use crate::config::Config;
 use crate::driver::{self, Timed};
 use crate::error::Result;
@@ -42,6 +42,7 @@ impl Suites<'_> {
             for (name, map) in &maps {
                 self.next(WORK, &format!("{name}: load {}", load as f64 / 100.0));
                 stream[from..to].iter().try_for_each(|op| map.put(&op.key, &op.key))?;
+                settle(map)?;
                 self.at_load(name, map, to as u64)?;
             }
             from = to;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use durahash::{Design, Map};
 
-use super::{About, Suites};
+use super::{About, Suites, settle};
 use crate::config::Config;
 use crate::driver::{self, Timed};
 use crate::error::Result;
@@ -33,6 +33,7 @@ impl Suites<'_> {
             self.next(1, &format!("{design}: load"));
             let map = self.bench.create(design)?;
             stream.iter().try_for_each(|op| map.put(&op.key, &op.key))?;
+            settle(&map)?;
             maps.push((design, map));
         }
         drop(stream);
