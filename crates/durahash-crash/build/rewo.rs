@@ -93,6 +93,13 @@ pub(crate) const CHANGES: &[Change] = &[
                 self.plans.pass(&wanted, resizing.cursor + ahead);",
     },
     Change {
+        file: "grow.rs",
+        from: "        self.cached.sweep(self.medium(), left..resizing.unswept, |h| self.remix.mix(h));",
+        to: "        if !planted(Fault::Unswept) {
+            self.cached.sweep(self.medium(), left..resizing.unswept, |h| self.remix.mix(h));
+        }",
+    },
+    Change {
         file: "plan.rs",
         from: "        self.passed.0.store(0, Ordering::Relaxed);",
         to: "        if !planted(Fault::PassedKept) {
@@ -161,6 +168,30 @@ pub(crate) const CHANGES: &[Change] = &[
                     self.overflow.store(true, Ordering::SeqCst);
                 }
                 has_room",
+    },
+    Change {
+        file: "shadow.rs",
+        from: "            Tried::Changed(locked) => answer.give(DONE, locked),",
+        to: "            Tried::Changed(Some(bucket)) if planted(Fault::SyncedEarly) => {
+                cached.show(medium, bucket);
+                answer.give(DONE, None);
+            }
+            Tried::Changed(locked) => answer.give(DONE, locked),",
+    },
+    Change {
+        file: "shadow.rs",
+        from: "        let is_ordered = signal.state.load(Ordering::Relaxed) == ORDERED;",
+        to: "        let is_ordered = signal.state.load(Ordering::Relaxed) == ORDERED;
+        if planted(Fault::SyncedLate) && is_ordered {
+            let (h, remixed, copy) = signal.read();
+            medium.event(Event::Look);
+            if signal.state.load(Ordering::Relaxed) == FREE {
+                if let Tried::Changed(Some(bucket)) = cached.try_change(medium, h, remixed, copy) {
+                    cached.show(medium, bucket);
+                }
+                return true;
+            }
+        }",
     },
     Change {
         file: "mod.rs",

@@ -12,8 +12,8 @@ use durahash::Design;
 use durahash_crash::designs::{
     EshFullSubject, EshMapSubject, EshRepairedSubject, EshSubject, PeaFullSubject, PeaMapSubject,
     PeaMultiFullSubject, PeaMultiMapSubject, PeaMultiSubject, PeaSubject, RehFullSubject,
-    RehMapSubject, RehSubject, RewoCachedSubject, RewoFullSubject, RewoMapSubject,
-    RewoSmallMapSubject, RewoSubject,
+    RehMapSubject, RehSubject, RewoBetweenSubject, RewoCachedSubject, RewoFullSubject,
+    RewoMapSubject, RewoSmallMapSubject, RewoSubject,
 };
 use durahash_crash::mutate::{Mutant, Verdict};
 use durahash_crash::oracle::Counts;
@@ -36,7 +36,7 @@ usage: durahash-crash repeat  --design D --model M --prefill P --script 'put 0 1
                               (as root: ext4 on a loop device; reh, pea, esh and rewo only)
 designs: reh, reh-full, reh-map, pea, pea-full, pea-map, pea-multi, pea-multi-full, pea-multi-map,
          esh, esh-repaired, esh-full, esh-map, rewo, rewo-cached, rewo-full, rewo-map,
-         rewo-small-map
+         rewo-between, rewo-small-map
 models:  x86, word, program";
 
 /// What was asked for.
@@ -149,6 +149,7 @@ fn main() -> ExitCode {
             "esh-map" => run(&EshMapSubject::new(), &args),
             "rewo" => run(&RewoSubject::default(), &args),
             "rewo-cached" => run(&RewoCachedSubject::default(), &args),
+            "rewo-between" => run(&RewoBetweenSubject::default(), &args),
             "rewo-full" => run(&RewoFullSubject::default(), &args),
             "rewo-map" => run(&RewoMapSubject::new(), &args),
             "rewo-small-map" => run(&RewoSmallMapSubject::new(), &args),

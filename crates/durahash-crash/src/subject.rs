@@ -14,6 +14,8 @@ pub trait Subject: Sync {
     const MAX_BYTES: u64;
     /// Whether operations may find the medium full, and then change nothing.
     const MAY_FILL: bool = false;
+    /// Whether there is work that a step does in the middle of others' operations.
+    const SYNCED: bool = false;
     /// How many calls into the medium a recovery may need at most.
     const RECOVERY_CALLS: u64 = 200_000;
 

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use durahash_crash::designs::{
     EshFullSubject, EshMapSubject, EshRepairedSubject, EshSubject, PeaFullSubject, PeaMapSubject,
     PeaMultiFullSubject, PeaMultiMapSubject, PeaMultiSubject, PeaSubject, RehFullSubject,
-    RehMapSubject, RehSubject, RewoCachedSubject, RewoFullSubject, RewoMapSubject,
-    RewoSmallMapSubject, RewoSubject,
+    RehMapSubject, RehSubject, RewoBetweenSubject, RewoCachedSubject, RewoFullSubject,
+    RewoMapSubject, RewoSmallMapSubject, RewoSubject,
 };
 use durahash_crash::mutate::{Accepted, Kind, Mutant, Verdict, add, unproven};
 use durahash_crash::run::Tester;
@@ -151,6 +151,14 @@ fn rewo_survives_on_a_full_medium() {
 fn rewo_survives_with_a_cached_table() {
     let unique = is_right::<_, true>(&RewoCachedSubject::default(), Model::X86, 2, 40);
     assert!(unique > 100_000, "only {unique} states");
+}
+
+/// The same, where copies are changed in the middle of the operations that they are of.
+#[test]
+fn rewo_survives_with_copies_that_others_change() {
+    let x86 = is_right::<_, true>(&RewoBetweenSubject::default(), Model::X86, 2, 40);
+    let word = is_right::<_, false>(&RewoBetweenSubject::default(), Model::Word, 1, 20);
+    assert!(x86 > 100_000 && word > 20_000, "only {x86} {word} states");
 }
 
 #[test]

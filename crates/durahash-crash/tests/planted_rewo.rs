@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 
-use durahash_crash::designs::{Fault, RewoPlanted, lost};
+use durahash_crash::designs::{FOLLOWS, Fault, RewoPlanted, SYNCED, lost};
 use durahash_crash::linear::{Operation, outcomes};
 use durahash_crash::run::Tester;
 use durahash_crash::script::{Op, Rng};
@@ -64,6 +64,9 @@ fn copies_that_are_not_those_of_their_slots_are_found() {
         println!("{fault:?}: {}\n", found.unwrap_or_else(|| panic!("{fault:?} is missed")));
     }
     assert_eq!(by_scripts::<CACHED>(None), None);
+    let found = by_scripts::<FOLLOWS>(Some(Fault::Unswept));
+    println!("Unswept: {}\n", found.expect("Unswept is missed"));
+    assert_eq!(by_scripts::<FOLLOWS>(None), None);
 }
 
 /// What is done before, by whom is held up, and by others meanwhile.
@@ -359,6 +362,101 @@ fn what_is_seen_before_it_is_durable_is_found() {
     println!("{}\n", found.expect("CopyFirst is missed"));
     assert_eq!(first_wrong::<0>(None, replaced(true)), None);
     assert_eq!(first_wrong::<CACHED>(None, replaced(true)), None);
+}
+
+/// A copy is changed while its writer is held up, and somebody reads.
+fn synced() -> impl Iterator<Item = Scene> {
+    [1, 4, 8_u16].into_iter().flat_map(|count| {
+        let before: Vec<Op> = (0..=count).map(|i| Op::Put(i * 9 % 32, 1)).collect();
+        let keys = (0..=count).map(|i| i * 9 % 32);
+        let changes = keys.flat_map(|key| [Op::Put(key, 2), Op::Remove(key), Op::Put(31, 2)]);
+        changes.map(move |one| {
+            let others = vec![Op::Step, Op::Get(one.key().expect("every one has a key"))];
+            Scene { before: before.clone(), one, others, crashes: true }
+        })
+    })
+}
+
+#[test]
+fn copies_by_others_that_are_seen_before_they_are_durable_are_found() {
+    let found = first_wrong::<SYNCED>(Some(Fault::SyncedEarly), synced());
+    println!("{}\n", found.expect("SyncedEarly is missed"));
+    assert_eq!(first_wrong::<SYNCED>(None, synced()), None);
+}
+
+/// Every call is a point at which a scheduler may let another thread go on. Who does steps is held up for
+/// long where it looks or has taken a lock.
+struct Points(shuttle::sync::atomic::AtomicUsize);
+
+impl Hook for Points {
+    fn thread(&self) -> u32 {
+        usize::from(shuttle::current::me()) as u32
+    }
+
+    fn before(&self, call: Call, _site: Site) {
+        let is_long =
+            self.thread() == STEPS && matches!(call, Call::Event(Event::Look | Event::Locked(_)));
+        if call == Call::Event(Event::Wait) || is_long {
+            (0..if is_long { 40 } else { 1 }).for_each(|_| shuttle::thread::yield_now());
+        } else {
+            self.0.load(shuttle::sync::atomic::Ordering::Relaxed);
+        }
+    }
+}
+
+/// Who does steps: the last of three that begin.
+const STEPS: u32 = 3;
+
+/// Two who write to a key and read it, and one who does steps, under so many schedules: the first history
+/// that nothing explains.
+fn by_schedules(fault: Option<Fault>, schedules: usize) -> Option<String> {
+    let wrong = Arc::new(Mutex::new(None));
+    let told = Arc::clone(&wrong);
+    let scheduler = shuttle::scheduler::RandomScheduler::new_from_seed(8, schedules);
+    shuttle::Runner::new(scheduler, shuttle::Config::new()).run(move || {
+        if told.lock().unwrap().is_some() {
+            return;
+        }
+        let subject = RewoPlanted::<SYNCED>(fault);
+        let h = subject.keys()[0];
+        let sim = Sim::<true>::new(RewoPlanted::<SYNCED>::MAX_BYTES);
+        let table: Arc<dyn Table> = Arc::from(subject.create(sim.clone()).expect("a table"));
+        table.apply(Op::Put(0, 1), h).expect("nothing fails here");
+        sim.set_hook(Box::new(Points(shuttle::sync::atomic::AtomicUsize::new(0))));
+        let clock = Arc::new(AtomicU64::new(0));
+        let histories = [vec![2, 3], vec![4, 5], vec![]].map(|values: Vec<u64>| {
+            let (table, clock) = (Arc::clone(&table), Arc::clone(&clock));
+            shuttle::thread::spawn(move || {
+                if values.is_empty() {
+                    (0..6).for_each(|_| drop(table.apply(Op::Step, 0)));
+                }
+                let ops = values.into_iter().flat_map(|v| [Op::Put(0, v), Op::Get(0)]);
+                let history = ops.map(|op| {
+                    let begin = clock.fetch_add(1, Ordering::SeqCst);
+                    let answer = table.apply(op, h).expect("nothing fails here");
+                    let end = clock.fetch_add(1, Ordering::SeqCst);
+                    Operation { op, begin, end: Some((end, answer)) }
+                });
+                history.collect::<Vec<_>>()
+            })
+        });
+        let mut history: Vec<Operation> =
+            histories.into_iter().flat_map(|thread| thread.join().expect("it ends")).collect();
+        let last = table.apply(Op::Get(0), h).expect("nothing fails here");
+        let now = clock.load(Ordering::SeqCst);
+        history.push(Operation { op: Op::Get(0), begin: now, end: Some((now + 1, last)) });
+        if outcomes(Some(1), &history).is_empty() {
+            *told.lock().unwrap() = Some(format!("{history:?}"));
+        }
+    });
+    wrong.lock().unwrap().take()
+}
+
+#[test]
+fn copies_by_others_that_come_too_late_are_found() {
+    let found = by_schedules(Some(Fault::SyncedLate), 5_000);
+    println!("{}\n", found.expect("SyncedLate is missed"));
+    assert_eq!(by_schedules(None, 2_000), None);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use durahash_crash::designs::{
     EshSubject, PeaSubject, RehMapSubject, RehSubject, RewoCachedSubject, RewoSmallMapSubject,
-    RewoSubject,
+    RewoSubject, RewoSyncedSubject,
 };
 use durahash_crash::linear::{Operation, outcomes};
 use durahash_crash::script::Op;
@@ -491,6 +491,19 @@ fn readers_of_copies() {
         scene("gives way", full.iter().map(|key| Op::Get(*key)).collect(), Op::Put(9, 3)),
     ];
     every_place(&RewoCachedSubject::default(), &scenes);
+}
+
+/// The same, where somebody else changes it while the writer waits for the medium.
+#[test]
+fn readers_of_copies_that_others_change() {
+    let full: Vec<u16> = (0..9).map(|i| i * 9 % 32).collect();
+    let scene = |name, whole, held_up| Scene { name, before: puts(&full), read: 9, whole, held_up };
+    let scenes = [
+        scene("is replaced", vec![Op::Get(9)], Op::Put(9, 2)),
+        scene("is removed", vec![Op::Get(9)], Op::Remove(9)),
+        scene("comes again", vec![Op::Remove(9)], Op::Put(9, 3)),
+    ];
+    every_place_while(&RewoSyncedSubject::default(), &scenes, &[Op::Step]);
 }
 
 /// The number of copies follows the tables, and so do the places of copies; the record that a copy names

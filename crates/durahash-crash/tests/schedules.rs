@@ -18,7 +18,8 @@ use durahash::{Finding, Result};
 use durahash_crash::designs::{
     EshMapSubject, EshSubject, EshWithin, MapSubject, PeaMapSubject, PeaMultiMapSubject,
     PeaMultiSubject, PeaMultiWithin, PeaSubject, PeaWithin, RehMapSubject, RehSubject, RehWithin,
-    RewoCachedSubject, RewoMapSubject, RewoSmallMapSubject, RewoSubject, RewoWithin,
+    RewoCachedSubject, RewoMapSubject, RewoSmallMapSubject, RewoSubject, RewoSynced,
+    RewoSyncedSubject, RewoWithin,
 };
 use durahash_crash::linear::{Operation, outcomes};
 use durahash_crash::script::{Op, Rng};
@@ -34,6 +35,7 @@ static ESH: EshSubject = EshWithin;
 static ESH_MAP: EshMapSubject = MapSubject::new();
 static REWO: RewoSubject = RewoWithin;
 static REWO_CACHED: RewoCachedSubject = RewoWithin;
+static REWO_SYNCED: RewoSyncedSubject = RewoSynced;
 static REWO_MAP: RewoMapSubject = MapSubject::new();
 static REWO_SMALL_MAP: RewoSmallMapSubject = MapSubject::new();
 static REH_MAP: RehMapSubject = MapSubject::new();
@@ -281,7 +283,7 @@ fn run<S: Subject, const LINE: bool>(
     let stop = match rng.below(4) {
         0 => Stop::Nowhere,
         1 => Stop::BehindGrowth,
-        _ => Stop::After(1 + rng.below(THREADS) as u32, 1 + rng.below(60)),
+        _ => Stop::After(1 + rng.below(THREADS + usize::from(S::SYNCED)) as u32, 1 + rng.below(60)),
     };
     sim.record(Vec::new());
     sim.set_hook(Box::new(Switch {
@@ -310,7 +312,18 @@ fn run<S: Subject, const LINE: bool>(
             })
         })
         .collect();
+    // Beside them, who does steps as long as they work; it may be the one that is stopped.
+    let steps = S::SYNCED.then(|| {
+        let (table, ended) = (Arc::clone(&table), Arc::clone(&ended));
+        shuttle::thread::spawn(move || {
+            while ended.load(Ordering::Relaxed) < THREADS {
+                table.apply(Op::Step, 0).unwrap();
+                shuttle::thread::yield_now();
+            }
+        })
+    });
     let done: Vec<Done> = threads.into_iter().flat_map(|t| t.join().unwrap()).collect();
+    steps.into_iter().for_each(|steps| steps.join().unwrap());
     let mut trace = sim.recorded();
     trace.retain(|step| !left_out(step));
 
@@ -572,6 +585,19 @@ fn rewo_cached_at_random_x86() {
 fn rewo_cached_by_priorities_x86() {
     let scheduler = PctScheduler::new_from_seed(34, 3, schedules());
     explore::<_, true>(&REWO_CACHED, Model::X86, scheduler);
+}
+
+/// The same, where another thread changes copies while writers wait for the medium: what writers and it say
+/// to each other, at every call of either.
+#[test]
+fn rewo_synced_at_random_x86() {
+    explore::<_, true>(&REWO_SYNCED, Model::X86, RandomScheduler::new_from_seed(35, schedules()));
+}
+
+#[test]
+fn rewo_synced_by_priorities_word() {
+    let scheduler = PctScheduler::new_from_seed(36, 3, schedules());
+    explore::<_, false>(&REWO_SYNCED, Model::Word, scheduler);
 }
 
 /// Lists of values, made and undone, beside readers of all values of a key.

@@ -115,6 +115,8 @@ pub struct IndexStats {
     pub rebuilds: u64,
     /// Slots that resizes migrated since the pool was opened.
     pub migrated: u64,
+    /// Buckets that resizes went over for that.
+    pub walked: u64,
     /// Slots of the cached table.
     pub cached_slots: u64,
     /// Whether the cached table has every slot.

@@ -402,6 +402,105 @@ fn the_cached_table_grows_and_shrinks_with_the_others() {
     assert_eq!(rewo.stats().cached_slots, first);
 }
 
+/// What a size of the cached table left in other buckets is not found again when it has that size again.
+#[test]
+fn copies_of_a_size_before_do_not_come_back() {
+    const KEYS: u64 = 3000;
+    let pool = pool_on(Dram::new(16 << 20).unwrap(), Geometry { extent_shift: 14, ..TINY });
+    let rewo = Rewo::create(pool, Cache::default()).unwrap();
+    let mut model = HashMap::new();
+    let mut sizes = Vec::new();
+    for round in 0..6_u64 {
+        for i in 0..KEYS {
+            // Few at the end of a round, all at the end of the next, each with another value.
+            let (h, v) = (spread(i), round * KEYS + i);
+            if round % 2 == 0 {
+                assert_eq!(put(&rewo, h, v), model.insert(h, v));
+            } else if i >= 60 {
+                assert_eq!(remove(&rewo, h), model.remove(&h));
+            } else {
+                assert_eq!(put(&rewo, h, v), model.insert(h, v));
+            }
+            for i in [i, i / 2, KEYS - 1 - i] {
+                assert_eq!(rewo.get(spread(i)).unwrap(), model.get(&spread(i)).copied());
+            }
+            if sizes.last() != Some(&rewo.stats().cached_slots) {
+                sizes.push(rewo.stats().cached_slots);
+                assert_eq!(findings(&rewo), [], "{sizes:?}");
+            }
+        }
+        assert_eq!(findings(&rewo), [], "round {round}");
+    }
+    let turns = sizes.windows(3).filter(|w| (w[0] < w[1]) != (w[1] < w[2])).count();
+    assert!(turns >= 4, "{sizes:?}");
+}
+
+/// Buckets that one operation migrates, at the most, while tables are added, given up and rebuilt.
+#[test]
+fn no_operation_migrates_more_than_one_bucket() {
+    let most: fn(u64) -> bool = |_| true;
+    // Writes whose hashes would leave a resize to others: they wait instead, before there is no room.
+    let idle: fn(u64) -> bool = |h| h % 4 != 0;
+    for (extent_shift, keys, is_used) in
+        [(16, 60_000, most), (18, 60_000, most), (16, 60_000, idle)]
+    {
+        let geometry = Geometry { slots: 15, extent_shift, ..TINY };
+        let pool = pool_on(Dram::new(64 << 20).unwrap(), geometry);
+        let rewo = Rewo::create(pool, Cache::default()).unwrap();
+        let hashes: Vec<u64> = (0..).map(spread).filter(|h| is_used(*h)).take(2 * keys).collect();
+        let mut walked = 0;
+        let mut counted = |what: &str, h: u64, op: &dyn Fn() -> Option<u64>| {
+            let before = rewo.stats().walked;
+            let found = op();
+            let n = rewo.stats().walked - before;
+            assert!(n <= 1, "{what} {h:#x} migrated {n} buckets: {:?}", rewo.stats());
+            walked += n;
+            found
+        };
+        // Grows; shrinks to a sixth, and again grows, so that a resize of one kind follows on another.
+        let mut live = 0..0;
+        for (low, high) in [(0, keys), (keys / 6 * 5, keys), (keys / 6 * 5, keys * 2)] {
+            for h in &hashes[live.start..low] {
+                assert_eq!(counted("remove", *h, &|| remove(&rewo, *h)), Some(7));
+            }
+            for h in &hashes[live.end..high] {
+                assert_eq!(counted("insert", *h, &|| put(&rewo, *h, 7)), None);
+            }
+            live = low..high;
+            assert!(hashes[live.clone()].iter().all(|h| rewo.get(*h).unwrap() == Some(7)));
+            assert_eq!(findings(&rewo), []);
+        }
+        for h in &hashes[live] {
+            assert_eq!(counted("remove", *h, &|| remove(&rewo, *h)), Some(7));
+        }
+        let stats = rewo.stats();
+        assert!(walked > 1000 && stats.splits > 2, "{walked} {stats:?}");
+        assert!(stats.merges > 2 || !is_used(4), "{stats:?}");
+    }
+}
+
+/// Threads that insert faster than one of them could migrate: they wait for the walk before there is no room.
+#[test]
+fn many_threads_are_not_faster_than_the_walk() {
+    const THREADS: u64 = 8;
+    const KEYS: u64 = 20_000;
+    for slots in [3, 15] {
+        let geometry = Geometry { slots, extent_shift: 13, ..TINY };
+        let pool = pool_on(Dram::new(64 << 20).unwrap(), geometry);
+        let rewo = Rewo::create(pool, NONE).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let rewo = &rewo;
+                let own = (0..KEYS).filter(move |i| i % THREADS == thread);
+                scope.spawn(move || own.for_each(|i| assert_eq!(put(rewo, spread(i), i), None)));
+            }
+        });
+        while rewo.step().unwrap() {}
+        assert_eq!(findings(&rewo), []);
+        assert!((0..KEYS).all(|i| rewo.get(spread(i)).unwrap() == Some(i)));
+    }
+}
+
 /// Threads change copies while writers wait: no reader sees less than what had returned before, or what
 /// comes later never; copies are those of the slots in the end.
 #[test]

@@ -8,6 +8,7 @@ mod planted;
 mod pool;
 mod reh;
 mod rewo;
+mod synced;
 
 pub use esh::{EshFullSubject, EshRepairedSubject, EshSubject, EshWithin};
 pub use map::{
@@ -15,9 +16,10 @@ pub use map::{
 };
 pub use multi::{PeaMultiFullSubject, PeaMultiMapSubject, PeaMultiSubject, PeaMultiWithin};
 pub use pea::{PeaFullSubject, PeaSubject, PeaWithin};
-pub use planted::{Fault, RewoPlanted, lost};
+pub use planted::{FOLLOWS, Fault, RewoPlanted, SYNCED, lost};
 pub use reh::{RehFullSubject, RehSubject, RehWithin};
 pub use rewo::{RewoCachedSubject, RewoFullSubject, RewoSubject, RewoWithin};
+pub use synced::{RewoBetweenSubject, RewoSynced, RewoSyncedSubject};
 
 /// A value of bytes: the word in decimal; every third is longer than a line.
 fn text(v: u64) -> String {

@@ -15,7 +15,9 @@
 //! but a mark that it hit, once, and what it copies; for that it tries the lock, and waits for nobody.
 //!
 //! While the number of buckets changes, and writers may look for a copy elsewhere, none are made, and
-//! what was read is only believed if the number is the same afterwards.
+//! what was read is only believed if the number is the same afterwards. Copies that are in another bucket by the
+//! new number are found by nobody. They are [swept](Cached::sweep) before the number changes again, so that it
+//! does not bring them back as they were.
 //!
 //! A copy that would replace another is only made at one lookup in eight: what is looked up often comes here
 //! all the same, and what is not pushes less of it out, and costs its lookups no lock.
@@ -25,6 +27,7 @@
 //! slot is left out or replaced.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use durahash_media::{Event, Medium, Result, Rows, Version, VersionLock, bits};
@@ -472,45 +475,66 @@ impl Cached {
         lock.unlock_changed(medium);
     }
 
-    /// Changes the number of buckets. `pass_writers` waits for all writers that have not seen what was
-    /// stored before it. What is in another bucket now than before is dropped: from there on writers
-    /// look for copies elsewhere.
-    pub(super) fn resize<M: Medium>(
-        &self,
-        medium: &M,
-        wanted: u64,
-        remix: impl Fn(u64) -> u64,
-        pass_writers: impl FnOnce(),
-    ) {
+    /// Changes the number of buckets; how many, from the first on, are to be swept before it changes again.
+    /// `pass_writers` waits for all writers that have not seen what was stored before it.
+    pub(super) fn resize(&self, wanted: u64, pass_writers: impl FnOnce()) -> u64 {
         let (before, after) = (self.buckets(), self.most_of(wanted));
         if before == after {
             pass_writers();
-            return;
+            return 0;
         }
         self.fills.store(false, Ordering::SeqCst);
         self.overflow.store(true, Ordering::SeqCst);
         self.buckets.store(after, Ordering::SeqCst);
         pass_writers();
-        for i in 0..before {
-            let row = self.rows.row(i);
-            let lock = VersionLock::new(&row[0]);
-            lock.lock(medium);
-            lock.exclude_readers();
-            let live = bits(row[1].load(Ordering::Acquire), 0, SLOTS);
-            for slot in (0..SLOTS).filter(|slot| live & 1 << slot != 0) {
-                let h = row[2 + slot as usize * 2].load(Ordering::Acquire);
-                if after == 0 || Self::at(remix(h), after) != i {
-                    row[1].fetch_and(!(1 << slot), Ordering::Release);
-                }
-            }
-            lock.unlock_changed(medium);
-        }
         self.fills.store(after > 0, Ordering::SeqCst);
+        before
     }
 
-    /// Calls `f` with every copy, and whether its bucket is the right one and unlocked. Nobody writes
-    /// meanwhile.
-    pub(super) fn each(&self, remix: impl Fn(u64) -> u64, f: &mut dyn FnMut(u64, u64, bool)) {
+    /// Drops copies from some buckets that are in another one since the number of buckets changed: writers
+    /// look for them there.
+    pub(super) fn sweep<M: Medium>(
+        &self,
+        medium: &M,
+        rows: Range<u64>,
+        remix: impl Fn(u64) -> u64,
+    ) {
+        let buckets = self.buckets();
+        for i in rows {
+            let row = self.rows.row(i);
+            let lock = VersionLock::new(&row[0]);
+            while !lock.try_lock(medium) {
+                if self.stopped.load(Ordering::SeqCst) {
+                    // Whoever broke off may have it.
+                    return;
+                }
+                medium.event(Event::Wait);
+                std::thread::yield_now();
+            }
+            let live = bits(row[1].load(Ordering::Acquire), 0, SLOTS);
+            let elsewhere = (0..SLOTS).filter(|slot| {
+                let h = row[2 + *slot as usize * 2].load(Ordering::Acquire);
+                live & 1 << slot != 0 && (buckets == 0 || Self::at(remix(h), buckets) != i)
+            });
+            let swept = elsewhere.fold(0, |swept, slot| swept | 1 << slot);
+            if swept == 0 {
+                lock.unlock_unchanged(medium);
+            } else {
+                lock.exclude_readers();
+                row[1].fetch_and(!swept, Ordering::Release);
+                lock.unlock_changed(medium);
+            }
+        }
+    }
+
+    /// Calls `f` with every copy, and whether its bucket is the right one and unlocked; not with what is to be
+    /// swept from the first buckets, `unswept` of them. Nobody writes meanwhile.
+    pub(super) fn each(
+        &self,
+        unswept: u64,
+        remix: impl Fn(u64) -> u64,
+        f: &mut dyn FnMut(u64, u64, bool),
+    ) {
         let buckets = if self.stopped.load(Ordering::SeqCst) { 0 } else { self.buckets() };
         for i in 0..buckets {
             let row = self.rows.row(i);
@@ -519,7 +543,11 @@ impl Cached {
                 let [h, payload] =
                     [2, 3].map(|at| row[at + slot as usize * 2].load(Ordering::Acquire));
                 let remixed = remix(h);
-                let is_right = Self::at(remixed, buckets) == i
+                let is_here = Self::at(remixed, buckets) == i;
+                if !is_here && i < unswept {
+                    continue;
+                }
+                let is_right = is_here
                     && !VersionLock::new(&row[0]).is_locked()
                     && Self::slot_of(row, h, remixed) == Some(slot);
                 f(h, payload, is_right);

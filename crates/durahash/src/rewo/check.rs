@@ -109,7 +109,8 @@ impl<M: Medium> Rewo<M> {
     /// REWO-7.
     fn check_cached(&self, hashes: &HashMap<u64, u64>, report: Report<'_>) {
         let mut copied = HashSet::new();
-        self.cached.each(|h| self.remix.mix(h), &mut |h, payload, is_right| {
+        let unswept = self.resizing().unswept;
+        self.cached.each(unswept, |h| self.remix.mix(h), &mut |h, payload, is_right| {
             if !is_right || hashes.get(&h) != Some(&payload) || !copied.insert(h) {
                 report("REWO-7", 0, format!("the copy of {h:#018x} is another"));
             }

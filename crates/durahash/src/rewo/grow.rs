@@ -3,12 +3,24 @@
 //! From a load of 0.8 on, a table is prepared: its space is taken, and its commit words emptied piece by
 //! piece. At 0.92, or where an insert finds no room, it is added to the others, and the walk over the
 //! sources begins, which migrates bucket after bucket. Writers do a piece of either after their own
-//! operation, every fourth one of the walk, and so does [`step`](crate::Index::step). Half of the slots are given back below 0.3.
+//! operation, and so does [`step`](crate::Index::step). Half of the slots are given back below 0.3.
+//!
+//! Beside a resize an operation migrates one bucket at the most, and waits for no more than that under the mutex
+//! of resizes, which is let go of after each. Writers go on with the walk so often that it ends before there is
+//! no room ([`set_pace`](Rewo::set_pace)): of the writes between two resizes, at the least fourteen for each bucket
+//! of the sources, every fourth one migrates a bucket, and every one where a smaller table is rebuilt. Those
+//! are too few where many threads find the mutex taken, or where hashes favour the others. So where there were
+//! more inserts than that for each bucket, every writer waits for the mutex, and migrates one.
+//!
+//! In one corner that does not hold: where an insert finds no room although the tables are not full. In buckets of
+//! fifteen slots, in tables of 2,048 buckets and more, that takes hashes that share their first bits, or that
+//! are chosen. Then it goes on with the walk until it has room or is told that there is none, some buckets
+//! at a time, or prepares the whole of the next table.
 
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
-use durahash_media::{ErrorKind, Event, Medium, Result, wait_lock};
+use durahash_media::{Error, ErrorKind, Event, Medium, Result, wait_lock};
 
 use super::cached;
 use super::cuckoo::{Moves, Room};
@@ -19,13 +31,13 @@ use super::scan::Listed;
 use super::write::Left;
 use super::{ROOT, Rewo};
 
-/// Buckets that a writer migrates after an operation, and those that it prepares.
-const WRITER_MIGRATES: u64 = 1;
-const WRITER_PREPARES: u64 = 8;
-/// The same of an insert that waits for room, and of a step in the background.
-const HELPER_MIGRATES: u64 = 4;
+/// Buckets that a writer prepares after an operation, and those of the cached table that it sweeps.
+const WRITER_PIECE: u64 = 8;
+/// The same of a step in the background, and those that it migrates.
+const STEP_PIECE: u64 = 1024;
 const STEP_MIGRATES: u64 = 64;
-const STEP_PREPARES: u64 = 1024;
+/// Buckets that an insert migrates at once which finds no room.
+const HELPER_MIGRATES: u64 = 4;
 
 /// Parts of a walk over the sources after which the cursor is saved.
 const SAVES: u64 = 8;
@@ -51,6 +63,9 @@ pub(super) struct Resizing {
     pub(super) cursor: u64,
     pub(super) saved: u64,
     pub(super) prepared: Option<Prepared>,
+    /// Buckets of the cached table, from the first on, that may have copies which belong elsewhere since
+    /// their number changed.
+    pub(super) unswept: u64,
     /// If fewer slots than that are live, the tables may be halved: at some more it did not work.
     shrinks_below: Option<u64>,
 }
@@ -98,6 +113,11 @@ impl<M: Medium> Drop for Guard<'_, M> {
     }
 }
 
+/// Whether a resize cannot begin: there is no space for its table, or it would not help.
+fn is_no_table(e: &Error) -> bool {
+    matches!(e.kind(), ErrorKind::Full { .. } | ErrorKind::Skewed { .. })
+}
+
 /// How the migration of a bucket ended.
 enum Migrated {
     Done,
@@ -130,19 +150,45 @@ impl<M: Medium> Rewo<M> {
     /// others to meet.
     pub(super) fn maintain(&self, h: u64, left: Left) {
         let plan = self.plans.load();
+        let every = self.writers.pace.every.load(Ordering::Relaxed);
+        if plan.is_resizing() {
+            let pace = &self.writers.pace;
+            let todo = every * pace.todo.load(Ordering::Relaxed);
+            if self.live.get() + todo > pace.limit.load(Ordering::Relaxed) {
+                let mut resizing = self.resizing();
+                // It may have been another's last bucket.
+                if self.plans.is_current(plan) {
+                    let _ = self.work(&mut resizing, WRITER_PIECE);
+                }
+                return;
+            }
+        }
         let is_wanted = if plan.is_resizing() {
-            // Every fourth, where buckets have fifteen slots: of the writes until the next resize, at
-            // the least fourteen for each bucket of now, four do it.
-            h.is_multiple_of(u64::from(self.slots / 4 + 1))
+            h.is_multiple_of(every)
         } else {
-            self.writers.prepares.load(Ordering::Relaxed) || self.is_due(plan, left)
+            self.writers.prepares.load(Ordering::Relaxed)
+                || self.writers.sweeps.load(Ordering::Relaxed)
+                || self.is_due(plan, left)
         };
         if !is_wanted {
             return;
         }
         if let Some(mut resizing) = self.try_resizing() {
-            let _ = self.work(&mut resizing, WRITER_MIGRATES, WRITER_PREPARES);
+            let _ = self.work(&mut resizing, WRITER_PIECE);
         }
+    }
+
+    /// How often writers migrate a bucket during a resize: one of a few, if there is room for all of them to be
+    /// inserts.
+    pub(super) fn set_pace(&self, wanted: &Wanted, cursor: u64) {
+        let pace = &self.writers.pace;
+        let todo = wanted.total() - cursor;
+        let full = GROW * wanted.finished().buckets() * u64::from(self.slots) / 100;
+        let (live, few) = (self.live.get(), u64::from(self.slots / 4 + 1));
+        let every = if live + few * todo <= full { few } else { 1 };
+        pace.every.store(every, Ordering::Relaxed);
+        pace.limit.store(live + every * todo, Ordering::Relaxed);
+        pace.todo.store(todo, Ordering::Relaxed);
     }
 
     /// Whether there may be a reason for a resize.
@@ -157,17 +203,23 @@ impl<M: Medium> Rewo<M> {
         }
     }
 
-    /// A piece of what is due; whether there is more.
-    fn work(&self, resizing: &mut Resizing, migrates: u64, prepares: u64) -> Result<bool> {
+    /// A piece of what is due, with so many buckets that are prepared or swept; whether there is more.
+    fn work(&self, resizing: &mut Resizing, piece: u64) -> Result<bool> {
         self.pool.writable()?;
+        self.sweep_some(resizing, piece);
+        Ok(self.resize_some(resizing, piece)? || resizing.unswept > 0)
+    }
+
+    /// The same of a resize alone.
+    fn resize_some(&self, resizing: &mut Resizing, piece: u64) -> Result<bool> {
         if self.plans.load().is_resizing() {
-            self.migrate(resizing, migrates)?;
+            self.migrate(resizing)?;
             return Ok(true);
         }
         let wanted = self.plans.wanted(self.plans.load());
         let buckets = wanted.buckets();
         if self.load_is(PREPARE, buckets) {
-            let is_done = self.prepare_some(resizing, self.larger(&wanted), prepares)?;
+            let is_done = self.prepare_some(resizing, self.larger(&wanted), piece)?;
             if is_done && self.load_is(GROW, buckets) {
                 self.begin_larger(resizing, &wanted)?;
                 return Ok(true);
@@ -184,7 +236,7 @@ impl<M: Medium> Rewo<M> {
             let shrunk = Wanted { resize: Resize::Shrink, ..wanted };
             self.begin(resizing, &shrunk)?;
             self.writers.shrinks.add(1);
-        } else if self.prepare_some(resizing, buckets / 2, prepares)? {
+        } else if self.prepare_some(resizing, buckets / 2, piece)? {
             self.begin_rebuild(resizing, &wanted, Resize::Rebuild)?;
             self.writers.shrinks.add(1);
         }
@@ -196,15 +248,19 @@ impl<M: Medium> Rewo<M> {
         if self.pool.writable().is_err() {
             return Ok(false);
         }
-        let mut resizing = self.resizing();
-        match self.work(&mut resizing, STEP_MIGRATES, STEP_PREPARES) {
-            // Without a table, for which there is no space, or which would not help, nothing is left to do
-            // here; an insert that finds no room is told.
-            Err(e) if matches!(e.kind(), ErrorKind::Full { .. } | ErrorKind::Skewed { .. }) => {
-                Ok(false)
+        for _ in 0..STEP_MIGRATES {
+            let was_resizing = self.plans.load().is_resizing();
+            // Anew for each bucket: who waits for it waits for one.
+            let done = self.work(&mut self.resizing(), STEP_PIECE);
+            match done {
+                Ok(true) if was_resizing && self.plans.load().is_resizing() => {}
+                // Without a table, for which there is no space, or which would not help, nothing is left to
+                // do here; an insert that finds no room is told.
+                Err(e) if is_no_table(&e) => return Ok(self.resizing().unswept > 0),
+                _ => return done,
             }
-            done => done,
         }
+        Ok(true)
     }
 
     /// An insert found no room when the tables were these: makes some, or a piece of what leads there.
@@ -215,13 +271,18 @@ impl<M: Medium> Rewo<M> {
             return Ok(());
         }
         if plan.is_resizing() {
-            return self.migrate(&mut resizing, HELPER_MIGRATES);
+            for _ in 0..HELPER_MIGRATES {
+                if self.plans.is_current(plan) {
+                    self.migrate(&mut resizing)?;
+                }
+            }
+            return Ok(());
         }
         let wanted = self.plans.wanted(plan);
         if !self.load_is(HOPELESS, wanted.buckets()) {
             return Err(ErrorKind::Skewed { depth: wanted.count as u32 }.into());
         }
-        while !self.prepare_some(&mut resizing, self.larger(&wanted), STEP_PREPARES)? {}
+        while !self.prepare_some(&mut resizing, self.larger(&wanted), STEP_PIECE)? {}
         self.begin_larger(&mut resizing, &wanted)
     }
 
@@ -317,16 +378,32 @@ impl<M: Medium> Rewo<M> {
     fn begin(&self, resizing: &mut Resizing, wanted: &Wanted) -> Result<()> {
         self.write_block(resizing, wanted, 0)?;
         resizing.cursor = 0;
-        self.switch(wanted);
+        self.switch(resizing, wanted);
         Ok(())
     }
 
-    /// All operations go by these tables from here on.
-    fn switch(&self, wanted: &Wanted) {
+    /// All operations go by these tables from here on. The cached table's size follows, unless copies are
+    /// still to be swept since it did the last time.
+    fn switch(&self, resizing: &mut Resizing, wanted: &Wanted) {
+        self.set_pace(wanted, 0);
         self.plans.publish(wanted);
-        let buckets = self.cache_buckets(wanted);
-        let remix = |h| self.remix.mix(h);
-        self.cached.resize(self.medium(), buckets, remix, || self.pass_writers());
+        if resizing.unswept > 0 {
+            self.pass_writers();
+            return;
+        }
+        resizing.unswept = self.cached.resize(self.cache_buckets(wanted), || self.pass_writers());
+        self.writers.sweeps.store(resizing.unswept > 0, Ordering::Relaxed);
+    }
+
+    /// Drops copies that belong elsewhere from some buckets of the cached table.
+    fn sweep_some(&self, resizing: &mut Resizing, piece: u64) {
+        if resizing.unswept == 0 {
+            return;
+        }
+        let left = resizing.unswept.saturating_sub(piece);
+        self.cached.sweep(self.medium(), left..resizing.unswept, |h| self.remix.mix(h));
+        resizing.unswept = left;
+        self.writers.sweeps.store(left > 0, Ordering::Relaxed);
     }
 
     /// Buckets of the cached table beside these tables.
@@ -372,15 +449,12 @@ impl<M: Medium> Rewo<M> {
         words
     }
 
-    /// Migrates so many buckets, and ends the resize behind the last.
-    fn migrate(&self, resizing: &mut Resizing, n: u64) -> Result<()> {
+    /// Migrates a bucket, and ends the resize behind the last.
+    fn migrate(&self, resizing: &mut Resizing) -> Result<()> {
         let plan = self.plans.load();
         let wanted = self.plans.wanted(plan);
         let total = wanted.total();
-        for _ in 0..n {
-            let Some((table, number)) = wanted.source(resizing.cursor) else {
-                break;
-            };
+        if let Some((table, number)) = wanted.source(resizing.cursor) {
             if resizing.cursor.is_multiple_of(PASSES) {
                 self.plans.pass(&wanted, resizing.cursor);
             }
@@ -395,6 +469,8 @@ impl<M: Medium> Rewo<M> {
                 }
             }
             resizing.cursor += 1;
+            self.writers.walked.add(1);
+            self.writers.pace.todo.store(total - resizing.cursor, Ordering::Relaxed);
             let is_due = resizing.cursor - resizing.saved >= (total / SAVES).max(1);
             if is_due && resizing.cursor < total {
                 self.write_block(resizing, &wanted, resizing.cursor)?;
@@ -507,7 +583,7 @@ impl<M: Medium> Rewo<M> {
         while self.load_is(SKEWED, buckets) {
             buckets *= 2;
         }
-        while !self.prepare_some(resizing, buckets, STEP_PREPARES)? {}
+        while !self.prepare_some(resizing, buckets, STEP_PIECE)? {}
         // A forged counter may say that there are none.
         let live = self.live.get();
         resizing.shrinks_below = Some((live / 4 * 3).max(live.min(1)));
@@ -518,7 +594,7 @@ impl<M: Medium> Rewo<M> {
     fn finish(&self, resizing: &mut Resizing, wanted: &Wanted) -> Result<()> {
         let done = wanted.finished();
         self.write_block(resizing, &done, 0)?;
-        self.switch(&done);
+        self.switch(resizing, &done);
         resizing.cursor = 0;
         let kept: Vec<Table> = done.all().map(|(_, table)| table).collect();
         let dropped = wanted.all().filter(|(_, table)| !kept.contains(table));

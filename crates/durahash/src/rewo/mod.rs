@@ -80,9 +80,10 @@
 //! before it: all of their slots have come to where they go, under versions that are read later, and nothing
 //! comes back, as only what a table owns is put or evicted into its buckets. Two writers of one hash of whom
 //! one leaves out sources meet at the locks of the buckets for new slots, which both take.
-//! No operation waits for a whole resize: who finds the mutex taken leaves that to its holder.
-//! Only where an insert finds no room does it help until there is some. A step in the background that
-//! needs space for a table, and there is none, answers that nothing is waiting.
+//! No operation waits for more than the migration of a bucket: who finds the mutex taken leaves that to its
+//! holder, as long as the walk is ahead of the inserts, and else migrates one bucket when it has it. Only where
+//! an insert finds no room does it help until there is some: how rare that is, `grow.rs` says. A step in the
+//! background that needs space for a table, and there is none, answers that nothing is waiting.
 //!
 //! # Departures from the paper
 //! - Fifteen slots of sixteen bytes, bitmap and lock map in one word and fingerprints in another. Eight
@@ -104,8 +105,8 @@
 //!   two within its bound. Who writes a slot changes its copy, before anybody else can see the slot: the
 //!   threads for that (§3.5, Figs. 6 and 7) are an option (`shadow.rs`); nobody waits for one that sleeps,
 //!   but for one that has begun.
-//!   Where its size follows the other tables, who begins or ends their resize goes over the whole of it
-//!   at once; lookups and most writers go on.
+//!   Where its size follows the other tables, copies that are in another bucket since then are dropped
+//!   piece by piece, and no other change of its size begins before.
 
 mod cached;
 mod check;
@@ -119,7 +120,7 @@ mod scan;
 mod shadow;
 mod write;
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 use durahash_media::hash::WordMix;
@@ -165,6 +166,11 @@ pub struct Cache {
     pub sync_threads: u32,
 }
 
+/// No threads change copies while writers wait for the medium, but whoever calls
+/// [`sync_copies`](Rewo::sync_copies): a tester chooses the moments.
+#[doc(hidden)]
+pub const SYNC_BY_CALLS: u32 = u32::MAX;
+
 /// Rewo-Hash over a pool. See the [module docs](self).
 pub struct Rewo<M: Medium> {
     /// First, so that its threads have ended when the others are dropped.
@@ -188,12 +194,25 @@ pub struct Rewo<M: Medium> {
 #[repr(align(128))]
 struct Writers {
     resizing: Mutex<grow::Resizing>,
-    /// Whether a table is being prepared.
+    /// Whether a table is being prepared, and whether copies are being swept.
     prepares: AtomicBool,
+    sweeps: AtomicBool,
+    pace: Pace,
     grows: Count,
     shrinks: Count,
     rebuilds: Count,
     migrated: Count,
+    walked: Count,
+}
+
+/// How fast a resize must be, for writers.
+struct Pace {
+    /// Of so many writes one migrates a bucket.
+    every: AtomicU64,
+    /// Buckets of the walk that are left.
+    todo: AtomicU64,
+    /// Slots that may be live, and so many more for each of these buckets, while the walk is not behind.
+    limit: AtomicU64,
 }
 
 /// A live slot that was found.
@@ -380,6 +399,17 @@ impl<M: Medium> Rewo<M> {
         };
         held.release();
         done
+    }
+}
+
+impl<M: Medium> Rewo<M> {
+    /// Changes the copies that writers have ordered and nobody has changed yet, as a thread of
+    /// [`sync_threads`](Cache::sync_threads) would; whether there were any. What waits for nobody, and is not
+    /// seen before the writers have made their changes durable.
+    #[doc(hidden)]
+    pub fn sync_copies(&self) -> bool {
+        let shadow = self.shadow.as_ref();
+        shadow.is_some_and(|shadow| shadow.sync(self.medium(), &self.cached))
     }
 }
 

@@ -4,7 +4,7 @@
 //! bucket is read, and what was being moved is dealt with: Algorithm 6, but that a slot which is leaving is
 //! dropped only if it has a double, wherever that may be, and all of them before the first operation.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 use durahash_media::hash::WordMix;
@@ -16,7 +16,7 @@ use super::grow::Resizing;
 use super::layout::{self, BUCKET_BYTES, SLOTS, TABLES, Tables, used_slots};
 use super::plan::{self, Plans, Resize, Table, Wanted};
 use super::shadow::Shadow;
-use super::{Cache, ROOT, Rewo, Writers};
+use super::{Cache, Pace, ROOT, Rewo, Writers};
 use crate::count::Counter;
 use crate::growth::Count;
 use crate::index::IndexStats;
@@ -104,6 +104,7 @@ impl<M: Medium> Rewo<M> {
                 rewo.write_block(&mut resizing, &found.wanted, found.cursor)?;
             }
             rewo.plans.pass(&found.wanted, found.cursor);
+            rewo.set_pace(&found.wanted, found.cursor);
         }
         rewo.release_unnamed(&found)?;
         rewo.cached.begin(rewo.cache_buckets(&found.wanted), rewo.live.get() == 0);
@@ -142,10 +143,17 @@ impl<M: Medium> Rewo<M> {
             writers: Writers {
                 resizing: Mutex::new(Resizing::default()),
                 prepares: AtomicBool::new(false),
+                sweeps: AtomicBool::new(false),
+                pace: Pace {
+                    every: AtomicU64::new(1),
+                    todo: AtomicU64::new(0),
+                    limit: AtomicU64::new(0),
+                },
                 grows: Count::new(),
                 shrinks: Count::new(),
                 rebuilds: Count::new(),
                 migrated: Count::new(),
+                walked: Count::new(),
             },
             pool,
         })
@@ -286,6 +294,7 @@ impl<M: Medium> Rewo<M> {
             merges: self.writers.shrinks.get(),
             rebuilds: self.writers.rebuilds.get(),
             migrated: self.writers.migrated.get(),
+            walked: self.writers.walked.get(),
             ..IndexStats::default()
         }
     }

@@ -18,7 +18,8 @@
 //! nothing but the medium, threads wait for no bucket, and they take none that a writer waits for.
 //!
 //! A thread looks for orders for a moment, then sleeps. An order to one that sleeps is done by the writer, which
-//! wakes it for the next ones.
+//! wakes it for the next ones. Where there are no threads ([`SYNC_BY_CALLS`](super::SYNC_BY_CALLS)), whoever calls
+//! [`sync`](Shadow::sync) does what one of them would do.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use std::thread::{JoinHandle, Thread};
 
 use durahash_media::{Error, Event, Medium, Pool, Result};
 
+use super::SYNC_BY_CALLS;
 use super::cached::{Cached, Copy, Tried};
 
 const FREE: u8 = 0;
@@ -36,8 +38,9 @@ const TAKEN: u8 = 3;
 const DONE: u8 = 4;
 const REFUSED: u8 = 5;
 
-/// Writers that have a signal of their own; others do without.
+/// Writers that have a signal of their own; others take the next that is free, of a few.
 const SIGNALS: usize = 64;
+const TRIES: usize = 4;
 /// Looks at all its signals, in vain, after which a thread sleeps.
 const LOOKS: u32 = 20_000;
 
@@ -116,7 +119,7 @@ impl Shadow {
         if count == 0 || !cached.can_be_on() {
             return Ok(None);
         }
-        let count = (count as usize).min(SIGNALS);
+        let count = if count == SYNC_BY_CALLS { 0 } else { (count as usize).min(SIGNALS) };
         let shared = Arc::new(Shared {
             signals: (0..SIGNALS).map(|_| Signal::default()).collect(),
             sleeps: (0..count).map(|_| AtomicBool::new(false)).collect(),
@@ -138,26 +141,32 @@ impl Shadow {
         self.shared.done.load(Ordering::Relaxed)
     }
 
-    fn thread(&self, signal: usize) -> (&AtomicBool, &Thread) {
-        let i = signal % self.threads.len();
-        (&self.shared.sleeps[i], self.threads[i].thread())
+    fn thread(&self, signal: usize) -> Option<(&AtomicBool, &Thread)> {
+        let i = signal.checked_rem(self.threads.len())?;
+        Some((&self.shared.sleeps[i], self.threads[i].thread()))
+    }
+
+    /// Does all that is ordered, as its thread would; whether there was something.
+    pub(super) fn sync<M: Medium>(&self, medium: &M, cached: &Cached) -> bool {
+        self.shared.take_all(self.shared.signals.iter(), medium, cached)
     }
 
     /// Gives an order, if a thread is awake to take it. Whoever gives it holds the locks of the hash in the pool.
     fn order(&self, h: u64, remixed: u64, copy: Copy) -> Option<&Signal> {
         let at = SIGNAL.get();
-        let (sleeps, thread) = self.thread(at);
-        if sleeps.load(Ordering::Relaxed) {
+        if let Some((sleeps, thread)) = self.thread(at)
+            && sleeps.load(Ordering::Relaxed)
+        {
             thread.unpark();
             return None;
         }
-        let signal = &self.shared.signals[at];
-        let is_mine =
-            signal.state.compare_exchange(FREE, CLAIMED, Ordering::Acquire, Ordering::Relaxed);
-        is_mine.is_ok().then(|| {
-            signal.write(h, remixed, copy);
-            signal
-        })
+        let mut signals = (at..at + TRIES).map(|i| &self.shared.signals[i % SIGNALS]);
+        let signal = signals.find(|signal| {
+            let state = &signal.state;
+            state.compare_exchange(FREE, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        })?;
+        signal.write(h, remixed, copy);
+        Some(signal)
     }
 }
 
@@ -177,9 +186,7 @@ impl Shared {
         let mut looks = 0;
         while !self.ends.load(Ordering::Acquire) {
             let mine = self.signals.iter().skip(thread).step_by(self.sleeps.len());
-            let done = mine.filter(|signal| Self::take(signal, pool.medium(), cached)).count();
-            if done > 0 {
-                self.done.fetch_add(done as u64, Ordering::Relaxed);
+            if self.take_all(mine, pool.medium(), cached) {
                 looks = 0;
                 continue;
             }
@@ -196,7 +203,20 @@ impl Shared {
         }
     }
 
-    /// Does what is ordered; whether something is.
+    /// Does what is ordered by these signals; whether something is.
+    fn take_all<'a, M: Medium>(
+        &self,
+        signals: impl Iterator<Item = &'a Signal>,
+        medium: &M,
+        cached: &Cached,
+    ) -> bool {
+        let done = signals.filter(|signal| Self::take(signal, medium, cached)).count();
+        if done > 0 {
+            self.done.fetch_add(done as u64, Ordering::Relaxed);
+        }
+        done > 0
+    }
+
     fn take<M: Medium>(signal: &Signal, medium: &M, cached: &Cached) -> bool {
         let is_ordered = signal.state.load(Ordering::Relaxed) == ORDERED;
         if !is_ordered

@@ -6,7 +6,8 @@ use std::cell::Cell;
 use durahash::{Finding, Result};
 use durahash_media::Sim;
 
-use self::copy::rewo::{Cache, Rewo};
+use self::copy::rewo::{Cache, Rewo, SYNC_BY_CALLS};
+use super::synced::Synced;
 use super::{RewoSubject, pool};
 use crate::script::Op;
 use crate::subject::{Prefill, Subject, Table};
@@ -84,6 +85,12 @@ pub enum Fault {
     FilledUnseen,
     /// The cached table is believed to have everything when a copy has given way, or was not made.
     OverflowKept,
+    /// A copy stays where the cached table had it when it had another size.
+    Unswept,
+    /// Readers see what a thread has copied before the writer has made it durable.
+    SyncedEarly,
+    /// A thread copies what its writer has taken back since, and others have changed again.
+    SyncedLate,
     /// Readers do not look at the tables again.
     TablesOnce,
     /// Writers do not.
@@ -108,6 +115,12 @@ pub fn lost() -> &'static [&'static str] {
     copy::LOST
 }
 
+/// Bytes of a cached table whose size follows the tables'.
+pub const FOLLOWS: u64 = u64::MAX;
+
+/// Bytes of a cached table of two buckets, where steps change copies while writers wait for the medium.
+pub const SYNCED: u64 = 257;
+
 /// Rewo-Hash with a fault, or a copy of it without one, and so many bytes for the cached table.
 pub struct RewoPlanted<const CACHE_BYTES: u64>(pub Option<Fault>);
 
@@ -118,7 +131,9 @@ struct Planted {
 
 impl<const CACHE_BYTES: u64> RewoPlanted<CACHE_BYTES> {
     fn cache() -> Cache {
-        Cache { bytes: Some(CACHE_BYTES), ..Cache::default() }
+        let bytes = (CACHE_BYTES != FOLLOWS).then_some(CACHE_BYTES);
+        let sync_threads = if CACHE_BYTES == SYNCED { SYNC_BY_CALLS } else { 0 };
+        Cache { bytes, sync_threads, ..Cache::default() }
     }
 }
 
@@ -129,7 +144,7 @@ impl<const CACHE_BYTES: u64> Subject for RewoPlanted<CACHE_BYTES> {
     fn create<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
         PLANTED.set(self.0);
         let pool = pool::create(sim, 4, 3, Self::MAX_BYTES)?;
-        let index = Rewo::create(pool.clone(), Self::cache())?;
+        let index = Synced::new(Rewo::create(pool.clone(), Self::cache())?, Rewo::sync_copies);
         pool.publish()?;
         Ok(Box::new(Planted { fault: self.0, table: pool::table(pool, index) }))
     }
@@ -137,7 +152,7 @@ impl<const CACHE_BYTES: u64> Subject for RewoPlanted<CACHE_BYTES> {
     fn open<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
         PLANTED.set(self.0);
         let pool = pool::open(sim)?;
-        let index = Rewo::open(pool.clone(), Self::cache())?;
+        let index = Synced::new(Rewo::open(pool.clone(), Self::cache())?, Rewo::sync_copies);
         Ok(Box::new(Planted { fault: self.0, table: pool::table(pool, index) }))
     }
 
