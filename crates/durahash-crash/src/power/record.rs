@@ -1,12 +1,16 @@
 //! What was written to a disk, and what a loss of power leaves of it.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::block::Pick;
 use crate::script::Rng;
 
 const SECTOR_BYTES: usize = 512;
+/// The sectors of ext4's superblock, which are lost or kept together: ext4 relies on that, and refuses to
+/// mount where its checksum is wrong.
+const SUPERBLOCK: Range<usize> = 2..4;
 
 /// What happened to a disk, or to whoever uses it.
 #[derive(Clone, Debug)]
@@ -109,12 +113,17 @@ impl Walk {
             Pick::Random(seed) => Some(Rng::new(seed)),
             Pick::Least | Pick::Most => None,
         };
+        let mut superblock = None;
         for (sector, versions) in &self.pending {
+            let whole = SUPERBLOCK.contains(sector);
             let i = match (&mut rng, pick) {
-                (Some(rng), _) => rng.below(versions.len() + 1),
+                (Some(rng), _) => {
+                    superblock.filter(|_| whole).unwrap_or_else(|| rng.below(versions.len() + 1))
+                }
                 (None, Pick::Most) => versions.len(),
                 (None, _) => 0,
             };
+            superblock = whole.then_some(i);
             if let Some(i) = i.checked_sub(1) {
                 image[sector * SECTOR_BYTES..][..SECTOR_BYTES].copy_from_slice(&versions[i]);
             }
@@ -147,5 +156,17 @@ mod tests {
             (image[511] == 2, image[512] == 2, image[1024] == 2)
         });
         assert_eq!(sectors.collect::<std::collections::HashSet<_>>().len(), 8);
+    }
+
+    #[test]
+    fn a_superblock_is_not_torn() {
+        let recorder = Recorder::new(vec![0; 4096]);
+        (1..=3).for_each(|version| assert!(recorder.write(1024, &[version; 1024])));
+        let mut walk = Walk::new(vec![0; 4096]);
+        recorder.into_steps().iter().for_each(|step| walk.take(step));
+        for seed in 0..64 {
+            let image = walk.cut(Pick::Random(seed));
+            assert_eq!(image[1024], image[2047], "seed {seed}");
+        }
     }
 }
