@@ -12,8 +12,8 @@ use durahash_media::{Error, ErrorKind, Result};
 
 use crate::executor::Executor;
 use crate::fabric::{Counts, Fabric};
-use crate::map::{Compared, RemoteMap};
-use crate::sep::{Options, Position, Report, Tally};
+use crate::map::{Compared, Place, RemoteMap};
+use crate::sep::{Options, Report, Tally};
 
 /// A client of an index in remote memory for any number of threads, each of which waits for its
 /// operation.
@@ -286,7 +286,7 @@ impl<F: Fabric + Send> BlockingMap<F> {
     }
 
     /// Calls `f` for all keys and values, as [`RemoteMap::pages`] gives them, by the thread: `f` must
-    /// not call this map.
+    /// not call this map. The first error ends it.
     ///
     /// # Errors
     /// The same.
@@ -303,7 +303,7 @@ impl<F: Fabric + Send> BlockingMap<F> {
     /// As [`RemoteMap::pages`].
     #[must_use]
     pub fn pages(&self) -> BlockingPages<F> {
-        BlockingPages { map: self.clone(), at: Some(Position::START) }
+        BlockingPages { map: self.clone(), place: Place::START }
     }
 
     /// As [`RemoteMap::close`]: the client leaves now, and the calls of other clones fail from then on.
@@ -348,7 +348,7 @@ impl<F: Fabric + Send> BlockingMap<F> {
 /// The keys and values of a map, from [`BlockingMap::pages`].
 pub struct BlockingPages<F: Fabric + Send> {
     map: BlockingMap<F>,
-    at: Option<Position>,
+    place: Place,
 }
 
 impl<F: Fabric + Send> BlockingPages<F> {
@@ -359,13 +359,13 @@ impl<F: Fabric + Send> BlockingPages<F> {
     #[allow(clippy::should_implement_trait, reason = "as `Pages::next`, it tells errors")]
     #[allow(clippy::type_complexity, reason = "pairs of keys and values")]
     pub fn next(&mut self) -> Result<Option<Vec<(Vec<u8>, Vec<u8>)>>> {
-        let at = self.at;
-        let (page, next) = self.map.call(move |map| async move {
-            let mut pages = map.pages_from(at);
+        let place = std::mem::replace(&mut self.place, Place::START);
+        let (page, place) = self.map.call(move |map| async move {
+            let mut pages = map.pages_from(place);
             let page = pages.next().await;
-            (page, pages.position())
+            (page, pages.into_place())
         });
-        self.at = next;
+        self.place = place;
         page
     }
 }

@@ -1,16 +1,17 @@
 //! The map: byte strings in remote memory.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use durahash_media::Result;
+use durahash_media::{Error, Result};
 
 use crate::fabric::{Counts, Fabric};
-use crate::sep::{Core, Decision, Options, Position, Report, Tally};
+use crate::sep::{Core, Decision, Options, Position, Report, Tally, is_damage};
 
 /// A client of an index in remote memory: keys and values are byte strings of up to 1 MiB.
 ///
@@ -215,11 +216,11 @@ impl<F: Fabric> RemoteMap<F> {
     /// [`next`](Pages::next); a key that is there all the time is given once.
     #[must_use]
     pub fn pages(&self) -> Pages<F> {
-        self.pages_from(Some(Position::START))
+        self.pages_from(Place::START)
     }
 
-    pub(crate) fn pages_from(&self, at: Option<Position>) -> Pages<F> {
-        Pages { map: self.clone(), at }
+    pub(crate) fn pages_from(&self, place: Place) -> Pages<F> {
+        Pages { map: self.clone(), place }
     }
 
     /// Shows that this client lives, moves the epoch as far as it can, and frees memory that waited
@@ -286,28 +287,54 @@ impl<F: Fabric> RemoteMap<F> {
     }
 }
 
+/// Where an iteration goes on.
+pub(crate) struct Place {
+    at: Option<Position>,
+    /// What is told before.
+    damage: VecDeque<Error>,
+}
+
+impl Place {
+    pub(crate) const START: Place = Place { at: Some(Position::START), damage: VecDeque::new() };
+}
+
 /// The keys and values of a map, from [`RemoteMap::pages`].
 pub struct Pages<F: Fabric> {
     map: RemoteMap<F>,
-    at: Option<Position>,
+    place: Place,
 }
 
 impl<F: Fabric> Pages<F> {
     /// Those of the next segment, possibly none; `None` at the end.
     ///
     /// # Errors
-    /// As [`RemoteMap::get`]. The same segment is next again.
+    /// [`Corrupt`](durahash_media::ErrorKind::Corrupt) once for each block that is damaged, after the other keys of
+    /// its segment; of these, those whose newest value cannot be told without it are left out, too. The next call goes on
+    /// behind it, or ends where what is damaged is the segment itself. Else as
+    /// [`RemoteMap::get`]; the same segment is next again.
     #[allow(clippy::type_complexity, reason = "pairs of keys and values")]
     pub async fn next(&mut self) -> Result<Option<Vec<(Vec<u8>, Vec<u8>)>>> {
-        let Some(at) = self.at else { return Ok(None) };
-        let (pairs, next) = self.map.0.page(at).await?;
-        self.at = next;
-        Ok(Some(pairs))
+        if let Some(e) = self.place.damage.pop_front() {
+            return Err(e);
+        }
+        let Some(at) = self.place.at else { return Ok(None) };
+        match self.map.0.page(at).await {
+            Ok(page) => {
+                self.place = Place { at: page.next, damage: page.damage };
+                Ok(Some(page.pairs))
+            }
+            Err(e) => {
+                if is_damage(&e) {
+                    self.place.at = None;
+                }
+                Err(e)
+            }
+        }
     }
 
     /// Where it goes on.
-    pub(crate) fn position(&self) -> Option<Position> {
-        self.at
+    pub(crate) fn into_place(self) -> Place {
+        self.place
     }
 }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use durahash_media::hash::WordMix;
-use durahash_remote::fabric::{Chaos, Fabric, Local, LocalOptions, Sim, SimClient, SimOptions};
+use durahash_remote::fabric::{
+    Addr, Batch, Chaos, Fabric, Local, LocalOptions, Sim, SimClient, SimOptions,
+};
 use durahash_remote::{BlockingMap, Compared, ErrorKind, Options, RemoteMap, Result};
 
 fn tiny() -> Options {
@@ -404,6 +406,49 @@ fn pages_of_a_blocking_map_are_those_of_each() {
     map.each(move |key, value| told.lock().unwrap().push((key, value))).unwrap();
     assert_eq!(by_pages.len(), 300);
     assert_eq!(by_pages, *all.lock().unwrap());
+}
+
+/// Iteration tells of a damaged value, and gives all others.
+#[test]
+fn pages_go_on_behind_damage() {
+    const BYTES: u64 = 1 << 20;
+    let sim = sim(1, BYTES, None);
+    run(&sim, |client| async move {
+        let map = RemoteMap::create(client.clone(), tiny()).await.unwrap();
+        let value = |i: u32| format!("value {i:08}").into_bytes();
+        for i in 0..200_u32 {
+            map.put(&i.to_le_bytes(), &value(i)).await.unwrap();
+        }
+        let mut all = Batch::new();
+        all.read(Addr::new(0, 0), BYTES as usize);
+        let all = client.post(all).await.unwrap().bytes(0).to_vec();
+        let damaged = [3, 77, 150];
+        for i in damaged {
+            let off = all.windows(14).position(|bytes| bytes == value(i)).unwrap() as u64;
+            let mut wrong = Batch::new();
+            wrong.write_word(Addr::new(0, off & !7), 7);
+            client.post(wrong).await.unwrap();
+        }
+        let (mut pages, mut keys, mut errors) = (map.pages(), BTreeMap::new(), 0);
+        loop {
+            match pages.next().await {
+                Ok(Some(page)) => {
+                    for (key, value) in page {
+                        let key = u32::from_le_bytes(key.try_into().unwrap());
+                        assert_eq!(keys.insert(key, value), None);
+                    }
+                }
+                Ok(None) => break,
+                Err(e) => {
+                    assert!(matches!(e.kind(), ErrorKind::Corrupt { .. }), "{e}");
+                    errors += 1;
+                }
+            }
+        }
+        assert_eq!(errors, damaged.len());
+        let whole = (0..200).filter(|i| !damaged.contains(i)).map(|i| (i, value(i)));
+        assert_eq!(keys, whole.collect());
+    });
 }
 
 /// A sweep gives out nothing that an operation beside it publishes: that is refused, or waited for.

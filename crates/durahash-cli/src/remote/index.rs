@@ -292,7 +292,7 @@ impl<M: Memory> Store for Index<M> {
     }
 }
 
-/// Keys and values, page by page. The first failure is the last item.
+/// Keys and values, page by page. What is damaged is told and left out; any other failure is the last item.
 struct Entries<F: Fabric + Send> {
     pages: Option<BlockingPages<F>>,
     page: std::vec::IntoIter<Pair>,
@@ -310,7 +310,9 @@ impl<F: Fabric + Send> Iterator for Entries<F> {
                 Ok(Some(page)) => self.page = page.into_iter(),
                 Ok(None) => self.pages = None,
                 Err(e) => {
-                    self.pages = None;
+                    if !matches!(e.kind(), ErrorKind::Corrupt { .. }) {
+                        self.pages = None;
+                    }
                     return Some(Err(e));
                 }
             }

@@ -4,7 +4,7 @@
 //! the one whose suffix is `p` with its bits reversed, and the next position is where that segment's
 //! hashes end. So every hash is in one segment of a walk, whatever splits meanwhile.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 
 use durahash_media::{Error, ErrorKind, Result};
 
@@ -60,6 +60,25 @@ pub(super) struct Visited {
     pub(super) header: MainHeader,
     /// Live entries and their hints, and those of the MainSegment.
     pub(super) frozen: Frozen,
+}
+
+/// A key and its value.
+type Pair = (Vec<u8>, Vec<u8>);
+
+/// Bytes of a KV block, its key and its value.
+type Whole = (usize, Vec<u8>, Vec<u8>);
+
+/// What iteration finds in a segment.
+pub(crate) struct Page {
+    pub(crate) pairs: Vec<Pair>,
+    /// Why others are not among them.
+    pub(crate) damage: VecDeque<Error>,
+    pub(crate) next: Option<Position>,
+}
+
+/// Whether it tells of bytes that nobody wrote, which it would do again.
+pub(crate) fn is_damage(e: &Error) -> bool {
+    matches!(e.kind(), ErrorKind::Corrupt { .. })
 }
 
 /// Where a walk goes on.
@@ -129,32 +148,38 @@ impl<F: Fabric> Core<F> {
         }
     }
 
-    /// The keys and values of the segment at `at`, and where to go on.
-    #[allow(clippy::type_complexity, reason = "pairs, and where to go on")]
-    pub(crate) async fn page(
-        &self,
-        at: Position,
-    ) -> Result<(Vec<(Vec<u8>, Vec<u8>)>, Option<Position>)> {
+    /// The keys and values of the segment at `at`, and where to go on. What is damaged is left out and told
+    /// in the page; an error is of the segment itself, behind which nothing can be found.
+    pub(crate) async fn page(&self, at: Position) -> Result<Page> {
         self.upkeep().await?;
         let op = Op::new(self);
         let seen = self.visit(&op, at).await?;
-        let keys = self.keys(&op, &seen.frozen, false).await?;
+        let mut page =
+            Page { next: at.after(seen.a, seen.place), pairs: Vec::new(), damage: VecDeque::new() };
+        let keys = match self.keys(&op, &seen.frozen, false).await {
+            Ok(keys) => keys,
+            Err(e) if is_damage(&e) => {
+                // Which entries are the newest is told by keys: without one, none is given.
+                page.damage.push_back(e);
+                return Ok(page);
+            }
+            Err(e) => return Err(e),
+        };
         let folded = seen.frozen.fold(&keys);
-        let mut pairs = Vec::with_capacity(folded.kept.len());
+        page.pairs.reserve(folded.kept.len());
         for some in folded.kept.chunks(256) {
-            for (_, key, value) in self.read_pairs(&op, some).await? {
-                pairs.push((key, value));
+            for pair in self.read_pairs(&op, some).await? {
+                match pair {
+                    Ok((_, key, value)) => page.pairs.push((key, value)),
+                    Err(e) => page.damage.push_back(e),
+                }
             }
         }
-        Ok((pairs, at.after(seen.a, seen.place)))
+        Ok(page)
     }
 
-    /// KV blocks, whole: bytes, key, value.
-    async fn read_pairs(
-        &self,
-        op: &Op<'_, F>,
-        list: &[Item],
-    ) -> Result<Vec<(usize, Vec<u8>, Vec<u8>)>> {
+    /// KV blocks, whole, or how each is damaged.
+    async fn read_pairs(&self, op: &Op<'_, F>, list: &[Item]) -> Result<Vec<Result<Whole>>> {
         let mut batch = Batch::new();
         for item in list {
             self.read_block(&mut batch, item.entry.kv(), item.entry.len().first_read());
@@ -163,17 +188,21 @@ impl<F: Fabric> Core<F> {
         let mut pairs = Vec::with_capacity(list.len());
         for (i, item) in list.iter().enumerate() {
             let off = item.entry.kv().addr().off();
-            let mut kv = Kv::parse(done.bytes(i), off)?;
             let whole;
-            if !kv.is_whole() {
-                let mut batch = Batch::new();
-                self.read_block(&mut batch, item.entry.kv(), kv.block_bytes());
-                whole = op.post(batch).await?;
-                kv = Kv::parse(whole.bytes(0), off)?;
-            }
-            let key = kv.key().filter(|_| kv.is_whole());
-            let key = key.ok_or_else(|| Error::corrupt("the lengths of a KV block", off))?;
-            pairs.push((kv.block_bytes(), key.to_vec(), kv.value(&self.hash, off)?.to_vec()));
+            let kv = match Kv::parse(done.bytes(i), off) {
+                Ok(kv) if !kv.is_whole() => {
+                    let mut batch = Batch::new();
+                    self.read_block(&mut batch, item.entry.kv(), kv.block_bytes());
+                    whole = op.post(batch).await?;
+                    Kv::parse(whole.bytes(0), off)
+                }
+                parsed => parsed,
+            };
+            pairs.push(kv.and_then(|kv| {
+                let key = kv.key().filter(|_| kv.is_whole());
+                let key = key.ok_or_else(|| Error::corrupt("the lengths of a KV block", off))?;
+                Ok((kv.block_bytes(), key.to_vec(), kv.value(&self.hash, off)?.to_vec()))
+            }));
         }
         Ok(pairs)
     }
@@ -271,7 +300,8 @@ impl<F: Fabric> Core<F> {
         let mut keys = Vec::with_capacity(list.len());
         for (some, known) in list.chunks(256).zip(known.chunks(256)) {
             let pairs = self.read_pairs(op, some).await?;
-            for ((item, (bytes, key, _)), known) in some.iter().zip(pairs).zip(known) {
+            for ((item, pair), known) in some.iter().zip(pairs).zip(known) {
+                let (bytes, key, _) = pair?;
                 let (entry, at) = (item.entry, item.entry.kv().addr());
                 let hash = self.hash.hash(&key);
                 let same = entry.fp() == fp(hash)

@@ -92,8 +92,8 @@ use epoch::Epochs;
 use layout::Geometry;
 use space::Space;
 
-pub(crate) use check::Position;
 pub use check::Report;
+pub(crate) use check::{Position, is_damage};
 pub use open::{Options, Technique};
 pub(crate) use write::Decision;
 
