@@ -28,10 +28,6 @@ use tempfile::TempDir;
 use measure::Plan;
 use strings::Strings;
 
-/// The packages of Debian 12, where somebody has put them beside the repository.
-const PACKAGES: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/debian12-packages.tsv.gz");
-
 /// Measures durahash and other maps and stores in one run.
 #[derive(Parser)]
 #[command(version, args_conflicts_with_subcommands = true)]
@@ -102,7 +98,7 @@ struct Run {
     /// Where the other stores lie; in shared memory, where they are fastest, unless set
     #[arg(long)]
     peers: Option<PathBuf>,
-    /// Lines of package, tab, text; gzip
+    /// Lines of package, tab, text; gzip. Names are made up without it
     #[arg(long)]
     packages: Option<PathBuf>,
     /// Leave byte strings out
@@ -196,9 +192,7 @@ fn run(run: &Run) -> Result<()> {
     let strings = if run.no_strings {
         Vec::new()
     } else {
-        let beside = Path::new(PACKAGES);
         let file = run.packages.as_deref();
-        let file = file.or_else(|| beside.exists().then_some(beside));
         let data = Strings::new(file, plan.seed)?;
         let kind = if file.is_some() { "packages" } else { "made-up packages" };
         let title = format!("{} byte strings, {kind}, values of 16 to 200 bytes", data.len());
