@@ -128,9 +128,9 @@ Examples:
     /// Print all entries as lines KEY<TAB>VALUE that load reads
     ///
     /// Tab, line feed, carriage return and backslash are written \t, \n, \r and \\, and a # that
-    /// begins a key is written \#; all other bytes are as they are. The order is that of the
-    /// hashes. An entry that is damaged is named on the standard error; the rest is printed, and
-    /// the exit code is 3.
+    /// begins a key is written \#; all other bytes are as they are. The order has no meaning. An
+    /// entry that is damaged is named on the standard error; the rest is printed, and the exit
+    /// code is 3.
     #[command(
         verbatim_doc_comment,
         after_help = "\
@@ -181,11 +181,13 @@ Examples:
     ///
     /// Load, hits, misses, updates, deletes and mixed work by threads on a durable pool; load
     /// factor and bytes per entry; lines, blocks, flushes and fences of each operation; recovery
-    /// after kill -9 with every acknowledged key verified. Prints tables. Other suites measure many
-    /// values for each key, latency against size and fill, lookups while another thread inserts, skewed keys
-    /// and copies in DRAM, recovery alone, and SepHash beside RACE on simulated nodes (remote: an index of an
-    /// eighth of --keys; --threads and --design do not count) and, measured, on real ones of this machine (remote,
-    /// too: 1,000 to 5,000 keys; over UCX if it was built so).
+    /// after kill -9 with every acknowledged key verified. Prints tables.
+    ///
+    /// Other suites measure many values for each key, latency against size and fill, lookups while
+    /// another thread inserts, skewed keys and copies in DRAM, recovery alone, and SepHash. The suite
+    /// remote sets SepHash beside RACE on simulated nodes, with an eighth of --keys; --threads and
+    /// --design do not count there. It also measures SepHash on real nodes of this machine, with 1,000
+    /// to 5,000 keys, over UCX as well if it was built so.
     #[command(
         verbatim_doc_comment,
         after_help = "\
@@ -218,8 +220,8 @@ Examples:
 
     /// Work on an index in the memory of nodes
     ///
-    /// Any number of clients may do so at once, and die at any moment: what was acknowledged stays as long
-    /// as the nodes do. Exit code 4 where a node does not answer, or ends in the middle.
+    /// Up to 64 clients may do so at once, and any of them may die at any moment: what was acknowledged
+    /// stays as long as the nodes do. Exit code 4 where a node does not answer, or ends in the middle.
     #[command(
         verbatim_doc_comment,
         after_help = "\

@@ -76,7 +76,8 @@ pub enum ErrorKind {
         /// Offset in the pool, in bytes.
         off: u64,
     },
-    /// The medium, or the pool's size limit, is exhausted. Nothing was changed.
+    /// The medium, the pool's size limit, or the memory of nodes is exhausted. Nothing was changed, but
+    /// by earlier parts of a batch.
     Full {
         /// Bytes that were needed.
         wanted_bytes: u64,
@@ -243,8 +244,8 @@ impl fmt::Display for Error {
             }
             ErrorKind::Full { wanted_bytes } => write!(
                 f,
-                "no space for {wanted_bytes} more bytes: the file system or the pool's size limit \
-                 is exhausted (nothing was changed; lookups and deletes still work)"
+                "no space for {wanted_bytes} more bytes (nothing was changed, but by earlier parts of a \
+                 batch; in a pool, lookups and removals still work)"
             ),
             ErrorKind::Locked => {
                 write!(f, "another process, or another handle in this one, has the pool open")

@@ -21,6 +21,11 @@ use crate::sep::{Options, Report, Tally};
 /// A thread of its own does the operations, many at once, and shows that the client lives also when
 /// nobody calls. Clones are the same client; with the last one it leaves, or by [`close`](Self::close).
 ///
+/// **Concurrency.** Of any number of threads, and of any number of other clients beside it. Each operation takes
+/// effect at one moment between its call and its return.
+///
+/// **Durability** and **Full nodes** as of [`RemoteMap`].
+///
 /// **Panics.** If an operation panics, or a closure given to [`each`](Self::each), the thread ends, and every
 /// call from then on panics. After [`Evicted`](durahash_media::ErrorKind::Evicted) every call fails: open
 /// another map with a new client.
@@ -208,6 +213,16 @@ impl<F: Fabric + Send> BlockingMap<F> {
     ///
     /// # Errors
     /// The same.
+    ///
+    /// ```
+    /// # use durahash_remote::{BlockingMap, Options, fabric::{Local, LocalOptions}};
+    /// # let local = Local::anonymous(&LocalOptions::default())?;
+    /// # let map = BlockingMap::create(local.client()?, Options::default())?;
+    /// assert_eq!(map.get(b"key")?, None);
+    /// map.put(b"key", b"value")?;
+    /// assert_eq!(map.get(b"key")?.as_deref(), Some(&b"value"[..]));
+    /// # Ok::<(), durahash_remote::Error>(())
+    /// ```
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let key = key.to_vec();
         self.call(move |map| async move { map.get(&key).await })
@@ -217,6 +232,16 @@ impl<F: Fabric + Send> BlockingMap<F> {
     ///
     /// # Errors
     /// The same.
+    ///
+    /// ```
+    /// # use durahash_remote::{BlockingMap, Options, fabric::{Local, LocalOptions}};
+    /// # let local = Local::anonymous(&LocalOptions::default())?;
+    /// # let map = BlockingMap::create(local.client()?, Options::default())?;
+    /// map.put(b"key", b"value")?;
+    /// map.put(b"key", b"another")?;
+    /// assert_eq!(map.get(b"key")?.as_deref(), Some(&b"another"[..]));
+    /// # Ok::<(), durahash_remote::Error>(())
+    /// ```
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let (key, value) = (key.to_vec(), value.to_vec());
         self.call(move |map| async move { map.put(&key, &value).await })
@@ -236,6 +261,16 @@ impl<F: Fabric + Send> BlockingMap<F> {
     ///
     /// # Errors
     /// The same.
+    ///
+    /// ```
+    /// # use durahash_remote::{BlockingMap, Options, fabric::{Local, LocalOptions}};
+    /// # let local = Local::anonymous(&LocalOptions::default())?;
+    /// # let map = BlockingMap::create(local.client()?, Options::default())?;
+    /// map.put(b"key", b"value")?;
+    /// map.delete(b"key")?;
+    /// assert_eq!(map.get(b"key")?, None);
+    /// # Ok::<(), durahash_remote::Error>(())
+    /// ```
     pub fn delete(&self, key: &[u8]) -> Result<()> {
         let key = key.to_vec();
         self.call(move |map| async move { map.delete(&key).await })
@@ -301,6 +336,9 @@ impl<F: Fabric + Send> BlockingMap<F> {
     }
 
     /// As [`RemoteMap::pages`].
+    ///
+    /// # Errors
+    /// [`BlockingPages::next`] tells them.
     #[must_use]
     pub fn pages(&self) -> BlockingPages<F> {
         BlockingPages { map: self.clone(), place: Place::START }

@@ -101,6 +101,19 @@ impl<F: Fabric> RemoteMap<F> {
     ///
     /// # Errors
     /// Those of the fabric, and [`Corrupt`](durahash_media::ErrorKind::Corrupt).
+    ///
+    /// ```
+    /// # use durahash_remote::{Options, RemoteMap, executor::block_on, fabric::{Local, LocalOptions}};
+    /// # let client = Local::anonymous(&LocalOptions::default())?.client()?;
+    /// # block_on(async {
+    /// let map = RemoteMap::create(client, Options::default()).await?;
+    /// assert_eq!(map.get(b"key").await?, None);
+    /// map.put(b"key", b"value").await?;
+    /// assert_eq!(map.get(b"key").await?.as_deref(), Some(&b"value"[..]));
+    /// # map.close().await
+    /// # })?;
+    /// # Ok::<(), durahash_remote::Error>(())
+    /// ```
     pub async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.0.get(key).await
     }
@@ -112,6 +125,19 @@ impl<F: Fabric> RemoteMap<F> {
     /// [`TooLarge`](durahash_media::ErrorKind::TooLarge);
     /// [`Full`](durahash_media::ErrorKind::Full), then nothing was changed; those of the fabric,
     /// after which the value may have been set or not.
+    ///
+    /// ```
+    /// # use durahash_remote::{Options, RemoteMap, executor::block_on, fabric::{Local, LocalOptions}};
+    /// # let client = Local::anonymous(&LocalOptions::default())?.client()?;
+    /// # block_on(async {
+    /// let map = RemoteMap::create(client, Options::default()).await?;
+    /// map.put(b"key", b"value").await?;
+    /// map.put(b"key", b"another").await?;
+    /// assert_eq!(map.get(b"key").await?.as_deref(), Some(&b"another"[..]));
+    /// # map.close().await
+    /// # })?;
+    /// # Ok::<(), durahash_remote::Error>(())
+    /// ```
     pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.0.append(key, Some(value)).await
     }
@@ -151,6 +177,19 @@ impl<F: Fabric> RemoteMap<F> {
     ///
     /// # Errors
     /// As [`put`](Self::put).
+    ///
+    /// ```
+    /// # use durahash_remote::{Options, RemoteMap, executor::block_on, fabric::{Local, LocalOptions}};
+    /// # let client = Local::anonymous(&LocalOptions::default())?.client()?;
+    /// # block_on(async {
+    /// let map = RemoteMap::create(client, Options::default()).await?;
+    /// map.put(b"key", b"value").await?;
+    /// map.delete(b"key").await?;
+    /// assert_eq!(map.get(b"key").await?, None);
+    /// # map.close().await
+    /// # })?;
+    /// # Ok::<(), durahash_remote::Error>(())
+    /// ```
     pub async fn delete(&self, key: &[u8]) -> Result<()> {
         self.0.append(key, None).await
     }
@@ -214,6 +253,9 @@ impl<F: Fabric> RemoteMap<F> {
 
     /// All keys and values, segment by segment. Each segment's are those of one moment of its
     /// [`next`](Pages::next); a key that is there all the time is given once.
+    ///
+    /// # Errors
+    /// [`next`](Pages::next) tells them.
     #[must_use]
     pub fn pages(&self) -> Pages<F> {
         self.pages_from(Place::START)

@@ -25,6 +25,8 @@ macro_rules! handle_methods {
 
         /// Whether there is no key.
         ///
+        /// **Concurrency.** Exact when nobody writes meanwhile.
+        ///
         /// # Errors
         /// As [`len`](Self::len).
         ///
@@ -63,6 +65,8 @@ macro_rules! handle_methods {
         /// Figures about the entries, their pool and its medium.
         #[doc = concat!("[`keys`](Stats::keys) is the number of ", $entries, ".")]
         ///
+        /// **Concurrency.** Exact when nobody writes meanwhile.
+        ///
         /// # Errors
         /// As [`len`](Self::len).
         ///
@@ -98,8 +102,10 @@ macro_rules! handle_methods {
 
         /// Does a piece of background work; whether more is waiting.
         ///
-        /// After a pool was not closed, its free record space is found again in such pieces. Calling
-        /// this is never needed: a writer that runs out of space does the rest itself.
+        /// There are three kinds of it: finding free record space again after a pool was not closed;
+        /// repairing what a crash may have left half changed, where the design is ESH; and going on with a
+        /// resize, where it is Rewo-Hash. Calling this is never needed for correctness: operations do
+        /// what they rely on themselves. It helps where nobody writes.
         ///
         /// **Concurrency.** Any thread may call this at any time.
         ///

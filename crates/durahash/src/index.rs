@@ -129,8 +129,9 @@ pub struct IndexStats {
 
 /// One design over one pool: a map from unique 64-bit hashes to 64-bit payloads.
 ///
-/// Every operation is linearizable and strictly durably linearizable: once it has returned, it is
-/// durable, and nothing that it returns can be lost.
+/// Every operation is linearizable, and strictly durably linearizable as far as the pool's
+/// [`durability`](crate::Map::durability) goes: a crash that this covers undoes no operation that has
+/// returned, and takes back nothing that one returned.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -33,8 +33,15 @@ const BATCH: usize = 64;
 ///
 /// **Concurrency.** Every operation on one key is linearizable: it takes effect at one instant
 /// between its call and its return, and everybody agrees on the order. Readers wait for nobody but
-/// for the short commit of a writer in the same bucket. Operations on several keys (batches,
-/// iteration, [`clear`](Map::clear), [`len`](Map::len)) are not one instant.
+/// for the short commit of a writer in the same bucket, with three exceptions:
+///
+/// - After a crash the first lookup in a segment of ESH repairs it.
+/// - In the mode [`Strict`](crate::SyncMode::Strict) a lookup waits for batches that are not on the
+///   disk yet.
+/// - A reader that writers overtake again and again takes the lock.
+///
+/// Operations on several keys (batches, iteration, [`clear`](Map::clear), [`len`](Map::len)) are not
+/// one instant.
 ///
 /// ```
 /// use durahash::{Map, Options};
@@ -101,7 +108,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
 
     /// The value of `key`.
     ///
-    /// **Concurrency.** Never blocks a writer. Never returns what might still be lost.
+    /// **Concurrency.** Blocks no writer, but for the exceptions that [`Map`] names. Never returns what a
+    /// crash that [`durability`](Map::durability) covers could take back.
     ///
     /// # Errors
     /// [`Corrupt`](crate::ErrorKind::Corrupt) where the pool is damaged.
@@ -140,6 +148,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// The value is a copy in a buffer of this thread's, so nothing is allocated for it and no lock
     /// is held: `f` may use the map.
     ///
+    /// **Concurrency.** As [`get`](Map::get).
+    ///
     /// # Errors
     /// As [`get`](Map::get).
     ///
@@ -164,6 +174,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     }
 
     /// Whether there is a value of `key`.
+    ///
+    /// **Concurrency.** As [`get`](Map::get).
     ///
     /// # Errors
     /// As [`get`](Map::get).
@@ -415,7 +427,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         })
     }
 
-    /// All keys and values, in the order of their hashes.
+    /// All keys and values. Their order has no meaning.
     ///
     /// **Concurrency.** Every key that is there from the first step to the last is given exactly
     /// once; one that comes or goes meanwhile may be given or not. Nobody waits for an iterator. It

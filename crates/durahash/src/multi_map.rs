@@ -32,8 +32,10 @@ use crate::untyped::{Untyped, no_value};
 ///
 /// **Concurrency.** Every operation on one key is linearizable, also one that reads or removes all of
 /// its values: it takes effect at one instant between its call and its return. Readers take no lock,
-/// unless writers of the same bucket keep them from finishing again and again. Operations on several
-/// keys (batches, iteration, [`clear`](MultiMap::clear), [`len`](MultiMap::len)) are not one instant.
+/// unless writers of the same bucket keep them from finishing again and again. In the mode
+/// [`Strict`](crate::SyncMode::Strict) they wait for batches that are not on the disk yet. Operations on
+/// several keys (batches, iteration, [`clear`](MultiMap::clear), [`len`](MultiMap::len)) are not one
+/// instant.
 ///
 /// ```
 /// use durahash::{MultiMap, Options};
@@ -137,7 +139,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// The values are a copy of all of them at one instant, and no lock is held: `f` may use the
     /// multimap.
     ///
-    /// **Concurrency.** Never blocks a writer for good, and never gives what might still be lost.
+    /// **Concurrency.** Never blocks a writer for good, and never gives what a crash that
+    /// [`durability`](MultiMap::durability) covers could take back.
     ///
     /// # Errors
     /// [`Corrupt`](crate::ErrorKind::Corrupt) where the pool is damaged.
@@ -201,6 +204,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
 
     /// How many values `key` has, without a look at them.
     ///
+    /// **Concurrency.** As [`each`](MultiMap::each).
+    ///
     /// # Errors
     /// As [`each`](MultiMap::each).
     ///
@@ -218,6 +223,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     }
 
     /// Whether there is a value of `key`.
+    ///
+    /// **Concurrency.** As [`each`](MultiMap::each).
     ///
     /// # Errors
     /// As [`each`](MultiMap::each).
@@ -283,7 +290,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
         self.raw.remove_all(key.bytes(&mut [0; 16]))
     }
 
-    /// All keys and values, in the order of the keys' hashes: each pair as often as it is there.
+    /// All keys and values, each pair as often as it is there. Their order has no meaning.
     ///
     /// **Concurrency.** Every pair that is there from the first step to the last is given exactly
     /// as often as it is there; one that comes or goes meanwhile may be given or not. The values of

@@ -341,6 +341,8 @@ impl Options {
 
     /// Opens the pool file at `path`, and recovers it if it was not closed.
     ///
+    /// **Durability.** Recovery may be cut short any number of times; nothing acknowledged is lost by
+    /// it.
     /// **Concurrency.** A pool is open for writing once, in one process, or for reading any number
     /// of times.
     ///
@@ -371,6 +373,8 @@ impl Options {
     }
 
     /// Opens the pool file at `path`, or creates it where there is none.
+    ///
+    /// **Durability** and **Concurrency** as [`open`](Options::open) and [`create`](Options::create).
     ///
     /// # Errors
     /// As [`open`](Options::open) and [`create`](Options::create).
@@ -450,7 +454,7 @@ impl Options {
 
     /// Opens the pool file of a multimap at `path`, and recovers it if it was not closed.
     ///
-    /// **Concurrency** as [`open`](Options::open).
+    /// **Durability** and **Concurrency** as [`open`](Options::open).
     ///
     /// # Errors
     /// As [`open`](Options::open); [`Design`](ErrorKind::Design) where it is the pool of a map.
@@ -473,6 +477,8 @@ impl Options {
     }
 
     /// Opens the pool file of a multimap at `path`, or creates it where there is none.
+    ///
+    /// **Durability** and **Concurrency** as [`open`](Options::open) and [`create`](Options::create).
     ///
     /// # Errors
     /// As [`open_multi`](Options::open_multi) and [`create_multi`](Options::create_multi).
@@ -623,9 +629,9 @@ impl Options {
         })
     }
 
-    /// The mode of a new pool for which none is asked. Behind a log it keeps five times the inserts of
-    /// the best log-structured store, and all of its lookups, and the loss of power takes a moment instead
-    /// of the pool (`docs/bench.md`). Where that is no question, or a log would be most of the pool, there is
+    /// The mode of a new pool for which none is asked. Behind a log it has seven times the inserts of
+    /// the best log-structured store that does not sync, one by one, and nearly all of its own lookups, and
+    /// the loss of power takes a moment instead of the pool (`docs/bench.md`). Where that is no question, or a log would be most of the pool, there is
     /// none. On a disk that is too full for one, a pool without a log has to be asked for.
     fn default_mode(&self, medium: &Mapped) -> SyncMode {
         let forgets = medium.is_dax() || medium.is_in_memory();

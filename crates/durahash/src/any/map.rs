@@ -185,6 +185,9 @@ impl AnyMap {
 
     /// All keys and values, as [`Map::iter`](crate::Map::iter) gives them.
     ///
+    /// # Errors
+    /// An item is an error where an entry is damaged; the iterator goes on behind it if it can.
+    ///
     /// ```
     /// use durahash::{AnyMap, Options, Type};
     /// # let dir = tempfile::tempdir().unwrap();

@@ -218,6 +218,9 @@ impl AnyMultiMap {
 
     /// All keys and values, as [`MultiMap::iter`](crate::MultiMap::iter) gives them.
     ///
+    /// # Errors
+    /// An item is an error where an entry is damaged; the iterator goes on behind it if it can.
+    ///
     /// ```
     /// use durahash::{AnyMultiMap, Options, Type};
     /// # let dir = tempfile::tempdir().unwrap();
