@@ -1,8 +1,11 @@
-//! What `load` reads: a file, a compressed file, or the standard input, line by line.
+//! What `load` reads: a file, a compressed file, a pipe, or the standard input, line by line.
+//!
+//! Only a regular file is read where its lines are wanted. Everything else may have nothing to say for as long
+//! as it likes, a named pipe from its opening on, so a thread of its own opens and reads it.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::rc::Rc;
@@ -19,8 +22,6 @@ use crate::store::Watch;
 
 /// The most that a key can take in a line: every byte of it escaped, and the tab.
 const KEY_TEXT_BYTES: u64 = 2 * MAX_KEY_BYTES as u64 + 1;
-/// The same for the value, and the line's end.
-const VALUE_TEXT_BYTES: u64 = 2 * MAX_VALUE_BYTES as u64 + 2;
 const BUFFER_BYTES: usize = 256 << 10;
 /// Pieces that are read before they are wanted, and the most that one is.
 const PIECES: usize = 2;
@@ -44,6 +45,8 @@ pub(crate) struct Input {
     pub(crate) line: u64,
     /// What is looked at while more is waited for.
     watch: Rc<RefCell<Option<Watch>>>,
+    /// The most that a value can take in a line, and the line's end.
+    value_text_bytes: u64,
 }
 
 /// What the next line is.
@@ -64,42 +67,48 @@ impl Input {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let read_bytes = Arc::new(AtomicU64::new(0));
         let watch = Rc::default();
-        if path == Path::new("-") {
-            let waits = Ahead::start(io::stdin(), Rc::clone(&watch))?;
-            return Ok(Input {
-                reader: BufReader::with_capacity(BUFFER_BYTES, detected(waits)),
-                name: "standard input".into(),
-                total_bytes: None,
-                read_bytes,
-                line: 0,
-                watch,
-            });
-        }
-        let file = File::open(path)?;
-        let metadata = file.metadata()?;
-        if metadata.is_dir() {
-            return Err(io::ErrorKind::IsADirectory.into());
-        }
-        let counted = Counted { file, read_bytes: Arc::clone(&read_bytes) };
-        let reader: Box<dyn Read> = if path.extension() == Some(OsStr::new("gz")) {
-            Box::new(MultiGzDecoder::new(BufReader::with_capacity(BUFFER_BYTES, counted)))
+        let is_stdin = path == Path::new("-");
+        let (source, total_bytes): (Box<dyn Read>, _) = if is_stdin {
+            (Box::new(Ahead::start(|| Ok(io::stdin()), Rc::clone(&watch))?), None)
         } else {
-            detected(counted)
+            let metadata = fs::metadata(path)?;
+            if metadata.is_dir() {
+                return Err(io::ErrorKind::IsADirectory.into());
+            }
+            if metadata.is_file() {
+                let file = File::open(path)?;
+                let counted = Counted { file, read_bytes: Arc::clone(&read_bytes) };
+                (Box::new(counted), Some(metadata.len()))
+            } else {
+                let path = path.to_owned();
+                (Box::new(Ahead::start(|| File::open(path), Rc::clone(&watch))?), None)
+            }
+        };
+        let reader: Box<dyn Read> = if path.extension() == Some(OsStr::new("gz")) {
+            Box::new(MultiGzDecoder::new(BufReader::with_capacity(BUFFER_BYTES, source)))
+        } else {
+            detected(source)
         };
         Ok(Input {
             reader: BufReader::with_capacity(BUFFER_BYTES, reader),
-            name: path.display().to_string(),
-            total_bytes: metadata.is_file().then_some(metadata.len()),
+            name: if is_stdin { "standard input".into() } else { path.display().to_string() },
+            total_bytes,
             read_bytes,
             line: 0,
             watch,
+            value_text_bytes: value_text_bytes(MAX_VALUE_BYTES),
         })
     }
 
-    /// From now on, while lines of the standard input are waited for, this is asked every so often; what it fails
+    /// From now on, while lines of what is no regular file are waited for, this is asked every so often; what it fails
     /// with is what reading fails with.
     pub(crate) fn watch_meanwhile(&self, watch: Option<Watch>) {
         *self.watch.borrow_mut() = watch;
+    }
+
+    /// From now on a value has at most so many bytes.
+    pub(crate) fn limit_values(&mut self, bytes: usize) {
+        self.value_text_bytes = value_text_bytes(bytes);
     }
 
     /// Bytes of the file that were read so far.
@@ -124,7 +133,7 @@ impl Input {
             reader.skip_until(b'\n')?;
             return Ok(Line::Comment);
         }
-        let parts = [("key", KEY_TEXT_BYTES), ("value", VALUE_TEXT_BYTES)];
+        let parts = [("key", KEY_TEXT_BYTES), ("value", self.value_text_bytes)];
         for (part, limit_bytes) in parts {
             let got = reader.by_ref().take(limit_bytes).read_until(b'\n', buffer)?;
             if buffer.ends_with(b"\n") || (got as u64) < limit_bytes {
@@ -139,6 +148,11 @@ impl Input {
     }
 }
 
+/// Every byte of a value escaped, and the line's end.
+fn value_text_bytes(bytes: usize) -> u64 {
+    2 * bytes as u64 + 2
+}
+
 /// The reader's buffer, filled; a signal does not keep from it.
 fn fill(reader: &mut impl BufRead) -> io::Result<&[u8]> {
     loop {
@@ -151,7 +165,7 @@ fn fill(reader: &mut impl BufRead) -> io::Result<&[u8]> {
     reader.fill_buf()
 }
 
-/// What another thread reads, so that who waits for it can look at something else meanwhile.
+/// What another thread opens and reads, so that who waits for it can look at something else meanwhile.
 struct Ahead {
     pieces: Receiver<io::Result<Vec<u8>>>,
     piece: io::Cursor<Vec<u8>>,
@@ -159,12 +173,20 @@ struct Ahead {
 }
 
 impl Ahead {
-    fn start(
-        mut source: impl Read + Send + 'static,
+    /// Fails where the source cannot be opened, unless that takes its time: then reading does.
+    fn start<R: Read>(
+        open: impl FnOnce() -> io::Result<R> + Send + 'static,
         watch: Rc<RefCell<Option<Watch>>>,
     ) -> io::Result<Self> {
         let (give, pieces) = sync_channel(PIECES);
         let read = move || {
+            let mut source = match open() {
+                Ok(source) => source,
+                Err(e) => return drop(give.send(Err(e))),
+            };
+            if give.send(Ok(Vec::new())).is_err() {
+                return;
+            }
             let mut buffer = vec![0; PIECE_BYTES];
             loop {
                 let piece = match source.read(&mut buffer) {
@@ -180,6 +202,9 @@ impl Ahead {
             }
         };
         thread::Builder::new().name("durahash-input".into()).spawn(read)?;
+        if let Ok(Err(e)) = pieces.recv_timeout(LOOK) {
+            return Err(e);
+        }
         Ok(Ahead { pieces, piece: io::Cursor::default(), watch })
     }
 }
@@ -318,6 +343,16 @@ mod tests {
         assert_eq!(e.unwrap().kind(), io::ErrorKind::UnexpectedEof);
         assert_eq!(cut.total_bytes, Some(whole as u64 - 9));
         assert_eq!(cut.read_bytes(), whole as u64 - 9);
+    }
+
+    #[test]
+    fn a_value_that_is_too_large_is_skipped_without_being_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let value = |bytes: usize| ["k\t", &r"\\".repeat(bytes), "\r\n"].concat();
+        let text = value(1 << 20) + &value(3 << 20) + "k\tv\n";
+        let mut input = input(dir.path(), "values", text.as_bytes());
+        input.limit_values(1 << 20);
+        assert_eq!(lines(input)[1], "value too long");
     }
 
     #[test]

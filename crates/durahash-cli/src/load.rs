@@ -33,9 +33,10 @@ pub(crate) fn load_into<S: Store>(
 ) -> Result<Exit, Failure> {
     let start = Instant::now();
     // Before the pool: a wrong name must not leave an empty one behind.
-    let input = Input::open(file).map_err(|e| unreadable(&file.display().to_string(), &e))?;
+    let mut input = Input::open(file).map_err(|e| unreadable(&file.display().to_string(), &e))?;
     let store = open()?;
     input.watch_meanwhile(store.watch());
+    input.limit_values(store.value_bytes_max());
     let progress = Progress::of_bytes("loading", input.total_bytes);
     let mut load = Load {
         store: &store,

@@ -1,6 +1,6 @@
 //! What commands need of a map, wherever it is: in a pool, or in the memory of nodes.
 
-use durahash::{Error, Result};
+use durahash::{Error, MAX_VALUE_BYTES, Result};
 
 use crate::args::Kind;
 use crate::exit::Failure;
@@ -27,6 +27,11 @@ pub(crate) trait Store {
     /// Whether putting these would fail for what they are. Not asked where it may be tried again.
     fn accepts(&self, _key: &[u8], _value: &[u8]) -> Result<()> {
         Ok(())
+    }
+
+    /// The most bytes that a value can have.
+    fn value_bytes_max(&self) -> usize {
+        MAX_VALUE_BYTES
     }
 
     fn get_all(&self, key: &[u8]) -> Result<Vec<Vec<u8>>>;
