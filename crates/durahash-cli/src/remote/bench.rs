@@ -2,6 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use durahash::ErrorKind;
 use durahash_bench::driver::{self, Table, Timed};
 use durahash_bench::workload::{Workload, Workloads};
 use durahash_bench::{Config, Error, Machine, Progress as _, Report, Row, Setup, clock_ns};
@@ -49,9 +50,21 @@ pub(super) fn bench<M: Memory>(
         let message = format!("{}: the index has entries; measure in an empty one", index.name());
         return Err(Failure::new(Exit::Usage, message));
     }
-    let rows = measure(&index, args, seed).map_err(|e| match e {
-        Error::Table(e) => index.failed(&e),
-        e => failed(e),
+    // What earlier runs have left in memory. Where there are other clients, it stays theirs.
+    match index.map().sweep() {
+        Err(e) if !matches!(e.kind(), ErrorKind::Locked) => return Err(index.failed(&e)),
+        _ => {}
+    }
+    let workloads = Workloads::new(args.keys, seed);
+    let rows = measure(&index, args, &workloads).map_err(|e| {
+        let mut failure = match e {
+            Error::Table(e) => index.failed(&e),
+            e => failed(e),
+        };
+        if remove_all(&index, &workloads).is_err() {
+            failure.add("keys that were put may still be in the index");
+        }
+        failure
     })?;
     let setup = Setup {
         version: env!("CARGO_PKG_VERSION").into(),
@@ -74,8 +87,11 @@ pub(super) fn bench<M: Memory>(
 }
 
 /// Throughput, and in a round of its own the latency of each operation.
-fn measure<M: Memory>(index: &Index<M>, args: &RemoteBench, seed: u64) -> Result<Vec<Row>, Error> {
-    let workloads = Workloads::new(args.keys, seed);
+fn measure<M: Memory>(
+    index: &Index<M>,
+    args: &RemoteBench,
+    workloads: &Workloads,
+) -> Result<Vec<Row>, Error> {
     let mut progress = Parts(Progress::none());
     let total = args.threads.len() as u64 * (REPEATS + 1) * WORKLOADS.len() as u64;
     let mut done = 0;
@@ -121,6 +137,12 @@ fn measure<M: Memory>(index: &Index<M>, args: &RemoteBench, seed: u64) -> Result
         }
     }
     Ok(rows)
+}
+
+/// Removes the keys that are there, after a failure.
+fn remove_all<M: Memory>(index: &Index<M>, workloads: &Workloads) -> durahash::Result<()> {
+    let ops = workloads.draw(Workload::Delete, 1, 0);
+    ops.iter().flatten().try_for_each(|op| Store::remove(index, &op.key.to_le_bytes()).map(drop))
 }
 
 fn word(bytes: &[u8]) -> Result<u64, Error> {
