@@ -5,17 +5,18 @@ mod guard;
 mod ucx;
 
 use std::io;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::Path;
-use std::process;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
 use durahash_remote::node::{LentPlace, Limits, Listening, Offer, Token};
-use durahash_remote::{ErrorKind, Result};
+use durahash_remote::{Error, ErrorKind};
 
 use crate::args::remote::{FabricName, Node};
 use crate::exit::{Exit, Failure};
-use crate::output::print;
+use crate::output::{complain, print};
 
 use guard::Guard;
 pub(crate) use guard::guard_main;
@@ -24,58 +25,105 @@ pub(crate) use guard::guard_main;
 const TRIES: u32 = 20;
 const BETWEEN_TRIES: Duration = Duration::from_millis(50);
 
+/// Disconnected when the standard input has ended, by which the node does; nothing where it does not.
+type Eof = Option<Receiver<()>>;
+
 /// `durahash node`. It ends by a signal, or with its input, and its memory is removed then.
-pub(crate) fn node(args: &Node) -> std::result::Result<Exit, Failure> {
+pub(crate) fn node(args: &Node) -> Result<Exit, Failure> {
     let token = args.token_file.as_deref().map(Token::read).transpose();
     let token = token.map_err(|e| Failure::node(&e))?;
-    if args.until_eof {
-        let end = || {
-            // However it ends. Memory in files is removed by another process, as after a signal.
-            drop(io::copy(&mut io::stdin(), &mut io::sink()));
-            process::exit(0);
-        };
-        let thread = thread::Builder::new().name("durahash-eof".into()).spawn(end);
-        thread.map_err(|e| Failure::new(Exit::Io, format!("starting a thread: {e}")))?;
-    }
+    let eof = args.until_eof.then(read_to_end).transpose()?;
+    let address = address(&args.listen)?;
     match &args.fabric {
-        FabricName::Local(dir) => local(args, dir.as_deref(), token),
-        FabricName::Ucx => over_ucx(args, token),
+        FabricName::Local(dir) => local(args, address, dir.as_deref(), token, eof),
+        FabricName::Ucx => over_ucx(args, address, token, eof),
     }
+}
+
+/// Reads what nobody wants, by a thread.
+fn read_to_end() -> Result<Receiver<()>, Failure> {
+    let (open, eof) = channel();
+    let read = move || {
+        // However it ends.
+        drop(io::copy(&mut io::stdin(), &mut io::sink()));
+        drop(open);
+    };
+    let thread = thread::Builder::new().name("durahash-eof".into()).spawn(read);
+    thread.map_err(|e| Failure::new(Exit::Io, format!("starting a thread: {e}")))?;
+    Ok(eof)
+}
+
+/// Where to listen: of the addresses that a name has the first at which that is possible, and no other.
+fn address(listen: &str) -> Result<SocketAddr, Failure> {
+    let failed = |e| Failure::node(&Error::io("listening", Some(listen.into()), e));
+    let mut last = io::ErrorKind::AddrNotAvailable.into();
+    for address in listen.to_socket_addrs().map_err(failed)? {
+        match TcpListener::bind(address) {
+            Ok(_) => return Ok(address),
+            Err(e) => last = e,
+        }
+    }
+    Err(failed(last))
+}
+
+/// Whether nobody can connect there from another host.
+fn is_loopback(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
 }
 
 fn local(
     args: &Node,
+    address: SocketAddr,
     dir: Option<&Path>,
     token: Option<Token>,
-) -> std::result::Result<Exit, Failure> {
+    eof: Eof,
+) -> Result<Exit, Failure> {
     let place = place(dir).map_err(|e| Failure::node(&e))?;
     // Before there is anything to remove.
     let mut guard = Guard::start(&place)?;
     let memory = place.lend(args.size).map_err(|e| Failure::node(&e))?;
     guard.tell(&memory)?;
-    let node = listen(args, memory.offer(), token, &format!("local:{}", memory.dir().display()))?;
-    node.serve();
+    let fabric = format!("local:{}", memory.dir().display());
+    let node = listen(args, address, memory.offer(), token, &fabric)?;
+    if !is_loopback(address) {
+        complain(&format!(
+            "durahash: other hosts may reach {}, but not the memory: that is files of this host; \
+             `--fabric ucx` lends it over a network",
+            node.address()
+        ));
+    }
+    match eof {
+        // Nothing is ever sent.
+        Some(eof) => drop(eof.recv()),
+        None => node.serve(),
+    }
     Ok(Exit::Ok)
 }
 
 #[cfg(feature = "ucx")]
-fn over_ucx(args: &Node, token: Option<Token>) -> std::result::Result<Exit, Failure> {
-    ucx::serve(args, token)
+fn over_ucx(
+    args: &Node,
+    address: SocketAddr,
+    token: Option<Token>,
+    eof: Eof,
+) -> Result<Exit, Failure> {
+    ucx::serve(args, address, token, eof)
 }
 
 #[cfg(not(feature = "ucx"))]
-fn over_ucx(_: &Node, _: Option<Token>) -> std::result::Result<Exit, Failure> {
+fn over_ucx(_: &Node, _: SocketAddr, _: Option<Token>, _: Eof) -> Result<Exit, Failure> {
     Err(Failure::no_ucx("--fabric ucx lends memory over UCX"))
 }
 
 /// Listens for clients, and says so.
 fn listen(
     args: &Node,
+    address: SocketAddr,
     offer: Offer,
     token: Option<Token>,
     fabric: &str,
-) -> std::result::Result<Listening, Failure> {
-    let node = Listening::bind(&args.listen, offer, token, Limits::default());
+) -> Result<Listening, Failure> {
+    let node = Listening::bind(&address.to_string(), offer, token, Limits::default());
     let node = node.map_err(|e| Failure::node(&e))?;
     let text = format!("node {}: {} bytes, fabric {fabric}\n", node.address(), args.size);
     match print(text.as_bytes()) {
@@ -87,7 +135,7 @@ fn listen(
 }
 
 /// Makes the directory. What is there may be that of a node that was just killed, which is about to be removed.
-fn place(dir: Option<&Path>) -> Result<LentPlace> {
+fn place(dir: Option<&Path>) -> Result<LentPlace, Error> {
     for _ in 0..TRIES {
         match LentPlace::make(dir) {
             Err(e) if matches!(e.kind(), ErrorKind::Exists) => thread::sleep(BETWEEN_TRIES),
