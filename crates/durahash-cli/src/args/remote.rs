@@ -157,7 +157,8 @@ pub(crate) enum RemoteCommand {
 
     /// Verify every invariant and change nothing
     ///
-    /// Exit code 3 if anything is wrong, and 5 where that may be what others change meanwhile.
+    /// Ends at the first thing that is wrong, with exit code 3, or with 5 where that may be what others change
+    /// meanwhile.
     #[command(verbatim_doc_comment)]
     Check {
         /// Print one JSON object

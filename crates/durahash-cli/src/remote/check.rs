@@ -3,7 +3,7 @@
 use durahash::ErrorKind;
 use serde_json::json;
 
-use super::index::Index;
+use super::index::{Index, named};
 use super::memory::Memory;
 use crate::exit::{Exit, Failure};
 use crate::output::print;
@@ -35,4 +35,14 @@ pub(super) fn check<M: Memory>(index: &Index<M>, json: bool) -> Result<Exit, Fai
     let text = if json { format!("{answer:#}\n") } else { text };
     print(text.as_bytes())?;
     Ok(exit)
+}
+
+/// With `--json`, what is no sound index that can be looked at is an answer, too.
+pub(super) fn failed(addresses: &[String], failure: Failure) -> Result<Exit, Failure> {
+    if failure.exit != Exit::Corrupt {
+        return Err(failure);
+    }
+    let answer = json!({ "pool": named(addresses), "ok": false, "error": failure.message });
+    print(format!("{answer:#}\n").as_bytes())?;
+    Ok(failure.exit)
 }

@@ -1,6 +1,7 @@
 //! An index in the memory of nodes, as the commands open it.
 
 use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,9 @@ const DEPTH_MAX: u32 = 20;
 /// ends, until a client that is alone looks for it.
 const LITTLE_BYTES: u64 = 4 << 10;
 const MUCH_BYTES: u64 = 256 << 10;
+
+/// The most bytes that a value of an index can have.
+const VALUE_BYTES_MAX: usize = 1 << 20;
 
 /// How much memory a client takes at once.
 #[derive(Clone, Copy, Debug)]
@@ -200,8 +204,29 @@ fn options(client: &impl Fabric, share: Share) -> Options {
 }
 
 /// The nodes as messages name them.
-fn named(addresses: &[String]) -> String {
+pub(super) fn named(addresses: &[String]) -> String {
     addresses.join(",")
+}
+
+/// What the command says where the memory of the nodes cannot be reached.
+pub(super) fn not_attached(addresses: &[String], e: &Error) -> Failure {
+    let nodes = named(addresses);
+    let message = match e.kind() {
+        ErrorKind::Region { what, found, expected } => format!(
+            "{nodes}: the memory is not what a node of this build lends: {what} is {found}, not {expected}"
+        ),
+        ErrorKind::Truncated { found_bytes, expected_bytes } => format!(
+            "{nodes}: the file of the memory has {found_bytes} bytes, not {expected_bytes}: it was cut"
+        ),
+        ErrorKind::Io { source, path: Some(_), .. } if source.kind() == io::ErrorKind::NotFound => {
+            format!(
+                "{nodes}: {e}; this memory is files of the node's host, and reached there only \
+                 (`--fabric ucx` crosses a network)"
+            )
+        }
+        _ => return explained(addresses, e),
+    };
+    Failure::new(Failure::node(e).exit, message)
 }
 
 /// What the command says of a failure.
@@ -233,6 +258,9 @@ pub(super) fn explained(addresses: &[String], e: &Error) -> Failure {
         ErrorKind::Truncated { found_bytes, expected_bytes } => format!(
             "{nodes}: the memory has {found_bytes} bytes, but the index in it needs {expected_bytes}"
         ),
+        ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::TimedOut => format!(
+            "{nodes}: {e}; that client was stopped, as by Ctrl-Z, or hangs: let it go on, or end it, and try again"
+        ),
         ErrorKind::Io { .. } => format!("{nodes}: {e}"),
         _ => return Failure::node(e),
     };
@@ -254,6 +282,10 @@ impl<M: Memory> Store for Index<M> {
 
     fn put_many(&self, pairs: &[Pair]) -> Result<()> {
         self.with_space(|| self.map.put_many(pairs))
+    }
+
+    fn value_bytes_max(&self) -> usize {
+        VALUE_BYTES_MAX
     }
 
     fn get_all(&self, key: &[u8]) -> Result<Vec<Vec<u8>>> {

@@ -1,5 +1,5 @@
 //! `remote`: the commands for an index in the memory of nodes. Their output, and their exit codes, are those
-//! of the commands for pools.
+//! of the commands for pools; their options are fewer.
 
 mod bench;
 mod check;
@@ -14,11 +14,22 @@ use durahash_remote::node::{Limits, Nodes, Offers, Token};
 use crate::args::remote::{Remote, RemoteCommand};
 use crate::exit::{Exit, Failure};
 use crate::{dump, load, point};
-use index::{Index, Share, explained};
+use index::{Index, Share, explained, not_attached};
 use memory::Memory;
 
-/// `durahash remote`. Over which fabric, the nodes say.
+/// `durahash remote`.
 pub(crate) fn remote(args: &Remote) -> Result<Exit, Failure> {
+    let done = reach(args);
+    match (&args.command, done) {
+        (RemoteCommand::Check { json: true }, Err(failure)) => {
+            check::failed(&args.nodes.addresses, failure)
+        }
+        (_, done) => done,
+    }
+}
+
+/// Over which fabric, the nodes say.
+fn reach(args: &Remote) -> Result<Exit, Failure> {
     let nodes = &args.nodes;
     let token = nodes.token_file.as_deref().map(Token::read).transpose();
     let token = token.map_err(|e| Failure::node(&e))?;
@@ -45,7 +56,7 @@ fn over_ucx(_: &Remote, _: Offers) -> Result<Exit, Failure> {
 
 fn run<M: Memory>(args: &Remote, attached: durahash::Result<M>) -> Result<Exit, Failure> {
     let addresses = &args.nodes.addresses;
-    let memory = attached.map_err(|e| explained(addresses, &e))?;
+    let memory = attached.map_err(|e| not_attached(addresses, &e))?;
     let open = |memory| Index::open(memory, addresses, Share::Little);
     match &args.command {
         RemoteCommand::Put { key, value } => {

@@ -49,8 +49,7 @@ impl Over {
     fn let_node_answer(self, client: &Child) {
         #[cfg(feature = "ucx")]
         if self == Over::Tcp {
-            let stop = ["-STOP".to_owned(), client.id().to_string()];
-            assert!(std::process::Command::new("kill").args(stop).status().unwrap().success());
+            signal(client, "-STOP");
             std::thread::sleep(Duration::from_millis(500));
         }
         #[cfg(not(feature = "ucx"))]
@@ -126,6 +125,11 @@ impl Drop for Node {
         drop(self.child.kill());
         drop(self.child.wait());
     }
+}
+
+fn signal(to: &Child, which: &str) {
+    let args = [which.to_owned(), to.id().to_string()];
+    assert!(std::process::Command::new("kill").args(args).status().unwrap().success());
 }
 
 /// Waits until something is so, and fails where it is not for very long.
@@ -410,7 +414,10 @@ fn a_node_that_is_killed_during_a_load_ends_it() {
         let complaint = load.failed(4);
         assert!(complaint.starts_with(&format!("node {address} does not answer; ")), "{complaint}");
         assert!(complaint.contains("entries were loaded, and go with the node"), "{complaint}");
-        assert!(node.run(&work, "get key").failed(4).contains("does not answer: "));
+        for line in ["get key", "put key v", "del key", "dump", "stats --json", "check --json"] {
+            let complaint = node.run(&work, line).failed(4);
+            assert!(complaint.contains("does not answer: "), "{line}: {complaint}");
+        }
         // Also the memory goes, though the node could not see to it any more.
         node.wait_until_removed();
     }
@@ -434,6 +441,46 @@ fn a_load_that_waits_for_lines_ends_with_its_node() {
         assert!(complaint.contains("at least 1 entries were loaded, and go"), "{complaint}");
         drop(stdin);
     }
+}
+
+/// Of a named pipe nobody writes to at first, and then nobody goes on.
+#[test]
+fn a_load_from_a_pipe_ends_with_its_node() {
+    let work = Work::new();
+    for written in [false, true] {
+        let mut node = Node::start(&work, Over::Local, "--size 16MiB");
+        let nodes = format!("--node {}", node.address);
+        let pipe = work.path(&format!("pipe-{written}"));
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let child = work.start(&format!("remote {nodes} load pipe-{written}"));
+        let mut writer = None;
+        if written {
+            let mut file = std::fs::OpenOptions::new().write(true).open(&pipe).unwrap();
+            file.write_all(format!("{}half", line(0)).as_bytes()).unwrap();
+            wait_for(&work, &nodes, 0);
+            writer = Some(file);
+        } else {
+            // It is a client, so it has opened what it loads into.
+            node.feed(&work, "load", b"key\tvalue\n").ok();
+            patiently(|| json(node.run(&work, "stats --json"))["clients"] == 2);
+        }
+        node.kill();
+        let complaint = answer(child).failed(4);
+        let wanted = format!("node {} does not answer; ", node.address);
+        assert!(complaint.starts_with(&wanted), "{complaint}");
+        drop(writer);
+    }
+}
+
+#[test]
+fn what_a_pipe_brings_is_loaded() {
+    let work = Work::new();
+    let pipe = work.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let child = work.start("load a.pool pipe");
+    std::fs::write(&pipe, lines(0..1000)).unwrap();
+    assert!(answer(child).ok().starts_with("entries loaded: 1000, "));
+    assert_eq!(work.run("dump a.pool").sorted_lines().len(), 1000);
 }
 
 #[test]
@@ -564,6 +611,138 @@ fn a_dump_ends_with_its_node() {
     }
 }
 
+/// Who has a connection misses a node that is stopped within 11 s, who wants one within 5 s.
+#[test]
+fn a_node_that_is_stopped_is_as_one_that_is_gone() {
+    for over in Over::ALL {
+        let work = over.work();
+        let node = Node::start(&work, over, "--size 128MiB");
+        let nodes = format!("--node {}", node.address);
+        node.feed(&work, "load", lines(0..over.fewer(100_000)).as_bytes()).ok();
+        let words = ["remote", "--node", &node.address, "dump"];
+        let mut dump = work.command(words).stdin(Stdio::null()).spawn().unwrap();
+        let mut begin = [0; 1000];
+        dump.stdout.as_mut().unwrap().read_exact(&mut begin).unwrap();
+        let mut load = work.start(&format!("remote {nodes} load"));
+        let mut stdin = load.stdin.take().unwrap();
+        stdin.write_all(b"last\t1\n").unwrap();
+        patiently(|| node.run(&work, "get last").code == Some(0));
+        signal(&node.child, "-STOP");
+        let start = Instant::now();
+        let complaint = node.run(&work, "get last").failed(4);
+        assert!(complaint.contains("does not answer: "), "{complaint}");
+        let wanted = format!("node {} does not answer; ", node.address);
+        let complaint = answer(load).failed(4);
+        assert!(complaint.starts_with(&wanted), "{complaint}");
+        // It has asked within the last second before that.
+        std::thread::sleep(Duration::from_secs(2));
+        let dump = answer(dump);
+        assert_eq!(dump.code, Some(4), "{}", dump.err);
+        assert!(dump.err.starts_with(&format!("durahash: {wanted}")), "{}", dump.err);
+        assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+        signal(&node.child, "-CONT");
+        drop(stdin);
+    }
+}
+
+#[test]
+fn a_client_that_is_stopped_is_named_to_those_that_it_blocks() {
+    let work = Work::new();
+    let node = Node::start(&work, Over::Local, "--size 64MiB");
+    let mut stopped = work.start(&format!("remote --node {} load", node.address));
+    let mut stdin = stopped.stdin.take().unwrap();
+    stdin.write_all(line(0).as_bytes()).unwrap();
+    wait_for(&work, &format!("--node {}", node.address), 0);
+    signal(&stopped, "-STOP");
+    let complaint = node.feed(&work, "load", lines(0..100_000).as_bytes()).failed(4);
+    for part in
+        ["the client in row 0 ", "was stopped, as by Ctrl-Z", "entries were loaded and stay"]
+    {
+        assert!(complaint.contains(part), "{complaint}");
+    }
+    signal(&stopped, "-CONT");
+    drop(stdin);
+    answer(stopped).ok();
+    node.feed(&work, "load", lines(0..100_000).as_bytes()).ok();
+}
+
+/// Over UCX the dead are found by time: what such a client had serves whoever waits for it.
+#[cfg(feature = "ucx")]
+#[test]
+fn a_client_that_is_short_of_memory_outstays_a_dead_one() {
+    let work = Over::Tcp.work();
+    let node = Node::start(&work, Over::Tcp, "--size 1MiB");
+    let nodes = format!("--node {}", node.address);
+    let mut dead = work.start(&format!("remote {nodes} load"));
+    let mut stdin = dead.stdin.take().unwrap();
+    stdin.write_all(line(0).as_bytes()).unwrap();
+    wait_for(&work, &nodes, 0);
+    Over::Tcp.let_node_answer(&dead);
+    dead.kill().unwrap();
+    drop(answer(dead));
+    let load = node.feed(&work, "load", lines(0..50_000).as_bytes());
+    assert_eq!(load.code, Some(4), "{}", load.err);
+    let (wait, end) = load.err.split_once('\n').unwrap();
+    assert!(wait.contains("memory is short: waiting for other clients to leave"), "{wait}");
+    assert!(end.contains("no space for "), "{end}");
+    assert_eq!(json(node.run(&work, "stats --json"))["clients"], 1);
+    drop(stdin);
+}
+
+/// Bytes of a node's file, changed at `off` bytes behind where `what` is.
+fn damage(node: &Node, what: &[u8], off: usize) {
+    let path = node.dir.as_ref().unwrap().join("node-0");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let at = bytes.windows(what.len()).position(|window| window == what).unwrap() + off;
+    bytes[at] ^= 1;
+    // In place, as the file is mapped.
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &bytes[at..=at], at as u64).unwrap();
+}
+
+#[test]
+fn damage_is_found_and_told() {
+    let work = Work::new();
+    let node = Node::start(&work, Over::Local, "--size 1MiB");
+    let address = &node.address;
+    node.feed(&work, "load", b"key\tvalue of it\nother\tsound\n").ok();
+    // A value, whose checksum tells.
+    damage(&node, b"value of it", 0);
+    let check = node.run(&work, "check");
+    let text = String::from_utf8(check.out).unwrap();
+    assert_eq!(check.code, Some(3), "{text}{}", check.err);
+    assert!(text.starts_with(&format!("{address}: at offset 0x")), "{text}");
+    assert!(text.ends_with(&format!("\n{address}: 1 finding\n")), "{text}");
+    let check = node.run(&work, "check --json");
+    let found: Value = serde_json::from_slice(&check.out).unwrap();
+    assert_eq!((check.code, &found["ok"]), (Some(3), &false.into()));
+    assert_eq!(found["findings"].as_array().unwrap().len(), 1, "{found}");
+    for line in ["stats", "stats --json", "get key"] {
+        let complaint = node.run(&work, line).failed(3);
+        assert!(
+            complaint.starts_with(&format!("{address}: the index is damaged: ")),
+            "{complaint}"
+        );
+    }
+    assert_eq!(node.run(&work, "dump").code, Some(3));
+    assert_eq!(node.run(&work, "get other").ok(), "sound\n");
+    // The index itself, and then what says that this is the memory of a node.
+    for (what, wanted) in
+        [(&b"DURASEP\0"[..], "there is no sound index"), (b"durareg\0", "is not what a node")]
+    {
+        damage(&node, what, 0);
+        for line in ["check", "stats", "dump", "get key"] {
+            let complaint = node.run(&work, line).failed(3);
+            assert!(complaint.contains(wanted), "{line}: {complaint}");
+        }
+        let check = node.run(&work, "check --json");
+        let answer: Value = serde_json::from_slice(&check.out).unwrap();
+        assert_eq!((check.code, &answer["pool"]), (Some(3), &address[..].into()));
+        assert_eq!(answer["ok"], false);
+        assert!(answer["error"].as_str().unwrap().contains(wanted), "{answer}");
+    }
+}
+
 #[test]
 fn a_benchmark_leaves_an_empty_index() {
     for over in Over::ALL {
@@ -584,6 +763,28 @@ fn a_benchmark_leaves_an_empty_index() {
         assert_eq!(node.run(&work, "get key").ok(), "value\n");
         assert!(node.run(&work, "bench --keys 1").failed(2).contains("too few"));
     }
+}
+
+#[test]
+fn benchmarks_take_their_memory_once() {
+    let work = Work::new();
+    let node = Node::start(&work, Over::Local, "--size 32MiB");
+    let taken = || {
+        node.run(&work, "bench --keys 2000 --threads 2").ok();
+        json(node.run(&work, "stats --json"))["taken_bytes"].as_u64().unwrap()
+    };
+    let [first, _, last] = [taken(), taken(), taken()];
+    assert!(last < 2 * first, "{first} and {last} bytes");
+}
+
+#[test]
+fn a_benchmark_that_fails_leaves_nothing_or_says_so() {
+    let work = Work::new();
+    let node = Node::start(&work, Over::Local, "--size 1MiB");
+    let complaint = node.run(&work, "bench --keys 50000 --threads 2").failed(4);
+    assert!(complaint.contains("no space for "), "{complaint}");
+    let is_empty = node.run(&work, "dump").ok().is_empty();
+    assert!(is_empty || complaint.contains("may still be in the index"), "{complaint}");
 }
 
 #[test]
@@ -616,7 +817,12 @@ fn a_node_ends_with_its_input_if_it_is_told_to() {
         let mut node = Node::start(&work, over, "--size 1MiB --until-eof");
         node.feed(&work, "load", b"key\tvalue\n").ok();
         drop(node.child.stdin.take());
-        patiently(|| node.child.try_wait().unwrap().is_some());
+        let mut status = None;
+        patiently(|| {
+            status = node.child.try_wait().unwrap();
+            status.is_some()
+        });
+        assert_eq!(status.unwrap().code(), Some(0));
         node.wait_until_removed();
     }
 }
