@@ -62,13 +62,15 @@ pub enum Suite {
     Resizing,
     /// Opening after kill -9, of a fortieth of the keys, a quarter, and all.
     Recovery,
+    /// The modes of durability side by side: process, interval and strict.
+    Durability,
     /// SepHash beside RACE hashing, on simulated nodes in virtual time.
     Remote,
 }
 
 impl Suite {
     /// All suites, in the order in which they run.
-    pub const ALL: [Suite; 10] = [
+    pub const ALL: [Suite; 11] = [
         Suite::Standard,
         Suite::Duplicates,
         Suite::Sizes,
@@ -78,6 +80,7 @@ impl Suite {
         Suite::Caches,
         Suite::Resizing,
         Suite::Recovery,
+        Suite::Durability,
         Suite::Remote,
     ];
 }
@@ -94,6 +97,7 @@ impl fmt::Display for Suite {
             Suite::Caches => "caches",
             Suite::Resizing => "resizing",
             Suite::Recovery => "recovery",
+            Suite::Durability => "durability",
             Suite::Remote => "remote",
         })
     }
@@ -219,6 +223,12 @@ impl Config {
             format!("the suite {suite} is about the design {}", Design::Rewo)
         } else if self.medium == Medium::Dram && self.has(Suite::Recovery) {
             format!("pools in memory do not survive, for the suite {}", Suite::Recovery)
+        } else if self.medium == Medium::Dram && self.has(Suite::Durability) {
+            format!("pools in memory have no modes, for the suite {}", Suite::Durability)
+        } else if self.emulate.is_some() && self.has(Suite::Durability) {
+            format!("emulated media have no log, for the suite {}", Suite::Durability)
+        } else if self.sync_mode.is_some() && self.has(Suite::Durability) {
+            format!("the suite {} is about every mode", Suite::Durability)
         } else if self.sync_mode.is_some() && self.has(Suite::Duplicates) {
             format!("the lists of the suite {} have no log", Suite::Duplicates)
         } else {

@@ -2,6 +2,7 @@
 
 mod caches;
 mod duplicates;
+mod durability;
 mod loads;
 mod remote;
 mod resizing;
@@ -56,6 +57,7 @@ pub fn draw(report: &Report) -> Vec<Figure> {
     figures.extend(ycsb::all(report));
     figures.extend(caches::all(report));
     figures.extend(resizing::all(report));
+    figures.extend(durability::all(report));
     figures.extend(remote::all(report));
     figures
 }

@@ -78,7 +78,10 @@ pub fn run(config: &Config, progress: &mut dyn Progress) -> Result<Report> {
         threads: config.threads.iter().map(|n| *n as u64).collect(),
         medium: config.medium.to_string(),
         file_system: bench.file_system(),
-        durability: bench.durability()?.to_string(),
+        durability: match config.suites[..] {
+            [Suite::Durability] => "each mode, side by side".into(),
+            _ => bench.durability()?.to_string(),
+        },
         emulates: config.emulate.map(|latency| latency.name.to_owned()),
         repeats: u64::from(config.repeats),
         seed: config.seed,

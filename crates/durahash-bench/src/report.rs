@@ -18,7 +18,8 @@ pub const REAL: &str = "real";
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// What it belongs to: `throughput`, `latency`, `growth`, `space`, `resize`, `cost`,
-    /// `recovery`, `duplicates`, `size`, `resizing`, `stall`, `load`, `ycsb`, `cache`, `slice` or `slices`;
+    /// `recovery`, `duplicates`, `size`, `resizing`, `stall`, `load`, `ycsb`, `cache`, `slice`, `slices`
+    /// or `durability`;
     /// of what is simulated, `simulated` or a name that begins with it; of real nodes beside that,
     /// [`REAL`].
     pub table: String,
@@ -26,7 +27,7 @@ pub struct Row {
     /// compared with; in `slices`, `DESIGN, no cache` is one without copies in DRAM; of real nodes, the fabric.
     pub design: String,
     /// The workload or kind of operation; in `duplicates` the distribution of keys, in `cache` that and
-    /// the part of the tables that the copies may take.
+    /// the part of the tables that the copies may take; in `durability` with the mode.
     pub case: String,
     /// Threads at work; clients, of what is simulated.
     pub threads: u64,

@@ -37,7 +37,12 @@ impl Bench {
 
     /// The same, with files that have no log.
     pub(crate) fn without_log(&self) -> Self {
-        let sync_mode = self.parent.as_ref().map(|_| SyncMode::Process);
+        self.with_mode(SyncMode::Process)
+    }
+
+    /// The same, with files in this mode.
+    pub(crate) fn with_mode(&self, mode: SyncMode) -> Self {
+        let sync_mode = self.parent.as_ref().map(|_| mode);
         Bench { parent: self.parent.clone(), sync_mode, ..*self }
     }
 

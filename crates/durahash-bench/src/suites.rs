@@ -4,6 +4,7 @@
 
 pub(crate) mod caches;
 pub(crate) mod duplicates;
+pub(crate) mod durability;
 mod inserts;
 pub(crate) mod loads;
 pub(crate) mod remote;
@@ -73,6 +74,7 @@ impl<'a> Suites<'a> {
             Suite::Caches => caches::work(config),
             Suite::Resizing => resizing::work(),
             Suite::Recovery => config.designs.len() as u64 * RECOVERY_WORK,
+            Suite::Durability => durability::work(config),
             Suite::Remote => remote::work(config),
         });
         let total = works.sum();
@@ -95,6 +97,7 @@ impl<'a> Suites<'a> {
                 Suite::Caches => self.caches()?,
                 Suite::Resizing => self.slices()?,
                 Suite::Recovery => self.recovery(recovery_sizes(self.config.keys))?,
+                Suite::Durability => self.durability()?,
                 Suite::Remote => self.remote()?,
             }
         }

@@ -3,6 +3,7 @@
 mod advice;
 mod caches;
 mod duplicates;
+mod durability;
 mod loads;
 pub(crate) mod remote;
 mod resizing;
@@ -156,6 +157,7 @@ pub(crate) fn tables(report: &Report) -> Vec<Table> {
     tables.extend(sizes::all(report));
     tables.extend([loads::table(report), ycsb::table(report)]);
     tables.extend([caches::table(report), resizing::table(report)]);
+    tables.push(durability::table(report));
     tables.extend(remote::all(report));
     tables.retain(|table| !table.rows.is_empty());
     tables

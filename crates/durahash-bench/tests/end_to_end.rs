@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use durahash::Design;
+use durahash::{Design, SyncMode};
 use durahash_bench::workload::Workload;
 use durahash_bench::{Config, Latency, Medium, Progress, Report, Suite};
 
@@ -22,6 +22,7 @@ fn main() -> ExitCode {
     copies_answer_the_more_lookups_the_more_there_are();
     slices_show_a_resize();
     the_first_lookup_after_a_kill_is_timed();
+    modes_are_measured_side_by_side();
     simulated_nodes_say_so();
     what_cannot_be_is_refused();
     ExitCode::SUCCESS
@@ -314,6 +315,37 @@ fn the_first_lookup_after_a_kill_is_timed() {
     }
 }
 
+fn modes_are_measured_side_by_side() {
+    let designs = vec![Design::Reh, Design::Pea];
+    let report = run_of(Suite::Durability, Config { designs, repeats: 1, ..config() });
+    let whats = ["put_many", "hit", "insert", "kill -9"];
+    let on_disk = report.setup.file_system != "tmpfs";
+    for design in ["reh", "pea"] {
+        for (mode, survives) in [("process", 1.0), ("interval", 2.0), ("strict", 3.0)] {
+            let [put_many, hit, insert, killed] = whats.map(|what| format!("{what}, {mode}"));
+            let find = |case: &str, threads, metric: &str| {
+                let row = report.find("durability", design, case, threads, metric);
+                row.unwrap_or_else(|| panic!("{metric} of {design}, {case}")).value
+            };
+            assert_eq!(find(&put_many, 1, "count"), 4000.0);
+            assert!(find(&put_many, 1, "ops_per_s") > 0.0);
+            assert_eq!(find(&put_many, 1, "survives"), if on_disk { survives } else { 1.0 });
+            let has_log = mode != "process";
+            assert_eq!(find(&put_many, 1, "log_bytes") > 0.0, has_log);
+            for threads in [1, 2] {
+                assert!(find(&hit, threads, "ops_per_s") > 0.0);
+                assert!(find(&insert, threads, "ops_per_s") > 0.0);
+                assert!((1.0..=4000.0).contains(&find(&insert, threads, "count")));
+                assert_eq!(find(&insert, threads, "log_bytes") > 0.0, has_log);
+            }
+            // Each insert of one thread is a block of its own.
+            assert!(mode != "strict" || find(&insert, 1, "log_bytes") >= 4096.0);
+            assert_eq!(find(&killed, 2, "lost"), 0.0);
+            assert!(find(&killed, 2, "open_ms") > 0.0);
+        }
+    }
+}
+
 /// Few keys, so that 128 clients meet in one segment; what is looked at does not depend on that.
 fn simulated_nodes_say_so() {
     let config =
@@ -341,6 +373,7 @@ fn simulated_nodes_say_so() {
 }
 
 fn what_cannot_be_is_refused() {
+    let of_modes = |config| Config { suites: vec![Suite::Durability], ..config };
     for (config, why) in [
         (Config { suites: vec![], ..config() }, "no suite"),
         (Config { graph: Some("edges.tsv".into()), ..config() }, "suite duplicates"),
@@ -356,6 +389,9 @@ fn what_cannot_be_is_refused() {
             "about the design rewo",
         ),
         (Config { medium: Medium::Dram, pool: Some(".".into()), ..config() }, "no directory"),
+        (of_modes(Config { medium: Medium::Dram, ..config() }), "no modes"),
+        (of_modes(Config { emulate: Some(Latency::CXL), ..config() }), "emulated"),
+        (of_modes(Config { sync_mode: Some(SyncMode::Strict), ..config() }), "every mode"),
         (Config { pool: Some("/nonexistent/dir".into()), ..config() }, "making a directory"),
     ] {
         let e = durahash_bench::run(&config, &mut ()).unwrap_err().to_string();

@@ -184,8 +184,8 @@ Examples:
     /// after kill -9 with every acknowledged key verified. Prints tables.
     ///
     /// Other suites measure many values for each key, latency against size and fill, lookups while
-    /// another thread inserts, skewed keys and copies in DRAM, recovery alone, and SepHash. The suite
-    /// remote sets SepHash beside RACE on simulated nodes, with an eighth of --keys; --threads and
+    /// another thread inserts, skewed keys and copies in DRAM, recovery alone, the modes of durability
+    /// side by side, and SepHash. The suite remote sets SepHash beside RACE on simulated nodes, with an eighth of --keys; --threads and
     /// --design do not count there. It also measures SepHash on real nodes of this machine, with 1,000
     /// to 5,000 keys, over UCX as well if it was built so.
     #[command(
@@ -199,7 +199,8 @@ Examples:
   durahash bench --suite sizes,stall --keys 10000000
   durahash bench --suite loads,ycsb,caches,resizing --medium dram --emulate optane
   durahash bench --suite remote --medium dram
-  durahash bench --suite recovery --design esh --keys 40000000"
+  durahash bench --suite recovery --design esh --keys 40000000
+  durahash bench --suite durability --design reh,pea --pool /mnt/disk"
     )]
     Bench(BenchArgs),
 
@@ -306,8 +307,8 @@ pub(crate) struct BenchArgs {
     /// lookups while another thread inserts; loads, latency while a table fills; ycsb, mixes of reads and
     /// updates of uniform and of skewed keys; caches, lookups by the size of the cached table of rewo;
     /// resizing, throughput beside a resize of rewo; recovery, kill -9 and the first lookup after it, of a
-    /// fortieth of the keys, a quarter, and all; remote, SepHash beside RACE on simulated nodes, in virtual time,
-    /// and SepHash on real ones
+    /// fortieth of the keys, a quarter, and all; durability, process, interval and strict side by side, in
+    /// files; remote, SepHash beside RACE on simulated nodes, in virtual time, and SepHash on real ones
     #[arg(
         long,
         value_enum,
@@ -375,6 +376,7 @@ pub(crate) enum Suite {
     Caches,
     Resizing,
     Recovery,
+    Durability,
     Remote,
 }
 
@@ -390,6 +392,7 @@ impl From<Suite> for durahash_bench::Suite {
             Suite::Caches => durahash_bench::Suite::Caches,
             Suite::Resizing => durahash_bench::Suite::Resizing,
             Suite::Recovery => durahash_bench::Suite::Recovery,
+            Suite::Durability => durahash_bench::Suite::Durability,
             Suite::Remote => durahash_bench::Suite::Remote,
         }
     }

@@ -1,0 +1,233 @@
+//! The modes of durability side by side: inserts one by one and in batches, lookups, bytes of log, and the
+//! open after kill -9.
+
+use std::time::{Duration, Instant};
+
+use durahash::{Design, Durability, Map, SyncMode};
+
+use super::{About, Suites, settle};
+use crate::config::Config;
+use crate::driver::{self, Timed, together};
+use crate::error::{Error, Result};
+use crate::recover;
+use crate::workload::{Workload, Workloads};
+
+/// The modes and their names.
+pub(crate) const MODES: [(&str, SyncMode); 3] = [
+    ("process", SyncMode::Process),
+    ("interval", SyncMode::INTERVAL),
+    ("strict", SyncMode::Strict),
+];
+/// What is measured: inserts one by one and in batches, lookups, and the open after a kill.
+pub(crate) const INSERT: &str = "insert";
+pub(crate) const PUT_MANY: &str = "put_many";
+pub(crate) const HIT: &str = "hit";
+pub(crate) const KILLED: &str = "kill -9";
+
+/// Inserts of a batch.
+pub(crate) const BATCH: usize = 1000;
+/// No thread inserts one by one for longer: in `strict`, where each insert waits for the disk, these are a few
+/// thousand.
+const INSERTS: Duration = Duration::from_millis(500);
+/// Inserts between two looks at the clock.
+const LOOK: usize = 64;
+/// Rounds of lookups go on for so long: what is still written back behind the inserts ends meanwhile, and
+/// the median does not have it.
+const LOOKUPS: Duration = Duration::from_millis(300);
+/// Where the numbers of keys begin that are inserted one by one.
+const SINGLE: u64 = 3 << 56;
+/// The most keys of a process that is killed: it inserts thousands of them one by one.
+const KILLED_KEYS: u64 = 100_000;
+
+type Pair = (u64, u64);
+
+/// The case of a row.
+pub(crate) fn case_of(what: &str, mode: &str) -> String {
+    format!("{what}, {mode}")
+}
+
+/// The work of the suite: loads, lookups and inserts by each number of threads; and the kills.
+pub(super) fn work(config: &Config) -> u64 {
+    let of_repeat = 1 + 2 * config.threads.len() as u64;
+    let modes = (config.designs.len() * MODES.len()) as u64;
+    modes * (u64::from(config.repeats) * of_repeat + 1)
+}
+
+impl Suites<'_> {
+    /// Every mode of every design has its turn, and then all again. One pool exists at a time, since what is
+    /// written back of one would hold up others.
+    pub(super) fn durability(&mut self) -> Result<()> {
+        let config = self.config;
+        let workloads = Workloads::new(config.keys, config.seed);
+        let loaded = [pairs(&workloads, 0, config.keys)];
+        let mut samples = vec![Samples::default(); config.designs.len()];
+        for round in 0..u64::from(config.repeats) {
+            for (&design, samples) in config.designs.iter().zip(&mut samples) {
+                for (mode, sync_mode) in MODES {
+                    self.next(1, &format!("{design}, {mode}: {PUT_MANY}"));
+                    let bench = self.bench.with_mode(sync_mode);
+                    let map = bench.create(design)?;
+                    let run =
+                        inserts(&map, &loaded, BATCH, Duration::MAX, |part| map.put_many(part))?;
+                    settle(&map)?;
+                    let case = case_of(PUT_MANY, mode);
+                    samples.add_inserts(&case, 1, &run);
+                    samples.add(&case, 1, "survives", survives(&map, &bench.file_system()));
+                    self.operations(&map, &workloads, round, (design, mode), samples)?;
+                }
+            }
+        }
+        for (design, samples) in config.designs.iter().zip(samples) {
+            let (design, keys) = (design.to_string(), config.keys);
+            for (case, threads, metric, samples) in samples.0 {
+                let about =
+                    About { table: "durability", design: &design, case: &case, threads, keys };
+                self.add_samples(&about, metric, &samples);
+            }
+        }
+        config.designs.iter().try_for_each(|design| self.killed(*design))
+    }
+
+    /// Lookups in a map that has all keys, and then inserts of others, by each number of threads.
+    fn operations(
+        &mut self,
+        map: &Map<u64, u64>,
+        workloads: &Workloads,
+        round: u64,
+        (design, mode): (Design, &str),
+        samples: &mut Samples,
+    ) -> Result<()> {
+        let config = self.config;
+        for &threads in &config.threads {
+            self.next(1, &format!("{design}, {mode}: {HIT}, threads: {threads}"));
+            let streams = workloads.draw(Workload::Hit, threads, round);
+            let (from, mut rates) = (Instant::now(), Vec::new());
+            while rates.is_empty() || from.elapsed() < LOOKUPS {
+                let run = driver::run(map, Workload::Hit, &streams, Timed::Whole)?;
+                rates.push(run.ops_per_s());
+            }
+            rates.sort_by(f64::total_cmp);
+            let median = rates[rates.len() / 2];
+            samples.add(&case_of(HIT, mode), threads, "ops_per_s", median);
+        }
+        let (mut keys, mut first) = (config.keys, SINGLE);
+        for &threads in &config.threads {
+            self.next(1, &format!("{design}, {mode}: {INSERT}, threads: {threads}"));
+            let each = config.keys / threads as u64;
+            let streams = (0..threads as u64).map(|thread| first + thread * each);
+            let streams: Vec<_> = streams.map(|from| pairs(workloads, from, each)).collect();
+            let one_by_one = |part: &[Pair]| part.iter().try_for_each(|(k, v)| map.put(k, v));
+            let run = inserts(map, &streams, LOOK, INSERTS, one_by_one)?;
+            samples.add_inserts(&case_of(INSERT, mode), threads, &run);
+            keys += run.done;
+            first += config.keys;
+        }
+        let found = map.len()?;
+        if found != keys {
+            let what = format!("{design}, {mode}: {found} keys, but {keys} were inserted");
+            return Err(Error::Wrong { what });
+        }
+        Ok(())
+    }
+
+    /// The open after a kill, of a pool in each mode.
+    fn killed(&mut self, design: Design) -> Result<()> {
+        for (mode, sync_mode) in MODES {
+            self.next(1, &format!("{design}, {mode}: {KILLED} and recovery"));
+            let Some(dir) = self.bench.dir()? else {
+                continue;
+            };
+            let config = Config { sync_mode: Some(sync_mode), ..self.config.clone() };
+            let (path, keys) = (dir.path().join("killed.pool"), config.keys.min(KILLED_KEYS));
+            let found = recover::kill_and_recover(&config, design, &path, keys)?;
+            let about = About {
+                table: "durability",
+                design: &design.to_string(),
+                case: &case_of(KILLED, mode),
+                threads: found.threads,
+                keys: found.keys,
+            };
+            self.add(&about, "acknowledged", found.acknowledged as f64);
+            self.add(&about, "lost", found.lost as f64);
+            let ms: Vec<f64> = found.open.iter().map(|time| time.as_secs_f64() * 1e3).collect();
+            self.add_samples(&about, "open_ms", &ms);
+        }
+        Ok(())
+    }
+}
+
+/// The samples of a design, by case, threads and metric, in the order in which these came.
+#[derive(Clone, Default)]
+struct Samples(Vec<(String, usize, &'static str, Vec<f64>)>);
+
+impl Samples {
+    fn add(&mut self, case: &str, threads: usize, metric: &'static str, sample: f64) {
+        let mut known = self.0.iter_mut();
+        match known.find(|(c, t, m, _)| (c.as_str(), *t, *m) == (case, threads, metric)) {
+            Some((.., samples)) => samples.push(sample),
+            None => self.0.push((case.to_owned(), threads, metric, vec![sample])),
+        }
+    }
+
+    fn add_inserts(&mut self, case: &str, threads: usize, run: &Inserted) {
+        let done = run.done as f64;
+        self.add(case, threads, "count", done);
+        self.add(case, threads, "ops_per_s", done / run.elapsed.as_secs_f64().max(1e-9));
+        self.add(case, threads, "log_bytes", run.log_bytes as f64 / done);
+    }
+}
+
+/// The pairs whose keys have these numbers.
+fn pairs(workloads: &Workloads, first: u64, count: u64) -> Vec<Pair> {
+    (first..first + count).map(|i| (workloads.key(i), i)).collect()
+}
+
+/// What a map survives, as a number: 1 is the death of its process; 2 is a crash of the system and the loss of
+/// power, too, but for the last moments; 3 is all of these. What is in memory is gone with the system.
+fn survives(map: &Map<u64, u64>, file_system: &str) -> f64 {
+    match map.durability() {
+        Durability::Interval if file_system != "tmpfs" => 2.0,
+        Durability::Power if file_system != "tmpfs" => 3.0,
+        _ => 1.0,
+    }
+}
+
+/// Inserts that were timed.
+struct Inserted {
+    done: u64,
+    elapsed: Duration,
+    log_bytes: u64,
+}
+
+/// Inserts pairs, a thread for each stream, by `insert` of so many at a time. No thread begins more of them
+/// after `limit`.
+fn inserts(
+    map: &Map<u64, u64>,
+    streams: &[Vec<Pair>],
+    at_once: usize,
+    limit: Duration,
+    insert: impl Fn(&[Pair]) -> durahash::Result<()> + Sync,
+) -> Result<Inserted> {
+    let before = log_bytes(map)?;
+    let (elapsed, done) = together(streams, |pairs| {
+        let (from, mut done) = (Instant::now(), 0);
+        for part in pairs.chunks(at_once) {
+            if from.elapsed() >= limit {
+                break;
+            }
+            insert(part)?;
+            done += part.len() as u64;
+        }
+        Ok(done)
+    })?;
+    let log_bytes = log_bytes(map)? - before;
+    Ok(Inserted { done: done.iter().sum(), elapsed, log_bytes })
+}
+
+/// The bytes that went to the log, once nothing is left to be written; 0 where there is none.
+fn log_bytes(map: &Map<u64, u64>) -> Result<u64> {
+    if map.stats()?.log.is_some() {
+        map.sync()?;
+    }
+    Ok(map.stats()?.log.map_or(0, |log| log.bytes))
+}
