@@ -185,9 +185,9 @@ Examples:
     ///
     /// Other suites measure many values for each key, latency against size and fill, lookups while
     /// another thread inserts, skewed keys and copies in DRAM, recovery alone, the modes of durability
-    /// side by side, and SepHash. The suite remote sets SepHash beside RACE on simulated nodes, with an eighth of --keys; --threads and
-    /// --design do not count there. It also measures SepHash on real nodes of this machine, with 1,000
-    /// to 5,000 keys, over UCX as well if it was built so.
+    /// side by side, and SepHash. The suite remote sets SepHash beside RACE on simulated nodes, with an
+    /// eighth of --keys; --threads and --design do not count there. It also measures SepHash on real
+    /// nodes of this machine, with 1,000 to 5,000 keys, over UCX as well if it was built so.
     #[command(
         verbatim_doc_comment,
         after_help = "\
