@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
@@ -476,6 +476,110 @@ fn no_operation_migrates_more_than_one_bucket() {
         let stats = rewo.stats();
         assert!(walked > 1000 && stats.splits > 2, "{walked} {stats:?}");
         assert!(stats.merges > 2 || !is_used(4), "{stats:?}");
+    }
+}
+
+/// The resize that the block of tables names: none, grow, shrink, rebuild, overtake, again.
+fn resize_of(sim: &Sim<true>) -> u64 {
+    let image = sim.image();
+    image[bits(image[32], 0, 46) as usize * BUCKET_WORDS] & 7
+}
+
+/// Grows to so many keys, shrinks a few times, and grows again at once, in tables so tiny that many resizes
+/// find no room. Adds each step from one resize to another that is seen to `seen`.
+fn shrink_then_grow(slots: u8, seed: u64, keys: u64, seen: &mut BTreeSet<(u64, u64)>) {
+    const MORE: u64 = 150;
+    let mix = WordMix::new(seed);
+    let sim = Sim::new(1 << 19);
+    let rewo = Rewo::create(pool_on(sim.clone(), Geometry { slots, ..TINY }), NONE).unwrap();
+    let mut before = 0;
+    let mut see = |rewo: &dyn Index| {
+        let now = resize_of(&sim);
+        if now != before {
+            assert_eq!(findings(rewo), [], "{slots} slots, seed {seed}: {before} to {now}");
+            seen.insert((before, now));
+        }
+        before = now;
+    };
+    for i in 0..keys {
+        assert_eq!(put(&rewo, mix.mix(i), i), None);
+        see(&rewo);
+    }
+    while rewo.step().unwrap() {
+        see(&rewo);
+    }
+    let mut first = 0;
+    while first < keys && rewo.stats().merges <= seed % 3 {
+        assert_eq!(remove(&rewo, mix.mix(first)), Some(first));
+        first += 1;
+        see(&rewo);
+    }
+    for i in keys..keys + MORE {
+        let done = rewo.update(mix.mix(i), Room::ForNew, &mut |_| Ok(Change::Set(i)));
+        assert!(done.is_ok(), "{slots} slots, seed {seed}, {keys} keys and {i}: {done:?}");
+        see(&rewo);
+    }
+    assert!((first..keys + MORE).all(|i| rewo.get(mix.mix(i)).unwrap() == Some(i)));
+    while rewo.step().unwrap() {
+        see(&rewo);
+    }
+    assert_eq!(findings(&rewo), []);
+    assert!((first..keys + MORE).all(|i| rewo.get(mix.mix(i)).unwrap() == Some(i)));
+}
+
+/// A resize that finds no room is overtaken by one that has room for all inserts meanwhile: none is told that there
+/// is none. Each resize begins, ends, and is overtaken.
+#[test]
+fn every_resize_ends_or_is_overtaken() {
+    let mut seen = BTreeSet::new();
+    for seed in 0..100 {
+        shrink_then_grow(2, seed, 30, &mut seen);
+        shrink_then_grow(3, seed, if seed % 2 == 0 { 45 } else { 100 }, &mut seen);
+    }
+    const WAYS: [(u64, u64); 11] =
+        [(0, 1), (0, 2), (0, 3), (1, 0), (2, 0), (3, 0), (1, 4), (2, 4), (3, 5), (4, 0), (5, 0)];
+    let never: Vec<_> = WAYS.iter().filter(|way| !seen.contains(*way)).collect();
+    assert!(never.is_empty(), "{never:?} of {seen:?}");
+}
+
+/// Hashes of one pair of buckets in any table that is tested here, and with these first two bits.
+fn crowded(first_bits: u64, n: usize) -> impl Iterator<Item = u64> {
+    // That of pools of seed 1.
+    let remix = WordMix::new(!1);
+    let all = (0..).map(move |i: u64| remix.unmix(i << 26 | 1 << 16));
+    all.filter(move |h| h >> 62 == first_bits).take(n)
+}
+
+/// Where hashes that are chosen leave no room in what overtakes, either: an insert that needs some is told, nothing is
+/// lost, and the resize goes on when there is room.
+#[test]
+fn a_resize_that_nothing_can_overtake_waits_for_room() {
+    const OTHERS: u64 = 24;
+    // Two buckets have room for six. Tables that have as many of them each are rebuilt into one; or the last of those that
+    // have four is given up, as others leave.
+    for (resize, groups, each, left) in
+        [(5, &[0b00, 0b01, 0b10][..], 6, OTHERS), (4, &[0b00, 0b01], 4, 0)]
+    {
+        let (sim, rewo) = tiny(NONE);
+        (0..OTHERS).for_each(|i| assert_eq!(put(&rewo, spread(i), i), None));
+        while rewo.step().unwrap() {}
+        let all: Vec<u64> = groups.iter().flat_map(|bits| crowded(*bits, each)).collect();
+        all.iter().for_each(|h| assert_eq!(put(&rewo, *h, 7), None));
+        (left..OTHERS).for_each(|i| assert_eq!(remove(&rewo, spread(i)), Some(i)));
+        while rewo.step().unwrap() {}
+        let more = crowded(groups[0], each + 1).last().unwrap();
+        let e = rewo.update(more, Room::ForNew, &mut |_| Ok(Change::Set(7))).unwrap_err();
+        assert!(matches!(e.kind(), ErrorKind::Skewed { .. }), "{e}");
+        assert_eq!((resize_of(&sim), findings(&rewo)), (resize, vec![]));
+        assert!(all.iter().all(|h| rewo.get(*h).unwrap() == Some(7)));
+        // Others find room.
+        (left..OTHERS).for_each(|i| assert_eq!(put(&rewo, spread(i), i), None));
+        let (gone, stay) = all.split_at(all.len() - 6);
+        gone.iter().for_each(|h| assert_eq!(remove(&rewo, *h), Some(7)));
+        while rewo.step().unwrap() {}
+        assert_eq!((resize_of(&sim), findings(&rewo)), (0, vec![]));
+        assert!(stay.iter().all(|h| rewo.get(*h).unwrap() == Some(7)));
+        assert!((0..OTHERS).all(|i| rewo.get(spread(i)).unwrap() == Some(i)));
     }
 }
 

@@ -14,8 +14,20 @@
 //!
 //! In one corner that does not hold: where an insert finds no room although the tables are not full. In buckets of
 //! fifteen slots, in tables of 2,048 buckets and more, that takes hashes that share their first bits, or that
-//! are chosen. Then it goes on with the walk until it has room or is told that there is none, some buckets
-//! at a time, or prepares the whole of the next table.
+//! are chosen. Then it goes on with the walk until it has room or is told that there is none, a bucket at a
+//! time, and has done its piece of the resize with that; or it prepares the whole of the next table.
+//!
+//! How a resize goes on where a slot that it moves finds no room:
+//!
+//! | Resize | Then |
+//! |---|---|
+//! | grow, shrink | it is overtaken ([`Overtake`](Resize::Overtake)): all tables go into one |
+//! | rebuild | the same ([`Again`](Resize::Again)), into a table at least twice as large as that it had |
+//! | overtake, again | it waits, and inserts that find no room are told so ([`Skewed`](ErrorKind::Skewed)) |
+//!
+//! The last row takes hashes that are chosen, or one process after another that dies before the cursor is saved: what
+//! overtakes is half full at the most with an insert for each bucket of all tables, and there are more of them
+//! only where that leaves room, too ([`set_pace`](Rewo::set_pace)).
 
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
@@ -36,8 +48,6 @@ const WRITER_PIECE: u64 = 8;
 /// The same of a step in the background, and those that it migrates.
 const STEP_PIECE: u64 = 1024;
 const STEP_MIGRATES: u64 = 64;
-/// Buckets that an insert migrates at once which finds no room.
-const HELPER_MIGRATES: u64 = 4;
 
 /// Parts of a walk over the sources after which the cursor is saved.
 const SAVES: u64 = 8;
@@ -149,6 +159,9 @@ impl<M: Medium> Rewo<M> {
     /// What is done after a write of `h`. What that did is done; damage, and a full medium, are for
     /// others to meet.
     pub(super) fn maintain(&self, h: u64, left: Left) {
+        if left == Left::Helped {
+            return;
+        }
         let plan = self.plans.load();
         let every = self.writers.pace.every.load(Ordering::Relaxed);
         if plan.is_resizing() {
@@ -194,7 +207,7 @@ impl<M: Medium> Rewo<M> {
     /// Whether there may be a reason for a resize.
     fn is_due(&self, plan: Plan, left: Left) -> bool {
         match left {
-            Left::Nothing => false,
+            Left::Nothing | Left::Helped => false,
             Left::Full => self.load_is(PREPARE, self.plans.wanted(plan).buckets()),
             Left::Sparse => {
                 let buckets = self.plans.wanted(plan).buckets();
@@ -263,27 +276,25 @@ impl<M: Medium> Rewo<M> {
         Ok(true)
     }
 
-    /// An insert found no room when the tables were these: makes some, or a piece of what leads there.
-    pub(super) fn make_room(&self, plan: Plan) -> Result<()> {
+    /// An insert found no room when the tables were these: makes some, or a piece of what leads there. Whether that
+    /// is its piece of a resize.
+    pub(super) fn make_room(&self, plan: Plan) -> Result<bool> {
         let mut resizing = self.resizing();
         self.pool.writable()?;
         if !self.plans.is_current(plan) {
-            return Ok(());
+            return Ok(false);
         }
         if plan.is_resizing() {
-            for _ in 0..HELPER_MIGRATES {
-                if self.plans.is_current(plan) {
-                    self.migrate(&mut resizing)?;
-                }
-            }
-            return Ok(());
+            self.migrate(&mut resizing)?;
+            return Ok(true);
         }
         let wanted = self.plans.wanted(plan);
         if !self.load_is(HOPELESS, wanted.buckets()) {
             return Err(ErrorKind::Skewed { depth: wanted.count as u32 }.into());
         }
         while !self.prepare_some(&mut resizing, self.larger(&wanted), STEP_PIECE)? {}
-        self.begin_larger(&mut resizing, &wanted)
+        self.begin_larger(&mut resizing, &wanted)?;
+        Ok(false)
     }
 
     /// Buckets of the next table.
@@ -384,6 +395,10 @@ impl<M: Medium> Rewo<M> {
 
     /// All operations go by these tables from here on. The cached table's size follows, unless copies are
     /// still to be swept since it did the last time.
+    ///
+    /// Writers are passed by all locks at once, and not in pieces, as copies are swept: until the last nothing may
+    /// migrate, no copy be made, no table be given up and no other switch begin, which would be a state between
+    /// two resizes that the pace of writers, a close and `check` had to know.
     fn switch(&self, resizing: &mut Resizing, wanted: &Wanted) {
         self.set_pace(wanted, 0);
         self.plans.publish(wanted);
@@ -580,7 +595,10 @@ impl<M: Medium> Rewo<M> {
             (Resize::Rebuild, Some(table)) => (Resize::Again, 2 * table.buckets()),
             _ => return Err(ErrorKind::Skewed { depth: wanted.count as u32 }.into()),
         };
-        while self.load_is(SKEWED, buckets) {
+        // It takes from all tables that there are. Every write meanwhile may be an insert, one for each bucket.
+        let sources: u64 = wanted.all().map(|(_, table)| table.buckets()).sum();
+        let most = self.live.get() + sources;
+        while most * 100 >= SKEWED * buckets * u64::from(self.slots) {
             buckets *= 2;
         }
         while !self.prepare_some(resizing, buckets, STEP_PIECE)? {}

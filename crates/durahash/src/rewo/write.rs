@@ -18,6 +18,8 @@ pub(super) enum Left {
     Full,
     /// A bucket with few slots that are live.
     Sparse,
+    /// Whatever: its piece of a resize is done, for it needed room.
+    Helped,
 }
 
 impl<M: Medium> Rewo<M> {
@@ -29,6 +31,7 @@ impl<M: Medium> Rewo<M> {
         f: Updater<'_>,
     ) -> Result<(Option<u64>, Left)> {
         let remixed = self.remix.mix(h);
+        let mut has_helped = false;
         loop {
             let mut held = self.hold_to_write(h, remixed)?;
             let (found, target) = match self.prepare(&mut held, h, room) {
@@ -42,7 +45,7 @@ impl<M: Medium> Rewo<M> {
                 Ok((_, Made::None)) => {
                     let plan = held.plan;
                     held.release();
-                    self.make_room(plan)?;
+                    has_helped |= self.make_room(plan)?;
                     continue;
                 }
                 Err(e) => {
@@ -61,7 +64,8 @@ impl<M: Medium> Rewo<M> {
                 (Change::Keep, _) | (Change::Remove, None) => Ok(Left::Nothing),
             });
             held.release();
-            return Ok((payload, done?));
+            let left = done?;
+            return Ok((payload, if has_helped { Left::Helped } else { left }));
         }
     }
 
