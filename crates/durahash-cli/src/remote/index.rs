@@ -13,12 +13,15 @@ use durahash_remote::{BlockingMap, BlockingPages, Options, Report};
 use super::memory::Memory;
 use crate::args::Kind;
 use crate::exit::{Exit, Failure};
+use crate::output::complain;
 use crate::store::{Pair, Store, Watch};
 
 /// How long is waited for an index that another client is making.
 const BEING_MADE: Duration = Duration::from_secs(5);
 /// How often is looked.
 const LOOK: Duration = Duration::from_millis(5);
+/// How often is looked whether other clients are gone.
+const LOOK_FOR_OTHERS: Duration = Duration::from_millis(500);
 /// Deepest directory of a new index, unless the memory is small: then an eighth of it at most.
 const DEPTH_MAX: u32 = 20;
 /// Bytes that a client takes from a node at once, of which the rest is of no use to anybody when it
@@ -99,15 +102,14 @@ impl<M: Memory> Index<M> {
         self.memory.clients()
     }
 
-    /// Looks at all of the index. What others change meanwhile may look like damage: then this is
+    /// Looks at all of the index. What others change meanwhile may look like damage: if they stay, this is
     /// `Locked`.
     pub(super) fn survey(&self) -> Result<Report> {
-        let others = self.clients()? > 1;
         match self.map.check() {
             Err(e) if matches!(e.kind(), ErrorKind::Corrupt { .. }) => {
-                if others || self.clients()? > 1 {
-                    return Err(ErrorKind::Locked.into());
-                }
+                self.outstay("what looks like damage may be what they change", || {
+                    if self.clients()? > 1 { Err(ErrorKind::Locked.into()) } else { Ok(()) }
+                })?;
                 // Somebody may have come and gone. What is damaged is so the second time, too.
                 self.map.check()
             }
@@ -120,13 +122,37 @@ impl<M: Memory> Index<M> {
         &self.map
     }
 
+    /// Does `f` until no other clients keep from it, where they may be dead and nobody knows yet: only a client
+    /// that stays finds that out, for which it needs a lease and a half (`sep/epoch.rs`, and the fabric's `evict`).
+    fn outstay<T>(&self, why: &str, f: impl Fn() -> Result<T>) -> Result<T> {
+        let Some(lease) = self.memory.lease() else { return f() };
+        let (start, longest) = (Instant::now(), 2 * lease);
+        let mut told = false;
+        loop {
+            match f() {
+                Err(e) if matches!(e.kind(), ErrorKind::Locked) && start.elapsed() < longest => {
+                    if !std::mem::replace(&mut told, true) {
+                        complain(&format!(
+                            "durahash: {}: {why}: waiting for other clients to leave, or to be found dead, \
+                             for {} s at most",
+                            self.name(),
+                            longest.as_secs()
+                        ));
+                    }
+                    thread::sleep(LOOK_FOR_OTHERS);
+                }
+                done => return done,
+            }
+        }
+    }
+
     /// Does `f`, and once more where memory was short and some was found that dead clients had.
     fn with_space<T>(&self, f: impl Fn() -> Result<T>) -> Result<T> {
         let full = match f() {
             Err(e) if matches!(e.kind(), ErrorKind::Full { .. }) => e,
             done => return done,
         };
-        match self.map.sweep() {
+        match self.outstay("memory is short", || self.map.sweep()) {
             Ok(0) => Err(full),
             Ok(_) => f(),
             // Others use it, too: nobody can tell what they have.
@@ -324,7 +350,7 @@ impl<M: Memory> Store for Index<M> {
     }
 }
 
-/// Keys and values, page by page. What is damaged is told and left out; any other failure is the last item.
+/// Keys and values, page by page. The first failure is the last item.
 struct Entries<F: Fabric + Send> {
     pages: Option<BlockingPages<F>>,
     page: std::vec::IntoIter<Pair>,
@@ -342,9 +368,7 @@ impl<F: Fabric + Send> Iterator for Entries<F> {
                 Ok(Some(page)) => self.page = page.into_iter(),
                 Ok(None) => self.pages = None,
                 Err(e) => {
-                    if !matches!(e.kind(), ErrorKind::Corrupt { .. }) {
-                        self.pages = None;
-                    }
+                    self.pages = None;
                     return Some(Err(e));
                 }
             }

@@ -1,5 +1,7 @@
 //! The memory of nodes, over whichever fabric they lend it.
 
+use std::time::Duration;
+
 use durahash::Result;
 use durahash_remote::fabric::{Fabric, LocalClient};
 use durahash_remote::node::Nodes;
@@ -20,6 +22,9 @@ pub(super) trait Memory: Sync {
     /// How many clients there are, of whichever process.
     fn clients(&self) -> Result<u32>;
 
+    /// How long a client must have shown no life to be taken as dead; nothing where the dead are known at once.
+    fn lease(&self) -> Option<Duration>;
+
     /// What tells whether all nodes are still there.
     fn watch(&self) -> Watch;
 }
@@ -35,6 +40,10 @@ impl Memory for Nodes {
 
     fn clients(&self) -> Result<u32> {
         self.local().clients()
+    }
+
+    fn lease(&self) -> Option<Duration> {
+        None
     }
 
     fn watch(&self) -> Watch {
@@ -55,6 +64,10 @@ impl Memory for durahash_ucx::Ucx {
 
     fn clients(&self) -> Result<u32> {
         Self::clients(self)
+    }
+
+    fn lease(&self) -> Option<Duration> {
+        self.lease_ns().map(Duration::from_nanos)
     }
 
     fn watch(&self) -> Watch {

@@ -665,6 +665,29 @@ fn a_client_that_is_stopped_is_named_to_those_that_it_blocks() {
     node.feed(&work, "load", lines(0..100_000).as_bytes()).ok();
 }
 
+/// Over UCX the dead are found by time: what such a client had serves whoever waits for it.
+#[cfg(feature = "ucx")]
+#[test]
+fn a_client_that_is_short_of_memory_outstays_a_dead_one() {
+    let work = Over::Tcp.work();
+    let node = Node::start(&work, Over::Tcp, "--size 1MiB");
+    let nodes = format!("--node {}", node.address);
+    let mut dead = work.start(&format!("remote {nodes} load"));
+    let mut stdin = dead.stdin.take().unwrap();
+    stdin.write_all(line(0).as_bytes()).unwrap();
+    wait_for(&work, &nodes, 0);
+    Over::Tcp.let_node_answer(&dead);
+    dead.kill().unwrap();
+    drop(answer(dead));
+    let load = node.feed(&work, "load", lines(0..50_000).as_bytes());
+    assert_eq!(load.code, Some(4), "{}", load.err);
+    let (wait, end) = load.err.split_once('\n').unwrap();
+    assert!(wait.contains("memory is short: waiting for other clients to leave"), "{wait}");
+    assert!(end.contains("no space for "), "{end}");
+    assert_eq!(json(node.run(&work, "stats --json"))["clients"], 1);
+    drop(stdin);
+}
+
 /// Bytes of a node's file, changed at `off` bytes behind where `what` is.
 fn damage(node: &Node, what: &[u8], off: usize) {
     let path = node.dir.as_ref().unwrap().join("node-0");
