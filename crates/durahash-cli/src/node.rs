@@ -9,10 +9,9 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Duration;
 
-use durahash_remote::node::{LentPlace, Limits, Listening, Offer, Token};
-use durahash_remote::{Error, ErrorKind};
+use durahash_remote::Error;
+use durahash_remote::node::{Limits, Listening, Offer, Token};
 
 use crate::args::remote::{FabricName, Node};
 use crate::exit::{Exit, Failure};
@@ -20,10 +19,6 @@ use crate::output::{complain, print};
 
 use guard::Guard;
 pub(crate) use guard::guard_main;
-
-/// How often, and after how long, memory is made again where there is some of that name.
-const TRIES: u32 = 20;
-const BETWEEN_TRIES: Duration = Duration::from_millis(50);
 
 /// Disconnected when the standard input has ended, by which the node does; nothing where it does not.
 type Eof = Option<Receiver<()>>;
@@ -78,9 +73,8 @@ fn local(
     token: Option<Token>,
     eof: Eof,
 ) -> Result<Exit, Failure> {
-    let place = place(dir).map_err(|e| Failure::node(&e))?;
-    // Before there is anything to remove.
-    let mut guard = Guard::start(&place)?;
+    // It makes the directory, so it is there before there is anything to remove.
+    let (mut guard, place) = Guard::start(dir)?;
     let memory = place.lend(args.size).map_err(|e| Failure::node(&e))?;
     guard.tell(&memory)?;
     let fabric = format!("local:{}", memory.dir().display());
@@ -132,15 +126,4 @@ fn listen(
         printed => printed?,
     }
     Ok(node)
-}
-
-/// Makes the directory. What is there may be that of a node that was just killed, which is about to be removed.
-fn place(dir: Option<&Path>) -> Result<LentPlace, Error> {
-    for _ in 0..TRIES {
-        match LentPlace::make(dir) {
-            Err(e) if matches!(e.kind(), ErrorKind::Exists) => thread::sleep(BETWEEN_TRIES),
-            made => return made,
-        }
-    }
-    LentPlace::make(dir)
 }

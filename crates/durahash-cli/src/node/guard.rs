@@ -1,34 +1,49 @@
 //! A process that outlives the node, to remove its memory: however the node ends, kill -9 included, its
 //! end of a pipe is closed by the system.
+//!
+//! It also makes the directory of the memory, after it has begun to ignore signals: so there is no moment in
+//! which the directory is there and nobody to remove it.
 
 use std::ffi::OsString;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{self, Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use durahash_remote::fabric::Local;
 use durahash_remote::node::{LentMemory, LentPlace};
+use durahash_remote::{Error, ErrorKind};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag;
 
 use crate::exit::{Exit, Failure};
 use crate::output::{complain, print};
 
-/// Names the directory that a guard shall remove, whose inode is its argument; a program that finds it set is
+/// Names the directory that a guard shall make, or is empty for one of any name; a program that finds it set is
 /// such a guard. What it reads is the id of the memory, when that is there.
 const GUARD_ENV: &str = "DURAHASH_NODE_GUARD";
+/// What a guard says first: that it has made the directory, whose path follows, or why it has not. The end is a
+/// zero byte.
+const MADE: u8 = b'+';
+const NOT_MADE: u8 = b'-';
+
+/// How often, and after how long, memory is made again where there is some of that name.
+const TRIES: u32 = 20;
+const BETWEEN_TRIES: Duration = Duration::from_millis(50);
 
 /// The process, whose standard input is closed when this is dropped.
 pub(crate) struct Guard(Child);
 
 impl Guard {
-    pub(crate) fn start(place: &LentPlace) -> Result<Self, Failure> {
+    /// Starts it, and has it make the directory `dir`.
+    pub(crate) fn start(dir: Option<&Path>) -> Result<(Self, LentPlace), Failure> {
         let program = std::env::current_exe().map_err(failed)?;
-        let (dir, inode) = place.place();
-        let mut child = Command::new(program)
-            .arg(inode.to_string())
+        let dir = dir.map_or_else(|| Ok(PathBuf::new()), path::absolute).map_err(failed)?;
+        let child = Command::new(program)
             .env(GUARD_ENV, dir)
             // What a terminal sends to the node is not for the guard.
             .process_group(0)
@@ -38,12 +53,24 @@ impl Guard {
             .stderr(Stdio::null())
             .spawn()
             .map_err(failed)?;
-        let mut ready = [0];
-        let said = child.stdout.take().map(|mut said| said.read_exact(&mut ready));
-        let guard = Guard(child);
-        // Signals end it until it has said so.
-        said.unwrap_or_else(|| Err(io::ErrorKind::BrokenPipe.into())).map_err(failed)?;
-        Ok(guard)
+        let mut guard = Guard(child);
+        let mut said = Vec::new();
+        if let Some(out) = guard.0.stdout.take() {
+            BufReader::new(out).read_until(0, &mut said).map_err(failed)?;
+        }
+        match said.split_first() {
+            Some((&MADE, [path @ .., 0])) => {
+                let path = PathBuf::from(OsString::from_vec(path.to_vec()));
+                let place = LentPlace::made(&path).map_err(|e| Failure::node(&e))?;
+                Ok((guard, place))
+            }
+            Some((&NOT_MADE, [exit, why @ .., 0])) => {
+                let exit = if *exit == Exit::Usage as u8 { Exit::Usage } else { Exit::Io };
+                Err(Failure::new(exit, String::from_utf8_lossy(why)))
+            }
+            // A signal came before it ignored them.
+            _ => Err(failed(io::ErrorKind::BrokenPipe.into())),
+        }
     }
 
     /// Says which memory it is: from then on nothing else in its place is removed.
@@ -67,12 +94,8 @@ impl Drop for Guard {
 
 /// Does the work of a guard, if this process was started as one: to be called first thing in `main`.
 pub(crate) fn guard_main() -> Option<ExitCode> {
-    let dir: OsString = std::env::var_os(GUARD_ENV)?;
-    let inode = std::env::args().nth(1).and_then(|inode| inode.parse().ok());
-    let Some(inode) = inode else {
-        complain("durahash: a guard of a node's memory was not told its inode");
-        return Some(ExitCode::FAILURE);
-    };
+    let dir = std::env::var_os(GUARD_ENV)?;
+    let dir = (!dir.is_empty()).then_some(Path::new(&dir));
     // Who ends all processes of a service, or of this name, means the node.
     for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT] {
         if let Err(e) = flag::register(signal, Arc::default()) {
@@ -81,20 +104,38 @@ pub(crate) fn guard_main() -> Option<ExitCode> {
             ));
         }
     }
-    if let Err(failure) = print(b"\n") {
-        complain(&format!(
-            "durahash: the guard of a node's memory cannot speak: {:?}",
-            failure.message
-        ));
-    }
+    let made = make(dir);
+    let first = match &made {
+        Ok(place) => [&[MADE], place.place().0.as_os_str().as_bytes(), &[0]].concat(),
+        Err(e) => {
+            let why = Failure::node(e);
+            let text = why.message.unwrap_or_default();
+            [&[NOT_MADE, why.exit as u8], text.as_bytes(), &[0]].concat()
+        }
+    };
+    // A node that cannot be told has ended, which is the end of the file that is read now.
+    drop(print(&first));
+    let Ok(place) = made else { return Some(ExitCode::FAILURE) };
     // The end of the node is the end of the file, whether read or failed to be.
     let mut told = String::new();
     drop(io::stdin().read_to_string(&mut told));
     // Half a number names no memory. Without one the node has ended before there was any.
+    let (dir, inode) = place.place();
     let removed = match told.strip_suffix('\n').and_then(|id| id.parse().ok()) {
-        Some(id) => Local::remove(Path::new(&dir), id),
-        None => LentPlace::clear(Path::new(&dir), inode),
+        Some(id) => Local::remove(dir, id),
+        None => LentPlace::clear(dir, inode),
     };
     // The node may have removed it itself, and nobody is left to be told.
     Some(if removed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Makes the directory. What is there may be that of a node that was just killed, which is about to be removed.
+fn make(dir: Option<&Path>) -> Result<LentPlace, Error> {
+    for _ in 0..TRIES {
+        match LentPlace::make(dir) {
+            Err(e) if matches!(e.kind(), ErrorKind::Exists) => thread::sleep(BETWEEN_TRIES),
+            made => return made,
+        }
+    }
+    LentPlace::make(dir)
 }

@@ -35,12 +35,20 @@ impl LentPlace {
     pub fn make(dir: Option<&Path>) -> Result<Self> {
         let dir = dir.map_or_else(some_dir, |dir| Ok(dir.to_owned()))?;
         Local::make_dir(&dir)?;
+        Self::made(&dir)
+    }
+
+    /// The directory `dir`, which another process has [made](Self::make) for this one.
+    ///
+    /// # Errors
+    /// [`Io`](ErrorKind::Io).
+    pub fn made(dir: &Path) -> Result<Self> {
         // Clients may have another current directory.
-        let place = fs::canonicalize(&dir).and_then(|dir| {
+        let place = fs::canonicalize(dir).and_then(|dir| {
             let inode = fs::metadata(&dir)?.ino();
             Ok(LentPlace { dir, inode })
         });
-        place.map_err(|e| Error::io("looking for", Some(dir), e))
+        place.map_err(|e| Error::io("looking for", Some(dir.into()), e))
     }
 
     /// The directory, and its inode.
