@@ -489,10 +489,13 @@ fn one_client_too_many_is_told_so() {
     let node = Node::start(&work, Over::Local, "--size 64MiB");
     node.feed(&work, "load", b"key\tvalue\n").ok();
     // Each is a client until its input ends.
-    let mut clients: Vec<_> =
-        (0..64).map(|_| work.start(&format!("remote --node {} load", node.address))).collect();
+    let start = || work.start(&format!("remote --node {} load", node.address));
+    let mut clients: Vec<_> = (0..64).map(|_| start()).collect();
     let mut last = None;
     patiently(|| {
+        // The one that comes last ends where a `get` has the last row just then.
+        let ended = clients.iter_mut().filter_map(|c| c.try_wait().unwrap().is_some().then_some(c));
+        ended.for_each(|client| *client = start());
         let answer = node.run(&work, "get key");
         let full = answer.code == Some(5);
         last = Some(answer);
@@ -654,8 +657,7 @@ fn a_client_that_is_stopped_is_named_to_those_that_it_blocks() {
     wait_for(&work, &format!("--node {}", node.address), 0);
     signal(&stopped, "-STOP");
     let complaint = node.feed(&work, "load", lines(0..100_000).as_bytes()).failed(4);
-    for part in
-        ["the client in row 0 ", "was stopped, as by Ctrl-Z", "entries were loaded and stay"]
+    for part in ["the client in row ", "was stopped, as by Ctrl-Z", "entries were loaded and stay"]
     {
         assert!(complaint.contains(part), "{complaint}");
     }
@@ -679,11 +681,13 @@ fn a_client_that_is_short_of_memory_outstays_a_dead_one() {
     Over::Tcp.let_node_answer(&dead);
     dead.kill().unwrap();
     drop(answer(dead));
+    let start = Instant::now();
     let load = node.feed(&work, "load", lines(0..50_000).as_bytes());
     assert_eq!(load.code, Some(4), "{}", load.err);
-    let (wait, end) = load.err.split_once('\n').unwrap();
-    assert!(wait.contains("memory is short: waiting for other clients to leave"), "{wait}");
-    assert!(end.contains("no space for "), "{end}");
+    // A load that takes longer than a lease finds the dead before memory is short.
+    let waits = load.err.contains("memory is short: waiting for other clients to leave");
+    assert!(waits || start.elapsed() > Duration::from_secs(40), "{}", load.err);
+    assert!(load.err.contains("no space for "), "{}", load.err);
     assert_eq!(json(node.run(&work, "stats --json"))["clients"], 1);
     drop(stdin);
 }
@@ -782,8 +786,9 @@ fn a_benchmark_that_fails_leaves_nothing_or_says_so() {
     let node = Node::start(&work, Over::Local, "--size 1MiB");
     let complaint = node.run(&work, "bench --keys 50000 --threads 2").failed(4);
     assert!(complaint.contains("no space for "), "{complaint}");
-    let is_empty = node.run(&work, "dump").ok().is_empty();
-    assert!(is_empty || complaint.contains("may still be in the index"), "{complaint}");
+    let dump = node.run(&work, "dump");
+    assert_eq!((dump.code, dump.err.as_str()), (Some(0), ""));
+    assert!(dump.out.is_empty() || complaint.contains("may still be in the index"), "{complaint}");
 }
 
 #[test]
