@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Once};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use durahash::{ErrorKind, Result};
 use durahash_crash::designs::{
@@ -81,7 +82,9 @@ impl Hook for Switch {
         if IS_OTHER.get() {
             if call == Call::Event(Event::Wait) {
                 this.turn(|other| other.waits = true);
-                std::thread::yield_now();
+                // Not just a yield: all calls of both are counted, and the one that is waited for may have to
+                // wait for a processor.
+                std::thread::sleep(Duration::from_micros(50));
             }
             return;
         }
