@@ -22,6 +22,6 @@ mod blocking;
 
 pub use blocking::{BlockingMap, BlockingPages};
 pub use map::{Compared, Pages, RemoteMap};
-pub use sep::{Options, Report, Tally, Technique};
+pub use sep::{LIMIT_BYTES, Options, Report, Tally, Technique};
 
 pub use durahash_media::{Error, ErrorKind, Result};

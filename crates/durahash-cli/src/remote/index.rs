@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use durahash::{Error, ErrorKind, Result};
 use durahash_remote::executor::block_on;
 use durahash_remote::fabric::{Addr, Batch, Fabric};
-use durahash_remote::{BlockingMap, BlockingPages, Options, Report};
+use durahash_remote::{BlockingMap, BlockingPages, LIMIT_BYTES, Options, Report};
 
 use super::memory::Memory;
 use crate::args::Kind;
@@ -28,9 +28,6 @@ const DEPTH_MAX: u32 = 20;
 /// ends, until a client that is alone looks for it.
 const LITTLE_BYTES: u64 = 4 << 10;
 const MUCH_BYTES: u64 = 256 << 10;
-
-/// The most bytes that a value of an index can have.
-const VALUE_BYTES_MAX: usize = 1 << 20;
 
 /// How much memory a client takes at once.
 #[derive(Clone, Copy, Debug)]
@@ -311,7 +308,7 @@ impl<M: Memory> Store for Index<M> {
     }
 
     fn value_bytes_max(&self) -> usize {
-        VALUE_BYTES_MAX
+        LIMIT_BYTES
     }
 
     fn get_all(&self, key: &[u8]) -> Result<Vec<Vec<u8>>> {

@@ -50,8 +50,8 @@ pub(super) const MAIN_FIRST_READ: usize = 16 + 2 * FPS;
 pub(super) const MAIN_ENTRIES_MAX: u64 = 1 << 28;
 pub(super) const ITEM_BYTES: usize = 9;
 pub(super) const KV_HEADER: usize = 16;
-/// Largest key, and largest value.
-pub(super) const LIMIT_BYTES: usize = 1 << 20;
+/// The most bytes of a key, and of a value.
+pub const LIMIT_BYTES: usize = 1 << 20;
 const REF_BITS: u32 = 42;
 const NODE_SHIFT: u32 = 34;
 

@@ -94,6 +94,7 @@ use space::Space;
 
 pub use check::Report;
 pub(crate) use check::{Position, is_damage};
+pub use layout::LIMIT_BYTES;
 pub use open::{Options, Technique};
 pub(crate) use write::Decision;
 
