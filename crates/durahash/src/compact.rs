@@ -10,7 +10,7 @@ use durahash_media::{Error, ErrorKind, FileLock, Mapped, Result};
 use crate::chain::Rule;
 use crate::index::{Change, IndexStats, OneKey, Room, Values};
 use crate::multi_raw::MultiRaw;
-use crate::open::{self, Opened, Wanted};
+use crate::open::{Opened, Wanted};
 use crate::options::Options;
 use crate::raw::Raw;
 
@@ -24,7 +24,7 @@ pub(crate) fn compact<R: Copied>(
     let path = &fs::canonicalize(path)
         .map_err(|e| Error::io("looking for", Some(path.to_path_buf()), e))?;
     let options = &options.clone().read_only(false);
-    let (old, old_lock) = options.open_file::<R>(path, &|_, _, _| Ok(()))?;
+    let (old, old_lock) = R::open(options, path, &|_, _, _| Ok(()))?;
     if old.store.facts().suspect {
         let what = "a suspect pool is not compacted: dump it into a new one";
         return Err(ErrorKind::Options { what }.into());
@@ -80,7 +80,7 @@ fn copy<R: Copied>(
     };
     let medium = Mapped::create_private(path, &options.mapped(format.max_bytes))?;
     let lock = medium.file_lock();
-    let new: R = open::create(medium, &wanted)?;
+    let new = R::create_in(medium, &wanted)?;
     old.copy_to(&new, watch)?;
     new.close()?;
     Ok(lock)

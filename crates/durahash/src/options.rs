@@ -336,7 +336,7 @@ impl Options {
         &self,
         path: impl AsRef<Path>,
     ) -> Result<Map<K, V>> {
-        self.create_raw::<Raw>(path.as_ref(), K::TYPE, V::TYPE).map(Map::new)
+        Raw::create(self, path.as_ref(), K::TYPE, V::TYPE).map(Map::new)
     }
 
     /// Opens the pool file at `path`, and recovers it if it was not closed.
@@ -409,10 +409,10 @@ impl Options {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn in_memory<K: Data + ?Sized, V: Data + ?Sized>(&self) -> Result<Map<K, V>> {
-        self.in_memory_raw(K::TYPE, V::TYPE).map(Map::new)
+        Raw::create_in_memory(self, K::TYPE, V::TYPE).map(Map::new)
     }
 
-    fn in_memory_raw<R: Opened>(&self, key: Type, value: Type) -> Result<R> {
+    pub(crate) fn create_in_memory<R: Opened>(&self, key: Type, value: Type) -> Result<R> {
         if self.read_only {
             let what = "a new map cannot be read-only";
             return Err(ErrorKind::Options { what }.into());
@@ -449,7 +449,7 @@ impl Options {
         &self,
         path: impl AsRef<Path>,
     ) -> Result<MultiMap<K, V>> {
-        self.create_raw::<MultiRaw>(path.as_ref(), K::TYPE, V::TYPE).map(MultiMap::new)
+        MultiRaw::create(self, path.as_ref(), K::TYPE, V::TYPE).map(MultiMap::new)
     }
 
     /// Opens the pool file of a multimap at `path`, and recovers it if it was not closed.
@@ -511,7 +511,7 @@ impl Options {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn in_memory_multi<K: Data + ?Sized, V: Data + ?Sized>(&self) -> Result<MultiMap<K, V>> {
-        self.in_memory_raw(K::TYPE, V::TYPE).map(MultiMap::new)
+        MultiRaw::create_in_memory(self, K::TYPE, V::TYPE).map(MultiMap::new)
     }
 
     /// Makes a map on any medium, which is empty.
@@ -555,7 +555,7 @@ impl Options {
             .map(MultiMap::new)
     }
 
-    pub(crate) fn create_raw<R: Opened>(&self, path: &Path, key: Type, value: Type) -> Result<R> {
+    pub(crate) fn create_file<R: Opened>(&self, path: &Path, key: Type, value: Type) -> Result<R> {
         if self.read_only {
             let what = "a new map cannot be read-only";
             return Err(ErrorKind::Options { what }.into());
@@ -588,7 +588,7 @@ impl Options {
         path: &Path,
         accept: &dyn Fn(Design, Type, Type) -> Result<()>,
     ) -> Result<R> {
-        self.open_file(path, accept).map(|(raw, _)| raw)
+        R::open(self, path, accept).map(|(raw, _)| raw)
     }
 
     pub(crate) fn open_or_create_raw<R: Opened>(
@@ -602,7 +602,7 @@ impl Options {
             Err(e) if !self.read_only && is_missing(&e) => {}
             opened => return opened,
         }
-        match self.create_raw(path, key, value) {
+        match R::create(self, path, key, value) {
             // Somebody else was quicker.
             Err(e) if matches!(e.kind(), ErrorKind::Exists) => self.open_raw(path, accept),
             created => created,

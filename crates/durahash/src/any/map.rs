@@ -14,6 +14,7 @@ use crate::design::Design;
 use crate::entries::Entries;
 use crate::handle::handle_methods;
 use crate::index::{Change, Finding, Room};
+use crate::open::Opened;
 use crate::options::Options;
 use crate::raw::Raw;
 use crate::stats::Stats;

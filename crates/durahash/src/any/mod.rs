@@ -41,7 +41,7 @@ macro_rules! any_methods {
             value: Type,
             options: &Options,
         ) -> Result<Self> {
-            options.create_raw(path.as_ref(), key, value).map(Self::new)
+            <$Raw>::create(options, path.as_ref(), key, value).map(Self::new)
         }
 
         /// Opens the pool file at `path`, whatever its types.

@@ -14,6 +14,7 @@ use crate::entries::Entries;
 use crate::handle::handle_methods;
 use crate::index::{Finding, OneKey, Values};
 use crate::multi_raw::MultiRaw;
+use crate::open::Opened;
 use crate::options::Options;
 use crate::record::check_sizes;
 use crate::stats::Stats;
