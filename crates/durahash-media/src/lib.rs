@@ -13,6 +13,7 @@
 // From low to high: a module uses only what stands in the groups above its own
 // (`durahash/tests/layers.rs`).
 mod error;
+mod identity;
 mod primitive;
 mod word;
 

@@ -49,6 +49,7 @@ pub use sys::faults;
 use std::path::Path;
 
 use crate::error::Result;
+use crate::identity;
 use crate::word::{OnMedia, PmU64};
 
 /// Bytes of a cache line: what a flush writes back.
@@ -250,6 +251,21 @@ pub trait Medium: Send + Sync + Sized + 'static {
     /// What the log did, where there is one.
     fn log_stats(&self) -> Option<LogStats> {
         None
+    }
+
+    /// What a new pool is told from all others by. A simulation has no chance in it: what it finds once
+    /// is found again, so there it is always the same.
+    ///
+    /// # Errors
+    /// [`Io`](crate::ErrorKind::Io) where the system has no random bytes.
+    fn new_uuid(&self) -> Result<[u64; 2]> {
+        identity::new_uuid()
+    }
+
+    /// What this boot of the machine is told from others by; zeros where the system does not tell. As
+    /// [`new_uuid`](Medium::new_uuid) in a simulation.
+    fn boot_id(&self) -> [u64; 2] {
+        identity::boot_id()
     }
 
     /// Whether stores must not reach the file: recovery then happens in private pages.

@@ -47,6 +47,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::identity::UNKNOWN_BOOT;
 use crate::lock::wait_lock;
 use crate::medium::{Durability, Medium};
 use crate::word::{OnMedia, PmU64};
@@ -95,12 +96,7 @@ impl<M: Medium> Pool<M> {
             );
         }
         medium.grow(head * format.extent_bytes())?;
-        let mut uuid = [0; 2];
-        for word in &mut uuid {
-            *word = getrandom::u64().map_err(|e| {
-                Error::io("asking for random bytes", None, std::io::Error::other(e))
-            })?;
-        }
+        let uuid = medium.new_uuid()?;
         let state = State {
             epoch: 1,
             clean: false,
@@ -109,7 +105,7 @@ impl<M: Medium> Pool<M> {
         };
         let superblock = medium.region().at::<Superblock>(0)?;
         superblock.write_fixed(&medium, &format, uuid)?;
-        for (word, v) in superblock.boot_id.iter().zip(boot_id()) {
+        for (word, v) in superblock.boot_id.iter().zip(medium.boot_id()) {
             medium.store(word, v);
         }
         medium.store(&superblock.extents, head);
@@ -173,7 +169,7 @@ impl<M: Medium> Pool<M> {
         }
         let before = superblock.state(&medium);
         let booted = [medium.load(&superblock.boot_id[0]), medium.load(&superblock.boot_id[1])];
-        let same_boot = booted == boot_id() && booted != UNKNOWN_BOOT;
+        let same_boot = booted == medium.boot_id() && booted != UNKNOWN_BOOT;
         let lost = !before.clean && before.page_cache && !same_boot;
         if lost && !accept_suspect {
             return Err(ErrorKind::PowerLoss.into());
@@ -229,7 +225,7 @@ impl<M: Medium> Pool<M> {
             medium.sync(0, bytes)?;
         }
         // In the state's line, with which it is flushed; it is read only where the sync matters.
-        for (word, v) in superblock.boot_id.iter().zip(boot_id()) {
+        for (word, v) in superblock.boot_id.iter().zip(medium.boot_id()) {
             medium.store(word, v);
         }
         self.store_state(self.state)?;
@@ -401,20 +397,4 @@ impl<M: Medium> Pool<M> {
         let blocks = wait_lock(&self.blocks, &self.medium);
         blocks.stats(&extents, self.format.extent_bytes())
     }
-}
-
-/// Where the system does not tell: such a boot is not the same as any other.
-const UNKNOWN_BOOT: [u64; 2] = [0; 2];
-
-/// The machine's boot id.
-fn boot_id() -> [u64; 2] {
-    static ID: std::sync::OnceLock<[u64; 2]> = std::sync::OnceLock::new();
-    *ID.get_or_init(|| {
-        let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let hex: String = text.chars().filter(char::is_ascii_hexdigit).collect();
-        let half = |part: Option<&str>| {
-            part.and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or(0)
-        };
-        [half(hex.get(0..16)), half(hex.get(16..32))]
-    })
 }

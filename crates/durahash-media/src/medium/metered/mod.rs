@@ -445,6 +445,14 @@ impl<M: Medium> Medium for Metered<M> {
     fn log_stats(&self) -> Option<LogStats> {
         self.inner.log_stats()
     }
+    fn new_uuid(&self) -> Result<[u64; 2]> {
+        self.inner.new_uuid()
+    }
+
+    fn boot_id(&self) -> [u64; 2] {
+        self.inner.boot_id()
+    }
+
     fn read_only(&self) -> bool {
         self.inner.read_only()
     }

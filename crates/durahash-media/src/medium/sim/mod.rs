@@ -372,4 +372,12 @@ impl<const SAME_LINE: bool> Medium for Sim<SAME_LINE> {
     fn durability(&self) -> Durability {
         Durability::Power
     }
+
+    fn new_uuid(&self) -> Result<[u64; 2]> {
+        Ok([1, 2])
+    }
+
+    fn boot_id(&self) -> [u64; 2] {
+        [3, 4]
+    }
 }
