@@ -1,7 +1,7 @@
 //! Throughput of one thread in slices of time, before, during and after a resize of Rewo-Hash (Fig. 16).
 //!
-//! Inserts do the resize themselves, as every writer does. Lookups leave it to a thread that inserts until it
-//! has begun, and then does steps until there are none left.
+//! Inserts do the resize themselves, as every writer does. Lookups and updates leave it to a thread that inserts
+//! until it has begun, and then does steps until there are none left.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -12,15 +12,15 @@ use super::{About, Suites};
 use crate::driver::together;
 use crate::error::{Error, Result};
 use crate::workload::skew::{Drawn, Skew};
-use crate::workload::{Op, Workloads};
+use crate::workload::{Kind, Op, Workloads};
 
 /// How long a slice is, in milliseconds.
 pub(crate) const SLICE_MS: u64 = 10;
-/// The slices before a resize of lookups, and those after any.
+/// The slices before a resize of lookups or updates, and those after any.
 const CALM: usize = 50;
 /// Operations between two looks at the clock.
 const BATCH: usize = 16;
-/// Where the numbers of keys begin that are inserted beside lookups.
+/// Where the numbers of keys begin that are inserted beside lookups and updates.
 const BESIDES: u64 = 3 << 56;
 /// Work of each run, in runs of all keys.
 const WORK: u64 = 4;
@@ -28,7 +28,7 @@ const WORK: u64 = 4;
 /// With the cached table as the run has it, and without.
 pub(crate) const SIDES: [&str; 2] = ["rewo", "rewo, no cache"];
 /// What the one thread does.
-pub(crate) const CASES: [&str; 3] = ["lookups", "skewed lookups", "inserts"];
+pub(crate) const CASES: [&str; 4] = ["lookups", "skewed lookups", "updates", "inserts"];
 /// The parts of a run.
 pub(crate) const PARTS: [&str; 3] = ["before", "during", "after"];
 
@@ -121,8 +121,11 @@ impl Suites<'_> {
                     (keys, inserts(&map, &workloads, keys)?)
                 } else {
                     let keys = fill(&map, &workloads, 91)?;
-                    let drawn = if case == "lookups" { Drawn::Uniform } else { Drawn::Zipf };
-                    (keys, lookups(&map, &Workloads::new(keys, config.seed), drawn)?)
+                    let drawn = if case == "skewed lookups" { Drawn::Zipf } else { Drawn::Uniform };
+                    let reads = if case == "updates" { 0.0 } else { 1.0 };
+                    let workloads = Workloads::new(keys, config.seed);
+                    let ops = Skew::new(&workloads).draw(drawn, reads, 1, 1).swap_remove(0);
+                    (keys, beside(&map, &workloads, &ops)?)
                 };
                 let parts = parts.ok_or_else(|| Error::Wrong { what: "no resize began".into() })?;
                 self.tell(side, case, keys, &parts);
@@ -194,23 +197,18 @@ fn inserts(map: &Map<u64, u64>, workloads: &Workloads, from: u64) -> Result<Opti
     }
 }
 
-/// The two threads of lookups beside a resize.
+/// The two threads.
 enum Side {
-    Lookups,
+    Ops,
     Resize,
 }
 
-/// Lookups of keys that are there.
-fn lookups(
-    map: &Map<u64, u64>,
-    workloads: &Workloads,
-    drawn: Drawn,
-) -> Result<Option<[Vec<f64>; 3]>> {
-    let ops = Skew::new(workloads).draw(drawn, 1.0, 1, 1).swap_remove(0);
+/// Lookups and updates of keys that are there, while another thread resizes.
+fn beside(map: &Map<u64, u64>, workloads: &Workloads, ops: &[Op]) -> Result<Option<[Vec<f64>; 3]>> {
     let (count, is_ended) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let (_, parts) = together(&[Side::Lookups, Side::Resize], |side| match side {
-        Side::Lookups => {
-            let found = in_slices(map, &ops, &count, &is_ended);
+    let (_, parts) = together(&[Side::Ops, Side::Resize], |side| match side {
+        Side::Ops => {
+            let found = in_slices(map, ops, &count, &is_ended);
             // Whether it went well or not: nobody must wait for more.
             is_ended.store(true, Ordering::Relaxed);
             found
@@ -242,7 +240,7 @@ fn resize(map: &Map<u64, u64>, workloads: &Workloads, is_ended: &AtomicBool) -> 
     Ok(())
 }
 
-/// Does lookups over and over until a resize is over, or nobody does one; `count` says how many slices have
+/// Does these over and over until a resize is over, or nobody does one; `count` says how many slices have
 /// ended.
 fn in_slices(
     map: &Map<u64, u64>,
@@ -253,7 +251,11 @@ fn in_slices(
     let mut slices = Slices::new(map);
     for ops in ops.chunks(BATCH).cycle() {
         for op in ops {
-            if map.get(&op.key)?.is_none() {
+            let found = match op.kind {
+                Kind::Get => map.get(&op.key)?,
+                Kind::Put | Kind::ReadModifyWrite | Kind::Remove => map.insert(&op.key, &op.key)?,
+            };
+            if found.is_none() {
                 let what = format!("key {:#x} is there and was not found beside a resize", op.key);
                 return Err(Error::Wrong { what });
             }

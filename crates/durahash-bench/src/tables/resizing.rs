@@ -32,7 +32,7 @@ pub(super) fn table(report: &Report) -> Table {
         note: format!(
             "Medians of slices of {SLICE_MS} ms: usual are those before the resize and after it; the \
              smallest is that of a slice of the resize. Inserts do the resize themselves; beside lookups \
-             another thread does it, by steps."
+             and updates another thread does it, by steps."
         ),
         header: texts([
             "design", "one does", "usual", "during", "smallest", "ratio", "before", "resize",
