@@ -271,7 +271,7 @@ fn copies_answer_the_more_lookups_the_more_there_are() {
 
 fn slices_show_a_resize() {
     let report = run_of(Suite::Resizing, config());
-    assert_eq!(report.cases("slices"), ["lookups", "skewed lookups", "inserts"]);
+    assert_eq!(report.cases("slices"), ["lookups", "skewed lookups", "updates", "inserts"]);
     for case in report.cases("slices") {
         for design in ["rewo", "rewo, no cache"] {
             let find = |metric: &str| report.find("slices", design, case, 1, metric).unwrap();
