@@ -2,22 +2,22 @@
 //! hold: nobody waits for good, nobody builds on what they left, and nothing that is answered from
 //! then on can be lost.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, Once};
+use std::sync::{Arc, Condvar, Mutex, Once, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use durahash::{ErrorKind, Result};
 use durahash_crash::designs::{
     EshMapSubject, EshSubject, PeaMapSubject, PeaMultiSubject, PeaSubject, RehMapSubject,
-    RehSubject, RewoCachedSubject, RewoMapSubject,
+    RehSubject, RewoCachedSubject, RewoMapSubject, RewoSyncedSubject, SyncCopies,
 };
 use durahash_crash::script::{Op, exhaustive};
 use durahash_crash::states::{CrashState, Explorer, Model, Visit};
-use durahash_crash::subject::{Subject, Table};
+use durahash_crash::subject::{Prefill, Subject, Table};
 use durahash_media::{Action, Call, Event, Hook, Sim, Site, Step};
 
 /// Panics once, when so many more calls were made; never again, since what unwinds calls too.
@@ -40,6 +40,11 @@ struct Other {
 
 thread_local! {
     static IS_OTHER: Cell<bool> = const { Cell::new(false) };
+    /// Done before each call, by somebody whose own calls do not count.
+    static SYNC: RefCell<Option<SyncCopies>> = const { RefCell::new(None) };
+    static SYNCS: Cell<bool> = const { Cell::new(false) };
+    /// How often there was something to do.
+    static SYNCED: Cell<u64> = const { Cell::new(0) };
 }
 
 const DISARMED: i64 = i64::MAX;
@@ -88,6 +93,13 @@ impl Hook for Switch {
             }
             return;
         }
+        if SYNCS.replace(true) {
+            return;
+        }
+        if SYNC.with_borrow(|sync| sync.as_ref().is_some_and(|sync| sync())) {
+            SYNCED.set(SYNCED.get() + 1);
+        }
+        SYNCS.set(false);
         // Events are nothing on other media, and cannot fail.
         let left = &this.left;
         if matches!(call, Call::Event(_)) || left.load(Ordering::Relaxed) == DISARMED {
@@ -305,6 +317,41 @@ fn esh_breaks_anywhere() {
 fn rewo_breaks_anywhere() {
     let breaks = every_break_after::<_, false>(&RewoCachedSubject::default(), Model::Word, 0);
     assert!(breaks > 3000, "only {breaks} breaks");
+}
+
+/// Rewo-Hash, whose copies somebody else changes as soon as a writer has ordered it, at whatever call that
+/// breaks off then.
+struct Ordered;
+
+impl Subject for Ordered {
+    const NAME: &'static str = "rewo-ordered";
+    const MAX_BYTES: u64 = RewoSyncedSubject::MAX_BYTES;
+
+    fn create<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+        RewoSyncedSubject::default().create(sim)
+    }
+
+    fn open<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+        let sync = OnceLock::new();
+        let table = RewoSyncedSubject::open_with(sim, &sync)?;
+        SYNC.set(sync.into_inner());
+        Ok(table)
+    }
+
+    fn keys(&self) -> Vec<u64> {
+        RewoSyncedSubject::default().keys()
+    }
+
+    fn prefills(&self) -> Vec<Prefill> {
+        RewoSyncedSubject::default().prefills()
+    }
+}
+
+#[test]
+fn rewo_breaks_anywhere_with_copies_that_others_change() {
+    let breaks = every_break_after::<_, false>(&Ordered, Model::Word, 0);
+    println!("{} times copies were changed meanwhile", SYNCED.get());
+    assert!(breaks > 3000 && SYNCED.get() > 2000, "only {breaks} breaks, {}", SYNCED.get());
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub use pea::{PeaFullSubject, PeaSubject, PeaWithin};
 pub use planted::{FOLLOWS, Fault, RewoPlanted, SYNCED, lost};
 pub use reh::{RehFullSubject, RehSubject, RehWithin};
 pub use rewo::{RewoCachedSubject, RewoFullSubject, RewoSubject, RewoWithin};
-pub use synced::{RewoBetweenSubject, RewoSynced, RewoSyncedSubject};
+pub use synced::{RewoBetweenSubject, RewoSynced, RewoSyncedSubject, SyncCopies};
 
 /// A value of bytes: the word in decimal; every third is longer than a line.
 fn text(v: u64) -> String {

@@ -66,9 +66,12 @@ impl<I: Index> Index for Synced<I> {
     }
 }
 
+/// Changes the copies that writers have ordered; whether there were any.
+pub type SyncCopies = Box<dyn Fn() -> bool + Send + Sync>;
+
 /// Changes what is ordered before some of the calls into the medium.
 struct Between {
-    sync: Arc<OnceLock<Box<dyn Fn() + Send + Sync>>>,
+    sync: Arc<OnceLock<SyncCopies>>,
     calls: AtomicU64,
 }
 
@@ -116,25 +119,38 @@ impl<const BETWEEN: bool> RewoSynced<BETWEEN> {
     fn table<M: Medium>(
         pool: Arc<Pool<M>>,
         index: Rewo<M>,
-        sync: &OnceLock<Box<dyn Fn() + Send + Sync>>,
+        sync: &OnceLock<SyncCopies>,
     ) -> Box<dyn Table> {
         let synced = Synced::new(index, Rewo::sync_copies);
         // The medium holds the hook.
         let index = Arc::downgrade(&synced.index);
-        let _ = sync.set(Box::new(move || {
-            if let Some(index) = index.upgrade() {
-                index.sync_copies();
-            }
-        }));
+        let _ =
+            sync.set(Box::new(move || index.upgrade().is_some_and(|index| index.sync_copies())));
         pool::table(pool, synced)
     }
 
-    fn hook<const LINE: bool>(sim: &Sim<LINE>) -> Arc<OnceLock<Box<dyn Fn() + Send + Sync>>> {
+    fn hook<const LINE: bool>(sim: &Sim<LINE>) -> Arc<OnceLock<SyncCopies>> {
         let sync = Arc::default();
         if BETWEEN {
             sim.set_hook(Box::new(Between { sync: Arc::clone(&sync), calls: AtomicU64::new(0) }));
         }
         sync
+    }
+}
+
+impl RewoSynced<false> {
+    /// Opens it with copies that are changed by whoever calls what `sync` has then, too; it says whether
+    /// there were any.
+    ///
+    /// # Errors
+    /// Those of the design.
+    pub fn open_with<const LINE: bool>(
+        sim: Sim<LINE>,
+        sync: &OnceLock<SyncCopies>,
+    ) -> Result<Box<dyn Table>> {
+        let pool = pool::open(sim)?;
+        let index = Rewo::open(pool.clone(), Self::CACHE)?;
+        Ok(Self::table(pool, index, sync))
     }
 }
 
