@@ -2,12 +2,9 @@
 
 use std::sync::OnceLock;
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
-/// Where the system does not tell: such a boot is not the same as any other.
-pub(crate) const UNKNOWN_BOOT: [u64; 2] = [0; 2];
-
-/// The machine's boot id.
+/// The machine's boot id; zeros where the system does not tell.
 pub(crate) fn boot_id() -> [u64; 2] {
     static ID: OnceLock<[u64; 2]> = OnceLock::new();
     *ID.get_or_init(|| {

@@ -13,12 +13,12 @@
 // From low to high: a module uses only what stands in the groups above its own
 // (`durahash/tests/layers.rs`).
 mod error;
-mod identity;
 mod primitive;
 mod word;
 
 mod flush;
 pub mod hash;
+mod identity;
 pub mod probe;
 
 mod medium;

@@ -10,8 +10,8 @@ use durahash_media::{Error, ErrorKind, FileLock, Mapped, Result};
 use crate::chain::Rule;
 use crate::index::{Change, IndexStats, OneKey, Room, Values};
 use crate::multi_raw::MultiRaw;
-use crate::open::{Opened, Wanted};
-use crate::options::Options;
+use crate::open::Wanted;
+use crate::options::{Compiled, Options};
 use crate::raw::Raw;
 
 /// See [`AnyMap::compact`](crate::AnyMap::compact).
@@ -87,7 +87,7 @@ fn copy<R: Copied>(
 }
 
 /// What is copied.
-pub(crate) trait Copied: Opened {
+pub(crate) trait Copied: Compiled {
     /// Copies all entries into `new`, which is empty, and tells `watch` of its progress.
     fn copy_to(&self, new: &Self, watch: &mut dyn FnMut(u64, u64)) -> Result<()>;
 }

@@ -1,11 +1,10 @@
 //! Pools made and opened as maps, whatever their design.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use durahash_media::{
-    ErrorKind, FileDisk, FileLock, Format, Geometry, Logged, Mapped, Medium, Pool, Result, SyncMode,
+    ErrorKind, FileDisk, Format, Geometry, Logged, Mapped, Medium, Pool, Result, SyncMode,
 };
 
 use crate::data::Type;
@@ -13,7 +12,6 @@ use crate::design::Design;
 use crate::esh::Esh;
 use crate::index::{Index, MultiIndex};
 use crate::multi_raw::MultiRaw;
-use crate::options::Options;
 use crate::pea::{MultiPea, Pea, Policy};
 use crate::raw::Raw;
 use crate::record::Store;
@@ -55,49 +53,8 @@ pub(crate) trait Opened: Untyped + Sized {
         start: Instant,
     ) -> Self;
 
-    // What follows has no parameters of types, and is the way of all methods that have: every design
-    // over every medium is compiled here, once, and not in each crate that names its keys.
-
-    /// Makes one in a new file.
-    fn create(options: &Options, path: &Path, key: Type, value: Type) -> Result<Self>;
-
-    /// Makes one in a file that is there, empty.
+    /// Makes one in a file that is there, empty. Compiled in this crate, once.
     fn create_in(file: Mapped, wanted: &Wanted) -> Result<Self>;
-
-    /// Makes one in memory.
-    fn create_in_memory(options: &Options, key: Type, value: Type) -> Result<Self>;
-
-    /// Opens that of a file, after `accept` has agreed to its design and types.
-    fn open(
-        options: &Options,
-        path: &Path,
-        accept: &dyn Fn(Design, Type, Type) -> Result<()>,
-    ) -> Result<(Self, FileLock)>;
-}
-
-/// The last methods of [`Opened`].
-macro_rules! compiled_here {
-    () => {
-        fn create(options: &Options, path: &Path, key: Type, value: Type) -> Result<Self> {
-            options.create_file(path, key, value)
-        }
-
-        fn create_in(file: Mapped, wanted: &Wanted) -> Result<Self> {
-            create(file, wanted)
-        }
-
-        fn create_in_memory(options: &Options, key: Type, value: Type) -> Result<Self> {
-            options.create_in_memory(key, value)
-        }
-
-        fn open(
-            options: &Options,
-            path: &Path,
-            accept: &dyn Fn(Design, Type, Type) -> Result<()>,
-        ) -> Result<(Self, FileLock)> {
-            options.open_file(path, accept)
-        }
-    };
 }
 
 impl Opened for Raw {
@@ -135,7 +92,9 @@ impl Opened for Raw {
         Raw::new(index, store, design, key, value, is_new, start)
     }
 
-    compiled_here!();
+    fn create_in(file: Mapped, wanted: &Wanted) -> Result<Self> {
+        create(file, wanted)
+    }
 }
 
 impl Opened for MultiRaw {
@@ -171,7 +130,9 @@ impl Opened for MultiRaw {
         MultiRaw::new(index, Core::new(store, design, key, value, start))
     }
 
-    compiled_here!();
+    fn create_in(file: Mapped, wanted: &Wanted) -> Result<Self> {
+        create(file, wanted)
+    }
 }
 
 /// What a new pool is made for.

@@ -412,7 +412,7 @@ impl Options {
         Raw::create_in_memory(self, K::TYPE, V::TYPE).map(Map::new)
     }
 
-    pub(crate) fn create_in_memory<R: Opened>(&self, key: Type, value: Type) -> Result<R> {
+    fn create_in_memory<R: Opened>(&self, key: Type, value: Type) -> Result<R> {
         if self.read_only {
             let what = "a new map cannot be read-only";
             return Err(ErrorKind::Options { what }.into());
@@ -555,7 +555,7 @@ impl Options {
             .map(MultiMap::new)
     }
 
-    pub(crate) fn create_file<R: Opened>(&self, path: &Path, key: Type, value: Type) -> Result<R> {
+    fn create_file<R: Opened>(&self, path: &Path, key: Type, value: Type) -> Result<R> {
         if self.read_only {
             let what = "a new map cannot be read-only";
             return Err(ErrorKind::Options { what }.into());
@@ -583,7 +583,7 @@ impl Options {
         })
     }
 
-    pub(crate) fn open_raw<R: Opened>(
+    pub(crate) fn open_raw<R: Compiled>(
         &self,
         path: &Path,
         accept: &dyn Fn(Design, Type, Type) -> Result<()>,
@@ -591,7 +591,7 @@ impl Options {
         R::open(self, path, accept).map(|(raw, _)| raw)
     }
 
-    pub(crate) fn open_or_create_raw<R: Opened>(
+    pub(crate) fn open_or_create_raw<R: Compiled>(
         &self,
         path: &Path,
         key: Type,
@@ -610,7 +610,7 @@ impl Options {
     }
 
     /// As [`open_raw`](Self::open_raw), with the lock of the file.
-    pub(crate) fn open_file<R: Opened>(
+    fn open_file<R: Opened>(
         &self,
         path: &Path,
         accept: &dyn Fn(Design, Type, Type) -> Result<()>,
@@ -718,6 +718,47 @@ impl Options {
         })
     }
 }
+
+/// Makes and opens maps without parameters of types, and so is the way of all methods that have any: every
+/// design over every medium is compiled here, once, and not in each crate that names its keys.
+pub(crate) trait Compiled: Opened {
+    /// Makes one in a new file.
+    fn create(options: &Options, path: &Path, key: Type, value: Type) -> Result<Self>;
+
+    /// Makes one in memory.
+    fn create_in_memory(options: &Options, key: Type, value: Type) -> Result<Self>;
+
+    /// Opens that of a file, after `accept` has agreed to its design and types.
+    fn open(
+        options: &Options,
+        path: &Path,
+        accept: &dyn Fn(Design, Type, Type) -> Result<()>,
+    ) -> Result<(Self, FileLock)>;
+}
+
+macro_rules! compile {
+    ($($Raw:ty),*) => {
+        $(impl Compiled for $Raw {
+            fn create(options: &Options, path: &Path, key: Type, value: Type) -> Result<Self> {
+                options.create_file(path, key, value)
+            }
+
+            fn create_in_memory(options: &Options, key: Type, value: Type) -> Result<Self> {
+                options.create_in_memory(key, value)
+            }
+
+            fn open(
+                options: &Options,
+                path: &Path,
+                accept: &dyn Fn(Design, Type, Type) -> Result<()>,
+            ) -> Result<(Self, FileLock)> {
+                options.open_file(path, accept)
+            }
+        })*
+    };
+}
+
+compile!(Raw, MultiRaw);
 
 impl Default for Options {
     fn default() -> Self {

@@ -47,7 +47,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::identity::UNKNOWN_BOOT;
 use crate::lock::wait_lock;
 use crate::medium::{Durability, Medium};
 use crate::word::{OnMedia, PmU64};
@@ -398,3 +397,6 @@ impl<M: Medium> Pool<M> {
         blocks.stats(&extents, self.format.extent_bytes())
     }
 }
+
+/// Where the system does not tell: such a boot is not the same as any other.
+const UNKNOWN_BOOT: [u64; 2] = [0; 2];
