@@ -34,6 +34,11 @@ pub use durahash_crash::script::Rng;
 pub use open_image::OpenImage;
 pub use ops_vs_model::{OpsVsModel, Planted};
 
+// The examples of the documents are tested in a crate that is not packaged.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+mod readme {}
+
 /// What is fuzzed.
 pub trait Target {
     /// Inputs to begin with.

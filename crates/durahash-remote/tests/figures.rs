@@ -1,4 +1,4 @@
-//! The figures of `docs/bench.md` that are counted, by the code of the example `figures` that prints them:
+//! The figures of `docs/benchmarks.md` that are counted, by the code of the example `figures` that prints them:
 //! how segments fill, what the index takes, what the paper's filter would cost.
 
 #[path = "../examples/figures/filter.rs"]
@@ -11,12 +11,12 @@ mod table;
 use growth::{DEFAULT, KEYS, Sample, Sizes};
 use table::{Cell, Table};
 
-const DOCUMENT: &str = include_str!("../../../docs/bench.md");
+const DOCUMENT: &str = include_str!("../../../docs/benchmarks.md");
 
 fn assert_documented(table: &Table) {
     let text = table.markdown();
     for line in text.lines() {
-        assert!(DOCUMENT.contains(line), "docs/bench.md has other rows than these:\n{text}");
+        assert!(DOCUMENT.contains(line), "docs/benchmarks.md has other rows than these:\n{text}");
     }
 }
 

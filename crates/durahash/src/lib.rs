@@ -71,10 +71,6 @@ mod compact;
 
 mod any;
 
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-mod readme {}
-
 pub use any::{AnyIter, AnyMap, AnyMultiIter, AnyMultiMap};
 pub use data::{Data, Type};
 pub use design::Design;

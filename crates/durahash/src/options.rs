@@ -631,7 +631,7 @@ impl Options {
 
     /// The mode of a new pool for which none is asked. Behind a log it has seven times the inserts of
     /// the best log-structured store that does not sync, one by one, and nearly all of its own lookups, and
-    /// the loss of power takes a moment instead of the pool (`docs/bench.md`). Where that is no
+    /// the loss of power takes a moment instead of the pool (`docs/benchmarks.md`). Where that is no
     /// question, or a log would be most of the pool, there is
     /// none. On a disk that is too full for one, a pool without a log has to be asked for.
     fn default_mode(&self, medium: &Mapped) -> SyncMode {

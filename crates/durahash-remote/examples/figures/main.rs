@@ -1,6 +1,6 @@
 //! What SepHash takes, counted: `cargo run --release -p durahash-remote --example figures [FILE]`.
 //!
-//! Prints tables for `docs/bench.md`, and writes them to FILE as JSON. Everything is counted over a
+//! Prints tables for `docs/benchmarks.md`, and writes them to FILE as JSON. Everything is counted over a
 //! simulated fabric, by one seed, so it is the same on any machine.
 
 mod filter;

@@ -1,5 +1,5 @@
 //! What operations cost over the fabric, counted: bounds that hold for each operation, and a table that
-//! `docs/bench.md` shows.
+//! `docs/benchmarks.md` shows.
 
 mod bounds;
 mod conditional;

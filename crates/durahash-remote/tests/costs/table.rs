@@ -1,4 +1,4 @@
-//! The table of costs in `docs/bench.md`: of each kind of operation the round trips, the verbs and the
+//! The table of costs in `docs/benchmarks.md`: of each kind of operation the round trips, the verbs and the
 //! bytes of payload, counted with the default sizes, keys of 16 bytes and values of 32. The document must
 //! have it as it is printed here.
 
@@ -280,10 +280,10 @@ async fn measure([a, b, c, d]: [SimClient; 4]) -> Result<()> {
     table.0.append(&mut growth.0);
     let table = table.markdown();
     print!("{table}");
-    let document = include_str!("../../../../docs/bench.md");
+    let document = include_str!("../../../../docs/benchmarks.md");
     assert!(
         document.contains(&table),
-        "docs/bench.md has another table of costs than this:\n{table}"
+        "docs/benchmarks.md has another table of costs than this:\n{table}"
     );
     Ok(())
 }
