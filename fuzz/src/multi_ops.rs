@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap};
 
 use durahash::{Error, ErrorKind, MultiMap, Options, Result};
-use durahash_media::{Sim, Step};
+use durahash_media::{Medium, Sim, Step};
 
 use crate::Features;
 use crate::bytes::Bytes;
@@ -19,8 +19,8 @@ type Bag = BTreeMap<u64, u64>;
 const VALUES: usize = 13;
 
 /// A multimap, what it shall hold, and its medium.
-pub(crate) struct MultiRun<K: Sample + ?Sized, V: Sample + ?Sized, const LINE: bool> {
-    sim: Sim<LINE>,
+pub(crate) struct MultiRun<K: Sample + ?Sized, V: Sample + ?Sized> {
+    sim: Sim,
     /// None only while it is closed.
     map: Option<MultiMap<K, V>>,
     model: BTreeMap<u64, Bag>,
@@ -51,9 +51,8 @@ fn without(bag: &Bag, v: u64) -> Bag {
     bag
 }
 
-impl<K: Sample + ?Sized, V: Sample + ?Sized, const LINE: bool> MultiRun<K, V, LINE> {
-    pub(crate) fn new(options: &Options, may_skew: bool) -> Self {
-        let sim = Sim::new(MAX_BYTES);
+impl<K: Sample + ?Sized, V: Sample + ?Sized> MultiRun<K, V> {
+    pub(crate) fn new(options: &Options, sim: Sim, may_skew: bool) -> Self {
         let map = options.create_multi_on(sim.clone()).expect("a new multimap");
         MultiRun { sim, map: Some(map), model: BTreeMap::new(), may_skew }
     }
@@ -214,7 +213,8 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized, const LINE: bool> MultiRun<K, V, LI
     }
 
     fn open_image(&mut self, image: &[u64]) {
-        self.sim = Sim::from_image(image, MAX_BYTES);
+        let order = self.sim.same_line_order();
+        self.sim = Sim::from_image(image, MAX_BYTES).with_line_order(order);
         let opened = Options::new().open_multi_on(self.sim.clone());
         self.map = Some(opened.expect("opens again"));
     }

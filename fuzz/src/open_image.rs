@@ -125,7 +125,7 @@ pub(crate) trait Image: Sized {
     /// What was found in it.
     type Found: Default + PartialEq;
 
-    fn open(options: &Options, sim: Sim<true>) -> Result<Self>;
+    fn open(options: &Options, sim: Sim) -> Result<Self>;
     fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()>;
 
     /// Reads everything in every way but `len`.
@@ -171,7 +171,7 @@ impl OpenImage {
 
     fn use_image<I: Image>(&self, image: &[u64], rng: &mut Rng, features: &mut Features) {
         let room = (size_of_val(image) as u64).max(MAX_BYTES);
-        let sim = Sim::<true>::from_image(image, room);
+        let sim = Sim::from_image(image, room);
         let options = Options::new().accept_suspect(rng.below(2) == 0);
         let map = match I::open(&options, sim.clone()) {
             Ok(map) => map,
@@ -199,7 +199,7 @@ impl OpenImage {
             assert!(!sound, "{e}");
             features.complain("close", &e);
         }
-        match I::open(&Options::new(), Sim::<true>::from_image(&sim.image(), room)) {
+        match I::open(&Options::new(), Sim::from_image(&sim.image(), room)) {
             Ok(map) => {
                 let still = self.findings(&map, features);
                 assert!(still || !sound, "not sound when opened again");

@@ -19,7 +19,7 @@ pub(crate) fn images<K: Sample + ?Sized, V: Sample + ?Sized>(
     rng: &mut Rng,
     out: &mut Vec<Vec<u8>>,
 ) {
-    let sim = Sim::<true>::new(MAX_BYTES);
+    let sim = Sim::new(MAX_BYTES);
     let map: Map<K, V> = options.create_on(sim.clone()).expect("a new map");
     let (mut longest, mut cut) = (0, Vec::new());
     for i in 0..70 {
@@ -53,7 +53,7 @@ pub(crate) fn images<K: Sample + ?Sized, V: Sample + ?Sized>(
 
 /// A pool of keys that share a long prefix: a deep directory.
 pub(crate) fn deep(options: &Options) -> Vec<u64> {
-    let sim = Sim::<true>::new(MAX_BYTES);
+    let sim = Sim::new(MAX_BYTES);
     let map: Map<u64, u64> = options.create_on(sim.clone()).expect("a new map");
     let mix = WordMix::new(SEED);
     for bits in 0..40 {
@@ -66,7 +66,7 @@ pub(crate) fn deep(options: &Options) -> Vec<u64> {
 impl<K: Sample + ?Sized, V: Sample + ?Sized> Image for Map<K, V> {
     type Found = Found<K, V>;
 
-    fn open(options: &Options, sim: Sim<true>) -> Result<Self> {
+    fn open(options: &Options, sim: Sim) -> Result<Self> {
         options.open_on(sim)
     }
 

@@ -25,7 +25,7 @@ pub(crate) fn images<K: Sample + ?Sized, V: Sample + ?Sized>(
     rng: &mut Rng,
     out: &mut Vec<Vec<u8>>,
 ) {
-    let sim = Sim::<true>::new(MAX_BYTES);
+    let sim = Sim::new(MAX_BYTES);
     let map: MultiMap<K, V> = options.create_multi_on(sim.clone()).expect("a new multimap");
     let add = |k: u64, v: u64| map.add(K::sample(k).borrow(), V::sample(v % 14).borrow());
     let remove = |k: u64, v: u64| map.remove_one(K::sample(k).borrow(), V::sample(v % 14).borrow());
@@ -64,7 +64,7 @@ pub(crate) fn images<K: Sample + ?Sized, V: Sample + ?Sized>(
 impl<K: Sample + ?Sized, V: Sample + ?Sized> Image for MultiMap<K, V> {
     type Found = Found<K, V>;
 
-    fn open(options: &Options, sim: Sim<true>) -> Result<Self> {
+    fn open(options: &Options, sim: Sim) -> Result<Self> {
         options.open_multi_on(sim)
     }
 

@@ -5,7 +5,7 @@
 use std::borrow::Borrow;
 
 use durahash::{AnyMap, AnyMultiMap, Design, ErrorKind, Map, Options};
-use durahash_media::{Geometry, Sim, Step};
+use durahash_media::{Geometry, Medium, Sim, Step};
 
 use crate::bytes::Bytes;
 use crate::common::ops::{Op, apply};
@@ -104,18 +104,16 @@ impl Target for OpsVsModel {
             hash_bits: [0, 0, 1, 3][bytes.below(4)],
             buckets: 0,
         };
-        let same_line = bytes.below(2) == 0;
+        let sim = Sim::new(MAX_BYTES).with_line_order(bytes.below(2) == 0);
         if let Some(types) = types.checked_sub(MAP_TYPES) {
             // Of their own design.
             let options = Options::new().geometry(geometry).seed(7).max_bytes(MAX_BYTES);
             features.add(("multi", types, geometry.slots, geometry.hash_bits));
             let skew = geometry.hash_bits > 0;
-            return match (types, same_line) {
-                (0, true) => MultiRun::<u64, u64, true>::new(&options, false).all(bytes, features),
-                (0, _) => MultiRun::<u64, u64, false>::new(&options, false).all(bytes, features),
-                (1, true) => MultiRun::<str, [u8], true>::new(&options, skew).all(bytes, features),
-                (1, _) => MultiRun::<str, [u8], false>::new(&options, skew).all(bytes, features),
-                (2, _) => MultiRun::<i32, str, true>::new(&options, skew).all(bytes, features),
+            return match types {
+                0 => MultiRun::<u64, u64>::new(&options, sim, false).all(bytes, features),
+                1 => MultiRun::<str, [u8]>::new(&options, sim, skew).all(bytes, features),
+                2 => MultiRun::<i32, str>::new(&options, sim, skew).all(bytes, features),
                 _ => {
                     let options = files::options().geometry(geometry);
                     ops_on_a_file::<AnyMultiMap>(bytes, &options, features)
@@ -126,14 +124,12 @@ impl Target for OpsVsModel {
         features.add((design, types, geometry.slots, geometry.hash_bits));
         let options = options(design, geometry);
         let planted = self.planted;
-        match (types, same_line) {
-            (0, true) => Run::<u64, u64, true>::new(&options, planted).all(bytes, features),
-            (0, _) => Run::<u64, u64, false>::new(&options, planted).all(bytes, features),
-            (1, _) => Run::<[u8; 5], i32, true>::new(&options, planted).all(bytes, features),
-            (2, _) => Run::<str, u64, true>::new(&options, planted).all(bytes, features),
-            (3, _) => Run::<i32, [u8], true>::new(&options, planted).all(bytes, features),
-            (4, true) => Run::<[u8], [u8], true>::new(&options, planted).all(bytes, features),
-            (4, _) => Run::<[u8], [u8], false>::new(&options, planted).all(bytes, features),
+        match types {
+            0 => Run::<u64, u64>::new(&options, sim, planted).all(bytes, features),
+            1 => Run::<[u8; 5], i32>::new(&options, sim, planted).all(bytes, features),
+            2 => Run::<str, u64>::new(&options, sim, planted).all(bytes, features),
+            3 => Run::<i32, [u8]>::new(&options, sim, planted).all(bytes, features),
+            4 => Run::<[u8], [u8]>::new(&options, sim, planted).all(bytes, features),
             _ => {
                 let options = files::options().design(design).geometry(geometry);
                 ops_on_a_file::<AnyMap>(bytes, &options, features)
@@ -155,8 +151,8 @@ fn options(design: Design, geometry: Geometry) -> Options {
 }
 
 /// A map, what it shall hold, and its medium.
-struct Run<K: Sample + ?Sized, V: Sample + ?Sized, const LINE: bool> {
-    sim: Sim<LINE>,
+struct Run<K: Sample + ?Sized, V: Sample + ?Sized> {
+    sim: Sim,
     /// None only while it is closed.
     map: Option<Map<K, V>>,
     model: Model,
@@ -165,9 +161,8 @@ struct Run<K: Sample + ?Sized, V: Sample + ?Sized, const LINE: bool> {
     before: Vec<u64>,
 }
 
-impl<K: Sample + ?Sized, V: Sample + ?Sized, const LINE: bool> Run<K, V, LINE> {
-    fn new(options: &Options, planted: Option<Planted>) -> Self {
-        let sim = Sim::new(MAX_BYTES);
+impl<K: Sample + ?Sized, V: Sample + ?Sized> Run<K, V> {
+    fn new(options: &Options, sim: Sim, planted: Option<Planted>) -> Self {
         let map = options.create_on(sim.clone()).expect("a new map");
         let before = sim.image();
         Run { sim, map: Some(map), model: Model::new(), planted, before }
@@ -265,7 +260,8 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized, const LINE: bool> Run<K, V, LINE> {
     }
 
     fn open(&mut self, image: &[u64]) {
-        self.sim = Sim::from_image(image, MAX_BYTES);
+        let order = self.sim.same_line_order();
+        self.sim = Sim::from_image(image, MAX_BYTES).with_line_order(order);
         let opened = Options::new().open_on(self.sim.clone());
         self.map = Some(opened.expect("opens again"));
     }

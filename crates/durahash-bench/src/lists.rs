@@ -192,7 +192,7 @@ impl<M: Medium> Lists<M> {
         let word = &list.values[at as usize];
         medium.store(word, value);
         let line = |off: u64| off / LINE_BYTES;
-        if !M::SAME_LINE_ORDER || line(list.off) != line(list.off + 8 + at * 8) {
+        if !medium.same_line_order() || line(list.off) != line(list.off + 8 + at * 8) {
             medium.flush(word);
             medium.fence();
         }

@@ -31,7 +31,7 @@
 //! use durahash_crash::states::Model;
 //!
 //! let reh = RehSubject::default();
-//! let mut tester = Tester::<_, true>::new(&reh, Model::X86);
+//! let mut tester = Tester::new(&reh, Model::X86);
 //! if let Err(failure) = tester.random(1, 50) {
 //!     panic!("{failure}"); // with the command that repeats it
 //! }

@@ -201,11 +201,7 @@ fn report<S: Subject>(subject: &S, failure: Box<Failure>) -> ExitCode {
 
 fn repeat<S: Subject>(subject: &S, args: &Args) -> Result<ExitCode, String> {
     for model in &args.models {
-        let counts = match model {
-            Model::Word => repeat_on::<S, false>(subject, *model, args)?,
-            Model::X86 | Model::Program => repeat_on::<S, true>(subject, *model, args)?,
-        };
-        match counts {
+        match repeat_on(subject, *model, args)? {
             Ok(counts) => println!("{}: {} states, nothing wrong", model.name(), counts.unique),
             Err(failure) => return Ok(report(subject, failure)),
         }
@@ -213,7 +209,7 @@ fn repeat<S: Subject>(subject: &S, args: &Args) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn repeat_on<S: Subject, const LINE: bool>(
+fn repeat_on<S: Subject>(
     subject: &S,
     model: Model,
     args: &Args,
@@ -221,7 +217,7 @@ fn repeat_on<S: Subject, const LINE: bool>(
     let Some(ops) = &args.script else {
         return Ok(random(subject, model, args.seed, args.ops));
     };
-    let mut tester = Tester::<S, LINE>::new(subject, model);
+    let mut tester = Tester::new(subject, model);
     let done = match tester.base(&args.prefill) {
         Ok(Some(base)) => tester.script(&base, ops, Look::All),
         Ok(None) => return Err(format!("no prefill {}", args.prefill)),
@@ -237,36 +233,17 @@ fn random<S: Subject>(
     seed: u64,
     ops: usize,
 ) -> Result<Counts, Box<Failure>> {
-    fn on<S: Subject, const LINE: bool>(
-        mut tester: Tester<'_, S, LINE>,
-        seed: u64,
-        ops: usize,
-    ) -> Result<Counts, Box<Failure>> {
-        tester.random(seed, ops)?;
-        Ok(tester.counts())
-    }
-    match model {
-        Model::Word => on(Tester::<S, false>::new(subject, model), seed, ops),
-        Model::X86 | Model::Program => on(Tester::<S, true>::new(subject, model), seed, ops),
-    }
+    let mut tester = Tester::new(subject, model);
+    tester.random(seed, ops)?;
+    Ok(tester.counts())
 }
 
 /// Every script of up to so many operations from every prefill.
 fn every_script<S: Subject>(subject: &S, args: &Args) -> ExitCode {
-    fn on<S: Subject, const LINE: bool>(
-        mut tester: Tester<'_, S, LINE>,
-        length: u32,
-    ) -> Result<Counts, Box<Failure>> {
-        tester.exhaustive(length)?;
-        Ok(tester.counts())
-    }
     for model in &args.models {
         let start = Instant::now();
-        let done = match model {
-            Model::Word => on(Tester::<S, false>::new(subject, *model), args.length),
-            Model::X86 | Model::Program => on(Tester::<S, true>::new(subject, *model), args.length),
-        };
-        match done {
+        let mut tester = Tester::new(subject, *model);
+        match tester.exhaustive(args.length).map(|()| tester.counts()) {
             Ok(counts) => println!(
                 "{} under {}: all scripts of up to {} operations, {} unique states in {:.1} s",
                 S::NAME,
@@ -354,13 +331,7 @@ fn mutants<S: Subject>(subject: &S, args: &Args) -> ExitCode {
     for model in &args.models {
         println!("{} under {}", S::NAME, model.name());
         let prefills = subject.prefills();
-        let verdicts = match model {
-            Model::Word => mutants_on(Tester::<S, false>::new(subject, *model), prefills, args),
-            Model::X86 | Model::Program => {
-                mutants_on(Tester::<S, true>::new(subject, *model), prefills, args)
-            }
-        };
-        match verdicts {
+        match mutants_on(Tester::new(subject, *model), prefills, args) {
             Ok(verdicts) => {
                 for (mutant, verdict) in verdicts {
                     println!("{mutant}: {verdict:?}");
@@ -372,8 +343,8 @@ fn mutants<S: Subject>(subject: &S, args: &Args) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn mutants_on<S: Subject, const LINE: bool>(
-    mut tester: Tester<'_, S, LINE>,
+fn mutants_on<S: Subject>(
+    mut tester: Tester<'_, S>,
     prefills: Vec<Prefill>,
     args: &Args,
 ) -> Result<Vec<(Mutant, Verdict)>, Box<Failure>> {

@@ -140,8 +140,10 @@ impl AddAssign for Counts {
 }
 
 /// Opens crash states of a design and compares.
-pub struct Judge<'s, S, const LINE: bool> {
+pub struct Judge<'s, S> {
     subject: &'s S,
+    /// Whether the media keep the order of stores to one line.
+    pub(crate) line_order: bool,
     keys: Vec<u64>,
     /// Positions in `keys` by key.
     order: Vec<u16>,
@@ -164,7 +166,7 @@ pub struct Judge<'s, S, const LINE: bool> {
     pub counts: Counts,
 }
 
-impl<'s, S: Subject, const LINE: bool> Judge<'s, S, LINE> {
+impl<'s, S: Subject> Judge<'s, S> {
     /// A judge that has seen nothing.
     pub fn new(subject: &'s S, model: Model, seed: u64) -> Self {
         let keys = subject.keys();
@@ -172,6 +174,7 @@ impl<'s, S: Subject, const LINE: bool> Judge<'s, S, LINE> {
         order.sort_unstable_by_key(|key| keys[usize::from(*key)]);
         Judge {
             subject,
+            line_order: model.same_line_order(),
             keys,
             order,
             explorers: (0..LEVELS).map(|_| Explorer::new(model, seed)).collect(),
@@ -246,7 +249,7 @@ impl<'s, S: Subject, const LINE: bool> Judge<'s, S, LINE> {
         hash: u64,
         level: usize,
     ) -> Result<(), String> {
-        let sim = Sim::<LINE>::from_image(image, S::MAX_BYTES);
+        let sim = Sim::from_image(image, S::MAX_BYTES).with_line_order(self.line_order);
         sim.set_budget(Some(S::RECOVERY_CALLS));
         let deep = level < LEVELS;
         if deep {
@@ -344,7 +347,7 @@ impl<'s, S: Subject, const LINE: bool> Judge<'s, S, LINE> {
 
     /// What was not repaired yet says the same as what was.
     fn read_as_left(&self, image: &[u64], expected: &Expected) -> Result<(), String> {
-        let sim = Sim::<LINE>::from_image(image, S::MAX_BYTES);
+        let sim = Sim::from_image(image, S::MAX_BYTES).with_line_order(self.line_order);
         sim.set_budget(Some(S::RECOVERY_CALLS));
         let read = || match self.subject.open_as_left(sim) {
             Ok(None) => Ok(()),
@@ -450,15 +453,15 @@ impl<'s, S: Subject, const LINE: bool> Judge<'s, S, LINE> {
 }
 
 /// Looks at crashes inside a recovery: whatever happens, the same contents.
-struct Inside<'j, 's, S, const LINE: bool> {
-    judge: &'j mut Judge<'s, S, LINE>,
+struct Inside<'j, 's, S> {
+    judge: &'j mut Judge<'s, S>,
     expected: Expected,
     hashes: (u64, u64),
     level: usize,
     wrong: Option<String>,
 }
 
-impl<S: Subject, const LINE: bool> Visit for Inside<'_, '_, S, LINE> {
+impl<S: Subject> Visit for Inside<'_, '_, S> {
     fn passed(&mut self, _step: usize) -> bool {
         false
     }

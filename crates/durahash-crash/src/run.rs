@@ -67,11 +67,11 @@ pub struct Base {
 }
 
 /// Runs scripts of one design under one model.
-pub struct Tester<'s, S, const LINE: bool> {
+pub struct Tester<'s, S> {
     subject: &'s S,
     model: Model,
     explorer: Explorer,
-    judge: Judge<'s, S, LINE>,
+    judge: Judge<'s, S>,
     /// Segments are kept for [`Tester::mutants`].
     corpus: Option<Vec<Rc<Segment>>>,
     /// How many notable recoveries were gone on from.
@@ -103,7 +103,7 @@ const BEYOND: usize = 30;
 /// Before which step, what the design was about to do there, what is wrong.
 type Wrong = (usize, Option<Site>, String);
 
-impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
+impl<'s, S: Subject> Tester<'s, S> {
     /// A tester that has seen nothing.
     pub fn new(subject: &'s S, model: Model) -> Self {
         Tester {
@@ -114,6 +114,13 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
             corpus: None,
             went_on: 0,
         }
+    }
+
+    /// The same on media that keep the order of stores to one line, or do not, whatever the model says.
+    #[must_use]
+    pub fn with_line_order(mut self, line_order: bool) -> Self {
+        self.judge.line_order = line_order;
+        self
     }
 
     /// What was done so far.
@@ -306,7 +313,7 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
     fn settled(&mut self, prefill: &Prefill, closed: bool) -> Result<Base, Box<Failure>> {
         let nothing = self.nothing();
         let mut held = nothing.held.clone();
-        let sim = Sim::<LINE>::new(S::MAX_BYTES);
+        let sim = Sim::new(S::MAX_BYTES).with_line_order(self.judge.line_order);
         let mut make = || {
             let wrong = |error| format!("no table: {error}");
             let table = self.subject.create(sim.clone()).map_err(wrong)?;
@@ -366,7 +373,7 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
         ops: &[Op],
         effects: &mut Vec<Effect>,
     ) -> Result<Vec<Step>, String> {
-        let mut sim = Sim::<LINE>::from_image(image, S::MAX_BYTES);
+        let mut sim = Sim::from_image(image, S::MAX_BYTES).with_line_order(self.judge.line_order);
         sim.record(Vec::new());
         name_thread(OPENER);
         let mut table = if image.is_empty() {
@@ -467,7 +474,7 @@ impl<'s, S: Subject, const LINE: bool> Tester<'s, S, LINE> {
 
     /// What a crash state, which was looked at already, holds.
     fn holds(&mut self, image: &[u64]) -> Result<Vec<Option<u64>>, String> {
-        let sim = Sim::<LINE>::from_image(image, S::MAX_BYTES);
+        let sim = Sim::from_image(image, S::MAX_BYTES).with_line_order(self.judge.line_order);
         let mut contents = Vec::new();
         let table = catch(|| self.subject.open(sim))
             .map_err(|said| format!("recovery panicked: {said}"))?

@@ -123,24 +123,20 @@ fn turns(steps: &[Step], effects: &[Effect]) -> Vec<Turn> {
 }
 
 /// Looks at the states of a script, knowing what may be expected of each.
-pub(crate) struct Watch<'j, 's, S, const LINE: bool> {
+pub(crate) struct Watch<'j, 's, S> {
     turns: Vec<Turn>,
     next: usize,
     expected: Expected,
     hashes: (u64, u64),
     steps: &'j [Step],
-    judge: &'j mut Judge<'s, S, LINE>,
+    judge: &'j mut Judge<'s, S>,
     /// Before which step, and what.
     pub(crate) wrong: Option<(usize, String)>,
 }
 
-impl<'j, 's, S: Subject, const LINE: bool> Watch<'j, 's, S, LINE> {
+impl<'j, 's, S: Subject> Watch<'j, 's, S> {
     /// Watches `segment`, of which `steps` may be a mutant's.
-    pub(crate) fn new(
-        segment: &Segment,
-        steps: &'j [Step],
-        judge: &'j mut Judge<'s, S, LINE>,
-    ) -> Self {
+    pub(crate) fn new(segment: &Segment, steps: &'j [Step], judge: &'j mut Judge<'s, S>) -> Self {
         let expected = Expected::new(segment.held.clone());
         Watch {
             turns: turns(steps, &segment.effects),
@@ -154,7 +150,7 @@ impl<'j, 's, S: Subject, const LINE: bool> Watch<'j, 's, S, LINE> {
     }
 }
 
-impl<S: Subject, const LINE: bool> Visit for Watch<'_, '_, S, LINE> {
+impl<S: Subject> Visit for Watch<'_, '_, S> {
     fn passed(&mut self, step: usize) -> bool {
         let mut settled = false;
         while let Some(turn) = self.turns.get(self.next)

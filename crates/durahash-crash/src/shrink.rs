@@ -2,7 +2,6 @@
 
 use crate::run::{Failure, Look, Tester};
 use crate::script::Op;
-use crate::states::Model;
 use crate::subject::Subject;
 
 /// How many shorter scripts are tried.
@@ -10,22 +9,15 @@ const TRIES: usize = 400;
 
 /// The failure with as few operations as still lead to one.
 pub fn smallest<S: Subject>(subject: &S, failure: Box<Failure>) -> Box<Failure> {
-    match failure.model {
-        Model::Word => smallest_on::<S, false>(subject, failure),
-        Model::X86 | Model::Program => smallest_on::<S, true>(subject, failure),
-    }
-}
-
-fn smallest_on<S: Subject, const LINE: bool>(subject: &S, failure: Box<Failure>) -> Box<Failure> {
     let mut smallest = failure;
     let model = smallest.model;
-    let base = Tester::<S, LINE>::new(subject, model).base(smallest.prefill);
+    let base = Tester::<S>::new(subject, model).base(smallest.prefill);
     let Ok(Some(base)) = base else {
         return smallest;
     };
     shrink(&smallest.ops.clone(), TRIES, |ops| {
         // Nothing counts as seen before.
-        let again = Tester::<S, LINE>::new(subject, model).script(&base, ops, Look::All);
+        let again = Tester::<S>::new(subject, model).script(&base, ops, Look::All);
         again.map_err(|failure| smallest = failure).is_err()
     });
     smallest

@@ -41,6 +41,12 @@ pub enum Model {
 }
 
 impl Model {
+    /// Whether media under this model keep the order of stores to one line.
+    #[must_use]
+    pub fn same_line_order(self) -> bool {
+        self != Model::Word
+    }
+
     /// All models.
     pub const ALL: [Model; 3] = [Model::X86, Model::Word, Model::Program];
 

@@ -26,7 +26,7 @@ impl Visit for Seen {
 
 /// The states at the end of what `run` does to a medium of three lines of zeros, as the words of
 /// the first line and the first word of the second.
-fn ends(model: Model, run: impl FnOnce(&Sim<true>, &[PmU64])) -> BTreeSet<[u64; 3]> {
+fn ends(model: Model, run: impl FnOnce(&Sim, &[PmU64])) -> BTreeSet<[u64; 3]> {
     let image = [0; 24];
     let sim = Sim::from_image(&image, 4096);
     name_thread(1);
@@ -43,7 +43,7 @@ fn ends(model: Model, run: impl FnOnce(&Sim<true>, &[PmU64])) -> BTreeSet<[u64; 
 
 #[test]
 fn of_a_line_a_prefix_of_two_lines_any() {
-    let run = |sim: &Sim<true>, words: &[PmU64]| {
+    let run = |sim: &Sim, words: &[PmU64]| {
         sim.store(&words[0], 1);
         sim.store(&words[8], 1);
         sim.store(&words[1], 1);
@@ -59,8 +59,8 @@ fn of_a_line_a_prefix_of_two_lines_any() {
 
 #[test]
 fn a_flush_takes_what_was_stored_and_a_fence_of_its_thread_makes_it_durable() {
-    let run = |fence: fn(&Sim<true>)| {
-        move |sim: &Sim<true>, words: &[PmU64]| {
+    let run = |fence: fn(&Sim)| {
+        move |sim: &Sim, words: &[PmU64]| {
             sim.store(&words[0], 1);
             sim.flush(&words[0]);
             sim.store(&words[1], 1);
@@ -72,7 +72,7 @@ fn a_flush_takes_what_was_stored_and_a_fence_of_its_thread_makes_it_durable() {
     assert_eq!(ends(Model::X86, run(|_| ())), anything);
     assert_eq!(ends(Model::X86, run(|sim| sim.fence())), flushed);
     assert_eq!(ends(Model::X86, run(|sim| sim.drain())), flushed);
-    let other = |sim: &Sim<true>| {
+    let other = |sim: &Sim| {
         name_thread(2);
         sim.fence();
     };
@@ -83,7 +83,7 @@ fn a_flush_takes_what_was_stored_and_a_fence_of_its_thread_makes_it_durable() {
 
 #[test]
 fn a_locked_instruction_orders_flushes_on_x86_alone() {
-    let run = |sim: &Sim<true>, words: &[PmU64]| {
+    let run = |sim: &Sim, words: &[PmU64]| {
         sim.store(&words[0], 1);
         sim.flush(&words[0]);
         sim.cas(&words[8], 0, 5).unwrap();
@@ -95,20 +95,20 @@ fn a_locked_instruction_orders_flushes_on_x86_alone() {
 
 #[test]
 fn of_nontemporal_stores_any_until_a_fence() {
-    let run = |sim: &Sim<true>, words: &[PmU64]| {
+    let run = |sim: &Sim, words: &[PmU64]| {
         sim.store_nt(&words[0], 1);
         sim.store_nt(&words[1], 1);
     };
     let any = [[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]];
     assert_eq!(ends(Model::X86, run), any.into());
-    let fenced = |sim: &Sim<true>, words: &[PmU64]| {
+    let fenced = |sim: &Sim, words: &[PmU64]| {
         run(sim, words);
         sim.fence();
         sim.store(&words[1], 2);
     };
     assert_eq!(ends(Model::X86, fenced), [[1, 1, 0], [1, 2, 0]].into());
     // A word keeps the order of its stores, whichever they are.
-    let mixed = |sim: &Sim<true>, words: &[PmU64]| {
+    let mixed = |sim: &Sim, words: &[PmU64]| {
         sim.store(&words[0], 1);
         sim.store_nt(&words[0], 2);
         sim.store(&words[0], 3);
@@ -120,7 +120,7 @@ fn of_nontemporal_stores_any_until_a_fence() {
 #[test]
 fn a_file_that_is_cut_loses_what_was_on_its_way() {
     let image = [1; 16];
-    let sim = Sim::<true>::from_image(&image, 4096);
+    let sim = Sim::from_image(&image, 4096);
     sim.record(Vec::new());
     let words = sim.region().words(0, 16).unwrap();
     sim.store(&words[1], 2);
@@ -145,7 +145,7 @@ fn a_file_that_is_cut_loses_what_was_on_its_way() {
 fn points_between_miss_nothing() {
     // Whatever is visited anywhere in a trace is visited by a walk that stops at every step.
     let image = [0; 24];
-    let sim = Sim::<true>::from_image(&image, 4096);
+    let sim = Sim::from_image(&image, 4096);
     let words = sim.region().words(0, 24).unwrap();
     let mut rng = Rng::new(7);
     for model in Model::ALL {
@@ -174,7 +174,7 @@ fn points_between_miss_nothing() {
 #[test]
 fn of_too_many_states_the_extremes_and_a_sample() {
     let image = [0; 1024];
-    let sim = Sim::<true>::from_image(&image, 8192);
+    let sim = Sim::from_image(&image, 8192);
     sim.record(Vec::new());
     let words = sim.region().words(0, 1024).unwrap();
     words.iter().for_each(|word| sim.store(word, 1));

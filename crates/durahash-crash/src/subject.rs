@@ -23,20 +23,20 @@ pub trait Subject: Sync {
     ///
     /// # Errors
     /// Those of the design.
-    fn create<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>>;
+    fn create(&self, sim: Sim) -> Result<Box<dyn Table>>;
 
     /// Opens the table on `sim`, recovering it as after a crash.
     ///
     /// # Errors
     /// Those of the design.
-    fn open<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>>;
+    fn open(&self, sim: Sim) -> Result<Box<dyn Table>>;
 
     /// The same of what must not be written to: it is read as the crash left it. `None` where a
     /// recovery is whole when the table is open, so that there is nothing else to be read.
     ///
     /// # Errors
     /// Those of the design.
-    fn open_as_left<const LINE: bool>(&self, _sim: Sim<LINE>) -> Result<Option<Box<dyn Table>>> {
+    fn open_as_left(&self, _sim: Sim) -> Result<Option<Box<dyn Table>>> {
         Ok(None)
     }
 

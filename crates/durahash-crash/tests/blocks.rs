@@ -32,15 +32,15 @@ struct Blocks {
     base: RehSubject,
 }
 
-struct Values<const LINE: bool> {
+struct Values {
     bug: Bug,
-    pool: Arc<Pool<Sim<LINE>>>,
-    index: Reh<Sim<LINE>>,
+    pool: Arc<Pool<Sim>>,
+    index: Reh<Sim>,
     /// Writers take turns: what is tested is the blocks.
     turn: Mutex<()>,
 }
 
-impl<const LINE: bool> Values<LINE> {
+impl Values {
     /// A new block that holds `v`.
     fn write(&self, v: u64) -> Result<u64> {
         // Two classes, and runs of one extent and of two.
@@ -95,7 +95,7 @@ impl<const LINE: bool> Values<LINE> {
     }
 }
 
-impl<const LINE: bool> Table for Values<LINE> {
+impl Table for Values {
     fn apply(&self, op: Op, h: u64) -> Result<Option<u64>> {
         let _turn = self.turn.lock().unwrap();
         match op {
@@ -155,7 +155,7 @@ impl Subject for Blocks {
     const NAME: &'static str = "blocks";
     const MAX_BYTES: u64 = 64 << 10;
 
-    fn create<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn create(&self, sim: Sim) -> Result<Box<dyn Table>> {
         let format = Format {
             design: 1,
             kind: 0,
@@ -171,7 +171,7 @@ impl Subject for Blocks {
         Ok(Box::new(Values { bug: self.bug, pool, index, turn: Mutex::new(()) }))
     }
 
-    fn open<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn open(&self, sim: Sim) -> Result<Box<dyn Table>> {
         let pool = Arc::new(Pool::open(sim, false)?);
         let index = Reh::open(Arc::clone(&pool))?;
         let values = Values { bug: self.bug, pool, index, turn: Mutex::new(()) };
@@ -194,9 +194,9 @@ impl Subject for Blocks {
 }
 
 /// The first thing that is found wrong.
-fn first_failure<const LINE: bool>(bug: Bug, model: Model) -> Option<String> {
+fn first_failure(bug: Bug, model: Model) -> Option<String> {
     let subject = Blocks { bug, base: RehWithin };
-    let mut tester = Tester::<_, LINE>::new(&subject, model);
+    let mut tester = Tester::new(&subject, model);
     let run =
         tester.exhaustive(2).and_then(|()| (0..4).try_for_each(|seed| tester.random(seed, 150)));
     run.err().map(|failure| failure.to_string())
@@ -204,14 +204,14 @@ fn first_failure<const LINE: bool>(bug: Bug, model: Model) -> Option<String> {
 
 #[test]
 fn blocks_are_named_once_or_free_whatever_the_crash() {
-    assert_eq!(first_failure::<true>(Bug::None, Model::X86), None);
-    assert_eq!(first_failure::<false>(Bug::None, Model::Word), None);
+    assert_eq!(first_failure(Bug::None, Model::X86), None);
+    assert_eq!(first_failure(Bug::None, Model::Word), None);
 }
 
 #[test]
 fn faults_of_allocators_are_found() {
     for bug in [Bug::Leak, Bug::FreedFirst, Bug::NotPersisted, Bug::SweptAll] {
-        let failure = first_failure::<true>(bug, Model::X86);
+        let failure = first_failure(bug, Model::X86);
         println!("{bug:?}: {}\n", failure.unwrap_or_else(|| panic!("{bug:?} was not found")));
     }
 }

@@ -117,8 +117,9 @@ impl Hook for Switch {
 }
 
 /// The states that are left at the end.
-struct Last<'a, S, const LINE: bool> {
+struct Last<'a, S> {
     subject: &'a S,
+    model: Model,
     keys: &'a [u64],
     /// What each key was seen to have, and what it may have besides: what broke off may still
     /// have been done, as an operation that no answer was given to.
@@ -127,13 +128,14 @@ struct Last<'a, S, const LINE: bool> {
     wrong: Option<String>,
 }
 
-impl<S: Subject, const LINE: bool> Visit for Last<'_, S, LINE> {
+impl<S: Subject> Visit for Last<'_, S> {
     fn passed(&mut self, _step: usize) -> bool {
         true
     }
 
     fn state(&mut self, state: &CrashState<'_>) -> ControlFlow<()> {
-        let sim = Sim::<LINE>::from_image(state.image, S::MAX_BYTES);
+        let sim = Sim::from_image(state.image, S::MAX_BYTES)
+            .with_line_order(self.model.same_line_order());
         let table = self.subject.open(sim).expect("recovers");
         let mut findings = Vec::new();
         table.check(&mut |finding| findings.push(finding)).expect("checks");
@@ -161,7 +163,7 @@ const OTHERS: u64 = 88;
 
 /// Runs `op` on the table in `image` and breaks off at call `n`; whether it came so far. Somebody
 /// else meanwhile replaces the value of `other`.
-fn breaks_at<S: Subject, const LINE: bool>(
+fn breaks_at<S: Subject>(
     subject: &S,
     model: Model,
     image: &[u64],
@@ -170,7 +172,7 @@ fn breaks_at<S: Subject, const LINE: bool>(
     other: Option<u16>,
 ) -> bool {
     let keys = subject.keys();
-    let sim = Sim::<LINE>::from_image(image, S::MAX_BYTES);
+    let sim = Sim::from_image(image, S::MAX_BYTES).with_line_order(model.same_line_order());
     let switch = Arc::new(Break { left: AtomicI64::new(DISARMED), ..Break::default() });
     sim.set_hook(Box::new(Switch(Arc::clone(&switch))));
     sim.set_budget(Some(CALLS_MAX));
@@ -238,28 +240,24 @@ fn breaks_at<S: Subject, const LINE: bool>(
     }
     let trace = sim.recorded();
     let late = key.map(|i| (i, op.outcome(before[i]))).filter(|(i, _)| seen[*i] == before[*i]);
-    let mut last = Last::<S, LINE> { subject, keys: &keys, seen: &seen, late, wrong: None };
+    let mut last = Last { subject, model, keys: &keys, seen: &seen, late, wrong: None };
     let _ = Explorer::new(model, 1).explore(image, &trace, trace.len() - 1, &mut last);
     assert!(last.wrong.is_none(), "{op}, call {n}, {}: {}", model.name(), last.wrong.unwrap());
     true
 }
 
 /// Two operations of those that are tried from each prefill, the second broken off at every call.
-fn every_break<S: Subject, const LINE: bool>(subject: &S, model: Model) -> usize {
-    every_break_after::<S, LINE>(subject, model, 1)
+fn every_break<S: Subject>(subject: &S, model: Model) -> usize {
+    every_break_after(subject, model, 1)
 }
 
 /// Breaks of each operation after as many others.
-fn every_break_after<S: Subject, const LINE: bool>(
-    subject: &S,
-    model: Model,
-    others_before: u32,
-) -> usize {
+fn every_break_after<S: Subject>(subject: &S, model: Model, others_before: u32) -> usize {
     quietly();
     let mut count = 0;
     for prefill in subject.prefills() {
         for ops in exhaustive(&prefill.kinds, others_before + 1) {
-            let sim = Sim::<LINE>::new(S::MAX_BYTES);
+            let sim = Sim::new(S::MAX_BYTES).with_line_order(model.same_line_order());
             let table = subject.create(sim.clone()).expect("a table");
             for op in prefill.ops.iter().chain(&ops[..others_before as usize]) {
                 let key = op.key().map_or(0, |key| subject.keys()[usize::from(key)]);
@@ -270,7 +268,7 @@ fn every_break_after<S: Subject, const LINE: bool>(
             let others = prefill.ops.iter().filter_map(|op| op.key());
             let others = others.filter(|key| Some(*key) != op.key()).take(OTHERS_MAX);
             for other in others.map(Some).chain([None]) {
-                let breaks = |n: &i64| breaks_at::<S, LINE>(subject, model, &image, op, *n, other);
+                let breaks = |n: &i64| breaks_at(subject, model, &image, op, *n, other);
                 count += (0..).take_while(breaks).count();
             }
         }
@@ -295,27 +293,27 @@ fn quietly() {
 
 #[test]
 fn reh_breaks_anywhere() {
-    let x86 = every_break::<_, true>(&RehSubject::default(), Model::X86);
-    let word = every_break::<_, false>(&RehSubject::default(), Model::Word);
+    let x86 = every_break(&RehSubject::default(), Model::X86);
+    let word = every_break(&RehSubject::default(), Model::Word);
     assert!(x86 + word > 3000, "only {x86} and {word} breaks");
 }
 
 #[test]
 fn pea_breaks_anywhere() {
-    let breaks = every_break::<_, false>(&PeaSubject::default(), Model::Word);
+    let breaks = every_break(&PeaSubject::default(), Model::Word);
     assert!(breaks > 3000, "only {breaks} breaks");
 }
 
 #[test]
 fn esh_breaks_anywhere() {
     // The prefills lead to each kind of change by themselves, and what breaks is repaired before.
-    let breaks = every_break_after::<_, false>(&EshSubject::default(), Model::Word, 0);
+    let breaks = every_break_after(&EshSubject::default(), Model::Word, 0);
     assert!(breaks > 3000, "only {breaks} breaks");
 }
 
 #[test]
 fn rewo_breaks_anywhere() {
-    let breaks = every_break_after::<_, false>(&RewoCachedSubject::default(), Model::Word, 0);
+    let breaks = every_break_after(&RewoCachedSubject::default(), Model::Word, 0);
     assert!(breaks > 3000, "only {breaks} breaks");
 }
 
@@ -327,11 +325,11 @@ impl Subject for Ordered {
     const NAME: &'static str = "rewo-ordered";
     const MAX_BYTES: u64 = RewoSyncedSubject::MAX_BYTES;
 
-    fn create<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn create(&self, sim: Sim) -> Result<Box<dyn Table>> {
         RewoSyncedSubject::default().create(sim)
     }
 
-    fn open<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn open(&self, sim: Sim) -> Result<Box<dyn Table>> {
         let sync = OnceLock::new();
         let table = RewoSyncedSubject::open_with(sim, &sync)?;
         SYNC.set(sync.into_inner());
@@ -349,7 +347,7 @@ impl Subject for Ordered {
 
 #[test]
 fn rewo_breaks_anywhere_with_copies_that_others_change() {
-    let breaks = every_break_after::<_, false>(&Ordered, Model::Word, 0);
+    let breaks = every_break_after(&Ordered, Model::Word, 0);
     println!("{} times copies were changed meanwhile", SYNCED.get());
     assert!(breaks > 3000 && SYNCED.get() > 2000, "only {breaks} breaks, {}", SYNCED.get());
 }
@@ -357,19 +355,19 @@ fn rewo_breaks_anywhere_with_copies_that_others_change() {
 #[test]
 fn multimaps_break_anywhere() {
     // The prefills lead to each kind of change by themselves.
-    let breaks = every_break_after::<_, true>(&PeaMultiSubject::default(), Model::X86, 0);
+    let breaks = every_break_after(&PeaMultiSubject::default(), Model::X86, 0);
     assert!(breaks > 5000, "only {breaks} breaks");
 }
 
 #[test]
 fn maps_break_anywhere() {
-    let x86 = every_break::<_, true>(&RehMapSubject::new(), Model::X86);
-    let word = every_break::<_, false>(&RehMapSubject::new(), Model::Word);
+    let x86 = every_break(&RehMapSubject::new(), Model::X86);
+    let word = every_break(&RehMapSubject::new(), Model::Word);
     assert!(x86 + word > 3000, "only {x86} and {word} breaks");
-    let pea = every_break::<_, true>(&PeaMapSubject::new(), Model::X86);
+    let pea = every_break(&PeaMapSubject::new(), Model::X86);
     assert!(pea > 1500, "only {pea} breaks");
-    let esh = every_break::<_, true>(&EshMapSubject::new(), Model::X86);
+    let esh = every_break(&EshMapSubject::new(), Model::X86);
     assert!(esh > 1500, "only {esh} breaks");
-    let rewo = every_break::<_, true>(&RewoMapSubject::new(), Model::X86);
+    let rewo = every_break(&RewoMapSubject::new(), Model::X86);
     assert!(rewo > 1500, "only {rewo} breaks");
 }

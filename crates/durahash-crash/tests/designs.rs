@@ -16,13 +16,11 @@ use durahash_crash::subject::{Prefill, Subject};
 
 /// All scripts of up to `length` operations and `randoms` long ones: nothing is wrong, and so many
 /// states were looked at.
-fn is_right<S: Subject, const LINE: bool>(
-    subject: &S,
-    model: Model,
-    length: u32,
-    randoms: u64,
-) -> u64 {
-    let mut tester = Tester::<S, LINE>::new(subject, model);
+fn is_right<S: Subject>(subject: &S, model: Model, length: u32, randoms: u64) -> u64 {
+    explore(Tester::new(subject, model), model, length, randoms)
+}
+
+fn explore<S: Subject>(mut tester: Tester<'_, S>, model: Model, length: u32, randoms: u64) -> u64 {
     let done = tester.exhaustive(length).and_then(|()| {
         (0..randoms).try_for_each(|seed| {
             tester.forget();
@@ -39,69 +37,69 @@ fn is_right<S: Subject, const LINE: bool>(
 
 #[test]
 fn reh_survives_on_x86() {
-    let unique = is_right::<_, true>(&RehSubject::default(), Model::X86, 4, 80);
+    let unique = is_right(&RehSubject::default(), Model::X86, 4, 80);
     assert!(unique > 1_000_000, "only {unique} states");
 }
 
 #[test]
 fn reh_survives_where_words_have_no_order() {
-    let unique = is_right::<_, false>(&RehSubject::default(), Model::Word, 4, 4);
+    let unique = is_right(&RehSubject::default(), Model::Word, 4, 4);
     assert!(unique > 1_000_000, "only {unique} states");
 }
 
 #[test]
 fn reh_survives_the_death_of_its_process() {
-    let unique = is_right::<_, true>(&RehSubject::default(), Model::Program, 4, 12);
+    let unique = is_right(&RehSubject::default(), Model::Program, 4, 12);
     assert!(unique > 15_000, "only {unique} states");
 }
 
 #[test]
 fn reh_survives_on_a_full_medium() {
-    let x86 = is_right::<_, true>(&RehFullSubject::default(), Model::X86, 2, 8);
-    let word = is_right::<_, false>(&RehFullSubject::default(), Model::Word, 2, 2);
+    let x86 = is_right(&RehFullSubject::default(), Model::X86, 2, 8);
+    let word = is_right(&RehFullSubject::default(), Model::Word, 2, 2);
     assert!(x86 + word > 100_000, "only {x86} {word} states");
 }
 
 #[test]
 fn pea_survives_on_x86() {
-    let unique = is_right::<_, true>(&PeaSubject::default(), Model::X86, 2, 30);
+    let unique = is_right(&PeaSubject::default(), Model::X86, 2, 30);
     assert!(unique > 400_000, "only {unique} states");
 }
 
 #[test]
 fn pea_survives_where_words_have_no_order() {
-    let unique = is_right::<_, false>(&PeaSubject::default(), Model::Word, 2, 12);
+    let unique = is_right(&PeaSubject::default(), Model::Word, 2, 12);
     assert!(unique > 600_000, "only {unique} states");
 }
 
 #[test]
 fn pea_survives_the_death_of_its_process() {
-    let unique = is_right::<_, true>(&PeaSubject::default(), Model::Program, 3, 12);
+    let unique = is_right(&PeaSubject::default(), Model::Program, 3, 12);
     assert!(unique > 15_000, "only {unique} states");
 }
 
 #[test]
 fn pea_survives_on_a_full_medium() {
-    let x86 = is_right::<_, true>(&PeaFullSubject::default(), Model::X86, 2, 8);
-    let word = is_right::<_, false>(&PeaFullSubject::default(), Model::Word, 2, 2);
+    let x86 = is_right(&PeaFullSubject::default(), Model::X86, 2, 8);
+    let word = is_right(&PeaFullSubject::default(), Model::Word, 2, 2);
     assert!(x86 + word > 100_000, "only {x86} {word} states");
 }
 
 #[test]
 fn esh_survives_on_x86() {
-    let unique = is_right::<_, true>(&EshSubject::default(), Model::X86, 0, 1);
+    let unique = is_right(&EshSubject::default(), Model::X86, 0, 1);
     assert!(unique > 1_000_000, "only {unique} states");
 }
 
 #[test]
 fn esh_survives_where_words_have_no_order() {
-    let unique = is_right::<_, false>(&EshSubject::default(), Model::Word, 0, 0);
+    let unique = is_right(&EshSubject::default(), Model::Word, 0, 0);
     assert!(unique > 200_000, "only {unique} states");
 }
 
 #[test]
 fn esh_survives_the_death_of_its_process() {
-    let unique = is_right::<_, true>(&EshSubject::default(), Model::Program, 3, 12);
+    let unique = is_right(&EshSubject::default(), Model::Program, 3, 12);
     assert!(unique > 15_000, "only {unique} states");
 }
 
@@ -109,80 +107,82 @@ fn esh_survives_the_death_of_its_process() {
 /// of millions of states: `soak --design esh-repaired` has them.
 #[test]
 fn esh_survives_crashes_of_its_repair() {
-    let line = is_right::<_, true>(&EshRepairedSubject::default(), Model::Program, 0, 0);
-    let word = is_right::<_, false>(&EshRepairedSubject::default(), Model::Program, 0, 0);
+    let [line, word] = [true, false].map(|order| {
+        let esh = EshRepairedSubject::default();
+        explore(Tester::new(&esh, Model::Program).with_line_order(order), Model::Program, 0, 0)
+    });
     assert!(line > 100 && word > 100, "only {line} {word} states");
 }
 
 #[test]
 fn esh_survives_on_a_full_medium() {
-    let x86 = is_right::<_, true>(&EshFullSubject::default(), Model::X86, 0, 1);
-    let word = is_right::<_, false>(&EshFullSubject::default(), Model::Word, 0, 0);
+    let x86 = is_right(&EshFullSubject::default(), Model::X86, 0, 1);
+    let word = is_right(&EshFullSubject::default(), Model::Word, 0, 0);
     assert!(x86 + word > 100_000, "only {x86} {word} states");
 }
 
 #[test]
 fn rewo_survives_on_x86() {
-    let unique = is_right::<_, true>(&RewoSubject::default(), Model::X86, 3, 200);
+    let unique = is_right(&RewoSubject::default(), Model::X86, 3, 200);
     assert!(unique > 500_000, "only {unique} states");
 }
 
 #[test]
 fn rewo_survives_where_words_have_no_order() {
-    let unique = is_right::<_, false>(&RewoSubject::default(), Model::Word, 2, 80);
+    let unique = is_right(&RewoSubject::default(), Model::Word, 2, 80);
     assert!(unique > 200_000, "only {unique} states");
 }
 
 #[test]
 fn rewo_survives_the_death_of_its_process() {
-    let unique = is_right::<_, true>(&RewoSubject::default(), Model::Program, 3, 60);
+    let unique = is_right(&RewoSubject::default(), Model::Program, 3, 60);
     assert!(unique > 60_000, "only {unique} states");
 }
 
 #[test]
 fn rewo_survives_on_a_full_medium() {
-    let x86 = is_right::<_, true>(&RewoFullSubject::default(), Model::X86, 2, 60);
-    let word = is_right::<_, false>(&RewoFullSubject::default(), Model::Word, 2, 20);
+    let x86 = is_right(&RewoFullSubject::default(), Model::X86, 2, 60);
+    let word = is_right(&RewoFullSubject::default(), Model::Word, 2, 20);
     assert!(x86 + word > 100_000, "only {x86} {word} states");
 }
 
 /// What is answered from the cached table is held against the same oracle.
 #[test]
 fn rewo_survives_with_a_cached_table() {
-    let unique = is_right::<_, true>(&RewoCachedSubject::default(), Model::X86, 2, 40);
+    let unique = is_right(&RewoCachedSubject::default(), Model::X86, 2, 40);
     assert!(unique > 100_000, "only {unique} states");
 }
 
 /// The same, where copies are changed in the middle of the operations that they are of.
 #[test]
 fn rewo_survives_with_copies_that_others_change() {
-    let x86 = is_right::<_, true>(&RewoBetweenSubject::default(), Model::X86, 2, 40);
-    let word = is_right::<_, false>(&RewoBetweenSubject::default(), Model::Word, 1, 20);
+    let x86 = is_right(&RewoBetweenSubject::default(), Model::X86, 2, 40);
+    let word = is_right(&RewoBetweenSubject::default(), Model::Word, 1, 20);
     assert!(x86 > 100_000 && word > 20_000, "only {x86} {word} states");
 }
 
 #[test]
 fn multimaps_survive_on_x86() {
-    let unique = is_right::<_, true>(&PeaMultiSubject::default(), Model::X86, 1, 20);
+    let unique = is_right(&PeaMultiSubject::default(), Model::X86, 1, 20);
     assert!(unique > 800_000, "only {unique} states");
 }
 
 #[test]
 fn multimaps_survive_where_words_have_no_order() {
-    let unique = is_right::<_, false>(&PeaMultiSubject::default(), Model::Word, 0, 8);
+    let unique = is_right(&PeaMultiSubject::default(), Model::Word, 0, 8);
     assert!(unique > 300_000, "only {unique} states");
 }
 
 #[test]
 fn multimaps_survive_the_death_of_their_process() {
-    let unique = is_right::<_, true>(&PeaMultiSubject::default(), Model::Program, 2, 8);
+    let unique = is_right(&PeaMultiSubject::default(), Model::Program, 2, 8);
     assert!(unique > 10_000, "only {unique} states");
 }
 
 #[test]
 fn multimaps_survive_on_a_full_medium() {
-    let x86 = is_right::<_, true>(&PeaMultiFullSubject::default(), Model::X86, 1, 8);
-    let word = is_right::<_, false>(&PeaMultiFullSubject::default(), Model::Word, 1, 2);
+    let x86 = is_right(&PeaMultiFullSubject::default(), Model::X86, 1, 8);
+    let word = is_right(&PeaMultiFullSubject::default(), Model::Word, 1, 2);
     assert!(x86 + word > 50_000, "only {x86} {word} states");
 }
 
@@ -192,9 +192,9 @@ fn multimaps_of_texts_survive_on_every_medium() {
 }
 
 fn map_survives<S: Subject>(subject: &S) {
-    let x86 = is_right::<_, true>(subject, Model::X86, 2, 6);
-    let word = is_right::<_, false>(subject, Model::Word, 2, 6);
-    let program = is_right::<_, true>(subject, Model::Program, 2, 6);
+    let x86 = is_right(subject, Model::X86, 2, 6);
+    let word = is_right(subject, Model::Word, 2, 6);
+    let program = is_right(subject, Model::Program, 2, 6);
     assert!(x86 + word + program > 100_000, "only {x86} {word} {program} states");
 }
 
@@ -211,35 +211,31 @@ fn maps_over_pea_survive_on_every_medium() {
 /// Of deaths of the process: under the other models it takes too long here; `soak --design esh-map` has them.
 #[test]
 fn maps_over_esh_survive_the_death_of_their_process() {
-    let unique = is_right::<_, true>(&EshMapSubject::new(), Model::Program, 0, 0);
+    let unique = is_right(&EshMapSubject::new(), Model::Program, 0, 0);
     assert!(unique > 10, "only {unique} states");
 }
 
 #[test]
 fn maps_over_rewo_survive_on_every_medium() {
-    let x86 = is_right::<_, true>(&RewoMapSubject::new(), Model::X86, 2, 10);
-    let word = is_right::<_, false>(&RewoMapSubject::new(), Model::Word, 1, 1);
-    let program = is_right::<_, true>(&RewoMapSubject::new(), Model::Program, 2, 10);
+    let x86 = is_right(&RewoMapSubject::new(), Model::X86, 2, 10);
+    let word = is_right(&RewoMapSubject::new(), Model::Word, 1, 1);
+    let program = is_right(&RewoMapSubject::new(), Model::Program, 2, 10);
     assert!(x86 + word + program > 60_000, "only {x86} {word} {program} states");
 }
 
 /// How the mutants of everything that a subject does fared.
-fn mutants<S: Subject, const LINE: bool>(
-    subject: &S,
-    model: Model,
-    length: u32,
-) -> Vec<(Mutant, Verdict)> {
-    mutants_of_long::<S, LINE>(subject, model, length, 150)
+fn mutants<S: Subject>(subject: &S, model: Model, length: u32) -> Vec<(Mutant, Verdict)> {
+    mutants_of_long(subject, model, length, 150)
 }
 
 /// The same, with random scripts of so many operations.
-fn mutants_of_long<S: Subject, const LINE: bool>(
+fn mutants_of_long<S: Subject>(
     subject: &S,
     model: Model,
     length: u32,
     ops: usize,
 ) -> Vec<(Mutant, Verdict)> {
-    let mut tester = Tester::<S, LINE>::new(subject, model);
+    let mut tester = Tester::new(subject, model);
     tester.keep_corpus();
     let done = tester
         .exhaustive(length)
@@ -252,11 +248,8 @@ fn mutants_of_long<S: Subject, const LINE: bool>(
 
 /// The same of scripts from states that are durable as a whole, and of what is done after crashes in
 /// them: all states of these are few.
-fn settled_mutants<S: Subject, const LINE: bool>(
-    subject: &S,
-    model: Model,
-) -> Vec<(Mutant, Verdict)> {
-    let mut tester = Tester::<S, LINE>::new(subject, model);
+fn settled_mutants<S: Subject>(subject: &S, model: Model) -> Vec<(Mutant, Verdict)> {
+    let mut tester = Tester::new(subject, model);
     tester.keep_corpus();
     let overflow = |prefill: &Prefill| ["home-full", "overflowed"].contains(&prefill.name);
     let done = tester
@@ -433,14 +426,14 @@ fn unreached(verdicts: &BTreeMap<Mutant, Verdict>, dirs: &[&str]) -> Vec<String>
 #[test]
 fn every_flush_fence_and_release_is_needed() {
     let mut verdicts = BTreeMap::new();
-    add(&mut verdicts, mutants::<_, true>(&RehSubject::default(), Model::X86, 2));
-    add(&mut verdicts, mutants::<_, false>(&RehSubject::default(), Model::Word, 2));
-    add(&mut verdicts, mutants::<_, true>(&RehMapSubject::new(), Model::X86, 2));
-    add(&mut verdicts, mutants::<_, false>(&RehMapSubject::new(), Model::Word, 2));
-    add(&mut verdicts, mutants::<_, true>(&PeaSubject::default(), Model::X86, 2));
-    add(&mut verdicts, mutants::<_, false>(&PeaSubject::default(), Model::Word, 2));
-    add(&mut verdicts, mutants::<_, true>(&PeaMultiSubject::default(), Model::X86, 0));
-    add(&mut verdicts, mutants::<_, false>(&PeaMultiSubject::default(), Model::Word, 0));
+    add(&mut verdicts, mutants(&RehSubject::default(), Model::X86, 2));
+    add(&mut verdicts, mutants(&RehSubject::default(), Model::Word, 2));
+    add(&mut verdicts, mutants(&RehMapSubject::new(), Model::X86, 2));
+    add(&mut verdicts, mutants(&RehMapSubject::new(), Model::Word, 2));
+    add(&mut verdicts, mutants(&PeaSubject::default(), Model::X86, 2));
+    add(&mut verdicts, mutants(&PeaSubject::default(), Model::Word, 2));
+    add(&mut verdicts, mutants(&PeaMultiSubject::default(), Model::X86, 0));
+    add(&mut verdicts, mutants(&PeaMultiSubject::default(), Model::Word, 0));
     let unproven = unproven(&verdicts, ACCEPTED);
     assert!(unproven.is_empty(), "{}", unproven.join("\n"));
     let unreached = unreached(
@@ -470,8 +463,8 @@ fn every_flush_fence_and_release_is_needed() {
 fn every_flush_fence_and_release_of_esh_is_needed() {
     const DIR: &str = "crates/durahash/src/esh";
     let mut verdicts = BTreeMap::new();
-    add(&mut verdicts, settled_mutants::<_, true>(&EshSubject::default(), Model::X86));
-    add(&mut verdicts, settled_mutants::<_, false>(&EshSubject::default(), Model::Word));
+    add(&mut verdicts, settled_mutants(&EshSubject::default(), Model::X86));
+    add(&mut verdicts, settled_mutants(&EshSubject::default(), Model::Word));
     verdicts.retain(|mutant, _| mutant.site.file().contains(DIR));
     let unproven = unproven(&verdicts, ACCEPTED_OF_ESH);
     assert!(unproven.is_empty(), "{}", unproven.join("\n"));
@@ -493,11 +486,11 @@ fn every_flush_fence_and_release_of_esh_is_needed() {
 fn every_flush_fence_and_release_of_rewo_is_needed() {
     const DIR: &str = "crates/durahash/src/rewo";
     let mut verdicts = BTreeMap::new();
-    add(&mut verdicts, mutants::<_, true>(&RewoSubject::default(), Model::X86, 2));
-    add(&mut verdicts, mutants::<_, false>(&RewoSubject::default(), Model::Word, 2));
+    add(&mut verdicts, mutants(&RewoSubject::default(), Model::X86, 2));
+    add(&mut verdicts, mutants(&RewoSubject::default(), Model::Word, 2));
     // Long enough for a table where records were.
     let map = RewoSmallMapSubject::new();
-    add(&mut verdicts, mutants_of_long::<_, true>(&map, Model::X86, 1, 1000));
+    add(&mut verdicts, mutants_of_long(&map, Model::X86, 1, 1000));
     verdicts.retain(|mutant, _| mutant.site.file().contains(DIR));
     let unproven = unproven(&verdicts, ACCEPTED_OF_REWO);
     assert!(unproven.is_empty(), "{}", unproven.join("\n"));

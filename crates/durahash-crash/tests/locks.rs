@@ -41,7 +41,7 @@ impl Hook for Switch {
 fn stop_at(before: &[Op], one: Op, others: &[Op], at: usize) -> bool {
     let subject = EshSubject::default();
     let keys = subject.keys();
-    let sim = Sim::<true>::new(EshSubject::MAX_BYTES);
+    let sim = Sim::new(EshSubject::MAX_BYTES);
     let table: Arc<dyn Table> = Arc::from(subject.create(sim.clone()).unwrap());
     let apply = |table: &dyn Table, keys: &[u64], op: Op| {
         table.apply(op, keys[usize::from(op.key().unwrap())]).unwrap();

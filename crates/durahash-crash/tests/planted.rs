@@ -157,11 +157,8 @@ impl Written {
 }
 
 /// Short scripts from states that are durable as a whole, and what follows crashes in them.
-fn corpus<'s, S: Subject>(
-    subject: &'s S,
-    model: Model,
-) -> Result<Tester<'s, S, true>, Box<Failure>> {
-    let mut tester = Tester::<S, true>::new(subject, model);
+fn corpus<'s, S: Subject>(subject: &'s S, model: Model) -> Result<Tester<'s, S>, Box<Failure>> {
+    let mut tester = Tester::new(subject, model);
     tester.keep_corpus();
     tester.exhaustive_settled(1, true)?;
     tester.exhaustive_settled(1, false)?;
@@ -228,7 +225,7 @@ fn buckets(words: &[PmU64], before: u64, load: impl Fn(&PmU64) -> u64) -> Vec<&[
 
 impl Believed {
     /// Makes what lies on the medium what the fault takes it for. `now` is the epoch of this open.
-    fn plant<const LINE: bool>(self, sim: &Sim<LINE>, now: u64) {
+    fn plant(self, sim: &Sim, now: u64) {
         let count = sim.region().len() / 8;
         let words = sim.region().words(0, count).expect("all of it");
         for bucket in buckets(words, now, |word| sim.load(word)) {
@@ -255,11 +252,11 @@ impl Subject for Planted {
     const MAX_BYTES: u64 = EshSubject::MAX_BYTES;
     const RECOVERY_CALLS: u64 = 20_000;
 
-    fn create<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn create(&self, sim: Sim) -> Result<Box<dyn Table>> {
         EshSubject::default().create(sim)
     }
 
-    fn open<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn open(&self, sim: Sim) -> Result<Box<dyn Table>> {
         let pool = Pool::open(sim.clone(), false)?;
         if !pool.was_clean() {
             self.0.plant(&sim, u64::from(pool.epoch()));

@@ -26,7 +26,7 @@ fn what_the_faults_change_is_in_the_sources() {
 /// What a script alone finds, with or without a crash.
 fn by_scripts<const CACHE_BYTES: u64>(fault: Option<Fault>) -> Option<String> {
     let subject = RewoPlanted::<CACHE_BYTES>(fault);
-    let mut tester = Tester::<_, true>::new(&subject, Model::X86);
+    let mut tester = Tester::new(&subject, Model::X86);
     let done =
         tester.exhaustive(1).and_then(|()| (0..20).try_for_each(|seed| tester.random(seed, 200)));
     done.err().map(|failure| failure.to_string())
@@ -95,7 +95,7 @@ type Crash = Box<dyn Fn(&Stage) + Send + Sync>;
 /// What was done, by operations on each key; what is wrong is told once.
 struct Stage {
     table: Mutex<Option<Arc<dyn Table>>>,
-    sim: Sim<true>,
+    sim: Sim,
     subject_keys: Vec<u64>,
     others: Vec<Op>,
     /// Calls that are left until the one is held up.
@@ -207,7 +207,7 @@ impl<S: Subject> Visit for Crashes<'_, S> {
     }
 
     fn state(&mut self, state: &CrashState<'_>) -> ControlFlow<()> {
-        let sim = Sim::<true>::from_image(state.image, S::MAX_BYTES);
+        let sim = Sim::from_image(state.image, S::MAX_BYTES);
         let table = self.subject.open(sim).expect("recovered");
         for (key, allowed) in &self.allowed {
             let held = table.apply(Op::Get(*key), self.keys[usize::from(*key)]).expect("a lookup");
@@ -228,7 +228,7 @@ fn play<const CACHE_BYTES: u64>(
 ) -> (bool, Option<String>) {
     let subject = RewoPlanted::<CACHE_BYTES>(fault);
     let keys = subject.keys();
-    let sim = Sim::<true>::new(RewoPlanted::<CACHE_BYTES>::MAX_BYTES);
+    let sim = Sim::new(RewoPlanted::<CACHE_BYTES>::MAX_BYTES);
     let table: Arc<dyn Table> = Arc::from(subject.create(sim.clone()).expect("a table"));
     let mut initial = vec![None; keys.len()];
     for op in &scene.before {
@@ -419,7 +419,7 @@ fn by_schedules(fault: Option<Fault>, schedules: usize) -> Option<String> {
         }
         let subject = RewoPlanted::<SYNCED>(fault);
         let h = subject.keys()[0];
-        let sim = Sim::<true>::new(RewoPlanted::<SYNCED>::MAX_BYTES);
+        let sim = Sim::new(RewoPlanted::<SYNCED>::MAX_BYTES);
         let table: Arc<dyn Table> = Arc::from(subject.create(sim.clone()).expect("a table"));
         table.apply(Op::Put(0, 1), h).expect("nothing fails here");
         sim.set_hook(Box::new(Points(shuttle::sync::atomic::AtomicUsize::new(0))));

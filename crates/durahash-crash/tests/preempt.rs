@@ -144,7 +144,7 @@ fn play<S: Subject>(
     reader: usize,
     last: usize,
 ) -> (bool, bool) {
-    let sim = Sim::<true>::new(S::MAX_BYTES);
+    let sim = Sim::new(S::MAX_BYTES);
     let table: Arc<dyn Table> = Arc::from(subject.create(sim.clone()).expect("a table"));
     let stage = Arc::new(Stage {
         table: Mutex::new(Some(Arc::clone(&table))),

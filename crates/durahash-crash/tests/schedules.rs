@@ -126,7 +126,7 @@ struct Done {
 }
 
 /// Marks in the trace: twice the operation's number, and one more for its end.
-fn mark<const LINE: bool>(sim: &Sim<LINE>, number: usize, end: bool) {
+fn mark(sim: &Sim, number: usize, end: bool) {
     sim.mark(2 * number as u64 + u64::from(end));
 }
 
@@ -154,8 +154,9 @@ fn history(trace: &[Step], done: &[Done], key: u16) -> Vec<Operation> {
 }
 
 /// Recovers the states of one trace and holds them against its histories.
-struct Judge<'a, S, const LINE: bool> {
+struct Judge<'a, S> {
     subject: &'a S,
+    model: Model,
     keys: Vec<u64>,
     /// What each key had before the trace.
     initial: Vec<Option<u64>>,
@@ -169,7 +170,7 @@ struct Judge<'a, S, const LINE: bool> {
     wrong: Option<String>,
 }
 
-impl<S: Subject, const LINE: bool> Judge<'_, S, LINE> {
+impl<S: Subject> Judge<'_, S> {
     fn allow(&mut self, at: usize) {
         for (key, allowed) in self.allowed.iter_mut().enumerate() {
             let history = history(&self.trace[..at], self.done, key as u16);
@@ -185,7 +186,8 @@ impl<S: Subject, const LINE: bool> Judge<'_, S, LINE> {
     }
 
     fn recover(&self, image: &[u64]) -> Result<(), String> {
-        let sim = Sim::<LINE>::from_image(image, S::MAX_BYTES);
+        let sim = Sim::from_image(image, S::MAX_BYTES);
+        let sim = sim.with_line_order(self.model.same_line_order());
         let table = self.subject.open(sim).map_err(|e| format!("recovery failed: {e}"))?;
         let mut wrong = None;
         table.check(&mut |finding| wrong = Some(format!("{finding:?}"))).unwrap();
@@ -202,7 +204,7 @@ impl<S: Subject, const LINE: bool> Judge<'_, S, LINE> {
     }
 }
 
-impl<S: Subject, const LINE: bool> Visit for Judge<'_, S, LINE> {
+impl<S: Subject> Visit for Judge<'_, S> {
     fn passed(&mut self, step: usize) -> bool {
         let is_mark = matches!(self.trace[step].action, Action::Mark(_));
         if is_mark {
@@ -227,7 +229,7 @@ impl<S: Subject, const LINE: bool> Visit for Judge<'_, S, LINE> {
 
 /// One run, inside a shuttle execution: what is wrong, if anything, with the trace but for the steps
 /// that are `left_out`. In a `crowd` everybody puts what is not there yet, and much is split.
-fn run<S: Subject, const LINE: bool>(
+fn run<S: Subject>(
     subject: &'static S,
     model: Model,
     seed: u64,
@@ -236,7 +238,7 @@ fn run<S: Subject, const LINE: bool>(
     left_out: &dyn Fn(&Step) -> bool,
 ) -> Option<String> {
     let mut rng = Rng::new(seed);
-    let sim = Sim::<LINE>::new(S::MAX_BYTES);
+    let sim = Sim::new(S::MAX_BYTES).with_line_order(model.same_line_order());
     let table: Arc<dyn Table> = Arc::from(subject.create(sim.clone()).unwrap());
     let keys = subject.keys();
     let mut prefills = subject.prefills();
@@ -328,8 +330,9 @@ fn run<S: Subject, const LINE: bool>(
     trace.retain(|step| !left_out(step));
 
     let mut known = known.lock().unwrap();
-    let mut judge = Judge::<S, LINE> {
+    let mut judge = Judge {
         subject,
+        model,
         allowed: vec![Vec::new(); keys.len()],
         allowed_hash: 0,
         keys,
@@ -369,17 +372,13 @@ fn config() -> shuttle::Config {
     config
 }
 
-fn explore<S: Subject, const LINE: bool>(
-    subject: &'static S,
-    model: Model,
-    scheduler: impl Scheduler + 'static,
-) {
+fn explore<S: Subject>(subject: &'static S, model: Model, scheduler: impl Scheduler + 'static) {
     let seed = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let known = Arc::new(Mutex::new(HashSet::new()));
     let states = Arc::clone(&known);
     shuttle::Runner::new(scheduler, config()).run(move || {
         let seed = seed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        if let Some(wrong) = run::<S, LINE>(subject, model, seed, &known, false, &|_| false) {
+        if let Some(wrong) = run(subject, model, seed, &known, false, &|_| false) {
             panic!("{wrong}");
         }
     });
@@ -414,7 +413,7 @@ fn fences_that_only_other_threads_need() {
             fence && seed >= 200 && target == Some(step.site)
         };
         let known = Mutex::new(HashSet::new());
-        if let Some(wrong) = run::<_, true>(&REH, Model::X86, seed, &known, true, &left_out)
+        if let Some(wrong) = run(&REH, Model::X86, seed, &known, true, &left_out)
             && let Some(target) = target
         {
             found.lock().unwrap().insert(target, wrong);
@@ -430,87 +429,87 @@ fn fences_that_only_other_threads_need() {
 
 #[test]
 fn reh_at_random_x86() {
-    explore::<_, true>(&REH, Model::X86, RandomScheduler::new_from_seed(1, schedules()));
+    explore(&REH, Model::X86, RandomScheduler::new_from_seed(1, schedules()));
 }
 
 #[test]
 fn reh_by_priorities_x86() {
     let scheduler = PctScheduler::new_from_seed(2, 3, schedules());
-    explore::<_, true>(&REH, Model::X86, scheduler);
+    explore(&REH, Model::X86, scheduler);
 }
 
 #[test]
 fn reh_at_random_word() {
-    explore::<_, false>(&REH, Model::Word, RandomScheduler::new_from_seed(3, schedules()));
+    explore(&REH, Model::Word, RandomScheduler::new_from_seed(3, schedules()));
 }
 
 #[test]
 fn reh_by_priorities_word() {
     let scheduler = PctScheduler::new_from_seed(4, 3, schedules());
-    explore::<_, false>(&REH, Model::Word, scheduler);
+    explore(&REH, Model::Word, scheduler);
 }
 
 #[test]
 fn pea_at_random_x86() {
-    explore::<_, true>(&PEA, Model::X86, RandomScheduler::new_from_seed(11, schedules()));
+    explore(&PEA, Model::X86, RandomScheduler::new_from_seed(11, schedules()));
 }
 
 #[test]
 fn pea_by_priorities_x86() {
     let scheduler = PctScheduler::new_from_seed(12, 3, schedules());
-    explore::<_, true>(&PEA, Model::X86, scheduler);
+    explore(&PEA, Model::X86, scheduler);
 }
 
 #[test]
 fn pea_at_random_word() {
-    explore::<_, false>(&PEA, Model::Word, RandomScheduler::new_from_seed(13, schedules()));
+    explore(&PEA, Model::Word, RandomScheduler::new_from_seed(13, schedules()));
 }
 
 #[test]
 fn pea_by_priorities_word() {
     let scheduler = PctScheduler::new_from_seed(14, 3, schedules());
-    explore::<_, false>(&PEA, Model::Word, scheduler);
+    explore(&PEA, Model::Word, scheduler);
 }
 
 #[test]
 fn esh_at_random_x86() {
-    explore::<_, true>(&ESH, Model::X86, RandomScheduler::new_from_seed(21, schedules()));
+    explore(&ESH, Model::X86, RandomScheduler::new_from_seed(21, schedules()));
 }
 
 #[test]
 fn esh_by_priorities_x86() {
     let scheduler = PctScheduler::new_from_seed(22, 3, schedules());
-    explore::<_, true>(&ESH, Model::X86, scheduler);
+    explore(&ESH, Model::X86, scheduler);
 }
 
 #[test]
 fn esh_at_random_word() {
-    explore::<_, false>(&ESH, Model::Word, RandomScheduler::new_from_seed(23, schedules()));
+    explore(&ESH, Model::Word, RandomScheduler::new_from_seed(23, schedules()));
 }
 
 #[test]
 fn esh_by_priorities_word() {
     let scheduler = PctScheduler::new_from_seed(24, 3, schedules());
-    explore::<_, false>(&ESH, Model::Word, scheduler);
+    explore(&ESH, Model::Word, scheduler);
 }
 
 /// Segments that nobody has come to since a crash: threads meet in their repair.
 #[test]
 fn esh_unrepaired_at_random() {
-    explore::<_, true>(&Left, Model::X86, RandomScheduler::new_from_seed(25, schedules() / 10));
+    explore(&Left, Model::X86, RandomScheduler::new_from_seed(25, schedules() / 10));
     let scheduler = PctScheduler::new_from_seed(26, 3, schedules() / 10);
-    explore::<_, false>(&Left, Model::Word, scheduler);
+    explore(&Left, Model::Word, scheduler);
 }
 
 /// ESH, opened again after it was left as a crash leaves it.
 struct Left;
 
-struct Reopened<const LINE: bool> {
-    sim: Sim<LINE>,
+struct Reopened {
+    sim: Sim,
     table: Mutex<Arc<dyn Table>>,
 }
 
-impl<const LINE: bool> Reopened<LINE> {
+impl Reopened {
     fn table(&self) -> Arc<dyn Table> {
         Arc::clone(&self.table.lock().unwrap())
     }
@@ -520,12 +519,12 @@ impl Subject for Left {
     const NAME: &'static str = "esh-left";
     const MAX_BYTES: u64 = EshSubject::MAX_BYTES;
 
-    fn create<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn create(&self, sim: Sim) -> Result<Box<dyn Table>> {
         let table = Mutex::new(Arc::from(ESH.create(sim.clone())?));
         Ok(Box::new(Reopened { sim, table }))
     }
 
-    fn open<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn open(&self, sim: Sim) -> Result<Box<dyn Table>> {
         ESH.open(sim)
     }
 
@@ -538,7 +537,7 @@ impl Subject for Left {
     }
 }
 
-impl<const LINE: bool> Table for Reopened<LINE> {
+impl Table for Reopened {
     fn apply(&self, op: Op, key: u64) -> Result<Option<u64>> {
         self.table().apply(op, key)
     }
@@ -566,75 +565,75 @@ impl<const LINE: bool> Table for Reopened<LINE> {
 
 #[test]
 fn rewo_at_random_x86() {
-    explore::<_, true>(&REWO, Model::X86, RandomScheduler::new_from_seed(31, schedules()));
+    explore(&REWO, Model::X86, RandomScheduler::new_from_seed(31, schedules()));
 }
 
 #[test]
 fn rewo_by_priorities_word() {
     let scheduler = PctScheduler::new_from_seed(32, 3, schedules());
-    explore::<_, false>(&REWO, Model::Word, scheduler);
+    explore(&REWO, Model::Word, scheduler);
 }
 
 /// Two buckets of copies in DRAM for all keys: what is answered from them is durable, and not old.
 #[test]
 fn rewo_cached_at_random_x86() {
-    explore::<_, true>(&REWO_CACHED, Model::X86, RandomScheduler::new_from_seed(33, schedules()));
+    explore(&REWO_CACHED, Model::X86, RandomScheduler::new_from_seed(33, schedules()));
 }
 
 #[test]
 fn rewo_cached_by_priorities_x86() {
     let scheduler = PctScheduler::new_from_seed(34, 3, schedules());
-    explore::<_, true>(&REWO_CACHED, Model::X86, scheduler);
+    explore(&REWO_CACHED, Model::X86, scheduler);
 }
 
 /// The same, where another thread changes copies while writers wait for the medium: what writers and it say
 /// to each other, at every call of either.
 #[test]
 fn rewo_synced_at_random_x86() {
-    explore::<_, true>(&REWO_SYNCED, Model::X86, RandomScheduler::new_from_seed(35, schedules()));
+    explore(&REWO_SYNCED, Model::X86, RandomScheduler::new_from_seed(35, schedules()));
 }
 
 #[test]
 fn rewo_synced_by_priorities_word() {
     let scheduler = PctScheduler::new_from_seed(36, 3, schedules());
-    explore::<_, false>(&REWO_SYNCED, Model::Word, scheduler);
+    explore(&REWO_SYNCED, Model::Word, scheduler);
 }
 
 /// Lists of values, made and undone, beside readers of all values of a key.
 #[test]
 fn multimaps_at_random_x86() {
-    explore::<_, true>(&PEA_MULTI, Model::X86, RandomScheduler::new_from_seed(16, schedules()));
+    explore(&PEA_MULTI, Model::X86, RandomScheduler::new_from_seed(16, schedules()));
     let scheduler = RandomScheduler::new_from_seed(17, schedules() / 5);
-    explore::<_, true>(&PEA_MULTI_MAP, Model::X86, scheduler);
+    explore(&PEA_MULTI_MAP, Model::X86, scheduler);
 }
 
 #[test]
 fn multimaps_by_priorities_x86() {
     let scheduler = PctScheduler::new_from_seed(18, 3, schedules());
-    explore::<_, true>(&PEA_MULTI, Model::X86, scheduler);
+    explore(&PEA_MULTI, Model::X86, scheduler);
 }
 
 #[test]
 fn multimaps_at_random_word() {
-    explore::<_, false>(&PEA_MULTI, Model::Word, RandomScheduler::new_from_seed(19, schedules()));
+    explore(&PEA_MULTI, Model::Word, RandomScheduler::new_from_seed(19, schedules()));
 }
 
 /// Byte strings with chains of equal hashes, and the sweep.
 #[test]
 fn maps_at_random_x86() {
     let scheduler = RandomScheduler::new_from_seed(5, schedules() / 5);
-    explore::<_, true>(&REH_MAP, Model::X86, scheduler);
+    explore(&REH_MAP, Model::X86, scheduler);
     let scheduler = RandomScheduler::new_from_seed(15, schedules() / 5);
-    explore::<_, true>(&PEA_MAP, Model::X86, scheduler);
+    explore(&PEA_MAP, Model::X86, scheduler);
     let scheduler = RandomScheduler::new_from_seed(27, schedules() / 5);
-    explore::<_, true>(&ESH_MAP, Model::X86, scheduler);
+    explore(&ESH_MAP, Model::X86, scheduler);
     let scheduler = RandomScheduler::new_from_seed(35, schedules() / 5);
-    explore::<_, true>(&REWO_MAP, Model::X86, scheduler);
+    explore(&REWO_MAP, Model::X86, scheduler);
     // Copies in DRAM that are looked for elsewhere from some moment on, and records that they name.
     let scheduler = RandomScheduler::new_from_seed(36, schedules() / 5);
-    explore::<_, true>(&REWO_SMALL_MAP, Model::X86, scheduler);
+    explore(&REWO_SMALL_MAP, Model::X86, scheduler);
     let scheduler = PctScheduler::new_from_seed(37, 3, schedules() / 5);
-    explore::<_, true>(&REWO_SMALL_MAP, Model::X86, scheduler);
+    explore(&REWO_SMALL_MAP, Model::X86, scheduler);
 }
 
 /// REH, but that a value that is being put is answered before it is durable.
@@ -650,11 +649,11 @@ impl Subject for Hasty {
     const NAME: &'static str = "hasty";
     const MAX_BYTES: u64 = RehSubject::MAX_BYTES;
 
-    fn create<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn create(&self, sim: Sim) -> Result<Box<dyn Table>> {
         Ok(Box::new(Ahead { table: REH.create(sim)?, under_way: Mutex::default() }))
     }
 
-    fn open<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn open(&self, sim: Sim) -> Result<Box<dyn Table>> {
         REH.open(sim)
     }
 
@@ -712,7 +711,7 @@ fn what_is_seen_too_early_is_found() {
         let seed = seed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let known = Mutex::default();
         if told.lock().unwrap().is_none() {
-            let wrong = run::<_, true>(&Hasty, Model::X86, seed, &known, false, &|_| false);
+            let wrong = run(&Hasty, Model::X86, seed, &known, false, &|_| false);
             *told.lock().unwrap() = wrong;
         }
     });

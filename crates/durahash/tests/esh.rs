@@ -45,21 +45,21 @@ fn findings(esh: &dyn Index) -> Vec<Finding> {
 }
 
 /// What a process leaves that dies now, opened again.
-fn reopen(sim: &Sim<true>) -> (Sim<true>, Esh<Sim<true>>) {
+fn reopen(sim: &Sim) -> (Sim, Esh<Sim>) {
     let sim = Sim::from_image(&sim.image(), TINY_BYTES);
     let esh = Esh::open(Arc::new(Pool::open(sim.clone(), false).unwrap())).unwrap();
     (sim, esh)
 }
 
 /// What lies there, opened so that nobody writes to it.
-fn as_left(sim: Sim<true>) -> Esh<Sim<true>> {
+fn as_left(sim: Sim) -> Esh<Sim> {
     let pool = Arc::new(Pool::open(sim, false).unwrap());
     let esh = Esh::open(pool.clone()).unwrap();
     pool.poison();
     esh
 }
 
-fn tiny() -> (Sim<true>, Esh<Sim<true>>) {
+fn tiny() -> (Sim, Esh<Sim>) {
     let sim = Sim::new(TINY_BYTES);
     let esh = Esh::create(pool_on(sim.clone(), TINY)).unwrap();
     (sim, esh)
@@ -115,7 +115,7 @@ fn figures_tell_what_is_repaired_and_what_is_not() {
     assert_eq!((esh.len().unwrap(), findings(&esh)), (400, vec![]));
 
     // Where nothing may be written, all says the same without any repair.
-    let sim = Sim::<true>::from_image(&sim.image(), TINY_BYTES);
+    let sim = Sim::from_image(&sim.image(), TINY_BYTES);
     let esh = as_left(sim.clone());
     let before = sim.image();
     for _ in 0..2 {
@@ -162,7 +162,7 @@ fn a_clean_close_leaves_nothing_to_repair_and_the_count() {
 fn what_was_not_repaired_before_a_clean_close_is_repaired_after_it() {
     let (sim, esh) = tiny();
     (0..400).for_each(|i| assert_eq!(put(&esh, spread(i), i), None));
-    let sim = Sim::<true>::from_image(&sim.image(), TINY_BYTES);
+    let sim = Sim::from_image(&sim.image(), TINY_BYTES);
     let pool = Arc::new(Pool::open(sim.clone(), false).unwrap());
     let esh = Esh::open(pool.clone()).unwrap();
     assert_eq!(esh.get(spread(1)).unwrap(), Some(1));
@@ -236,7 +236,7 @@ fn reparity(word: u64) -> u64 {
 
 /// What a crash leaves between the two commits of a slot on its way home, and the hashes of that home:
 /// the second was removed, and the fourth, which came into its place, is still there twice.
-fn on_its_way_home() -> (Sim<true>, Vec<u64>) {
+fn on_its_way_home() -> (Sim, Vec<u64>) {
     let (sim, esh) = tiny();
     let home: Vec<u64> = (0..4).map(|i| at_home(0, i)).collect();
     home.iter().for_each(|h| assert_eq!(put(&esh, *h, !h), None));
@@ -353,11 +353,11 @@ fn segments_are_full_when_they_split() {
 fn an_open_reads_no_segment() {
     let bytes = 64 << 20;
     let reads = |keys: u64| {
-        let sim = Sim::<true>::new(bytes);
+        let sim = Sim::new(bytes);
         let esh = Esh::create(pool_on(sim.clone(), Geometry::default())).unwrap();
         (0..keys).for_each(|i| assert_eq!(put(&esh, spread(i), i), None));
         let image = sim.image();
-        let medium = Metered::new(Sim::<true>::from_image(&image, bytes));
+        let medium = Metered::new(Sim::from_image(&image, bytes));
         let pool = Arc::new(Pool::open(medium, false).unwrap());
         let before = pool.medium().counts();
         let esh = Esh::open(pool.clone()).unwrap();
@@ -413,7 +413,7 @@ fn a_clean_close_behind_a_log_keeps_what_was_repaired() {
 #[test]
 fn one_flipped_bit_of_a_lock_stops_nobody() {
     const KEYS: u64 = 25;
-    let sim = Sim::<true>::new(TINY_BYTES);
+    let sim = Sim::new(TINY_BYTES);
     let options = Options::new().design(Design::Esh).geometry(TINY).max_bytes(TINY_BYTES).seed(3);
     let map: Map<u64, u64> = options.create_on(sim.clone()).unwrap();
     (0..KEYS).for_each(|i| map.put(&i, &i).unwrap());
@@ -427,7 +427,7 @@ fn one_flipped_bit_of_a_lock_stops_nobody() {
             continue;
         }
         image[bucket * BUCKET_WORDS + LOCK_WORD] ^= 1 << bit;
-        let sim = Sim::<true>::from_image(&image, TINY_BYTES);
+        let sim = Sim::from_image(&image, TINY_BYTES);
         // The first word may be one of the directory, or of the free list.
         let Ok(map) = Options::new().open_on::<_, u64, u64>(sim) else {
             continue;

@@ -49,7 +49,7 @@ fn geometry(hash_bits: u8) -> Geometry {
 }
 
 fn open<K: Sample + ?Sized, V: Sample + ?Sized>(image: &[u64]) -> Result<Map<K, V>> {
-    Options::new().open_on(Sim::<true>::from_image(image, MAX_BYTES))
+    Options::new().open_on(Sim::from_image(image, MAX_BYTES))
 }
 
 fn byte(image: &[u64], at: usize) -> u8 {
@@ -62,7 +62,7 @@ impl Sound {
         hash_bits: u8,
         keys: u64,
     ) -> Self {
-        let sim = Sim::<true>::new(MAX_BYTES);
+        let sim = Sim::new(MAX_BYTES);
         let options = Options::new()
             .design(design)
             .geometry(geometry(hash_bits))
@@ -94,7 +94,7 @@ impl Sound {
         let mut image = self.image.clone();
         image[bit / 64] ^= 1 << (bit % 64);
         let case = format!("word {}, bit {}, {part:?}", bit / 64, bit % 64);
-        let sim = Sim::<true>::from_image(&image, MAX_BYTES);
+        let sim = Sim::from_image(&image, MAX_BYTES);
         let map: Map<K, V> = match Options::new().open_on(sim.clone()) {
             Ok(map) => map,
             Err(e) => {
@@ -205,7 +205,7 @@ fn write<K: Sample + ?Sized, V: Sample + ?Sized>(
 }
 
 /// What was cleared is sound and empty after the next open, whatever the damage was.
-fn heal<K: Sample + ?Sized, V: Sample + ?Sized>(map: Map<K, V>, sim: &Sim<true>, case: &str) {
+fn heal<K: Sample + ?Sized, V: Sample + ?Sized>(map: Map<K, V>, sim: &Sim, case: &str) {
     map.clear().unwrap();
     assert_eq!(map.iter().count(), 0, "{case}");
     map.put(K::sample(3).borrow(), V::sample(14).borrow()).unwrap();
@@ -333,7 +333,7 @@ fn live_flips<K: Sample + ?Sized, V: Sample + ?Sized>(sound: &Sound) {
     for bit in (0..sound.image.len() * 64).step_by(11) {
         let part = sound.parts[bit / 64];
         let case = format!("live word {}, bit {}, {part:?}", bit / 64, bit % 64);
-        let sim = Sim::<true>::from_image(&sound.image, MAX_BYTES);
+        let sim = Sim::from_image(&sound.image, MAX_BYTES);
         let map: Map<K, V> = Options::new().open_on(sim.clone()).unwrap();
         let word = &sim.region().words(0, sound.image.len() as u64).unwrap()[bit / 64];
         sim.store(word, sim.load(word) ^ 1 << (bit % 64));

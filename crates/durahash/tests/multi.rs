@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use common::{Exit, Sample, colliding, tiny};
 use durahash::{MultiMap, Options};
-use durahash_media::{Geometry, Sim};
+use durahash_media::{Geometry, Medium as _, Sim};
 use proptest::prelude::*;
 
 /// Bytes that a tiny pool may grow to.
@@ -123,8 +123,7 @@ fn assert_sound<K: Sample + ?Sized, V: Sample + ?Sized>(map: &MultiMap<K, V>) {
 
 /// Where a multimap of a test lives, and how it is opened again.
 enum Place {
-    X86(Sim<true>),
-    Word(Sim<false>),
+    Sim(Sim),
     File(tempfile::TempDir, u32),
 }
 
@@ -135,8 +134,8 @@ fn options(geometry: Geometry) -> Options {
 impl Place {
     fn all() -> [Place; 3] {
         [
-            Place::X86(Sim::new(TINY_BYTES)),
-            Place::Word(Sim::new(TINY_BYTES)),
+            Place::Sim(Sim::new(TINY_BYTES)),
+            Place::Sim(Sim::new(TINY_BYTES).with_line_order(false)),
             Place::File(tempfile::tempdir().unwrap(), 0),
         ]
     }
@@ -146,12 +145,8 @@ impl Place {
         options: &Options,
     ) -> MultiMap<K, V> {
         match self {
-            Place::X86(sim) => {
-                *sim = Sim::new(TINY_BYTES);
-                options.create_multi_on(sim.clone()).unwrap()
-            }
-            Place::Word(sim) => {
-                *sim = Sim::new(TINY_BYTES);
+            Place::Sim(sim) => {
+                *sim = Sim::new(TINY_BYTES).with_line_order(sim.same_line_order());
                 options.create_multi_on(sim.clone()).unwrap()
             }
             Place::File(dir, number) => {
@@ -175,12 +170,9 @@ impl Place {
             Exit::Dead => Some(map),
         };
         let opened = match self {
-            Place::X86(sim) => {
-                *sim = Sim::from_image(&sim.image(), TINY_BYTES);
-                options.open_multi_on(sim.clone())
-            }
-            Place::Word(sim) => {
-                *sim = Sim::from_image(&sim.image(), TINY_BYTES);
+            Place::Sim(sim) => {
+                let order = sim.same_line_order();
+                *sim = Sim::from_image(&sim.image(), TINY_BYTES).with_line_order(order);
                 options.open_multi_on(sim.clone())
             }
             Place::File(dir, number) => {
@@ -495,12 +487,12 @@ fn readers_see_all_values_of_an_instant() {
 /// The number of entries is counted after a kill, exactly, although others write meanwhile.
 #[test]
 fn entries_are_counted_while_others_write() {
-    let sim = Sim::<true>::new(TINY_BYTES);
+    let sim = Sim::new(TINY_BYTES);
     let map: MultiMap<u64, u64> = options(tiny()).create_multi_on(sim.clone()).unwrap();
     for i in 0..4000 {
         map.add(&(i % 200), &i).unwrap();
     }
-    let sim = Sim::<true>::from_image(&sim.image(), TINY_BYTES);
+    let sim = Sim::from_image(&sim.image(), TINY_BYTES);
     drop(map);
     let map: MultiMap<u64, u64> = options(tiny()).open_multi_on(sim).unwrap();
     std::thread::scope(|scope| {
@@ -524,7 +516,7 @@ fn entries_are_counted_while_others_write() {
 fn any_flipped_bit_does_no_harm_beyond_its_key() {
     let geometry = Geometry { extent_shift: 10, slots: 4, hash_bits: 0, buckets: 0 };
     let options = options(geometry).max_bytes(32 << 10);
-    let sim = Sim::<true>::new(32 << 10);
+    let sim = Sim::new(32 << 10);
     let map: MultiMap<u64, u64> = options.create_multi_on(sim.clone()).unwrap();
     for i in 0..60 {
         map.add(&(i % 10), &i).unwrap();
@@ -536,7 +528,7 @@ fn any_flipped_bit_does_no_harm_beyond_its_key() {
         (0..10).map(|key| map.get_all(&key).ok().map(bag)).collect()
     };
     let whole = {
-        let map = options.open_multi_on(Sim::<true>::from_image(&image, 32 << 10)).unwrap();
+        let map = options.open_multi_on(Sim::from_image(&image, 32 << 10)).unwrap();
         values(&map)
     };
     let (mut refused, mut silent) = (0, 0);
@@ -544,7 +536,7 @@ fn any_flipped_bit_does_no_harm_beyond_its_key() {
         for bit in 0..64 {
             let mut damaged = image.clone();
             damaged[word] ^= 1 << bit;
-            let sim = Sim::<true>::from_image(&damaged, 32 << 10);
+            let sim = Sim::from_image(&damaged, 32 << 10);
             sim.set_budget(Some(100_000));
             let Ok(map) = options.open_multi_on::<_, u64, u64>(sim) else {
                 refused += 1;

@@ -54,9 +54,9 @@ fn fill_with_stash(pea: &dyn Index) -> Vec<u64> {
 
 #[test]
 fn what_is_in_the_stash_outlives_a_kill_and_later_inserts() {
-    let sim = Sim::<true>::new(TINY_BYTES);
+    let sim = Sim::new(TINY_BYTES);
     let hashes = fill_with_stash(&pea(sim.clone()));
-    let sim = Sim::<true>::from_image(&sim.image(), TINY_BYTES);
+    let sim = Sim::from_image(&sim.image(), TINY_BYTES);
     let pea = Pea::open(Arc::new(Pool::open(sim, false).unwrap()), Policy::default()).unwrap();
     assert_eq!(pea.stats().strategies, [1, 0, 1]);
     // Two more segments get a stash.
@@ -174,7 +174,7 @@ fn every_policy_holds_what_it_is_given() {
 /// split with the others.
 #[test]
 fn slots_that_the_geometry_does_not_use_outlive_a_split() {
-    let sim = Sim::<true>::new(TINY_BYTES);
+    let sim = Sim::new(TINY_BYTES);
     let mut hashes = fill_with_stash(&pea(sim.clone()));
     let mut image = sim.image();
     let is_live = |bucket: &[u64]| bucket[0] >> 1 & 1 == 1 && hashes.contains(&bucket[2]);
@@ -194,7 +194,7 @@ fn slots_that_the_geometry_does_not_use_outlive_a_split() {
             hashes.push(h);
         }
     }
-    let sim = Sim::<true>::from_image(&image, TINY_BYTES);
+    let sim = Sim::from_image(&image, TINY_BYTES);
     let pea = Pea::open(Arc::new(Pool::open(sim, false).unwrap()), Policy::default()).unwrap();
     let mut found = Vec::new();
     pea.check(&mut |finding| found.push(finding.invariant)).unwrap();

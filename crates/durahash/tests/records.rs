@@ -65,7 +65,7 @@ fn what_is_too_large_is_refused() {
 fn a_full_pool_loses_and_leaks_nothing() {
     for design in Design::ALL {
         for geometry in [tiny(), colliding()] {
-            let sim = Sim::<true>::new(BYTES);
+            let sim = Sim::new(BYTES);
             let map: Map<str, [u8]> = options(*design, geometry).create_on(sim.clone()).unwrap();
             let mut model = common::Model::new();
             sim.set_limit(200 << 10);
@@ -137,7 +137,7 @@ fn a_flipped_bit_harms_one_entry_at_most() {
     for design in Design::ALL {
         for geometry in [tiny(), colliding()] {
             let options = options(*design, geometry);
-            let sim = Sim::<true>::new(BYTES);
+            let sim = Sim::new(BYTES);
             let map: Map<str, [u8]> = options.create_on(sim.clone()).unwrap();
             let chained = geometry.hash_bits != 0;
             const KEYS: u64 = 12;
@@ -159,7 +159,7 @@ fn a_flipped_bit_harms_one_entry_at_most() {
             for bit in (0..image.len() * 64).step_by(11) {
                 let mut image = image.clone();
                 image[bit / 64] ^= 1 << (bit % 64);
-                let sim = Sim::<true>::from_image(&image, BYTES);
+                let sim = Sim::from_image(&image, BYTES);
                 sim.set_budget(Some(1_000_000));
                 let Ok(map) = options.open_on::<_, str, [u8]>(sim.clone()) else {
                     continue;

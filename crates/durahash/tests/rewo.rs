@@ -39,14 +39,14 @@ fn findings(rewo: &dyn Index) -> Vec<Finding> {
     findings
 }
 
-fn tiny(cache: Cache) -> (Sim<true>, Rewo<Sim<true>>) {
+fn tiny(cache: Cache) -> (Sim, Rewo<Sim>) {
     let sim = Sim::new(TINY_BYTES);
     let rewo = Rewo::create(pool_on(sim.clone(), TINY), cache).unwrap();
     (sim, rewo)
 }
 
 /// As after a crash that lost nothing.
-fn reopen(image: &[u64], cache: Cache) -> (Sim<true>, Rewo<Sim<true>>) {
+fn reopen(image: &[u64], cache: Cache) -> (Sim, Rewo<Sim>) {
     let sim = Sim::from_image(image, TINY_BYTES);
     let rewo = Rewo::open(Arc::new(Pool::open(sim.clone(), false).unwrap()), cache).unwrap();
     (sim, rewo)
@@ -235,7 +235,7 @@ fn iteration_gives_every_key_once_while_tables_come_and_go() {
 /// A clean close is opened without a look at any bucket, and with the right count.
 #[test]
 fn after_a_clean_close_no_bucket_is_read() {
-    let sim = Sim::<true>::new(TINY_BYTES);
+    let sim = Sim::new(TINY_BYTES);
     let options = Options::new().design(Design::Rewo).geometry(TINY).max_bytes(TINY_BYTES).seed(1);
     let map: Map<u64, u64> = options.create_on(sim.clone()).unwrap();
     (0..300).for_each(|i| map.put(&i, &i).unwrap());
@@ -247,7 +247,7 @@ fn after_a_clean_close_no_bucket_is_read() {
     assert!(lost > 0);
     image[bucket] = 0;
     let open = |image: &[u64]| -> Map<u64, u64> {
-        options.open_on(Sim::<true>::from_image(image, TINY_BYTES)).unwrap()
+        options.open_on(Sim::from_image(image, TINY_BYTES)).unwrap()
     };
     let map = open(&image);
     assert_eq!(map.len().unwrap(), 300);
@@ -480,7 +480,7 @@ fn no_operation_migrates_more_than_one_bucket() {
 }
 
 /// The resize that the block of tables names: none, grow, shrink, rebuild, overtake, again.
-fn resize_of(sim: &Sim<true>) -> u64 {
+fn resize_of(sim: &Sim) -> u64 {
     let image = sim.image();
     image[bits(image[32], 0, 46) as usize * BUCKET_WORDS] & 7
 }
@@ -685,7 +685,7 @@ fn tables_of_other_sizes_are_damage() {
         let sum = image[block..block + 20].iter().fold(0, |sum, word| mix.mix(mix.mix(sum) ^ word));
         let mut image = image.to_vec();
         image[block + 20] = sum;
-        let sim = Sim::<true>::from_image(&image, TINY_BYTES);
+        let sim = Sim::from_image(&image, TINY_BYTES);
         Rewo::open(Arc::new(Pool::open(sim, false).unwrap()), NONE).map(|rewo| rewo.len().unwrap())
     };
     assert_eq!(open(&image).unwrap(), 60, "the check sum is that of the tables");
@@ -705,7 +705,7 @@ fn forged_counters_lead_to_no_work_without_end() {
         [true, false].into_iter().flat_map(|differ| [1, 2, 9, 1 << 40].map(|f| (differ, f)))
     {
         let h = |i| if first_bits_differ { spread(i) } else { i };
-        let sim = Sim::<true>::new(TINY_BYTES);
+        let sim = Sim::new(TINY_BYTES);
         let pool = pool_on(sim.clone(), TINY);
         let rewo = Rewo::create(pool.clone(), NONE).unwrap();
         (0..60).for_each(|i| assert_eq!(put(&rewo, h(i), i), None));
@@ -737,7 +737,7 @@ fn what_was_prepared_is_given_back() {
 }
 
 /// Extents of units and of directories.
-fn extents(sim: &Sim<true>) -> u64 {
+fn extents(sim: &Sim) -> u64 {
     let image = sim.image();
     let kind = |i: usize| image[64 + i / 8].to_le_bytes()[i % 8];
     (0..sim.region().len() as usize / 1024).filter(|i| [2, 3].contains(&kind(*i))).count() as u64

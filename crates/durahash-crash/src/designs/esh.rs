@@ -41,14 +41,14 @@ impl<const MAX_BYTES: u64, const REPAIRED: bool> Subject for EshWithin<MAX_BYTES
     const MAX_BYTES: u64 = MAX_BYTES;
     const MAY_FILL: bool = MAX_BYTES < 16 << 10;
 
-    fn create<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn create(&self, sim: Sim) -> Result<Box<dyn Table>> {
         let pool = pool::create_with(sim, 3, GEOMETRY, MAX_BYTES)?;
         let index = Esh::create(pool.clone())?;
         pool.publish()?;
         Ok(pool::table(pool, index))
     }
 
-    fn open<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn open(&self, sim: Sim) -> Result<Box<dyn Table>> {
         let pool = pool::open(sim)?;
         let table = pool::table(pool.clone(), Esh::open(pool)?);
         if REPAIRED {
@@ -57,7 +57,7 @@ impl<const MAX_BYTES: u64, const REPAIRED: bool> Subject for EshWithin<MAX_BYTES
         Ok(table)
     }
 
-    fn open_as_left<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Option<Box<dyn Table>>> {
+    fn open_as_left(&self, sim: Sim) -> Result<Option<Box<dyn Table>>> {
         let pool = pool::open(sim)?;
         let index = Esh::open(pool.clone())?;
         // Nobody may write to it from here on, so nothing is repaired.

@@ -106,11 +106,11 @@ impl<D: Below> Subject for MapSubject<D> {
     const NAME: &'static str = D::NAME;
     const MAX_BYTES: u64 = 512 << 10;
 
-    fn create<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn create(&self, sim: Sim) -> Result<Box<dyn Table>> {
         Ok(Box::new(Strings(Self::options().create_on(sim)?)))
     }
 
-    fn open<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn open(&self, sim: Sim) -> Result<Box<dyn Table>> {
         Ok(Box::new(Strings(Self::options().open_on(sim)?)))
     }
 

@@ -101,11 +101,11 @@ impl<const MAX_BYTES: u64> Subject for PeaMultiWithin<MAX_BYTES> {
     const MAX_BYTES: u64 = MAX_BYTES;
     const MAY_FILL: bool = MAX_BYTES < 16 << 10;
 
-    fn create<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn create(&self, sim: Sim) -> Result<Box<dyn Table>> {
         Self::options().create_multi_on(sim).map(words)
     }
 
-    fn open<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn open(&self, sim: Sim) -> Result<Box<dyn Table>> {
         Self::options().open_multi_on(sim).map(words)
     }
 
@@ -284,11 +284,11 @@ impl Subject for PeaMultiMapSubject {
     const NAME: &'static str = "pea-multi-map";
     const MAX_BYTES: u64 = 512 << 10;
 
-    fn create<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn create(&self, sim: Sim) -> Result<Box<dyn Table>> {
         Self::options().create_multi_on(sim).map(texts)
     }
 
-    fn open<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn open(&self, sim: Sim) -> Result<Box<dyn Table>> {
         Self::options().open_multi_on(sim).map(texts)
     }
 

@@ -31,14 +31,14 @@ impl<const MAX_BYTES: u64> Subject for PeaWithin<MAX_BYTES> {
     const MAX_BYTES: u64 = MAX_BYTES;
     const MAY_FILL: bool = MAX_BYTES < 16 << 10;
 
-    fn create<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn create(&self, sim: Sim) -> Result<Box<dyn Table>> {
         let pool = pool::create(sim, 2, 3, MAX_BYTES)?;
         let index = Pea::create(pool.clone(), Policy::default())?;
         pool.publish()?;
         Ok(pool::table(pool, index))
     }
 
-    fn open<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn open(&self, sim: Sim) -> Result<Box<dyn Table>> {
         let pool = pool::open(sim)?;
         let index = Pea::open(pool.clone(), Policy::default())?;
         Ok(pool::table(pool, index))

@@ -26,14 +26,14 @@ impl<const MAX_BYTES: u64> Subject for RehWithin<MAX_BYTES> {
     const MAX_BYTES: u64 = MAX_BYTES;
     const MAY_FILL: bool = MAX_BYTES < 16 << 10;
 
-    fn create<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn create(&self, sim: Sim) -> Result<Box<dyn Table>> {
         let pool = pool::create(sim, 1, 3, MAX_BYTES)?;
         let index = Reh::create(pool.clone())?;
         pool.publish()?;
         Ok(pool::table(pool, index))
     }
 
-    fn open<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn open(&self, sim: Sim) -> Result<Box<dyn Table>> {
         let pool = pool::open(sim)?;
         let index = Reh::open(pool.clone())?;
         Ok(pool::table(pool, index))

@@ -38,14 +38,14 @@ impl<const MAX_BYTES: u64, const CACHE_BYTES: u64> Subject for RewoWithin<MAX_BY
     const MAX_BYTES: u64 = MAX_BYTES;
     const MAY_FILL: bool = MAX_BYTES < 16 << 10;
 
-    fn create<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn create(&self, sim: Sim) -> Result<Box<dyn Table>> {
         let pool = pool::create(sim, 4, 3, MAX_BYTES)?;
         let index = Rewo::create(pool.clone(), Self::CACHE)?;
         pool.publish()?;
         Ok(pool::table(pool, index))
     }
 
-    fn open<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn open(&self, sim: Sim) -> Result<Box<dyn Table>> {
         let pool = pool::open(sim)?;
         let index = Rewo::open(pool.clone(), Self::CACHE)?;
         Ok(pool::table(pool, index))

@@ -129,7 +129,7 @@ impl<const BETWEEN: bool> RewoSynced<BETWEEN> {
         pool::table(pool, synced)
     }
 
-    fn hook<const LINE: bool>(sim: &Sim<LINE>) -> Arc<OnceLock<SyncCopies>> {
+    fn hook(sim: &Sim) -> Arc<OnceLock<SyncCopies>> {
         let sync = Arc::default();
         if BETWEEN {
             sim.set_hook(Box::new(Between { sync: Arc::clone(&sync), calls: AtomicU64::new(0) }));
@@ -144,10 +144,7 @@ impl RewoSynced<false> {
     ///
     /// # Errors
     /// Those of the design.
-    pub fn open_with<const LINE: bool>(
-        sim: Sim<LINE>,
-        sync: &OnceLock<SyncCopies>,
-    ) -> Result<Box<dyn Table>> {
+    pub fn open_with(sim: Sim, sync: &OnceLock<SyncCopies>) -> Result<Box<dyn Table>> {
         let pool = pool::open(sim)?;
         let index = Rewo::open(pool.clone(), Self::CACHE)?;
         Ok(Self::table(pool, index, sync))
@@ -159,7 +156,7 @@ impl<const BETWEEN: bool> Subject for RewoSynced<BETWEEN> {
     const MAX_BYTES: u64 = RewoSubject::MAX_BYTES;
     const SYNCED: bool = !BETWEEN;
 
-    fn create<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn create(&self, sim: Sim) -> Result<Box<dyn Table>> {
         let sync = Self::hook(&sim);
         let pool = pool::create(sim, 4, 3, Self::MAX_BYTES)?;
         let index = Rewo::create(pool.clone(), Self::CACHE)?;
@@ -167,7 +164,7 @@ impl<const BETWEEN: bool> Subject for RewoSynced<BETWEEN> {
         Ok(Self::table(pool, index, &sync))
     }
 
-    fn open<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn open(&self, sim: Sim) -> Result<Box<dyn Table>> {
         let sync = Self::hook(&sim);
         let pool = pool::open(sim)?;
         let index = Rewo::open(pool.clone(), Self::CACHE)?;

@@ -51,15 +51,15 @@ pub(crate) enum Bug {
     Panics,
 }
 
-pub(crate) struct Toy<const LINE: bool> {
-    sim: Sim<LINE>,
+pub(crate) struct Toy {
+    sim: Sim,
     bug: Bug,
     /// How many keys there are; also the writers' lock.
     len: Mutex<u64>,
 }
 
-impl<const LINE: bool> Toy<LINE> {
-    fn create(sim: Sim<LINE>, bug: Bug) -> Result<Self> {
+impl Toy {
+    fn create(sim: Sim, bug: Bug) -> Result<Self> {
         let toy = Toy { sim, bug, len: Mutex::new(0) };
         toy.sim.grow(SLOTS_OFF)?;
         toy.add_slots(0)?;
@@ -67,7 +67,7 @@ impl<const LINE: bool> Toy<LINE> {
         Ok(toy)
     }
 
-    fn open(sim: Sim<LINE>, bug: Bug) -> Result<Self> {
+    fn open(sim: Sim, bug: Bug) -> Result<Self> {
         let toy = Toy { sim, bug, len: Mutex::new(0) };
         let live = toy.live()?;
         for (at, (h, slot)) in live.iter().enumerate() {
@@ -159,7 +159,7 @@ impl<const LINE: bool> Toy<LINE> {
             self.sim.store(&slot[0], h);
         }
         self.sim.store(&slot[1], payload);
-        if !LINE {
+        if !self.sim.same_line_order() {
             self.sim.flush(&slot[1]);
             self.sim.fence();
         }
@@ -190,7 +190,7 @@ impl<const LINE: bool> Toy<LINE> {
         if !std::ptr::eq(last, gap) {
             // Not by one store: the gap goes away first, then the moved slot appears in it.
             self.sim.store(&gap[0], EMPTY);
-            if !LINE {
+            if !self.sim.same_line_order() {
                 self.persist(&gap[0]);
             }
             if self.bug == Bug::ClearFirst {
@@ -198,7 +198,7 @@ impl<const LINE: bool> Toy<LINE> {
                 self.persist(&last[0]);
             }
             self.sim.store(&gap[1], self.sim.load(&last[1]));
-            if !LINE {
+            if !self.sim.same_line_order() {
                 self.sim.flush(&gap[1]);
                 self.sim.fence();
             }
@@ -238,7 +238,7 @@ impl<const LINE: bool> Toy<LINE> {
     }
 }
 
-impl<const LINE: bool> Index for Toy<LINE> {
+impl Index for Toy {
     fn get(&self, h: u64) -> Result<Option<u64>> {
         let live = self.live()?;
         let found = live.iter().find(|(other, _)| *other == h);
@@ -292,12 +292,12 @@ impl Subject for ToySubject {
     const MAX_BYTES: u64 = 4096;
     const RECOVERY_CALLS: u64 = 10_000;
 
-    fn create<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn create(&self, sim: Sim) -> Result<Box<dyn Table>> {
         let index = Toy::create(sim, self.0)?;
         Ok(Box::new(Slots { index, was_closed: None, close: drop_it }))
     }
 
-    fn open<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn open(&self, sim: Sim) -> Result<Box<dyn Table>> {
         let index = Toy::open(sim, self.0)?;
         Ok(Box::new(Slots { index, was_closed: None, close: drop_it }))
     }

@@ -32,7 +32,10 @@ impl Dram {
 }
 
 impl Medium for Dram {
-    const SAME_LINE_ORDER: bool = true;
+    #[inline(always)]
+    fn same_line_order(&self) -> bool {
+        true
+    }
 
     #[inline(always)]
     fn region(&self) -> &Region {

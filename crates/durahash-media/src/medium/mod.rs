@@ -9,7 +9,7 @@
 //!   [`flush`](Medium::flush) of its line and a [`fence`](Medium::fence) by the same thread.
 //! - Stores to different lines become durable in any order until fenced.
 //! - Stores to one line become durable in program order where
-//!   [`SAME_LINE_ORDER`](Medium::SAME_LINE_ORDER) is true, in any order elsewhere.
+//!   [`same_line_order`](Medium::same_line_order) is true, in any order elsewhere.
 //! - [`store_nt`](Medium::store_nt) needs no flush, but a fence; before it, any subset of such
 //!   stores may be durable.
 //! - [`fence`](Medium::fence) orders; [`drain`](Medium::drain) waits. On directly mapped memory both
@@ -116,9 +116,10 @@ pub enum Event {
 ///
 /// A medium owns a [`Region`] of bytes. Offsets into it are the addresses that are stored.
 pub trait Medium: Send + Sync + Sized + 'static {
-    /// Whether stores to one line become durable in program order. Where it is false, whatever a
-    /// commit word relies on is persisted before it.
-    const SAME_LINE_ORDER: bool;
+    /// Stores to one line become durable in program order. Where they do not, a design persists what a
+    /// commit word relies on before that word. Every medium but a simulated one answers with a constant,
+    /// inlined.
+    fn same_line_order(&self) -> bool;
 
     /// Whether a drain waits for something much slower than memory, and what was flushed is durable only
     /// then: whatever is told without waiting must not tell of it before.

@@ -1,5 +1,6 @@
 //! That a medium costs nothing where it need not: a load and a store on [`Dram`] and [`Mapped`] are
-//! the plain instructions, and nothing is left of a flush, fence, drain or event on [`Dram`].
+//! the plain instructions, and nothing is left of a flush, fence, drain, event or question about the
+//! order within a line on [`Dram`].
 //!
 //! The functions here are compiled as the code that uses a medium is, so this holds for optimised
 //! builds, which all profiles of this workspace are.
@@ -33,6 +34,9 @@ fn plain_store(_: &u8, word: &AtomicU64, v: u64) {
 #[inline(never)]
 fn persist<M: Medium>(medium: &M, word: &PmU64) {
     medium.event(Event::Begin);
+    if !medium.same_line_order() {
+        medium.store(word, 0);
+    }
     medium.flush(word);
     medium.fence();
     medium.flush_fresh(word);

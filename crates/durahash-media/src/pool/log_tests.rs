@@ -53,7 +53,10 @@ impl Cached {
 }
 
 impl Medium for Cached {
-    const SAME_LINE_ORDER: bool = true;
+    #[inline(always)]
+    fn same_line_order(&self) -> bool {
+        true
+    }
 
     fn region(&self) -> &Region {
         self.words.region()

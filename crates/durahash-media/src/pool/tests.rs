@@ -20,7 +20,7 @@ fn format() -> Format {
     }
 }
 
-type Simulated = Sim<true>;
+type Simulated = Sim;
 
 fn create() -> Pool<Simulated> {
     Pool::create(Simulated::new(MAX_BYTES), &format()).unwrap()

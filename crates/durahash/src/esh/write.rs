@@ -246,13 +246,13 @@ impl<M: Medium> Esh<M> {
         let word = slot as usize / 8;
         let fingerprints = self.fingerprints(bucket).with(slot, h);
         medium.store(&bucket.fingerprints[word], fingerprints.0[word]);
-        if !M::SAME_LINE_ORDER {
+        if !medium.same_line_order() {
             medium.flush(&bucket.fingerprints[word]);
         }
         if !is_near(slot) {
             medium.flush(words);
         }
-        !M::SAME_LINE_ORDER || !is_near(slot)
+        !medium.same_line_order() || !is_near(slot)
     }
 
     fn insert(&self, held: Held<'_, M>, h: u64, payload: u64) {
@@ -304,7 +304,7 @@ impl<M: Medium> Esh<M> {
         let commit = self.commit(bucket);
         let live = commit.live() & !(1 << slot);
         medium.store(&bucket.commit, commit.with_live(live, self.shape.buckets).0);
-        if M::SAME_LINE_ORDER {
+        if medium.same_line_order() {
             // Its fingerprint, never durable before the commit. It matters for damage only.
             let word = slot as usize / 8;
             let wrong = self.fingerprints(bucket).without(slot);

@@ -243,7 +243,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             let slot = &bucket.slots[i as usize];
             medium.store(&slot.payload, payload);
             medium.store(&slot.h, h);
-            if !M::SAME_LINE_ORDER {
+            if !medium.same_line_order() {
                 medium.flush(slot);
                 medium.fence();
             }
@@ -310,7 +310,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         }
         medium.flush(&bucket.slots[line * 4 - 1..line * 4 + 3]);
         medium.store(&bucket.head[1], new.0[1]);
-        if !M::SAME_LINE_ORDER {
+        if !medium.same_line_order() {
             medium.flush(&bucket.head[1]);
         }
         medium.fence();
@@ -332,7 +332,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         let new = self.head(bucket).without(at.slot);
         held.exclude_readers(at.bucket);
         medium.store(&bucket.head[0], new.0[0]);
-        if M::SAME_LINE_ORDER {
+        if medium.same_line_order() {
             // Its fingerprint, never durable before the commit. It matters for damage only.
             medium.store(&bucket.head[1], new.0[1]);
         }

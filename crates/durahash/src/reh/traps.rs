@@ -22,8 +22,8 @@ type Model = BTreeMap<u64, u64>;
 
 /// REH on a simulated medium, and what it shall hold.
 struct Run {
-    sim: Sim<true>,
-    reh: Reh<Sim<true>>,
+    sim: Sim,
+    reh: Reh<Sim>,
     model: Model,
 }
 
@@ -76,7 +76,7 @@ impl Run {
     }
 }
 
-fn open(sim: &Sim<true>) -> Result<Reh<Sim<true>>> {
+fn open(sim: &Sim) -> Result<Reh<Sim>> {
     Reh::open(Arc::new(Pool::open(sim.clone(), false)?))
 }
 
@@ -215,7 +215,7 @@ fn a_pool_is_sound_at_any_address() {
         run.put(h, 3);
     }
     let image = run.sim.image();
-    let sims = [(); 2].map(|()| Sim::<true>::from_image(&image, MAX_BYTES));
+    let sims = [(); 2].map(|()| Sim::from_image(&image, MAX_BYTES));
     let bases = sims.each_ref().map(|sim| sim.region().words(0, 1).unwrap().as_ptr());
     assert_ne!(bases[0], bases[1]);
     for sim in sims {

@@ -148,7 +148,7 @@ impl<M: Medium> Reh<M> {
         // Readers need not wait: they see the slot when the bitmap says so, and that is after the
         // drain.
         medium.store(&slot.payload, payload);
-        if !M::SAME_LINE_ORDER {
+        if !medium.same_line_order() {
             medium.flush(&slot.payload);
             medium.fence();
         }

@@ -209,7 +209,7 @@ impl<M: Medium> Rewo<M> {
         let medium = self.medium();
         let gone = self.commit(bucket).live() & !commit.live();
         medium.store(&bucket.commit, commit.0);
-        if M::SAME_LINE_ORDER {
+        if medium.same_line_order() {
             // Their fingerprints, never durable before the commit. They matter for damage only.
             let wrong = Fingerprints(medium.load(&bucket.fingerprints)).without(gone);
             medium.store(&bucket.fingerprints, wrong.0);

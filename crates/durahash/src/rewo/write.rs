@@ -121,7 +121,7 @@ impl<M: Medium> Rewo<M> {
         medium.store_nt(&words.h, h);
         let fingerprints = Fingerprints(medium.load(&bucket.fingerprints)).with(slot, h);
         medium.store(&bucket.fingerprints, fingerprints.0);
-        if !M::SAME_LINE_ORDER {
+        if !medium.same_line_order() {
             medium.flush(&bucket.fingerprints);
         }
         Ok(slot)

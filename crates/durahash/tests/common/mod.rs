@@ -62,14 +62,8 @@ pub(crate) struct Place {
     pub(crate) medium: Medium,
     options: Options,
     dir: TempDir,
-    sims: Sims,
+    sim: std::sync::Mutex<Option<Sim>>,
     number: AtomicU32,
-}
-
-#[derive(Default)]
-struct Sims {
-    x86: std::sync::Mutex<Option<Sim<true>>>,
-    word: std::sync::Mutex<Option<Sim<false>>>,
 }
 
 impl Place {
@@ -86,7 +80,7 @@ impl Place {
             medium,
             options,
             dir: tempfile::tempdir().expect("a directory for a test"),
-            sims: Sims::default(),
+            sim: std::sync::Mutex::default(),
             number: AtomicU32::new(0),
         }
     }
@@ -110,14 +104,9 @@ impl Place {
     pub(crate) fn create<K: Data + ?Sized, V: Data + ?Sized>(&self) -> Map<K, V> {
         let made = match self.medium {
             Medium::Memory => self.options.in_memory(),
-            Medium::Sim => {
-                let sim = Sim::new(TINY_BYTES);
-                *self.sims.x86.lock().unwrap() = Some(sim.clone());
-                self.options.create_on(sim)
-            }
-            Medium::SimWord => {
-                let sim = Sim::new(TINY_BYTES);
-                *self.sims.word.lock().unwrap() = Some(sim.clone());
+            Medium::Sim | Medium::SimWord => {
+                let sim = Sim::new(TINY_BYTES).with_line_order(self.medium == Medium::Sim);
+                *self.sim.lock().unwrap() = Some(sim.clone());
                 self.options.create_on(sim)
             }
             _ => self.options.create(self.next_path()),
@@ -133,19 +122,12 @@ impl Place {
     ) -> Map<K, V> {
         let opened = match self.medium {
             Medium::Memory => return map,
-            Medium::Sim => {
-                let mut sim = self.sims.x86.lock().unwrap();
+            Medium::Sim | Medium::SimWord => {
+                let mut sim = self.sim.lock().unwrap();
                 leave(map, exit, || {
                     let image = sim.as_ref().expect("a map was made").image();
-                    *sim = Some(Sim::from_image(&image, TINY_BYTES));
-                });
-                self.options.open_on(sim.clone().expect("just set"))
-            }
-            Medium::SimWord => {
-                let mut sim = self.sims.word.lock().unwrap();
-                leave(map, exit, || {
-                    let image = sim.as_ref().expect("a map was made").image();
-                    *sim = Some(Sim::from_image(&image, TINY_BYTES));
+                    let order = self.medium == Medium::Sim;
+                    *sim = Some(Sim::from_image(&image, TINY_BYTES).with_line_order(order));
                 });
                 self.options.open_on(sim.clone().expect("just set"))
             }

@@ -141,7 +141,7 @@ impl<const CACHE_BYTES: u64> Subject for RewoPlanted<CACHE_BYTES> {
     const NAME: &'static str = "rewo-planted";
     const MAX_BYTES: u64 = RewoSubject::MAX_BYTES;
 
-    fn create<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn create(&self, sim: Sim) -> Result<Box<dyn Table>> {
         PLANTED.set(self.0);
         let pool = pool::create(sim, 4, 3, Self::MAX_BYTES)?;
         let index = Synced::new(Rewo::create(pool.clone(), Self::cache())?, Rewo::sync_copies);
@@ -149,7 +149,7 @@ impl<const CACHE_BYTES: u64> Subject for RewoPlanted<CACHE_BYTES> {
         Ok(Box::new(Planted { fault: self.0, table: pool::table(pool, index) }))
     }
 
-    fn open<const LINE: bool>(&self, sim: Sim<LINE>) -> Result<Box<dyn Table>> {
+    fn open(&self, sim: Sim) -> Result<Box<dyn Table>> {
         PLANTED.set(self.0);
         let pool = pool::open(sim)?;
         let index = Synced::new(Rewo::open(pool.clone(), Self::cache())?, Rewo::sync_copies);

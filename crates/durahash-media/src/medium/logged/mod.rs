@@ -49,7 +49,7 @@
 //! others up for as long as the system lets them run instead; who is killed takes all with it.
 //!
 //! Stores of one thread to one line are logged in program order, as that thread's flush copies
-//! them all: `SAME_LINE_ORDER`. Of another thread that stores to *the same line at the same time*, a
+//! them all: `same_line_order`. Of another thread that stores to *the same line at the same time*, a
 //! copy may hold a later store and not an earlier one; so a commit word may rely on others in its
 //! line only where one lock guards all of the line. Where lines are shared by locks (records,
 //! extent table) everything relied on is one word or unlinked.
@@ -236,7 +236,11 @@ impl<D: Disk> LogSteps<D> {
 }
 
 impl<D: Disk + 'static> Medium for Logged<D> {
-    const SAME_LINE_ORDER: bool = true;
+    #[inline(always)]
+    fn same_line_order(&self) -> bool {
+        true
+    }
+
     const DRAIN_WAITS: bool = true;
 
     #[inline(always)]

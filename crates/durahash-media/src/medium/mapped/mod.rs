@@ -361,7 +361,10 @@ impl FileLock {
 }
 
 impl Medium for Mapped {
-    const SAME_LINE_ORDER: bool = cfg!(target_arch = "x86_64");
+    #[inline(always)]
+    fn same_line_order(&self) -> bool {
+        cfg!(target_arch = "x86_64")
+    }
 
     #[inline(always)]
     fn region(&self) -> &Region {

@@ -326,7 +326,11 @@ fn spin(ns: u64) {
 }
 
 impl<M: Medium> Medium for Metered<M> {
-    const SAME_LINE_ORDER: bool = M::SAME_LINE_ORDER;
+    #[inline(always)]
+    fn same_line_order(&self) -> bool {
+        self.inner.same_line_order()
+    }
+
     const DRAIN_WAITS: bool = M::DRAIN_WAITS;
 
     #[inline]

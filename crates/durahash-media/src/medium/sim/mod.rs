@@ -31,14 +31,12 @@ const BUDGET: u8 = 4;
 
 /// A simulated medium. Clones are handles to the same medium.
 ///
-/// `SAME_LINE` is its [`SAME_LINE_ORDER`](Medium::SAME_LINE_ORDER), so that both ways of a design
-/// can be tested.
-pub struct Sim<const SAME_LINE: bool>(Arc<Inner>);
-
-impl<const SAME_LINE: bool> Clone for Sim<SAME_LINE> {
-    fn clone(&self) -> Self {
-        Sim(Arc::clone(&self.0))
-    }
+/// It keeps the [order within a line](Medium::same_line_order), unless [told
+/// otherwise](Sim::with_line_order), so that both ways of a design can be tested.
+#[derive(Clone)]
+pub struct Sim {
+    inner: Arc<Inner>,
+    same_line_order: bool,
 }
 
 struct Inner {
@@ -60,7 +58,7 @@ struct Log {
     file_bytes: u64,
 }
 
-impl<const SAME_LINE: bool> Sim<SAME_LINE> {
+impl Sim {
     /// An empty medium that can grow to `max_bytes`.
     #[must_use]
     pub fn new(max_bytes: u64) -> Self {
@@ -80,7 +78,7 @@ impl<const SAME_LINE: bool> Sim<SAME_LINE> {
         // SAFETY: the buffer has `max_bytes`, aligned to 256, lives as long as the region, and is
         // reached through it only.
         let region = unsafe { Region::new(buffer.base(), file_bytes, max_bytes) };
-        Sim(Arc::new(Inner {
+        let inner = Arc::new(Inner {
             region,
             buffer: Some(buffer),
             modes: AtomicU8::new(0),
@@ -88,39 +86,46 @@ impl<const SAME_LINE: bool> Sim<SAME_LINE> {
             calls_left: AtomicU64::new(0),
             hook: OnceLock::new(),
             log: Mutex::new(Log { steps: Vec::new(), file_bytes }),
-        }))
+        });
+        Sim { inner, same_line_order: true }
+    }
+
+    /// The same medium, with or without order of the stores to one line.
+    #[must_use]
+    pub fn with_line_order(self, same_line_order: bool) -> Self {
+        Sim { same_line_order, ..self }
     }
 
     /// All words of the file as the program sees them, whether durable or not.
     #[must_use]
     pub fn image(&self) -> Vec<u64> {
-        let bytes = self.0.log().file_bytes;
-        let words = self.0.region.words(0, bytes / 8);
+        let bytes = self.inner.log().file_bytes;
+        let words = self.inner.region.words(0, bytes / 8);
         let words = words.expect("the file ends inside the region");
         words.iter().map(PmU64::load).collect()
     }
 
     /// Writes down every step from here on, behind those in `steps`.
     pub fn record(&self, steps: Vec<Step>) {
-        self.0.log().steps = steps;
-        self.0.modes.fetch_or(RECORD, Ordering::Relaxed);
+        self.inner.log().steps = steps;
+        self.inner.modes.fetch_or(RECORD, Ordering::Relaxed);
     }
 
     /// Ends recording and returns the trace.
     #[must_use]
     pub fn recorded(&self) -> Vec<Step> {
-        self.0.modes.fetch_and(!RECORD, Ordering::Relaxed);
-        std::mem::take(&mut self.0.log().steps)
+        self.inner.modes.fetch_and(!RECORD, Ordering::Relaxed);
+        std::mem::take(&mut self.inner.log().steps)
     }
 
     /// Writes `mark` into the trace. Only whoever runs the simulation gives it a meaning.
     #[track_caller]
     pub fn mark(&self, mark: u64) {
-        if self.0.modes.load(Ordering::Relaxed) & RECORD != 0 {
-            let thread = self.0.thread();
+        if self.inner.modes.load(Ordering::Relaxed) & RECORD != 0 {
+            let thread = self.inner.thread();
             let site = Location::caller();
             let action = Action::Mark(mark);
-            self.0.log().steps.push(Step { thread, site, action });
+            self.inner.log().steps.push(Step { thread, site, action });
         }
     }
 
@@ -129,25 +134,25 @@ impl<const SAME_LINE: bool> Sim<SAME_LINE> {
     /// # Panics
     /// When a hook was set before.
     pub fn set_hook(&self, hook: Box<dyn Hook>) {
-        assert!(self.0.hook.set(hook).is_ok(), "a medium has one hook");
-        self.0.modes.fetch_or(HOOK, Ordering::Release);
+        assert!(self.inner.hook.set(hook).is_ok(), "a medium has one hook");
+        self.inner.modes.fetch_or(HOOK, Ordering::Release);
     }
 
     /// Panics after `calls` more calls into the medium: whatever runs on it is bounded, or caught.
     /// `None` lifts the bound.
     pub fn set_budget(&self, calls: Option<u64>) {
         if let Some(calls) = calls {
-            self.0.calls_left.store(calls, Ordering::Relaxed);
-            self.0.modes.fetch_or(BUDGET, Ordering::Relaxed);
+            self.inner.calls_left.store(calls, Ordering::Relaxed);
+            self.inner.modes.fetch_or(BUDGET, Ordering::Relaxed);
         } else {
-            self.0.modes.fetch_and(!BUDGET, Ordering::Relaxed);
+            self.inner.modes.fetch_and(!BUDGET, Ordering::Relaxed);
         }
     }
 
     /// Growing beyond `bytes` fails from here on, as on a full disk.
     pub fn set_limit(&self, bytes: u64) {
-        let bytes = bytes.min(self.0.region.reserved());
-        self.0.limit_bytes.store(bytes, Ordering::Relaxed);
+        let bytes = bytes.min(self.inner.region.reserved());
+        self.inner.limit_bytes.store(bytes, Ordering::Relaxed);
     }
 }
 
@@ -241,20 +246,23 @@ impl Drop for Inner {
     }
 }
 
-impl<const SAME_LINE: bool> Medium for Sim<SAME_LINE> {
-    const SAME_LINE_ORDER: bool = SAME_LINE;
+impl Medium for Sim {
+    #[inline(always)]
+    fn same_line_order(&self) -> bool {
+        self.same_line_order
+    }
 
     #[inline(always)]
     fn region(&self) -> &Region {
-        &self.0.region
+        &self.inner.region
     }
 
     #[inline]
     #[track_caller]
     fn load(&self, word: &PmU64) -> u64 {
-        let modes = self.0.modes.load(Ordering::Relaxed);
+        let modes = self.inner.modes.load(Ordering::Relaxed);
         if modes & (HOOK | BUDGET) != 0 {
-            self.0.before(modes, Call::Load, Location::caller());
+            self.inner.before(modes, Call::Load, Location::caller());
         }
         word.load()
     }
@@ -263,29 +271,29 @@ impl<const SAME_LINE: bool> Medium for Sim<SAME_LINE> {
     #[track_caller]
     fn store(&self, word: &PmU64, v: u64) {
         let site = Location::caller();
-        let action = Action::Store { word: self.0.word_of(word), v };
-        self.0.act(Call::Store, site, action, || word.store(v));
+        let action = Action::Store { word: self.inner.word_of(word), v };
+        self.inner.act(Call::Store, site, action, || word.store(v));
     }
 
     #[inline]
     #[track_caller]
     fn cas(&self, word: &PmU64, old: u64, new: u64) -> Result<u64, u64> {
-        let modes = self.0.modes.load(Ordering::Relaxed);
+        let modes = self.inner.modes.load(Ordering::Relaxed);
         if modes == 0 {
             return word.cas(old, new);
         }
         let site = Location::caller();
-        let action = Action::Cas { word: self.0.word_of(word), v: new };
+        let action = Action::Cas { word: self.inner.word_of(word), v: new };
         let swap = || word.cas(old, new);
-        self.0.act_watched(modes, Call::Store, site, action, swap)
+        self.inner.act_watched(modes, Call::Store, site, action, swap)
     }
 
     #[inline]
     #[track_caller]
     fn store_nt(&self, word: &PmU64, v: u64) {
         let site = Location::caller();
-        let action = Action::StoreNt { word: self.0.word_of(word), v };
-        self.0.act(Call::Store, site, action, || word.store(v));
+        let action = Action::StoreNt { word: self.inner.word_of(word), v };
+        self.inner.act(Call::Store, site, action, || word.store(v));
     }
 
     fn prefetch<T: OnMedia + ?Sized>(&self, _obj: &T) {}
@@ -294,10 +302,10 @@ impl<const SAME_LINE: bool> Medium for Sim<SAME_LINE> {
     #[track_caller]
     fn flush<T: OnMedia + ?Sized>(&self, obj: &T) {
         let bytes = size_of_val(obj) as u64;
-        if bytes == 0 || self.0.modes.load(Ordering::Relaxed) == 0 {
+        if bytes == 0 || self.inner.modes.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let base = self.0.region.base().addr().get();
+        let base = self.inner.region.base().addr().get();
         let off = (std::ptr::from_ref(obj).addr() - base) as u64;
         let line = off / LINE_BYTES;
         let action = Action::Flush {
@@ -305,38 +313,38 @@ impl<const SAME_LINE: bool> Medium for Sim<SAME_LINE> {
             lines: ((off + bytes).div_ceil(LINE_BYTES) - line) as u32,
         };
         let site = Location::caller();
-        self.0.act(Call::Flush, site, action, || ());
+        self.inner.act(Call::Flush, site, action, || ());
     }
 
     #[inline]
     #[track_caller]
     fn fence(&self) {
         let site = Location::caller();
-        self.0.act(Call::Fence, site, Action::Fence, || ());
+        self.inner.act(Call::Fence, site, Action::Fence, || ());
     }
 
     #[inline]
     #[track_caller]
     fn drain(&self) {
         let site = Location::caller();
-        self.0.act(Call::Drain, site, Action::Drain, || ());
+        self.inner.act(Call::Drain, site, Action::Drain, || ());
     }
 
     #[inline]
     #[track_caller]
     fn event(&self, event: Event) {
         let site = Location::caller();
-        self.0.act(Call::Event(event), site, Action::Event(event), || ());
+        self.inner.act(Call::Event(event), site, Action::Event(event), || ());
     }
 
     #[track_caller]
     fn grow(&self, bytes: u64) -> Result<()> {
         let bytes = bytes.next_multiple_of(8);
-        if bytes > self.0.limit_bytes.load(Ordering::Relaxed) {
+        if bytes > self.inner.limit_bytes.load(Ordering::Relaxed) {
             return Err(ErrorKind::Full { wanted_bytes: bytes }.into());
         }
-        if bytes > self.0.log().file_bytes {
-            self.0.resize(bytes, Location::caller());
+        if bytes > self.inner.log().file_bytes {
+            self.inner.resize(bytes, Location::caller());
         }
         Ok(())
     }
@@ -348,24 +356,24 @@ impl<const SAME_LINE: bool> Medium for Sim<SAME_LINE> {
             word: (off / 8) as u32,
             words: ((off + bytes).div_ceil(8) - off / 8) as u32,
         };
-        self.0.act(Call::System, site, action, || ());
+        self.inner.act(Call::System, site, action, || ());
         Ok(())
     }
 
     #[track_caller]
     fn publish(&self) -> Result<()> {
         let site = Location::caller();
-        self.0.act(Call::System, site, Action::Publish, || ());
+        self.inner.act(Call::System, site, Action::Publish, || ());
         Ok(())
     }
 
     #[track_caller]
     fn trim(&self, bytes: u64) -> Result<()> {
-        let file_bytes = self.0.log().file_bytes;
+        let file_bytes = self.inner.log().file_bytes;
         let bytes = bytes.next_multiple_of(8).min(file_bytes);
-        let cut = self.0.region.words(bytes, (file_bytes - bytes) / 8)?;
+        let cut = self.inner.region.words(bytes, (file_bytes - bytes) / 8)?;
         cut.iter().for_each(|word| word.store(0));
-        self.0.resize(bytes, Location::caller());
+        self.inner.resize(bytes, Location::caller());
         Ok(())
     }
 

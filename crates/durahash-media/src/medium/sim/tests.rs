@@ -9,7 +9,7 @@ fn actions(steps: &[Step]) -> Vec<Action> {
 fn a_medium_begins_with_its_image_and_zeros() {
     for _ in 0..3 {
         // The second round gets the first one's buffer back.
-        let sim = Sim::<true>::from_image(&[1, 2, 3], 4096);
+        let sim = Sim::from_image(&[1, 2, 3], 4096);
         assert_eq!(sim.image(), [1, 2, 3]);
         assert_eq!(sim.region().len(), 24);
         sim.grow(4096).unwrap();
@@ -17,12 +17,12 @@ fn a_medium_begins_with_its_image_and_zeros() {
         assert!(words[3..].iter().all(|word| sim.load(word) == 0));
         words.iter().for_each(|word| sim.store(word, 7));
     }
-    assert_eq!(Sim::<true>::new(4096).image(), []);
+    assert_eq!(Sim::new(4096).image(), []);
 }
 
 #[test]
 fn a_trace_says_what_was_done_where() {
-    let sim = Sim::<true>::new(4096);
+    let sim = Sim::new(4096);
     name_thread(3);
     sim.record(Vec::new());
     sim.grow(1024).unwrap();
@@ -66,7 +66,7 @@ fn a_trace_says_what_was_done_where() {
 
 #[test]
 fn growth_stops_at_the_limit() {
-    let sim = Sim::<false>::new(4096);
+    let sim = Sim::new(4096).with_line_order(false);
     sim.set_limit(2048);
     sim.grow(2048).unwrap();
     let full = sim.grow(2049).unwrap_err();
@@ -79,7 +79,7 @@ fn growth_stops_at_the_limit() {
 
 #[test]
 fn a_budget_bounds_the_calls() {
-    let sim = Sim::<true>::from_image(&[0; 8], 64);
+    let sim = Sim::from_image(&[0; 8], 64);
     let words = sim.region().words(0, 8).unwrap();
     sim.set_budget(Some(3));
     let endless = || {
@@ -104,7 +104,7 @@ fn a_hook_sees_each_call_and_names_the_thread() {
         }
     }
     let calls = Arc::new(Mutex::new(Vec::new()));
-    let sim = Sim::<true>::from_image(&[0; 8], 64);
+    let sim = Sim::from_image(&[0; 8], 64);
     sim.set_hook(Box::new(Watch(Arc::clone(&calls))));
     sim.record(Vec::new());
     let words = sim.region().words(0, 8).unwrap();

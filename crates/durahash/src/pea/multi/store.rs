@@ -28,7 +28,7 @@ impl<M: Medium> MultiPea<M> {
         let with = if is_list { head.with_list(i, h) } else { head.with(i, h) };
         // Not yet the fingerprints of what goes: it is found until the commit.
         medium.store(&bucket.head[1], with.0[1]);
-        if !M::SAME_LINE_ORDER {
+        if !medium.same_line_order() {
             medium.flush(&bucket.head[1]);
         }
         medium.fence();
@@ -41,7 +41,7 @@ impl<M: Medium> MultiPea<M> {
     pub(super) fn store_head(&self, bucket: &Bucket, new: Head<true>) {
         let medium = self.medium();
         medium.store(&bucket.head[0], new.0[0]);
-        if M::SAME_LINE_ORDER {
+        if medium.same_line_order() {
             // Never durable before the commit. It matters for damage only.
             medium.store(&bucket.head[1], new.0[1]);
         }
@@ -69,7 +69,7 @@ impl<M: Medium> MultiPea<M> {
     pub(super) fn store_value(&self, buffer: &Buffer<'_>, at: usize, v: u64) {
         let medium = self.medium();
         medium.store(&buffer.values[at], v);
-        if !M::SAME_LINE_ORDER || at >= BESIDE_HEADER {
+        if !medium.same_line_order() || at >= BESIDE_HEADER {
             medium.flush(&buffer.values[at]);
             medium.fence();
         }
