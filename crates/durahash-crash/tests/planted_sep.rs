@@ -1,11 +1,9 @@
 //! Faults of SepHash, each planted in a copy of its sources (`build/sep.rs`, `build.rs`) and found by the same
 //! schedules that the design itself passes. The copy without a fault passes all of them, too.
 
-#[path = "../../durahash-remote/tests/common/mod.rs"]
-mod common;
 #[allow(clippy::field_reassign_with_default, reason = "outside of it nothing else is possible")]
-#[path = "../../durahash-remote/tests/common/schedule.rs"]
-mod schedule;
+#[path = "../../durahash-remote/tests/remote/common/mod.rs"]
+mod common;
 
 /// Of the copy.
 mod map {
@@ -28,7 +26,7 @@ mod copy {
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use schedule::{Plan, Totals, first_wrong};
+use common::schedule::{Plan, Totals, first_wrong};
 
 /// Declares the faults, and a list of all.
 macro_rules! faults {

@@ -5,7 +5,7 @@
 //! processes a directory of files in `/dev/shm`, or in the system's place for temporary files. Medians
 //! of three; FILE gets the numbers as JSON.
 
-#[path = "figures/table.rs"]
+#[path = "throughput/table.rs"]
 mod table;
 
 use std::fs;

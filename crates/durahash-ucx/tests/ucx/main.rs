@@ -3,7 +3,7 @@
 mod fabric;
 mod index;
 mod process;
-#[path = "../../../durahash-remote/tests/verbs/mod.rs"]
+#[path = "../../../durahash-remote/tests/remote/verbs/mod.rs"]
 mod verbs;
 
 use std::time::Duration;

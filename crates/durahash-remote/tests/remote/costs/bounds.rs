@@ -3,7 +3,7 @@
 use durahash_remote::fabric::{Sim, SimOptions};
 use durahash_remote::{Options, RemoteMap};
 
-use crate::{cost, key, run, small};
+use super::{cost, key, run, small};
 
 #[test]
 fn puts_take_two_round_trips_and_merges_five() {

@@ -6,14 +6,14 @@ use std::collections::HashMap;
 use std::ops::Deref;
 use std::rc::Rc;
 
-use crate::history::Operation;
-use crate::layout::{
+use super::history::Operation;
+use super::layout::{
     A, Addr, CELLS, CUR_HEAD, Class, DIRECTORY, EPOCH, Entry, Hint, ROOT, ROW_DEAD, ROW_LIVE,
     State, row,
 };
-use crate::random::Random;
-use crate::rules::{Key, Setup};
-use crate::world::{Batch, Closed, Endpoint};
+use super::random::Random;
+use super::rules::{Key, Setup};
+use super::world::{Batch, Closed, Endpoint};
 
 /// An entry as a client has seen it. Without `fp2` its hint was not known.
 #[derive(Clone, Copy, Debug)]

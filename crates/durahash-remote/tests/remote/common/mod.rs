@@ -1,5 +1,7 @@
 //! What the tests of the index share: a history of operations, and whether it is linearizable.
 
+pub(crate) mod schedule;
+
 use std::collections::{HashMap, HashSet};
 
 /// What a key holds: the number of a value, or nothing.

@@ -5,7 +5,7 @@ use durahash_media::hash::WordMix;
 use durahash_remote::fabric::{Sim, SimOptions};
 use durahash_remote::{Options, RemoteMap, Report};
 
-use crate::key;
+use super::key;
 
 /// What a client does once the keys are there.
 #[derive(Clone, Copy, Debug)]

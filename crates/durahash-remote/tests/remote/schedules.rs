@@ -3,28 +3,16 @@
 //!
 //! `DURAHASH_SEP_SCHEDULES` sets how many schedules are run, `DURAHASH_SEP_SEED` the first seed.
 
-mod common;
-#[path = "common/schedule.rs"]
-mod schedule;
-
-/// Of the library.
-mod map {
-    pub(crate) use durahash_remote::{Compared, Options, RemoteMap};
-}
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use schedule::{Totals, first_wrong};
-
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |n| n.parse().expect("a number"))
-}
+use crate::budget;
+use crate::common::schedule::{Totals, first_wrong};
 
 #[test]
 fn schedules_are_linearizable_and_lose_nothing() {
-    let count = number("DURAHASH_SEP_SCHEDULES", 3000);
-    let first = number("DURAHASH_SEP_SEED", 1);
+    let count = budget("DURAHASH_SEP_SCHEDULES", 1000, 3000);
+    let first = budget("DURAHASH_SEP_SEED", 1, 1);
     let totals: Rc<RefCell<Totals>> = Rc::default();
     if let Some((seed, wrong)) = first_wrong(first..first + count, |_| (), &totals) {
         panic!("seed {seed}: {wrong}\nagain: DURAHASH_SEP_SEED={seed} DURAHASH_SEP_SCHEDULES=1");

@@ -23,7 +23,7 @@ use durahash_media::hash::{ByteHash, WordMix};
 use durahash_remote::fabric::{Addr, Choice, Counts, Sim, SimClient, SimOptions, What};
 use durahash_remote::{Options, RemoteMap, Result};
 
-use crate::table::{Cell, Table};
+use crate::document::{Table, number};
 
 /// Keys in the MainSegment.
 const KEYS: u64 = 4096;
@@ -47,9 +47,9 @@ impl Cost {
         self.bytes += other.bytes;
     }
 
-    fn cells(&self) -> [Cell; 3] {
+    fn cells(&self) -> [String; 3] {
         [(self.trips, 2), (self.verbs, 2), (self.bytes, 0)]
-            .map(|(sum, digits)| Cell::Number(sum as f64 / LOOKUPS as f64, digits))
+            .map(|(sum, digits)| number(sum as f64 / LOOKUPS as f64, digits))
     }
 }
 
@@ -227,7 +227,7 @@ fn settled(sim: &Sim, cur: Addr, fp: u8, fp2: u8) -> Result<u64> {
 
 /// Lookups of the workloads in their order, and puts.
 pub(crate) fn tables(all: &[Sums]) -> [Table; 2] {
-    let columns = [
+    let columns = &[
         "the key; puts by another client since the last lookup",
         "round trips",
         "verbs",
@@ -236,10 +236,10 @@ pub(crate) fn tables(all: &[Sums]) -> [Table; 2] {
         "bitmap: verbs",
         "bitmap: bytes in",
     ];
-    let mut table = Table { name: "lookups", columns: columns.into(), rows: Vec::new() };
+    let mut table = Table { columns, rows: Vec::new() };
     let (mut puts, mut counts) = (0, Counts::default());
     for (workload, sums) in WORKLOADS.iter().zip(all) {
-        let mut row = vec![Cell::Text(workload.name)];
+        let mut row = vec![workload.name.to_owned()];
         row.extend(sums.ours.cells());
         row.extend(sums.paper.cells());
         table.rows.push(row);
@@ -251,10 +251,10 @@ pub(crate) fn tables(all: &[Sums]) -> [Table; 2] {
 
 /// What a put that does not merge costs: ours, and the paper's by the model.
 fn put_table(puts: u64, counts: Counts) -> Table {
-    let mean = |sum: u64, digits| Cell::Number(sum as f64 / puts as f64, digits);
-    let columns = ["puts", "round trips", "verbs", "of them not awaited", "bytes out", "bytes in"];
+    let mean = |sum: u64, digits| number(sum as f64 / puts as f64, digits);
+    let columns = &["puts", "round trips", "verbs", "of them not awaited", "bytes out", "bytes in"];
     let ours = vec![
-        Cell::Text("measured"),
+        "measured".to_owned(),
         mean(counts.round_trips, 2),
         mean(counts.verbs(), 2),
         mean(counts.unsignaled, 2),
@@ -262,9 +262,9 @@ fn put_table(puts: u64, counts: Counts) -> Table {
         mean(counts.bytes_in, 0),
     ];
     // One read less and one write more; a hint of ours has two bytes, as has what takes its place.
-    let paper = |name, waited: u64| {
+    let paper = |name: &str, waited: u64| {
         vec![
-            Cell::Text(name),
+            name.to_owned(),
             mean(counts.round_trips + waited * puts, 2),
             mean(counts.verbs(), 2),
             mean(counts.unsignaled + (1 - waited) * puts, 2),
@@ -273,5 +273,5 @@ fn put_table(puts: u64, counts: Counts) -> Table {
         ]
     };
     let rows = vec![ours, paper("with the bitmap", 0), paper("with the bitmap, awaited", 1)];
-    Table { name: "puts", columns: columns.into(), rows }
+    Table { columns, rows }
 }

@@ -3,7 +3,7 @@
 use durahash_remote::fabric::{Sim, SimOptions};
 use durahash_remote::{Options, RemoteMap, Report, Result, Tally};
 
-use crate::table::{Cell, Table};
+use crate::document::{Table, count, number};
 
 /// Entries of a CurSegment, and of a MainSegment before it splits.
 #[derive(Clone, Copy)]
@@ -103,7 +103,7 @@ impl Sample {
 
 /// The curve of filling.
 pub(crate) fn filling(samples: &[Sample]) -> Table {
-    let columns = [
+    let columns = &[
         "keys",
         "merges",
         "splits",
@@ -114,20 +114,20 @@ pub(crate) fn filling(samples: &[Sample]) -> Table {
     let row = |sample: &Sample| {
         let (splits, fill) = sample.together();
         vec![
-            Cell::Count(sample.report.keys),
-            Cell::Count(sample.tally.merges),
-            Cell::Count(sample.tally.splits),
-            Cell::Count(splits),
-            Cell::Number(sample.fill(), 3),
-            Cell::Number(fill, 3),
+            count(sample.report.keys),
+            count(sample.tally.merges),
+            count(sample.tally.splits),
+            count(splits),
+            number(sample.fill(), 3),
+            number(fill, 3),
         ]
     };
-    Table { name: "filling", columns: columns.into(), rows: samples.iter().map(row).collect() }
+    Table { columns, rows: samples.iter().map(row).collect() }
 }
 
 /// What the index and the client's cache take.
 pub(crate) fn space(samples: &[Sample]) -> Table {
-    let columns = [
+    let columns = &[
         "keys",
         "segments",
         "entries used",
@@ -141,16 +141,16 @@ pub(crate) fn space(samples: &[Sample]) -> Table {
     let row = |sample: &Sample| {
         let [table, plain] = sample.table_bytes();
         vec![
-            Cell::Count(sample.report.keys),
-            Cell::Count(sample.report.segments),
-            Cell::Number(sample.utilization(), 3),
-            Cell::Number(sample.index_bytes_per_entry(), 2),
-            Cell::Number(table, 0),
-            Cell::Number(plain, 0),
-            Cell::Number(table / plain, 3),
-            Cell::Count(sample.tally.table_bytes),
-            Cell::Count(sample.tally.directory_bytes),
+            count(sample.report.keys),
+            count(sample.report.segments),
+            number(sample.utilization(), 3),
+            number(sample.index_bytes_per_entry(), 2),
+            number(table, 0),
+            number(plain, 0),
+            number(table / plain, 3),
+            count(sample.tally.table_bytes),
+            count(sample.tally.directory_bytes),
         ]
     };
-    Table { name: "space", columns: columns.into(), rows: samples.iter().map(row).collect() }
+    Table { columns, rows: samples.iter().map(row).collect() }
 }

@@ -2,13 +2,12 @@
 //! bytes of payload, counted with the default sizes, keys of 16 bytes and values of 32. The document must
 //! have it as it is printed here.
 
-use std::fmt::Write as _;
-
 use durahash_media::hash::ByteHash;
 use durahash_remote::fabric::{Counts, SimClient};
 use durahash_remote::{Compared, Options, RemoteMap, Result};
 
-use crate::{cost, key, run};
+use super::{cost, key, run};
+use crate::document;
 
 const VALUE: [u8; 32] = [7; 32];
 
@@ -47,25 +46,32 @@ impl Table {
         Ok(value)
     }
 
-    fn markdown(&self) -> String {
-        let mut text = String::from(
-            "| operation | of | round trips | reads | writes | not awaited | swaps | adds | bytes out | bytes in |\n\
-             |---|---|---|---|---|---|---|---|---|---|\n",
-        );
-        for (kind, n, sum) in &self.0 {
-            write!(text, "| {kind} | {n} |").unwrap();
+    fn of_document(&self) -> document::Table {
+        let columns = &[
+            "operation",
+            "of",
+            "round trips",
+            "reads",
+            "writes",
+            "not awaited",
+            "swaps",
+            "adds",
+            "bytes out",
+            "bytes in",
+        ];
+        let row = |(kind, n, sum): &(&str, u64, Counts)| {
             let Counts { round_trips, reads, writes, unsignaled, swaps, adds, bytes_out, bytes_in } =
                 *sum;
             let mean = |sum: u64, digits: usize| match sum % n {
                 0 => (sum / n).to_string(),
-                _ => format!("{:.digits$}", sum as f64 / *n as f64),
+                _ => document::number(sum as f64 / *n as f64, digits),
             };
-            for sum in [round_trips, reads, writes, unsignaled, swaps, adds] {
-                write!(text, " {} |", mean(sum, 2)).unwrap();
-            }
-            writeln!(text, " {} | {} |", mean(bytes_out, 0), mean(bytes_in, 0)).unwrap();
-        }
-        text
+            let verbs =
+                [round_trips, reads, writes, unsignaled, swaps, adds].map(|sum| mean(sum, 2));
+            let bytes = [bytes_out, bytes_in].map(|sum| mean(sum, 0));
+            [vec![(*kind).to_owned(), n.to_string()], verbs.into(), bytes.into()].concat()
+        };
+        document::Table { columns, rows: self.0.iter().map(row).collect() }
     }
 }
 
@@ -278,13 +284,7 @@ async fn measure([a, b, c, d]: [SimClient; 4]) -> Result<()> {
     others.of("tick", &a, a.tick()).await?;
     table.0.append(&mut others.0);
     table.0.append(&mut growth.0);
-    let table = table.markdown();
-    print!("{table}");
-    let document = include_str!("../../../../docs/benchmarks.md");
-    assert!(
-        document.contains(&table),
-        "docs/benchmarks.md has another table of costs than this:\n{table}"
-    );
+    table.of_document().assert_documented();
     Ok(())
 }
 

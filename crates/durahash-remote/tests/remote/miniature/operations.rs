@@ -1,10 +1,10 @@
 //! Put, delete, get and the conditional operations.
 
-use crate::client::{Coroutine, Seen, Table, Way};
-use crate::history::{Kind, Value};
-use crate::layout::{A, Addr, CUR_HEAD, Class, Entry, Hint, MAIN_ENTRIES, MAIN_HEAD, State};
-use crate::rules::Key;
-use crate::world::{Batch, Closed};
+use super::client::{Coroutine, Seen, Table, Way};
+use super::history::{Kind, Value};
+use super::layout::{A, Addr, CUR_HEAD, Class, Entry, Hint, MAIN_ENTRIES, MAIN_HEAD, State};
+use super::rules::Key;
+use super::world::{Batch, Closed};
 
 /// What a read found.
 struct Found {
@@ -161,7 +161,7 @@ impl Coroutine {
     }
 
     /// Whether the key is at home here; else the cached directory is mended.
-    async fn follow(&self, key: Key, look: &crate::client::Look) -> Result<bool, Closed> {
+    async fn follow(&self, key: Key, look: &super::client::Look) -> Result<bool, Closed> {
         match self.way(key, look) {
             Way::Here => Ok(true),
             Way::Again => {

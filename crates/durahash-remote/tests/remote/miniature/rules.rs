@@ -1,6 +1,6 @@
 //! The rules of the protocol, each a switch, and the geometry of one run.
 
-use crate::random::Random;
+use super::random::Random;
 
 /// Declares the switches, a constructor with all of them on, and a table of their names.
 macro_rules! rules {

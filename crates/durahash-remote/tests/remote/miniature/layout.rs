@@ -17,7 +17,7 @@
 //! hint     fp2 4, tombstone 1 (where that rule is off), generation 8 from bit 8
 //! ```
 
-use crate::rules::{DEPTH_BITS, Key, MAX_DEPTH};
+use super::rules::{DEPTH_BITS, Key, MAX_DEPTH};
 
 /// An index of a word.
 pub(crate) type Addr = usize;

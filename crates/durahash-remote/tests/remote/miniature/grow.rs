@@ -1,11 +1,11 @@
 //! Merge, split, and the directory.
 
-use crate::client::{Coroutine, Seen};
-use crate::layout::{
+use super::client::{Coroutine, Seen};
+use super::layout::{
     A, Addr, CELLS, CUR_HEAD, Class, DIRECTORY, Entry, MAIN_ENTRIES, MAIN_HEAD, ROOT, State, buddy,
 };
-use crate::rules::{DEPTH_BITS, MAX_DEPTH};
-use crate::world::{Batch, Closed};
+use super::rules::{DEPTH_BITS, MAX_DEPTH};
+use super::world::{Batch, Closed};
 
 /// An entry of the frozen inputs of a merge, the newest first.
 struct Item {

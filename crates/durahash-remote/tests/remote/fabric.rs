@@ -5,9 +5,7 @@ use durahash_remote::fabric::{
     Chaos, Local, LocalClient, LocalOptions, Sim, SimClient, SimOptions,
 };
 
-mod verbs;
-
-use verbs::NODE_BYTES;
+use crate::verbs::{self, NODE_BYTES};
 
 /// Runs `test` with two clients of each fabric; `sims` simulated ones with chaos, by seed.
 fn each<T: Future<Output = ()> + 'static, U: Future<Output = ()> + 'static>(

@@ -7,12 +7,12 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 
-use crate::client::{Client, Coroutine, Run};
-use crate::history::{Kind, Operation, linearizable};
-use crate::layout::{A, CUR_HEAD, Class, DIRECTORY, EPOCH, MAIN_HEAD};
-use crate::random::Random;
-use crate::rules::{Focus, Rules, Setup};
-use crate::world::{Closed, Endpoint, Event, Life, Shared, World};
+use super::client::{Client, Coroutine, Run};
+use super::history::{Kind, Operation, linearizable};
+use super::layout::{A, CUR_HEAD, Class, DIRECTORY, EPOCH, MAIN_HEAD};
+use super::random::Random;
+use super::rules::{Focus, Rules, Setup};
+use super::world::{Closed, Endpoint, Event, Life, Shared, World};
 
 /// Why a run is wrong.
 #[derive(Debug)]

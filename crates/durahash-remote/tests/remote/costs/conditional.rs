@@ -4,7 +4,7 @@
 use durahash_remote::fabric::{Counts, SimClient};
 use durahash_remote::{Compared, RemoteMap, Result, Tally};
 
-use crate::{cost, key, run, small};
+use super::{cost, key, run, small};
 
 /// Round trips of `counts` without those that took chunks.
 fn trips(counts: &Counts, tally: &Tally) -> u64 {

@@ -16,9 +16,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use crate::layout::{self, Addr, Class};
-use crate::random::Random;
-use crate::rules::Setup;
+use super::layout::{self, Addr, Class};
+use super::random::Random;
+use super::rules::Setup;
 
 /// The client was cut off: what it was doing has an unknown outcome.
 #[derive(Clone, Copy, Debug)]

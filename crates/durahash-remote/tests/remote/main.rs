@@ -1,0 +1,29 @@
+//! The tests of the crate but for those that kill processes.
+//!
+//! By default they take seconds; with `DURAHASH_DEEP=1` they run as many schedules and sizes as a release asks for.
+
+mod common;
+mod costs;
+mod document;
+mod fabric;
+mod figures;
+mod index;
+mod miniature;
+mod schedules;
+mod verbs;
+
+/// The map that [`common::schedule`] runs.
+mod map {
+    pub(crate) use durahash_remote::{Compared, Options, RemoteMap};
+}
+
+/// Whether this is the deep run.
+fn deep() -> bool {
+    std::env::var_os("DURAHASH_DEEP").is_some_and(|set| set != "0")
+}
+
+/// What the variable `name` says; without it `few`, or `many` in the deep run.
+fn budget(name: &str, few: u64, many: u64) -> u64 {
+    let default = if deep() { many } else { few };
+    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+}
