@@ -11,12 +11,15 @@
 //! all inserts found each strategy in force.
 
 use durahash::pea::{Policy, Strategy};
-use durahash::{Design, Latency, Map, Options};
+use durahash::{Design, Map, Options};
+use durahash_media::{Dram, Metered};
 
 /// Inserts between two looks.
 const STEP: u64 = 20_000;
 /// Lookups of each kind at a look.
 const LOOKUPS: u64 = 200;
+/// Bytes of address space.
+const BYTES: u64 = 64 << 30;
 /// Before this many keys a few segments make leaps of what later is smooth.
 const FROM: u64 = 1_000_000;
 
@@ -45,7 +48,7 @@ fn main() -> durahash::Result<()> {
 
 fn growth(millions: u64, policy: Policy) -> durahash::Result<()> {
     let options = Options::new().design(Design::Pea).policy(policy).seed(1);
-    let map: Map<u64, u64> = options.emulate(Latency::DRAM).in_memory()?;
+    let map: Map<u64, u64> = options.create_on(Metered::new(Dram::new(BYTES)?))?;
     let (mut entries, mut space, mut looks) = (0.0, 0.0, 0.0);
     let (mut peak, mut most, mut sum) = (0.0_f64, 0.0_f64, 0.0);
     let (mut hits, mut misses) = (0, 0);

@@ -75,7 +75,7 @@ pub use any::{AnyIter, AnyMap, AnyMultiIter, AnyMultiMap};
 pub use data::{Data, Type};
 pub use design::Design;
 pub use durahash_media::{
-    Counts, Dax, Durability, Error, ErrorKind, Latency, LogStats, PoolStats, Result, SyncMode,
+    Counts, Dax, Durability, Error, ErrorKind, LogStats, PoolStats, Result, SyncMode,
 };
 pub use index::{
     Change, Finding, Index, IndexStats, Keys, MultiIndex, MultiReader, OneKey, Reader, Room,

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use durahash_media::{
-    Dax, Dram, Error, ErrorKind, FileLock, Geometry, Latency, Mapped, MappedOptions, Medium,
-    Metered, Result, SyncMode,
+    Dax, Dram, Error, ErrorKind, FileLock, Geometry, Mapped, MappedOptions, Medium, Result,
+    SyncMode,
 };
 
 use crate::data::{Data, Type};
@@ -50,7 +50,6 @@ pub struct Options {
     force_flushes: bool,
     read_only: bool,
     accept_suspect: bool,
-    emulate: Option<Latency>,
     sync_mode: Option<SyncMode>,
     log_bytes: u64,
     private_bytes: Option<u64>,
@@ -75,7 +74,6 @@ impl Options {
             force_flushes: false,
             read_only: false,
             accept_suspect: false,
-            emulate: None,
             sync_mode: None,
             log_bytes: LOG_BYTES,
             private_bytes: None,
@@ -189,25 +187,6 @@ impl Options {
         self
     }
 
-    /// Counts what is done to the medium, and makes it as slow as another one.
-    /// [`Stats::counts`](crate::Stats::counts) has the counts, and
-    /// [`Stats::emulates`](crate::Stats::emulates) the label that every figure shall bear. With
-    /// [`Latency::DRAM`] nothing is made slower.
-    ///
-    /// ```
-    /// use durahash::{Latency, Options};
-    /// let map = Options::new().emulate(Latency::DRAM).in_memory::<u64, u64>()?;
-    /// let before = map.stats()?.counts.unwrap();
-    /// map.put(&1, &10)?;
-    /// assert_eq!((map.stats()?.counts.unwrap() - before).flushes, 1);
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    #[must_use]
-    pub fn emulate(mut self, latency: Latency) -> Self {
-        self.emulate = Some(latency);
-        self
-    }
-
     /// What operations on a file in the page cache survive, and when. A new pool keeps the mode; an
     /// existing one is opened in its own mode unless this says another, for this open. On
     /// persistent memory (DAX) all is durable at once.
@@ -215,7 +194,7 @@ impl Options {
     /// A new pool has the mode [`INTERVAL`](SyncMode::INTERVAL) unless this says another, and a log of
     /// [`log_bytes`](Options::log_bytes); the mode [`Process`](SyncMode::Process), and no log, if the file
     /// lies in memory (tmpfs), if [`max_bytes`](Options::max_bytes) is less than eight times the log, or
-    /// where latency is emulated or flushes are forced. Where the disk has no room for a log that was not
+    /// where flushes are forced. Where the disk has no room for a log that was not
     /// asked for, `create` fails with [`Full`](crate::ErrorKind::Full), and this is what does without.
     ///
     /// Where the disk fails behind a log, in the mode interval or strict, every operation of the map,
@@ -421,13 +400,7 @@ impl Options {
             return Err(ErrorKind::NoDax.into());
         }
         let wanted = self.wanted::<R>(key, value)?;
-        self.with_less_space(MEMORY_BYTES, |bytes| {
-            let medium = Dram::new(bytes)?;
-            match self.emulate {
-                Some(latency) => open::create(Metered::with_latency(medium, latency), &wanted),
-                None => open::create(medium, &wanted),
-            }
-        })
+        self.with_less_space(MEMORY_BYTES, |bytes| open::create(Dram::new(bytes)?, &wanted))
     }
 
     /// Creates a pool file at `path` for any number of values for each key.
@@ -567,10 +540,7 @@ impl Options {
             let sync_mode = self.sync_mode.unwrap_or_else(|| self.default_mode(&medium));
             let wanted = Wanted { sync_mode, ..wanted.clone() };
             if wanted.sync_mode == SyncMode::Process || medium.is_dax() {
-                return match self.emulate {
-                    Some(latency) => open::create(Metered::with_latency(medium, latency), &wanted),
-                    None => open::create(medium, &wanted),
-                };
+                return open::create(medium, &wanted);
             }
             // The log comes to a pool that is whole, and the name to one that is in use.
             let lock = medium.file_lock();
@@ -636,9 +606,12 @@ impl Options {
     /// none. On a disk that is too full for one, a pool without a log has to be asked for.
     fn default_mode(&self, medium: &Mapped) -> SyncMode {
         let forgets = medium.is_dax() || medium.is_in_memory();
-        let for_benchmarks = self.emulate.is_some() || self.force_flushes;
         let is_large = self.max_bytes.is_none_or(|max| max / LOG_PART >= self.log_bytes);
-        if is_large && !forgets && !for_benchmarks { SyncMode::INTERVAL } else { SyncMode::Process }
+        if is_large && !forgets && !self.force_flushes {
+            SyncMode::INTERVAL
+        } else {
+            SyncMode::Process
+        }
     }
 
     fn open_behind_log<R: Opened>(
@@ -663,13 +636,7 @@ impl Options {
         medium: M,
         accept: &dyn Fn(Design, Type, Type) -> Result<()>,
     ) -> Result<R> {
-        let (suspect, tuning) = (self.accept_suspect, self.tuning);
-        match self.emulate {
-            Some(latency) => {
-                open::open(Metered::with_latency(medium, latency), suspect, tuning, accept)
-            }
-            None => open::open(medium, suspect, tuning, accept),
-        }
+        open::open(medium, self.accept_suspect, self.tuning, accept)
     }
 
     /// Makes what needs address space, `bytes` of it unless a limit is set; where the system has not

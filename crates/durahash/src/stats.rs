@@ -46,7 +46,7 @@ pub struct Stats {
     pub suspect: bool,
     /// What is emulated: no figure of this map is one of the real thing then.
     pub emulates: Option<&'static str>,
-    /// What was done to the medium, where that is [counted](crate::Options::emulate).
+    /// What was done to the medium, where that is counted (`Metered` of `durahash-media`).
     pub counts: Option<Counts>,
     /// What the log did since the open, where the pool has one and uses it.
     pub log: Option<LogStats>,

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use durahash::{AnyMap, Design, Durability, ErrorKind, Latency, Map, Options, SyncMode};
+use durahash::{AnyMap, Design, Durability, ErrorKind, Map, Options, SyncMode};
 use durahash_media::{Geometry, SimDisk, faults};
 
 const LOG_BYTES: u64 = 256 << 10;
@@ -69,7 +69,6 @@ fn a_new_pool_has_a_log_where_that_is_of_use() {
     assert_eq!(mode(dir.path(), small().max_bytes(8 * LOG_BYTES)), SyncMode::INTERVAL);
     assert_eq!(mode(dir.path(), small().max_bytes(8 * LOG_BYTES - 1)), SyncMode::Process);
     assert_eq!(mode(dir.path(), small().force_flushes(true)), SyncMode::Process);
-    assert_eq!(mode(dir.path(), small().emulate(Latency::DRAM)), SyncMode::Process);
     assert_eq!(mode(dir.path(), small().sync_mode(SyncMode::Process)), SyncMode::Process);
     let memory = Path::new("/dev/shm");
     if memory.is_dir() {

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use common::{Exit, Sample, colliding, tiny};
 use durahash::{MultiMap, Options};
-use durahash_media::{Geometry, Medium as _, Sim};
+use durahash_media::{Dram, Geometry, Medium as _, Metered, Sim};
 use proptest::prelude::*;
 
 /// Bytes that a tiny pool may grow to.
@@ -327,8 +327,8 @@ fn lists_give_space_back() {
 fn a_million_values_of_one_key_take_linear_time() {
     const VALUES: u64 = 1_000_000;
     const PART: u64 = 50_000;
-    let options = Options::new().seed(1).emulate(durahash::Latency::DRAM);
-    let map: MultiMap<u64, u64> = options.in_memory_multi().unwrap();
+    let medium = Metered::new(Dram::new(4 << 30).unwrap());
+    let map: MultiMap<u64, u64> = Options::new().seed(1).create_multi_on(medium).unwrap();
     let counts = || map.stats().unwrap().counts.unwrap();
     let begin = counts();
     for part in 0..VALUES / PART {

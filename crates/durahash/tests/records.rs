@@ -5,8 +5,8 @@ mod common;
 use std::collections::HashMap;
 
 use common::{Exit, Medium, Place, Sample, assert_equal, assert_sound, colliding, tiny};
-use durahash::{Design, ErrorKind, Latency, MAX_KEY_BYTES, MAX_VALUE_BYTES, Map, Options};
-use durahash_media::{Geometry, Sim};
+use durahash::{Design, ErrorKind, MAX_KEY_BYTES, MAX_VALUE_BYTES, Map, Options};
+use durahash_media::{Dram, Geometry, Metered, Sim};
 
 const BYTES: u64 = 16 << 20;
 /// Where the extent table begins.
@@ -201,8 +201,9 @@ fn a_flipped_bit_harms_one_entry_at_most() {
 #[test]
 fn a_put_costs_what_its_record_and_slot_do() {
     for design in Design::ALL {
-        let counted = Options::new().design(*design).seed(7).emulate(Latency::DRAM);
-        let map = counted.max_bytes(64 << 20).in_memory::<[u8], [u8]>().unwrap();
+        let options = Options::new().design(*design).seed(7).max_bytes(64 << 20);
+        let medium = Metered::new(Dram::new(64 << 20).unwrap());
+        let map: Map<[u8], [u8]> = options.create_on(medium).unwrap();
         let counts = || map.stats().unwrap().counts.unwrap();
         map.put(b"first", b"takes an extent").unwrap();
         for value_bytes in [8, 100, 1000] {

@@ -14,8 +14,8 @@ use durahash::esh::Esh;
 use durahash::pea::{Pea, Policy};
 use durahash::reh::Reh;
 use durahash::rewo::{Cache, Rewo};
-use durahash::{Data, Design, Index, Latency, Map, Options};
-use durahash_media::{Format, Geometry, Pool, Sim};
+use durahash::{Data, Design, Index, Map, Options};
+use durahash_media::{Format, Geometry, Mapped, MappedOptions, Metered, Pool, Sim};
 use tempfile::TempDir;
 
 /// Bytes that a tiny pool may grow to.
@@ -73,7 +73,6 @@ impl Place {
             Options::new().design(design).geometry(geometry).seed(7).max_bytes(TINY_BYTES);
         options = match medium {
             Medium::ForcedFile => options.force_flushes(true),
-            Medium::CountedFile => options.emulate(Latency::DRAM),
             _ => options,
         };
         Place {
@@ -109,7 +108,11 @@ impl Place {
                 *self.sim.lock().unwrap() = Some(sim.clone());
                 self.options.create_on(sim)
             }
-            _ => self.options.create(self.next_path()),
+            Medium::CountedFile => {
+                let file = Mapped::create(&self.next_path(), &file_options()).expect("a new file");
+                self.options.create_on(Metered::new(file))
+            }
+            Medium::File | Medium::ForcedFile => self.options.create(self.next_path()),
         };
         made.expect("a new map")
     }
@@ -137,11 +140,20 @@ impl Place {
                     let from = self.path();
                     std::fs::copy(from, self.next_path()).expect("a copy of the pool");
                 });
-                self.options.open(self.path())
+                if self.medium == Medium::CountedFile {
+                    let file = Mapped::open(&self.path(), false, &file_options());
+                    self.options.open_on(Metered::new(file.expect("the file opens")))
+                } else {
+                    self.options.open(self.path())
+                }
             }
         };
         opened.expect("the map opens again")
     }
+}
+
+fn file_options() -> MappedOptions {
+    MappedOptions { max_bytes: TINY_BYTES, ..MappedOptions::default() }
 }
 
 /// Runs `copy` after the map was closed, or while it is in use.
