@@ -38,6 +38,9 @@ pub use ops_vs_model::{OpsVsModel, Planted};
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 mod readme {}
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/guide.md")]
+mod guide {}
 
 /// What is fuzzed.
 pub trait Target {
