@@ -206,10 +206,12 @@ impl Walk {
             }
             DiskStep::SyncData => {
                 self.end_resize();
-                let synced = self.pool.extract_if(.., |_, versions| !versions.given_up);
-                for (sector, versions) in synced {
-                    put(&mut self.durable.pool, sector, versions.all.last());
-                }
+                self.pool.retain(|sector, versions| {
+                    if !versions.given_up {
+                        put(&mut self.durable.pool, *sector, versions.all.last());
+                    }
+                    versions.given_up
+                });
             }
             DiskStep::SyncDataFailed => {
                 self.pool.values_mut().for_each(|versions| versions.given_up = true);

@@ -1,12 +1,12 @@
 //! The system calls of media, in one place: thin, one per function, so that a test can make any of
 //! them fail ([`faults`]).
 
-use std::fs::{File, Metadata, OpenOptions, Permissions};
+use std::fs::{File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use rustix::fs::{FallocateFlags, FlockOperation, OFlags, RenameFlags};
+use rustix::fs::{FallocateFlags, OFlags, RenameFlags};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags};
 use rustix::process::Resource;
@@ -131,15 +131,11 @@ pub(crate) fn try_lock(file: &File, shared: bool) -> io::Result<bool> {
     #[cfg(test)]
     faults::run_before_lock();
     gate()?;
-    let operation = if shared {
-        FlockOperation::NonBlockingLockShared
-    } else {
-        FlockOperation::NonBlockingLockExclusive
-    };
-    match retry_on_intr(|| rustix::fs::flock(file, operation)) {
+    let locked = if shared { file.try_lock_shared() } else { file.try_lock() };
+    match locked {
         Ok(()) => Ok(true),
-        Err(Errno::WOULDBLOCK) => Ok(false),
-        Err(e) => Err(e.into()),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(e)) => Err(e),
     }
 }
 
