@@ -64,13 +64,11 @@ pub enum Suite {
     Recovery,
     /// The modes of durability side by side: process, interval and strict.
     Durability,
-    /// SepHash beside RACE hashing, on simulated nodes in virtual time.
-    Remote,
 }
 
 impl Suite {
     /// All suites, in the order in which they run.
-    pub const ALL: [Suite; 11] = [
+    pub const ALL: [Suite; 10] = [
         Suite::Standard,
         Suite::Duplicates,
         Suite::Sizes,
@@ -81,7 +79,6 @@ impl Suite {
         Suite::Resizing,
         Suite::Recovery,
         Suite::Durability,
-        Suite::Remote,
     ];
 }
 
@@ -98,7 +95,6 @@ impl fmt::Display for Suite {
             Suite::Resizing => "resizing",
             Suite::Recovery => "recovery",
             Suite::Durability => "durability",
-            Suite::Remote => "remote",
         })
     }
 }
@@ -196,9 +192,7 @@ impl Config {
     /// [`Error::Config`] says why.
     pub fn check(&self) -> Result<()> {
         let threads = self.threads.iter().copied().max().unwrap_or(0);
-        let what = if self.suites.is_empty() {
-            "no suite is named".into()
-        } else if self.designs.is_empty() {
+        let what = if self.designs.is_empty() {
             "no design is named".into()
         } else if self.keys < Self::KEYS_MIN {
             format!("{} keys are too few, at least {} are needed", self.keys, Self::KEYS_MIN)
@@ -230,7 +224,7 @@ impl Config {
         } else if self.sync_mode.is_some() && self.has(Suite::Durability) {
             format!("the suite {} is about every mode", Suite::Durability)
         } else if self.sync_mode.is_some() && self.has(Suite::Duplicates) {
-            format!("the lists of the suite {} have no log", Suite::Duplicates)
+            format!("the multimaps of the suite {} have no log", Suite::Duplicates)
         } else {
             return Ok(());
         };

@@ -160,7 +160,7 @@ pub fn run(
 
 /// Does `work` for each of `items` on a thread of its own; all begin at the same time. How long it
 /// took from the first one's start to the last one's end.
-pub(crate) fn together<T: Sync, R: Send>(
+pub fn together<T: Sync, R: Send>(
     items: &[T],
     work: impl Fn(&T) -> Result<R> + Sync,
 ) -> Result<(Duration, Vec<R>)> {

@@ -4,7 +4,7 @@ mod caches;
 mod duplicates;
 mod durability;
 mod loads;
-mod remote;
+pub(crate) mod remote;
 mod resizing;
 mod sizes;
 mod ycsb;

@@ -25,10 +25,7 @@ mod graph;
 mod machine;
 mod multi_table;
 
-mod remote;
-
 mod entries;
-mod lists;
 mod report;
 mod subject;
 
@@ -49,23 +46,40 @@ pub use durahash_media::Latency;
 pub use config::{Config, Medium, Progress, Suite};
 pub use error::{Error, Result};
 pub use machine::Machine;
+pub use multi_table::MultiTable;
 pub use recover::child_main;
 pub use report::{REAL, Report, Row, Setup};
+pub use subject::{Bench, Make};
+pub use suites::duplicates;
+pub use suites::{About, Recorder};
 
-use subject::Bench;
-use suites::Suites;
-
-/// Runs all measurements.
+/// Runs the configured suites.
 ///
 /// A child process is started for each design and size, and killed; for that, the program calls
-/// [`child_main`] first thing.
+/// [`child_main`] first.
 ///
 /// # Errors
-/// [`Error::Config`] for a configuration that cannot be; [`Error::Table`] and [`Error::Io`] as the
-/// pools and the system say; [`Error::Wrong`] where a design gave a wrong answer.
+/// [`Error::Config`] for a configuration that cannot be met; [`Error::Table`] and [`Error::Io`] as the
+/// pools and the system report; [`Error::Wrong`] where a design gave a wrong answer.
 pub fn run(config: &Config, progress: &mut dyn Progress) -> Result<Report> {
     config.check()?;
+    if config.suites.is_empty() {
+        return Err(Error::Config { what: "no suite is named".into() });
+    }
     let config = &config.without_repetitions();
+    measure(config, Recorder::work(config), progress, &|recorder| recorder.run())
+}
+
+/// Runs the measurements of the caller, of so much work, in runs of all keys.
+///
+/// # Errors
+/// Those of [`run`], and those of `measurements`.
+pub fn measure(
+    config: &Config,
+    work: u64,
+    progress: &mut dyn Progress,
+    measurements: &dyn Fn(&mut Recorder<'_>) -> Result<()>,
+) -> Result<Report> {
     let bench = Bench::new(config);
     let setup = Setup {
         version: env!("CARGO_PKG_VERSION").into(),
@@ -87,9 +101,9 @@ pub fn run(config: &Config, progress: &mut dyn Progress) -> Result<Report> {
         seed: config.seed,
         clock_ns: clock_ns(),
     };
-    let mut suites = Suites::new(config, bench, progress);
-    suites.run()?;
-    Ok(Report { machine: Machine::this(), setup, rows: suites.rows })
+    let mut recorder = Recorder::new(config, bench, work, progress);
+    measurements(&mut recorder)?;
+    Ok(Report { machine: Machine::this(), setup, rows: recorder.rows })
 }
 
 /// What reading the clock twice takes, in nanoseconds: the shortest of many tries, in which nothing came

@@ -6,7 +6,7 @@ use crate::error::Result;
 
 /// A table of words with any number of words for each. Every operation is as durable, when it
 /// returns, as the table promises.
-pub(crate) trait MultiTable: Sync {
+pub trait MultiTable: Sync {
     /// Adds a value of `key`.
     fn add(&self, key: u64, value: u64) -> Result<()>;
 

@@ -15,7 +15,7 @@ use crate::machine;
 const MEMORY_BYTES: u64 = 64 << 30;
 
 /// Where maps are made.
-pub(crate) struct Bench {
+pub struct Bench {
     /// Where files are made, in directories of our own.
     parent: Option<PathBuf>,
     emulate: Option<Latency>,
@@ -36,7 +36,8 @@ impl Bench {
     }
 
     /// The same, with files that have no log.
-    pub(crate) fn without_log(&self) -> Self {
+    #[must_use]
+    pub fn without_log(&self) -> Self {
         self.with_mode(SyncMode::Process)
     }
 
@@ -74,7 +75,7 @@ impl Bench {
 
     /// An empty map. Its file has no name any more, so it goes with the map, or with this process,
     /// however that ends.
-    pub(crate) fn create(&self, design: Design) -> Result<Map<u64, u64>> {
+    pub fn create(&self, design: Design) -> Result<Map<u64, u64>> {
         let mut options = Options::new().design(design).seed(self.seed).cache(self.cache);
         if let Some(mode) = self.sync_mode {
             options = options.sync_mode(mode);
@@ -102,7 +103,7 @@ impl Bench {
 
     /// What `make` makes on a new medium, which has no log. Its file goes as that of
     /// [`create`](Bench::create).
-    pub(crate) fn make<T: Make>(&self, make: T) -> Result<T::Made> {
+    pub fn make<T: Make>(&self, make: T) -> Result<T::Made> {
         let Some(dir) = self.dir()? else {
             let medium = Dram::new(MEMORY_BYTES)?;
             return match self.emulate {
@@ -122,7 +123,7 @@ impl Bench {
 }
 
 /// What can be made on any medium.
-pub(crate) trait Make {
+pub trait Make {
     /// What comes of it.
     type Made;
 

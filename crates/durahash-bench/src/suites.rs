@@ -3,11 +3,10 @@
 //! drifts hurts all alike.
 
 pub(crate) mod caches;
-pub(crate) mod duplicates;
+pub mod duplicates;
 pub(crate) mod durability;
 mod inserts;
 pub(crate) mod loads;
-pub(crate) mod remote;
 pub(crate) mod resizing;
 mod sizes;
 mod stall;
@@ -37,24 +36,30 @@ const COUNTED_KEYS: u64 = 200_000;
 /// Address space for these.
 const COUNTED_BYTES: u64 = 4 << 30;
 
-/// A run under way: where rows go, and who is told how far it is.
-pub(crate) struct Suites<'a> {
+/// A run under way: it records rows, and reports progress.
+pub struct Recorder<'a> {
     pub(crate) config: &'a Config,
     pub(crate) bench: Bench,
     pub(crate) rows: Vec<Row>,
-    pub(crate) progress: &'a mut dyn Progress,
+    progress: &'a mut dyn Progress,
     /// Work done, and all work, in runs of all keys.
     done: u64,
     total: u64,
 }
 
-/// What a row is about.
-pub(crate) struct About<'a> {
-    pub(crate) table: &'a str,
-    pub(crate) design: &'a str,
-    pub(crate) case: &'a str,
-    pub(crate) threads: usize,
-    pub(crate) keys: u64,
+/// The subject of a row: its first fields.
+#[derive(Clone, Copy, Debug)]
+pub struct About<'a> {
+    /// [`Row::table`].
+    pub table: &'a str,
+    /// [`Row::design`].
+    pub design: &'a str,
+    /// [`Row::case`].
+    pub case: &'a str,
+    /// [`Row::threads`].
+    pub threads: usize,
+    /// [`Row::keys`].
+    pub keys: u64,
 }
 
 /// Work of the parts beside the timed runs, in runs of all keys for each design.
@@ -62,11 +67,22 @@ const GROWTH_WORK: u64 = 2;
 const COSTS_WORK: u64 = 1;
 const RECOVERY_WORK: u64 = 6;
 
-impl<'a> Suites<'a> {
-    pub(crate) fn new(config: &'a Config, bench: Bench, progress: &'a mut dyn Progress) -> Self {
+impl<'a> Recorder<'a> {
+    /// `total` is the work of the run, in runs of all keys.
+    pub(crate) fn new(
+        config: &'a Config,
+        bench: Bench,
+        total: u64,
+        progress: &'a mut dyn Progress,
+    ) -> Self {
+        Recorder { config, bench, rows: Vec::new(), progress, done: 0, total }
+    }
+
+    /// The work of the configured suites, in runs of all keys.
+    pub(crate) fn work(config: &Config) -> u64 {
         let works = config.suites.iter().map(|suite| match suite {
             Suite::Standard => Self::standard_work(config),
-            Suite::Duplicates => duplicates::work(config),
+            Suite::Duplicates => duplicates::work(config, duplicates::contenders(config).len()),
             Suite::Sizes => sizes::work(config),
             Suite::Stall => stall::work(config),
             Suite::Loads => loads::work(config),
@@ -75,13 +91,11 @@ impl<'a> Suites<'a> {
             Suite::Resizing => resizing::work(),
             Suite::Recovery => config.designs.len() as u64 * RECOVERY_WORK,
             Suite::Durability => durability::work(config),
-            Suite::Remote => remote::work(config),
         });
-        let total = works.sum();
-        Suites { config, bench, rows: Vec::new(), progress, done: 0, total }
+        works.sum()
     }
 
-    /// All measurements that are asked for.
+    /// Runs the configured suites.
     pub(crate) fn run(&mut self) -> Result<()> {
         if self.config.has(Suite::Duplicates) {
             duplicates::check(self.config)?;
@@ -89,7 +103,7 @@ impl<'a> Suites<'a> {
         for suite in &self.config.suites {
             match suite {
                 Suite::Standard => self.standard()?,
-                Suite::Duplicates => self.duplicates()?,
+                Suite::Duplicates => self.duplicates(&duplicates::contenders(self.config))?,
                 Suite::Sizes => self.sizes()?,
                 Suite::Stall => self.stall()?,
                 Suite::Loads => self.loads()?,
@@ -98,7 +112,6 @@ impl<'a> Suites<'a> {
                 Suite::Resizing => self.slices()?,
                 Suite::Recovery => self.recovery(recovery_sizes(self.config.keys))?,
                 Suite::Durability => self.durability()?,
-                Suite::Remote => self.remote()?,
             }
         }
         Ok(())
@@ -121,18 +134,28 @@ impl<'a> Suites<'a> {
         config.designs.len() as u64 * (timed + GROWTH_WORK + COSTS_WORK + RECOVERY_WORK)
     }
 
-    /// Says what comes next, and that `work` was done before.
-    fn next(&mut self, work: u64, what: &str) {
+    /// The configuration of the run.
+    #[must_use]
+    pub fn config(&self) -> &'a Config {
+        self.config
+    }
+
+    /// Reports that `work` more is done, and that `what` begins.
+    pub fn next(&mut self, work: u64, what: &str) {
         self.done += work;
         self.progress.at(self.done, self.total, what);
     }
 
-    pub(crate) fn add(&mut self, about: &About<'_>, metric: &str, value: f64) {
+    /// Adds a row of one value.
+    pub fn add(&mut self, about: &About<'_>, metric: &str, value: f64) {
         self.add_samples(about, metric, &[value]);
     }
 
-    /// Adds the median of samples, of which there is at least one.
-    fn add_samples(&mut self, about: &About<'_>, metric: &str, samples: &[f64]) {
+    /// Adds a row of the median of `samples`, with the least and the greatest.
+    ///
+    /// # Panics
+    /// Where there is no sample.
+    pub fn add_samples(&mut self, about: &About<'_>, metric: &str, samples: &[f64]) {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
         let middle = sorted.len() / 2;
@@ -155,9 +178,9 @@ impl<'a> Suites<'a> {
         self.rows.push(row.rounded());
     }
 
-    /// Adds percentiles, each given as the one in how many that takes longer, as far as there are
-    /// so many samples: of fewer it would be no more than the longest.
-    fn add_percentiles(
+    /// Adds a row for each percentile and one for the maximum. `(metric, n)` is the percentile that one
+    /// sample of `n` exceeds; it is left out where there are fewer than `n` samples.
+    pub fn add_percentiles(
         &mut self,
         about: &About<'_>,
         latency: &Histogram<u64>,

@@ -185,9 +185,9 @@ Examples:
     ///
     /// Other suites measure many values for each key, latency against size and fill, lookups while
     /// another thread inserts, skewed keys and copies in DRAM, recovery alone, the modes of durability
-    /// side by side, and SepHash. The suite remote sets SepHash beside RACE on simulated nodes, with an
-    /// eighth of --keys; --threads and --design do not count there. It also measures SepHash on real
-    /// nodes of this machine, with 1,000 to 5,000 keys, over UCX as well if it was built so.
+    /// side by side, and SepHash on real nodes of this machine, with 1,000 to 5,000 keys, over UCX as well if
+    /// it was built so. RACE hashing and lists behind a map are measured by a program of their own:
+    /// cargo run --release -p durahash-baselines -- help
     #[command(
         verbatim_doc_comment,
         after_help = "\
@@ -198,7 +198,7 @@ Examples:
   durahash bench --suite duplicates --graph edges.tsv.gz
   durahash bench --suite sizes,stall --keys 10000000
   durahash bench --suite loads,ycsb,caches,resizing --medium dram --emulate optane
-  durahash bench --suite remote --medium dram
+  durahash bench --suite nodes
   durahash bench --suite recovery --design esh --keys 40000000
   durahash bench --suite durability --design reh,pea --pool /mnt/disk"
     )]
@@ -303,12 +303,12 @@ pub(crate) struct New {
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
     /// What to measure, separated by commas: standard is the above; duplicates, many values for each
-    /// key, in multimaps and in lists; sizes, latency against the number of keys, and splits; stall,
+    /// key, in multimaps; sizes, latency against the number of keys, and splits; stall,
     /// lookups while another thread inserts; loads, latency while a table fills; ycsb, mixes of reads and
     /// updates of uniform and of skewed keys; caches, lookups by the size of the cached table of rewo;
     /// resizing, throughput beside a resize of rewo; recovery, kill -9 and the first lookup after it, of a
     /// fortieth of the keys, a quarter, and all; durability, process, interval and strict side by side, in
-    /// files; remote, SepHash beside RACE on simulated nodes, in virtual time, and SepHash on real ones
+    /// files; nodes, SepHash on real nodes of this machine
     #[arg(
         long,
         value_enum,
@@ -377,12 +377,15 @@ pub(crate) enum Suite {
     Resizing,
     Recovery,
     Durability,
+    Nodes,
+    /// Simulated nodes, of another program.
     Remote,
 }
 
-impl From<Suite> for durahash_bench::Suite {
-    fn from(suite: Suite) -> Self {
-        match suite {
+impl Suite {
+    /// The suite of the library; none where this command, or another program, measures.
+    pub(crate) fn measured(self) -> Option<durahash_bench::Suite> {
+        Some(match self {
             Suite::Standard => durahash_bench::Suite::Standard,
             Suite::Duplicates => durahash_bench::Suite::Duplicates,
             Suite::Sizes => durahash_bench::Suite::Sizes,
@@ -393,8 +396,8 @@ impl From<Suite> for durahash_bench::Suite {
             Suite::Resizing => durahash_bench::Suite::Resizing,
             Suite::Recovery => durahash_bench::Suite::Recovery,
             Suite::Durability => durahash_bench::Suite::Durability,
-            Suite::Remote => durahash_bench::Suite::Remote,
-        }
+            Suite::Nodes | Suite::Remote => return None,
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! `bench`: the benchmarks of `durahash-bench`, as its options say, and real nodes beside simulated ones.
+//! `bench`: the benchmarks of `durahash-bench`, as its options say, and SepHash on real nodes.
 
 mod real;
 
@@ -7,18 +7,24 @@ use std::io;
 use std::path::Path;
 
 use durahash::ErrorKind;
-use durahash_bench::{Config, Error, Report, Suite};
+use durahash_bench::{Config, Error, Report};
 
-use crate::args::{BenchArgs, Saved};
+use crate::args::{BenchArgs, Saved, Suite};
 use crate::exit::{Exit, Failure};
 use crate::output::print;
 use crate::progress::Progress;
 
 /// `durahash bench`.
 pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
+    if args.suite.contains(&Suite::Remote) {
+        let what = "the suite remote, SepHash beside RACE hashing on simulated nodes, is run by \
+                    cargo run --release -p durahash-baselines -- remote; SepHash on real nodes is the \
+                    suite nodes";
+        return Err(Failure::new(Exit::Usage, what));
+    }
     let defaults = Config::default();
     let config = Config {
-        suites: args.suite.iter().copied().map(Into::into).collect(),
+        suites: args.suite.iter().filter_map(|suite| suite.measured()).collect(),
         designs: args.design.clone().unwrap_or(defaults.designs),
         keys: args.keys,
         threads: args.threads.clone(),
@@ -35,9 +41,15 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     config.check().map_err(failed)?;
     try_saved(&args.saved)?;
     let mut progress = Parts(Progress::none());
-    let mut report = durahash_bench::run(&config, &mut progress).map_err(failed)?;
+    let nodes = args.suite.contains(&Suite::Nodes);
+    let mut report = if nodes && config.suites.is_empty() {
+        durahash_bench::measure(&config, 0, &mut progress, &|_| Ok(()))
+    } else {
+        durahash_bench::run(&config, &mut progress)
+    }
+    .map_err(failed)?;
     drop(progress);
-    if config.suites.contains(&Suite::Remote) {
+    if nodes {
         report.rows.extend(real::rows(&config)?);
     }
     tell(&report, &args.saved)

@@ -3,9 +3,13 @@
 use super::Figure;
 use crate::charts::{Bar, Bars, Line, Lines, Style, highest};
 use crate::report::Report;
-use crate::suites::remote::{BATCHED, CLIENTS, RACE, SEP};
 use crate::svg::{Axis, duration, number, three_digits};
 
+/// Numbers of clients, and the indexes, as `compare/baselines` measures them.
+const CLIENTS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+pub(crate) const SEP: &str = "sephash";
+const RACE: &str = "race";
+const BATCHED: &str = "race, batched moves";
 const INDEXES: [&str; 3] = [SEP, RACE, BATCHED];
 const SUBTITLE: &str = "virtual time, NICs as assumed: no measurement";
 

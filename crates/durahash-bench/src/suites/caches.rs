@@ -4,7 +4,7 @@ use durahash::rewo::Cache;
 use durahash::{Design, Map, Options};
 use durahash_media::{Dram, Metered};
 
-use super::{About, COUNTED_BYTES, Suites, settle};
+use super::{About, COUNTED_BYTES, Recorder, settle};
 use crate::config::Config;
 use crate::driver::{self, Timed};
 use crate::error::{Error, Result};
@@ -45,7 +45,7 @@ fn fill(map: &Map<u64, u64>, stream: &[Op]) -> Result<()> {
     settle(map)
 }
 
-impl Suites<'_> {
+impl Recorder<'_> {
     /// The first round fills the cached table and counts for nothing.
     pub(super) fn caches(&mut self) -> Result<()> {
         let config = self.config;

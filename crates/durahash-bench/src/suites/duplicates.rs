@@ -1,18 +1,17 @@
-//! Many values for each key: multimaps, and beside them a map to lists, on keys of more and more
-//! skew and on the edges of a graph (Pea Hash, Figs. 8 to 10).
+//! Many values for each key: multimaps, on keys of more and more skew and on the edges of a graph (Pea
+//! Hash, Figs. 8 to 10). `compare/baselines` measures lists behind a map beside them.
 
 use std::collections::HashMap;
 use std::hint::black_box;
 
-use durahash::{Design, Map, MultiMap, Options};
+use durahash::{Design, MultiMap, Options};
 use durahash_media::Medium;
 
-use super::{About, ENTRY_BYTES, Suites};
+use super::{About, ENTRY_BYTES, Recorder};
 use crate::config::{Config, Suite};
 use crate::driver;
 use crate::entries::{Entries, dealt};
 use crate::error::{Error, Result};
-use crate::lists::Lists;
 use crate::multi_table::MultiTable;
 use crate::subject::{Bench, Make};
 use crate::workload::Random;
@@ -87,31 +86,17 @@ impl Operation {
     }
 }
 
-/// What is measured: a multimap of a design, or lists behind a map of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Contender {
-    design: Design,
-    lists: bool,
+type Making = Box<dyn Fn(&Bench) -> Result<Box<dyn MultiTable>>>;
+
+/// A table that the suite measures.
+pub struct Contender {
+    /// The name that its rows have in place of a design's.
+    pub name: String,
+    /// Makes an empty one.
+    pub make: Making,
 }
 
-impl Contender {
-    /// The name that rows have instead of a design's.
-    fn name(self) -> String {
-        let design = self.design;
-        if self.lists { format!("{design}, lists") } else { design.to_string() }
-    }
-
-    fn create(self, bench: &Bench, seed: u64) -> Result<Box<dyn MultiTable>> {
-        let options = Options::new().design(self.design).seed(seed);
-        if self.lists {
-            // As the lists themselves and the multimaps: without a log.
-            let heads = bench.without_log().create(self.design)?;
-            return bench.make(Behind { heads });
-        }
-        bench.make(Multi { options })
-    }
-}
-
+/// A multimap, to be made on a medium without a log.
 struct Multi {
     options: Options,
 }
@@ -125,26 +110,20 @@ impl Make for Multi {
     }
 }
 
-struct Behind {
-    heads: Map<u64, u64>,
-}
-
-impl Make for Behind {
-    type Made = Box<dyn MultiTable>;
-
-    fn on<M: Medium>(self, medium: M) -> Result<Box<dyn MultiTable>> {
-        Ok(Box::new(Lists::new(self.heads, medium)?))
-    }
-}
-
-/// The designs that have multimaps, each with and without.
-fn contenders(config: &Config) -> Vec<Contender> {
-    let with = config
-        .designs
-        .iter()
-        .copied()
-        .filter(|design| Options::new().design(*design).in_memory_multi::<u64, u64>().is_ok());
-    with.flat_map(|design| [false, true].map(|lists| Contender { design, lists })).collect()
+/// The multimaps of the designs that have them.
+#[must_use]
+pub fn contenders(config: &Config) -> Vec<Contender> {
+    let has_multimaps =
+        |design: &Design| Options::new().design(*design).in_memory_multi::<u64, u64>().is_ok();
+    let seed = config.seed;
+    let designs = config.designs.iter().copied().filter(has_multimaps);
+    let multimap = |design: Design| Contender {
+        name: design.to_string(),
+        make: Box::new(move |bench| {
+            bench.make(Multi { options: Options::new().design(design).seed(seed) })
+        }),
+    };
+    designs.map(multimap).collect()
 }
 
 /// Refuses a configuration without such a design.
@@ -157,56 +136,60 @@ pub(super) fn check(config: &Config) -> Result<()> {
 }
 
 /// The work of the suite, in runs of all keys.
-pub(super) fn work(config: &Config) -> u64 {
+#[must_use]
+pub fn work(config: &Config, contenders: usize) -> u64 {
     let rounds = 1 + u64::from(config.repeats) * config.threads.len() as u64;
-    CASES * contenders(config).len() as u64 * rounds * ROUND_WORK
+    CASES * contenders as u64 * rounds * ROUND_WORK
 }
 
 /// Samples of each metric of each contender at each number of threads.
-type Samples = HashMap<(Contender, usize, String), Vec<f64>>;
+type Samples<'a> = HashMap<(&'a str, usize, String), Vec<f64>>;
 
-impl Suites<'_> {
-    /// All cases: every contender in turn, as in the other suites.
-    pub(super) fn duplicates(&mut self) -> Result<()> {
+impl Recorder<'_> {
+    /// Measures many values for each key: every contender in turn, on each distribution of keys.
+    ///
+    /// # Errors
+    /// What the tables and the system report; [`Error::Wrong`] where a table gives a wrong answer.
+    pub fn duplicates(&mut self, contenders: &[Contender]) -> Result<()> {
         let config = self.config;
-        let contenders = contenders(config);
         // First, as it may fail.
         let graph = Entries::graph_of(config.graph.as_deref(), config.keys, config.seed)?;
         for theta in SKEWS {
             let entries = Entries::zipfian(config.keys, theta, config.seed);
-            self.of_entries(&entries, &contenders)?;
+            self.of_entries(&entries, contenders)?;
         }
-        self.of_entries(&graph, &contenders)
+        self.of_entries(&graph, contenders)
     }
 
     fn of_entries(&mut self, entries: &Entries, contenders: &[Contender]) -> Result<()> {
         let config = self.config;
         for contender in contenders {
-            let name = contender.name();
+            let name = &contender.name;
             self.next(ROUND_WORK, &format!("{name}: {}, space", entries.name));
-            self.fill(entries, *contender)?;
+            self.fill(entries, contender)?;
         }
         let mut samples = Samples::new();
         for repeat in 0..config.repeats {
             for &threads in &config.threads {
                 let runs = Runs::draw(entries, threads, config.seed ^ u64::from(repeat));
                 for contender in contenders {
-                    let name = contender.name();
+                    let name = &contender.name;
                     self.next(ROUND_WORK, &format!("{name}: {}, threads: {threads}", entries.name));
-                    let table = contender.create(&self.bench, config.seed)?;
+                    let table = (contender.make)(&self.bench)?;
                     runs.run(&*table, &mut |metric, value| {
-                        samples.entry((*contender, threads, metric)).or_default().push(value);
+                        samples.entry((name, threads, metric)).or_default().push(value);
                     })?;
                 }
             }
         }
         for &threads in &config.threads {
             for contender in contenders {
-                let name = contender.name();
-                let about = About::duplicates(&name, entries, threads);
+                let name = &contender.name;
+                let about = About::duplicates(name, entries, threads);
                 for operation in Operation::ALL {
                     for metric in [operation.per_s(), operation.values_per_s()] {
-                        if let Some(found) = samples.get(&(*contender, threads, metric.clone())) {
+                        if let Some(found) = samples.get(&(name.as_str(), threads, metric.clone()))
+                        {
                             self.add_samples(&about, &metric, found);
                         }
                     }
@@ -217,8 +200,8 @@ impl Suites<'_> {
     }
 
     /// Adds all entries and looks at the space now and then. It warms up for the others, too.
-    fn fill(&mut self, entries: &Entries, contender: Contender) -> Result<()> {
-        let table = contender.create(&self.bench, self.config.seed)?;
+    fn fill(&mut self, entries: &Entries, contender: &Contender) -> Result<()> {
+        let table = (contender.make)(&self.bench)?;
         let count = entries.count();
         let (mut of_entries, mut of_medium) = (0.0, 0.0);
         for ((key, value), added) in entries.pairs.iter().zip(1..) {
@@ -228,8 +211,8 @@ impl Suites<'_> {
                 of_medium += table.medium_bytes()? as f64;
             }
         }
-        let name = contender.name();
-        let about = About::duplicates(&name, entries, 1);
+        let name = &contender.name;
+        let about = About::duplicates(name, entries, 1);
         let per_entry = table.medium_bytes()? as f64 / count as f64;
         self.add(&about, "keys", entries.keys.len() as f64);
         self.add(&about, "longest", entries.longest() as f64);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use durahash::{Design, Durability, Map, SyncMode};
 
-use super::{About, Suites, settle};
+use super::{About, Recorder, settle};
 use crate::config::Config;
 use crate::driver::{self, Timed, together};
 use crate::error::{Error, Result};
@@ -53,7 +53,7 @@ pub(super) fn work(config: &Config) -> u64 {
     modes * (u64::from(config.repeats) * of_repeat + 1)
 }
 
-impl Suites<'_> {
+impl Recorder<'_> {
     /// Every mode of every design has its turn, and then all again. One pool exists at a time, since what is
     /// written back of one would hold up others.
     pub(super) fn durability(&mut self) -> Result<()> {

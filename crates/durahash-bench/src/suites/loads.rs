@@ -5,7 +5,7 @@
 
 use durahash::Map;
 
-use super::{About, Suites, load_factor, settle};
+use super::{About, Recorder, load_factor, settle};
 use crate::config::Config;
 use crate::driver::{self, Timed};
 use crate::error::Result;
@@ -26,7 +26,7 @@ pub(super) fn work(config: &Config) -> u64 {
     config.designs.len() as u64 * WORK * LOADS.len() as u64
 }
 
-impl Suites<'_> {
+impl Recorder<'_> {
     /// Every design fills to a load before one fills to the next.
     pub(super) fn loads(&mut self) -> Result<()> {
         let config = self.config;

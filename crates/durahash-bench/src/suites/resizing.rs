@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use durahash::{Design, IndexStats, Map};
 
-use super::{About, Suites};
+use super::{About, Recorder};
 use crate::driver::together;
 use crate::error::{Error, Result};
 use crate::workload::skew::{Drawn, Skew};
@@ -104,7 +104,7 @@ impl<'a> Slices<'a> {
     }
 }
 
-impl Suites<'_> {
+impl Recorder<'_> {
     pub(super) fn slices(&mut self) -> Result<()> {
         let config = self.config;
         for case in CASES {

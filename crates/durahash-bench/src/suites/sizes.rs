@@ -4,7 +4,7 @@
 use durahash::Map;
 
 use super::inserts::{DOUBLING, Inserts, PERCENTILES, SPLITTING};
-use super::{About, Suites};
+use super::{About, Recorder};
 use crate::config::Config;
 use crate::driver::{self, Timed};
 use crate::error::Result;
@@ -36,7 +36,7 @@ pub(super) fn work(config: &Config) -> u64 {
     config.designs.len() as u64 * WORK * sizes(config.keys).len() as u64
 }
 
-impl Suites<'_> {
+impl Recorder<'_> {
     /// Every design grows to a size before one grows to the next.
     pub(super) fn sizes(&mut self) -> Result<()> {
         let config = self.config;

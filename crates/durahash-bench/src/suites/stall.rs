@@ -6,7 +6,7 @@ use std::time::Instant;
 use durahash::Map;
 use hdrhistogram::Histogram;
 
-use super::{About, Suites};
+use super::{About, Recorder};
 use crate::config::Config;
 use crate::driver::{histogram, together};
 use crate::error::{Error, Result};
@@ -32,7 +32,7 @@ pub(super) fn work(config: &Config) -> u64 {
     config.designs.len() as u64 * WORK
 }
 
-impl Suites<'_> {
+impl Recorder<'_> {
     /// Lookups beside inserts first, then as many alone, on the map as it is after them.
     pub(super) fn stall(&mut self) -> Result<()> {
         let config = self.config;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use durahash::{Design, Map};
 
-use super::{About, Suites, settle};
+use super::{About, Recorder, settle};
 use crate::config::Config;
 use crate::driver::{self, Timed};
 use crate::error::Result;
@@ -21,7 +21,7 @@ pub(super) fn work(config: &Config) -> u64 {
     config.designs.len() as u64 * (runs + 1)
 }
 
-impl Suites<'_> {
+impl Recorder<'_> {
     /// The first round warms up and counts for nothing.
     pub(super) fn ycsb(&mut self) -> Result<()> {
         let config = self.config;

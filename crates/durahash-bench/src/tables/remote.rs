@@ -1,8 +1,8 @@
 //! Tables of the suite of simulated nodes, and of real ones beside them. Each title says which they are.
 
 use super::{Table, duration_or_dash, texts};
+use crate::figures::remote::SEP;
 use crate::report::{REAL, Report, Row};
-use crate::suites::remote::SEP;
 use crate::svg::number;
 
 pub(super) fn all(report: &Report) -> Vec<Table> {

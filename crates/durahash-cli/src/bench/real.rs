@@ -1,4 +1,4 @@
-//! Beside simulated nodes: the same index on real ones of this machine, each in a process of its own, which
+//! SepHash on real nodes of this machine, each in a process of its own, which
 //! `durahash remote bench` measures, in another. UCX takes its transport from the environment of a process.
 
 use std::ffi::OsStr;

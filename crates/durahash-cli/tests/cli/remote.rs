@@ -792,26 +792,23 @@ fn a_benchmark_that_fails_leaves_nothing_or_says_so() {
 }
 
 #[test]
-fn real_figures_stand_beside_simulated_ones() {
+fn real_nodes_are_measured() {
     let work = Work::new();
-    let line = "bench --suite remote --medium dram --keys 1000 --threads 1 --json out.json";
+    let line = "bench --suite nodes --medium dram --keys 1000 --threads 1 --json out.json";
     let text = work.run(line).ok();
-    for part in [", simulated\n", "virtual time", "this machine, real\n", "shared memory"] {
+    for part in ["this machine, real\n", "shared memory"] {
         assert!(text.contains(part), "no {part} in {text}");
     }
     let report: Value =
         serde_json::from_slice(&std::fs::read(work.path("out.json")).unwrap()).unwrap();
-    let of_tables = |real: bool| {
-        let rows = report["rows"].as_array().unwrap().iter();
-        rows.filter(move |row| (row["table"] == "real") == real)
-    };
-    let fabrics: Vec<_> = of_tables(true).map(|row| row["design"].as_str().unwrap()).collect();
+    let rows = report["rows"].as_array().unwrap();
+    let fabrics: Vec<_> = rows.iter().map(|row| row["design"].as_str().unwrap()).collect();
     for fabric in ["shared memory", "ucx, tcp", "ucx, shared memory"] {
         let there = !fabric.starts_with("ucx") || cfg!(feature = "ucx");
         assert_eq!(fabrics.contains(&fabric), there, "{fabric}");
     }
-    assert!(of_tables(true).all(|row| row["value"].as_f64().unwrap() > 0.0));
-    assert!(of_tables(false).all(|row| row["table"].as_str().unwrap().starts_with("simulated")));
+    assert!(rows.iter().all(|row| row["table"] == "real" && row["value"].as_f64().unwrap() > 0.0));
+    assert!(work.run("bench --suite remote").failed(2).contains("-p durahash-baselines -- remote"));
 }
 
 #[test]

@@ -5,18 +5,18 @@
 //! that each segment and subtable splits about once. With so few keys many clients share a segment; so inserts are
 //! also run on small segments and subtables, of which there are as many as the paper has large ones.
 
+use durahash_bench::workload::{Random, Zipfian};
+use durahash_bench::{About, Recorder, Result};
 use durahash_remote::Technique;
 use durahash_remote::fabric::Nic;
 
-use super::{About, Suites};
-use crate::config::Config;
-use crate::error::Result;
-use crate::remote::race::{self, Moves};
-use crate::remote::{Awaited, Bed, Image, Kind, Op, Phase, Setting, Space};
-use crate::workload::{Random, Zipfian};
+use crate::bed::{Bed, Image, Op, Phase, Setting};
+use crate::index::{Kind, Space};
+use crate::race::{self, Moves};
+use crate::stepwise::Awaited;
 
 /// Numbers of clients, each a thread of a machine.
-pub(crate) const CLIENTS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+const CLIENTS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 /// Those at which RACE with moves in batches is measured.
 const BATCHED_AT: [usize; 3] = [1, 16, 128];
 /// Those at which updates and deletes are measured.
@@ -44,9 +44,9 @@ const MANY_LOOKUPS: u64 = 4096;
 /// Numbers of clients that go without a technique.
 const WITHOUT_AT: [usize; 2] = [1, 16];
 
-pub(crate) const SEP: &str = "sephash";
-pub(crate) const RACE: &str = "race";
-pub(crate) const BATCHED: &str = "race, batched moves";
+const SEP: &str = "sephash";
+const RACE: &str = "race";
+const BATCHED: &str = "race, batched moves";
 
 fn sep() -> durahash_remote::Options {
     let mut options = durahash_remote::Options::default();
@@ -131,19 +131,14 @@ fn varied() -> Vec<(String, &'static str, Kind, usize, usize)> {
 /// What a run on many small segments counts as.
 const MANY_WORK: u64 = 12;
 
-/// Runs, each of which is counted as one part of the work.
-fn runs() -> u64 {
+/// The number of runs, each of which counts as one part of the work.
+pub(crate) fn work() -> u64 {
     let swept =
         2 * 2 * CLIENTS.len() + BATCHED_AT.len() + 2 * (COROUTINES.len() + CHANGED_AT.len());
     let many = MANY_WORK * (2 + many_kinds().len() as u64 * MANY_AT.len() as u64);
     let without = WITHOUT_AT.len() * without().len();
     let mixed = 2 * (MIXES.len() + YCSB.len());
     many + (2 + swept + mixed + without + 2 + varied().len()) as u64
-}
-
-/// The work of the suite, in runs of all keys.
-pub(super) fn work(_config: &Config) -> u64 {
-    runs()
 }
 
 /// Operations of streams, of which there are `count`, `ops` in all.
@@ -154,58 +149,70 @@ fn streams(count: usize, ops: u64, mut next: impl FnMut(u64, u64) -> Op) -> Vec<
         .collect()
 }
 
-impl Suites<'_> {
-    /// Everything, from one image of each index.
-    pub(super) fn remote(&mut self) -> Result<()> {
+/// Measures everything, from one image of each index.
+pub(crate) fn measure(recorder: &mut Recorder<'_>) -> Result<()> {
+    let (keys, seed) = (recorder.config().keys, recorder.config().seed);
+    Run { recorder, keys, seed }.all()
+}
+
+/// The measurements under way.
+struct Run<'a, 'b> {
+    recorder: &'a mut Recorder<'b>,
+    keys: u64,
+    seed: u64,
+}
+
+impl Run<'_, '_> {
+    fn all(&mut self) -> Result<()> {
         self.nic();
         let mut images = Vec::new();
         for (name, kind) in kinds() {
-            self.next(1, &format!("simulated: {name}, load"));
-            images.push((name, kind, self.remote_load(kind)?));
+            self.recorder.next(1, &format!("simulated: {name}, load"));
+            images.push((name, kind, self.load(kind)?));
         }
         for (name, kind, image) in &images {
             for clients in CLIENTS {
-                self.remote_inserts(name, *kind, image, clients, 1)?;
-                self.remote_searches(name, *kind, image, clients)?;
+                self.inserts(name, *kind, image, clients, 1)?;
+                self.searches(name, *kind, image, clients)?;
             }
             for clients in CHANGED_AT {
-                self.remote_changes(name, *kind, image, clients)?;
+                self.changes(name, *kind, image, clients)?;
             }
             for coroutines in COROUTINES {
-                self.remote_inserts(name, *kind, image, 32, coroutines)?;
+                self.inserts(name, *kind, image, 32, coroutines)?;
             }
         }
         for clients in BATCHED_AT {
-            self.remote_inserts(BATCHED, batched(), &images[1].2, clients, 1)?;
+            self.inserts(BATCHED, batched(), &images[1].2, clients, 1)?;
         }
         for (name, kind, image) in &images {
-            self.remote_mixes(name, *kind, image)?;
-            self.remote_ycsb(name, *kind, image)?;
+            self.mixes(name, *kind, image)?;
+            self.ycsb(name, *kind, image)?;
         }
         for clients in WITHOUT_AT {
-            self.remote_without(&images[0].2, clients)?;
+            self.without(&images[0].2, clients)?;
         }
         drop(images);
         let [sep, race, batched] = many_kinds();
         for of_image in [&[sep][..], &[race, batched]] {
             let (name, kind) = of_image[0];
-            let loaded = self.remote_many_load(name, kind)?;
+            let loaded = self.many_load(name, kind)?;
             for (name, kind) in of_image {
                 for clients in MANY_AT {
-                    self.remote_many(name, *kind, &loaded, clients)?;
+                    self.many(name, *kind, &loaded, clients)?;
                 }
             }
         }
         for (name, kind) in kinds() {
-            self.remote_growth(name, kind)?;
+            self.growth(name, kind)?;
         }
         for (case, name, kind, nodes, value_bytes) in varied() {
-            self.remote_varied(&case, name, kind, nodes, value_bytes)?;
+            self.varied(&case, name, kind, nodes, value_bytes)?;
         }
         Ok(())
     }
 
-    /// What was assumed of the NICs, for whoever reads the rows.
+    /// The assumptions about NICs, as rows.
     fn nic(&mut self) {
         let nic = Nic::default();
         let about =
@@ -218,25 +225,25 @@ impl Suites<'_> {
             ("packets_per_s", nic.packets_per_s),
             ("atomics_per_s", nic.atomics_per_s),
         ] {
-            self.add(&about, metric, value as f64);
+            self.recorder.add(&about, metric, value as f64);
         }
     }
 
     fn setting(&self, kind: Kind, clients: usize) -> Setting {
-        let bytes = (1 << 30) + self.config.keys * 512;
-        let (seed, awaited) = (self.config.seed, Awaited::Nothing);
+        let bytes = (1 << 30) + self.keys * 512;
+        let (seed, awaited) = (self.seed, Awaited::Nothing);
         Setting { kind, clients, nodes: 1, bytes, value_bytes: 32, awaited, seed }
     }
 
-    fn remote_load(&mut self, kind: Kind) -> Result<Image> {
-        let keys = base(self.config.keys);
+    fn load(&mut self, kind: Kind) -> Result<Image> {
+        let keys = base(self.keys);
         let bed = Bed::new(self.setting(kind, MAKERS))?;
         bed.run(streams(MAKERS, keys, |_, i| Op::Put(i)), false)?;
         bed.into_image()
     }
 
     /// As many inserts as there are keys.
-    fn remote_inserts(
+    fn inserts(
         &mut self,
         name: &str,
         kind: Kind,
@@ -244,8 +251,8 @@ impl Suites<'_> {
         clients: usize,
         coroutines: usize,
     ) -> Result<()> {
-        self.next(1, &format!("simulated: {name}, inserts, {clients} clients"));
-        let keys = base(self.config.keys);
+        self.recorder.next(1, &format!("simulated: {name}, inserts, {clients} clients"));
+        let keys = base(self.keys);
         let bed = Bed::from_image(self.setting(kind, clients), image)?;
         let ops = streams(clients * coroutines, keys, |_, i| Op::Put(keys + i));
         let phase = bed.run(ops, true)?;
@@ -259,17 +266,11 @@ impl Suites<'_> {
 
     /// A quarter as many lookups as there are keys, after as many that only make the clients acquainted
     /// with the index.
-    fn remote_searches(
-        &mut self,
-        name: &str,
-        kind: Kind,
-        image: &Image,
-        clients: usize,
-    ) -> Result<()> {
-        self.next(1, &format!("simulated: {name}, searches, {clients} clients"));
-        let keys = base(self.config.keys);
+    fn searches(&mut self, name: &str, kind: Kind, image: &Image, clients: usize) -> Result<()> {
+        self.recorder.next(1, &format!("simulated: {name}, searches, {clients} clients"));
+        let keys = base(self.keys);
         let bed = Bed::from_image(self.setting(kind, clients), image)?;
-        let mut random = Random::new(self.config.seed);
+        let mut random = Random::new(self.seed);
         let mut lookups = || streams(clients, keys / 4, |_, _| Op::Get(random.below(keys)));
         let (first, second) = (lookups(), lookups());
         bed.run(first, false)?;
@@ -279,15 +280,10 @@ impl Suites<'_> {
     }
 
     /// An update and a delete for every fourth key, each once.
-    fn remote_changes(
-        &mut self,
-        name: &str,
-        kind: Kind,
-        image: &Image,
-        clients: usize,
-    ) -> Result<()> {
-        self.next(1, &format!("simulated: {name}, updates and deletes, {clients} clients"));
-        let quarter = base(self.config.keys) / 4;
+    fn changes(&mut self, name: &str, kind: Kind, image: &Image, clients: usize) -> Result<()> {
+        self.recorder
+            .next(1, &format!("simulated: {name}, updates and deletes, {clients} clients"));
+        let quarter = base(self.keys) / 4;
         let bed = Bed::from_image(self.setting(kind, clients), image)?;
         bed.run(streams(clients, quarter, |_, i| Op::Get(4 * i)), false)?;
         let updates = bed.run(streams(clients, quarter, |_, i| Op::Put(4 * i)), false)?;
@@ -298,10 +294,10 @@ impl Suites<'_> {
     }
 
     /// Inserts and searches as above, with SepHash and without each technique.
-    fn remote_without(&mut self, image: &Image, clients: usize) -> Result<()> {
-        let keys = base(self.config.keys);
+    fn without(&mut self, image: &Image, clients: usize) -> Result<()> {
+        let keys = base(self.keys);
         for (case, inserts, technique, awaited) in without() {
-            self.next(1, &format!("simulated: {case}, {clients} clients"));
+            self.recorder.next(1, &format!("simulated: {case}, {clients} clients"));
             let mut options = sep();
             options.without = technique;
             let setting = Setting { awaited, ..self.setting(Kind::Sep(options), clients) };
@@ -309,7 +305,7 @@ impl Suites<'_> {
             let phase = if inserts {
                 bed.run(streams(clients, keys, |_, i| Op::Put(keys + i)), true)?
             } else {
-                let mut random = Random::new(self.config.seed);
+                let mut random = Random::new(self.seed);
                 let mut lookups = || streams(clients, keys / 4, |_, _| Op::Get(random.below(keys)));
                 let (first, second) = (lookups(), lookups());
                 bed.run(first, false)?;
@@ -321,44 +317,45 @@ impl Suites<'_> {
     }
 
     /// An index of many small segments, and how many they are.
-    fn remote_many_load(&mut self, name: &str, kind: Kind) -> Result<(Image, u64)> {
-        self.next(MANY_WORK, &format!("simulated: {name}, many segments, load"));
+    fn many_load(&mut self, name: &str, kind: Kind) -> Result<(Image, u64)> {
+        self.recorder.next(MANY_WORK, &format!("simulated: {name}, many segments, load"));
         let bed = Bed::new(self.setting(kind, 1))?;
-        bed.run(streams(1, many(self.config.keys), |_, i| Op::Put(i)), false)?;
+        bed.run(streams(1, many(self.keys), |_, i| Op::Put(i)), false)?;
         let segments = bed.space()?.segments;
         Ok((bed.into_image()?, segments))
     }
 
     /// As many inserts as there are keys, by clients that have met segments.
-    fn remote_many(
+    fn many(
         &mut self,
         name: &str,
         kind: Kind,
         (image, segments): &(Image, u64),
         clients: usize,
     ) -> Result<()> {
-        self.next(MANY_WORK, &format!("simulated: {name}, many segments, {clients} clients"));
-        let keys = many(self.config.keys);
+        self.recorder
+            .next(MANY_WORK, &format!("simulated: {name}, many segments, {clients} clients"));
+        let keys = many(self.keys);
         let bed = Bed::from_image(self.setting(kind, clients), image)?;
-        let mut random = Random::new(self.config.seed);
+        let mut random = Random::new(self.seed);
         let lookups = (MANY_LOOKUPS * clients as u64).min(keys);
         bed.run(streams(clients, lookups, |_, _| Op::Get(random.below(keys))), false)?;
         let phase = bed.run(streams(clients, keys, |_, i| Op::Put(keys + i)), true)?;
         let (table, case) = ("simulated many", "insert");
         let about = About { table, design: name, case, threads: clients, keys };
         self.add_phase_about(&about, &phase);
-        self.add(&about, "segments", *segments as f64);
+        self.recorder.add(&about, "segments", *segments as f64);
         Ok(())
     }
 
-    fn remote_mixes(&mut self, name: &str, kind: Kind, image: &Image) -> Result<()> {
-        let keys = base(self.config.keys);
+    fn mixes(&mut self, name: &str, kind: Kind, image: &Image) -> Result<()> {
+        let keys = base(self.keys);
         let clients = CLIENTS[CLIENTS.len() - 1];
         for inserts in MIXES {
             let case = format!("{inserts} % inserts");
-            self.next(1, &format!("simulated: {name}, {case}"));
+            self.recorder.next(1, &format!("simulated: {name}, {case}"));
             let bed = Bed::from_image(self.setting(kind, clients), image)?;
-            let mut random = Random::new(self.config.seed);
+            let mut random = Random::new(self.seed);
             let warm = streams(clients, keys / 8, |_, _| Op::Get(random.below(keys)));
             bed.run(warm, false)?;
             let ops = streams(clients, keys / 2, |_, i| {
@@ -372,15 +369,15 @@ impl Suites<'_> {
     }
 
     /// YCSB's mixes by Zipf's law; reads of D are of the latest keys of the same client.
-    fn remote_ycsb(&mut self, name: &str, kind: Kind, image: &Image) -> Result<()> {
-        let keys = base(self.config.keys);
+    fn ycsb(&mut self, name: &str, kind: Kind, image: &Image) -> Result<()> {
+        let keys = base(self.keys);
         let clients = CLIENTS[CLIENTS.len() - 1];
         let zipfian = Zipfian::new(keys);
         for (case, reads, inserts) in YCSB {
             let case = format!("YCSB {case}");
-            self.next(1, &format!("simulated: {name}, {case}"));
+            self.recorder.next(1, &format!("simulated: {name}, {case}"));
             let bed = Bed::from_image(self.setting(kind, clients), image)?;
-            let mut random = Random::new(self.config.seed);
+            let mut random = Random::new(self.seed);
             let warm = streams(clients, keys / 8, |_, _| Op::Get(zipfian.draw(&mut random)));
             bed.run(warm, false)?;
             let mut own: Vec<Vec<u64>> = vec![Vec::new(); clients];
@@ -408,10 +405,10 @@ impl Suites<'_> {
     }
 
     /// How full an index is while one client fills it.
-    fn remote_growth(&mut self, name: &str, kind: Kind) -> Result<()> {
-        self.next(1, &format!("simulated: {name}, growth"));
+    fn growth(&mut self, name: &str, kind: Kind) -> Result<()> {
+        self.recorder.next(1, &format!("simulated: {name}, growth"));
         let bed = Bed::new(self.setting(kind, 1))?;
-        let step = GROWTH_STEP.min((self.config.keys / GROWTH_POINTS).max(1));
+        let step = GROWTH_STEP.min((self.keys / GROWTH_POINTS).max(1));
         for point in 1..=GROWTH_POINTS {
             let keys = point * step;
             bed.run(streams(1, step, |_, i| Op::Put(keys - step + i)), false)?;
@@ -419,14 +416,14 @@ impl Suites<'_> {
             let about =
                 About { table: "simulated space", design: name, case: "growth", threads: 1, keys };
             for (metric, value) in utilization(&space) {
-                self.add(&about, metric, value);
+                self.recorder.add(&about, metric, value);
             }
         }
         Ok(())
     }
 
     /// One size is another than usual.
-    fn remote_varied(
+    fn varied(
         &mut self,
         case: &str,
         name: &str,
@@ -434,14 +431,14 @@ impl Suites<'_> {
         nodes: usize,
         value_bytes: usize,
     ) -> Result<()> {
-        self.next(1, &format!("simulated: {name}, {case}"));
-        let keys = base(self.config.keys) / 4;
-        let bytes = (1 << 30) + self.config.keys * (512 + 2 * value_bytes as u64);
+        self.recorder.next(1, &format!("simulated: {name}, {case}"));
+        let keys = base(self.keys) / 4;
+        let bytes = (1 << 30) + self.keys * (512 + 2 * value_bytes as u64);
         let setting = Setting { nodes, value_bytes, bytes, ..self.setting(kind, SIZED) };
         let bed = Bed::new(setting)?;
         bed.run(streams(SIZED, keys, |_, i| Op::Put(i)), false)?;
         let inserts = bed.run(streams(SIZED, keys, |_, i| Op::Put(keys + i)), false)?;
-        let mut random = Random::new(self.config.seed);
+        let mut random = Random::new(self.seed);
         let mut lookups = || streams(SIZED, keys, |_, _| Op::Get(random.below(2 * keys)));
         let (first, second) = (lookups(), lookups());
         bed.run(first, false)?;
@@ -467,30 +464,30 @@ impl Suites<'_> {
                 ("table_bytes", space.table_bytes as f64),
                 ("plain_table_bytes", space.plain_table_bytes as f64),
             ]) {
-                self.add(&about, metric, value);
+                self.recorder.add(&about, metric, value);
             }
         }
         Ok(())
     }
 
     fn add_phase(&mut self, table: &str, design: &str, case: &str, clients: usize, phase: &Phase) {
-        let keys = base(self.config.keys);
+        let keys = base(self.keys);
         self.add_phase_about(&About { table, design, case, threads: clients, keys }, phase);
     }
 
     fn add_phase_about(&mut self, about: &About<'_>, phase: &Phase) {
         let each = |count: u64| count as f64 / phase.ops.max(1) as f64;
-        self.add(about, "ops_per_s", phase.ops_per_s());
-        self.add_percentiles(about, &phase.latency, &[("p50_ns", 2), ("p99_ns", 100)]);
-        self.add(about, "ops", phase.ops as f64);
-        self.add(about, "round_trips", each(phase.counts.round_trips));
-        self.add(about, "verbs", each(phase.counts.verbs()));
-        self.add(about, "bytes", each(phase.counts.bytes_in + phase.counts.bytes_out));
-        self.add(about, "merges", phase.done.merges as f64);
-        self.add(about, "splits", phase.done.splits as f64);
-        self.add(about, "split_ms", phase.done.split_ns as f64 / 1e6);
-        self.add(about, "conflicts", each(phase.done.conflicts));
-        self.add(about, "waits", each(phase.done.waits));
+        self.recorder.add(about, "ops_per_s", phase.ops_per_s());
+        self.recorder.add_percentiles(about, &phase.latency, &[("p50_ns", 2), ("p99_ns", 100)]);
+        self.recorder.add(about, "ops", phase.ops as f64);
+        self.recorder.add(about, "round_trips", each(phase.counts.round_trips));
+        self.recorder.add(about, "verbs", each(phase.counts.verbs()));
+        self.recorder.add(about, "bytes", each(phase.counts.bytes_in + phase.counts.bytes_out));
+        self.recorder.add(about, "merges", phase.done.merges as f64);
+        self.recorder.add(about, "splits", phase.done.splits as f64);
+        self.recorder.add(about, "split_ms", phase.done.split_ns as f64 / 1e6);
+        self.recorder.add(about, "conflicts", each(phase.done.conflicts));
+        self.recorder.add(about, "waits", each(phase.done.waits));
     }
 }
 

@@ -5,15 +5,15 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use durahash_bench::driver::histogram;
+use durahash_bench::{Error, Result};
 use durahash_media::Result as MediaResult;
 use durahash_media::hash::WordMix;
 use durahash_remote::fabric::{Addr, Counts, Fabric, Nic, Sim, SimClient, SimOptions};
 use hdrhistogram::Histogram;
 
-use super::index::{Done, Index, Kind, Space};
-use super::stepwise::{Awaited, Stepwise};
-use crate::driver::histogram;
-use crate::error::{Error, Result};
+use crate::index::{Done, Index, Kind, Space};
+use crate::stepwise::{Awaited, Stepwise};
 
 /// Clients that share a NIC: threads of one machine, as in SepHash's evaluation.
 const CLIENTS_OF_NIC: usize = 16;
@@ -253,7 +253,7 @@ mod tests {
     use durahash_remote::Technique;
 
     use super::*;
-    use crate::remote::race;
+    use crate::race;
 
     fn setting(kind: Kind, clients: usize) -> Setting {
         let (bytes, awaited) = (64 << 20, Awaited::Nothing);

@@ -2,11 +2,11 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use durahash_bench::workload::Random;
 use durahash_media::ErrorKind;
 use durahash_remote::fabric::{Chaos, Counts, Fabric, Sim, SimClient, SimOptions};
 
 use super::{Moves, Options, Race, Result};
-use crate::workload::Random;
 
 /// Subtables of 24 slots: splits come soon.
 fn tiny(moves: Moves) -> Options {

@@ -16,14 +16,14 @@ pub(crate) enum Awaited {
 
 /// The client, with what is waited for.
 #[derive(Clone)]
-pub(super) struct Stepwise {
-    pub(super) client: SimClient,
-    pub(super) awaited: Awaited,
+pub(crate) struct Stepwise {
+    pub(crate) client: SimClient,
+    pub(crate) awaited: Awaited,
 }
 
 impl Stepwise {
     /// What is waited for at the end of an operation.
-    pub(super) async fn end(&self) -> Result<()> {
+    pub(crate) async fn end(&self) -> Result<()> {
         if self.awaited == Awaited::Hints {
             for node in 0..self.nodes() {
                 self.flush(node).await?;

@@ -24,11 +24,31 @@
 
 use std::sync::atomic::AtomicU64;
 
-use durahash::{ErrorKind, Map};
+use durahash::{Design, ErrorKind, Map};
+use durahash_bench::duplicates::Contender;
+use durahash_bench::{Bench, Error, Make, MultiTable, Result};
 use durahash_media::{Format, Geometry, LINE_BYTES, Medium, PmU64, Pool, VersionLock, bits};
 
-use crate::error::{Error, Result};
-use crate::multi_table::MultiTable;
+/// Lists to be made on any medium, behind this map.
+struct Behind(Map<u64, u64>);
+
+impl Make for Behind {
+    type Made = Box<dyn MultiTable>;
+
+    fn on<M: Medium>(self, medium: M) -> Result<Box<dyn MultiTable>> {
+        Ok(Box::new(Lists::new(self.0, medium)?))
+    }
+}
+
+/// Lists behind a map of the design with a name.
+pub(crate) fn contender(design: &str) -> Option<Contender> {
+    let name = format!("{design}, lists");
+    let design: Design = design.parse().ok()?;
+    // As the lists themselves and the multimaps: without a log.
+    let make =
+        Box::new(move |bench: &Bench| bench.make(Behind(bench.without_log().create(design)?)));
+    Some(Contender { name, make })
+}
 
 /// Bytes of the smallest list.
 const LIST_BYTES: u64 = 48;

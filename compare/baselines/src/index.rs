@@ -6,8 +6,8 @@ use durahash_media::Result;
 use durahash_remote::RemoteMap;
 use durahash_remote::fabric::SimClient;
 
-use super::race::{self, Race};
-use super::stepwise::Stepwise;
+use crate::race::{self, Race};
+use crate::stepwise::Stepwise;
 
 /// Which index, with its sizes.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ pub(crate) enum Kind {
 
 /// A client of an index. Clones are the same client.
 #[derive(Clone)]
-pub(super) enum Index {
+pub(crate) enum Index {
     Sep(RemoteMap<Stepwise>, Stepwise),
     Race(Rc<Race<SimClient>>),
 }
@@ -37,7 +37,7 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    pub(super) fn with(self, other: Done) -> Done {
+    pub(crate) fn with(self, other: Done) -> Done {
         Done {
             merges: self.merges + other.merges,
             splits: self.splits + other.splits,
@@ -47,7 +47,7 @@ impl Done {
         }
     }
 
-    pub(super) fn since(self, before: Done) -> Done {
+    pub(crate) fn since(self, before: Done) -> Done {
         Done {
             merges: self.merges - before.merges,
             splits: self.splits - before.splits,
@@ -80,7 +80,7 @@ pub(crate) struct Space {
 }
 
 impl Index {
-    pub(super) async fn create(kind: Kind, client: Stepwise) -> Result<Self> {
+    pub(crate) async fn create(kind: Kind, client: Stepwise) -> Result<Self> {
         Ok(match kind {
             Kind::Sep(options) => {
                 Index::Sep(RemoteMap::create(client.clone(), options).await?, client)
@@ -91,7 +91,7 @@ impl Index {
         })
     }
 
-    pub(super) async fn open(kind: Kind, client: Stepwise) -> Result<Self> {
+    pub(crate) async fn open(kind: Kind, client: Stepwise) -> Result<Self> {
         Ok(match kind {
             Kind::Sep(options) => {
                 Index::Sep(RemoteMap::open(client.clone(), options).await?, client)
@@ -100,7 +100,7 @@ impl Index {
         })
     }
 
-    pub(super) async fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+    pub(crate) async fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         match self {
             Index::Sep(map, client) => {
                 map.put(key, value).await?;
@@ -110,14 +110,14 @@ impl Index {
         }
     }
 
-    pub(super) async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub(crate) async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         match self {
             Index::Sep(map, _) => map.get(key).await,
             Index::Race(race) => race.get(key).await,
         }
     }
 
-    pub(super) async fn delete(&self, key: &[u8]) -> Result<()> {
+    pub(crate) async fn delete(&self, key: &[u8]) -> Result<()> {
         match self {
             Index::Sep(map, client) => {
                 map.delete(key).await?;
@@ -128,7 +128,7 @@ impl Index {
     }
 
     /// Shows that this client has nothing under way.
-    pub(super) async fn tick(&self) -> Result<()> {
+    pub(crate) async fn tick(&self) -> Result<()> {
         match self {
             Index::Sep(map, _) => map.tick().await,
             Index::Race(_) => Ok(()),
@@ -136,14 +136,14 @@ impl Index {
     }
 
     /// Leaves, so that nobody waits for this client.
-    pub(super) async fn close(self) -> Result<()> {
+    pub(crate) async fn close(self) -> Result<()> {
         match self {
             Index::Sep(map, _) => map.close().await,
             Index::Race(_) => Ok(()),
         }
     }
 
-    pub(super) fn done(&self) -> Done {
+    pub(crate) fn done(&self) -> Done {
         match self {
             Index::Sep(map, _) => {
                 let tally = map.stats();
@@ -168,7 +168,7 @@ impl Index {
         }
     }
 
-    pub(super) async fn space(&self) -> Result<Space> {
+    pub(crate) async fn space(&self) -> Result<Space> {
         match self {
             Index::Sep(map, _) => {
                 let (report, stats) = (map.check().await?, map.stats());

@@ -1,11 +1,11 @@
 use std::collections::HashMap;
 
 use durahash::{Design, Options};
+use durahash_bench::driver::together;
+use durahash_bench::workload::Random;
 use durahash_media::{Dram, Metered};
 
 use super::*;
-use crate::driver::together;
-use crate::workload::Random;
 
 fn lists() -> Lists<Dram> {
     let heads = Options::new().design(Design::Pea).in_memory().unwrap();
