@@ -1,6 +1,5 @@
-//! Copies the sources of designs, with the changes that plant faults: so the designs themselves have no
-//! hooks for them. Rewo-Hash with what it uses of its crate: `src/designs/planted/mod.rs`; SepHash:
-//! `tests/planted_sep.rs`.
+//! Copies the sources of Rewo-Hash and what it uses of its crate, with the changes that plant faults: so the
+//! design itself has no hooks for them (`src/designs/planted/mod.rs`).
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -9,8 +8,6 @@ use std::path::{Path, PathBuf};
 
 #[path = "build/rewo.rs"]
 mod rewo;
-#[path = "build/sep.rs"]
-mod sep;
 
 /// A piece of source, which stands once in a file of the design, and what stands there instead.
 struct Change {
@@ -25,8 +22,7 @@ fn main() -> Result {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=build");
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
-    copy_rewo(&out.join("planted"))?;
-    copy_sep(&out.join("planted-sep"))
+    copy_rewo(&out.join("planted"))
 }
 
 /// Rewo-Hash, and the modules of its crate that it uses, and those that these use.
@@ -60,28 +56,6 @@ fn copy_rewo(out: &Path) -> Result {
     }
     done.remove(TRAITS);
     write_root(out, &[DESIGN], &done, &lost)
-}
-
-/// SepHash and the map over it; the fabrics are the library's.
-fn copy_sep(out: &Path) -> Result {
-    const DESIGN: &str = "sep";
-    const MAP: &str = "map";
-
-    let copied = |text: &str| {
-        let code = without_comments(text);
-        let code = code.replace("crate::fabric", "durahash_remote::fabric");
-        let code = code.replace("crate::sep", "crate::copy::sep");
-        format!("use crate::{{Fault, planted}};\n{code}")
-    };
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../durahash-remote/src");
-    let mut lost = Vec::new();
-    for (name, text) in design(&root.join(DESIGN))? {
-        let planted = plant(sep::CHANGES, &name, &text, &mut lost);
-        write(&out.join(DESIGN).join(&name), &copied(&planted))?;
-    }
-    let map = read(&root.join(MAP).with_extension("rs"))?;
-    write(&out.join(MAP).with_extension("rs"), &copied(&map))?;
-    write_root(out, &[DESIGN, MAP], &BTreeSet::new(), &lost)
 }
 
 /// The files of a design, by name, without tests.

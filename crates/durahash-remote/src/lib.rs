@@ -10,6 +10,8 @@
 // From low to high: a module uses only what stands in the groups above its own
 // (`durahash/tests/layers.rs`).
 pub mod executor;
+#[doc(hidden)]
+pub mod planted;
 
 pub mod fabric;
 

@@ -185,7 +185,7 @@ impl Cache {
     }
 
     fn view(&mut self, cur: Ref, a: WordA) -> Option<&mut View> {
-        self.segments.get_mut(&cur).map(|segment| &mut segment.view).filter(|view| view.a == a)
+        self.segments.get_mut(&cur).map(|segment| &mut segment.view).filter(|view| view.a.is(a))
     }
 
     /// Entries seen up to `end` that may be of a key with this fp and fp2, newest first.

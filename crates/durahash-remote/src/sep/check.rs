@@ -9,6 +9,7 @@ use std::collections::{HashSet, VecDeque};
 use durahash_media::{Error, ErrorKind, Result};
 
 use crate::fabric::{Addr, Batch, Fabric};
+use crate::planted::{Fault, hint_generation, planted};
 
 use super::Core;
 use super::epoch::Op;
@@ -124,7 +125,7 @@ impl<F: Fabric> Core<F> {
             for (word, hint) in words(&bytes[range]).zip(hints.chunks_exact(2)) {
                 match Entry(word).state(a.generation()) {
                     State::Live => {
-                        let hint = (hint[0] == a.generation() as u8).then_some(hint[1]);
+                        let hint = (hint[0] == hint_generation(a.generation())).then_some(hint[1]);
                         cur_entries.push((Entry(word), hint));
                     }
                     State::Free => break,
@@ -332,7 +333,7 @@ impl<F: Fabric> Core<F> {
         let cur_size = block_bytes(self.geometry.cur_bytes());
         used.push((a.main().addr(), main_size));
         used.push((cur.addr(), cur_size));
-        if !pending.is_none() {
+        if !pending.is_none() && !planted(Fault::PendingOverlooked) {
             // Its entries are those of this segment.
             let mut batch = Batch::new();
             batch.read(pending.addr(), 8);

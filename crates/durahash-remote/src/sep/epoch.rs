@@ -23,6 +23,7 @@ use std::collections::{BTreeMap, HashMap};
 use durahash_media::{Error, ErrorKind, Result};
 
 use crate::fabric::{Batch, Done, Fabric};
+use crate::planted::{Fault, planted};
 
 use super::Core;
 use super::layout::{EPOCH, Row, RowState, epoch_of, word_at, words};
@@ -67,8 +68,9 @@ impl Epochs {
     }
 
     fn enter(&mut self) -> u64 {
-        *self.tags.entry(self.latest).or_default() += 1;
-        self.latest
+        let tag = if planted(Fault::TagOfRow) { self.row.epoch() } else { self.latest };
+        *self.tags.entry(tag).or_default() += 1;
+        tag
     }
 
     fn again(&mut self, tag: u64) {
@@ -142,6 +144,10 @@ impl<'a, F: Fabric> Op<'a, F> {
 
     /// Waits, holding nothing: what was read before is not to be used any more.
     pub(super) async fn wait(&mut self, ns: u64) {
+        if planted(Fault::WaitsHolding) {
+            self.core.fabric.sleep_ns(ns).await;
+            return;
+        }
         self.core.epochs.borrow_mut().leave(self.tag);
         // Not left twice if the future is dropped here.
         self.core.epochs.borrow_mut().again(u64::MAX);
@@ -198,6 +204,9 @@ impl<F: Fabric> Core<F> {
     /// Makes sure that a heartbeat was posted within the last `1/part` of the lease and arrived.
     async fn within_lease(&self, part: u64) -> Result<()> {
         let Some(lease_ns) = self.fabric.lease_ns() else { return Ok(()) };
+        if planted(Fault::LeaseBefore) && part == 2 || planted(Fault::LeaseAfter) && part == 1 {
+            return Ok(());
+        }
         let late = || {
             let beat_ns = self.epochs.borrow().beat_ns;
             self.fabric.now_ns() - beat_ns >= lease_ns / part
@@ -226,6 +235,9 @@ impl<F: Fabric> Core<F> {
             let mut epochs = self.epochs.borrow_mut();
             if found == old {
                 (epochs.row, epochs.beat_ns) = (new, posted_ns);
+                if planted(Fault::BeatWhenSeen) {
+                    epochs.beat_ns = self.fabric.now_ns();
+                }
                 break;
             } else if found.is_of(old) {
                 // A swap whose future was dropped has won.
@@ -250,9 +262,12 @@ impl<F: Fabric> Core<F> {
         let lowest = {
             let mut epochs = self.epochs.borrow_mut();
             epochs.latest = epochs.latest.max(global);
-            epochs.tags.keys().next().map_or(global, |&tag| tag.min(global))
+            match epochs.tags.keys().next() {
+                Some(&tag) if !planted(Fault::RowIsLatest) => tag.min(global),
+                _ => global,
+            }
         };
-        if lowest > self.epochs.borrow().row.epoch() {
+        if lowest > self.epochs.borrow().row.epoch() && !planted(Fault::Unflushed) {
             for node in 0..self.geometry.nodes {
                 self.fabric.flush(node).await?;
             }
@@ -266,7 +281,7 @@ impl<F: Fabric> Core<F> {
         let rows: Vec<Row> = words(done.bytes(0)).map(Row).collect();
         self.space.borrow_mut().collect(global);
         let ready = self.evict_dead(global, &rows).await?;
-        if ready && self.epochs.borrow().row.epoch() == global {
+        if (ready || planted(Fault::RowsUnasked)) && self.epochs.borrow().row.epoch() == global {
             let mut batch = Batch::new();
             batch.compare_swap(EPOCH, global, global + 1);
             let found = epoch_of(self.fabric.post(batch).await?.word(0))?;
@@ -320,7 +335,7 @@ impl<F: Fabric> Core<F> {
                 Some(lease_ns) => now_ns - since_ns >= lease_ns,
                 None => ticks >= PATIENCE,
             };
-            if late && self.fabric.evict(idx).await? {
+            if late && (planted(Fault::Unfenced) || self.fabric.evict(idx).await?) {
                 let mut batch = Batch::new();
                 batch.compare_swap(self.geometry.row(idx), row.0, row.with_state(RowState::Dead).0);
                 let swapped = self.fabric.post(batch).await?.word(0) == row.0;
@@ -410,6 +425,7 @@ impl<F: Fabric> Core<F> {
                 let mut batch = Batch::new();
                 batch.read(EPOCH, 8);
                 let latest = epoch_of(fabric.post(batch).await?.word(0))?;
+                let latest = if planted(Fault::EpochOnce) { new.epoch() } else { latest };
                 return Ok(Epochs { latest, ..Epochs::new(new, posted_ns) });
             }
         }

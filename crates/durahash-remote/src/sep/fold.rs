@@ -6,6 +6,8 @@
 
 use std::collections::HashMap;
 
+use crate::planted::{Fault, planted};
+
 use super::layout::{Entry, Item, dep, fp2};
 
 /// What is merged: the CurSegment's entries in the order of appending, each with its fp2 if the
@@ -74,7 +76,9 @@ impl Frozen {
         let main = self.main.iter().map(|item| (item.entry, Some(item.fp2)));
         for (entry, hint) in cur.chain(main) {
             let known = keys.get(&entry.kv().word());
-            let newest = known.is_none_or(|known| seen.insert(&known.key, ()).is_none());
+            let forgets = planted(Fault::TombstoneMerged) && entry.is_tombstone()
+                || planted(Fault::KeysUncompared) && hint.is_none();
+            let newest = forgets || known.is_none_or(|known| seen.insert(&known.key, ()).is_none());
             if newest && !entry.is_tombstone() {
                 let fp2 = known.map(|known| fp2(known.hash)).or(hint);
                 let fp2 = fp2.expect("the key was wanted where the hint is not known");
@@ -94,7 +98,7 @@ pub(super) fn divide(kept: &[Item], depth: u32, keys: &Keys) -> [Vec<Item>; 2] {
     let mut halves = [Vec::new(), Vec::new()];
     for &item in kept {
         let upper = item.entry.dep() >> (depth % 4) & 1;
-        let dep = if depth % 4 == 3 {
+        let dep = if depth % 4 == 3 && !planted(Fault::DepthBitsKept) {
             dep(keys[&item.entry.kv().word()].hash, depth + 1)
         } else {
             item.entry.dep()

@@ -12,6 +12,8 @@
 
 use std::ops::Range;
 
+use crate::planted::{Fault, planted};
+
 use super::layout::FPS;
 
 /// The table of one MainSegment.
@@ -107,6 +109,9 @@ impl FpTable {
         let fp = usize::from(fp);
         let ((from, before), (to, after)) = (self.predict(fp), self.predict(fp + 1));
         let clamp = |i: i64| i.clamp(0, self.len.into()) as u32;
+        if planted(Fault::RangeBare) {
+            return clamp(from)..clamp(to);
+        }
         clamp(from - before - 1)..clamp(to + after + 1)
     }
 }

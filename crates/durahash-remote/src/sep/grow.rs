@@ -26,7 +26,8 @@ use std::rc::Rc;
 
 use durahash_media::{Error, ErrorKind, Result};
 
-use crate::fabric::{Batch, Fabric};
+use crate::fabric::{Addr, Batch, Fabric};
+use crate::planted::{Fault, hint_generation, planted};
 
 use super::Core;
 use super::epoch::Op;
@@ -61,11 +62,16 @@ impl<F: Fabric> Core<F> {
     /// Merges or splits the full segment `cur` whose word A was `a`; does nothing when somebody else
     /// has done it.
     pub(super) async fn merge(&self, op: &mut Op<'_, F>, cur: Ref, a: WordA) -> Result<()> {
-        let turning = a.generation().wrapping_add(1).is_multiple_of(STRIDE);
+        let stride = if planted(Fault::Narrow) { 1 } else { STRIDE };
+        let turning = a.generation().wrapping_add(1).is_multiple_of(stride);
         let began_ns = self.fabric.now_ns();
         loop {
             let Some(full) = self.read_full(op, cur, a, turning).await? else { return Ok(()) };
-            if turning && full.header.mark != 0 && full.epoch < full.header.mark + 2 {
+            if turning
+                && !planted(Fault::TurnsUnwaited)
+                && full.header.mark != 0
+                && full.epoch < full.header.mark + 2
+            {
                 // Somebody may be under way since the last such generation. Nothing is held here.
                 self.tally.borrow_mut().waits += 1;
                 op.wait(self.options.wait_ns).await;
@@ -77,7 +83,12 @@ impl<F: Fabric> Core<F> {
             }
             // It is committed at an epoch of tag + 1 at the latest.
             let mark = if turning { op.tag + 1 } else { full.header.mark };
-            let splits = self.geometry.splits(a, full.header.len);
+            let mut len = full.header.len;
+            if planted(Fault::SplitByHints) {
+                let unknown = full.frozen.cur.iter().filter(|(_, hint)| hint.is_none()).count();
+                len = len.saturating_sub(unknown as u32);
+            }
+            let splits = self.geometry.splits(a, len);
             let dep_tells = a.depth() % 4 != 3 && self.options.without != Some(Technique::Depths);
             let keys = self.keys(op, &full.frozen, splits && !dep_tells).await?;
             let folded = full.frozen.fold(&keys);
@@ -105,7 +116,11 @@ impl<F: Fabric> Core<F> {
     }
 
     fn retire(&self, op: &Op<'_, F>, block: Ref, bytes: usize) {
-        self.space.borrow_mut().retire(op.tag, block, block_bytes(bytes));
+        let (mut space, bytes) = (self.space.borrow_mut(), block_bytes(bytes));
+        if planted(Fault::ReusedAtOnce) {
+            return space.put(block, bytes);
+        }
+        space.retire(op.tag, block, bytes);
     }
 
     /// Batches 1 and 2; `None` if the segment is not full under `a` any more.
@@ -134,7 +149,8 @@ impl<F: Fabric> Core<F> {
         let entries = words(&bytes[from..self.geometry.hint_off(0) as usize]).map(Entry);
         let known = hints.chunks_exact(2).map(|hint| {
             // Of this generation, or of none that matters.
-            (hint[0] == a.generation() as u8).then_some(hint[1])
+            let is_known = hint[0] == hint_generation(a.generation());
+            (is_known || planted(Fault::HintOfAny)).then_some(hint[1])
         });
         let list: Vec<_> = entries.zip(known).collect();
         if list.iter().any(|(entry, _)| entry.state(a.generation()) != State::Live) {
@@ -200,12 +216,29 @@ impl<F: Fabric> Core<F> {
     fn write_hints(&self, batch: &mut Batch, cur: Ref, a: WordA, hints: &[(u32, u8)]) {
         for &(idx, fp2) in hints {
             let at = cur.addr().add(self.geometry.hint_off(idx));
-            batch.write(at, &[a.generation() as u8, fp2]);
+            batch.write(at, &[hint_generation(a.generation()), fp2]);
         }
     }
 
-    async fn swap_word(&self, op: &Op<'_, F>, batch: Batch) -> Result<u64> {
-        Ok(op.post(batch).await?.word(0))
+    /// Posts what the next swap will name; the batch for that swap.
+    async fn complete(&self, op: &Op<'_, F>, batch: Batch, not_if: Fault) -> Result<Batch> {
+        if planted(not_if) {
+            return Ok(batch);
+        }
+        op.post(batch).await?;
+        Ok(Batch::new())
+    }
+
+    /// Swaps a word; what was there.
+    async fn swap_word(
+        &self,
+        op: &Op<'_, F>,
+        mut batch: Batch,
+        at: Addr,
+        [old, new]: [u64; 2],
+    ) -> Result<u64> {
+        let swap = batch.compare_swap(at, old, new);
+        Ok(op.post(batch).await?.word(swap))
     }
 
     async fn commit_merge(
@@ -227,11 +260,9 @@ impl<F: Fabric> Core<F> {
         let mut batch = Batch::new();
         batch.write(main.addr(), &bytes);
         self.write_hints(&mut batch, cur, a, hints);
-        op.post(batch).await?;
+        let batch = self.complete(op, batch, Fault::CommitWithMain).await?;
         let new = a.merged(main);
-        let mut batch = Batch::new();
-        batch.compare_swap(cur.addr(), a.0, new.0);
-        let found = self.swap_word(op, batch).await?;
+        let found = self.swap_word(op, batch, cur.addr(), [a.0, new.0]).await?;
         if found != a.0 {
             self.space.borrow_mut().put(main, taken);
             return Ok(false);
@@ -277,29 +308,37 @@ impl<F: Fabric> Core<F> {
         batch.write(up.addr(), &upper_bytes);
         batch.write(buddy.addr(), &cur_segment(&self.geometry, up_a, up_place));
         self.write_hints(&mut batch, cur, a, hints);
-        op.post(batch).await?;
-        let mut batch = Batch::new();
-        batch.compare_swap(cur.addr().add(self.geometry.buddy_off(depth)), 0, buddy.word());
-        let found = self.swap_word(op, batch).await?;
+        let batch = self.complete(op, batch, Fault::BuddyWithHalves).await?;
+        let new = a.split(low);
+        let commit = || self.swap_word(op, Batch::new(), cur.addr(), [a.0, new.0]);
+        let early = if planted(Fault::BuddyLast) { Some(commit().await?) } else { None };
+        let free_upper = || {
+            let mut space = self.space.borrow_mut();
+            space.put(up, block_bytes(sizes[1]));
+            space.put(buddy, block_bytes(sizes[2]));
+        };
+        let buddy_at = cur.addr().add(self.geometry.buddy_off(depth));
+        let found = self.swap_word(op, batch, buddy_at, [0, buddy.word()]).await?;
         let published = if found == 0 {
             buddy
         } else {
             // Somebody else's upper half is there, and it stays.
-            let mut space = self.space.borrow_mut();
-            space.put(up, block_bytes(sizes[1]));
-            space.put(buddy, block_bytes(sizes[2]));
-            Ref::from_word(found)
+            free_upper();
+            if planted(Fault::NotAdopted) { buddy } else { Ref::from_word(found) }
         };
-        let new = a.split(low);
-        let mut batch = Batch::new();
-        batch.compare_swap(cur.addr(), a.0, new.0);
-        let swapped = self.swap_word(op, batch).await?;
+        let swapped = match early {
+            Some(swapped) => swapped,
+            None => commit().await?,
+        };
         {
             let mut cache = self.cache.borrow_mut();
             cache.learn_buddies(cur, depth, std::iter::once(published));
             cache.directory.learn(published, up_place.bits, depth + 1);
         }
         if swapped != a.0 {
+            if planted(Fault::LoserFrees) && found == 0 {
+                free_upper();
+            }
             self.space.borrow_mut().put(low, block_bytes(sizes[0]));
             return Ok(false);
         }
@@ -362,6 +401,11 @@ impl<F: Fabric> Core<F> {
             self.global_depth.set(global);
             if global >= depth {
                 continue;
+            }
+            if planted(Fault::DoubledFirst) {
+                let mut batch = Batch::new();
+                batch.compare_swap(ROOT, global.into(), u64::from(global) + 1);
+                self.fabric.post(batch).await?;
             }
             let bytes = 8u64 << global;
             for from in (0..bytes).step_by(PIECE as usize) {

@@ -17,6 +17,7 @@ use std::rc::Rc;
 use durahash_media::{Error, Result};
 
 use crate::fabric::{Batch, Fabric};
+use crate::planted::{Fault, planted};
 
 use super::Core;
 use super::cache::Snapshot;
@@ -86,22 +87,33 @@ impl<F: Fabric> Core<F> {
                     (a, suffix, window, 0, None)
                 }
                 Some(known) => {
-                    let known_a = known.a;
+                    let mut known_a = known.a;
                     let seen = self.glance(op, cur, known, hash, scope, block).await?;
-                    if seen.a != known_a {
+                    if planted(Fault::ComparedLate) {
+                        let now = self.cache.borrow().snapshot(cur, self.geometry.cur, op.tag);
+                        known_a = now.map_or(known_a, |now| now.a);
+                    }
+                    if !seen.a.is(known_a) {
                         self.sound(cur, seen.a)?;
                         self.tally.borrow_mut().turns += 1;
                         self.cache.borrow_mut().turn(cur, seen.a, op.tag);
+                        if planted(Fault::ComparedLate) {
+                            continue;
+                        }
                     }
                     (seen.a, known.suffix, seen.window, known.offset, Some(seen.main))
                 }
             };
-            if suffix(hash, a.depth()) != place.bits {
+            let buddy = || self.cache.borrow().buddy(cur, (hash ^ place.bits).trailing_zeros());
+            if suffix(hash, a.depth()) != place.bits
+                && !(planted(Fault::ZeroBuddy) && buddy().is_none())
+            {
                 cur = self.follow(op, cur, place, a, hash).await?;
                 continue;
             }
             self.cache.borrow_mut().directory.learn(cur, place.bits, a.depth());
-            if snapshot.as_ref().is_some_and(|known| known.a != a) {
+            let is_believed = planted(Fault::OffsetKept) || planted(Fault::ComparedLate);
+            if snapshot.as_ref().is_some_and(|known| !known.a.is(a)) && !is_believed {
                 continue;
             }
             let Some((live, free)) = self.entries(op, cur, a, offset, window).await? else {
@@ -113,6 +125,9 @@ impl<F: Fabric> Core<F> {
             if scope == Scope::Key {
                 let read = live.iter().rev().filter(|entry| entry.fp() == fp(hash)).copied();
                 sight.newer = read.chain(before).collect();
+                if planted(Fault::OldestFirst) {
+                    sight.newer.reverse();
+                }
                 let table = snapshot.and_then(|known| known.table);
                 sight.settled = self.settled(op, cur, a, hash, table, main).await?;
             }
@@ -194,7 +209,7 @@ impl<F: Fabric> Core<F> {
         })
     }
 
-    fn write_block(&self, batch: &mut Batch, block: &mut Block) {
+    pub(super) fn write_block(&self, batch: &mut Batch, block: &mut Block) {
         if let Some((at, bytes)) = block.take() {
             batch.write(at.addr(), &bytes);
         }
@@ -250,17 +265,21 @@ impl<F: Fabric> Core<F> {
             for entry in read.by_ref() {
                 match entry.state(a.generation()) {
                     State::Live => live.push(entry),
-                    State::Other => return Ok(None),
-                    State::Free => {
-                        let rest = read.take_while(|e| e.state(a.generation()) == State::Free);
+                    State::Other if !planted(Fault::OtherIsFree) => return Ok(None),
+                    State::Free | State::Other => {
+                        let rest = read.clone();
+                        let rest = rest.take_while(|e| e.state(a.generation()) == State::Free);
                         let words = std::iter::once(entry).chain(rest).map(|e| e.0).collect();
                         let idx = offset + live.len() as u32;
+                        if planted(Fault::BehindFree) {
+                            live.extend(read.filter(|e| e.state(a.generation()) == State::Live));
+                        }
                         return Ok(Some((live, Some((idx, words)))));
                     }
                 }
             }
             let end = offset + live.len() as u32;
-            if end == self.geometry.cur {
+            if end == self.geometry.cur || planted(Fault::WindowIsAll) {
                 return Ok(Some((live, None)));
             }
             let more = (2 * window.len().max(8)).min((self.geometry.cur - end) as usize);
@@ -306,7 +325,7 @@ impl<F: Fabric> Core<F> {
             // Complete where it ends at the segment's end, or another fp stands there.
             let from = range.start == 0 || list.first().is_some_and(|i| i.entry.fp() < fp);
             let to = range.end == table.len() || list.last().is_some_and(|i| i.entry.fp() > fp);
-            if from && to {
+            if from && to || planted(Fault::RangeUnchecked) {
                 let same = list.iter().filter(|i| i.entry.fp() == fp && i.fp2 == fp2);
                 return Ok(same.map(|item| item.entry).collect());
             }

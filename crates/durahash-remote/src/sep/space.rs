@@ -15,6 +15,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::fabric::Addr;
+use crate::planted::{Fault, planted};
 
 use super::layout::{Ref, UNIT};
 use super::ranges::Ranges;
@@ -166,7 +167,8 @@ impl Space {
 
     /// A block that was unlinked by an operation of epoch `epoch`.
     pub(super) fn retire(&mut self, epoch: u64, block: Ref, bytes: u64) {
-        self.waiting.push_back(Waiting { epoch: epoch + 3, block, bytes });
+        let epochs = if planted(Fault::TwoEpochs) { 2 } else { 3 };
+        self.waiting.push_back(Waiting { epoch: epoch + epochs, block, bytes });
         self.waiting_bytes += bytes;
     }
 

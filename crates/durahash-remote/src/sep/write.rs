@@ -15,6 +15,7 @@
 use durahash_media::{ErrorKind, Result};
 
 use crate::fabric::{Batch, Fabric};
+use crate::planted::{Fault, hint_generation, planted};
 
 use super::Core;
 use super::epoch::Op;
@@ -103,7 +104,9 @@ impl<F: Fabric> Core<F> {
     ) -> Result<()> {
         loop {
             *fate = if block.is_some() { Fate::Doubtful } else { *fate };
-            let sight = self.look(op, hash, Scope::Append, block).await?;
+            let mut none = None;
+            let first = if planted(Fault::EntryFirst) { &mut none } else { &mut *block };
+            let sight = self.look(op, hash, Scope::Append, first).await?;
             *fate = Fate::Private;
             let Some((mut idx, frees)) = sight.free.clone() else {
                 self.full(op, &sight).await?;
@@ -115,9 +118,15 @@ impl<F: Fabric> Core<F> {
                 *fate = Fate::Private;
                 match swap {
                     Swap::Done => {
+                        if planted(Fault::EntryFirst) {
+                            let mut batch = Batch::new();
+                            self.write_block(&mut batch, block);
+                            op.post(batch).await?;
+                        }
                         self.appended(op, &sight, idx).await;
                         return Ok(());
                     }
+                    Swap::Lost(_) if planted(Fault::SwapUnseen) => return Ok(()),
                     // What was there first is of this generation, so the next entry is the first
                     // free one.
                     Swap::Lost(first) if first.state(sight.a.generation()) == State::Live => {
@@ -165,6 +174,11 @@ impl<F: Fabric> Core<F> {
             match written.await {
                 Ok(Swap::Done) => {
                     self.appended(&mut op, &sight, *idx).await;
+                    return Ok((found, true));
+                }
+                Ok(Swap::Lost(_)) if planted(Fault::DecidedOnce) => {
+                    self.space.borrow_mut().put(kv.at, kv.bytes);
+                    self.append(key, value.as_deref()).await?;
                     return Ok((found, true));
                 }
                 // The block was never published.
@@ -218,7 +232,7 @@ impl<F: Fabric> Core<F> {
             self.tally.borrow_mut().conflicts += 1;
             return Ok(Swap::Lost(there));
         }
-        let hint = [a.generation() as u8, fp2(hash)];
+        let hint = [hint_generation(a.generation()), fp2(hash)];
         self.fabric.write_unsignaled(cur.addr().add(self.geometry.hint_off(idx)), &hint)?;
         Ok(Swap::Done)
     }
@@ -241,6 +255,9 @@ impl<F: Fabric> Core<F> {
             if op.post(batch).await?.word(0) != sight.a.0 {
                 return Ok(());
             }
+        }
+        if planted(Fault::OthersMerge) {
+            return Ok(());
         }
         self.merge(op, sight.cur, sight.a).await
     }
@@ -267,6 +284,7 @@ impl<F: Fabric> Core<F> {
             for (i, &entry) in candidates.iter().enumerate() {
                 let found = self.compare(op, key, hash, sight, entry, done.bytes(i)).await?;
                 match found {
+                    Some(None) if planted(Fault::TombstonePassed) => {}
                     Some(value) if i < now.len() => return Ok(value),
                     // Entries of the CurSegment that were not read yet are newer.
                     Some(value) => older = Some(value),

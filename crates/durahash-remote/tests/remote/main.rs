@@ -9,13 +9,9 @@ mod fabric;
 mod figures;
 mod index;
 mod miniature;
+mod planted;
 mod schedules;
 mod verbs;
-
-/// The map that [`common::schedule`] runs.
-mod map {
-    pub(crate) use durahash_remote::{Compared, Options, RemoteMap};
-}
 
 /// Whether this is the deep run.
 fn deep() -> bool {

@@ -1,18 +1,14 @@
 //! One schedule: many clients over disordered verbs, and what must hold of it.
-//!
-//! The map is `crate::map`'s, which whoever includes this file has: the library's, or a copy of it.
 
 use std::cell::{Cell, RefCell};
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use durahash_media::hash::WordMix;
 use durahash_remote::fabric::{Chaos, Choice, Fabric, Sim, SimClient, SimOptions, What};
-use durahash_remote::{ErrorKind, Result};
+use durahash_remote::{Compared, ErrorKind, Options, RemoteMap, Result};
 
 use crate::common::{Effect, Found, History};
-use crate::map::{Compared, Options, RemoteMap};
 
 /// Numbers drawn from a seed.
 #[derive(Clone)]
@@ -459,7 +455,7 @@ async fn judge(client: SimClient, run: &Run) -> Result<(u64, Vec<(u32, u32)>)> {
 /// Runs the schedules of these seeds, each with the plan that `shape` makes of the one drawn: the first
 /// that goes wrong, and how.
 pub(crate) fn first_wrong(
-    seeds: Range<u64>,
+    seeds: impl IntoIterator<Item = u64>,
     shape: impl Fn(&mut Plan),
     totals: &Rc<RefCell<Totals>>,
 ) -> Option<(u64, String)> {

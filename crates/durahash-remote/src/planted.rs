@@ -1,0 +1,133 @@
+//! Faults of SepHash that tests plant, to prove that they would be found.
+//!
+//! The design asks [`planted`] where it may be wrong. Without the cargo feature `planted` that is constant, and
+//! nothing is left of it. With it, as the tests of this crate are built, [`plant`] says which faults the maps of
+//! a thread have: a simulated world runs on one.
+
+use std::cell::Cell;
+
+/// Declares the faults, and a list of all.
+macro_rules! faults {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What is wrong with the maps of a thread.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Fault { $($(#[$doc])* $name,)* }
+
+        impl Fault {
+            /// All of them.
+            pub const ALL: &[Fault] = &[$(Fault::$name,)*];
+        }
+    };
+}
+
+faults! {
+    /// None yet: generations come round after 4 in place of 128 in entries, and of 256 in hints, and
+    /// every commit waits for epochs in place of every 32nd.
+    Narrow,
+    /// None yet: a fabric that cannot shut an evicted client out.
+    Unfenced,
+    /// An append offset stays when word A is another.
+    OffsetKept,
+    /// What was seen of a segment is kept while the address of its MainSegment is the same.
+    KnownByAddress,
+    /// Word A is compared with what another coroutine has seen meanwhile.
+    ComparedLate,
+    /// A buddy that was read before word A was is taken for a split that did not happen.
+    ZeroBuddy,
+    /// Entries of any generation but this one are taken for free.
+    OtherIsFree,
+    /// Entries behind the first free one are used and kept.
+    BehindFree,
+    /// A CurSegment is taken to end where the window does.
+    WindowIsAll,
+    /// The oldest of a key's entries counts.
+    OldestFirst,
+    /// A lookup passes over tombstones.
+    TombstonePassed,
+    /// The record points' range is taken without what they may err by.
+    RangeBare,
+    /// A range of a MainSegment is not made longer where its ends do not show that it is whole.
+    RangeUnchecked,
+    /// The KV block is written after its entry.
+    EntryFirst,
+    /// A put is acknowledged whatever its swap came to.
+    SwapUnseen,
+    /// A conditional operation whose swap failed appends what it had decided.
+    DecidedOnce,
+    /// Nobody merges but who filled the segment.
+    OthersMerge,
+    /// A tombstone hides nothing from a merge.
+    TombstoneMerged,
+    /// A merge takes keys for different where a hint is missing.
+    KeysUncompared,
+    /// A hint of any generation is believed.
+    HintOfAny,
+    /// The commit of a merge is posted with the new MainSegment.
+    CommitWithMain,
+    /// Whether to split follows from how many hints have arrived.
+    SplitByHints,
+    /// The depth information of entries is not renewed after the fourth split.
+    DepthBitsKept,
+    /// The buddy is published with what it names, in one batch.
+    BuddyWithHalves,
+    /// A split is committed before its buddy is published.
+    BuddyLast,
+    /// Who finds a buddy there already goes on with its own.
+    NotAdopted,
+    /// Who loses a split frees what it published.
+    LoserFrees,
+    /// The directory's depth is greater before its second half is written.
+    DoubledFirst,
+    /// A sweep overlooks the upper half of a split that was not committed.
+    PendingOverlooked,
+    /// What is unlinked is used again at once.
+    ReusedAtOnce,
+    /// Or two epochs later.
+    TwoEpochs,
+    /// A row shows the epoch read last, whatever is under way.
+    RowIsLatest,
+    /// The epoch moves without regard to the others' rows.
+    RowsUnasked,
+    /// A client that registers does not read the epoch again.
+    EpochOnce,
+    /// An operation has the epoch that its client's row shows, not the one read last.
+    TagOfRow,
+    /// Who waits for a merge or an epoch holds its own.
+    WaitsHolding,
+    /// An epoch is shown before what was written unsignaled has landed.
+    Unflushed,
+    /// Generations turn without waiting for epochs.
+    TurnsUnwaited,
+    /// The lease is not looked at before a batch is posted.
+    LeaseBefore,
+    /// Nor after it is done.
+    LeaseAfter,
+    /// The lease counts from when a heartbeat was seen to arrive.
+    BeatWhenSeen,
+}
+
+thread_local! {
+    /// A bit for each fault.
+    static PLANTED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// From now on the maps of this thread have these faults, and no others.
+#[cfg(feature = "planted")]
+pub fn plant(faults: &[Fault]) {
+    PLANTED.set(faults.iter().fold(0, |bits, &fault| bits | 1 << fault as u8));
+}
+
+/// Whether the maps of this thread have this fault.
+pub(crate) fn planted(fault: Fault) -> bool {
+    cfg!(feature = "planted") && PLANTED.get() >> fault as u8 & 1 == 1
+}
+
+/// The bits of a generation that an entry has.
+pub(crate) fn generation_bits() -> u16 {
+    if planted(Fault::Narrow) { 3 } else { 127 }
+}
+
+/// The part of a generation that a hint has.
+pub(crate) fn hint_generation(generation: u16) -> u8 {
+    generation as u8 & if planted(Fault::Narrow) { 3 } else { 255 }
+}

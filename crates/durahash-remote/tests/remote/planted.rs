@@ -1,0 +1,246 @@
+//! Faults of SepHash, each planted and found by the same schedules that the design itself passes.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use durahash_remote::planted::Fault::{self, *};
+use durahash_remote::planted::plant;
+
+use crate::common::schedule::{Plan, Totals, first_wrong};
+use crate::deep;
+
+/// Faults that are there together, the schedules in which they are looked for, a seed that shows them, and the
+/// number of seeds, from 1 on, within which they are found whatever that one shows.
+type Case = (&'static [Fault], fn(&mut Plan), u64, u64);
+
+const LOOKS: &[Case] = &[
+    (&[OffsetKept], any, 2, 100),
+    (&[KnownByAddress], returning, 4, 100),
+    (&[ComparedLate], any, 9, 100),
+    (&[ZeroBuddy], splitting, 3, 500),
+    (&[OtherIsFree], any, 229, 300),
+    (&[BehindFree], wide, 108, 300),
+    (&[WindowIsAll], wide, 15, 100),
+    (&[OldestFirst], any, 2, 100),
+    (&[TombstonePassed], any, 1, 100),
+    (&[RangeBare, RangeUnchecked], large, 1, 5),
+];
+
+const WRITES: &[Case] = &[
+    (&[EntryFirst], any, 5, 100),
+    (&[SwapUnseen], any, 1, 100),
+    (&[DecidedOnce], any, 2, 100),
+    (&[OthersMerge], any, 18, 200),
+    (&[TombstoneMerged], any, 1, 100),
+    (&[KeysUncompared], any, 1, 100),
+    (&[HintOfAny], any, 1, 100),
+    (&[CommitWithMain], any, 2, 100),
+];
+
+const SPLITS: &[Case] = &[
+    (&[SplitByHints], any, 72, 500),
+    (&[DepthBitsKept], any, 1, 100),
+    (&[BuddyWithHalves], splitting, 27, 200),
+    (&[BuddyLast], any, 238, 500),
+    (&[NotAdopted], any, 19, 100),
+    (&[LoserFrees], splitting, 48, 200),
+    (&[DoubledFirst], splitting, 14, 200),
+    (&[PendingOverlooked], splitting, 132, 500),
+];
+
+const EPOCHS: &[Case] = &[
+    (&[ReusedAtOnce], any, 2, 200),
+    (&[TwoEpochs], churning, 192, 300),
+    (&[RowIsLatest], returning, 24, 500),
+    (&[RowsUnasked], any, 56, 500),
+    (&[EpochOnce], joining, 1163, 1500),
+    (&[Narrow, TagOfRow], turning, 1, 5),
+    (&[Narrow, WaitsHolding], turning, 1, 5),
+    (&[Narrow, Unflushed], turning, 20, 200),
+    (&[Narrow, TurnsUnwaited], turning, 30, 200),
+];
+
+const LEASES: &[Case] = &[
+    (&[Unfenced], any, 2, 100),
+    (&[Unfenced, LeaseBefore, LeaseAfter], leased, 10, 300),
+    (&[Unfenced, BeatWhenSeen], leased, 71, 300),
+];
+
+/// As they are drawn.
+fn any(_: &mut Plan) {}
+
+/// Windows that are less than a CurSegment.
+fn wide(plan: &mut Plan) {
+    plan.options.cur_entries = 24;
+    plan.options.main_entries = 48;
+    plan.clients = plan.clients.max(3);
+}
+
+/// MainSegments whose record points are not exact: those of more than 512 entries.
+fn large(plan: &mut Plan) {
+    plan.options.cur_entries = 64;
+    plan.options.main_entries = 4096;
+    plan.options.first_depth = 0;
+    plan.clients = 2;
+    plan.tasks = 3;
+    plan.ops = 500;
+    plan.keys = 1500;
+    plan.death_one_in = 0;
+}
+
+/// Splits, and deaths in the middle of them.
+fn splitting(plan: &mut Plan) {
+    plan.options.cur_entries = 4;
+    plan.options.main_entries = 4;
+    plan.options.max_depth = 6;
+    plan.options.first_depth = 0;
+    plan.clients = 5;
+    plan.tasks = 1;
+    plan.keys = 60;
+    plan.ops = 60;
+    plan.death_one_in = 200;
+}
+
+/// Segments that turn often, and memory that is used again soon.
+fn churning(plan: &mut Plan) {
+    plan.options.cur_entries = 2;
+    plan.options.main_entries = 40;
+    plan.options.max_depth = 1;
+    plan.options.first_depth = 0;
+    plan.options.tick_ns = 2_000;
+    plan.options.wait_ns = 2_000;
+    plan.clients = 3;
+    plan.tasks = 2;
+    plan.readers = 1;
+    plan.keys = 3;
+    plan.ops = 20;
+    plan.lease_ns = None;
+    plan.death_one_in = 0;
+    plan.chaos.stall_one_in = 100;
+    plan.chaos.stall_ns_max = 100_000;
+}
+
+/// The same with two keys, and an end by which everybody has ended.
+fn turning(plan: &mut Plan) {
+    churning(plan);
+    plan.keys = 2;
+    plan.chaos.stall_one_in = 50;
+    plan.until_ns = 200_000_000;
+}
+
+/// The same, with clients that are away for a while.
+fn returning(plan: &mut Plan) {
+    churning(plan);
+    plan.clients = 4;
+    plan.readers = 0;
+    plan.ops = 30;
+    plan.pause_ns_max = 500_000;
+    plan.chaos.stall_one_in = 0;
+}
+
+/// The same, with clients that stand still while they join, and others that do while they read.
+fn joining(plan: &mut Plan) {
+    churning(plan);
+    plan.options.tick_ns = 10_000;
+    plan.options.chunk_bytes = 64;
+    plan.clients = 6;
+    plan.readers = 2;
+    plan.keys = 2;
+    plan.ops = 30;
+    plan.joining_ns_max = 2_000_000;
+    plan.chaos.stall_one_in = 60;
+    plan.chaos.stall_ns_max = 500_000;
+    plan.chaos.delay_ns_max = 10_000;
+}
+
+/// Clients that stand still for much longer than a lease.
+fn leased(plan: &mut Plan) {
+    plan.lease_ns = Some(200_000);
+    plan.options.tick_ns = 20_000;
+    // Nothing is free but what was in use.
+    plan.options.chunk_bytes = 64;
+    plan.options.cur_entries = 2;
+    plan.clients = 4;
+    plan.tasks = 3;
+    plan.ops = 60;
+    plan.keys = 4;
+    plan.death_one_in = 0;
+    plan.chaos.stall_one_in = 50;
+    plan.chaos.stall_ns_max = 5_000_000;
+}
+
+/// The first of these schedules in which something goes wrong.
+fn first(
+    faults: &[Fault],
+    shape: fn(&mut Plan),
+    seeds: impl IntoIterator<Item = u64>,
+) -> Option<(u64, String)> {
+    plant(faults);
+    let found = first_wrong(seeds, shape, &Rc::new(RefCell::new(Totals::default())));
+    plant(&[]);
+    found
+}
+
+fn all_are_found(cases: &[Case]) {
+    for &(faults, shape, known, seeds) in cases {
+        let known = if deep() { None } else { Some(known) };
+        let Some((seed, wrong)) = first(faults, shape, known.into_iter().chain(1..=seeds)) else {
+            panic!("{faults:?}: nothing was found in {seeds} schedules")
+        };
+        println!("{faults:?}: seed {seed}, {}", wrong.lines().next().unwrap_or_default());
+    }
+}
+
+#[test]
+fn every_fault_is_planted() {
+    let cases = [LOOKS, WRITES, SPLITS, EPOCHS, LEASES].concat();
+    for fault in Fault::ALL {
+        assert!(cases.iter().any(|case| case.0.contains(fault)), "{fault:?} is not planted");
+    }
+}
+
+#[test]
+fn segments_seen_wrongly_are_found() {
+    all_are_found(LOOKS);
+}
+
+#[test]
+fn entries_and_merges_written_wrongly_are_found() {
+    all_are_found(WRITES);
+}
+
+#[test]
+fn splits_and_sweeps_that_are_wrong_are_found() {
+    all_are_found(SPLITS);
+}
+
+#[test]
+fn memory_and_generations_that_come_back_too_soon_are_found() {
+    all_are_found(EPOCHS);
+}
+
+#[test]
+fn leases_that_are_not_kept_are_found() {
+    all_are_found(LEASES);
+}
+
+#[test]
+fn nothing_is_found_without_a_fault() {
+    let shapes: &[(&[Fault], fn(&mut Plan), u64)] = &[
+        (&[], any, 100),
+        (&[], wide, 100),
+        (&[], large, 3),
+        (&[], splitting, 100),
+        (&[], churning, 50),
+        (&[], turning, 30),
+        (&[], returning, 50),
+        (&[], joining, 20),
+        (&[], leased, 100),
+        (&[Narrow], turning, 30),
+        (&[Unfenced], leased, 100),
+    ];
+    for &(faults, shape, seeds) in shapes {
+        let seeds = if deep() { seeds } else { seeds.div_ceil(10) };
+        assert_eq!(first(faults, shape, 1..=seeds), None, "{faults:?}");
+    }
+}
