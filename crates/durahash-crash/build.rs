@@ -25,9 +25,10 @@ fn main() -> Result {
     copy_rewo(&out.join("planted"))
 }
 
-/// Rewo-Hash, and the modules of its crate that it uses, and those that these use.
+/// Rewo-Hash, and the files of its crate that it uses, and those that these use.
 fn copy_rewo(out: &Path) -> Result {
     const DESIGN: &str = "rewo";
+    const DESIGNS: &str = "designs";
     /// Where the copy stands in this crate.
     const HERE: &str = "crate::designs::planted";
     /// The module of the traits, of which there is no copy: the library's are implemented.
@@ -42,7 +43,7 @@ fn copy_rewo(out: &Path) -> Result {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../durahash/src");
     let mut lost = Vec::new();
     let mut used = BTreeSet::new();
-    for (name, text) in design(&root.join(DESIGN))? {
+    for (name, text) in design(&root.join(DESIGNS).join(DESIGN))? {
         let planted = plant(rewo::CHANGES, &name, &text, &mut lost);
         modules_in(&planted, &mut used);
         write(&out.join(DESIGN).join(&name), &copied(&planted))?;
@@ -92,8 +93,19 @@ fn write_root(out: &Path, public: &[&str], private: &BTreeSet<String>, lost: &[S
     for module in public {
         writeln!(all, "pub mod {module};")?;
     }
-    for module in private {
-        writeln!(all, "mod {module};")?;
+    for path in private {
+        match path.split_once('/') {
+            None => writeln!(all, "mod {path};")?,
+            // The files of a folder stand together, since the paths are sorted.
+            Some((folder, file)) => {
+                let opened = format!("mod {folder} {{\n");
+                if !all.contains(&opened) {
+                    all += &(opened + "}\n");
+                }
+                all.truncate(all.len() - "}\n".len());
+                writeln!(all, "pub mod {file};\n}}")?;
+            }
+        }
     }
     writeln!(all, "pub(super) const LOST: &[&str] = &{lost:?};")?;
     write(&out.join("mod.rs"), &all)
@@ -112,12 +124,14 @@ fn plant(changes: &[Change], file: &str, text: &str, lost: &mut Vec<String>) -> 
     planted
 }
 
-/// The modules of its crate that a source names.
+/// The files of its crate that a source names, each as `folder/file`, or `file` at the root.
 fn modules_in(text: &str, used: &mut BTreeSet<String>) {
+    let is_name = |name: &&str| name.starts_with(|c: char| c.is_ascii_lowercase());
     let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
     for part in code.flat_map(|line| line.split("crate::").skip(1)) {
-        let end = part.find(|c: char| !c.is_ascii_lowercase() && c != '_').unwrap_or(part.len());
-        used.insert(part[..end].to_owned());
+        let end = part.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':'));
+        let path = part[..end.unwrap_or(part.len())].split("::").take(2);
+        used.insert(path.take_while(is_name).collect::<Vec<_>>().join("/"));
     }
 }
 

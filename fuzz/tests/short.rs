@@ -56,19 +56,19 @@ fn sources_in(folder: &Path, out: &mut Vec<String>) {
 /// What the library can say is damaged, as its sources have it.
 fn known_damage() -> BTreeSet<String> {
     let sources = [
-        include_str!("../../crates/durahash/src/chain.rs"),
-        include_str!("../../crates/durahash/src/raw.rs"),
-        include_str!("../../crates/durahash/src/record.rs"),
-        include_str!("../../crates/durahash/src/reh/grow.rs"),
-        include_str!("../../crates/durahash/src/reh/recover.rs"),
+        include_str!("../../crates/durahash/src/engine/chain.rs"),
+        include_str!("../../crates/durahash/src/engine/map.rs"),
+        include_str!("../../crates/durahash/src/engine/record.rs"),
+        include_str!("../../crates/durahash/src/designs/reh/grow.rs"),
+        include_str!("../../crates/durahash/src/designs/reh/recover.rs"),
         include_str!("../../crates/durahash-media/src/medium/region.rs"),
         include_str!("../../crates/durahash-media/src/pool/alloc.rs"),
         include_str!("../../crates/durahash-media/src/pool/extents.rs"),
         include_str!("../../crates/durahash-media/src/pool/mod.rs"),
         include_str!("../../crates/durahash-media/src/pool/superblock.rs"),
     ];
-    let pea = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/durahash/src/pea");
-    let rewo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/durahash/src/rewo");
+    let pea = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/durahash/src/designs/pea");
+    let rewo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/durahash/src/designs/rewo");
     let mut all = sources.map(str::to_owned).to_vec();
     sources_in(&pea, &mut all);
     sources_in(&rewo, &mut all);

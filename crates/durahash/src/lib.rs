@@ -20,71 +20,32 @@
 #![forbid(unsafe_code)]
 
 // From low to high: a module uses only what stands in the groups above its own (`tests/layers.rs`).
-mod circle;
-mod count;
-mod data;
-mod extend;
 mod index;
-mod outcome;
-mod parallel;
-mod place;
+mod util;
 
-mod growth;
+mod extendible;
 
-mod directory;
+mod designs;
 
-mod array;
+mod engine;
 
-// The designs. None uses another.
-pub mod esh;
-pub mod pea;
-pub mod reh;
-pub mod rewo;
+mod api;
 
-mod design;
-mod record;
-
-mod settled;
-mod stats;
-
-mod untyped;
-
-mod raw;
-
-mod chain;
-mod text;
-
-mod multi_raw;
-
-mod entries;
-mod handle;
-mod open;
-
-mod iter;
-
-mod map;
-mod multi_map;
-
-mod options;
-
-mod compact;
-
-mod any;
-
-pub use any::{AnyIter, AnyMap, AnyMultiIter, AnyMultiMap};
-pub use data::{Data, Type};
-pub use design::Design;
+pub use api::any::{AnyIter, AnyMap, AnyMultiIter, AnyMultiMap};
+pub use api::iter::{Iter, MultiIter};
+pub use api::map::Map;
+pub use api::multi_map::MultiMap;
+pub use api::options::Options;
+pub use designs::{esh, pea, reh, rewo};
 pub use durahash_media::{
     Counts, Dax, Durability, Error, ErrorKind, LogStats, PoolStats, Result, SyncMode,
 };
+pub use engine::data::{Data, Type};
+pub use engine::design::Design;
+pub use engine::outcome::Outcome;
+pub use engine::record::{MAX_KEY_BYTES, MAX_VALUE_BYTES, RecordHeader};
+pub use engine::stats::Stats;
 pub use index::{
     Change, Finding, Index, IndexStats, Keys, MultiIndex, MultiReader, OneKey, Reader, Room,
     Scanned, Updater, Values,
 };
-pub use iter::{Iter, MultiIter};
-pub use map::Map;
-pub use multi_map::MultiMap;
-pub use options::Options;
-pub use outcome::Outcome;
-pub use record::{MAX_KEY_BYTES, MAX_VALUE_BYTES, RecordHeader};
-pub use stats::Stats;

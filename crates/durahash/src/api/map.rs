@@ -1,0 +1,506 @@
+//! Typed maps over any design on any medium.
+
+use std::borrow::Borrow;
+use std::cell::Cell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use durahash_media::{Durability, Result};
+
+use crate::api::common::handle_methods;
+use crate::api::iter::Iter;
+use crate::engine::chain::Rule;
+use crate::engine::core::{Untyped, no_value};
+use crate::engine::data::Data;
+use crate::engine::design::Design;
+use crate::engine::map::Raw;
+use crate::engine::outcome::Outcome;
+use crate::engine::stats::Stats;
+use crate::index::{Change, Finding, IndexStats, PREFETCHED, Room};
+
+/// Keys of a batch that are hashed and looked up at a time.
+const BATCH: usize = 64;
+
+/// A durable map from `K` to `V`, made by [`Options`](crate::Options).
+///
+/// A map is a handle: clones share one pool, every operation takes `&self`, and threads need nothing
+/// else. The pool is closed when the last handle, and the last iterator, is gone.
+///
+/// **Durability.** When an operation returns, what it did and what it saw survives whatever
+/// [`durability`](Map::durability) says. An operation that returns an error changed nothing, if its
+/// own docs do not say otherwise.
+///
+/// **Concurrency.** Every operation on one key is linearizable: it takes effect at one instant
+/// between its call and its return, and everybody agrees on the order. Readers wait for nobody but
+/// for the short commit of a writer in the same bucket, with three exceptions:
+///
+/// - After a crash the first lookup in a segment of ESH repairs it.
+/// - In the mode [`Strict`](crate::SyncMode::Strict) a lookup waits for batches that are not on the
+///   disk yet.
+/// - A reader that writers overtake again and again takes the lock.
+///
+/// Operations on several keys (batches, iteration, [`clear`](Map::clear), [`len`](Map::len)) are not
+/// one instant.
+///
+/// ```
+/// use durahash::{Map, Options};
+///
+/// # fn main() -> durahash::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("ages.pool");
+/// let ages: Map<str, u32> = Options::new().create(&path)?;
+/// ages.insert("Ada", &36)?;
+/// ages.close()?;
+///
+/// let ages: Map<str, u32> = Options::new().open(&path)?;
+/// assert_eq!(ages.get("Ada")?, Some(36));
+/// # Ok(())
+/// # }
+/// ```
+pub struct Map<K: Data + ?Sized, V: Data + ?Sized> {
+    raw: Arc<Raw>,
+    types: PhantomData<fn(&K, &V)>,
+}
+
+thread_local! {
+    /// Where values are copied to that are not kept.
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Buffers larger than this are not kept for the next call.
+const SCRATCH_BYTES: usize = 64 << 10;
+
+/// Runs `f` with an empty buffer that this thread uses again and again.
+fn with_scratch<R>(f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+    // Taken, not borrowed: `f` may come here again.
+    let mut buffer = SCRATCH.take();
+    buffer.clear();
+    let done = f(&mut buffer);
+    if buffer.capacity() <= SCRATCH_BYTES {
+        SCRATCH.set(buffer);
+    }
+    done
+}
+
+impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
+    /// Whether slots hold keys and values themselves.
+    const WORDS: bool = K::TYPE.is_word() && V::TYPE.is_word();
+
+    pub(crate) fn new(raw: Raw) -> Self {
+        debug_assert!(raw.key == K::TYPE && raw.value == V::TYPE);
+        Map { raw: Arc::new(raw), types: PhantomData }
+    }
+
+    #[inline]
+    fn hash(&self, key: &K) -> u64 {
+        self.raw.hash(key, Self::WORDS)
+    }
+
+    /// The value of a word that was found.
+    #[inline]
+    fn value(word: Option<u64>) -> Result<Option<V::Owned>> {
+        match word {
+            Some(word) => V::from_word(word).map(Some).ok_or_else(no_value),
+            None => Ok(None),
+        }
+    }
+
+    /// The value of `key`.
+    ///
+    /// **Concurrency.** Blocks no writer, but for the exceptions that [`Map`] names. Never returns what a
+    /// crash that [`durability`](Map::durability) covers could take back.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) where the pool is damaged.
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// map.put(&1, &10)?;
+    /// assert_eq!(map.get(&1)?, Some(10));
+    /// assert_eq!(map.get(&2)?, None);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    #[inline]
+    pub fn get(&self, key: &K) -> Result<Option<V::Owned>> {
+        if Self::WORDS {
+            return Self::value(self.raw.index.get(self.hash(key))?);
+        }
+        let mut room = [0; 16];
+        let key = key.bytes(&mut room);
+        if V::TYPE.fixed_bytes().is_some() {
+            return with_scratch(|buffer| {
+                if !self.raw.get_bytes(key, buffer)? {
+                    return Ok(None);
+                }
+                V::from_bytes(buffer).map(Some).ok_or_else(no_value)
+            });
+        }
+        let mut value = Vec::new();
+        if !self.raw.get_bytes(key, &mut value)? {
+            return Ok(None);
+        }
+        V::from_vec(value).map(Some).ok_or_else(no_value)
+    }
+
+    /// Calls `f` with the value of `key`, if there is one, and returns its result.
+    ///
+    /// The value is a copy in a buffer of this thread's, so nothing is allocated for it and no lock
+    /// is held: `f` may use the map.
+    ///
+    /// **Concurrency.** As [`get`](Map::get).
+    ///
+    /// # Errors
+    /// As [`get`](Map::get).
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<str, str>()?;
+    /// map.put("key", "a long text")?;
+    /// assert_eq!(map.get_with("key", |text| text.len())?, Some(11));
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn get_with<R>(&self, key: &K, f: impl FnOnce(&V) -> R) -> Result<Option<R>> {
+        if Self::WORDS {
+            return Ok(self.get(key)?.map(|v| f(v.borrow())));
+        }
+        let mut room = [0; 16];
+        let key = key.bytes(&mut room);
+        with_scratch(|buffer| {
+            if !self.raw.get_bytes(key, buffer)? {
+                return Ok(None);
+            }
+            V::with(buffer, f).map(Some).ok_or_else(no_value)
+        })
+    }
+
+    /// Whether there is a value of `key`.
+    ///
+    /// **Concurrency.** As [`get`](Map::get).
+    ///
+    /// # Errors
+    /// As [`get`](Map::get).
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// assert!(!map.contains_key(&1)?);
+    /// map.put(&1, &10)?;
+    /// assert!(map.contains_key(&1)?);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn contains_key(&self, key: &K) -> Result<bool> {
+        if Self::WORDS {
+            return Ok(self.raw.index.get(self.hash(key))?.is_some());
+        }
+        self.raw.contains_bytes(key.bytes(&mut [0; 16]))
+    }
+
+    /// Inserts or replaces the value of `key`; returns the value it had.
+    ///
+    /// **Durability.** `Ok` means the entry outlives a crash; `Err` leaves the map as it was.
+    /// **Concurrency.** Takes effect when it is durable; readers see the old value until then.
+    ///
+    /// # Errors
+    /// [`Full`](crate::ErrorKind::Full) when the pool has to grow and may not or cannot;
+    /// [`Skewed`](crate::ErrorKind::Skewed) when too many keys share a hash prefix;
+    /// [`TooLarge`](crate::ErrorKind::TooLarge) for a key beyond
+    /// [`MAX_KEY_BYTES`](crate::MAX_KEY_BYTES) or a value beyond
+    /// [`MAX_VALUE_BYTES`](crate::MAX_VALUE_BYTES);
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Poisoned`](crate::ErrorKind::Poisoned);
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) where the pool is damaged. A damaged value can be
+    /// replaced by [`put`](Map::put), which does not read it.
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// assert_eq!(map.insert(&1, &10)?, None);
+    /// assert_eq!(map.insert(&1, &11)?, Some(10));
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn insert(&self, key: &K, value: &V) -> Result<Option<V::Owned>> {
+        if Self::WORDS {
+            let new = value.to_word();
+            // An old value that is none is found before anything changes.
+            let mut update = |old| Self::value(old).map(|_| Change::Set(new));
+            return Self::value(self.raw.index.update(
+                self.hash(key),
+                Room::ForNew,
+                &mut update,
+            )?);
+        }
+        let mut old = Vec::new();
+        let (_, had) = self.change(key, Some(value), Rule::Always, Some(&mut old))?;
+        if had { V::from_vec(old).map(Some).ok_or_else(no_value) } else { Ok(None) }
+    }
+
+    /// Inserts or replaces the value of `key`, and reads nothing back.
+    ///
+    /// **Durability** and **Concurrency** as [`insert`](Map::insert).
+    ///
+    /// # Errors
+    /// As [`insert`](Map::insert).
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<str, [u8]>()?;
+    /// map.put("key", b"value")?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    #[inline]
+    pub fn put(&self, key: &K, value: &V) -> Result<()> {
+        if Self::WORDS {
+            let new = value.to_word();
+            let mut update = |_| Ok(Change::Set(new));
+            return self.raw.index.update(self.hash(key), Room::ForNew, &mut update).map(drop);
+        }
+        self.change(key, Some(value), Rule::Always, None).map(drop)
+    }
+
+    /// Inserts `key` with `value` if the key is absent.
+    ///
+    /// **Durability** and **Concurrency** as [`insert`](Map::insert): of several that try at once,
+    /// one succeeds.
+    ///
+    /// # Errors
+    /// As [`insert`](Map::insert).
+    ///
+    /// ```
+    /// use durahash::Outcome;
+    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// assert_eq!(map.try_insert(&1, &10)?, Outcome::Done);
+    /// assert_eq!(map.try_insert(&1, &11)?, Outcome::Present);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn try_insert(&self, key: &K, value: &V) -> Result<Outcome> {
+        if Self::WORDS {
+            let new = value.to_word();
+            let found = self.raw.index.update(self.hash(key), Room::ForNew, &mut |found| {
+                Ok(if found.is_none() { Change::Set(new) } else { Change::Keep })
+            })?;
+            return Ok(if found.is_none() { Outcome::Done } else { Outcome::Present });
+        }
+        self.change(key, Some(value), Rule::IfAbsent, None).map(|(outcome, _)| outcome)
+    }
+
+    /// Replaces the value of `key` by `new` if it is `old`.
+    ///
+    /// **Durability** and **Concurrency** as [`insert`](Map::insert).
+    ///
+    /// # Errors
+    /// As [`insert`](Map::insert).
+    ///
+    /// ```
+    /// use durahash::Outcome;
+    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// assert_eq!(map.compare_exchange(&1, &10, &11)?, Outcome::Absent);
+    /// map.put(&1, &10)?;
+    /// assert_eq!(map.compare_exchange(&1, &10, &11)?, Outcome::Done);
+    /// assert_eq!(map.compare_exchange(&1, &10, &12)?, Outcome::Present);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn compare_exchange(&self, key: &K, old: &V, new: &V) -> Result<Outcome> {
+        if Self::WORDS {
+            let (old, new) = (old.to_word(), new.to_word());
+            let found = self.raw.index.update(self.hash(key), Room::None, &mut |found| {
+                Ok(if found == Some(old) { Change::Set(new) } else { Change::Keep })
+            })?;
+            return Ok(match found {
+                Some(found) if found == old => Outcome::Done,
+                Some(_) => Outcome::Present,
+                None => Outcome::Absent,
+            });
+        }
+        let mut room = [0; 16];
+        let rule = Rule::IfEqual(old.bytes(&mut room));
+        self.change(key, Some(new), rule, None).map(|(outcome, _)| outcome)
+    }
+
+    /// Removes `key`; returns the value it had.
+    ///
+    /// **Durability.** `Ok` means the key stays away after a crash; `Err` leaves the map as it was.
+    /// **Concurrency.** As [`insert`](Map::insert).
+    ///
+    /// # Errors
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Poisoned`](crate::ErrorKind::Poisoned),
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) as for [`insert`](Map::insert). A full pool is no
+    /// reason to fail.
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// map.put(&1, &10)?;
+    /// assert_eq!(map.remove(&1)?, Some(10));
+    /// assert_eq!(map.remove(&1)?, None);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn remove(&self, key: &K) -> Result<Option<V::Owned>> {
+        if Self::WORDS {
+            let mut update = |old| Self::value(old).map(|_| Change::Remove);
+            return Self::value(self.raw.index.update(self.hash(key), Room::None, &mut update)?);
+        }
+        let mut old = Vec::new();
+        let (_, had) = self.change(key, None, Rule::Always, Some(&mut old))?;
+        if had { V::from_vec(old).map(Some).ok_or_else(no_value) } else { Ok(None) }
+    }
+
+    /// A change of a map of bytes.
+    fn change(
+        &self,
+        key: &K,
+        new: Option<&V>,
+        rule: Rule<'_>,
+        old: Option<&mut Vec<u8>>,
+    ) -> Result<(Outcome, bool)> {
+        let (mut key_room, mut new_room) = ([0; 16], [0; 16]);
+        let new = new.map(|v| v.bytes(&mut new_room));
+        self.raw.change(key.bytes(&mut key_room), new, rule, old)
+    }
+
+    /// The values of many keys, into `out`, which is as long.
+    ///
+    /// **Concurrency.** Each key is looked up as by [`get`](Map::get), at an instant of its own.
+    ///
+    /// # Errors
+    /// As [`get`](Map::get); `out` holds anything then.
+    ///
+    /// # Panics
+    /// When `keys` and `out` are not equally long.
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// map.put(&1, &10)?;
+    /// let mut out = [None; 2];
+    /// map.get_many(&[1, 2], &mut out)?;
+    /// assert_eq!(out, [Some(10), None]);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn get_many<Q: Borrow<K>>(&self, keys: &[Q], out: &mut [Option<V::Owned>]) -> Result<()> {
+        assert_eq!(keys.len(), out.len(), "a place for every value");
+        if !Self::WORDS {
+            for (keys, out) in keys.chunks(PREFETCHED).zip(out.chunks_mut(PREFETCHED)) {
+                let (mut hashes, mut names) = ([0; PREFETCHED], [None; PREFETCHED]);
+                let keys = keys.iter().map(Borrow::borrow);
+                let hashes = self.raw.hash_many(keys.clone(), false, &mut hashes);
+                self.raw.prefetch_records(hashes, &mut names[..hashes.len()])?;
+                for (key, out) in keys.zip(out) {
+                    *out = self.get(key)?;
+                }
+            }
+            return Ok(());
+        }
+        let (mut hashes, mut words) = ([0; BATCH], [None; BATCH]);
+        for (keys, out) in keys.chunks(BATCH).zip(out.chunks_mut(BATCH)) {
+            let (hashes, words) = (&mut hashes[..keys.len()], &mut words[..keys.len()]);
+            for (h, key) in hashes.iter_mut().zip(keys) {
+                *h = self.hash(key.borrow());
+            }
+            self.raw.index.get_many(hashes, words)?;
+            for (out, word) in out.iter_mut().zip(words) {
+                *out = Self::value(*word)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Inserts or replaces many pairs, in their order.
+    ///
+    /// **Durability.** `Ok` means that all entries outlive a crash. After a crash, or an error, any
+    /// first part of the pairs is in the map.
+    /// **Concurrency.** Each pair is put as by [`put`](Map::put), at an instant of its own.
+    ///
+    /// # Errors
+    /// As [`insert`](Map::insert).
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<str, u64>()?;
+    /// map.put_many(&[("one", 1), ("two", 2)])?;
+    /// assert_eq!(map.len()?, 2);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn put_many<Q: Borrow<K>, W: Borrow<V>>(&self, pairs: &[(Q, W)]) -> Result<()> {
+        self.raw.batch(|| {
+            for pairs in pairs.chunks(PREFETCHED) {
+                let keys = pairs.iter().map(|(key, _)| key.borrow());
+                let mut hashes = [0; PREFETCHED];
+                self.raw.index.prefetch(self.raw.hash_many(keys, Self::WORDS, &mut hashes));
+                for (key, value) in pairs {
+                    self.put(key.borrow(), value.borrow())?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// All keys and values. Their order has no meaning.
+    ///
+    /// **Concurrency.** Every key that is there from the first step to the last is given exactly
+    /// once; one that comes or goes meanwhile may be given or not. Nobody waits for an iterator. It
+    /// keeps the pool open.
+    ///
+    /// # Errors
+    /// An item is an error where an entry is damaged; the iterator goes on behind it if it can.
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// map.put_many(&[(1, 10), (2, 20)])?;
+    /// let mut pairs = map.iter().collect::<durahash::Result<Vec<_>>>()?;
+    /// pairs.sort();
+    /// assert_eq!(pairs, [(1, 10), (2, 20)]);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn iter(&self) -> Iter<K, V> {
+        Iter::new(Arc::clone(&self.raw))
+    }
+
+    /// The design's part of [`stats`](Map::stats), at the cost of a few loads: for benchmarks that
+    /// look after every operation.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn index_stats(&self) -> IndexStats {
+        self.raw.index.stats()
+    }
+
+    /// Puts everything that has returned on the disk, whatever the pool's
+    /// [`SyncMode`](crate::SyncMode).
+    ///
+    /// **Durability.** In the mode `Interval` all of it survives the loss of power then. In the mode
+    /// `Process` it is on the disk, too, but a pool that was open when the power went is refused all
+    /// the same.
+    ///
+    /// # Errors
+    /// [`Io`](crate::ErrorKind::Io) with what the system says; the pool takes no more writes then.
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Poisoned`](crate::ErrorKind::Poisoned).
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// map.put(&1, &10)?;
+    /// map.sync()?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn sync(&self) -> Result<()> {
+        self.raw.sync()
+    }
+
+    handle_methods! {
+        entries: "keys",
+        example: "# let map = durahash::Options::new().in_memory::<u64, u64>()?;",
+        put: "map.put(&1, &10)?;"
+    }
+}
+
+impl<K: Data + ?Sized, V: Data + ?Sized> Clone for Map<K, V> {
+    fn clone(&self) -> Self {
+        Map { raw: Arc::clone(&self.raw), types: PhantomData }
+    }
+}
+
+impl<K: Data + ?Sized, V: Data + ?Sized> fmt::Debug for Map<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.raw.describe("Map", f)
+    }
+}
+
+impl<K: Data + ?Sized, V: Data + ?Sized> IntoIterator for &Map<K, V> {
+    type Item = Result<(K::Owned, V::Owned)>;
+    type IntoIter = Iter<K, V>;
+
+    fn into_iter(self) -> Iter<K, V> {
+        self.iter()
+    }
+}

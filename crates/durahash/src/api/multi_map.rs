@@ -1,0 +1,361 @@
+//! Typed multimaps.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use durahash_media::{Durability, Result};
+
+use crate::api::common::handle_methods;
+use crate::api::iter::MultiIter;
+use crate::engine::core::{Untyped, no_value};
+use crate::engine::data::Data;
+use crate::engine::design::Design;
+use crate::engine::multi_map::MultiRaw;
+use crate::engine::stats::Stats;
+use crate::index::{Finding, OneKey, PREFETCHED, Values};
+
+/// A durable map from `K` to any number of `V` for each key, made by [`Options`](crate::Options).
+///
+/// The values of a key are a multiset: equal ones are kept apart, and have no order. A few values of
+/// a key stand where those of a map would, many of them one behind the other in a buffer that grows
+/// with them, so that adding takes the same time however many there are. Only Pea Hash has
+/// multimaps.
+///
+/// A multimap is a handle: clones share one pool, every operation takes `&self`, and threads need
+/// nothing else. The pool is closed when the last handle, and the last iterator, is gone.
+///
+/// **Durability.** When an operation returns, what it did and what it saw survives whatever
+/// [`durability`](MultiMap::durability) says. An operation that returns an error changed nothing, if
+/// its own docs do not say otherwise.
+///
+/// **Concurrency.** Every operation on one key is linearizable, also one that reads or removes all of
+/// its values: it takes effect at one instant between its call and its return. Readers take no lock,
+/// unless writers of the same bucket keep them from finishing again and again. In the mode
+/// [`Strict`](crate::SyncMode::Strict) they wait for batches that are not on the disk yet. Operations on
+/// several keys (batches, iteration, [`clear`](MultiMap::clear), [`len`](MultiMap::len)) are not one
+/// instant.
+///
+/// ```
+/// use durahash::{MultiMap, Options};
+///
+/// # fn main() -> durahash::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("edges.pool");
+/// let edges: MultiMap<u32, u32> = Options::new().create_multi(&path)?;
+/// edges.add(&1, &2)?;
+/// edges.add(&1, &3)?;
+/// edges.close()?;
+///
+/// let edges: MultiMap<u32, u32> = Options::new().open_multi(&path)?;
+/// let mut ends = edges.get_all(&1)?;
+/// ends.sort();
+/// assert_eq!(ends, [2, 3]);
+/// assert!(edges.remove_one(&1, &2)?);
+/// assert_eq!(edges.count(&1)?, 1);
+/// # Ok(())
+/// # }
+/// ```
+pub struct MultiMap<K: Data + ?Sized, V: Data + ?Sized> {
+    raw: Arc<MultiRaw>,
+    types: PhantomData<fn(&K, &V)>,
+}
+
+impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
+    /// Whether entries are keys and values themselves.
+    const WORDS: bool = K::TYPE.is_word() && V::TYPE.is_word();
+
+    pub(crate) fn new(raw: MultiRaw) -> Self {
+        debug_assert!(raw.key == K::TYPE && raw.value == V::TYPE);
+        MultiMap { raw: Arc::new(raw), types: PhantomData }
+    }
+
+    fn hash(&self, key: &K) -> u64 {
+        self.raw.hash(key, Self::WORDS)
+    }
+
+    /// Adds a value of `key`, beside those that it has.
+    ///
+    /// **Durability.** `Ok` means the entry outlives a crash; `Err` leaves the multimap as it was.
+    /// **Concurrency.** Takes effect when it is durable. One that does not return because of a crash
+    /// may have taken effect: who adds again may have added twice.
+    ///
+    /// # Errors
+    /// [`Full`](crate::ErrorKind::Full) when the pool has to grow and may not or cannot;
+    /// [`Skewed`](crate::ErrorKind::Skewed) when too many keys share a hash prefix, or more than a
+    /// dozen keys of bytes a hash; [`TooLarge`](crate::ErrorKind::TooLarge) for a key beyond
+    /// [`MAX_KEY_BYTES`](crate::MAX_KEY_BYTES) or a value beyond
+    /// [`MAX_VALUE_BYTES`](crate::MAX_VALUE_BYTES);
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Poisoned`](crate::ErrorKind::Poisoned);
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) where the pool is damaged.
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory_multi::<u64, u64>()?;
+    /// map.add(&1, &10)?;
+    /// map.add(&1, &10)?;
+    /// assert_eq!(map.get_all(&1)?, [10, 10]);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn add(&self, key: &K, value: &V) -> Result<()> {
+        if Self::WORDS {
+            return self.raw.add_word(self.hash(key), value.to_word());
+        }
+        let (mut key_room, mut value_room) = ([0; 16], [0; 16]);
+        self.raw.add(key.bytes(&mut key_room), value.bytes(&mut value_room))
+    }
+
+    /// Adds many pairs, in their order.
+    ///
+    /// **Durability.** `Ok` means that all entries outlive a crash. After a crash, or an error, any
+    /// first part of the pairs was added.
+    /// **Concurrency.** Each pair is added as by [`add`](MultiMap::add), at an instant of its own.
+    ///
+    /// # Errors
+    /// As [`add`](MultiMap::add).
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory_multi::<str, u64>()?;
+    /// map.add_many(&[("one", 1), ("one", 2)])?;
+    /// assert_eq!(map.len()?, 2);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn add_many<Q: Borrow<K>, W: Borrow<V>>(&self, pairs: &[(Q, W)]) -> Result<()> {
+        self.raw.batch(|| {
+            for pairs in pairs.chunks(PREFETCHED) {
+                let keys = pairs.iter().map(|(key, _)| key.borrow());
+                let mut hashes = [0; PREFETCHED];
+                self.raw.index.prefetch(self.raw.hash_many(keys, Self::WORDS, &mut hashes));
+                for (key, value) in pairs {
+                    self.add(key.borrow(), value.borrow())?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Calls `f` with each value of `key`, in no order; how many there were.
+    ///
+    /// The values are a copy of all of them at one instant, and no lock is held: `f` may use the
+    /// multimap.
+    ///
+    /// **Concurrency.** Never blocks a writer for good, and never gives what a crash that
+    /// [`durability`](MultiMap::durability) covers could take back.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) where the pool is damaged.
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory_multi::<str, u64>()?;
+    /// map.add_many(&[("key", 1), ("key", 2)])?;
+    /// let mut sum = 0;
+    /// assert_eq!(map.each("key", |value| sum += value)?, 2);
+    /// assert_eq!(sum, 3);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn each(&self, key: &K, mut f: impl FnMut(&V)) -> Result<u64> {
+        if Self::WORDS {
+            let words = self.words(key)?;
+            for word in &words {
+                f(V::from_word(*word).ok_or_else(no_value)?.borrow());
+            }
+            return Ok(words.len() as u64);
+        }
+        let mut room = [0; 16];
+        self.raw.each_value(key.bytes(&mut room), &mut |bytes| {
+            V::with(bytes, &mut f).ok_or_else(no_value)
+        })
+    }
+
+    /// The values of a key that are words.
+    fn words(&self, key: &K) -> Result<Vec<u64>> {
+        let mut found = Values::default();
+        self.raw.index.read(self.hash(key), &OneKey, &mut found, &mut |_, _| Ok(()))?;
+        Ok(found.payloads)
+    }
+
+    /// All values of `key`, in no order.
+    ///
+    /// **Concurrency.** As [`each`](MultiMap::each).
+    ///
+    /// # Errors
+    /// As [`each`](MultiMap::each).
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory_multi::<str, str>()?;
+    /// assert!(map.get_all("key")?.is_empty());
+    /// map.add("key", "value")?;
+    /// assert_eq!(map.get_all("key")?, ["value"]);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn get_all(&self, key: &K) -> Result<Vec<V::Owned>> {
+        if Self::WORDS {
+            let words = self.words(key)?;
+            return words.into_iter().map(|w| V::from_word(w).ok_or_else(no_value)).collect();
+        }
+        let mut all = Vec::new();
+        let mut room = [0; 16];
+        self.raw.each_value(key.bytes(&mut room), &mut |bytes| {
+            all.push(V::from_bytes(bytes).ok_or_else(no_value)?);
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    /// How many values `key` has, without a look at them.
+    ///
+    /// **Concurrency.** As [`each`](MultiMap::each).
+    ///
+    /// # Errors
+    /// As [`each`](MultiMap::each).
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory_multi::<u64, u64>()?;
+    /// map.add_many(&[(1, 10), (1, 11), (2, 20)])?;
+    /// assert_eq!((map.count(&1)?, map.count(&3)?), (2, 0));
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn count(&self, key: &K) -> Result<u64> {
+        if Self::WORDS {
+            return self.raw.index.count(self.hash(key), &OneKey);
+        }
+        self.raw.count(key.bytes(&mut [0; 16]))
+    }
+
+    /// Whether there is a value of `key`.
+    ///
+    /// **Concurrency.** As [`each`](MultiMap::each).
+    ///
+    /// # Errors
+    /// As [`each`](MultiMap::each).
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory_multi::<u64, u64>()?;
+    /// map.add(&1, &10)?;
+    /// assert!(map.contains_key(&1)? && !map.contains_key(&2)?);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn contains_key(&self, key: &K) -> Result<bool> {
+        Ok(self.count(key)? > 0)
+    }
+
+    /// Removes one of the values of `key` that equal `value`; whether there was one.
+    ///
+    /// **Durability.** `Ok` means that it stays away after a crash; `Err` leaves the multimap as it
+    /// was. **Concurrency.** Takes effect when it is durable. **Cost.** It looks for the value among
+    /// all of the key, the newest buffer first, while writers near the key wait.
+    ///
+    /// # Errors
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Poisoned`](crate::ErrorKind::Poisoned),
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) as for [`add`](MultiMap::add). A full pool is no reason
+    /// to fail.
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory_multi::<u64, u64>()?;
+    /// map.add_many(&[(1, 10), (1, 10)])?;
+    /// assert!(map.remove_one(&1, &10)?);
+    /// assert_eq!(map.get_all(&1)?, [10]);
+    /// assert!(!map.remove_one(&1, &11)?);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn remove_one(&self, key: &K, value: &V) -> Result<bool> {
+        if Self::WORDS {
+            let word = value.to_word();
+            let wanted = &mut |v| Ok(v == word);
+            return Ok(self.raw.index.remove_one(self.hash(key), &OneKey, wanted)?.is_some());
+        }
+        let (mut key_room, mut value_room) = ([0; 16], [0; 16]);
+        self.raw.remove_one(key.bytes(&mut key_room), value.bytes(&mut value_room))
+    }
+
+    /// Removes all values of `key` at once; how many they were.
+    ///
+    /// **Durability.** `Ok` means that they stay away after a crash; a crash before leaves all of them
+    /// or none. **Concurrency.** As [`remove_one`](MultiMap::remove_one).
+    ///
+    /// # Errors
+    /// As [`remove_one`](MultiMap::remove_one).
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory_multi::<u64, u64>()?;
+    /// map.add_many(&[(1, 10), (1, 11)])?;
+    /// assert_eq!(map.remove_all(&1)?, 2);
+    /// assert_eq!(map.remove_all(&1)?, 0);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn remove_all(&self, key: &K) -> Result<u64> {
+        if Self::WORDS {
+            return self.raw.index.remove_all(self.hash(key), &OneKey, None);
+        }
+        self.raw.remove_all(key.bytes(&mut [0; 16]))
+    }
+
+    /// All keys and values, each pair as often as it is there. Their order has no meaning.
+    ///
+    /// **Concurrency.** Every pair that is there from the first step to the last is given exactly
+    /// as often as it is there; one that comes or goes meanwhile may be given or not. The values of
+    /// one key are those of one instant. Nobody waits for an iterator. It keeps the pool open.
+    ///
+    /// # Errors
+    /// An item is an error where an entry is damaged; the iterator goes on behind it if it can.
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory_multi::<u64, u64>()?;
+    /// map.add_many(&[(1, 10), (1, 10), (2, 20)])?;
+    /// let mut pairs = map.iter().collect::<durahash::Result<Vec<_>>>()?;
+    /// pairs.sort();
+    /// assert_eq!(pairs, [(1, 10), (1, 10), (2, 20)]);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn iter(&self) -> MultiIter<K, V> {
+        MultiIter::new(Arc::clone(&self.raw))
+    }
+
+    /// Puts everything that has returned on the disk, as [`Map::sync`](crate::Map::sync).
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory_multi::<u64, u64>()?;
+    /// map.add(&1, &10)?;
+    /// map.sync()?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn sync(&self) -> Result<()> {
+        self.raw.sync()
+    }
+
+    /// How many keys have their values in buffers. It looks at every slot.
+    #[doc(hidden)]
+    pub fn lists(&self) -> Result<u64> {
+        self.raw.lists()
+    }
+
+    handle_methods! {
+        entries: "pairs of a key and a value",
+        example: "# let map = durahash::Options::new().in_memory_multi::<u64, u64>()?;",
+        put: "map.add(&1, &10)?;"
+    }
+}
+
+impl<K: Data + ?Sized, V: Data + ?Sized> Clone for MultiMap<K, V> {
+    fn clone(&self) -> Self {
+        MultiMap { raw: Arc::clone(&self.raw), types: PhantomData }
+    }
+}
+
+impl<K: Data + ?Sized, V: Data + ?Sized> fmt::Debug for MultiMap<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.raw.describe("MultiMap", f)
+    }
+}
+
+impl<K: Data + ?Sized, V: Data + ?Sized> IntoIterator for &MultiMap<K, V> {
+    type Item = Result<(K::Owned, V::Owned)>;
+    type IntoIter = MultiIter<K, V>;
+
+    fn into_iter(self) -> MultiIter<K, V> {
+        self.iter()
+    }
+}

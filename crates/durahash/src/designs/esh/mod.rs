@@ -1,0 +1,468 @@
+//! ESH: extendible hashing whose segments fill completely before they split.
+//!
+//! # Paper
+//! Dereje Regassa, Heon Young Yeom, Junseok Hwang: *ESH: Design and Implementation of an Optimal
+//! Hashing Scheme for Persistent Memory*, Applied Sciences 13(20), 2023. Kept: segments of 256-byte
+//! buckets that lend each other room (§4.1), their metadata in 32 bytes of the bucket (Fig. 3: lock,
+//! state, overflow bit OB, overflow records address OFRB, overflow counter OC, membership counter MC),
+//! probing distance four (§5.1), a bucket as the unit of locking with readers that take no lock, delete
+//! that brings an overflowed record home (§4.2), a split only when no slot of the segment is free.
+//!
+//! # Where state lives
+//! Everything is in the pool, locks too: a bucket's is in its head, beside what a lookup reads anyway.
+//! Beside them, in DRAM, a copy of the directory (`crate::directory`), which is made at every open
+//! from the array alone, and a counter. A lookup reads one bucket, and those that OFRB tells of if it
+//! does not find its hash there.
+//!
+//! # Layout
+//! `layout.rs`, with a picture.
+//!
+//! # Invariants
+//! As cited by `check`:
+//! - **ESH-1** From the first word of the array on, each word says how far its segment reaches, and
+//!   the next one stands there; depths divide indices, check sums agree. The directory in DRAM says
+//!   the same in every entry; its front too, or that the segment is deeper than itself.
+//! - **ESH-2** Every live slot has an `h` of its segment's hashes, with the fingerprint of `h`, no
+//!   further from its home than that one's OFRB says.
+//! - **ESH-3** No two live slots have the same `h`; but in a segment that was not repaired yet, they
+//!   may if one is in its home and both have the same payload.
+//! - **ESH-4** No local depth exceeds the global depth; commit words say that of the array.
+//! - **ESH-5** Every segment of an extent of units is named by the array or free, never both; every
+//!   extent of directories belongs to the array.
+//! - **ESH-6** In each commit word MC, OB and the parity agree with the rest. OC is exact, but in a
+//!   segment that was not repaired yet.
+//! - **ESH-7** The counters of depths and of live slots are exact, and no lock is held.
+//!
+//! # Commit steps
+//! A writer holds W of its hash's home bucket, and of one bucket more if it changes that. X of the home
+//! is held from the first store of a row marked ✕ to the end. What changes a segment as a whole holds W
+//! of all its locks, and X of all of them only while it switches the directory in DRAM. "Near" slots
+//! lie in the line of the head.
+//!
+//! | Operation | Stores | Then | If power fails after this step |
+//! |---|---|---|---|
+//! | insert | payload and `h` of a free slot; its fingerprint | flush, fence; left to the next step for a near slot where lines keep order | slot not live |
+//! | | ✕ commit word: live, MC + 1 | flush, drain | inserted |
+//! | insert, home full | slot and fingerprint in another bucket; the home's OB, OFRB, OC + 1 | flush both, but a near slot where lines keep order, fence | slot not live; OFRB larger than need be, OC too large |
+//! | | ✕ the other bucket's commit word: live, MC + 1 | flush, drain | inserted |
+//! | update | ✕ payload | flush, drain | old or new payload, one word |
+//! | remove, in the home | ✕ commit word without it; then, where lines keep order, its fingerprint | flush, drain | there or not, one word |
+//! | remove, elsewhere | ✕ that bucket's commit word without it; the home's OC | flush both, drain | there or not; OC may be wrong |
+//! | | the home's OFRB, if less is enough | | OFRB larger than need be |
+//! | remove, home full, some elsewhere | ✕ commit word without it | flush, fence | removed |
+//! | | into its slot: one from elsewhere, with fingerprint | flush, fence, as for an insert | slot not live |
+//! | | commit word: live, OC − 1 | flush, fence | both are live, with one payload |
+//! | | the other bucket's commit word without it | flush, drain | it has come home |
+//! | | the home's OFRB, if less is enough | | OFRB larger than need be |
+//! | split | two new segments, past the cache; word of the upper in the array | flush, fence | the word stands inside the range of the old one: not looked at, and nothing else names them: free |
+//! | | word of the lower, where the old one stood | flush, fence | split; nothing names the old segment: free |
+//! | merge | a new segment, past the cache | fence | free |
+//! | | its word, where the lower of the old ones stood | flush, fence | merged; the upper's word stands inside its range |
+//! | doubling, halving | new array: the word of each segment at its new place | flush, fence | nothing names it: free |
+//! | | root word {array, depth} | flush, drain | switched; nothing names the old array: free |
+//! | repair | ✕ the date of each bucket, with W and X of all | | nobody relies on it after a crash |
+//! | | commit words: the nearest of two equal slots alone is live | flush, fence | repaired again |
+//! | | commit words: exact OB, OFRB, OC | flush all heads, drain | any of them: repaired again |
+//!
+//! OFRB is durable before what it leads to, and smaller only after that is durably gone. OC is exact
+//! while no crash happens, and nothing depends on it after one.
+//!
+//! The directory's lock is held, shared for a row of the array and exclusively for a new one, from
+//! the first store to the array until the directory in DRAM says the same.
+//!
+//! # Recovery
+//! `recover.rs`: the array is strided from segment to segment, and no segment is read. `repair.rs`: a
+//! lock's epoch dates its bucket, and who comes to a bucket of a date before the last unclean open
+//! repairs its segment first, reader or writer. The dates are durable with the heads, so that a pool
+//! that is closed cleanly need not be repaired again. Everything that a crash leaves is sound enough for
+//! lookups that go everywhere, so a pool that must not be written to is read without repair. The root
+//! word 1 keeps the epoch of the last unclean open, so that a clean one need not repair.
+//!
+//! # Concurrency
+//! What is done to a hash is done under W of its home, and raises the home's version, wherever in the
+//! segment its slot is. Readers: directory entry, version of the home, entry again, the home, the
+//! buckets up to OFRB, version. Another bucket on the way may change meanwhile, and slots of the home
+//! bucket that are another home's: live slots of this home nobody else touches, but a slot that
+//! another home gave up may be filled for this one, before that is committed and X is set. So a lookup
+//! that found its hash looks again whether the slot is live; it is again only under X. The commit word of another bucket is shared
+//! with its own writers, so W of that is taken too: by waiting if it is the higher one, else by trying,
+//! after which all is let go and begun again. Whoever takes all locks of a segment takes them in
+//! ascending order, then a second segment's by trying, then the directory's.
+//! Readers never wait for a split: the old segment stays as it is until the directory is switched, and
+//! is given up with higher versions, so a reader that is still in it starts over. Two writers wait for
+//! each other only if both change one bucket, or its hashes.
+//! A repair holds W and X of all buckets. Some of them may have been in use: of a segment that was
+//! damaged, some dates may be old and others not.
+//!
+//! # Departures from the paper
+//! - Fourteen slots of sixteen bytes. "28 pairs of 8 bytes" do not fit beside 32 bytes of metadata.
+//! - "The data within it is considered invalid" after a crash would lose what was acknowledged:
+//!   segments are repaired instead, and the state flag is the epoch of an open.
+//! - MC counts all live slots, not those from other buckets: it shares a word with the bits it counts,
+//!   so that either tells of damage to the other.
+//! - A split writes both halves anew. In place, the lower half would keep its overflowed records away
+//!   from home although there is room now: simulated over growth, hits read 1.12 buckets instead of
+//!   1.04 and misses 1.63 instead of 1.21. It also leaves nothing stale behind that a crash could keep
+//!   and a merge revive.
+//! - Lookups use the copy of the directory, so on the medium only the first word of a segment's
+//!   range counts (`crate::array`). It grows by a new array; its words have check sums.
+//! - A reader validates one version, that of the home.
+//! - Sparse buddies merge, and the directory halves.
+
+mod check;
+mod grow;
+mod image;
+mod layout;
+mod overflow;
+mod recover;
+mod repair;
+mod tally;
+mod write;
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+
+use durahash_media::{DatedLock, Dates, Event, LINE_BYTES, Medium, Pool, Present, Result, Version};
+
+use crate::extendible::array::Array;
+use crate::extendible::directory::Directory;
+use crate::extendible::extend;
+use crate::extendible::growth::{Count, Growth};
+use crate::extendible::place::Place;
+use crate::index::{
+    Change, Finding, Index, IndexStats, Reader, Room, Updater, last_read, operation,
+};
+use layout::{BUCKET_BYTES, Commit, Fingerprints, MAX_BUCKETS, preferred_line};
+use overflow::Shape;
+use tally::Tally;
+
+pub use layout::{Bucket, Slot};
+
+/// The root word that keeps the epoch of the last unclean open; the first names the array.
+pub(crate) const DATES_ROOT: usize = 1;
+
+/// Tries of an optimistic reader before it takes the lock.
+const READ_TRIES: u32 = 16;
+
+/// ESH over a pool. See the [module docs](self).
+pub struct Esh<M: Medium> {
+    pool: Arc<Pool<M>>,
+    /// Names segments by their numbers.
+    directory: Directory<u64>,
+    shape: Shape,
+    dates: Dates,
+    present: Present,
+    tally: Tally,
+    writers: Writers,
+}
+
+/// What structure changes store to: kept off the lines that every lookup reads.
+#[repr(align(128))]
+struct Writers {
+    growth: Growth,
+    array: Array,
+    free: Mutex<grow::Free>,
+    /// Memory in which segments were made.
+    scratch: Mutex<Vec<Vec<u64>>>,
+    repairs: Count,
+    /// Where background repair goes on; behind the last hash when it is done.
+    repair_at: AtomicU64,
+}
+
+/// A live slot that was found.
+#[derive(Clone, Copy)]
+struct Found {
+    bucket: u32,
+    slot: u32,
+    payload: u64,
+}
+
+impl<M: Medium> Esh<M> {
+    #[inline(always)]
+    fn medium(&self) -> &M {
+        self.pool.medium()
+    }
+
+    /// The place of `h` now.
+    #[inline(always)]
+    fn find(&self, h: u64) -> Place {
+        Place::from_entry(self.directory.find(h))
+    }
+
+    #[inline(always)]
+    fn offset(&self, place: Place) -> u64 {
+        place.number() * self.shape.segment_bytes()
+    }
+
+    #[inline(always)]
+    fn bucket(&self, place: Place, bucket: u32) -> Result<&Bucket> {
+        self.pool.at(self.offset(place) + u64::from(bucket) * BUCKET_BYTES)
+    }
+
+    #[inline(always)]
+    fn lock_of<'a>(&'a self, bucket: &'a Bucket) -> DatedLock<'a> {
+        DatedLock::new(&bucket.lock, self.dates, &self.present)
+    }
+
+    #[inline(always)]
+    fn commit(&self, bucket: &Bucket) -> Commit {
+        Commit(self.medium().load(&bucket.commit))
+    }
+
+    #[inline(always)]
+    fn fingerprints(&self, bucket: &Bucket) -> Fingerprints {
+        let medium = self.medium();
+        let word = medium.load(&bucket.fingerprints[0]);
+        Fingerprints([word, medium.load(&bucket.fingerprints[1])])
+    }
+
+    /// Starts to fetch the head of the home of `h`, and the line in which `h` probably is.
+    #[inline(always)]
+    fn prefetch_home(&self, h: u64, place: Place) {
+        let off = self.offset(place) + u64::from(self.shape.home(h)) * BUCKET_BYTES;
+        let region = self.medium().region();
+        region.speculate(off);
+        region.speculate(off + preferred_line(h) as u64 * LINE_BYTES);
+    }
+
+    /// The slot of `h` in one bucket.
+    #[inline(always)]
+    fn probe_bucket(&self, h: u64, number: u32, bucket: &Bucket) -> Option<Found> {
+        let medium = self.medium();
+        let live = self.commit(bucket).live();
+        for slot in self.fingerprints(bucket).candidates(h, live) {
+            let words = &bucket.slots[slot as usize];
+            if medium.load(&words.h) == h {
+                let payload = medium.load(&words.payload);
+                // The slot may have been another home's when it was live, and be that of an insert
+                // now which is not committed. If it is live again, that has raised the home's version.
+                if self.commit(bucket).live() & 1 << slot != 0 {
+                    return Some(Found { bucket: number, slot, payload });
+                }
+            }
+        }
+        None
+    }
+
+    /// The slot of `h`, as far from its home as it may be. The caller holds W of the home, or validates
+    /// its version afterwards.
+    #[inline(always)]
+    fn probe(&self, h: u64, place: Place, home: &Bucket) -> Result<Option<Found>> {
+        self.medium().event(Event::Look);
+        let number = self.shape.home(h);
+        if let Some(found) = self.probe_bucket(h, number, home) {
+            return Ok(Some(found));
+        }
+        let reach = self.commit(home).reach(self.shape.buckets);
+        self.probe_beyond(h, place, number, reach)
+    }
+
+    /// The slot of `h` in the next `reach` buckets after its home.
+    #[inline(always)]
+    fn probe_beyond(&self, h: u64, place: Place, home: u32, reach: u32) -> Result<Option<Found>> {
+        for distance in 1..=reach {
+            self.medium().event(Event::Look);
+            let number = self.shape.after(home, distance);
+            let found = self.probe_bucket(h, number, self.bucket(place, number)?);
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// One optimistic look; `None` where it was in vain: somebody wrote meanwhile, the segment is not
+    /// repaired yet, or the medium is damaged. [`look_again`](Self::look_again) knows what to do then.
+    #[inline(always)]
+    fn look(&self, h: u64) -> Option<Option<u64>> {
+        let sought = self.directory.seek(h)?;
+        let place = Place::from_entry(sought.entry());
+        self.prefetch_home(h, place);
+        let home = self.bucket(place, self.shape.home(h)).ok()?;
+        let lock = self.lock_of(home);
+        let version = lock.try_read(self.medium())?;
+        if !self.directory.is_current(&sought) {
+            return None;
+        }
+        let found = self.probe(h, place, home).ok()?;
+        lock.validate(self.medium(), version).then_some(found.map(|found| found.payload))
+    }
+
+    /// After a look in vain.
+    #[cold]
+    #[inline(never)]
+    fn look_again(&self, h: u64) -> Result<Option<u64>> {
+        self.medium().event(Event::Wait);
+        last_read(|f| self.read_with(h, f))
+    }
+
+    /// The body of [`Index::read`]. After many looks in vain writers of the home are made to wait for
+    /// once.
+    fn read_with(&self, h: u64, f: Reader<'_>) -> Result<()> {
+        let medium = self.medium();
+        for _ in 0..READ_TRIES {
+            let place = self.find(h);
+            self.prefetch_home(h, place);
+            let home = self.bucket(place, self.shape.home(h))?;
+            let lock = self.lock_of(home);
+            let Some(version) = lock.read(medium)? else {
+                if self.repair(h, place)? {
+                    continue;
+                }
+                // Nobody repairs it, so nobody writes to it either.
+                let found = self.probe_everywhere(h, place)?;
+                return f(found.map(|found| found.payload), &|| true);
+            };
+            if self.find(h) != place {
+                continue;
+            }
+            let is_valid = || lock.validate(medium, version);
+            // An error that comes of reading what a writer has since taken away is no error.
+            let done = match self.probe(h, place, home) {
+                Ok(found) => f(found.map(|found| found.payload), &is_valid),
+                Err(e) => Err(e),
+            };
+            if is_valid() {
+                return done;
+            }
+            medium.event(Event::Wait);
+        }
+        let held = self.hold(h)?;
+        let done = match self.probe(h, held.place, held.home) {
+            Ok(found) => f(found.map(|found| found.payload), &|| true),
+            Err(e) => Err(e),
+        };
+        held.release_unchanged();
+        done
+    }
+
+    /// The slot of `h` in a segment whose heads may not be relied on. In its home it counts first.
+    fn probe_everywhere(&self, h: u64, place: Place) -> Result<Option<Found>> {
+        let number = self.shape.home(h);
+        match self.probe_bucket(h, number, self.bucket(place, number)?) {
+            None => self.probe_beyond(h, place, number, self.shape.buckets - 1),
+            found => Ok(found),
+        }
+    }
+
+    /// The slots of the segment that covers `at`, from `at` on, at one instant.
+    fn scan_unit(&self, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
+        let mut twice = Vec::new();
+        let mut tries = 0;
+        let (place, records) = loop {
+            if tries == READ_TRIES {
+                let whole = self.hold_whole(at)?;
+                let place = whole.place;
+                let prefix = extend::prefix(at, place.depth());
+                let records = self.records(place, prefix, true, &mut twice);
+                whole.release_unchanged();
+                break (place, records?);
+            }
+            tries += 1;
+            let place = self.find(at);
+            let prefix = extend::prefix(at, place.depth());
+            let Some(versions) = self.versions(place)? else {
+                if self.repair(at, place)? {
+                    continue;
+                }
+                break (place, self.records(place, prefix, false, &mut twice)?);
+            };
+            if self.find(at) == place {
+                let records = self.records(place, prefix, true, &mut twice);
+                if self.are_valid(place, &versions)? {
+                    break (place, records?);
+                }
+            }
+            self.medium().event(Event::Wait);
+        };
+        let wanted = records.iter().filter(|record| record.h >= at);
+        out.extend(wanted.map(|record| (record.h, record.payload)));
+        let depth = place.depth();
+        Ok(extend::next(extend::prefix(at, depth), depth))
+    }
+
+    /// The versions of all buckets of a segment; `None` where it is not repaired yet.
+    fn versions(&self, place: Place) -> Result<Option<[Option<Version>; MAX_BUCKETS as usize]>> {
+        let mut versions = [None; MAX_BUCKETS as usize];
+        for (number, version) in (0..self.shape.buckets).zip(&mut versions) {
+            *version = self.lock_of(self.bucket(place, number)?).read(self.medium())?;
+            if version.is_none() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(versions))
+    }
+
+    /// Whether no bucket of a segment was changed.
+    fn are_valid(&self, place: Place, versions: &[Option<Version>]) -> Result<bool> {
+        for (number, version) in (0..self.shape.buckets).zip(versions) {
+            let lock = self.lock_of(self.bucket(place, number)?);
+            if !version.is_some_and(|version| lock.validate(self.medium(), version)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl<M: Medium> Index for Esh<M> {
+    #[inline]
+    fn get(&self, h: u64) -> Result<Option<u64>> {
+        operation(self.medium(), || match self.look(h) {
+            Some(found) => Ok(found),
+            None => self.look_again(h),
+        })
+    }
+
+    fn prefetch(&self, h: &[u64]) {
+        for h in h {
+            self.directory.prefetch(*h);
+        }
+        for h in h {
+            self.prefetch_home(*h, self.find(*h));
+        }
+    }
+
+    fn read(&self, h: u64, f: Reader<'_>) -> Result<()> {
+        operation(self.medium(), || self.read_with(h, f))
+    }
+
+    fn update(&self, h: u64, room: Room, f: Updater<'_>) -> Result<Option<u64>> {
+        self.pool.writable()?;
+        let (found, change) = operation(self.medium(), || self.update_slot(h, room, f))?;
+        if change == Change::Remove && found.is_some() {
+            self.merge_around(h);
+        }
+        Ok(found)
+    }
+
+    fn scan(&self, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
+        self.scan_unit(at, out)
+    }
+
+    fn step(&self) -> Result<bool> {
+        self.repair_some()
+    }
+
+    fn mend(&self) -> Result<()> {
+        self.mend_all()
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.live_slots()
+    }
+
+    fn stats(&self) -> IndexStats {
+        self.figures()
+    }
+
+    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+        self.check_all(found)
+    }
+
+    fn close(&self) {
+        if let Some(live) = self.tally.get() {
+            self.pool.save(tally::SAVED, live + 1);
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Opening.
+//!
+//! Recovery strides the array of the directory from segment to segment, and makes the directory in
+//! DRAM of what it meets. No segment is read, so it takes the time of one scan of the array. All
+//! segments that nothing names are free; extents without any that is named go back to the pool.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use durahash_media::hash::WordMix;
+use durahash_media::{Dates, ErrorKind, Medium, Pool, Present, Result};
+
+use super::grow::Free;
+use super::layout::{MAX_BUCKETS, SLOTS};
+use super::overflow::Shape;
+use super::tally::{SAVED, Tally};
+use super::{DATES_ROOT, Esh, Writers};
+use crate::extendible::array::{Array, Sound};
+use crate::extendible::directory::Directory;
+use crate::extendible::extend::MAX_DEPTH;
+use crate::extendible::growth::{Count, Growth};
+use crate::index::IndexStats;
+
+/// Buckets of a segment, where the geometry does not say.
+const BUCKETS: u32 = 4;
+
+/// A set of segments, by their numbers.
+struct Segments(Vec<u64>);
+
+impl Segments {
+    fn new(count: u64) -> Self {
+        Segments(vec![0; count.div_ceil(64) as usize])
+    }
+
+    fn contains(&self, number: u64) -> bool {
+        self.0.get((number / 64) as usize).is_some_and(|word| word & 1 << (number % 64) != 0)
+    }
+
+    /// Whether `number`, which is in range, is new in the set.
+    fn insert(&mut self, number: u64) -> bool {
+        let new = !self.contains(number);
+        self.0[(number / 64) as usize] |= 1 << (number % 64);
+        new
+    }
+}
+
+impl<M: Medium> Esh<M> {
+    /// Makes the first two segments, and the roots.
+    ///
+    /// # Errors
+    /// [`Full`](ErrorKind::Full); [`Options`](ErrorKind::Options) for a geometry that cannot be.
+    pub fn create(pool: Arc<Pool<M>>) -> Result<Self> {
+        let now = pool.epoch();
+        let esh = Self::new(pool, Dates { now, trusted_from: now })?;
+        for prefix in [0, 1 << 63] {
+            let fresh = esh.write_fresh(esh.take_segment()?, prefix, 1, &[])?;
+            esh.publish(&fresh);
+        }
+        esh.tally.set(0);
+        esh.pool.set_root(DATES_ROOT, esh.dates_word())?;
+        // There is none before it.
+        let _ = esh.writers.array.write(&esh.pool, (1, 1), &|i| esh.directory.find(i << 63))?;
+        Ok(esh)
+    }
+
+    /// Rebuilds the directory in DRAM from the array.
+    ///
+    /// # Errors
+    /// [`Corrupt`](ErrorKind::Corrupt) where the words of the array do not follow each other;
+    /// [`Options`](ErrorKind::Options) for a geometry that cannot be.
+    pub fn open(pool: Arc<Pool<M>>) -> Result<Self> {
+        let now = pool.epoch();
+        let mut esh = Self::new(pool, Dates { now, trusted_from: now })?;
+        let (Sound { first, depth, units }, named) = esh.read_array()?;
+        esh.writers.array.adopt(first);
+        let mut depths = [0; MAX_DEPTH as usize + 1];
+        units.iter().for_each(|(_, place)| depths[place.depth() as usize] += 1);
+        let growth = &esh.writers.growth;
+        (0..).zip(depths).for_each(|(depth, count)| growth.count(depth, count));
+        esh.directory = Directory::new(depth, growth)?;
+        for (prefix, place) in &units {
+            esh.directory.set(*prefix, place.depth(), place.to_entry());
+        }
+        let is_dated = esh.pool.was_clean() && esh.trust_dates()?;
+        if let Some(live) = esh.pool.saved(SAVED).and_then(|saved| saved.checked_sub(1))
+            && esh.pool.was_clean()
+        {
+            esh.tally.set(live);
+        }
+        esh.pool.begin()?;
+        if !is_dated && !esh.pool.is_read_only() {
+            // Before anything has this date.
+            esh.pool.set_root(DATES_ROOT, esh.dates_word())?;
+        }
+        esh.find_free(&named)?;
+        let used = first..first + Array::extents(&esh.pool, depth);
+        for extent in esh.pool.directory_extents() {
+            if !used.contains(&extent) {
+                esh.pool.release_extent(extent)?;
+            }
+        }
+        Ok(esh)
+    }
+
+    fn new(pool: Arc<Pool<M>>, dates: Dates) -> Result<Self> {
+        let format = pool.format();
+        let slots = match u32::from(format.geometry.slots) {
+            0 => SLOTS,
+            slots @ 2..=SLOTS => slots,
+            _ => {
+                let what = "ESH has 2 to 14 slots a bucket";
+                return Err(ErrorKind::Options { what }.into());
+            }
+        };
+        let buckets = match u32::from(format.geometry.buckets) {
+            0 => BUCKETS,
+            buckets @ 2..=MAX_BUCKETS if buckets.is_power_of_two() => buckets,
+            _ => {
+                let what = "ESH has 2 to 64 buckets a segment, a power of two";
+                return Err(ErrorKind::Options { what }.into());
+            }
+        };
+        let shape = Shape::new(buckets, slots);
+        if shape.segment_bytes() > pool.extent_bytes() {
+            let what = "a segment of ESH fits an extent";
+            return Err(ErrorKind::Options { what }.into());
+        }
+        let growth = Growth::default();
+        Ok(Esh {
+            directory: Directory::new(1, &growth)?,
+            shape,
+            dates,
+            present: Present::new(pool.medium().region().reserved())?,
+            tally: Tally::default(),
+            writers: Writers {
+                growth,
+                array: Array::new(format.seed),
+                free: std::sync::Mutex::new(Free::default()),
+                scratch: std::sync::Mutex::default(),
+                repairs: Count::new(),
+                repair_at: AtomicU64::new(0),
+            },
+            pool,
+        })
+    }
+
+    /// The root word of the dates that are trusted: the epoch, and a check sum above it.
+    fn dates_word(&self) -> u64 {
+        self.dates_word_of(self.dates.trusted_from)
+    }
+
+    fn dates_word_of(&self, epoch: u32) -> u64 {
+        let mix = WordMix::new(self.pool.format().seed);
+        u64::from(epoch) | mix.mix(u64::from(epoch)) >> 32 << 32
+    }
+
+    /// After a clean close, trusts all dates since the last unclean open, if the root tells when that
+    /// was; else everything is repaired, which is never wrong.
+    fn trust_dates(&mut self) -> Result<bool> {
+        let word = self.pool.root(DATES_ROOT)?;
+        let epoch = word as u32;
+        let is_sound = word == self.dates_word_of(epoch) && epoch <= self.dates.now;
+        if is_sound {
+            self.dates.trusted_from = epoch;
+        }
+        Ok(is_sound)
+    }
+
+    /// Segments to an extent.
+    fn per_extent(&self) -> u64 {
+        self.pool.extent_bytes() / self.shape.segment_bytes()
+    }
+
+    /// What the array says, and which segments that names.
+    fn read_array(&self) -> Result<(Sound, Segments)> {
+        let per_extent = self.per_extent();
+        let extents = self.pool.unit_extents();
+        let count = extents.last().map_or(0, |last| last + 1);
+        let mut units = Segments::new(count);
+        for extent in &extents {
+            units.insert(*extent);
+        }
+        let mut named = Segments::new(count * per_extent);
+        let segments = extents.len() as u64 * per_extent;
+        let sound = self.writers.array.read(&self.pool, segments, |place| {
+            place.tag() == 0
+                && units.contains(place.number() / per_extent)
+                && named.insert(place.number())
+        })?;
+        Ok((sound, named))
+    }
+
+    /// Segments that nothing names are free; extents without any other go back to the pool.
+    fn find_free(&self, named: &Segments) -> Result<()> {
+        let per_extent = self.per_extent();
+        let mut fresh = Vec::new();
+        for extent in self.pool.unit_extents().into_iter().rev() {
+            let numbers = extent * per_extent..(extent + 1) * per_extent;
+            let from = fresh.len();
+            fresh.extend(numbers.rev().filter(|number| !named.contains(*number)));
+            if fresh.len() - from == per_extent as usize {
+                fresh.truncate(from);
+                self.pool.release_extent(extent)?;
+            }
+        }
+        self.free().fresh = fresh;
+        Ok(())
+    }
+
+    /// The figures of [`Index::stats`](crate::Index::stats).
+    pub(super) fn figures(&self) -> IndexStats {
+        let segments = self.writers.growth.units();
+        // Before all are counted, which repairs those that are not yet.
+        let (repairs, unrepaired) = (self.writers.repairs.get(), self.unrepaired());
+        let depth = self.directory.depth();
+        let arrays = Array::extents(&self.pool, depth) * self.pool.extent_bytes();
+        IndexStats {
+            // Nothing but a directory that names what is not there could keep them from being
+            // counted, and such a directory is not opened.
+            slots_used: self.live_slots().unwrap_or(0),
+            slots: segments * self.shape.capacity(),
+            medium_bytes: segments * self.shape.segment_bytes() + arrays,
+            dram_bytes: self.directory.bytes(),
+            repairs,
+            unrepaired,
+            ..self.writers.growth.figures(depth)
+        }
+    }
+
+    /// What the array says, every segment that is named, and every one that is free, for `check`.
+    pub(super) fn read_all(&self) -> Result<(Sound, Vec<u64>)> {
+        let (sound, named) = self.read_array()?;
+        let per_extent = self.per_extent();
+        let extents = self.pool.unit_extents().into_iter();
+        let numbers = extents.flat_map(|i| i * per_extent..(i + 1) * per_extent);
+        Ok((sound, numbers.filter(|number| !named.contains(*number)).collect()))
+    }
+}

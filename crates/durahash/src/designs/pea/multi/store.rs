@@ -1,0 +1,85 @@
+//! The stores that the commit steps consist of.
+
+use durahash_media::{Medium, PmU64};
+
+use crate::designs::pea::MultiPea;
+use crate::designs::pea::buffer::{BESIDE_HEADER, Buffer};
+use crate::designs::pea::layout::{Bucket, Head, LINES, better};
+use crate::designs::pea::write::Held;
+
+impl<M: Medium> MultiPea<M> {
+    /// Puts one entry in the place of several slots of a bucket, in a free one: by one word.
+    pub(super) fn replace_slots(
+        &self,
+        held: &Held<'_, M, true>,
+        (number, bucket): (u32, &Bucket),
+        head: Head<true>,
+        slots: u16,
+        (h, payload, is_list): (u64, u64, bool),
+    ) {
+        let medium = self.medium();
+        let free = self.shape.used & !head.live();
+        let near = free & LINES[0];
+        let i = if near != 0 { near } else { better::<true>(free) }.trailing_zeros();
+        let slot = &bucket.slots[i as usize];
+        medium.store(&slot.payload, payload);
+        medium.store(&slot.h, h);
+        medium.flush(slot);
+        let with = if is_list { head.with_list(i, h) } else { head.with(i, h) };
+        // Not yet the fingerprints of what goes: it is found until the commit.
+        medium.store(&bucket.head[1], with.0[1]);
+        if !medium.same_line_order() {
+            medium.flush(&bucket.head[1]);
+        }
+        medium.fence();
+        let new = with.without_all(slots);
+        held.exclude_readers(number);
+        self.store_head(bucket, new);
+    }
+
+    /// Stores a head from which slots have gone: the commit.
+    pub(super) fn store_head(&self, bucket: &Bucket, new: Head<true>) {
+        let medium = self.medium();
+        medium.store(&bucket.head[0], new.0[0]);
+        if medium.same_line_order() {
+            // Never durable before the commit. It matters for damage only.
+            medium.store(&bucket.head[1], new.0[1]);
+        }
+        medium.flush(&bucket.head);
+        medium.drain();
+    }
+
+    /// Stores the word that commits a change of a list.
+    pub(super) fn store_word_of<'a>(
+        &self,
+        held: &mut Held<'a, M, true>,
+        bucket: u32,
+        word: &'a PmU64,
+        v: u64,
+    ) {
+        let medium = self.medium();
+        held.touches(word);
+        held.exclude_readers(bucket);
+        medium.store(word, v);
+        medium.flush(word);
+        medium.drain();
+    }
+
+    /// Stores a value where no reader looks for one, before the state that says so.
+    pub(super) fn store_value(&self, buffer: &Buffer<'_>, at: usize, v: u64) {
+        let medium = self.medium();
+        medium.store(&buffer.values[at], v);
+        if !medium.same_line_order() || at >= BESIDE_HEADER {
+            medium.flush(&buffer.values[at]);
+            medium.fence();
+        }
+    }
+
+    /// Gives buffers back that nothing names.
+    pub(super) fn free_buffers(&self, offs: impl IntoIterator<Item = u64>) {
+        for off in offs {
+            // The operation has its result; what cannot be freed now is found by the next sweep.
+            let _ = self.pool.free_block(off);
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Opening, and checking.
+//!
+//! Recovery strides the array of the directory from segment to segment, and makes the directory in
+//! DRAM of what it meets. No segment is read and nothing is stored, but that extents which nothing
+//! names are given back: what a split, a merge or a doubling made that did not commit, or left that
+//! did.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use durahash_media::hash::WordMix;
+use durahash_media::{ErrorKind, Medium, Pool, Result, Rows};
+
+use super::beyond::Beyond;
+use super::layout::{BUCKET_BYTES, SLOTS, STASH, used_slots};
+use super::strategy::{Policy, Shape, Strategy};
+use super::{STASH_LOCK, Table, Writers};
+use crate::extendible::array::{Array, Sound};
+use crate::extendible::directory::Directory;
+use crate::extendible::growth::{Count, Growth};
+use crate::extendible::place::Place;
+use crate::index::{Finding, IndexStats};
+
+/// The pool's counter of a multimap's entries beyond one a slot, and one more: zero where they were
+/// not counted.
+pub(crate) const BEYOND_COUNTER: usize = 6;
+
+/// Bytes of locks and count of a segment.
+const ROW_BYTES: u64 = 128;
+
+impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
+    /// Makes the first two segments, and the root.
+    ///
+    /// # Errors
+    /// [`Full`](ErrorKind::Full); [`Options`](ErrorKind::Options) for a geometry or policy that
+    /// cannot be.
+    pub fn create(pool: Arc<Pool<M>>, policy: Policy) -> Result<Self> {
+        let pea = Self::new(pool, policy)?;
+        let images = vec![pea.new_image(), pea.new_image()];
+        for fresh in pea.write_images(0, 1, images)? {
+            pea.publish(&fresh);
+        }
+        pea.writers.beyond.set(0);
+        // There is none before it.
+        let _ = pea.writers.array.write(&pea.pool, (1, 1), &|i| pea.directory.find(i << 63))?;
+        Ok(pea)
+    }
+
+    /// Rebuilds the directory in DRAM from the array.
+    ///
+    /// # Errors
+    /// [`Corrupt`](ErrorKind::Corrupt) where the words of the array do not follow each other;
+    /// [`Options`](ErrorKind::Options) for a policy that cannot be.
+    pub fn open(pool: Arc<Pool<M>>, policy: Policy) -> Result<Self> {
+        let mut pea = Self::new(pool, policy)?;
+        let Sound { first, depth, units: segments } = pea.read_array()?;
+        pea.writers.array.adopt(first);
+        for (_, place) in &segments {
+            pea.writers.growth.count(place.depth(), 1);
+            pea.count_strategy(*place, 1);
+        }
+        pea.directory = Directory::new(depth, &pea.writers.growth)?;
+        for (prefix, place) in &segments {
+            pea.directory.set(*prefix, place.depth(), place.to_entry());
+        }
+        // A number that the pool cannot hold is none, whatever its checksum says.
+        let max_bytes = pea.pool.format().max_bytes;
+        let saved = pea.pool.saved(BEYOND_COUNTER).and_then(|count| count.checked_sub(1));
+        if let Some(count) = saved.filter(|count| MULTI && *count <= max_bytes) {
+            pea.writers.beyond.set(count);
+        }
+        pea.pool.begin()?;
+        let named: HashSet<u64> = segments.iter().map(|(_, place)| place.number()).collect();
+        let units = pea.pool.unit_extents();
+        for segment in units.into_iter().filter(|extent| !named.contains(extent)) {
+            pea.pool.release_extent(segment)?;
+        }
+        let used = first..first + Array::extents(&pea.pool, depth);
+        for extent in pea.pool.directory_extents() {
+            if !used.contains(&extent) {
+                pea.pool.release_extent(extent)?;
+            }
+        }
+        Ok(pea)
+    }
+
+    fn new(pool: Arc<Pool<M>>, policy: Policy) -> Result<Self> {
+        let format = pool.format();
+        let slots = match u32::from(format.geometry.slots) {
+            0 => SLOTS,
+            slots @ 2..=SLOTS => slots,
+            _ => {
+                let what = "Pea Hash has 2 to 15 slots a bucket";
+                return Err(ErrorKind::Options { what }.into());
+            }
+        };
+        if !(1..=2).contains(&policy.split_bits) || policy.first > policy.last {
+            let what = "Pea Hash splits in two or four, and starts before it ends";
+            return Err(ErrorKind::Options { what }.into());
+        }
+        let main = (pool.extent_bytes() / BUCKET_BYTES) as u32 - STASH;
+        let max_bytes = format.max_bytes.min(pool.medium().region().reserved());
+        let growth = Growth::default();
+        Ok(Table {
+            directory: Directory::new(1, &growth)?,
+            rows: Rows::new(max_bytes.div_ceil(pool.extent_bytes()) * 2)?,
+            shape: Shape {
+                main,
+                // The last slot of a multimap's bucket is for a list.
+                slots: slots - u32::from(MULTI),
+                used: used_slots(slots),
+                policy,
+            },
+            mix: WordMix::new(format.seed),
+            writers: Writers {
+                growth,
+                in_force: [const { AtomicU64::new(0) }; 3],
+                started: [const { Count::new() }; 3],
+                array: Array::new(format.seed),
+                scratch: std::sync::Mutex::default(),
+                numbers: AtomicU64::new(Self::first_number(pool.epoch())),
+                beyond: Beyond::default(),
+            },
+            pool,
+        })
+    }
+
+    /// What the array says: each segment is an extent of its own, with a strategy.
+    pub(super) fn read_array(&self) -> Result<Sound> {
+        let units = self.pool.unit_extents();
+        let mut named = HashSet::new();
+        self.writers.array.read(&self.pool, units.len() as u64, |place| {
+            Strategy::from_tag(place.tag()).is_some()
+                && units.binary_search(&place.number()).is_ok()
+                && named.insert(place.number())
+        })
+    }
+
+    /// The figures of [`Index::stats`](crate::Index::stats).
+    pub(super) fn figures(&self) -> IndexStats {
+        let segments = self.writers.growth.units();
+        let depth = self.directory.depth();
+        let arrays = Array::extents(&self.pool, depth);
+        IndexStats {
+            // Nothing but a directory that names what is not there could keep them from being
+            // counted, and such a directory is not opened.
+            slots_used: self.live_slots().unwrap_or(0),
+            slots: segments * u64::from(self.shape.buckets() * self.shape.used.count_ones()),
+            medium_bytes: (segments + arrays) * self.pool.extent_bytes(),
+            dram_bytes: self.directory.bytes() + segments * ROW_BYTES,
+            strategies: std::array::from_fn(|i| self.writers.in_force[i].load(Ordering::Relaxed)),
+            strategies_at_start: std::array::from_fn(|i| self.writers.started[i].get()),
+            ..self.writers.growth.figures(depth)
+        }
+    }
+
+    /// Verifies PEA-1 to PEA-6; see the [module docs](super).
+    pub(super) fn check_all(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+        let mut report = |invariant, off, what: String| found(Finding { invariant, off, what });
+        let Sound { first, depth, units: segments } = match self.read_array() {
+            Ok(read) => read,
+            Err(e) => {
+                report("PEA-1", 256, e.to_string());
+                return Ok(());
+            }
+        };
+        if (first, depth) != (self.writers.array.first(), self.directory.depth()) {
+            report("PEA-4", 256, "the root and the directory in use differ".to_owned());
+            return Ok(());
+        }
+        let mut depths = vec![0; depth as usize + 1];
+        for (prefix, place) in &segments {
+            depths[place.depth() as usize] += 1;
+            if !self.directory.names(*prefix, place.depth(), place.to_entry()) {
+                let what = format!("a directory entry of {prefix:#018x} names something else");
+                report("PEA-1", self.offset(place.number()), what);
+            }
+            self.check_segment(*prefix, *place, &mut report)?;
+        }
+        for (depth, count) in depths.iter().enumerate() {
+            let counter = self.writers.growth.of_depth(depth as u32);
+            if *count != counter {
+                let what = format!("{count} segments of depth {depth}, the counter says {counter}");
+                report("PEA-6", 0, what);
+            }
+        }
+        let named: HashSet<u64> = segments.iter().map(|(_, place)| place.number()).collect();
+        let arrays = first..first + Array::extents(&self.pool, depth);
+        let units = self.pool.unit_extents().into_iter().filter(|i| !named.contains(i));
+        let directories = self.pool.directory_extents().into_iter();
+        for i in units.chain(directories.filter(|i| !arrays.contains(i))) {
+            report("PEA-5", self.offset(i), "an extent that nothing names".to_owned());
+        }
+        Ok(())
+    }
+
+    /// PEA-2, PEA-3, the count and the locks of one segment.
+    fn check_segment(
+        &self,
+        prefix: u64,
+        place: Place,
+        report: &mut impl FnMut(&'static str, u64, String),
+    ) -> Result<()> {
+        let segment = place.number();
+        let mut hashes = HashSet::new();
+        let mut live = 0;
+        for number in 0..self.shape.buckets() {
+            let bucket = self.bucket(segment, number)?;
+            let off = self.offset(segment) + u64::from(number) * BUCKET_BYTES;
+            let head = self.head(bucket);
+            live += u64::from(head.live().count_ones());
+            if head.live() & !self.shape.used != 0 {
+                report("PEA-2", off, "a slot is live that the geometry does not use".to_owned());
+            }
+            for i in durahash_media::probe::BitMask(head.live()) {
+                let h = self.medium().load(&bucket.slots[i as usize].h);
+                if !self.is_found(place, prefix, number, head, i, h) {
+                    report("PEA-2", off, format!("no lookup finds {h:#018x} in slot {i}"));
+                } else if !hashes.insert(h) && !MULTI {
+                    report("PEA-3", off, format!("hash {h:#018x} is there twice"));
+                }
+            }
+        }
+        let count = self.counted(segment);
+        if count != 0 && count - 1 != live {
+            let what = format!("{live} live slots, the count says {}", count - 1);
+            report("PEA-6", self.offset(segment), what);
+        }
+        if (0..=STASH_LOCK).any(|i| self.lock(segment, i).is_locked()) {
+            report("PEA-6", self.offset(segment), "a lock is held".to_owned());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,207 @@
+//! Adaptive hashing (§3.2): where in its segment an entry may be, and where a new one goes.
+//!
+//! Each strategy contains the one before: what was placed by it is found by all later ones. So a
+//! segment changes its strategy by one word, without moving an entry.
+
+use super::layout::STASH;
+use crate::extendible::place::Place;
+
+/// How the entries of a segment are placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Strategy {
+    /// In its first bucket.
+    Single,
+    /// In the first or the second.
+    TwoChoice,
+    /// In one of these, or in the segment's stash.
+    Stash,
+}
+
+impl Strategy {
+    /// All strategies, in the order in which a segment takes them up.
+    pub const ALL: [Strategy; 3] = [Strategy::Single, Strategy::TwoChoice, Strategy::Stash];
+
+    pub(super) const fn tag(self) -> u8 {
+        self as u8
+    }
+
+    pub(super) const fn from_tag(tag: u8) -> Option<Self> {
+        match tag {
+            0 => Some(Strategy::Single),
+            1 => Some(Strategy::TwoChoice),
+            2 => Some(Strategy::Stash),
+            _ => None,
+        }
+    }
+
+    /// The strategy of the segment at `place`.
+    #[inline(always)]
+    pub(super) const fn of(place: Place) -> Self {
+        match place.tag() {
+            0 => Strategy::Single,
+            1 => Strategy::TwoChoice,
+            _ => Strategy::Stash,
+        }
+    }
+
+    /// The one after it.
+    pub(super) const fn next(self) -> Option<Self> {
+        Self::from_tag(self.tag() + 1)
+    }
+}
+
+/// How a table grows: which strategies its segments go through, and what a split does. It is no part
+/// of the format, and may differ from open to open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Halvings of the hashes at a split: 1 gives two segments, 2 gives four, as in the paper.
+    pub split_bits: u32,
+    /// Entries that the first bucket of a key takes before the emptier one does: 0 is the paper's
+    /// balanced insert.
+    pub first_until: u32,
+    /// The strategy that new segments start with, if it holds their entries.
+    pub first: Strategy,
+    /// The last strategy before a split.
+    pub last: Strategy,
+    /// Whether an insert behind the first line of a bucket moves entries out of that line (§3.4).
+    pub moving: bool,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Policy {
+            split_bits: 1,
+            first_until: 6,
+            first: Strategy::Single,
+            last: Strategy::Stash,
+            moving: true,
+        }
+    }
+}
+
+/// The two main buckets of a hash. They always differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Homes {
+    pub(super) first: u32,
+    pub(super) second: u32,
+}
+
+impl Homes {
+    /// Of `h` among `main` buckets: the first from the bits above the fingerprint, the second from a
+    /// remix of all bits.
+    #[inline(always)]
+    pub(super) const fn of(h: u64, main: u32) -> Self {
+        let first = scale(h >> 8 & 0xffff_ffff, main);
+        let second = scale(h.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32, main - 1);
+        Homes { first, second: second + (second >= first) as u32 }
+    }
+
+    /// The buckets that a lookup visits, in its order.
+    pub(super) fn buckets(self, strategy: Strategy, main: u32) -> impl Iterator<Item = u32> {
+        let second = (strategy >= Strategy::TwoChoice).then_some(self.second);
+        let stash = if strategy == Strategy::Stash { main..main + STASH } else { 0..0 };
+        [self.first].into_iter().chain(second).chain(stash)
+    }
+}
+
+/// A 32-bit number, scaled to the range `0..count`.
+#[inline(always)]
+const fn scale(bits: u64, count: u32) -> u32 {
+    ((bits * count as u64) >> 32) as u32
+}
+
+/// The sizes of a segment, and what is done with it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    /// Main buckets.
+    pub(super) main: u32,
+    /// Slots of a bucket that are used, and which.
+    pub(super) slots: u32,
+    pub(super) used: u16,
+    pub(super) policy: Policy,
+}
+
+impl Shape {
+    /// The buckets of a hash.
+    #[inline(always)]
+    pub(super) const fn homes(&self, h: u64) -> Homes {
+        Homes::of(h, self.main)
+    }
+
+    /// All buckets of a segment.
+    pub(super) const fn buckets(&self) -> u32 {
+        self.main + STASH
+    }
+
+    /// The bucket for a new entry, of those that `strategy` allows; `live` says how many entries a
+    /// bucket has.
+    #[inline]
+    pub(super) fn choose(
+        &self,
+        strategy: Strategy,
+        homes: Homes,
+        live: impl Fn(u32) -> u32,
+    ) -> Option<u32> {
+        let first = live(homes.first);
+        if strategy == Strategy::Single {
+            return (first < self.slots).then_some(homes.first);
+        }
+        if first < self.policy.first_until.min(self.slots) {
+            return Some(homes.first);
+        }
+        let second = live(homes.second);
+        if first.min(second) < self.slots {
+            return Some(if first <= second { homes.first } else { homes.second });
+        }
+        if strategy == Strategy::TwoChoice {
+            return None;
+        }
+        (self.main..self.buckets()).find(|bucket| live(*bucket) < self.slots)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layout::used_slots;
+    use super::*;
+
+    #[test]
+    fn homes_differ_and_reach_every_bucket() {
+        for main in [2, 3, 14, 2046] {
+            let mut met = vec![[false; 2]; main as usize];
+            for i in 0..u64::from(main) * 40 {
+                let homes = Homes::of(durahash_media::hash::WordMix::new(1).mix(i), main);
+                assert!(homes.first < main && homes.second < main);
+                assert_ne!(homes.first, homes.second);
+                met[homes.first as usize][0] = true;
+                met[homes.second as usize][1] = true;
+            }
+            assert!(met.iter().all(|met| *met == [true; 2]), "of {main}");
+        }
+    }
+
+    #[test]
+    fn every_strategy_contains_the_one_before() {
+        let homes = Homes::of(0x1234_5678_9abc_def0, 14);
+        let buckets = |strategy| homes.buckets(strategy, 14).collect::<Vec<_>>();
+        assert_eq!(buckets(Strategy::Single), [homes.first]);
+        assert_eq!(buckets(Strategy::TwoChoice), [homes.first, homes.second]);
+        assert_eq!(buckets(Strategy::Stash), [homes.first, homes.second, 14, 15]);
+        let policy = Policy { first_until: 3, ..Policy::default() };
+        let shape = Shape { main: 14, slots: 4, used: used_slots(4), policy };
+        let choose = |strategy, first, second| {
+            shape.choose(strategy, homes, |bucket| match bucket {
+                b if b == homes.first => first,
+                b if b == homes.second => second,
+                14 => 4,
+                _ => 0,
+            })
+        };
+        assert_eq!(choose(Strategy::Single, 3, 0), Some(homes.first));
+        assert_eq!(choose(Strategy::Single, 4, 0), None);
+        assert_eq!(choose(Strategy::TwoChoice, 2, 0), Some(homes.first));
+        assert_eq!(choose(Strategy::TwoChoice, 3, 2), Some(homes.second));
+        assert_eq!(choose(Strategy::TwoChoice, 4, 4), None);
+        assert_eq!(choose(Strategy::Stash, 4, 4), Some(15));
+    }
+}

@@ -1,0 +1,344 @@
+//! Insert, update and remove: one commit word each.
+
+use durahash_media::probe::BitMask;
+use durahash_media::{Medium, PmU64, Result};
+
+use super::layout::{Bucket, Head, LINES, better, preferred_line};
+use super::strategy::{Homes, Strategy};
+use super::{Change, Found, Room, STASH_LOCK, Table, Updater, stripe};
+use crate::extendible::place::Place;
+
+/// W of the locks of a key's main buckets, and of the stash's once it is asked for, and the place
+/// that was found right under them. What is dropped without being released broke off: the pool takes
+/// no more writes then, and nobody waits for the locks.
+pub(super) struct Held<'a, M: Medium, const MULTI: bool> {
+    pea: &'a Table<M, MULTI>,
+    pub(super) place: Place,
+    pub(super) homes: Homes,
+    /// The locks that are held, ascending.
+    locks: [u32; 3],
+    count: usize,
+    /// The word of a list that is about to be changed.
+    touched: Option<&'a PmU64>,
+    released: bool,
+}
+
+impl<'a, M: Medium, const MULTI: bool> Held<'a, M, MULTI> {
+    /// Takes the locks for `h`, which the caller finds right afterwards or releases.
+    fn lock(pea: &'a Table<M, MULTI>, h: u64, place: Place) -> Self {
+        let homes = pea.shape.homes(h);
+        let (a, b) = (stripe(homes.first, pea.shape.main), stripe(homes.second, pea.shape.main));
+        let mut held =
+            Held { pea, place, homes, locks: [0; 3], count: 0, touched: None, released: false };
+        if Strategy::of(place) == Strategy::Single || a == b {
+            held.take(a);
+        } else {
+            held.take(a.min(b));
+            held.take(a.max(b));
+        }
+        held
+    }
+
+    /// Takes one more lock, which is higher than all before it.
+    fn take(&mut self, i: u32) {
+        self.pea.lock(self.place.number(), i).lock(self.pea.medium());
+        self.locks[self.count] = i;
+        self.count += 1;
+    }
+
+    /// The slot of `h`. Takes the stash's lock where `h` may be there.
+    pub(super) fn find(&mut self, h: u64) -> Result<Option<Found>> {
+        let (pea, segment) = (self.pea, self.place.number());
+        let strategy = Strategy::of(self.place);
+        let mut found = pea.probe(h, segment, self.homes.first)?;
+        if found.is_none() && strategy != Strategy::Single {
+            found = pea.probe(h, segment, self.homes.second)?;
+        }
+        if found.is_none() && strategy == Strategy::Stash {
+            self.take(STASH_LOCK);
+            found = pea.probe_stash(h, segment)?;
+        }
+        Ok(found)
+    }
+
+    /// Should the operation break off, this word is to be durable as well.
+    pub(super) fn touches(&mut self, word: &'a PmU64) {
+        self.touched = Some(word);
+    }
+
+    /// Stops readers of one bucket: visible stores to it follow.
+    pub(super) fn exclude_readers(&self, bucket: u32) {
+        let i = stripe(bucket, self.pea.shape.main);
+        self.pea.lock(self.place.number(), i).exclude_readers();
+    }
+
+    /// Releases all locks, after a change of one bucket.
+    #[track_caller]
+    pub(super) fn release_changed(mut self, bucket: u32) {
+        self.release(Some(stripe(bucket, self.pea.shape.main)));
+    }
+
+    #[track_caller]
+    pub(super) fn release_unchanged(mut self) {
+        self.release(None);
+    }
+
+    #[track_caller]
+    fn release(&mut self, changed: Option<u32>) {
+        self.released = true;
+        for i in &self.locks[..self.count] {
+            let lock = self.pea.lock(self.place.number(), *i);
+            if changed == Some(*i) {
+                lock.unlock_changed(self.pea.medium());
+            } else {
+                lock.unlock_unchanged(self.pea.medium());
+            }
+        }
+    }
+}
+
+impl<M: Medium, const MULTI: bool> Drop for Held<'_, M, MULTI> {
+    fn drop(&mut self) {
+        if self.released {
+            return;
+        }
+        let (pea, segment) = (self.pea, self.place.number());
+        pea.pool.poison();
+        let medium = pea.medium();
+        for number in self.homes.buckets(Strategy::of(self.place), pea.shape.main) {
+            if let Ok(bucket) = pea.bucket(segment, number) {
+                medium.flush(bucket);
+                medium.drain();
+            }
+        }
+        if let Some(word) = self.touched {
+            medium.flush(word);
+            medium.drain();
+        }
+        for i in &self.locks[..self.count] {
+            pea.lock(segment, *i).unlock_changed(medium);
+        }
+    }
+}
+
+impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
+    /// Takes the locks of `h`.
+    pub(super) fn hold(&self, h: u64) -> Held<'_, M, MULTI> {
+        loop {
+            let place = self.find(h);
+            self.prefetch_heads(place, self.shape.homes(h));
+            let held = Held::lock(self, h, place);
+            if self.find(h) == place {
+                return held;
+            }
+            held.release_unchanged();
+        }
+    }
+
+    /// As [`hold`](Self::hold), for a writer. Whoever waited for a lock may get it from an operation
+    /// that broke off: it must not write on.
+    pub(super) fn hold_to_write(&self, h: u64) -> Result<Held<'_, M, MULTI>> {
+        let held = self.hold(h);
+        match self.pool.writable() {
+            Ok(()) => Ok(held),
+            Err(e) => {
+                held.release_unchanged();
+                Err(e)
+            }
+        }
+    }
+
+    /// The body of [`Index::update`](crate::Index::update): what was found, and what was done.
+    pub(super) fn update_slot(
+        &self,
+        h: u64,
+        room: Room,
+        f: Updater<'_>,
+    ) -> Result<(Option<u64>, Change)> {
+        loop {
+            let mut held = self.hold_to_write(h)?;
+            let (found, target) = match self.target(&mut held, h) {
+                Ok(target) => target,
+                Err(e) => {
+                    held.release_unchanged();
+                    return Err(e);
+                }
+            };
+            if found.is_none() && target.is_none() && room == Room::ForNew {
+                let place = held.place;
+                held.release_unchanged();
+                self.make_room(h, place)?;
+                continue;
+            }
+            let payload = found.map(|found| found.payload);
+            let change = match f(payload).and_then(|change| {
+                let number = found.map(|found| found.bucket).or(target);
+                let bucket = number.map(|number| self.bucket(held.place.number(), number));
+                Ok((change, bucket.transpose()?))
+            }) {
+                Ok((change, bucket)) => {
+                    match (change, found, bucket) {
+                        (Change::Set(v), Some(at), Some(bucket)) => self.set(held, bucket, at, v),
+                        (Change::Set(v), None, Some(bucket)) => {
+                            let number = target.expect("a bucket is that of the target");
+                            self.insert(held, bucket, number, h, v);
+                        }
+                        (Change::Remove, Some(at), Some(bucket)) => self.remove(held, bucket, at),
+                        (Change::Set(_), ..) => {
+                            held.release_unchanged();
+                            panic!("Room::None was given for what inserts");
+                        }
+                        (Change::Keep | Change::Remove, ..) => held.release_unchanged(),
+                    }
+                    change
+                }
+                Err(e) => {
+                    held.release_unchanged();
+                    return Err(e);
+                }
+            };
+            return Ok((payload, change));
+        }
+    }
+
+    /// The slot of `h`, or the bucket that has room for it; neither where none has.
+    fn target(
+        &self,
+        held: &mut Held<'_, M, MULTI>,
+        h: u64,
+    ) -> Result<(Option<Found>, Option<u32>)> {
+        let found = held.find(h)?;
+        if found.is_some() {
+            return Ok((found, None));
+        }
+        let segment = held.place.number();
+        let live = |number| match self.bucket(segment, number) {
+            Ok(bucket) => self.head(bucket).live().count_ones(),
+            // Not there: nothing goes into it.
+            Err(_) => self.shape.slots,
+        };
+        Ok((None, self.shape.choose(Strategy::of(held.place), held.homes, live)))
+    }
+
+    fn insert(&self, held: Held<'_, M, MULTI>, bucket: &Bucket, number: u32, h: u64, payload: u64) {
+        self.insert_into(&held, bucket, number, h, payload);
+        held.release_changed(number);
+    }
+
+    /// Puts an entry into a free slot of a bucket.
+    pub(super) fn insert_into(
+        &self,
+        held: &Held<'_, M, MULTI>,
+        bucket: &Bucket,
+        number: u32,
+        h: u64,
+        payload: u64,
+    ) {
+        let medium = self.medium();
+        let head = self.head(bucket);
+        let free = self.shape.used & !head.live();
+        let near = free & LINES[0];
+        let new = if near != 0 {
+            let i = near.trailing_zeros();
+            let slot = &bucket.slots[i as usize];
+            medium.store(&slot.payload, payload);
+            medium.store(&slot.h, h);
+            if !medium.same_line_order() {
+                medium.flush(slot);
+                medium.fence();
+            }
+            head.with(i, h)
+        } else {
+            self.insert_far(bucket, head, free, h, payload)
+        };
+        held.exclude_readers(number);
+        medium.store(&bucket.head[0], new.0[0]);
+        medium.flush(&bucket.head);
+        medium.drain();
+        self.add_count(held.place.number(), 1);
+    }
+
+    /// Puts an entry into the emptiest of the further lines, of equal ones into that which most
+    /// entries prefer. Since that line is written anyway, entries of the first line are moved there,
+    /// so that the next inserts find room beside the head; lists stay near it. Returns the head that
+    /// says so.
+    fn insert_far(
+        &self,
+        bucket: &Bucket,
+        head: Head<MULTI>,
+        free: u16,
+        h: u64,
+        payload: u64,
+    ) -> Head<MULTI> {
+        let medium = self.medium();
+        let values = head.live() & !head.lists();
+        let movable = if self.shape.policy.moving { values & LINES[0] } else { 0 };
+        let near = [0, 1, 2].map(|i| medium.load(&bucket.slots[i].h));
+        let free = better::<MULTI>(free);
+        let fit = |line: usize| {
+            let prefer = BitMask(movable).filter(|i| preferred_line(near[*i as usize]) == line);
+            let prefer = prefer.count() + usize::from(preferred_line(h) == line);
+            ((free & LINES[line]).count_ones(), prefer)
+        };
+        let line = (2..LINES.len()).fold(
+            1,
+            |line, other| {
+                if fit(other) > fit(line) { other } else { line }
+            },
+        );
+        let mut room = BitMask(free & LINES[line]);
+        let mut new = head;
+        let mut put = |h, payload| {
+            let Some(i) = room.next() else {
+                return false;
+            };
+            let slot = &bucket.slots[i as usize];
+            medium.store(&slot.payload, payload);
+            medium.store(&slot.h, h);
+            new = new.with(i, h);
+            true
+        };
+        put(h, payload);
+        let mut moved = 0;
+        for i in BitMask(movable) {
+            if put(near[i as usize], medium.load(&bucket.slots[i as usize].payload)) {
+                moved |= 1 << i;
+            }
+        }
+        for i in BitMask(moved) {
+            new = new.without(i);
+        }
+        medium.flush(&bucket.slots[line * 4 - 1..line * 4 + 3]);
+        medium.store(&bucket.head[1], new.0[1]);
+        if !medium.same_line_order() {
+            medium.flush(&bucket.head[1]);
+        }
+        medium.fence();
+        new
+    }
+
+    fn set(&self, held: Held<'_, M, MULTI>, bucket: &Bucket, at: Found, payload: u64) {
+        let medium = self.medium();
+        let slot = &bucket.slots[at.slot as usize];
+        held.exclude_readers(at.bucket);
+        medium.store(&slot.payload, payload);
+        medium.flush(&slot.payload);
+        medium.drain();
+        held.release_changed(at.bucket);
+    }
+
+    fn remove(&self, held: Held<'_, M, MULTI>, bucket: &Bucket, at: Found) {
+        let medium = self.medium();
+        let new = self.head(bucket).without(at.slot);
+        held.exclude_readers(at.bucket);
+        medium.store(&bucket.head[0], new.0[0]);
+        if medium.same_line_order() {
+            // Its fingerprint, never durable before the commit. It matters for damage only.
+            medium.store(&bucket.head[1], new.0[1]);
+        }
+        medium.flush(&bucket.head);
+        medium.drain();
+        self.add_count(held.place.number(), -1);
+        held.release_changed(at.bucket);
+    }
+}

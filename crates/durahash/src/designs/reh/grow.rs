@@ -1,0 +1,274 @@
+//! Split and merge. The commit steps are in the [module docs](super).
+
+use durahash_media::probe::BitMask;
+use durahash_media::{Error, ErrorKind, Event, Medium, Result, wait_lock};
+
+use super::Reh;
+use super::layout::{ALL_SLOTS, BUCKET_BYTES, Bucket, Link, MAX_BUCKETS, SLOTS, marker, slot_for};
+use super::write::Held;
+use crate::extendible::extend::{self, MAX_DEPTH};
+use crate::extendible::growth::Merge;
+
+impl<M: Medium> Reh<M> {
+    /// The bucket of `h`, which is held, with its prefix and link. What is on the medium must agree
+    /// with the directory: a split or merge on top of damage would spread it to other buckets.
+    ///
+    /// The next bucket is the same for as long as this one is held: it stays the lower one in all
+    /// that happens to it, unless it merges with this one.
+    fn sound(&self, held: &Held<'_, M>, h: u64) -> Result<(&Bucket, u64, Link)> {
+        let medium = self.medium();
+        let bucket = self.bucket(held.bucket)?;
+        let depth = held.meta.depth();
+        let prefix = extend::prefix(h, depth);
+        let sibling = extend::next(prefix, depth).map_or(0, |next| self.find(next));
+        let link = Link { depth, sibling };
+        if medium.load(&bucket.prefix) == prefix && medium.load(&bucket.link) == link.to_word() {
+            Ok((bucket, prefix, link))
+        } else {
+            let off = held.bucket * BUCKET_BYTES;
+            Err(Error::corrupt("prefix or link of a bucket", off))
+        }
+    }
+
+    /// Splits the bucket of `h` that is held, and lets go of it. Nothing is changed where that
+    /// fails.
+    pub(super) fn split(&self, held: Held<'_, M>, h: u64) -> Result<()> {
+        let depth = held.meta.depth();
+        // All four lines of it will be read.
+        if let Ok(bucket) = self.bucket(held.bucket) {
+            self.medium().prefetch(bucket);
+        }
+        let room = self.sound(&held, h).and_then(|old| {
+            let new = self.room_for_split(depth)?;
+            Ok((old, new, self.bucket(new)?))
+        });
+        let ((old_bucket, prefix, link), new, new_bucket) = match room {
+            Ok(room) => room,
+            Err(e) => {
+                held.release_unchanged();
+                return Err(e);
+            }
+        };
+        let medium = self.medium();
+        // Nothing leads to the new bucket; a late writer may hold its lock for a moment.
+        let upper = Held::lock(self, new);
+        let upper_prefix = extend::buddy(prefix, depth + 1);
+
+        // Step 1: the upper half aside.
+        let live = held.meta.live();
+        let mut stays = live;
+        upper.meta.set_live(0);
+        upper.meta.set_depth(depth + 1);
+        for i in BitMask(live) {
+            let slot = &old_bucket.slots[i as usize];
+            let h = medium.load(&slot.h);
+            if extend::covers(upper_prefix, depth + 1, h) {
+                let to = slot_for(h, self.full() & !upper.meta.live());
+                medium.store(&new_bucket.slots[to as usize].payload, medium.load(&slot.payload));
+                medium.store(&new_bucket.slots[to as usize].h, h);
+                upper.meta.add(to, h);
+                stays &= !(1 << i);
+            }
+        }
+        for i in BitMask(!upper.meta.live() & ALL_SLOTS) {
+            medium.store(&new_bucket.slots[i as usize].h, marker(prefix));
+        }
+        medium.store(&new_bucket.prefix, upper_prefix);
+        let new_link = Link { depth: depth + 1, ..link };
+        medium.store(&new_bucket.link, new_link.to_word());
+        medium.flush_fresh(new_bucket);
+        medium.fence();
+
+        // Step 2: the commit.
+        medium.store(&old_bucket.link, Link { depth: depth + 1, sibling: new }.to_word());
+        medium.flush(&old_bucket.link);
+        // Who sees the switch need not wait for it: no key comes or goes by it.
+        medium.fence();
+
+        self.switch_directory(|| {
+            // Not before: whoever makes another directory may hold its lock for long.
+            held.exclude_readers();
+            self.count_depths(depth, -1, 2);
+            self.directory.set(upper_prefix, depth + 1, new);
+            self.directory.set(prefix, depth + 1, held.bucket);
+        });
+        held.meta.set_depth(depth + 1);
+        held.meta.set_live(stays);
+        self.writers.growth.splits.add(1);
+        upper.release_changed();
+        held.release_changed();
+        Ok(())
+    }
+
+    /// A bucket for the upper half of one of local depth `depth`, and a directory that can name it.
+    fn room_for_split(&self, depth: u32) -> Result<u64> {
+        let new = self.take_bucket()?;
+        let growth = &self.writers.growth;
+        let fits = self.directory.fit(self.medium(), depth + 1, growth, |_, _| Ok(()));
+        if let Err(e) = fits {
+            self.give_bucket(new);
+            return Err(e);
+        }
+        Ok(new)
+    }
+
+    pub(super) fn take_bucket(&self) -> Result<u64> {
+        let mut free = wait_lock(&self.writers.free, self.medium());
+        if let Some(bucket) = free.pop() {
+            // The next split's: its stores would wait for these lines.
+            if let Some(Ok(next)) = free.last().map(|next| self.bucket(*next)) {
+                self.medium().prefetch(next);
+            }
+            return Ok(bucket);
+        }
+        let extent = self.pool.take_unit_extent()?;
+        let per_extent = self.pool.extent_bytes() / BUCKET_BYTES;
+        let first = extent * per_extent;
+        if first + per_extent > MAX_BUCKETS {
+            self.pool.release_extent(extent)?;
+            return Err(ErrorKind::Full { wanted_bytes: BUCKET_BYTES }.into());
+        }
+        free.extend((first + 1..first + per_extent).rev());
+        Ok(first)
+    }
+
+    fn give_bucket(&self, bucket: u64) {
+        wait_lock(&self.writers.free, self.medium()).push(bucket);
+    }
+
+    /// The most live slots of two buddies that are merged: 11 of 15. A lower bound would leave more
+    /// space in use after deletions, a higher one would split again soon.
+    fn merge_limit(&self) -> u32 {
+        self.slots * 11 / SLOTS
+    }
+
+    /// Merges the bucket of `h` with its buddy, as often as both are sparse.
+    pub(super) fn merge_around(&self, h: u64) {
+        loop {
+            match self.merge_once(h) {
+                Merge::Done => {}
+                Merge::NotDue => return,
+                Merge::Busy => {
+                    self.medium().event(Event::Wait);
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+
+    fn merge_once(&self, h: u64) -> Merge {
+        let bucket = self.find(h);
+        let depth = self.meta(bucket).depth();
+        let live = |bucket: u64| self.meta(bucket).live().count_ones();
+        // The buddy's line is looked at only if it matters. A bucket that is about to leave the
+        // chain may say anything; it is looked at again under its lock.
+        if !(2..=MAX_DEPTH).contains(&depth) || live(bucket) > self.merge_limit() {
+            return Merge::NotDue;
+        }
+        let h_buddy = h ^ extend::span(depth);
+        let buddy = self.find(h_buddy);
+        if bucket == buddy {
+            // Somebody has merged them, and the depth above was that before.
+            return Merge::Busy;
+        }
+        let due = || {
+            let depths = [bucket, buddy].map(|bucket| self.meta(bucket).depth());
+            depths == [depth; 2] && live(bucket) + live(buddy) <= self.merge_limit()
+        };
+        if !due() {
+            return Merge::NotDue;
+        }
+        let (first, second) = if bucket < buddy { (bucket, buddy) } else { (buddy, bucket) };
+        let first = Held::lock(self, first);
+        let Some(second) = Held::try_lock(self, second) else {
+            first.release_unchanged();
+            return Merge::Busy;
+        };
+        let current = self.still(h, bucket) && self.still(h_buddy, buddy);
+        if !current || !due() || self.pool.writable().is_err() {
+            second.release_unchanged();
+            first.release_unchanged();
+            return if current { Merge::NotDue } else { Merge::Busy };
+        }
+        let in_upper = h & extend::span(depth) != 0;
+        let lower = if in_upper { buddy } else { bucket };
+        let (lower, upper) = if first.bucket == lower { (first, second) } else { (second, first) };
+        self.merge(lower, upper, h)
+    }
+
+    /// Moves everything into the lower of two buddies, one of which is that of `h`, and lets go of
+    /// both.
+    fn merge(&self, lower: Held<'_, M>, upper: Held<'_, M>, h: u64) -> Merge {
+        let medium = self.medium();
+        let depth = lower.meta.depth();
+        let bit = extend::span(depth);
+        let buckets = (self.sound(&lower, h & !bit), self.sound(&upper, h | bit));
+        let (Ok((to, prefix, _)), Ok((from, upper_prefix, link))) = buckets else {
+            // What was removed is removed; the damage is for `check` and the next open to tell.
+            upper.release_unchanged();
+            lower.release_unchanged();
+            return Merge::NotDue;
+        };
+
+        // Step 1: the upper bucket's live slots into free ones of the lower; the free ones that are
+        // left are made unable to come back to life when the shorter prefix matches them.
+        let mut free = ALL_SLOTS & !lower.meta.live();
+        let mut moved = [None; SLOTS as usize];
+        for i in BitMask(upper.meta.live()) {
+            let source = &from.slots[i as usize];
+            let h = medium.load(&source.h);
+            let i = slot_for(h, free & self.full());
+            let slot = &to.slots[i as usize];
+            medium.store(&slot.payload, medium.load(&source.payload));
+            medium.store(&slot.h, h);
+            medium.flush(slot);
+            moved[i as usize] = Some(h);
+            free &= !(1 << i);
+        }
+        for i in BitMask(free) {
+            let slot = &to.slots[i as usize];
+            if extend::covers(upper_prefix, depth, medium.load(&slot.h)) {
+                medium.store(&slot.h, marker(prefix));
+                medium.flush(slot);
+            }
+        }
+        medium.fence();
+
+        // Step 2: the commit.
+        let link = Link { depth: depth - 1, ..link };
+        medium.store(&to.link, link.to_word());
+        medium.flush(&to.link);
+        medium.fence();
+
+        // All of them before the depth changes: a scan takes the depth first, and then whatever is
+        // live and within it.
+        for (i, h) in moved.iter().enumerate() {
+            if let Some(h) = h {
+                lower.meta.add(i as u32, *h);
+            }
+        }
+        self.switch_directory(|| {
+            self.count_depths(depth - 1, 1, -2);
+            self.directory.set(prefix, depth - 1, lower.bucket);
+        });
+        lower.meta.set_depth(depth - 1);
+        self.writers.growth.merges.add(1);
+        let dead = upper.bucket;
+        upper.release_changed();
+        lower.release_changed();
+        self.give_bucket(dead);
+        self.directory.shrink(self.medium(), &self.writers.growth, 1, |_, _| Ok(()));
+        Merge::Done
+    }
+
+    /// Runs `f`, which stores directory entries and counts the depths that it makes.
+    fn switch_directory(&self, f: impl FnOnce()) {
+        self.directory.lock.shared(self.medium(), f);
+    }
+
+    /// Adds to the numbers of buckets of depth `depth` and of the next one.
+    fn count_depths(&self, depth: u32, here: i64, next: i64) {
+        self.writers.growth.count(depth, here);
+        self.writers.growth.count(depth + 1, next);
+    }
+}

@@ -1,0 +1,200 @@
+//! The locks that a writer holds.
+//!
+//! A lock guards all buckets whose numbers are equal modulo the number of locks. A writer takes those of
+//! all buckets that its hash may be in, in ascending order, and looks at the tables again. All further
+//! ones, for what it moves out of the way, it only tries to take.
+
+use durahash_media::{Event, Medium, Result};
+
+use super::Rewo;
+use super::plan::{PLACES, Places, Plan};
+
+/// The most slots that are moved at once.
+pub(super) const MOVES: usize = 8;
+/// The most locks and buckets that are held at once: all places of a hash and those of two evictions; or a
+/// bucket and those that its slots are moved to.
+const HELD: usize = MOVES + 1;
+const _: () = assert!(HELD >= PLACES + 2);
+
+/// W of some locks. What is dropped without being released broke off: the pool takes no more writes
+/// then, and nobody waits for the locks.
+pub(super) struct Held<'a, M: Medium> {
+    rewo: &'a Rewo<M>,
+    pub(super) plan: Plan,
+    pub(super) places: Places,
+    stripes: [u64; HELD],
+    count: usize,
+    /// Of which readers were stopped, one bit each.
+    changed: u32,
+    /// What may have been stored to.
+    buckets: [u64; HELD],
+    bucket_count: usize,
+    released: bool,
+}
+
+impl<'a, M: Medium> Held<'a, M> {
+    fn new(rewo: &'a Rewo<M>, plan: Plan, places: Places) -> Self {
+        Held {
+            rewo,
+            plan,
+            places,
+            stripes: [0; HELD],
+            count: 0,
+            changed: 0,
+            buckets: [0; HELD],
+            bucket_count: 0,
+            released: false,
+        }
+    }
+
+    /// Takes the locks of buckets, waiting for them.
+    fn lock(&mut self, buckets: &[u64]) {
+        let mut stripes = [0; PLACES];
+        let stripes = &mut stripes[..buckets.len()];
+        stripes.iter_mut().zip(buckets).for_each(|(s, b)| *s = self.rewo.stripe(*b));
+        stripes.sort_unstable();
+        for (i, stripe) in stripes.iter().enumerate() {
+            if i == 0 || stripes[i - 1] != *stripe {
+                self.rewo.lock_at(*stripe).lock(self.rewo.medium());
+                self.stripes[self.count] = *stripe;
+                self.count += 1;
+            }
+        }
+        buckets.iter().for_each(|bucket| self.add(*bucket));
+    }
+
+    fn add(&mut self, bucket: u64) {
+        if !self.buckets[..self.bucket_count].contains(&bucket) {
+            self.buckets[self.bucket_count] = bucket;
+            self.bucket_count += 1;
+        }
+    }
+
+    /// Takes the lock of one more bucket, unless another writer has it, or nobody may write any more.
+    pub(super) fn try_take(&mut self, bucket: u64) -> bool {
+        let stripe = self.rewo.stripe(bucket);
+        if !self.stripes[..self.count].contains(&stripe) {
+            let lock = self.rewo.lock_at(stripe);
+            if !lock.try_lock(self.rewo.medium()) {
+                return false;
+            }
+            if self.rewo.pool.writable().is_err() {
+                // It may come from an operation that broke off: nobody must write on.
+                lock.unlock_unchanged(self.rewo.medium());
+                return false;
+            }
+            self.stripes[self.count] = stripe;
+            self.count += 1;
+        }
+        self.add(bucket);
+        true
+    }
+
+    /// Stops readers of a bucket that is held: visible stores follow.
+    pub(super) fn exclude_readers(&mut self, bucket: u64) {
+        let stripe = self.rewo.stripe(bucket);
+        let at = self.stripes[..self.count].iter().position(|held| *held == stripe);
+        let at = at.expect("only what is held is changed");
+        if self.changed & 1 << at == 0 {
+            self.changed |= 1 << at;
+            self.rewo.lock_at(stripe).exclude_readers();
+        }
+    }
+
+    /// How much is held now.
+    pub(super) fn mark(&self) -> (usize, usize) {
+        (self.count, self.bucket_count)
+    }
+
+    /// Lets go of what was taken since.
+    #[track_caller]
+    pub(super) fn release_since(&mut self, (count, buckets): (usize, usize)) {
+        while self.count > count {
+            let at = self.count - 1;
+            let lock = self.rewo.lock_at(self.stripes[at]);
+            if self.changed & 1 << at != 0 {
+                lock.unlock_changed(self.rewo.medium());
+            } else {
+                lock.unlock_unchanged(self.rewo.medium());
+            }
+            // Not before: a release that breaks off is done again.
+            self.changed &= !(1 << at);
+            self.count = at;
+        }
+        self.bucket_count = buckets;
+    }
+
+    /// Lets go of everything; what was changed is durable.
+    #[track_caller]
+    pub(super) fn release(mut self) {
+        self.release_since((0, 0));
+        self.released = true;
+    }
+}
+
+impl<M: Medium> Drop for Held<'_, M> {
+    fn drop(&mut self) {
+        if self.released {
+            return;
+        }
+        self.rewo.pool.poison();
+        self.rewo.cached.stop();
+        let medium = self.rewo.medium();
+        for number in &self.buckets[..self.bucket_count] {
+            if let Ok(bucket) = self.rewo.bucket(*number) {
+                medium.flush(bucket);
+            }
+        }
+        medium.drain();
+        self.release_since((0, 0));
+    }
+}
+
+impl<M: Medium> Rewo<M> {
+    /// Takes the locks of all buckets that `h` may be in.
+    pub(super) fn hold(&self, h: u64, remixed: u64) -> Held<'_, M> {
+        loop {
+            let plan = self.plans.load();
+            let places = self.plans.places(plan, h, remixed);
+            self.prefetch_buckets(&places);
+            let mut held = Held::new(self, plan, places);
+            held.lock(places.all());
+            if self.plans.is_current(plan) {
+                return held;
+            }
+            held.release();
+            self.medium().event(Event::Wait);
+        }
+    }
+
+    /// As [`hold`](Self::hold), for a writer. Whoever waited for a lock may get it from an operation
+    /// that broke off: it must not write on.
+    pub(super) fn hold_to_write(&self, h: u64, remixed: u64) -> Result<Held<'_, M>> {
+        self.pool.writable()?;
+        let held = self.hold(h, remixed);
+        match self.pool.writable() {
+            Ok(()) => Ok(held),
+            Err(e) => {
+                held.release();
+                Err(e)
+            }
+        }
+    }
+
+    /// Takes the lock of one bucket, which a resize works on; tables do not change meanwhile.
+    pub(super) fn hold_bucket(&self, plan: Plan, bucket: u64) -> Held<'_, M> {
+        let mut held = Held::new(self, plan, Places::none());
+        held.lock(&[bucket]);
+        held
+    }
+
+    /// Waits until every writer is done that does not see the tables as they are now, and makes all
+    /// readers look again.
+    pub(super) fn pass_writers(&self) {
+        for stripe in 0..=self.stripe_mask {
+            let lock = self.lock_at(stripe);
+            lock.lock(self.medium());
+            lock.unlock_changed(self.medium());
+        }
+    }
+}

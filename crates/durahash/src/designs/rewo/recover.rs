@@ -1,0 +1,379 @@
+//! Opening.
+//!
+//! The root names the block of tables. After a clean close that is all. Else the commit word of every
+//! bucket is read, and what was being moved is dealt with: Algorithm 6, but that a slot which is leaving is
+//! dropped only if it has a double, wherever that may be, and all of them before the first operation.
+
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex};
+
+use durahash_media::hash::WordMix;
+use durahash_media::probe::BitMask;
+use durahash_media::{Error, ErrorKind, Medium, Pool, Result, Rows, bits, wait_lock};
+
+use super::cached::{self, Cached};
+use super::grow::Resizing;
+use super::layout::{self, BUCKET_BYTES, SLOTS, TABLES, Tables, used_slots};
+use super::plan::{self, Plans, Resize, Table, Wanted};
+use super::shadow::Shadow;
+use super::{Cache, Pace, ROOT, Rewo, Writers};
+use crate::extendible::growth::Count;
+use crate::index::IndexStats;
+use crate::util::counter::Counter;
+use crate::util::parallel::in_parts;
+
+/// The counter of the superblock that keeps how many slots are live, and one more.
+pub(super) const SAVED: usize = 0;
+
+/// The most locks: they stay in the processor's caches. And the fewest.
+const LOCKS_MAX: u64 = 1 << 14;
+const LOCKS_MIN: u64 = 16;
+/// Bytes that a pool may have for each lock, where these are few.
+const LOCK_BYTES: u64 = 1 << 14;
+
+/// Buckets to a piece of the scan, and pieces to a thread.
+const PIECE: u64 = 4096;
+const PIECES_PER_THREAD: usize = 8;
+
+/// What a scan of all buckets found.
+#[derive(Default)]
+struct Scanned {
+    live: u64,
+    /// Buckets with slots that are leaving.
+    leaving: Vec<u64>,
+}
+
+impl<M: Medium> Rewo<M> {
+    /// Makes the first table, and the root.
+    ///
+    /// # Errors
+    /// [`Full`](ErrorKind::Full); [`Options`](ErrorKind::Options) for a geometry that cannot be.
+    pub fn create(pool: Arc<Pool<M>>, cache: Cache) -> Result<Self> {
+        let per_extent = pool.extent_bytes() / BUCKET_BYTES;
+        let extent = pool.take_directory_extents(1)?;
+        let first = pool.take_unit_extents(1)? * per_extent;
+        let table = Table { first, shift: per_extent.ilog2() };
+        let rewo = Self::new(pool, cache, &Wanted::one(table))?;
+        let medium = rewo.medium();
+        for number in first..first + per_extent {
+            let bucket = rewo.bucket(number)?;
+            medium.store(&bucket.commit, 0);
+            medium.flush(&bucket.commit);
+        }
+        {
+            let mut resizing = rewo.resizing();
+            resizing.block = extent * per_extent + 1;
+            // Fences what was flushed, too.
+            rewo.write_block(&mut resizing, &Wanted::one(table), 0)?;
+        }
+        rewo.cached.begin(rewo.cache_buckets(&Wanted::one(table)), true);
+        Ok(rewo)
+    }
+
+    /// Reads which tables there are, and undoes what a crash left half done.
+    ///
+    /// # Errors
+    /// [`Corrupt`](ErrorKind::Corrupt) where the block of tables is damaged;
+    /// [`Options`](ErrorKind::Options) for a geometry that cannot be.
+    pub fn open(pool: Arc<Pool<M>>, cache: Cache) -> Result<Self> {
+        let mut found = read_block(&pool)?;
+        let rewo = Self::new(pool, cache, &found.wanted)?;
+        let slots: u64 = found.wanted.all().map(|(_, table)| table.buckets()).sum();
+        let slots = slots * u64::from(SLOTS);
+        let saved = rewo.pool.saved(SAVED).filter(|_| rewo.pool.was_clean());
+        let saved = saved.and_then(|saved| saved.checked_sub(1)).filter(|live| *live <= slots);
+        let mut is_behind = false;
+        let scanned = match saved {
+            Some(live) => Scanned { live, leaving: Vec::new() },
+            None => {
+                let cursor = rewo.trusted_cursor(&found)?;
+                is_behind = std::mem::replace(&mut found.cursor, cursor) != cursor;
+                rewo.scan_all(&found.wanted)?
+            }
+        };
+        rewo.live.add(scanned.live as i64);
+        // Before the first store, and before what a process that was killed left in caches is built upon.
+        rewo.pool.begin()?;
+        rewo.undo_moves(&scanned.leaving)?;
+        {
+            let mut resizing = rewo.resizing();
+            resizing.block = found.number;
+            (resizing.cursor, resizing.saved) = (found.cursor, found.cursor);
+            if is_behind && rewo.pool.writable().is_ok() {
+                // After a clean close nobody would look again.
+                rewo.write_block(&mut resizing, &found.wanted, found.cursor)?;
+            }
+            rewo.plans.pass(&found.wanted, found.cursor);
+            rewo.set_pace(&found.wanted, found.cursor);
+        }
+        rewo.release_unnamed(&found)?;
+        rewo.cached.begin(rewo.cache_buckets(&found.wanted), rewo.live.get() == 0);
+        if cache.fill {
+            rewo.fill_cache(&found.wanted)?;
+        }
+        Ok(rewo)
+    }
+
+    fn new(pool: Arc<Pool<M>>, cache: Cache, wanted: &Wanted) -> Result<Self> {
+        let format = pool.format();
+        let slots = match u32::from(format.geometry.slots) {
+            0 => SLOTS,
+            slots @ 2..=SLOTS => slots,
+            _ => {
+                let what = "Rewo-Hash has 2 to 15 slots a bucket";
+                return Err(ErrorKind::Options { what }.into());
+            }
+        };
+        let bytes = format.max_bytes.min(pool.medium().region().reserved());
+        let locks = (bytes / LOCK_BYTES).clamp(LOCKS_MIN, LOCKS_MAX);
+        let stripe_mask = locks.next_power_of_two() - 1;
+        let cache_bytes = cache.bytes.unwrap_or(bytes / 8).min(bytes);
+        let cached = Arc::new(Cached::new(cache_bytes / cached::BUCKET_BYTES)?);
+        Ok(Rewo {
+            plans: Plans::new(wanted),
+            locks: Rows::new(stripe_mask + 1)?,
+            stripe_mask,
+            remix: remix_of(format.seed),
+            used: used_slots(slots),
+            slots,
+            shadow: Shadow::start(cache.sync_threads, &pool, &cached)?,
+            cached,
+            cache,
+            live: Counter::default(),
+            writers: Writers {
+                resizing: Mutex::new(Resizing::default()),
+                prepares: AtomicBool::new(false),
+                sweeps: AtomicBool::new(false),
+                pace: Pace {
+                    every: AtomicU64::new(1),
+                    todo: AtomicU64::new(0),
+                    limit: AtomicU64::new(0),
+                },
+                grows: Count::new(),
+                shrinks: Count::new(),
+                rebuilds: Count::new(),
+                migrated: Count::new(),
+                walked: Count::new(),
+            },
+            pool,
+        })
+    }
+
+    /// Reads the commit words of all buckets.
+    fn scan_all(&self, wanted: &Wanted) -> Result<Scanned> {
+        let pieces: Vec<_> = wanted
+            .all()
+            .flat_map(|(_, table)| {
+                let end = table.first + table.buckets();
+                (table.first..end)
+                    .step_by(PIECE as usize)
+                    .map(move |from| from..(from + PIECE).min(end))
+            })
+            .collect();
+        let all = Mutex::new(Scanned::default());
+        in_parts(&pieces, PIECES_PER_THREAD, |pieces| {
+            let mut own = Scanned::default();
+            for number in pieces.iter().cloned().flatten() {
+                let commit = self.commit(self.bucket(number)?);
+                own.live += u64::from(commit.count());
+                if commit.leaving() != 0 {
+                    own.leaving.push(number);
+                }
+            }
+            let mut all = wait_lock(&all, self.medium());
+            all.live += own.live;
+            all.leaving.extend(own.leaving);
+            Ok(())
+        })?;
+        let mut all = all.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        all.leaving.sort_unstable();
+        Ok(all)
+    }
+
+    /// The cursor of a resize, or the first bucket before it that is not as empty as it should be: of what
+    /// is not moved when its table is given up, nothing would be known any more. Where a part of each
+    /// bucket stays and pages may be of different ages, all of the sources are walked over again.
+    fn trusted_cursor(&self, found: &Found) -> Result<u64> {
+        if self.pool.is_suspect() && !found.wanted.empties_sources() {
+            return Ok(0);
+        }
+        if found.wanted.empties_sources() {
+            let sources = found.wanted.sources().flat_map(|(_, t)| t.first..t.first + t.buckets());
+            for (at, number) in (0..found.cursor).zip(sources) {
+                if self.commit(self.bucket(number)?).live() != 0 {
+                    return Ok(at);
+                }
+            }
+        }
+        Ok(found.cursor)
+    }
+
+    /// Drops every slot that is leaving and has come to where it was going; the others stay.
+    fn undo_moves(&self, leaving: &[u64]) -> Result<()> {
+        let medium = self.medium();
+        let plan = self.plans.load();
+        for number in leaving {
+            let bucket = self.bucket(*number)?;
+            let before = self.commit(bucket);
+            let mut live = before.live();
+            for slot in BitMask(before.leaving() & live) {
+                let h = medium.load(&bucket.slots[slot as usize].h);
+                let places = self.plans.places(plan, h, self.remix.mix(h));
+                if self.has_double(h, places.all(), (*number, slot))? {
+                    live &= !(1 << slot);
+                    self.live.add(-1);
+                }
+            }
+            self.clear(bucket, layout::Commit::new(live, 0));
+        }
+        if !leaving.is_empty() {
+            medium.drain();
+        }
+        Ok(())
+    }
+
+    /// Whether a hash is live in one of some buckets, and not leaving; not counting one slot.
+    fn has_double(&self, h: u64, places: &[u64], but: (u64, u32)) -> Result<bool> {
+        let plan = self.plans.load();
+        let mut found = false;
+        for number in places {
+            self.each_slot(plan, *number, &mut |other| {
+                found |= other.h == h && !other.leaves && (*number, other.slot) != but;
+            })?;
+        }
+        Ok(found)
+    }
+
+    /// Extents that the block does not name, directly or by its tables, go back to the pool.
+    fn release_unnamed(&self, found: &Found) -> Result<()> {
+        let per_extent = self.pool.extent_bytes() / BUCKET_BYTES;
+        for extent in self.pool.unit_extents() {
+            if !found.wanted.all().any(|(_, table)| table.has(extent * per_extent)) {
+                self.pool.release_extent(extent)?;
+            }
+        }
+        for extent in self.pool.directory_extents() {
+            if extent != found.number / per_extent {
+                self.pool.release_extent(extent)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies everything into the cached table, as far as it goes.
+    fn fill_cache(&self, wanted: &Wanted) -> Result<()> {
+        self.cached.begin(self.cache_buckets(wanted), true);
+        let plan = self.plans.load();
+        for number in wanted.all().flat_map(|(_, t)| t.first..t.first + t.buckets()) {
+            self.each_slot(plan, number, &mut |slot| {
+                if slot.is_found {
+                    let remixed = self.remix.mix(slot.h);
+                    self.cached.add(self.medium(), slot.h, remixed, slot.payload);
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The figures of [`Index::stats`](crate::Index::stats).
+    pub(super) fn figures(&self) -> IndexStats {
+        let wanted = self.plans.wanted(self.plans.load());
+        let buckets: u64 = wanted.all().map(|(_, table)| table.buckets()).sum();
+        let cached = self.cached.buckets();
+        IndexStats {
+            slots_used: self.live.get(),
+            slots: buckets * u64::from(self.slots),
+            medium_bytes: buckets * BUCKET_BYTES + self.pool.extent_bytes(),
+            dram_bytes: (self.stripe_mask + 1) * 8 + cached * cached::BUCKET_BYTES,
+            tables: wanted.all().count() as u64,
+            cached_slots: cached * u64::from(cached::SLOTS),
+            cached_all: !self.cached.overflow(),
+            replaced: self.cached.replaced(),
+            synced: self.shadow.as_ref().map_or(0, Shadow::done),
+            splits: self.writers.grows.get(),
+            merges: self.writers.shrinks.get(),
+            rebuilds: self.writers.rebuilds.get(),
+            migrated: self.writers.migrated.get(),
+            walked: self.writers.walked.get(),
+            ..IndexStats::default()
+        }
+    }
+}
+
+/// The hash of hashes that chooses buckets, and that check sums are made of.
+fn remix_of(seed: u64) -> WordMix {
+    WordMix::new(!seed)
+}
+
+/// A block of tables that was read and found sound.
+pub(super) struct Found {
+    /// Counted in blocks.
+    pub(super) number: u64,
+    pub(super) wanted: Wanted,
+    pub(super) cursor: u64,
+}
+
+/// Reads the block that the root names.
+///
+/// # Errors
+/// [`Corrupt`](ErrorKind::Corrupt) where it is damaged, or names what is no table.
+pub(super) fn read_block<M: Medium>(pool: &Pool<M>) -> Result<Found> {
+    let medium = pool.medium();
+    let mix = remix_of(pool.format().seed);
+    let per_extent = pool.extent_bytes() / BUCKET_BYTES;
+    let number = layout::block_of(mix, pool.root(ROOT)?)
+        .filter(|block| pool.directory_extents().contains(&(block / per_extent)))
+        .ok_or_else(|| Error::corrupt("the root of the tables", 256))?;
+    let off = number * BUCKET_BYTES;
+    let corrupt = || Error::corrupt("the block of tables", off);
+    let block: &Tables = pool.at(off)?;
+    let mut words = [0; layout::BLOCK_WORDS];
+    for (word, v) in layout::fields(block).zip(&mut words) {
+        *v = medium.load(word);
+    }
+    if medium.load(&block.sum) != layout::sum_of(mix, words.into_iter()) {
+        return Err(corrupt());
+    }
+    let resize = Resize::from_code(bits(words[0], 0, 3)).ok_or_else(corrupt)?;
+    let count = (words[0] >> 3) as usize;
+    let mut wanted = Wanted { resize, count, tables: [None; plan::ALL] };
+    if !(resize.needs()..=TABLES).contains(&count) {
+        return Err(corrupt());
+    }
+    let units = pool.unit_extents();
+    for (i, (entry, table)) in words[2..].iter().zip(&mut wanted.tables).enumerate() {
+        let is_used = resize.has(count, i);
+        if is_used != (*entry != 0) {
+            return Err(corrupt());
+        }
+        if is_used {
+            let (first, shift) = (entry >> 8, bits(*entry, 0, 8) as u32);
+            // So many extents in a row.
+            let at = units.binary_search(&first).map_err(|_| corrupt())?;
+            let last = 1_u64.checked_shl(shift).and_then(|n| first.checked_add(n - 1));
+            let is_run =
+                last.is_some_and(|last| units.get(at + (last - first) as usize) == Some(&last));
+            if !is_run {
+                return Err(corrupt());
+            }
+            let shift = shift + per_extent.ilog2();
+            *table = Some(Table { first: first * per_extent, shift });
+        }
+    }
+    // Each table is as large as all before it.
+    let sizes = wanted.tables[..count].iter().flatten().map(|table| table.buckets());
+    let is_doubling = sizes
+        .enumerate()
+        .try_fold(0, |sum, (i, buckets)| (i == 0 || buckets == sum).then_some(sum + buckets));
+    if is_doubling.is_none() {
+        return Err(corrupt());
+    }
+    let mut all: Vec<Table> = wanted.all().map(|(_, table)| table).collect();
+    all.sort_unstable_by_key(|table| table.first);
+    let is_disjoint = all.windows(2).all(|two| !two[0].has(two[1].first));
+    let cursor = words[1];
+    if !is_disjoint || cursor > wanted.total() {
+        return Err(corrupt());
+    }
+    Ok(Found { number, wanted, cursor })
+}

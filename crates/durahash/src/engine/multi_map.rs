@@ -1,0 +1,480 @@
+//! A multimap without types: an index, a pool, and what holds for keys of words and of bytes alike.
+//!
+//! Where key and value both fit a word, an entry of the index is a value. Otherwise it is the name of
+//! a record that has key and value, so that keys whose hashes are equal are told apart. Such records
+//! hang on nothing: their `next` is 0.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Deref;
+
+use durahash_media::{Error, ErrorKind, Result};
+
+use crate::designs::pea::BEYOND_COUNTER;
+use crate::engine::chain::Link;
+use crate::engine::core::{Core, Pair, Untyped, is_damage, is_whole};
+use crate::engine::record::{Draft, check_sizes, has_checksum, lengths, offset};
+use crate::index::{Finding, Keys, MultiIndex, OneKey, Scanned, Values};
+
+/// What [`MultiMap`](crate::MultiMap) is a handle to.
+pub(crate) struct MultiRaw {
+    pub(crate) index: Box<dyn MultiIndex>,
+    core: Core,
+}
+
+impl Deref for MultiRaw {
+    type Target = Core;
+
+    #[inline]
+    fn deref(&self) -> &Core {
+        &self.core
+    }
+}
+
+/// A key of bytes among those of its hash.
+struct ByteKey<'a> {
+    core: &'a Core,
+    h: u64,
+    key: &'a [u8],
+}
+
+impl Core {
+    fn link(&self, name: u64) -> Result<Link> {
+        let header = self.store.header(name)?;
+        Ok(Link { off: offset(name), header })
+    }
+
+    /// The key and value of a record of slot `h`, verified.
+    fn load_of(&self, h: u64, name: u64) -> Result<Pair> {
+        let link = self.link(name)?;
+        let pair = self.load(&link)?;
+        self.of_slot(&link, h, self.hashes.key(&pair.0))?;
+        Ok(pair)
+    }
+}
+
+impl Keys for ByteKey<'_> {
+    fn is_meant(&self, name: u64) -> Result<bool> {
+        let link = self.core.link(name)?;
+        if self.core.store.key_is(link.off, &link.header, self.key)? {
+            return Ok(true);
+        }
+        // Another key of the same hash, or the wanted one, damaged? No entry is called absent because
+        // of damage.
+        self.core.load_of(self.h, name).map(|_| false)
+    }
+
+    fn are_same(&self, one: u64, other: u64) -> Result<bool> {
+        let mut key = Vec::new();
+        self.core.copy_key(&self.core.link(one)?, &mut key, &|| true)?;
+        let other = self.core.link(other)?;
+        self.core.store.key_is(other.off, &other.header, &key)
+    }
+}
+
+/// What is done with the slots of each hash.
+type OfHash<'a> = &'a mut dyn FnMut(u64, &[(u64, Scanned)]) -> Result<()>;
+
+/// How many values are copied before it is asked whether that was in vain.
+const ASKED_EVERY: usize = 64;
+
+fn is_full(e: &Error) -> bool {
+    matches!(e.kind(), ErrorKind::Full { .. })
+}
+
+/// Values of bytes that were copied, one behind the other.
+#[derive(Default)]
+struct Copies {
+    bytes: Vec<u8>,
+    /// Each record, and where its value ends.
+    ends: Vec<(Link, usize)>,
+}
+
+impl MultiRaw {
+    pub(crate) fn new(index: Box<dyn MultiIndex>, core: Core) -> Self {
+        MultiRaw { index, core }
+    }
+
+    fn byte_key<'a>(&'a self, key: &'a [u8]) -> ByteKey<'a> {
+        ByteKey { core: &self.core, h: self.hashes.h(self.hashes.key(key)), key }
+    }
+
+    /// Adds a value that is a word.
+    pub(crate) fn add_word(&self, h: u64, v: u64) -> Result<()> {
+        loop {
+            // Asked before: another thread may end the sweep that this try was refused for.
+            let pending = self.sweep_pending();
+            match self.index.add(h, v, &OneKey) {
+                Err(e) if pending && is_full(&e) => self.finish_sweep()?,
+                done => return done,
+            }
+        }
+    }
+
+    /// Adds a value of bytes.
+    pub(crate) fn add(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        check_sizes(key, value)?;
+        self.store.writable()?;
+        let keys = self.byte_key(key);
+        let draft = Draft { key_hash: self.hashes.key(key), key, value, next: 0 };
+        loop {
+            let pending = self.sweep_pending();
+            match self.add_record(&keys, &draft) {
+                Ok(true) => return Ok(()),
+                Ok(false) => self.finish_sweep()?,
+                Err(e) if pending && is_full(&e) => self.finish_sweep()?,
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// One try; false where a sweep has to find space.
+    fn add_record(&self, keys: &ByteKey<'_>, draft: &Draft<'_>) -> Result<bool> {
+        let Some(off) = self.store.alloc(draft.bytes())? else {
+            return Ok(false);
+        };
+        // Written before any lock is taken.
+        let written = self.store.write(off, &self.hashes, draft);
+        let added = written.and_then(|name| self.index.add(keys.h, name, keys));
+        if added.is_err() {
+            self.release(off);
+        }
+        added.map(|()| true)
+    }
+
+    /// Calls `f` with each value of `key`, as bytes.
+    pub(crate) fn each_value(
+        &self,
+        key: &[u8],
+        f: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<u64> {
+        let keys = self.byte_key(key);
+        let mut copies = Copies::default();
+        self.index.read(keys.h, &keys, &mut Values::default(), &mut |names, still| {
+            copies.bytes.clear();
+            copies.ends.clear();
+            for (i, name) in names.iter().enumerate() {
+                let link = self.link(*name)?;
+                let from = copies.bytes.len();
+                let end = from + link.header.value_bytes;
+                let ask = end > copies.bytes.capacity() || i.is_multiple_of(ASKED_EVERY);
+                if ask && !still() {
+                    return Ok(());
+                }
+                copies.bytes.resize(end, 0);
+                self.store.copy(link.off, link.header.key_bytes, &mut copies.bytes[from..])?;
+                copies.ends.push((link, end));
+            }
+            Ok(())
+        })?;
+        let key_hash = self.hashes.key(key);
+        let mut from = 0;
+        for (link, end) in &copies.ends {
+            self.verify(link, key_hash, &copies.bytes[from..*end])?;
+            from = *end;
+        }
+        from = 0;
+        for (_, end) in &copies.ends {
+            f(&copies.bytes[from..*end])?;
+            from = *end;
+        }
+        Ok(copies.ends.len() as u64)
+    }
+
+    /// How many values a key of bytes has.
+    pub(crate) fn count(&self, key: &[u8]) -> Result<u64> {
+        let keys = self.byte_key(key);
+        self.index.count(keys.h, &keys)
+    }
+
+    /// Removes one value of `key`; whether it was there.
+    pub(crate) fn remove_one(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        let keys = self.byte_key(key);
+        let key_hash = self.hashes.key(key);
+        let mut found = Vec::new();
+        let mut is_it = |name| {
+            let link = self.link(name)?;
+            if link.header.value_bytes != value.len() {
+                return Ok(false);
+            }
+            self.copy_value(&link, &mut found, &|| true)?;
+            self.verify(&link, key_hash, &found)?;
+            Ok(found == value)
+        };
+        // First only where the name says that it may be: the records of other values are not loaded.
+        // A damaged name may say anything, so no value is called absent before all were looked at.
+        let checksum = self.hashes.checksum(key_hash, lengths(key.len(), value.len()), 0, value);
+        let mut may_be = |name| if has_checksum(name, checksum) { is_it(name) } else { Ok(false) };
+        let removed = match self.index.remove_one(keys.h, &keys, &mut may_be)? {
+            None => self.index.remove_one(keys.h, &keys, &mut is_it)?,
+            removed => removed,
+        };
+        if let Some(name) = removed {
+            self.release(offset(name));
+        }
+        Ok(removed.is_some())
+    }
+
+    /// Removes all values of a key of bytes; how many they were.
+    pub(crate) fn remove_all(&self, key: &[u8]) -> Result<u64> {
+        let keys = self.byte_key(key);
+        let mut removed = Vec::new();
+        let count = self.index.remove_all(keys.h, &keys, Some(&mut removed))?;
+        for name in removed {
+            self.release(offset(name));
+        }
+        Ok(count)
+    }
+
+    /// Every key and value whose hash is `h`. What is damaged is reported after the others were
+    /// found.
+    pub(crate) fn pairs(&self, h: u64, out: &mut Vec<Pair>) -> Result<()> {
+        let mut copies: Vec<Result<(Link, Pair)>> = Vec::new();
+        let read = self.index.read(h, &OneKey, &mut Values::default(), &mut |names, still| {
+            copies.clear();
+            for name in names {
+                copies.push(self.link(*name).and_then(|link| {
+                    let mut pair = Pair::default();
+                    self.copy_key(&link, &mut pair.0, still)?;
+                    self.copy_value(&link, &mut pair.1, still)?;
+                    Ok((link, pair))
+                }));
+                if !still() {
+                    break;
+                }
+            }
+            Ok(())
+        });
+        let mut damage = read.err();
+        for copy in copies {
+            let sound = copy.and_then(|(link, pair)| {
+                let key_hash = self.hashes.key(&pair.0);
+                self.of_slot(&link, h, key_hash)?;
+                self.verify(&link, key_hash, &pair.1)?;
+                Ok(pair)
+            });
+            match sound {
+                Ok(pair) => out.push(pair),
+                Err(e) => drop(damage.get_or_insert(e)),
+            }
+        }
+        damage.map_or(Ok(()), Err)
+    }
+
+    /// Calls `f` with the slots of each hash.
+    fn each_hash(&self, f: OfHash<'_>) -> Result<()> {
+        self.each_unit(&mut |slots| {
+            slots.chunk_by(|a, b| a.0 == b.0).try_for_each(|of_one| f(of_one[0].0, of_one))
+        })
+    }
+
+    /// How many hashes have their entries in buffers.
+    pub(crate) fn lists(&self) -> Result<u64> {
+        let mut lists = 0;
+        self.each_hash(&mut |_, slots| {
+            lists += u64::from(slots.iter().any(|(_, slot)| matches!(slot, Scanned::Many(_))));
+            Ok(())
+        })?;
+        Ok(lists)
+    }
+
+    /// Marks what the slots of a hash, as they were a moment ago, keep from being free.
+    fn mark(&self, h: u64, slots: &[(u64, Scanned)]) -> Result<()> {
+        let mut values = Values::default();
+        let mut many = false;
+        for (_, slot) in slots {
+            match slot {
+                Scanned::One(payload) => values.payloads.push(*payload),
+                Scanned::Many(name) => {
+                    many = true;
+                    self.store.mark(offset(*name))?;
+                }
+            }
+        }
+        if many {
+            // What cannot be reached through damage cannot be read either: nothing is lost by
+            // leaving it unmarked, and the damage must not keep the space of all others.
+            is_whole(self.index.read(h, &OneKey, &mut values, &mut |_, _| Ok(())))?;
+        }
+        for off in values.buffers {
+            self.store.mark(off)?;
+        }
+        if !self.is_words() {
+            for name in values.payloads {
+                self.store.mark(offset(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A piece of background work; whether more is waiting.
+    pub(crate) fn step(&self) -> Result<bool> {
+        self.sweep_step()
+    }
+
+    /// Removes everything that is there when the walk comes by, damaged or not.
+    pub(crate) fn clear(&self) -> Result<()> {
+        self.store.writable()?;
+        self.batch(|| {
+            self.index.mend()?;
+            self.each_hash(&mut |h, _| {
+                let mut removed = Vec::new();
+                self.index.wipe(h, &mut removed)?;
+                if !self.is_words() {
+                    for name in removed {
+                        // A damaged slot may name the record of another: that is not its to free.
+                        if self.load_of(h, name).is_ok() {
+                            self.release(offset(name));
+                        }
+                    }
+                }
+                Ok(())
+            })
+        })
+    }
+
+    /// How many entries there are.
+    pub(crate) fn len(&self) -> Result<u64> {
+        self.index.len()
+    }
+
+    /// Verifies every invariant of the design and of the records. `watch` is told how many entries of
+    /// how many were looked at.
+    ///
+    /// - **REC-1** Every record lies in a block, is intact, and belongs to its slot.
+    /// - **REC-2** No block is named twice.
+    /// - **REC-3** Every block in use is named (once the sweep has ended).
+    /// - **MAP-1** Every entry is a key and a value of their types.
+    /// - **MAP-2** A key has values in slots, or a list, not both.
+    /// - **MAP-3** All values of a list are of one key.
+    pub(crate) fn check(
+        &self,
+        found: &mut dyn FnMut(Finding),
+        watch: &mut dyn FnMut(u64, u64),
+    ) -> Result<()> {
+        self.index.check(found)?;
+        let entries = match self.index.len() {
+            // Then a list is damaged, which was found.
+            Err(e) if is_damage(&e) => 0,
+            len => len?,
+        };
+        let (mut looked, mut named) = (0, HashSet::new());
+        self.each_hash(&mut |h, slots| {
+            let mut values = Values::default();
+            let read = self.index.read(h, &OneKey, &mut values, &mut |_, _| Ok(()));
+            if let Err(e) = read {
+                let what = format!("hash {h:#018x}: {e}");
+                found(Finding { invariant: "REC-1", off: 0, what });
+            }
+            let mut blocks = values.buffers.clone();
+            if self.is_words() {
+                let many = slots.iter().any(|(_, slot)| matches!(slot, Scanned::Many(_)));
+                if many && slots.len() > 1 {
+                    let what = format!("hash {h:#018x} has a list and other slots");
+                    found(Finding { invariant: "MAP-2", off: 0, what });
+                }
+                for v in &values.payloads {
+                    self.check_word_pair(h, *v, found);
+                }
+            } else {
+                blocks.extend(values.payloads.iter().map(|name| offset(*name)));
+                self.check_records(h, slots, &values, found);
+            }
+            for off in blocks {
+                if !named.insert(off) {
+                    let what = format!("named twice, also by hash {h:#018x}");
+                    found(Finding { invariant: "REC-2", off, what });
+                }
+            }
+            for _ in 0..values.payloads.len() {
+                looked += 1;
+                watch(looked, entries.max(looked));
+            }
+            Ok(())
+        })?;
+        self.check_named(&named, found);
+        Ok(())
+    }
+
+    /// The records of one hash.
+    fn check_records(
+        &self,
+        h: u64,
+        slots: &[(u64, Scanned)],
+        values: &Values,
+        found: &mut dyn FnMut(Finding),
+    ) {
+        // Every key, and whether it has a value in a slot.
+        let mut keys = BTreeMap::<Vec<u8>, bool>::new();
+        for name in &values.payloads {
+            match self.load_of(h, *name) {
+                Ok(pair) => {
+                    self.check_byte_pair((h, *name), &pair, found);
+                    let in_slot = slots.iter().any(|(_, slot)| *slot == Scanned::One(*name));
+                    *keys.entry(pair.0).or_default() |= in_slot;
+                }
+                Err(e) => {
+                    let what = format!("hash {h:#018x}: {e}");
+                    found(Finding { invariant: "REC-1", off: offset(*name), what });
+                }
+            }
+        }
+        let has_list = slots.iter().any(|(_, slot)| matches!(slot, Scanned::Many(_)));
+        if has_list && (slots.len() > 1 || keys.len() > 1) {
+            for (key, in_slot) in &keys {
+                self.check_key(h, key, *in_slot, found);
+            }
+        }
+    }
+
+    /// What a lookup of a key finds, where others of its hash may be in the way.
+    fn check_key(&self, h: u64, key: &[u8], in_slot: bool, found: &mut dyn FnMut(Finding)) {
+        let keys = self.byte_key(key);
+        let mut own = Values::default();
+        let read = self.index.read(h, &keys, &mut own, &mut |_, _| Ok(()));
+        let (Ok(()), Ok(count)) = (read, self.index.count(h, &keys)) else {
+            // Damage, which was found.
+            return;
+        };
+        let Some(name) = own.payloads.first() else {
+            // Its values are in the list of another key, for which that is found.
+            return;
+        };
+        // Of several lists, one is counted.
+        if in_slot && !own.buffers.is_empty() || count != own.payloads.len() as u64 {
+            let what = format!("a key of hash {h:#018x} has a list and other slots");
+            found(Finding { invariant: "MAP-2", off: offset(*name), what });
+        }
+        for name in own.payloads {
+            if matches!(keys.is_meant(name), Ok(false)) {
+                let what = format!("in the list of another key of hash {h:#018x}");
+                found(Finding { invariant: "MAP-3", off: offset(name), what });
+            }
+        }
+    }
+}
+
+impl Untyped for MultiRaw {
+    type Slot = Scanned;
+
+    fn scan(&self, at: u64, out: &mut Vec<(u64, Scanned)>) -> Result<Option<u64>> {
+        self.index.scan(at, out)
+    }
+
+    fn mark_unit(&self, unit: &[(u64, Scanned)]) -> Result<()> {
+        unit.chunk_by(|a, b| a.0 == b.0).try_for_each(|of_one| self.mark(of_one[0].0, of_one))
+    }
+
+    fn save(&self) {
+        self.store.save(BEYOND_COUNTER, self.index.beyond_slots().map_or(0, |count| count + 1));
+    }
+}
+
+impl Drop for MultiRaw {
+    fn drop(&mut self) {
+        // As of a map.
+        let _ = self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests;

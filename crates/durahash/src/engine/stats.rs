@@ -1,0 +1,99 @@
+//! Figures about a map.
+
+use std::time::Duration;
+
+use durahash_media::{Counts, Durability, LogStats, PoolStats, SyncMode};
+
+use crate::engine::data::Type;
+use crate::engine::design::Design;
+use crate::index::IndexStats;
+
+/// Figures about a map, its pool and its medium. See [`Map::stats`](crate::Map::stats).
+///
+/// ```
+/// let map = durahash::Options::new().in_memory::<u64, u64>()?;
+/// map.put(&1, &10)?;
+/// let stats = map.stats()?;
+/// assert_eq!((stats.keys, stats.index.slots_used), (1, 1));
+/// # Ok::<(), durahash::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Stats {
+    /// The design.
+    pub design: Design,
+    /// Type of the keys.
+    pub key_type: Type,
+    /// Type of the values.
+    pub value_type: Type,
+    /// How many keys there are.
+    pub keys: u64,
+    /// Slots, depths and what happened since the open.
+    pub index: IndexStats,
+    /// Extents and blocks of the pool; `space.bytes` is the size of the file.
+    pub space: PoolStats,
+    /// What an acknowledged operation survives.
+    pub durability: Durability,
+    /// The mode that the pool is opened in for writing, if no other is asked for.
+    pub sync_mode: SyncMode,
+    /// Bytes of the pool in huge pages, where the system tells.
+    pub huge_bytes: Option<u64>,
+    /// The number of this open; larger than that of every open before.
+    pub epoch: u32,
+    /// How long the open took, recovery included.
+    pub recovery: Duration,
+    /// Whether the pool was ever opened although pages may have been missing.
+    pub suspect: bool,
+    /// What is emulated: no figure of this map is one of the real thing then.
+    pub emulates: Option<&'static str>,
+    /// What was done to the medium, where that is counted (`Metered` of `durahash-media`).
+    pub counts: Option<Counts>,
+    /// What the log did since the open, where the pool has one and uses it.
+    pub log: Option<LogStats>,
+}
+
+impl Stats {
+    /// Slots in use, as a part of all slots.
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// map.put(&1, &10)?;
+    /// assert!(map.stats()?.load_factor() > 0.0);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    #[must_use]
+    pub fn load_factor(&self) -> f64 {
+        ratio(self.index.slots_used, self.index.slots)
+    }
+
+    /// Bytes on the medium in use for slots and records, for each key.
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// map.put(&1, &10)?;
+    /// assert!(map.stats()?.medium_bytes_per_key() >= 16.0);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    #[must_use]
+    pub fn medium_bytes_per_key(&self) -> f64 {
+        ratio(self.index.medium_bytes + self.space.record_bytes, self.keys)
+    }
+
+    /// Bytes of DRAM for directory, metadata and locks, for each key.
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// map.put(&1, &10)?;
+    /// assert!(map.stats()?.dram_bytes_per_key() > 0.0);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    #[must_use]
+    pub fn dram_bytes_per_key(&self) -> f64 {
+        ratio(self.index.dram_bytes, self.keys)
+    }
+}
+
+/// `part / whole`; nothing of nothing is nothing.
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}

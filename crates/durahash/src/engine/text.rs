@@ -1,0 +1,126 @@
+//! Keys and values as text, for whoever knows their types at run time only.
+//!
+//! Integers are decimal, `bool` is `true` or `false`, `char` and `str` are UTF-8; bytes and arrays
+//! stand for themselves.
+
+use durahash_media::{ErrorKind, Result};
+
+use crate::engine::core::no_value;
+use crate::engine::data::{Data, Type, with_type};
+
+trait Text: Data {
+    /// The bytes in a record of what `text` says.
+    fn parse(text: &[u8]) -> Option<Vec<u8>>;
+    /// What is said of the value.
+    fn show(&self) -> Vec<u8>;
+}
+
+macro_rules! displayed {
+    ($($ty:ident)*) => {$(
+        impl Text for $ty {
+            fn parse(text: &[u8]) -> Option<Vec<u8>> {
+                let v: $ty = str::from_utf8(text).ok()?.parse().ok()?;
+                Some(v.bytes(&mut [0; 16]).to_vec())
+            }
+            fn show(&self) -> Vec<u8> {
+                self.to_string().into_bytes()
+            }
+        }
+    )*};
+}
+
+displayed!(bool char u8 u16 u32 u64 u128 i8 i16 i32 i64 i128);
+
+impl Text for [u8] {
+    fn parse(text: &[u8]) -> Option<Vec<u8>> {
+        Some(text.to_vec())
+    }
+    fn show(&self) -> Vec<u8> {
+        self.to_vec()
+    }
+}
+
+impl Text for str {
+    fn parse(text: &[u8]) -> Option<Vec<u8>> {
+        str::from_utf8(text).ok().map(|text| text.as_bytes().to_vec())
+    }
+    fn show(&self) -> Vec<u8> {
+        self.as_bytes().to_vec()
+    }
+}
+
+/// The longest part of a text that an error repeats.
+const SHOWN_BYTES: usize = 64;
+
+impl Type {
+    /// The bytes in a record of the value that `text` names.
+    pub(crate) fn parse(self, text: &[u8]) -> Result<Vec<u8>> {
+        let parsed = with_type!(self, T => <T as Text>::parse(text),
+            array bytes => (text.len() == bytes as usize).then(|| text.to_vec()));
+        parsed.ok_or_else(|| {
+            let shown = &text[..text.len().min(SHOWN_BYTES)];
+            let text = String::from_utf8_lossy(shown).into_owned();
+            ErrorKind::Text { text, wanted: self.to_string() }.into()
+        })
+    }
+
+    /// The text of a value's bytes.
+    pub(crate) fn show(self, bytes: Vec<u8>) -> Result<Vec<u8>> {
+        let shown = with_type!(self, T => T::with(&bytes, |v| v.show()),
+            array n => (bytes.len() == n as usize).then_some(bytes));
+        shown.ok_or_else(no_value)
+    }
+
+    /// A word of a value's bytes. All types that are words stand in it from its low end on.
+    pub(crate) fn word(bytes: &[u8]) -> u64 {
+        let mut word = [0; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        u64::from_le_bytes(word)
+    }
+
+    /// The bytes of a value's word.
+    pub(crate) fn unword(self, word: u64) -> Result<Vec<u8>> {
+        match self.fixed_bytes() {
+            Some(bytes) if self.has_word(word) => Ok(word.to_le_bytes()[..bytes].to_vec()),
+            _ => Err(no_value()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_come_back_and_others_are_refused() {
+        let cases: [(Type, &[&str], &[&str]); 8] = [
+            (
+                Type::U64,
+                &["0", "18446744073709551615"],
+                &["", "-1", "x", "1 ", "18446744073709551616"],
+            ),
+            (Type::I8, &["-128", "127"], &["128", "1.0"]),
+            (Type::I128, &["-170141183460469231731687303715884105728"], &["--1"]),
+            (Type::Bool, &["true", "false"], &["1", "True"]),
+            (Type::Char, &["x", "é"], &["", "xy"]),
+            (Type::Array(3), &["abc"], &["ab", "abcd"]),
+            (Type::Str, &["", "text"], &[]),
+            (Type::Bytes, &["", "bytes"], &[]),
+        ];
+        for (ty, good, bad) in cases {
+            for text in good {
+                let bytes = ty.parse(text.as_bytes()).unwrap();
+                if ty.is_word() {
+                    assert_eq!(ty.unword(Type::word(&bytes)).unwrap(), bytes);
+                }
+                assert_eq!(ty.show(bytes).unwrap(), text.as_bytes());
+            }
+            for text in bad {
+                let e = ty.parse(text.as_bytes()).unwrap_err();
+                assert_eq!(e.to_string(), format!("{text:?} is no {ty}"));
+            }
+        }
+        assert!(Type::Str.parse(&[0xff]).is_err());
+        assert_eq!(Type::I64.unword(u64::MAX).and_then(|b| Type::I64.show(b)).unwrap(), b"-1");
+    }
+}

@@ -1,0 +1,248 @@
+//! The array of a directory on the medium, for designs that keep it there.
+//!
+//! The word of a unit stands where its hashes begin, and says how far they reach; the next word
+//! stands there. What stands between such words is anything: lookups use the directory in DRAM
+//! (`directory.rs`), so nobody reads it. Therefore a unit is split by storing the words of all new
+//! ones but the lowest, which are not looked at yet, a fence, and then the lowest, which commits; and
+//! units are merged by one word, where the lowest of them began.
+//!
+//! ```text
+//! bits 0-5 local depth   6-7 tag   8-45 number of the unit   46-63 check sum
+//! ```
+//!
+//! The root word is the same with the array's first extent and the global depth. It switches between
+//! arrays that are written aside.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use durahash_media::hash::WordMix;
+use durahash_media::{Error, ErrorKind, Medium, Pool, Result, bits};
+
+use crate::extendible::directory::{Directory, is_proportionate};
+use crate::extendible::extend::{self, MAX_DEPTH};
+use crate::extendible::growth::Growth;
+use crate::extendible::place::Place;
+
+/// Stands for the first hash in the root word's check sum. No unit begins there.
+const ROOT_PREFIX: u64 = u64::MAX;
+
+const SUM_SHIFT: u32 = 46;
+
+/// The root word that names the array.
+const ROOT: usize = 0;
+
+/// The array in use. Stores to it are made under the directory's lock: shared for a word, exclusively
+/// for another array.
+pub(crate) struct Array {
+    mix: WordMix,
+    first: AtomicU64,
+}
+
+/// An array that was read and found sound.
+pub(crate) struct Sound {
+    /// Its first extent.
+    pub(crate) first: u64,
+    pub(crate) depth: u32,
+    /// Every unit, with the first of its hashes.
+    pub(crate) units: Vec<(u64, Place)>,
+}
+
+impl Array {
+    /// None yet, of a pool with this seed.
+    pub(crate) fn new(seed: u64) -> Self {
+        Array { mix: WordMix::new(seed), first: AtomicU64::new(0) }
+    }
+
+    /// From here on, the array is that which begins with this extent.
+    pub(crate) fn adopt(&self, first: u64) {
+        self.first.store(first, Ordering::Release);
+    }
+
+    /// Its first extent.
+    pub(crate) fn first(&self) -> u64 {
+        self.first.load(Ordering::Acquire)
+    }
+
+    /// How many extents an array of this depth takes.
+    pub(crate) fn extents<M: Medium>(pool: &Pool<M>, depth: u32) -> u64 {
+        (8_u64 << depth).div_ceil(pool.extent_bytes())
+    }
+
+    fn sum(&self, word: u64, prefix: u64) -> u64 {
+        self.mix.mix(self.mix.mix(prefix) ^ bits(word, 0, SUM_SHIFT)) >> SUM_SHIFT
+    }
+
+    /// The word of the unit at `place` whose hashes begin at `prefix`.
+    fn word(&self, place: Place, prefix: u64) -> u64 {
+        let word = place.number() << 8 | u64::from(place.tag()) << 6 | u64::from(place.depth());
+        word | self.sum(word, prefix) << SUM_SHIFT
+    }
+
+    /// What a word says; `None` where it is none.
+    fn place(&self, word: u64, prefix: u64) -> Option<Place> {
+        let depth = bits(word, 0, 6) as u32;
+        let sound = (1..=MAX_DEPTH).contains(&depth)
+            && bits(word, SUM_SHIFT, 64 - SUM_SHIFT) == self.sum(word, prefix);
+        sound.then(|| Place::new(bits(word, 8, 38), depth).with_tag(bits(word, 6, 2) as u8))
+    }
+
+    fn offset<M: Medium>(pool: &Pool<M>, extent: u64) -> u64 {
+        extent << pool.format().geometry.extent_shift
+    }
+
+    /// Strides the array that the root names from unit to unit, in a pool that has room for `segments`
+    /// of them, free ones too. `may_be` says whether there can be a unit at a place, and no other one
+    /// that was asked for.
+    ///
+    /// # Errors
+    /// [`Corrupt`](ErrorKind::Corrupt) where the words do not follow each other;
+    /// [`Skewed`](ErrorKind::Skewed) where the array is out of all proportion to the segments.
+    pub(crate) fn read<M: Medium>(
+        &self,
+        pool: &Pool<M>,
+        segments: u64,
+        mut may_be: impl FnMut(Place) -> bool,
+    ) -> Result<Sound> {
+        let array = self.place(pool.root(ROOT)?, ROOT_PREFIX);
+        let array = array.ok_or_else(|| Error::corrupt("the root of the directory", 256))?;
+        let (first, depth) = (array.number(), array.depth());
+        if !is_proportionate(depth, segments) {
+            return Err(ErrorKind::Skewed { depth }.into());
+        }
+        let directories: HashSet<u64> = pool.directory_extents().into_iter().collect();
+        let mut extents = first..first + Self::extents(pool, depth);
+        if !extents.all(|extent| directories.contains(&extent)) {
+            let off = Self::offset(pool, first);
+            return Err(Error::corrupt("the directory is no directory", off));
+        }
+        let words = pool.words(Self::offset(pool, first), 1 << depth)?;
+        let mut units = Vec::new();
+        let mut i = 0;
+        while i < 1 << depth {
+            let prefix = i << (64 - depth);
+            let place = self.place(pool.medium().load(&words[i as usize]), prefix);
+            let sound = place.filter(|place| {
+                place.depth() <= depth
+                    && extend::prefix(prefix, place.depth()) == prefix
+                    && may_be(*place)
+            });
+            let Some(place) = sound else {
+                let off = Self::offset(pool, first) + i * 8;
+                return Err(Error::corrupt("a word of the directory", off));
+            };
+            units.push((prefix, place));
+            i += 1 << (depth - place.depth());
+        }
+        Ok(Sound { first, depth, units })
+    }
+
+    /// Stores and flushes the word of a unit; the global depth is `depth`.
+    pub(crate) fn store<M: Medium>(
+        &self,
+        pool: &Pool<M>,
+        depth: u32,
+        place: Place,
+        prefix: u64,
+    ) -> Result<()> {
+        let medium = pool.medium();
+        let word = pool.at(Self::offset(pool, self.first()) + extend::index(prefix, depth) * 8)?;
+        medium.store(word, self.word(place, prefix));
+        medium.flush(word);
+        Ok(())
+    }
+
+    /// The same, and fences: who sees the change need not wait for it, as no key comes or goes by it.
+    pub(crate) fn commit<M: Medium>(
+        &self,
+        pool: &Pool<M>,
+        depth: u32,
+        place: Place,
+        prefix: u64,
+    ) -> Result<()> {
+        self.store(pool, depth, place, prefix)?;
+        pool.medium().fence();
+        Ok(())
+    }
+
+    /// Writes the array of a directory of depth `depth` aside and switches the root to it. Returns the
+    /// extents of the one before, whose depth was `before`.
+    pub(crate) fn write<M: Medium>(
+        &self,
+        pool: &Pool<M>,
+        (before, depth): (u32, u32),
+        entry: &dyn Fn(u64) -> u64,
+    ) -> Result<Range<u64>> {
+        let medium = pool.medium();
+        let first = pool.take_directory_extents(Self::extents(pool, depth))?;
+        let words = pool.words(Self::offset(pool, first), 1 << depth)?;
+        let mut i = 0;
+        while i < 1 << depth {
+            let place = Place::from_entry(entry(i));
+            let prefix = i << (64 - depth);
+            medium.store(&words[i as usize], self.word(place, prefix));
+            i += 1 << (depth - place.depth());
+        }
+        medium.flush_fresh(words);
+        medium.fence();
+        pool.set_root(ROOT, self.word(Place::new(first, depth), ROOT_PREFIX))?;
+        let old = self.first.swap(first, Ordering::AcqRel);
+        Ok(old..old + Self::extents(pool, before))
+    }
+
+    /// Makes the directory, and the array with it, at least `depth` deep.
+    ///
+    /// # Errors
+    /// As [`Directory::fit`]; [`Full`](crate::ErrorKind::Full).
+    pub(crate) fn deepen<M: Medium>(
+        &self,
+        pool: &Pool<M>,
+        directory: &Directory<u64>,
+        growth: &Growth,
+        depth: u32,
+    ) -> Result<()> {
+        let mut old = 0..0;
+        directory.fit(pool.medium(), depth, growth, |depth, entry| {
+            old = self.write(pool, (directory.depth(), depth), entry)?;
+            Ok(())
+        })?;
+        old.try_for_each(|extent| pool.release_extent(extent))
+    }
+
+    /// Halves both, as [`Directory::shrink`] does.
+    ///
+    /// # Errors
+    /// Never for extents of this pool.
+    pub(crate) fn halve_if_sparse<M: Medium>(
+        &self,
+        pool: &Pool<M>,
+        directory: &Directory<u64>,
+        growth: &Growth,
+        spare: u32,
+    ) -> Result<()> {
+        let mut old = 0..0;
+        directory.shrink(pool.medium(), growth, spare, |depth, entry| {
+            old = self.write(pool, (directory.depth(), depth), entry)?;
+            Ok(())
+        });
+        old.try_for_each(|extent| pool.release_extent(extent))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_come_back_and_damage_does_not() {
+        let array = Array::new(7);
+        for tag in 0..4 {
+            let place = Place::new((1 << 38) - 2, 44).with_tag(tag);
+            let word = array.word(place, 1 << 63);
+            assert_eq!(array.place(word, 1 << 63), Some(place));
+            assert_eq!(array.place(word, 0), None);
+            assert!((0..64).all(|bit| array.place(word ^ 1 << bit, 1 << 63).is_none()));
+        }
+    }
+}

@@ -1,0 +1,491 @@
+//! The directory of extendible hashing, in DRAM.
+//!
+//! An entry is a number that says what a design has to know of a unit to find it. Units differ in
+//! their entries; none is zero, and all are lower than [`DEEP`](Directory::DEEP), the largest that
+//! fits a word.
+//!
+//! Local depths spread over a few values, so most entries of a directory of the global depth repeat
+//! their neighbours: with small units it has four to sixteen for each, more than stays in a cache. A
+//! lookup therefore asks a second, shallower directory first, the *front*. It names every unit that
+//! is not deeper than itself, and says `DEEP` where units are: then the whole directory knows. There
+//! is an array for each depth of either, kept and reused; the two depths in use are one word, the
+//! view.
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use durahash_media::{DirectoryLock, ErrorKind, LevelWord, Levels, Medium, Result, bits};
+
+use crate::extendible::extend::{self, MAX_DEPTH};
+use crate::extendible::growth::Growth;
+
+/// The depths of both directories, in one word.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct View(u64);
+
+impl View {
+    const fn new(depth: u32, front: u32) -> Self {
+        View((depth as u64) << 8 | front as u64)
+    }
+
+    /// The global depth.
+    #[inline(always)]
+    const fn depth(self) -> u32 {
+        bits(self.0, 8, 8) as u32
+    }
+
+    #[inline(always)]
+    const fn front(self) -> u32 {
+        bits(self.0, 0, 8) as u32
+    }
+}
+
+/// An entry, and the word of the directory that it was read from.
+pub(crate) struct Sought<'a, W: LevelWord> {
+    entry: W,
+    view: View,
+    word: &'a W::Atomic,
+}
+
+impl<W: LevelWord> Sought<'_, W> {
+    #[inline(always)]
+    pub(crate) fn entry(&self) -> u64 {
+        self.entry.into()
+    }
+}
+
+/// The directory. Readers take no lock; whoever stores entries holds [`Directory::lock`] shared,
+/// whoever changes the view holds it exclusively. While nobody does the latter, every array that is
+/// not in the view is zero; so a word that is not zero was right when it was loaded, whatever the
+/// view was that led to it.
+pub(crate) struct Directory<W: LevelWord> {
+    view: AtomicU64,
+    front: Levels<W>,
+    whole: Levels<W>,
+    pub(crate) lock: Apart<DirectoryLock>,
+}
+
+/// Keeps what writers store to off the lines that every lookup reads.
+#[repr(align(128))]
+pub(crate) struct Apart<T>(T);
+
+impl<T> Deref for Apart<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// A directory may always have this many entries, and [`ENTRIES_PER_UNIT`] for each unit beyond.
+const ENTRIES_ALWAYS: u64 = 1 << 16;
+/// With uniform hashes there are about 16 at the most.
+const ENTRIES_PER_UNIT: u64 = 256;
+
+/// Up to this depth, half a gigabyte of directory, a pool is opened whatever its size: one that was
+/// far larger may keep a deep unit.
+const RECOVERED_DEPTH_MAX: u32 = 26;
+
+/// Some of those units may have gone back to the pool since the directory was that deep.
+const RECOVERED_ENTRIES_PER_UNIT: u64 = 4 * ENTRIES_PER_UNIT;
+
+/// Whether a directory is in proportion to the units that were ever written, free ones too. Else a file
+/// with holes that was made with malice would take all memory.
+pub(crate) fn is_proportionate(depth: u32, units: u64) -> bool {
+    depth <= RECOVERED_DEPTH_MAX || 1 << depth <= units.saturating_mul(RECOVERED_ENTRIES_PER_UNIT)
+}
+
+/// The front is made deeper when more than one unit in this many is deeper than it: such a unit
+/// costs its lookups another line.
+const DEEP_SHARE: u64 = 8;
+
+impl<W: LevelWord> Directory<W> {
+    /// What the front says where units are deeper than itself.
+    pub(crate) const DEEP: W = W::MAX;
+
+    /// A directory of global depth `depth`, without entries, for the units that were counted.
+    ///
+    /// # Errors
+    /// [`Io`](ErrorKind::Io) when the system has no address space for it.
+    pub(crate) fn new(depth: u32, growth: &Growth) -> Result<Self> {
+        const { assert!(MAX_DEPTH <= Levels::<W>::MAX_DEPTH) }
+        let front = (1..depth).find(|front| !is_shallow(*front, growth)).unwrap_or(depth);
+        let directory = Directory {
+            view: AtomicU64::new(View::new(depth, front).0),
+            front: Levels::new(),
+            whole: Levels::new(),
+            lock: Apart(DirectoryLock::new()),
+        };
+        directory.front.make(front)?;
+        directory.whole.make(depth)?;
+        Ok(directory)
+    }
+
+    #[inline(always)]
+    fn view(&self) -> View {
+        View(self.view.load(Ordering::Acquire))
+    }
+
+    /// The global depth.
+    pub(crate) fn depth(&self) -> u32 {
+        self.view().depth()
+    }
+
+    /// The entry of `h` now.
+    #[inline(always)]
+    pub(crate) fn find(&self, h: u64) -> u64 {
+        loop {
+            // An array that was just given up reads as zeros; the new view is there already.
+            if let Some(sought) = self.seek(h) {
+                return sought.entry();
+            }
+        }
+    }
+
+    /// The entry of `h` now, and where that was read; `None` for a moment while the view changes.
+    #[inline(always)]
+    pub(crate) fn seek(&self, h: u64) -> Option<Sought<'_, W>> {
+        let view = self.view();
+        let mut word = self.front.word(view.front(), h);
+        let mut entry = W::load(word);
+        if entry == Self::DEEP {
+            word = self.whole.word(view.depth(), h);
+            entry = W::load(word);
+        }
+        (entry != W::ZERO).then_some(Sought { entry, view, word })
+    }
+
+    /// Whether an entry still stands where it was found.
+    #[inline(always)]
+    pub(crate) fn is_current(&self, sought: &Sought<'_, W>) -> bool {
+        W::load(sought.word) == sought.entry && self.view() == sought.view
+    }
+
+    /// Starts to fetch the entry of `h`.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, h: u64) {
+        self.front.prefetch(self.view().front(), h);
+    }
+
+    /// Stores the entry of a unit wherever it stands; the caller holds the lock shared, or is alone.
+    pub(crate) fn set(&self, prefix: u64, local: u32, entry: u64) {
+        let entry = W::from_u64(entry);
+        debug_assert!(entry != W::ZERO && entry != Self::DEEP, "no entry of a unit");
+        let view = self.view();
+        fill(&self.whole, view.depth(), prefix, local, entry);
+        if local <= view.front() {
+            fill(&self.front, view.front(), prefix, local, entry);
+        } else {
+            Self::DEEP.store(self.front.word(view.front(), prefix));
+        }
+    }
+
+    /// Whether a unit has this entry everywhere.
+    pub(crate) fn names(&self, prefix: u64, local: u32, entry: u64) -> bool {
+        let (view, entry) = (self.view(), W::from_u64(entry));
+        let all = |levels, depth, local, entry| {
+            words::<W>(levels, depth, prefix, local).all(|word| W::load(word) == entry)
+        };
+        all(&self.whole, view.depth(), local, entry)
+            && if local <= view.front() {
+                all(&self.front, view.front(), local, entry)
+            } else {
+                all(&self.front, view.front(), view.front(), Self::DEEP)
+            }
+    }
+
+    /// Makes room for units of depth `depth`: a whole directory that is as deep, and a front that is
+    /// not too shallow for the units there are. A design that keeps its directory on the medium, too,
+    /// does so in `keep`, which gets a new global depth and the entry at each index.
+    ///
+    /// # Errors
+    /// [`Skewed`](ErrorKind::Skewed) where that would be out of proportion to the units;
+    /// [`Io`](ErrorKind::Io) without memory; those of `keep`. All stays as it is then.
+    pub(crate) fn fit<M: Medium>(
+        &self,
+        medium: &M,
+        depth: u32,
+        growth: &Growth,
+        keep: impl FnOnce(u32, &dyn Fn(u64) -> u64) -> Result<()>,
+    ) -> Result<()> {
+        let view = self.view();
+        if depth <= view.depth() && !is_shallow(view.front(), growth) {
+            return Ok(());
+        }
+        self.lock.exclusive(medium, || {
+            let view = self.view();
+            let depth = depth.max(view.depth());
+            let doublings = depth - view.depth();
+            let allowed = ENTRIES_ALWAYS.max(growth.units().saturating_mul(ENTRIES_PER_UNIT));
+            if doublings > 0 && (depth > MAX_DEPTH || 1 << depth > allowed) {
+                return Err(ErrorKind::Skewed { depth }.into());
+            }
+            let deepens = view.front() < depth && is_shallow(view.front(), growth);
+            self.change(View::new(depth, view.front() + u32::from(deepens)), keep)?;
+            growth.doublings.add(doublings.into());
+            Ok(())
+        })
+    }
+
+    /// Halves the directory if, under the lock, no unit has the present depth or the `spare` ones
+    /// below: depths to spare, so that splits and merges in turn do not double and halve each time.
+    /// Makes the front shallower with like reluctance. `keep` is as in [`fit`](Self::fit); where it
+    /// fails, or memory, all stays as it is.
+    pub(crate) fn shrink<M: Medium>(
+        &self,
+        medium: &M,
+        growth: &Growth,
+        spare: u32,
+        keep: impl FnOnce(u32, &dyn Fn(u64) -> u64) -> Result<()>,
+    ) {
+        let halves = |view: View| {
+            let depth = view.depth();
+            depth > 2 && growth.deeper_than(depth.saturating_sub(spare + 1)) == 0
+        };
+        let lowers = |view: View| {
+            let front = view.front();
+            front > 1 && growth.deeper_than(front - 1) * 2 * DEEP_SHARE < growth.units()
+        };
+        if !halves(self.view()) && !lowers(self.view()) {
+            return;
+        }
+        self.lock.exclusive(medium, || {
+            let view = self.view();
+            let depth = view.depth() - u32::from(halves(view));
+            let lowers = lowers(view) || view.front() > depth;
+            let to = View::new(depth, view.front() - u32::from(lowers));
+            if to != view && self.change(to, keep).is_ok() {
+                growth.halvings.add((view.depth() - depth).into());
+            }
+        });
+    }
+
+    /// Fills the arrays of another view, has a whole directory of another depth kept, and publishes
+    /// them. The caller holds the lock exclusively.
+    fn change(
+        &self,
+        mut to: View,
+        keep: impl FnOnce(u32, &dyn Fn(u64) -> u64) -> Result<()>,
+    ) -> Result<()> {
+        let from = self.view();
+        let depth = to.depth();
+        let mut unused = Unused { directory: self, view: to, used: from };
+        if depth != from.depth() {
+            self.copy_whole(from.depth(), depth)?;
+        }
+        if to.front() != from.front()
+            && let Err(e) = self.make_front(depth, to.front())
+        {
+            // The present one goes on, if it may be as deep: it is only slower.
+            if from.front() > depth {
+                return Err(e);
+            }
+            to = View::new(depth, from.front());
+        }
+        if depth != from.depth() {
+            keep(depth, &|i| W::load(self.whole.word(depth, i << (64 - depth))).into())?;
+        }
+        self.view.store(to.0, Ordering::Release);
+        (unused.view, unused.used) = (from, to);
+        Ok(())
+    }
+
+    /// Fills the whole directory of depth `to` with what that of depth `from` says; the caller
+    /// holds the lock exclusively. A late reader may look into an array that is being filled again,
+    /// so what an entry names goes with it.
+    fn copy_whole(&self, from: u32, to: u32) -> Result<()> {
+        self.whole.make(to)?;
+        for i in 0..1_u64 << to {
+            let h = i << (64 - to);
+            W::load(self.whole.word(from, h)).store(self.whole.word(to, h));
+        }
+        Ok(())
+    }
+
+    /// Fills the front of depth `to` from the whole directory of depth `depth`, likewise.
+    fn make_front(&self, depth: u32, to: u32) -> Result<()> {
+        self.front.make(to)?;
+        for i in 0..1_u64 << to {
+            let h = i << (64 - to);
+            let last = h | (u64::MAX >> to);
+            let [first, last] = [h, last].map(|h| W::load(self.whole.word(depth, h)));
+            // A unit is all of this range, or more, or there are several.
+            let entry = if first == last { first } else { Self::DEEP };
+            entry.store(self.front.word(to, h));
+        }
+        Ok(())
+    }
+
+    /// Bytes of the arrays in use.
+    pub(crate) fn bytes(&self) -> u64 {
+        let view = self.view();
+        let bytes = size_of::<W>() as u64;
+        (bytes << view.depth()) + (bytes << view.front())
+    }
+}
+
+/// The arrays of `view` that `used` has not: given up when this is dropped, also by whoever panics.
+struct Unused<'a, W: LevelWord> {
+    directory: &'a Directory<W>,
+    view: View,
+    used: View,
+}
+
+impl<W: LevelWord> Drop for Unused<'_, W> {
+    fn drop(&mut self) {
+        if self.view.depth() != self.used.depth() {
+            self.directory.whole.release(self.view.depth());
+        }
+        if self.view.front() != self.used.front() {
+            self.directory.front.release(self.view.front());
+        }
+    }
+}
+
+/// Whether too many units are deeper than a front of depth `front`.
+fn is_shallow(front: u32, growth: &Growth) -> bool {
+    growth.deeper_than(front) * DEEP_SHARE > growth.units()
+}
+
+/// The words of a unit in the array of depth `depth`.
+fn words<W: LevelWord>(
+    levels: &Levels<W>,
+    depth: u32,
+    prefix: u64,
+    local: u32,
+) -> impl Iterator<Item = &W::Atomic> {
+    extend::entries(prefix, local, depth).map(move |i| levels.word(depth, i << (64 - depth)))
+}
+
+fn fill<W: LevelWord>(levels: &Levels<W>, depth: u32, prefix: u64, local: u32, entry: W) {
+    words(levels, depth, prefix, local).for_each(|word| entry.store(word));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::collections::BTreeMap;
+
+    use durahash_media::Dram;
+
+    use super::*;
+
+    /// A directory of depth 1 with units 1 and 2, counted.
+    fn two_units<W: LevelWord>() -> (Directory<W>, Growth) {
+        let growth = Growth::default();
+        growth.count(1, 2);
+        let directory = Directory::new(1, &growth).unwrap();
+        directory.set(0, 1, 1);
+        directory.set(1 << 63, 1, 2);
+        (directory, growth)
+    }
+
+    /// Units split, in two or in four, and merge at random, some much deeper than others; both
+    /// directories name the right one for every hash all the time, the front stays shallower when
+    /// few are deep, and what is kept is what is there.
+    fn depths_change<W: LevelWord>(split_bits: u32) {
+        let medium = Dram::new(4096).unwrap();
+        let (directory, growth) = two_units::<W>();
+        let mut units = BTreeMap::from([(0, (1, 1)), (1_u64 << 63, (1, 2))]);
+        let (kept, changes) = (Cell::new(1), Cell::new(0));
+        let keep = |depth: u32, entry: &dyn Fn(u64) -> u64| {
+            for i in 0..1 << depth {
+                assert_eq!(entry(i), directory.find(i << (64 - depth)));
+            }
+            kept.set(depth);
+            changes.set(changes.get() + 1);
+            Ok(())
+        };
+        let (mut next, mut shallower, mut random) = (3, 0, 7_u64);
+        for step in 0..9000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let splits_in_256 = [160, 60, 0][step / 3000];
+            let h = match step {
+                // In the end all merges, the deepest first.
+                6000.. => *units.iter().max_by_key(|(_, (depth, _))| depth).unwrap().0,
+                // One corner is split more often than the rest.
+                _ if step % 40 == 0 => random >> 6,
+                _ => random,
+            };
+            let (&prefix, &(depth, _)) = units.range(..=h).next_back().unwrap();
+            let splits = random >> 32 & 0xff < splits_in_256;
+            let new_depth = depth + split_bits;
+            if splits && new_depth <= 13 {
+                directory.fit(&medium, new_depth, &growth, keep).unwrap();
+                growth.count(depth, -1);
+                growth.count(new_depth, 1 << split_bits);
+                for part in 0..1 << split_bits {
+                    let prefix = prefix + part * extend::span(new_depth);
+                    directory.set(prefix, new_depth, next);
+                    units.insert(prefix, (new_depth, next));
+                    next += 1;
+                }
+            } else if depth > 1 {
+                let buddy = extend::buddy(prefix, depth);
+                let (lower, upper) = (prefix.min(buddy), prefix.max(buddy));
+                if units.get(&buddy).is_some_and(|(other, _)| *other == depth) {
+                    growth.count(depth - 1, 1);
+                    growth.count(depth, -2);
+                    units.remove(&upper);
+                    let unit = units.get_mut(&lower).unwrap();
+                    unit.0 -= 1;
+                    directory.set(lower, unit.0, unit.1);
+                    directory.shrink(&medium, &growth, split_bits, keep);
+                }
+            }
+            shallower += u32::from(directory.view().front() + 1 < directory.depth());
+            assert_eq!(directory.find(h), units.range(..=h).next_back().unwrap().1.1);
+            if step % 50 == 0 {
+                assert!(
+                    units.iter().all(|(prefix, (d, unit))| directory.names(*prefix, *d, *unit))
+                );
+                assert!(units.values().all(|(depth, _)| *depth <= directory.depth()));
+            }
+        }
+        assert_eq!(kept.get(), directory.depth());
+        assert!(growth.halvings.get() > 0);
+        let doublings = growth.doublings.get() - growth.halvings.get();
+        assert_eq!(doublings + 1, directory.depth().into());
+        assert!(changes.get() <= growth.doublings.get() + growth.halvings.get());
+        assert!(shallower > 1000, "{shallower}");
+    }
+
+    #[test]
+    fn both_directories_name_every_unit_while_depths_change() {
+        depths_change::<u32>(1);
+        depths_change::<u64>(2);
+    }
+
+    /// Where the copy cannot be kept, a deeper directory and a shallower one leave nothing behind.
+    #[test]
+    fn what_cannot_be_kept_changes_nothing() {
+        let medium = Dram::new(4096).unwrap();
+        let (directory, growth) = two_units::<u64>();
+        let fails = |_: u32, _: &dyn Fn(u64) -> u64| Err(ErrorKind::Poisoned.into());
+        assert!(directory.fit(&medium, 3, &growth, fails).is_err());
+        assert_eq!(directory.depth(), 1);
+        assert!((0..8).all(|i| u64::load(directory.whole.word(3, i << 61)) == 0));
+        directory.fit(&medium, 5, &growth, |_, _| Ok(())).unwrap();
+        let view = directory.view();
+        directory.shrink(&medium, &growth, 1, fails);
+        assert!(directory.view() == view && growth.halvings.get() == 0);
+        assert!((0..16).all(|i| u64::load(directory.whole.word(4, i << 60)) == 0));
+        assert!(directory.names(0, 1, 1) && directory.names(1 << 63, 1, 2));
+        directory.shrink(&medium, &growth, 1, |_, _| Ok(()));
+        assert_eq!((directory.depth(), growth.halvings.get()), (4, 1));
+    }
+
+    #[test]
+    fn a_directory_stays_in_proportion_to_its_units() {
+        let medium = Dram::new(4096).unwrap();
+        let (directory, growth) = two_units::<u32>();
+        let fit = |depth| directory.fit(&medium, depth, &growth, |_, _| Ok(()));
+        for depth in [17, MAX_DEPTH, MAX_DEPTH + 1, 63] {
+            let refused = fit(depth).unwrap_err();
+            assert!(matches!(refused.kind(), ErrorKind::Skewed { depth: d } if *d == depth));
+        }
+        assert!(fit(16).is_ok());
+        growth.count(2, 1 << 40);
+        assert!(matches!(fit(MAX_DEPTH + 1).unwrap_err().kind(), ErrorKind::Skewed { .. }));
+    }
+}

@@ -1,0 +1,94 @@
+//! What extendible hashing counts: units by depth, and what happened since the pool was opened.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::extendible::extend::MAX_DEPTH;
+use crate::index::IndexStats;
+
+/// Units by depth, and events. Units are counted under the directory's lock, together with the
+/// entries that are stored: whether it may be halved is decided by these counters.
+pub(crate) struct Growth {
+    depths: [AtomicU64; MAX_DEPTH as usize + 1],
+    pub(crate) splits: Count,
+    pub(crate) merges: Count,
+    pub(crate) doublings: Count,
+    pub(crate) halvings: Count,
+}
+
+/// How an attempt to merge two units ended.
+#[derive(Clone, Copy)]
+pub(crate) enum Merge {
+    Done,
+    /// There is nothing to merge, or it must not be.
+    NotDue,
+    /// Another writer was in the way.
+    Busy,
+}
+
+/// How often something happened.
+#[derive(Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    pub(crate) const fn new() -> Self {
+        Count(AtomicU64::new(0))
+    }
+
+    pub(crate) fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Default for Growth {
+    fn default() -> Self {
+        Growth {
+            depths: [const { AtomicU64::new(0) }; MAX_DEPTH as usize + 1],
+            splits: Count::default(),
+            merges: Count::default(),
+            doublings: Count::default(),
+            halvings: Count::default(),
+        }
+    }
+}
+
+impl Growth {
+    /// Adds to the number of units of one depth.
+    pub(crate) fn count(&self, depth: u32, by: i64) {
+        self.depths[depth as usize].fetch_add(by as u64, Ordering::Relaxed);
+    }
+
+    /// How many units have this depth.
+    pub(crate) fn of_depth(&self, depth: u32) -> u64 {
+        self.depths[depth as usize].load(Ordering::Relaxed)
+    }
+
+    /// How many units are deeper than that.
+    pub(crate) fn deeper_than(&self, depth: u32) -> u64 {
+        let deeper = &self.depths[depth as usize + 1..];
+        deeper.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
+    /// How many units there are. None has depth 0.
+    pub(crate) fn units(&self) -> u64 {
+        self.deeper_than(0)
+    }
+
+    /// Figures, but for those of slots and space.
+    pub(crate) fn figures(&self, global_depth: u32) -> IndexStats {
+        let depths: Vec<u64> = (0..=MAX_DEPTH).map(|depth| self.of_depth(depth)).collect();
+        let deepest = depths.iter().rposition(|n| *n != 0).map_or(0, |depth| depth + 1);
+        IndexStats {
+            global_depth,
+            depths: depths[..deepest].to_vec(),
+            splits: self.splits.get(),
+            merges: self.merges.get(),
+            doublings: self.doublings.get(),
+            halvings: self.halvings.get(),
+            ..IndexStats::default()
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Small utilities that know nothing of indexes.
+
+pub(crate) mod counter;
+pub(crate) mod cycle;
+pub(crate) mod parallel;
