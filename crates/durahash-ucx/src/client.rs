@@ -11,10 +11,10 @@ use durahash_remote::executor::{block_on, sleep_until};
 use durahash_remote::fabric::{Addr, Batch, Counts, Done, Fabric, no_row};
 use durahash_remote::node::{self, Limits, Offers, Token};
 
-use crate::blob::Blob;
+use crate::connect_info::ConnectInfo;
+use crate::leases::{ID_OFF, Lease, Look, Silence, State, lease_off};
 use crate::link::{Link, Load};
 use crate::node::FABRIC;
-use crate::rows::{ID_OFF, Look, Row, Silence, State, row_off};
 use crate::sys::{self, Trusted};
 
 /// So often a client tries to show life in time.
@@ -71,8 +71,8 @@ struct Endpoint {
 
 /// What changes.
 struct Own {
-    /// What this client's row holds.
-    row: Row,
+    /// The lease word of this client's row.
+    lease: Lease,
     /// When the last beat that arrived was posted.
     beat_ns: u64,
     evicted: bool,
@@ -84,7 +84,7 @@ struct Own {
 }
 
 impl Ucx {
-    /// Connects to nodes, by what [`UcxNode::blob`](crate::UcxNode::blob) of each of them gave: they are
+    /// Connects to nodes, by what [`UcxNode::connect_info`](crate::UcxNode::connect_info) of each of them gave: they are
     /// numbered in this order, which must be the same for all clients. Takes a free row; if there is none, waits
     /// for a lease to find a client that shows no life, which it evicts.
     ///
@@ -97,19 +97,19 @@ impl Ucx {
     /// not of the node that answers; [`Options`](ErrorKind::Options) when there are no nodes, or too
     /// many; [`NodeLost`](ErrorKind::NodeLost); [`Io`](ErrorKind::Io) with what UCX says, or
     /// [busy](no_row) when no row is free.
-    pub fn connect<T, B>(blobs: &Trusted<T>, deadline: Duration) -> Result<Self>
+    pub fn connect<T, B>(infos: &Trusted<T>, deadline: Duration) -> Result<Self>
     where
         T: AsRef<[B]>,
         B: AsRef<[u8]>,
     {
-        let blobs = blobs.get().as_ref();
-        check_count(blobs.len())?;
+        let infos = infos.get().as_ref();
+        check_count(infos.len())?;
         let version = sys::version();
-        let blobs: Vec<Blob> = blobs
+        let infos: Vec<ConnectInfo> = infos
             .iter()
-            .map(|blob| Blob::from_bytes(blob.as_ref(), version))
+            .map(|info| ConnectInfo::from_bytes(info.as_ref(), version))
             .collect::<Result<_>>()?;
-        Self::reach(&blobs, Vec::new(), deadline)
+        Self::reach(&infos, Vec::new(), deadline)
     }
 
     /// Connects to the nodes that listen at these addresses and make an [offer](crate::UcxNode::offer), as
@@ -148,11 +148,11 @@ impl Ucx {
         }
         let version = sys::version();
         let (links, offers) = offers.into_parts();
-        let blobs: Vec<Blob> = offers
+        let infos: Vec<ConnectInfo> = offers
             .iter()
-            .map(|offer| Blob::from_bytes(&offer.place, version))
+            .map(|offer| ConnectInfo::from_bytes(&offer.place, version))
             .collect::<Result<_>>()?;
-        Self::reach(&blobs, links, deadline)
+        Self::reach(&infos, links, deadline)
     }
 
     /// Whether no node is known to be lost.
@@ -171,39 +171,43 @@ impl Ucx {
         let endpoint = &*self.0;
         block_on(async {
             endpoint.admit().await?;
-            let words = endpoint.link.read_own(0, row_off(0), 8 * endpoint.rows as usize).await?;
-            Ok(words.iter().filter(|word| Row(**word).state() != State::Free).count() as u32)
+            let words = endpoint.link.read_own(0, lease_off(0), 8 * endpoint.rows as usize).await?;
+            Ok(words.iter().filter(|word| Lease(**word).state() != State::Free).count() as u32)
         })
     }
 
-    fn reach(blobs: &[Blob], mut links: Vec<node::Link>, deadline: Duration) -> Result<Self> {
-        let link = Arc::new(Link::new(blobs, deadline)?);
+    fn reach(
+        infos: &[ConnectInfo],
+        mut links: Vec<node::Link>,
+        deadline: Duration,
+    ) -> Result<Self> {
+        let link = Arc::new(Link::new(infos, deadline)?);
         for (node, connection) in links.iter_mut().enumerate() {
             let ended = link.ended();
             connection.watch(move || ended[node].store(true, Ordering::Release))?;
         }
-        let (rows, lease_ns) = (blobs[0].rows, blobs[0].lease_ns);
+        let (rows, lease_ns) = (infos[0].rows, infos[0].lease_ns);
         let start = Instant::now();
         let (row, word) = block_on(async {
-            for (blob, node) in blobs.iter().zip(0..) {
+            for (info, node) in infos.iter().zip(0..) {
                 let found = link.read_own(node, ID_OFF as u64, 8).await?[0];
-                if found != blob.id {
-                    let (what, expected) = ("the id of the region", blob.id);
+                if found != info.id {
+                    let (what, expected) = ("the id of the region", info.id);
                     return Err(Error::from(ErrorKind::Region { what, found, expected }));
                 }
             }
             take_row(&link, rows, lease_ns).await
         })?;
         let own = Own {
-            row: word,
+            lease: word,
             beat_ns: 0,
             evicted: false,
             held: Vec::new(),
-            unsignaled: vec![(0, 0); blobs.len()],
+            unsignaled: vec![(0, 0); infos.len()],
             counts: Counts::default(),
         };
         let tender = Some(tend(Arc::clone(&link), lease_ns)?);
-        let region_bytes = blobs.iter().map(|blob| blob.region_bytes).collect();
+        let region_bytes = infos.iter().map(|info| info.region_bytes).collect();
         let state = Mutex::new(own);
         Ok(Ucx(Arc::new(Endpoint {
             link,
@@ -241,22 +245,23 @@ fn tend(link: Arc<Link>, lease_ns: u64) -> Result<(Sender<()>, JoinHandle<()>)> 
 }
 
 /// Swaps the word of a row; what it was.
-async fn swap_row(link: &Link, row: u32, old: Row, new: Row) -> Result<Row> {
+async fn swap_lease(link: &Link, row: u32, old: Lease, new: Lease) -> Result<Lease> {
     let mut batch = Batch::new();
-    batch.compare_swap(Addr::new(0, row_off(row)), old.0, new.0);
+    batch.compare_swap(Addr::new(0, lease_off(row)), old.0, new.0);
     let (verbs, out, back) = batch.into_parts();
     let bytes = link.carry(Load { verbs: &verbs, out: &out, back, own: true }).await?;
-    Ok(Row(u64::from_le_bytes(*bytes.first_chunk().expect("a word comes back"))))
+    Ok(Lease(u64::from_le_bytes(*bytes.first_chunk().expect("a word comes back"))))
 }
 
 /// Takes the first free row, or one whose client shows no life for a lease.
-async fn take_row(link: &Link, rows: u32, lease_ns: u64) -> Result<(u32, Row)> {
+async fn take_row(link: &Link, rows: u32, lease_ns: u64) -> Result<(u32, Lease)> {
     let mut silence = Silence::default();
     loop {
-        let words = link.read_own(0, row_off(0), 8 * rows as usize).await?;
+        let words = link.read_own(0, lease_off(0), 8 * rows as usize).await?;
         for (row, &word) in (0..).zip(&words) {
-            let word = Row(word);
-            if word.state() == State::Free && swap_row(link, row, word, word.taken()).await? == word
+            let word = Lease(word);
+            if word.state() == State::Free
+                && swap_lease(link, row, word, word.taken()).await? == word
             {
                 return Ok((row, word.taken()));
             }
@@ -271,19 +276,19 @@ async fn take_row(link: &Link, rows: u32, lease_ns: u64) -> Result<(u32, Row)> {
     }
 }
 
-/// Frees a row, by the steps of `rows.rs`.
+/// Frees a row, by the steps of `leases.rs`.
 async fn evict(link: &Link, row: u32, lease_ns: u64) -> Result<()> {
     loop {
-        let word = Row(link.read_own(0, row_off(row), 8).await?[0]);
+        let word = Lease(link.read_own(0, lease_off(row), 8).await?[0]);
         match word.state() {
             State::Free => return Ok(()),
             State::Live => {
-                swap_row(link, row, word, word.with(State::Evicting)).await?;
+                swap_lease(link, row, word, word.with(State::Evicting)).await?;
             }
             State::Evicting => {
                 sleep_until(Instant::now() + Duration::from_nanos(lease_ns / 2)).await;
                 // If that fails another has done it, and the row may have a new client.
-                swap_row(link, row, word, word.with(State::Free)).await?;
+                swap_lease(link, row, word, word.with(State::Free)).await?;
                 return Ok(());
             }
         }
@@ -314,7 +319,7 @@ impl Endpoint {
     async fn admit(&self) -> Result<()> {
         self.link.watch().await?;
         for _ in 0..=BEATS {
-            let row = {
+            let lease = {
                 let mut own = self.own();
                 if own.evicted {
                     return Err(ErrorKind::Evicted.into());
@@ -325,16 +330,16 @@ impl Endpoint {
                     }
                     return Ok(());
                 }
-                own.row
+                own.lease
             };
             let posted_ns = self.now_ns();
-            let found = swap_row(&self.link, self.row, row, row.beaten()).await?;
+            let found = swap_lease(&self.link, self.row, lease, lease.beaten()).await?;
             let mut own = self.own();
-            if found == row {
-                own.row = row.beaten();
-            } else if found.lives_as(row) {
+            if found == lease {
+                own.lease = lease.beaten();
+            } else if found.lives_as(lease) {
                 // Another coroutine of this client was first.
-                own.row = found;
+                own.lease = found;
             } else {
                 own.evicted = true;
                 continue;
@@ -359,11 +364,11 @@ impl Endpoint {
         for node in 0..self.region_bytes.len() {
             self.link.flush(node as u8).await?;
         }
-        let row = self.own().row;
-        let found = swap_row(&self.link, self.row, row, row.with(State::Free)).await?;
+        let lease = self.own().lease;
+        let found = swap_lease(&self.link, self.row, lease, lease.with(State::Free)).await?;
         // A beat whose future was dropped.
-        if found != row && found.lives_as(row) {
-            swap_row(&self.link, self.row, found, found.with(State::Free)).await?;
+        if found != lease && found.lives_as(lease) {
+            swap_lease(&self.link, self.row, found, found.with(State::Free)).await?;
         }
         Ok(())
     }

@@ -48,10 +48,10 @@ compile_error!("numbers in remote memory are little-endian, and atomics of UCX a
 // From low to high: a module uses only what stands in the groups above its own
 // (`durahash/tests/layers.rs`).
 #[cfg(feature = "ucx")]
-mod rows;
+mod leases;
 
 #[cfg(feature = "ucx")]
-mod blob;
+mod connect_info;
 
 #[cfg(feature = "ucx")]
 #[allow(unsafe_code, reason = "bindings to C; nothing else of this crate is unsafe")]

@@ -10,8 +10,8 @@ use durahash_media::{Error, ErrorKind, Result};
 use durahash_remote::executor::sleep_until;
 use durahash_remote::fabric::{Addr, Batch, Kind, Verb};
 
-use crate::blob::Blob;
-use crate::rows::BEAT_OFF;
+use crate::connect_info::ConnectInfo;
+use crate::leases::BEAT_OFF;
 use crate::sys::{Client, Key, State};
 
 /// Longer reads and writes are made in pieces, which end at multiples of this: a message of a transport
@@ -102,23 +102,23 @@ impl Load<'_> {
 }
 
 impl Link {
-    pub(crate) fn new(blobs: &[Blob], deadline: Duration) -> Result<Self> {
+    pub(crate) fn new(infos: &[ConnectInfo], deadline: Duration) -> Result<Self> {
         // After that it may not take effect any more.
-        let patience = Duration::from_nanos(blobs[0].lease_ns / 4);
+        let patience = Duration::from_nanos(infos[0].lease_ns / 4);
         let deadline = deadline.min(patience);
         let mut client = Client::open(patience)?;
-        for blob in blobs {
-            client.connect(blob)?;
+        for info in infos {
+            client.connect(info)?;
         }
-        let own_bytes = blobs.iter().map(Blob::own_bytes).collect();
+        let own_bytes = infos.iter().map(ConnectInfo::own_bytes).collect();
         let (since, silent) = (Instant::now(), |node: &u8| !client.tells(*node));
-        let watched = (0..blobs.len() as u8).filter(silent);
+        let watched = (0..infos.len() as u8).filter(silent);
         let watched = watched.map(|node| Watched { node, beat: 0, since, looked: since }).collect();
         Ok(Link {
             client: Mutex::new(client),
             own_bytes,
             watched: Mutex::new(watched),
-            ended: blobs.iter().map(|_| AtomicBool::new(false)).collect(),
+            ended: infos.iter().map(|_| AtomicBool::new(false)).collect(),
             lookers: AtomicU32::new(0),
             vain_looks: AtomicU32::new(0),
             deadline,

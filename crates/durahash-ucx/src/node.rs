@@ -8,8 +8,8 @@ use std::time::Duration;
 use durahash_media::{Error, ErrorKind, Result};
 use durahash_remote::node::Offer;
 
-use crate::blob::Blob;
-use crate::rows::{
+use crate::connect_info::ConnectInfo;
+use crate::leases::{
     BEAT_OFF, ID_OFF, LEASE_MAX, LEASE_MIN, PAGE, REGION_BYTES_MAX, ROWS_MAX, own_bytes,
 };
 use crate::sys::{self, Node};
@@ -69,7 +69,7 @@ pub struct UcxNode {
     id: u64,
     bytes: u64,
     rows: u32,
-    blob: Vec<u8>,
+    info: Vec<u8>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<()>>>,
 }
@@ -102,7 +102,8 @@ impl UcxNode {
         let loopback = loopback && std::env::var_os("UCX_NET_DEVICES").is_none();
         let mut node = Node::start(all, loopback)?;
         node.set_word(ID_OFF, id.to_le());
-        let blob = Blob::new(id, sys::version(), bytes, rows, lease_ns, node.parts()).to_bytes();
+        let info =
+            ConnectInfo::new(id, sys::version(), bytes, rows, lease_ns, node.parts()).to_bytes();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let serve = move || {
@@ -116,22 +117,22 @@ impl UcxNode {
         };
         let thread = thread::Builder::new().name("durahash-ucx".into()).spawn(serve);
         let thread = Some(thread.map_err(|e| Error::io("starting a thread", None, e))?);
-        Ok(UcxNode { id, bytes, rows, blob, stop, thread })
+        Ok(UcxNode { id, bytes, rows, info, stop, thread })
     }
 
     /// What a client needs to reach the region: a few hundred bytes, to be given to
     /// [`Ucx::connect`](crate::Ucx::connect) by a way on which nobody changes them: see
     /// [`Trusted`](crate::Trusted). Whoever has them can read and write all of the region.
     #[must_use]
-    pub fn blob(&self) -> &[u8] {
-        &self.blob
+    pub fn connect_info(&self) -> &[u8] {
+        &self.info
     }
 
     /// The same as an offer, for a [`Listening`](durahash_remote::node::Listening) to make to clients, which
     /// [find](crate::Ucx::find) it there.
     #[must_use]
     pub fn offer(&self) -> Offer {
-        let (fabric, place) = (FABRIC.into(), self.blob.clone());
+        let (fabric, place) = (FABRIC.into(), self.info.clone());
         Offer { id: self.id, bytes: self.bytes, rows: self.rows, fabric, place }
     }
 

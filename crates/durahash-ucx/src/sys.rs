@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use durahash_media::{Error, Result};
 use durahash_remote::node::Offers;
 
-use crate::blob::Blob;
+use crate::connect_info::ConnectInfo;
 
 #[repr(C)]
 struct RawNode {
@@ -102,10 +102,10 @@ pub fn quiet() {
 ///
 /// ```no_run
 /// # use durahash_ucx::{Trusted, Ucx};
-/// # fn connect(blob: Vec<u8>) -> durahash_media::Result<()> {
+/// # fn connect(info: Vec<u8>) -> durahash_media::Result<()> {
 /// // SAFETY: a `UcxNode` has made it, which gave it to this process by a pipe.
-/// let blobs = unsafe { Trusted::new([blob]) };
-/// let client = Ucx::connect(&blobs, std::time::Duration::from_secs(2))?;
+/// let infos = unsafe { Trusted::new([info]) };
+/// let client = Ucx::connect(&infos, std::time::Duration::from_secs(2))?;
 /// # Ok(())
 /// # }
 /// ```
@@ -119,7 +119,7 @@ impl<T> Trusted<T> {
     /// UCX reads addresses and keys of nodes without a length, and believes what they say. Checks of this
     /// crate find damage and another version, not malice. So:
     ///
-    /// - each byte string is, whole and unchanged, what [`UcxNode::blob`](crate::UcxNode::blob) gave;
+    /// - each byte string is, whole and unchanged, what [`UcxNode::connect_info`](crate::UcxNode::connect_info) gave;
     /// - at each address listens, when the client connects, a process that makes the
     ///   [offer](crate::UcxNode::offer) of a `UcxNode`, and nobody on the way changes what it says.
     ///
@@ -258,17 +258,17 @@ impl Client {
         Ok(Client { raw, nodes, slots, free, start: Instant::now(), patience })
     }
 
-    /// Adds an endpoint to a node, the next in number. Batches made before must be released. Blobs are made of
+    /// Adds an endpoint to a node, the next in number. Batches made before must be released. These are made of
     /// what is [`Trusted`] only.
-    pub(crate) fn connect(&mut self, blob: &Blob) -> Result<()> {
+    pub(crate) fn connect(&mut self, info: &ConnectInfo) -> Result<()> {
         assert!(self.nodes.len() < 255 && self.slots.iter().all(Option::is_none));
-        let (address, rkey) = (blob.address().as_ptr(), blob.rkey().as_ptr());
+        let (address, rkey) = (info.address().as_ptr(), info.rkey().as_ptr());
         // SAFETY: there is room for one more; no batch is there that was made for less nodes. Whoever has
         // called `Trusted::new` says that a node has made these bytes, and that they are whole; the
         // node's UCX is of this version: so UCX reads as many of them as it has written.
-        let status = unsafe { dh_client_connect(self.raw.as_ptr(), address, rkey, blob.base()) };
+        let status = unsafe { dh_client_connect(self.raw.as_ptr(), address, rkey, info.base()) };
         check("connecting to a node", status)?;
-        self.nodes.push((blob.bytes(), false));
+        self.nodes.push((info.bytes(), false));
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use super::fptable::FpTable;
 use super::layout::{Entry, Ref, Suffix, WordA, suffix};
-use super::open::Technique;
+use super::options::Technique;
 
 /// Every two epochs admit 32 generations at most, so 500 admit 8,000.
 pub(super) const FORGET_EPOCHS: u64 = 500;

@@ -39,7 +39,7 @@ use super::layout::{
     main_segment, suffix, usable_bytes, word_at, words,
 };
 use super::look::read_items;
-use super::open::Technique;
+use super::options::Technique;
 use super::space::block_bytes;
 
 /// Generations between two that are committed only when everybody has moved on.

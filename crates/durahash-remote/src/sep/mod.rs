@@ -69,17 +69,24 @@
 //! - A conditional operation (insert where nothing is, compare and set, get and put) is one swap at
 //!   the first free entry of what it has read.
 
-mod cache;
-mod check;
-mod epoch;
+// From low to high, as in `lib.rs`.
+mod layout;
+mod options;
+mod ranges;
+
 mod fold;
 mod fptable;
-mod grow;
-mod layout;
-mod look;
-mod open;
-mod ranges;
 mod space;
+
+mod cache;
+
+mod epoch;
+
+mod look;
+
+mod check;
+mod grow;
+mod open;
 mod write;
 
 use std::cell::{Cell, RefCell};
@@ -95,7 +102,7 @@ use space::Space;
 pub use check::Report;
 pub(crate) use check::{Position, is_damage};
 pub use layout::LIMIT_BYTES;
-pub use open::{Options, Technique};
+pub use options::{Options, Technique};
 pub(crate) use write::Decision;
 
 /// What one client has of an index. Its coroutines share it.

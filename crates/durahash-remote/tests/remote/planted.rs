@@ -11,7 +11,10 @@ use crate::deep;
 
 /// Faults that are there together, the schedules in which they are looked for, a seed that shows them, and the
 /// number of seeds, from 1 on, within which they are found whatever that one shows.
-type Case = (&'static [Fault], fn(&mut Plan), u64, u64);
+type Case = (&'static [Fault], Shape, u64, u64);
+
+/// Changes a plan that was drawn.
+type Shape = fn(&mut Plan);
 
 const LOOKS: &[Case] = &[
     (&[OffsetKept], any, 2, 100),
@@ -172,7 +175,7 @@ fn leased(plan: &mut Plan) {
 /// The first of these schedules in which something goes wrong.
 fn first(
     faults: &[Fault],
-    shape: fn(&mut Plan),
+    shape: Shape,
     seeds: impl IntoIterator<Item = u64>,
 ) -> Option<(u64, String)> {
     plant(faults);
@@ -226,7 +229,7 @@ fn leases_that_are_not_kept_are_found() {
 
 #[test]
 fn nothing_is_found_without_a_fault() {
-    let shapes: &[(&[Fault], fn(&mut Plan), u64)] = &[
+    let shapes: &[(&[Fault], Shape, u64)] = &[
         (&[], any, 100),
         (&[], wide, 100),
         (&[], large, 3),

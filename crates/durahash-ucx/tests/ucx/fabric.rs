@@ -12,13 +12,13 @@ use durahash_remote::node::Limits;
 use durahash_ucx::{Trusted, Ucx, UcxNode, UcxNodeOptions};
 
 use crate::process::{Transport, hear, tell};
-use crate::{DEADLINE, Nodes, connect, hear_blobs, reach, verbs};
+use crate::{DEADLINE, Nodes, connect, hear_infos, reach, verbs};
 
 const BODIES: [&str; 6] = ["what_verbs_do", "counted", "wrong", "awaited", "dropped", "slept"];
 
 pub(crate) fn verb_bodies() {
-    let (blobs, body) = (hear_blobs(), hear());
-    let client = || reach(&blobs, DEADLINE).unwrap();
+    let (infos, body) = (hear_infos(), hear());
+    let client = || reach(&infos, DEADLINE).unwrap();
     let (one, two) = (client(), client());
     match body.as_str() {
         "what_verbs_do" => block_on(verbs::what_verbs_do(one, two)),
@@ -94,8 +94,8 @@ fn bytes_go_to_any_offset() {
 /// What one client has awaited, or flushed, the other reads, however long it is under way.
 pub(crate) fn seen() {
     const BYTES: usize = 600_000;
-    let blobs = hear_blobs();
-    let client = || reach(&blobs, DEADLINE).unwrap();
+    let infos = hear_infos();
+    let client = || reach(&infos, DEADLINE).unwrap();
     let (one, two) = (client(), client());
     let at = Addr::new(0, 64);
     for round in 1..=60 {
@@ -209,8 +209,8 @@ fn words_are_whole() {
 
 /// Three clients and two rows: who posts keeps its row, who does not is evicted.
 pub(crate) fn rows() {
-    let blobs = hear_blobs();
-    let client = || reach(&blobs, DEADLINE);
+    let infos = hear_infos();
+    let client = || reach(&infos, DEADLINE);
     let (busy, idle) = (client().unwrap(), client().unwrap());
     assert_eq!((busy.row(), idle.row(), busy.rows()), (0, 1, 2));
     let end = AtomicBool::new(false);
@@ -286,7 +286,7 @@ pub(crate) fn last() {
     let last = block_on(async {
         let mut batch = Batch::new();
         batch.read(Addr::new(1, LATE_BYTES as u64 - 8), 8);
-        reach(&hear_blobs(), DEADLINE)?.post(batch).await
+        reach(&hear_infos(), DEADLINE)?.post(batch).await
     });
     tell(&last.map_or("gone".into(), |done| done.word(0).to_string()));
 }
@@ -335,7 +335,7 @@ fn what_nobody_waits_for_is_written() {
 
 /// Uses one node while the other ends.
 pub(crate) fn beside() {
-    let client = reach(&hear_blobs(), Duration::from_secs(2)).unwrap();
+    let client = reach(&hear_infos(), Duration::from_secs(2)).unwrap();
     tell("connected");
     let use_both = || {
         post(&client, |batch| batch.fetch_add(COUNTERS[0], 1));

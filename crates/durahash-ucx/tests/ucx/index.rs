@@ -11,7 +11,7 @@ use durahash_remote::{BlockingMap, Options, RemoteMap, Result};
 use durahash_ucx::{Trusted, Ucx, UcxNode, UcxNodeOptions};
 
 use crate::process::{Process, Transport, hear, tell};
-use crate::{DEADLINE, Nodes, connect, hear_blobs, reach};
+use crate::{DEADLINE, Nodes, connect, hear_infos, reach};
 
 /// Operations under way at once.
 const AT_ONCE: u64 = 16;
@@ -149,7 +149,7 @@ fn a_client_that_is_killed_stops_nobody() {
 
 /// Puts until the node is lost, and tries again when it is told to.
 pub(crate) fn lose() {
-    let client = reach(&hear_blobs(), Duration::from_secs(6)).unwrap();
+    let client = reach(&hear_infos(), Duration::from_secs(6)).unwrap();
     let lost = |result: Result<()>| {
         let error = result.err().unwrap();
         assert!(matches!(error.kind(), ErrorKind::NodeLost { .. }), "{error}");
@@ -220,7 +220,7 @@ fn nodes_are_found_by_a_control_connection_which_tells_their_end() {
 
 /// Connects to what is not there any more.
 pub(crate) fn stale() {
-    let refused = reach(&hear_blobs(), Duration::from_secs(6)).err().unwrap();
+    let refused = reach(&hear_infos(), Duration::from_secs(6)).err().unwrap();
     assert!(
         matches!(refused.kind(), ErrorKind::NodeLost { .. } | ErrorKind::Io { .. }),
         "{refused}"
@@ -234,7 +234,7 @@ fn a_node_that_is_killed_is_lost_and_a_new_one_is_another() {
         let nodes = Nodes::start(transport, &[16 << 20], 8, 60_000);
         let mut client = nodes.client("lose", &[]);
         client.expect("puts");
-        let blobs = nodes.blobs.clone();
+        let infos = nodes.infos.clone();
         nodes.kill();
         client.expect("lost");
         let new = Nodes::start(transport, &[16 << 20], 8, 60_000);
@@ -242,7 +242,7 @@ fn a_node_that_is_killed_is_lost_and_a_new_one_is_another() {
         client.expect("lost");
         client.expect("lost");
         client.end();
-        let old = Nodes { transport, processes: Vec::new(), blobs };
+        let old = Nodes { transport, processes: Vec::new(), infos };
         let stale = old.client("stale", &[]);
         stale.expect("refused");
         stale.end();

@@ -51,22 +51,22 @@ fn to_hex(bytes: &[u8]) -> String {
 }
 
 /// The bytes that reach nodes, in a line.
-fn hear_blobs() -> Vec<Vec<u8>> {
+fn hear_infos() -> Vec<Vec<u8>> {
     let digits = |text: &str, at| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
-    let blob = |text: &str| (0..text.len()).step_by(2).map(|at| digits(text, at)).collect();
-    hear().split(' ').map(blob).collect()
+    let info = |text: &str| (0..text.len()).step_by(2).map(|at| digits(text, at)).collect();
+    hear().split(' ').map(info).collect()
 }
 
 /// A client of nodes.
-fn reach(blobs: &[Vec<u8>], deadline: Duration) -> Result<Ucx> {
+fn reach(infos: &[Vec<u8>], deadline: Duration) -> Result<Ucx> {
     // SAFETY: processes that a test has started have told them, or they are refused before UCX sees them.
-    let blobs = unsafe { Trusted::new(blobs) };
-    Ucx::connect(&blobs, deadline)
+    let infos = unsafe { Trusted::new(infos) };
+    Ucx::connect(&infos, deadline)
 }
 
 /// A client of the nodes that the next line tells of.
 fn connect() -> Ucx {
-    reach(&hear_blobs(), DEADLINE).unwrap()
+    reach(&hear_infos(), DEADLINE).unwrap()
 }
 
 /// Serves a region until it is told to end.
@@ -79,7 +79,7 @@ fn node() {
         loopback: true,
     })
     .unwrap();
-    tell(&to_hex(node.blob()));
+    tell(&to_hex(node.connect_info()));
     assert_eq!(hear(), "end");
     assert!(node.serves());
     node.stop().unwrap();
@@ -90,7 +90,7 @@ struct Nodes {
     transport: Transport,
     processes: Vec<Process>,
     /// What reaches them.
-    blobs: String,
+    infos: String,
 }
 
 impl Nodes {
@@ -100,14 +100,14 @@ impl Nodes {
             Process::start(transport, "node", &arguments)
         };
         let processes: Vec<_> = bytes.iter().map(start).collect();
-        let blobs: Vec<_> =
+        let infos: Vec<_> =
             processes.iter().map(|node| node.next().expect("the node starts")).collect();
-        Nodes { transport, processes, blobs: blobs.join(" ") }
+        Nodes { transport, processes, infos: infos.join(" ") }
     }
 
     /// Starts a process with a client that is told so much more.
     fn client(&self, role: &str, arguments: &[&str]) -> Process {
-        let mut lines = vec![self.blobs.clone()];
+        let mut lines = vec![self.infos.clone()];
         lines.extend(arguments.iter().map(|&argument| argument.to_owned()));
         Process::start(self.transport, role, &lines)
     }

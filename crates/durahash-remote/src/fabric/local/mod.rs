@@ -21,7 +21,7 @@
 //! Memory does not end when whoever lent it does. A process that learns of a node's end says so
 //! ([`Local::node_lost`]); from then on nothing more is posted to it.
 
-mod rows;
+mod membership;
 #[cfg(test)]
 mod tests;
 
@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 
 use durahash_media::{Error, ErrorKind, Result, SharedHeader, SharedRegion};
 
-use rows::{RowLock, Rows};
+use membership::{Membership, RowLock};
 
 use super::batch::{Kind, Verb};
 use super::{Addr, Batch, Counts, Done, Fabric};
@@ -91,7 +91,7 @@ pub struct Local(Arc<Shared>);
 struct Shared {
     regions: Vec<SharedRegion>,
     node_bytes: Vec<u64>,
-    rows: Rows,
+    members: Membership,
     start: Instant,
     /// Of each node, whether it is lost.
     lost: Vec<AtomicBool>,
@@ -134,8 +134,8 @@ impl Local {
     /// [`Io`](ErrorKind::Io) when the system has no memory.
     pub fn anonymous(options: &LocalOptions) -> Result<Self> {
         let regions = headers(options)?.map(SharedRegion::anonymous).collect::<Result<_>>()?;
-        let rows = Mutex::new(vec![false; options.rows as usize]);
-        Ok(Self::new(regions, Rows::Anonymous(rows)))
+        let taken = Mutex::new(vec![false; options.rows as usize]);
+        Ok(Self::new(regions, Membership::Anonymous(taken)))
     }
 
     /// A new fabric in the directory `dir`, which is made, and must not be there.
@@ -174,8 +174,8 @@ impl Local {
         match made {
             Ok(mut regions) => {
                 regions.reverse();
-                let rows = Rows::Files { dir: dir.into(), rows: options.rows, mode: options.mode };
-                Ok(Self::new(regions, rows))
+                let (dir, rows, mode) = (dir.into(), options.rows, options.mode);
+                Ok(Self::new(regions, Membership::Files { dir, rows, mode }))
             }
             Err(e) => {
                 // The first failure is what is told.
@@ -221,7 +221,7 @@ impl Local {
             .permissions()
             .mode();
         let (dir, rows) = (dir.into(), expected.rows as u32);
-        Ok(Self::new(regions, Rows::Files { dir, rows, mode: mode & 0o777 }))
+        Ok(Self::new(regions, Membership::Files { dir, rows, mode: mode & 0o777 }))
     }
 
     /// The fabrics of one node each that are in these directories, as one fabric: the nodes are
@@ -238,7 +238,7 @@ impl Local {
             return Err(ErrorKind::Options { what }.into());
         }
         let mut regions = Vec::new();
-        let mut first_rows = None;
+        let mut first_members = None;
         for (dir, id) in dirs {
             let local = Local::attach(dir, Some(*id))?;
             let shared = Arc::into_inner(local.0).expect("nobody else has it yet");
@@ -248,9 +248,9 @@ impl Local {
                 return Err(ErrorKind::Region { what, found, expected }.into());
             }
             regions.extend(shared.regions);
-            first_rows.get_or_insert(shared.rows);
+            first_members.get_or_insert(shared.members);
         }
-        Ok(Self::new(regions, first_rows.expect("there is a first node")))
+        Ok(Self::new(regions, first_members.expect("there is a first node")))
     }
 
     /// Removes the files of the fabric in the directory `dir`, if it has this id, and the directory
@@ -271,7 +271,7 @@ impl Local {
             for entry in fs::read_dir(dir).map_err(failed)? {
                 let path = entry.map_err(failed)?.path();
                 let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-                if name.starts_with(NODE_PREFIX) || rows::is_row(name) {
+                if name.starts_with(NODE_PREFIX) || membership::is_row(name) {
                     fs::remove_file(&path).map_err(failed)?;
                 }
             }
@@ -283,11 +283,11 @@ impl Local {
         Err(failed(io::ErrorKind::DirectoryNotEmpty.into()))
     }
 
-    fn new(regions: Vec<SharedRegion>, rows: Rows) -> Self {
+    fn new(regions: Vec<SharedRegion>, members: Membership) -> Self {
         let node_bytes = regions.iter().map(|region| region.header().bytes).collect();
         let lost = regions.iter().map(|_| AtomicBool::new(false)).collect();
         let (start, any_lost) = (Instant::now(), AtomicBool::new(false));
-        Local(Arc::new(Shared { regions, node_bytes, rows, start, lost, any_lost }))
+        Local(Arc::new(Shared { regions, node_bytes, members, start, lost, any_lost }))
     }
 
     /// Says that a node has ended: whatever any client of this handle, or of a clone of it, posts to it
@@ -323,7 +323,7 @@ impl Local {
     /// How many rows there are, so how many clients can live at once.
     #[must_use]
     pub fn rows(&self) -> u32 {
-        self.0.rows.count()
+        self.0.members.count()
     }
 
     /// How many clients have a row now, in whichever process.
@@ -331,7 +331,7 @@ impl Local {
     /// # Errors
     /// [`Io`](ErrorKind::Io) when the files of the rows cannot be looked at.
     pub fn clients(&self) -> Result<u32> {
-        self.0.rows.taken_count()
+        self.0.members.taken_count()
     }
 
     /// The id of this fabric, drawn when it was created.
@@ -346,7 +346,7 @@ impl Local {
     /// [`Io`](ErrorKind::Io), [busy](super::no_row), when no row is free, and when a file of a row
     /// cannot be opened or locked.
     pub fn client(&self) -> Result<LocalClient> {
-        let (row, lock) = self.0.rows.take()?;
+        let (row, lock) = self.0.members.take()?;
         Ok(LocalClient(Arc::new(Endpoint {
             local: self.clone(),
             row,
@@ -378,7 +378,7 @@ fn node_path(dir: &Path, number: u64) -> PathBuf {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        self.local.0.rows.give_back(self.row);
+        self.local.0.members.give_back(self.row);
     }
 }
 
@@ -541,7 +541,7 @@ impl Fabric for LocalClient {
     }
 
     fn rows(&self) -> u32 {
-        self.0.local.0.rows.count()
+        self.0.local.0.members.count()
     }
 
     fn lease_ns(&self) -> Option<u64> {
@@ -552,6 +552,6 @@ impl Fabric for LocalClient {
         // Their rows are with node 0.
         self.0.local.0.check_lost([0].into_iter())?;
         self.0.counts.add(&Counts { round_trips: 1, ..Counts::default() });
-        Ok(!self.0.local.0.rows.taken(row)?)
+        Ok(!self.0.local.0.members.taken(row)?)
     }
 }

@@ -10,7 +10,7 @@ use durahash_media::{Error, Result};
 use super::super::no_row;
 
 /// Who has which row.
-pub(super) enum Rows {
+pub(super) enum Membership {
     Anonymous(Mutex<Vec<bool>>),
     Files { dir: PathBuf, rows: u32, mode: u32 },
 }
@@ -31,24 +31,24 @@ impl Drop for RowLock {
     }
 }
 
-impl Rows {
+impl Membership {
     pub(super) fn count(&self) -> u32 {
         match self {
-            Rows::Anonymous(taken) => lock(taken).len() as u32,
-            Rows::Files { rows, .. } => *rows,
+            Membership::Anonymous(taken) => lock(taken).len() as u32,
+            Membership::Files { rows, .. } => *rows,
         }
     }
 
     pub(super) fn take(&self) -> Result<(u32, Option<RowLock>)> {
         match self {
-            Rows::Anonymous(taken) => {
+            Membership::Anonymous(taken) => {
                 let mut taken = lock(taken);
                 let row = taken.iter().position(|taken| !taken);
                 let row = row.ok_or_else(|| no_row(taken.len() as u32))?;
                 taken[row] = true;
                 Ok((row as u32, None))
             }
-            Rows::Files { dir, rows, mode } => {
+            Membership::Files { dir, rows, mode } => {
                 for row in 0..*rows {
                     let path = row_path(dir, row);
                     let failed = |e| Error::io("taking a row", Some(path.clone()), e);
@@ -72,7 +72,7 @@ impl Rows {
     /// How many rows clients have.
     pub(super) fn taken_count(&self) -> Result<u32> {
         let taken = |row| match (self, self.taken(row)) {
-            (Rows::Files { dir, .. }, Err(_)) if !row_path(dir, row).exists() => Ok(false),
+            (Membership::Files { dir, .. }, Err(_)) if !row_path(dir, row).exists() => Ok(false),
             (_, taken) => taken,
         };
         (0..self.count()).map(|row| taken(row).map(u32::from)).sum()
@@ -80,7 +80,7 @@ impl Rows {
 
     /// Gives back a row that was taken, where no lock does it.
     pub(super) fn give_back(&self, row: u32) {
-        if let Rows::Anonymous(taken) = self {
+        if let Membership::Anonymous(taken) = self {
             lock(taken)[row as usize] = false;
         }
     }
@@ -88,9 +88,11 @@ impl Rows {
     /// Whether a client has the row, which some client has had. Without its file nobody knows: that is an error.
     pub(super) fn taken(&self, row: u32) -> Result<bool> {
         match self {
-            Rows::Anonymous(taken) => Ok(lock(taken).get(row as usize).is_some_and(|taken| *taken)),
-            Rows::Files { rows, .. } if row >= *rows => Ok(false),
-            Rows::Files { dir, .. } => {
+            Membership::Anonymous(taken) => {
+                Ok(lock(taken).get(row as usize).is_some_and(|taken| *taken))
+            }
+            Membership::Files { rows, .. } if row >= *rows => Ok(false),
+            Membership::Files { dir, .. } => {
                 let path = row_path(dir, row);
                 let failed = |e| Error::io("looking at a row", Some(path.clone()), e);
                 let file = File::open(&path).map_err(failed)?;

@@ -40,7 +40,7 @@ pub(crate) fn own_bytes(rows: u32) -> u64 {
 }
 
 /// Where the word of a row is.
-pub(crate) fn row_off(row: u32) -> u64 {
+pub(crate) fn lease_off(row: u32) -> u64 {
     ROWS_OFF + 8 * u64::from(row)
 }
 
@@ -53,18 +53,18 @@ pub(crate) enum State {
 
 /// The word of a row: state in 2 bits, beat in 30, incarnation in 32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Row(pub(crate) u64);
+pub(crate) struct Lease(pub(crate) u64);
 
 const BEAT_MASK: u32 = u32::MAX >> 2;
 
-impl Row {
+impl Lease {
     fn new(state: State, beat: u32, incarnation: u32) -> Self {
         let state = match state {
             State::Free => 0,
             State::Live => 1,
             State::Evicting => 2,
         };
-        Row(u64::from(incarnation) << 32 | u64::from(beat & BEAT_MASK) << 2 | state)
+        Lease(u64::from(incarnation) << 32 | u64::from(beat & BEAT_MASK) << 2 | state)
     }
 
     pub(crate) fn state(self) -> State {
@@ -86,21 +86,21 @@ impl Row {
 
     /// Taken by a client.
     pub(crate) fn taken(self) -> Self {
-        Row::new(State::Live, 0, self.incarnation().wrapping_add(1))
+        Lease::new(State::Live, 0, self.incarnation().wrapping_add(1))
     }
 
     /// With the next beat.
     pub(crate) fn beaten(self) -> Self {
-        Row::new(State::Live, self.beat().wrapping_add(1), self.incarnation())
+        Lease::new(State::Live, self.beat().wrapping_add(1), self.incarnation())
     }
 
     /// Of the same client, in another state.
     pub(crate) fn with(self, state: State) -> Self {
-        Row::new(state, self.beat(), self.incarnation())
+        Lease::new(state, self.beat(), self.incarnation())
     }
 
     /// Whether it is the row of the same client, which lives.
-    pub(crate) fn lives_as(self, other: Row) -> bool {
+    pub(crate) fn lives_as(self, other: Lease) -> bool {
         self.state() == State::Live && self.incarnation() == other.incarnation()
     }
 }
@@ -150,17 +150,17 @@ mod tests {
 
     #[test]
     fn a_row_has_its_parts_in_its_word() {
-        let taken = Row(0).taken();
+        let taken = Lease(0).taken();
         assert_eq!((taken.state(), taken.beat(), taken.incarnation()), (State::Live, 0, 1));
-        let last = Row::new(State::Live, BEAT_MASK, u32::MAX);
+        let last = Lease::new(State::Live, BEAT_MASK, u32::MAX);
         assert_eq!((last.beat(), last.beaten().beat()), (BEAT_MASK, 0));
         assert!(last.beaten().lives_as(last) && !last.lives_as(last.taken()));
         assert_eq!(last.taken().incarnation(), 0);
         let evicting = last.with(State::Evicting);
         assert!(evicting.state() == State::Evicting && !evicting.lives_as(last));
         assert_eq!(evicting.with(State::Live), last);
-        assert_eq!(Row(3).state(), State::Evicting);
+        assert_eq!(Lease(3).state(), State::Evicting);
         assert_eq!((own_bytes(1), own_bytes(504), own_bytes(505)), (4096, 4096, 8192));
-        assert!(row_off(ROWS_MAX - 1) + 8 <= own_bytes(ROWS_MAX));
+        assert!(lease_off(ROWS_MAX - 1) + 8 <= own_bytes(ROWS_MAX));
     }
 }

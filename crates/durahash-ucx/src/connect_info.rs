@@ -2,7 +2,7 @@
 
 use durahash_media::{ErrorKind, Result};
 
-use crate::rows::{LEASE_MAX, LEASE_MIN, PAGE, REGION_BYTES_MAX, ROWS_MAX};
+use crate::leases::{LEASE_MAX, LEASE_MIN, PAGE, REGION_BYTES_MAX, ROWS_MAX};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"duraucx\0");
 const VERSION: u64 = 2;
@@ -30,7 +30,7 @@ const PART_BYTES_MAX: u64 = 1 << 20;
 /// Address and key mean what UCX says, which takes them without a length: so versions of UCX are not mixed, and
 /// a caller answers for where the bytes come from (`Trusted`). The sum finds damage only.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Blob {
+pub(crate) struct ConnectInfo {
     pub(crate) id: u64,
     ucx: u64,
     base: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Blob {
     rkey: Vec<u8>,
 }
 
-impl Blob {
+impl ConnectInfo {
     pub(crate) fn new(
         id: u64,
         ucx: u64,
@@ -50,7 +50,7 @@ impl Blob {
         lease_ns: u64,
         (base, address, rkey): (u64, Vec<u8>, Vec<u8>),
     ) -> Self {
-        Blob { id, ucx, base, region_bytes, rows, lease_ns, address, rkey }
+        ConnectInfo { id, ucx, base, region_bytes, rows, lease_ns, address, rkey }
     }
 
     pub(crate) fn base(&self) -> u64 {
@@ -67,7 +67,7 @@ impl Blob {
 
     /// Bytes of the fabric itself, before the region.
     pub(crate) fn own_bytes(&self) -> u64 {
-        crate::rows::own_bytes(self.rows)
+        crate::leases::own_bytes(self.rows)
     }
 
     /// All bytes, which end within the address space.
@@ -122,12 +122,12 @@ impl Blob {
         expect("the number of rows", word(5), word(5).clamp(1, ROWS_MAX.into()))?;
         let whole = word(4).clamp(PAGE, REGION_BYTES_MAX) / PAGE * PAGE;
         expect("the bytes of the region", word(4), whole)?;
-        let all = crate::rows::own_bytes(word(5) as u32) + whole;
+        let all = crate::leases::own_bytes(word(5) as u32) + whole;
         expect("where it begins", word(3), word(3).clamp(8, u64::MAX - all) / 8 * 8)?;
         let [least, most] = [LEASE_MIN, LEASE_MAX].map(|lease| lease.as_nanos() as u64);
         expect("the lease", word(6), word(6).clamp(least, most))?;
         let parts = &body[WORDS * 8..];
-        Ok(Blob {
+        Ok(ConnectInfo {
             id: word(2),
             ucx,
             base: word(3),
@@ -153,18 +153,18 @@ mod tests {
 
     #[test]
     fn what_is_not_a_nodes_is_refused() {
-        let blob = Blob::new(7, UCX, 4096, 3, LEASE_NS, parts());
-        let good = blob.to_bytes();
-        assert_eq!(Blob::from_bytes(&good, UCX).unwrap(), blob);
+        let info = ConnectInfo::new(7, UCX, 4096, 3, LEASE_NS, parts());
+        let good = info.to_bytes();
+        assert_eq!(ConnectInfo::from_bytes(&good, UCX).unwrap(), info);
         for i in 0..good.len() {
             let mut bad = good.clone();
             bad[i] ^= 0x20;
-            assert!(Blob::from_bytes(&bad, UCX).is_err(), "byte {i}");
-            assert!(Blob::from_bytes(&good[..i], UCX).is_err(), "{i} bytes");
+            assert!(ConnectInfo::from_bytes(&bad, UCX).is_err(), "byte {i}");
+            assert!(ConnectInfo::from_bytes(&good[..i], UCX).is_err(), "{i} bytes");
         }
         let mut long = good;
         long.push(0);
-        assert!(Blob::from_bytes(&long, UCX).is_err());
+        assert!(ConnectInfo::from_bytes(&long, UCX).is_err());
     }
 
     #[test]
@@ -187,8 +187,8 @@ mod tests {
             (UCX, 4096, 3, LEASE_NS, (0x1000, vec![], key), "its address"),
             (UCX, 4096, 3, LEASE_NS, (0x1000, address, vec![]), "its key"),
         ] {
-            let bytes = Blob::new(7, ucx, bytes, rows, lease_ns, parts).to_bytes();
-            let refused = Blob::from_bytes(&bytes, UCX).err().unwrap();
+            let bytes = ConnectInfo::new(7, ucx, bytes, rows, lease_ns, parts).to_bytes();
+            let refused = ConnectInfo::from_bytes(&bytes, UCX).err().unwrap();
             let ErrorKind::Region { what: found, .. } = refused.kind() else { panic!("{refused}") };
             assert_eq!(*found, what);
         }
