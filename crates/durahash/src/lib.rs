@@ -1,8 +1,5 @@
-//! Crash-consistent hash indexes for persistent memory, files and DRAM.
-//!
-//! [`Options`] makes or opens a [`Map`] of typed keys and values, a [`MultiMap`], which has any number of
-//! values for each key, or an [`AnyMap`] or [`AnyMultiMap`] of types known at run time. When an operation returns, what it did survives what [`Durability`] says of the medium
-//! that the map lies on; nothing needs to be saved or synced.
+//! Hash maps in a file that survive a crash: about as fast as a map in memory, and still there after `kill -9` or,
+//! by mode, after the loss of power.
 //!
 //! ```
 //! use durahash::{Map, Options};
@@ -11,11 +8,101 @@
 //! # let dir = tempfile::tempdir().unwrap();
 //! # let path = dir.path().join("ages.pool");
 //! let ages: Map<str, u32> = Options::new().open_or_create(&path)?;
-//! ages.put("Ada", &36)?;
+//! ages.put("Ada", &36)?; // durable when it returns
 //! assert_eq!(ages.get("Ada")?, Some(36));
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Usage
+//!
+//! [`Options`] makes and opens *pools*, files with one map each:
+//!
+//! - [`Map`] has one value for each key, [`MultiMap`] any number of them. The types of keys and values are those of
+//!   [`Data`]: integers, `bool`, `char`, arrays of bytes, `[u8]` and `str`. A map is fastest if both are words.
+//! - [`AnyMap`] and [`AnyMultiMap`] open pools whose types are known at run time.
+//!
+//! Every operation takes `&self`; clones of a map are handles of one pool. One process at a time has a pool open for
+//! writing, or several for reading ([`Options::read_only`]). The pool is closed with its last handle; [`Map::close`]
+//! reports errors of that.
+//!
+//! Instead of `entry`, use [`Map::try_insert`] and [`Map::compare_exchange`]:
+//!
+//! ```
+//! use durahash::{Map, Options, Outcome, Result};
+//!
+//! fn increment(hits: &Map<str, u64>, word: &str) -> Result<()> {
+//!     loop {
+//!         let outcome = match hits.get(word)? {
+//!             None => hits.try_insert(word, &1)?,
+//!             Some(old) => hits.compare_exchange(word, &old, &(old + 1))?,
+//!         };
+//!         if outcome == Outcome::Done {
+//!             return Ok(());
+//!         }
+//!     }
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let hits: Map<str, u64> = Options::new().in_memory()?;
+//! increment(&hits, "bash")?;
+//! increment(&hits, "bash")?;
+//! assert_eq!(hits.get("bash")?, Some(2));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Durability
+//!
+//! An operation that has returned is durable; there is no `save`. [`Map::durability`] tells what an open pool
+//! survives, and [`SyncMode`] chooses it:
+//!
+//! | the pool lies | mode | process killed | system crashed, power lost |
+//! |---|---|---|---|
+//! | in a file on a disk | [`Interval`](SyncMode::Interval), the default | yes | all but about the last 100 ms |
+//! | | [`Strict`](SyncMode::Strict) | yes | yes |
+//! | | [`Process`](SyncMode::Process), the default on tmpfs | yes | no: the pool is refused |
+//! | in a file on a DAX file system | any | yes | yes |
+//! | in memory ([`Options::in_memory`]) | | no | no |
+//!
+//! [`Map::sync`] puts everything that has returned on the disk. After a crash [`Options::open`] recovers the pool; the
+//! recovery may itself be cut short any number of times.
+//!
+//! # Consistency
+//!
+//! Operations on one key are linearizable, and no lookup returns what a crash that the mode covers could take back.
+//! Operations on several keys are not one instant: a crash leaves some first part of a batch, and an iteration is no
+//! snapshot. It gives each key that is there all the time exactly once. There are no transactions.
+//!
+//! An operation that returns an error has changed nothing, apart from the earlier part of a batch. [`ErrorKind`] lists
+//! the errors.
+//!
+//! # Performance
+//!
+//! - Words (integers, short arrays) are several times as fast as byte strings, which cost a record each and a checksum
+//!   on every read.
+//! - [`Map::get_many`] hides the latency of memory: two to four times the rate of [`Map::get`]. [`Map::put_many`]
+//!   shares the writes to the disk.
+//! - [`Map::put`] reads no old value, [`Map::get_with`] and [`Map::contains_key`] allocate nothing.
+//! - A lookup in REH stores nothing to shared memory, so lookups scale with threads.
+//! - In the mode `Strict` an operation waits for one write of the disk, which threads and batches share.
+//!
+//! # Async
+//!
+//! Operations are ordinary calls of about a microsecond and need no executor. These can wait for the disk: every
+//! operation in the mode `Strict`, an insert that the log has no room for, `sync`, `close` and `open`. Run them on your
+//! runtime's threads for blocking work.
+//!
+//! # Choosing a design
+//!
+//! [`Options::design`] chooses the design of a new pool:
+//!
+//! - [`Design::Reh`], the default: the fewest reads and writes, and a steady load factor. It takes 6 bytes of DRAM for
+//!   each entry, and an open reads the whole pool.
+//! - [`Design::Pea`]: opens in a millisecond at any size, keeps nothing in DRAM, and has the multimaps. A lookup of an
+//!   absent key reads two buckets.
+//! - [`Design::Esh`]: opens in milliseconds, and its splits are small. An insert writes one more line.
+//! - [`Design::Rewo`]: answers skewed lookups on a slow medium from a table in DRAM.
 
 #![forbid(unsafe_code)]
 
