@@ -5,7 +5,8 @@ use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap};
 
 use durahash::{Error, ErrorKind, MultiMap, Options, Result};
-use durahash_media::{Medium, Sim, Step};
+use durahash_media::Memory;
+use durahash_media::sim::{Sim, Step};
 
 use crate::Features;
 use crate::bytes::Bytes;

@@ -10,7 +10,8 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 use durahash::{
     AnyMap, AnyMultiMap, Data, Design, ErrorKind, Finding, Map, MultiMap, Options, Result,
 };
-use durahash_media::{Geometry, Sim};
+use durahash_media::Geometry;
+use durahash_media::sim::Sim;
 
 use crate::common::Sample;
 use crate::files::use_file;

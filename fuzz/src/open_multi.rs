@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 
 use durahash::{ErrorKind, Finding, MultiMap, Options, Result};
-use durahash_media::{Sim, Step};
+use durahash_media::sim::{Sim, Step};
 
 use crate::common::Sample;
 use crate::open_image::{Image, Keyed, MAX_BYTES, input, some_key};

@@ -5,7 +5,8 @@
 use std::borrow::Borrow;
 
 use durahash::{AnyMap, AnyMultiMap, Design, ErrorKind, Map, Options};
-use durahash_media::{Geometry, Medium, Sim, Step};
+use durahash_media::sim::{Sim, Step};
+use durahash_media::{Geometry, Memory};
 
 use crate::bytes::Bytes;
 use crate::common::ops::{Op, apply};

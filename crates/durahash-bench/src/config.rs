@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use durahash::{Design, SyncMode};
-use durahash_media::Latency;
+use durahash_media::metered::Latency;
 
 use crate::error::{Error, Result};
 

@@ -41,7 +41,7 @@ mod html;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use durahash::Design;
-pub use durahash_media::Latency;
+pub use durahash_media::metered::Latency;
 
 pub use config::{Config, Medium, Progress, Suite};
 pub use error::{Error, Result};

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use durahash::rewo::Cache;
 use durahash::{Design, Durability, Map, Options, SyncMode};
-use durahash_media::{Dram, Latency, Mapped, MappedOptions, Medium, Metered};
+use durahash_media::metered::{Latency, Metered};
+use durahash_media::{Dram, Mapped, MappedOptions, Medium};
 use tempfile::TempDir;
 
 use crate::config::{self, Config};

@@ -15,7 +15,8 @@ mod ycsb;
 use std::collections::HashMap;
 
 use durahash::{Design, IndexStats, Map, Options};
-use durahash_media::{Counts, Dram, Metered};
+use durahash_media::Dram;
+use durahash_media::metered::{Counts, Metered};
 use hdrhistogram::Histogram;
 
 use crate::config::{Config, Progress, Suite};

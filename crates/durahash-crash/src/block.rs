@@ -1,6 +1,6 @@
 //! The model `block`: what a loss of power leaves of a pool behind a log.
 //!
-//! [`Walk`] follows the steps that a [`SimDisk`](durahash_media::SimDisk) recorded. Of each sector of
+//! [`Walk`] follows the steps that a [`SimDisk`](durahash_media::sim::SimDisk) recorded. Of each sector of
 //! 512 bytes it knows what is on the disk for sure, and what else was written since the last sync: any
 //! of these versions may be there instead, of each sector another one. Of a write to the log that is
 //! under way any sectors are there. When the *process* is killed nothing is lost that was written,
@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use durahash_media::{DiskImage, DiskStep};
+use durahash_media::sim::{DiskImage, DiskStep};
 
 use crate::script::Rng;
 

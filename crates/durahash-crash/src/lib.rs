@@ -2,7 +2,7 @@
 //!
 //! # How a design is tested
 //!
-//! A [`script`] of operations runs on a [simulated medium](durahash_media::Sim), which writes
+//! A [`script`] of operations runs on a [simulated medium](durahash_media::sim::Sim), which writes
 //! down every store, flush and fence with its place in the source. From that trace a
 //! [model](states::Model) of persistence says what a crash at any step may leave: of each cache line
 //! a prefix of the stores that were not fenced, say. [Each such state](states::Explorer) is opened by

@@ -11,7 +11,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::RangeInclusive;
 
 use durahash::{Design, Map, MultiMap, Options, Result, SyncMode};
-use durahash_media::{DiskImage, DiskStep, Geometry, LogSteps, SimDisk};
+use durahash_media::Geometry;
+use durahash_media::sim::{DiskImage, DiskStep, LogSteps, SimDisk};
 
 use crate::block::{Omit, Pick, Walk};
 use crate::script::Rng;

@@ -8,7 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use durahash_media::{Action, Event, Site, Step};
+use durahash_media::Event;
+use durahash_media::sim::{Action, Site, Step};
 
 /// A change at one site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -12,7 +12,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::{AddAssign, ControlFlow};
 
 use durahash::ErrorKind;
-use durahash_media::{Sim, Site, Step};
+use durahash_media::sim::{Sim, Site, Step};
 
 use crate::quiet::catch;
 use crate::script::{Op, Rng, mix};

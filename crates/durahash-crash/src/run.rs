@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use durahash::ErrorKind;
-use durahash_media::{Sim, Site, Step, name_thread};
+use durahash_media::sim::{Sim, Site, Step, name_thread};
 
 use crate::mutate::{Kind, Mutant, Verdict, collect};
 use crate::oracle::{Counts, Expected, Judge};

@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-use durahash_media::{Action, Event, Step};
+use durahash_media::Event;
+use durahash_media::sim::{Action, Step};
 
 use crate::oracle::{Expected, Judge, place};
 use crate::states::{CrashState, Visit};

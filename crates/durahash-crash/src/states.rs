@@ -16,7 +16,7 @@
 
 use std::ops::ControlFlow;
 
-use durahash_media::{Action, Step};
+use durahash_media::sim::{Action, Step};
 
 use crate::script::{Rng, mix};
 

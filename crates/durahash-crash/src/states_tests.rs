@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
-use durahash_media::{Medium, PmU64, Sim, name_thread};
+use durahash_media::sim::{Sim, name_thread};
+use durahash_media::{Memory, PmU64, Storage};
 
 use super::*;
 

@@ -1,7 +1,7 @@
 //! What the tester has to know about a design: a [`Subject`], in well under a hundred lines.
 
 use durahash::{Change, Finding, Index, Result, Room};
-use durahash_media::Sim;
+use durahash_media::sim::Sim;
 
 use crate::script::{Op, random};
 

@@ -11,7 +11,8 @@ use durahash_crash::run::Tester;
 use durahash_crash::script::Op;
 use durahash_crash::states::Model;
 use durahash_crash::subject::{Prefill, Subject, Table};
-use durahash_media::{Format, Geometry, Medium, Pool, Sim};
+use durahash_media::sim::Sim;
+use durahash_media::{Format, Geometry, Memory, Pool};
 
 /// Faults of class 9, "allocator", and one of class 7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,7 +18,8 @@ use durahash_crash::designs::{
 use durahash_crash::script::{Op, exhaustive};
 use durahash_crash::states::{CrashState, Explorer, Model, Visit};
 use durahash_crash::subject::{Prefill, Subject, Table};
-use durahash_media::{Action, Call, Event, Hook, Sim, Site, Step};
+use durahash_media::Event;
+use durahash_media::sim::{Action, Call, Hook, Sim, Site, Step};
 
 /// Panics once, when so many more calls were made; never again, since what unwinds calls too.
 #[derive(Default)]

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex};
 use durahash_crash::designs::EshSubject;
 use durahash_crash::script::Op;
 use durahash_crash::subject::{Subject, Table};
-use durahash_media::{Call, Event, Hook, Sim, Site};
+use durahash_media::Event;
+use durahash_media::sim::{Call, Hook, Sim, Site};
 
 thread_local! {
     static IS_OTHER: Cell<bool> = const { Cell::new(false) };

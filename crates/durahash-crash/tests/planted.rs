@@ -10,7 +10,8 @@ use durahash_crash::mutate::{Verdict, source};
 use durahash_crash::run::{Failure, Tester};
 use durahash_crash::states::Model;
 use durahash_crash::subject::{Prefill, Subject, Table};
-use durahash_media::{Action, Medium, PmU64, Pool, Sim, Site, Step};
+use durahash_media::sim::{Action, Sim, Site, Step};
+use durahash_media::{Memory, PmU64, Pool};
 
 /// What is written wrongly.
 #[derive(Clone, Copy, Debug)]

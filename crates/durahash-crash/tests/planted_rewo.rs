@@ -16,7 +16,8 @@ use durahash_crash::run::Tester;
 use durahash_crash::script::{Op, Rng};
 use durahash_crash::states::{CrashState, Explorer, Model, Visit};
 use durahash_crash::subject::{Subject, Table};
-use durahash_media::{Call, Event, Hook, Sim, Site, name_thread};
+use durahash_media::Event;
+use durahash_media::sim::{Call, Hook, Sim, Site, name_thread};
 
 #[test]
 fn what_the_faults_change_is_in_the_sources() {

@@ -14,7 +14,8 @@ use durahash_crash::designs::{
 use durahash_crash::linear::{Operation, outcomes};
 use durahash_crash::script::Op;
 use durahash_crash::subject::{Subject, Table};
-use durahash_media::{Call, Event, Hook, Sim, Site};
+use durahash_media::Event;
+use durahash_media::sim::{Call, Hook, Sim, Site};
 
 /// What is done, and in which states.
 struct Scene {

@@ -25,7 +25,8 @@ use durahash_crash::linear::{Operation, outcomes};
 use durahash_crash::script::{Op, Rng};
 use durahash_crash::states::{CrashState, Explorer, Model, Visit};
 use durahash_crash::subject::{Prefill, Subject, Table};
-use durahash_media::{Action, Call, Event, Hook, Sim, Site, Step};
+use durahash_media::Event;
+use durahash_media::sim::{Action, Call, Hook, Sim, Site, Step};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::sync::atomic::{AtomicUsize, Ordering};
 

@@ -4,8 +4,10 @@
 //!
 //! - [`PmU64`] and [`on_media!`]: the words that everything on a medium is made of.
 //! - [`hash`], [`probe`]: arithmetic on words that were loaded.
-//! - [`Medium`]: loads, stores, flushes and fences; [`Dram`], [`Mapped`], [`Metered`], [`Sim`].
-//! - [`VersionLock`], [`Rows`], [`Levels`]: what lives in DRAM beside them. [`DatedLock`]: a lock
+//! - [`Medium`]: loads, stores, flushes and fences ([`Memory`]) over a file or memory ([`Storage`]);
+//!   [`Dram`], [`Mapped`], [`Logged`]. Features `sim` and `metered` add media for tests and
+//!   benchmarks.
+//! - [`VersionLock`], [`Reserved`], [`ByDepth`]: what lives in DRAM beside them. [`EpochLock`]: a lock
 //!   that lies on the medium.
 //! - [`SharedRegion`]: memory that several processes access word by word.
 //! - [`Pool`]: superblock, extents, record blocks, and finding free space again after a crash.
@@ -27,32 +29,33 @@ mod medium;
 mod zeroed;
 
 #[cfg(not(loom))]
-mod levels;
+mod by_depth;
 #[cfg(not(loom))]
-mod rows;
+mod reserved;
 
 mod lock;
 
 #[cfg(not(loom))]
 mod pool;
 
+#[cfg(not(loom))]
+pub use by_depth::{ByDepth, DepthWord};
 pub use error::{Error, ErrorKind, Result};
-#[cfg(not(loom))]
-pub use levels::{LevelWord, Levels};
-#[cfg(not(loom))]
-pub use lock::{DatedLock, Dates, Present, Taken};
 pub use lock::{DirectoryLock, Version, VersionLock, wait_lock};
-#[doc(hidden)]
-pub use medium::faults;
+#[cfg(not(loom))]
+pub use lock::{EpochLock, Epochs, Present, Taken};
+#[cfg(any(test, feature = "metered"))]
+pub use medium::metered;
+#[cfg(any(test, feature = "sim"))]
+pub use medium::sim;
 pub use medium::{
-    Action, BLOCK_BYTES, Call, Counts, Dax, Disk, DiskImage, DiskStep, Dram, Durability, Event,
-    FileDisk, FileLock, Hook, LINE_BYTES, Latency, Line, LogStats, LogSteps, Logged, Mapped,
-    MappedOptions, Medium, Meter, Metered, Region, Sim, SimDisk, Site, Step, SyncMode, name_thread,
+    BLOCK_BYTES, Dax, Disk, Dram, Durability, Event, FileDisk, FileLock, LINE_BYTES, Line,
+    LogStats, Logged, Mapped, MappedOptions, Medium, Memory, Region, Storage, SyncMode,
 };
 #[cfg(not(loom))]
 pub use medium::{SharedHeader, SharedRegion};
 #[cfg(not(loom))]
 pub use pool::{ExtentKind, Format, Geometry, Pool, PoolStats, Superblock};
 #[cfg(not(loom))]
-pub use rows::Rows;
+pub use reserved::Reserved;
 pub use word::{Field, OnMedia, PmU64, bits};

@@ -10,9 +10,12 @@
 //! averaged over the growth, how often segments began with each strategy, and how large a part of
 //! all inserts found each strategy in force.
 
+use std::sync::Arc;
+
 use durahash::pea::{Policy, Strategy};
 use durahash::{Design, Map, Options};
-use durahash_media::{Dram, Metered};
+use durahash_media::Dram;
+use durahash_media::metered::Metered;
 
 /// Inserts between two looks.
 const STEP: u64 = 20_000;
@@ -48,7 +51,9 @@ fn main() -> durahash::Result<()> {
 
 fn growth(millions: u64, policy: Policy) -> durahash::Result<()> {
     let options = Options::new().design(Design::Pea).policy(policy).seed(1);
-    let map: Map<u64, u64> = options.create_on(Metered::new(Dram::new(BYTES)?))?;
+    let medium = Metered::new(Dram::new(BYTES)?);
+    let meter = Arc::clone(medium.meter());
+    let map: Map<u64, u64> = options.create_on(medium)?;
     let (mut entries, mut space, mut looks) = (0.0, 0.0, 0.0);
     let (mut peak, mut most, mut sum) = (0.0_f64, 0.0_f64, 0.0);
     let (mut hits, mut misses) = (0, 0);
@@ -71,17 +76,17 @@ fn growth(millions: u64, policy: Policy) -> durahash::Result<()> {
         for (sum, count) in in_force.iter_mut().zip(stats.index.strategies) {
             *sum += count as f64 / units as f64;
         }
-        let blocks = || map.stats().map(|stats| stats.counts.map_or(0, |c| c.blocks_read));
-        let before = blocks()?;
+        let blocks = || meter.counts().blocks_read;
+        let before = blocks();
         for i in 0..LOOKUPS {
             map.get(&(i * (from / LOOKUPS)))?;
         }
-        let between = blocks()?;
+        let between = blocks();
         for i in 0..LOOKUPS {
             map.get(&(i + (1 << 40)))?;
         }
         hits += between - before;
-        misses += blocks()? - between;
+        misses += blocks() - between;
     }
     let per = |blocks: u64| blocks as f64 / looks / LOOKUPS as f64;
     let percent = |part: f64, whole: f64| format!("{:5.1} %", 100.0 * part / whole.max(1.0));

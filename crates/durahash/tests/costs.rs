@@ -11,7 +11,8 @@ use durahash::pea::{Pea, Policy};
 use durahash::rewo::{Cache, Rewo};
 use durahash::{Change, Design, Index, MultiMap, Options, Room};
 use durahash_media::hash::WordMix;
-use durahash_media::{Counts, Dram, Geometry, Medium, Metered, Pool};
+use durahash_media::metered::{Counts, Metered};
+use durahash_media::{Dram, Geometry, Medium, Pool};
 
 const MAX_BYTES: u64 = 8 << 30;
 

@@ -9,7 +9,9 @@ use common::pool_on;
 use durahash::esh::Esh;
 use durahash::{Change, Design, ErrorKind, Finding, Index, Map, Options, Room, SyncMode};
 use durahash_media::hash::WordMix;
-use durahash_media::{Action, Dram, Geometry, Metered, Pool, Sim};
+use durahash_media::metered::Metered;
+use durahash_media::sim::{Action, Sim};
+use durahash_media::{Dram, Geometry, Pool};
 
 /// Four buckets of three slots; a segment is an extent.
 const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 4 };
@@ -376,7 +378,7 @@ fn an_open_reads_no_segment() {
     }
 }
 
-/// A clean close behind a log keeps no line that was not flushed: the dates of repaired buckets are.
+/// A clean close behind a log keeps no line that was not flushed: the epochs of repaired buckets are.
 /// Segments of which some buckets were dated and others not kept writers waiting for ever.
 #[test]
 fn a_clean_close_behind_a_log_keeps_what_was_repaired() {

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use common::{Model, Sample, assert_equal, assert_sound};
 use durahash::{Dax, ErrorKind, Map, Options, Result};
-use durahash_media::{Geometry, faults};
+use durahash_media::Geometry;
+use durahash_media::sim::faults;
 
 /// A closed pool with the numbers below `count` as keys, twice them as values.
 fn pool(dir: &Path, count: u64) -> PathBuf {

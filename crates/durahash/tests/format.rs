@@ -5,7 +5,7 @@ use durahash::{
     AnyMap, Dax, Design, Map, MultiMap, Options, RecordHeader, Type, esh, pea, reh, rewo,
 };
 use durahash_media::hash::{ByteHash, WordMix};
-use durahash_media::{Dram, Field, Format, Geometry, Medium, PmU64, Pool, Superblock};
+use durahash_media::{Dram, Field, Format, Geometry, Memory, PmU64, Pool, Superblock};
 
 const DOCUMENT: &str = include_str!("../../../docs/format.md");
 const SEED: u64 = 0x5eed;

@@ -11,7 +11,8 @@ use std::collections::HashSet;
 
 use common::{Model, Sample};
 use durahash::{Design, Error, ErrorKind, Map, Options, Result};
-use durahash_media::{Geometry, Medium, Sim, bits};
+use durahash_media::sim::Sim;
+use durahash_media::{Geometry, Memory, bits};
 
 const MAX_BYTES: u64 = 256 << 10;
 /// What lies between two values of equal size.

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use durahash::{AnyMap, Design, Durability, ErrorKind, Map, Options, SyncMode};
-use durahash_media::{Geometry, SimDisk, faults};
+use durahash_media::Geometry;
+use durahash_media::sim::{SimDisk, faults};
 
 const LOG_BYTES: u64 = 256 << 10;
 const HOUR: SyncMode = SyncMode::Interval(Duration::from_secs(3600));

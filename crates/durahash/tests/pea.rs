@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::pool_on;
 use durahash::pea::{Pea, Policy};
 use durahash::{Change, Index, Room};
-use durahash_media::{Dram, Geometry, Medium, Pool, Sim};
+use durahash_media::sim::Sim;
+use durahash_media::{Dram, Geometry, Medium, Pool};
 
 /// Two main buckets of three slots, two of stash.
 const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 0 };

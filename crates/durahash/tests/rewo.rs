@@ -12,7 +12,8 @@ use common::pool_on;
 use durahash::rewo::{Cache, Rewo};
 use durahash::{Change, Design, ErrorKind, Finding, Index, Map, Options, Room};
 use durahash_media::hash::WordMix;
-use durahash_media::{Dram, Geometry, Medium, Pool, Sim, bits};
+use durahash_media::sim::Sim;
+use durahash_media::{Dram, Geometry, Memory, Pool, bits};
 
 const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 0 };
 const TINY_BYTES: u64 = 1 << 20;

@@ -3,7 +3,8 @@ use std::collections::HashMap;
 use durahash::{Design, Options};
 use durahash_bench::driver::together;
 use durahash_bench::workload::Random;
-use durahash_media::{Dram, Metered};
+use durahash_media::Dram;
+use durahash_media::metered::Metered;
 
 use super::*;
 

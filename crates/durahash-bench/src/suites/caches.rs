@@ -2,7 +2,8 @@
 
 use durahash::rewo::Cache;
 use durahash::{Design, Map, Options};
-use durahash_media::{Dram, Metered};
+use durahash_media::Dram;
+use durahash_media::metered::Metered;
 
 use super::{About, COUNTED_BYTES, Recorder, settle};
 use crate::config::Config;

@@ -2,7 +2,8 @@
 
 use durahash::Result;
 use durahash::esh::Esh;
-use durahash_media::{Geometry, Sim};
+use durahash_media::Geometry;
+use durahash_media::sim::Sim;
 
 use super::pool::{self, kinds, puts};
 use crate::script::{Op, spread};

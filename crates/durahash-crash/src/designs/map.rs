@@ -4,7 +4,8 @@
 use std::marker::PhantomData;
 
 use durahash::{Design, Finding, Map, Options, Outcome, Result};
-use durahash_media::{Geometry, Sim};
+use durahash_media::Geometry;
+use durahash_media::sim::Sim;
 
 use super::{text, word};
 use crate::script::Op;

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use durahash::{Data, MultiMap, Options, Result};
 use durahash_media::hash::WordMix;
-use durahash_media::{Error, Geometry, Sim};
+use durahash_media::sim::Sim;
+use durahash_media::{Error, Geometry};
 
 use super::{text, word};
 use crate::script::{self, Bag, Op, mix, spread};

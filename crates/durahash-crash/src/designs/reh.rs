@@ -2,7 +2,7 @@
 
 use durahash::Result;
 use durahash::reh::Reh;
-use durahash_media::Sim;
+use durahash_media::sim::Sim;
 
 use super::pool::{self, kinds, puts};
 use crate::script::{Op, spread};

@@ -7,7 +7,8 @@ use std::sync::{Arc, OnceLock};
 
 use durahash::rewo::{Cache, Rewo, SYNC_BY_CALLS};
 use durahash::{Finding, Index, IndexStats, Reader, Result, Room, Updater};
-use durahash_media::{Call, Hook, Medium, Pool, Sim, Site};
+use durahash_media::sim::{Call, Hook, Sim, Site};
+use durahash_media::{Medium, Pool};
 
 use super::{RewoSubject, pool};
 use crate::subject::{Prefill, Subject, Table};

@@ -10,7 +10,8 @@ use std::sync::{Mutex, MutexGuard};
 use durahash::{Change, Finding, Index, IndexStats, Reader, Result, Room, Updater};
 use durahash_crash::script::Op;
 use durahash_crash::subject::{Prefill, Slots, Subject, Table};
-use durahash_media::{Event, Medium, PmU64, Sim};
+use durahash_media::sim::Sim;
+use durahash_media::{Event, Memory, PmU64, Storage};
 
 const EMPTY: u64 = u64::MAX;
 const SLOTS_OFF: u64 = 256;

@@ -10,20 +10,20 @@
 //! last load. It stores nothing. It is enough that data are loaded with acquire and stored with
 //! release order, as a [`Medium`] does: whoever sees a store made under X also sees X, or the higher
 //! version, when it validates. Versions never restart while a pool is open: at 62 bits they do not
-//! wrap either. A [`DatedLock`] has 29 bits for it: it wraps, and a reader would be wrong that was held up
+//! wrap either. A [`EpochLock`] has 29 bits for it: it wraps, and a reader would be wrong that was held up
 //! between two of its loads for exactly a multiple of 2^29 changes of one bucket.
 
 #[cfg(not(loom))]
-mod dated;
+mod epoch;
 #[cfg(all(test, loom))]
 mod loom;
 
 #[cfg(not(loom))]
-pub use dated::{DatedLock, Dates, Present, Taken};
+pub use epoch::{EpochLock, Epochs, Present, Taken};
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use crate::medium::{Event, Medium};
+use crate::medium::{Event, Memory};
 use crate::primitive::{AtomicU64, Backoff, Ordering};
 
 const W: u64 = 1;
@@ -52,7 +52,7 @@ impl<'a> VersionLock<'a> {
 
     /// The version, after waiting for X to be released.
     #[inline(always)]
-    pub fn read<M: Medium>(self, medium: &M) -> Version {
+    pub fn read<M: Memory>(self, medium: &M) -> Version {
         let word = self.0.load(Ordering::Acquire);
         let version = if word & X == 0 { Version(word & !W) } else { self.read_slow(medium) };
         medium.event(Event::Look);
@@ -62,14 +62,14 @@ impl<'a> VersionLock<'a> {
     /// The version, unless readers are kept out.
     #[inline(always)]
     #[must_use]
-    pub fn try_read<M: Medium>(self, medium: &M) -> Option<Version> {
+    pub fn try_read<M: Memory>(self, medium: &M) -> Option<Version> {
         let word = self.0.load(Ordering::Acquire);
         medium.event(Event::Look);
         (word & X == 0).then_some(Version(word & !W))
     }
 
     #[cold]
-    fn read_slow<M: Medium>(self, medium: &M) -> Version {
+    fn read_slow<M: Memory>(self, medium: &M) -> Version {
         let mut backoff = Backoff::new();
         loop {
             medium.event(Event::Wait);
@@ -99,7 +99,7 @@ impl<'a> VersionLock<'a> {
     /// Takes W: no other writer from here on, readers pass.
     #[inline]
     #[track_caller]
-    pub fn lock<M: Medium>(self, medium: &M) {
+    pub fn lock<M: Memory>(self, medium: &M) {
         let mut backoff = Backoff::new();
         while !self.try_lock(medium) {
             medium.event(Event::Wait);
@@ -111,7 +111,7 @@ impl<'a> VersionLock<'a> {
     #[inline]
     #[must_use]
     #[track_caller]
-    pub fn try_lock<M: Medium>(self, medium: &M) -> bool {
+    pub fn try_lock<M: Memory>(self, medium: &M) -> bool {
         let word = self.0.load(Ordering::Relaxed);
         let taken = word & W == 0
             && self
@@ -136,7 +136,7 @@ impl<'a> VersionLock<'a> {
     /// Releases W, and X if set, and raises the version: what was changed is durable.
     #[inline]
     #[track_caller]
-    pub fn unlock_changed<M: Medium>(self, medium: &M) {
+    pub fn unlock_changed<M: Memory>(self, medium: &M) {
         let word = self.0.load(Ordering::Relaxed);
         debug_assert!(word & W != 0, "unlocked by who does not hold it");
         medium.event(Event::Unlocked(self.id()));
@@ -146,7 +146,7 @@ impl<'a> VersionLock<'a> {
     /// Releases W; nothing was changed, so readers under way stay valid.
     #[inline]
     #[track_caller]
-    pub fn unlock_unchanged<M: Medium>(self, medium: &M) {
+    pub fn unlock_unchanged<M: Memory>(self, medium: &M) {
         let word = self.0.load(Ordering::Relaxed);
         debug_assert!(word & (W | X) == W, "nothing may have been changed");
         medium.event(Event::Unlocked(self.id()));
@@ -175,7 +175,7 @@ impl DirectoryLock {
 
     /// Runs `f` while no doubling or halving happens.
     #[track_caller]
-    pub fn shared<M: Medium, T>(&self, medium: &M, f: impl FnOnce() -> T) -> T {
+    pub fn shared<M: Memory, T>(&self, medium: &M, f: impl FnOnce() -> T) -> T {
         let mut backoff = Backoff::new();
         loop {
             let word = self.0.load(Ordering::Relaxed);
@@ -199,7 +199,7 @@ impl DirectoryLock {
 
     /// Runs `f` while nobody stores entries. Waiting writers keep later ones out.
     #[track_caller]
-    pub fn exclusive<M: Medium, T>(&self, medium: &M, f: impl FnOnce() -> T) -> T {
+    pub fn exclusive<M: Memory, T>(&self, medium: &M, f: impl FnOnce() -> T) -> T {
         let mut backoff = Backoff::new();
         loop {
             let word = self.0.load(Ordering::Relaxed);
@@ -250,7 +250,7 @@ impl Drop for Release<'_> {
 
 /// Takes a mutex whose holder may call the medium: it is polled, so that a simulated schedule can
 /// let the holder go on.
-pub fn wait_lock<'a, M: Medium, T>(mutex: &'a Mutex<T>, medium: &M) -> MutexGuard<'a, T> {
+pub fn wait_lock<'a, M: Memory, T>(mutex: &'a Mutex<T>, medium: &M) -> MutexGuard<'a, T> {
     let mut backoff = Backoff::new();
     loop {
         match mutex.try_lock() {

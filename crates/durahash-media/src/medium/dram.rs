@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use super::{ADDRESS_BYTES, Durability, Medium, Region, each_line, prefetch_line, sys};
+use super::{ADDRESS_BYTES, Durability, Memory, Region, Storage, each_line, prefetch_line, sys};
 use crate::error::{Error, ErrorKind, Result};
 use crate::word::{OnMedia, PmU64};
 
@@ -31,12 +31,11 @@ impl Dram {
     }
 }
 
-impl Medium for Dram {
+impl Memory for Dram {
     #[inline(always)]
     fn same_line_order(&self) -> bool {
         true
     }
-
     #[inline(always)]
     fn region(&self) -> &Region {
         &self.region
@@ -67,7 +66,9 @@ impl Medium for Dram {
     fn fence(&self) {}
     #[inline(always)]
     fn drain(&self) {}
+}
 
+impl Storage for Dram {
     fn grow(&self, bytes: u64) -> Result<()> {
         if bytes > self.region.reserved() {
             return Err(ErrorKind::Full { wanted_bytes: bytes }.into());
@@ -78,6 +79,7 @@ impl Medium for Dram {
         }
         Ok(())
     }
+
     fn sync(&self, _off: u64, _bytes: u64) -> Result<()> {
         Ok(())
     }

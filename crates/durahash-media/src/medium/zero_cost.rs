@@ -8,11 +8,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Dram, Event, Mapped, Medium};
+use super::{Dram, Event, Mapped, Memory};
 use crate::word::PmU64;
 
 #[inline(never)]
-fn load<M: Medium>(medium: &M, word: &PmU64) -> u64 {
+fn load<M: Memory>(medium: &M, word: &PmU64) -> u64 {
     medium.load(word)
 }
 
@@ -22,7 +22,7 @@ fn plain_load(_: &u8, word: &AtomicU64) -> u64 {
 }
 
 #[inline(never)]
-fn store<M: Medium>(medium: &M, word: &PmU64, v: u64) {
+fn store<M: Memory>(medium: &M, word: &PmU64, v: u64) {
     medium.store(word, v);
 }
 
@@ -32,7 +32,7 @@ fn plain_store(_: &u8, word: &AtomicU64, v: u64) {
 }
 
 #[inline(never)]
-fn persist<M: Medium>(medium: &M, word: &PmU64) {
+fn persist<M: Memory>(medium: &M, word: &PmU64) {
     medium.event(Event::Begin);
     if !medium.same_line_order() {
         medium.store(word, 0);

@@ -22,7 +22,7 @@ use super::{ExtentKind, Pool, Superblock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::wait_lock;
 use crate::medium::{
-    AREA_BYTES_MIN, LOG_ALIGN, LogSpace, Mapped, Medium, SyncMode, format_log, place_log,
+    AREA_BYTES_MIN, LOG_ALIGN, LogSpace, Mapped, Medium, Memory, SyncMode, format_log, place_log,
 };
 use crate::word::bits;
 

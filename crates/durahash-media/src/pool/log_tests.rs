@@ -8,7 +8,7 @@ use super::superblock::TABLE_OFF;
 use super::{ExtentKind, Format, Geometry, Pool, Superblock};
 use crate::error::{ErrorKind, Result};
 use crate::lock::wait_lock;
-use crate::medium::{Dram, Durability, LogSpace, Medium, Region};
+use crate::medium::{Dram, Durability, LogSpace, Memory, Region, Storage};
 use crate::word::{OnMedia, PmU64};
 
 const MAX_BYTES: u64 = 1 << 20;
@@ -52,12 +52,11 @@ impl Cached {
     }
 }
 
-impl Medium for Cached {
+impl Memory for Cached {
     #[inline(always)]
     fn same_line_order(&self) -> bool {
         true
     }
-
     fn region(&self) -> &Region {
         self.words.region()
     }
@@ -78,6 +77,9 @@ impl Medium for Cached {
     fn flush<T: OnMedia + ?Sized>(&self, _obj: &T) {}
     fn fence(&self) {}
     fn drain(&self) {}
+}
+
+impl Storage for Cached {
     fn grow(&self, bytes: u64) -> Result<()> {
         if bytes > self.region().len() {
             self.did(Step::Grow(bytes));

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::superblock::FORMAT_VERSION;
 use super::*;
-use crate::medium::{Dram, Mapped, MappedOptions, Sim};
+use crate::medium::sim::Sim;
+use crate::medium::{Dram, Mapped, MappedOptions, Memory};
 
 const MAX_BYTES: u64 = 256 << 10;
 

@@ -196,7 +196,7 @@ fn each_slot(
 mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 
-    use durahash_media::faults;
+    use durahash_media::sim::faults;
 
     use super::*;
     use crate::api::map::Map;

@@ -180,8 +180,6 @@ impl Core {
             epoch: facts.epoch,
             recovery: self.recovery,
             suspect: facts.suspect,
-            emulates: facts.emulates,
-            counts: facts.counts,
             log: facts.log,
         })
     }

@@ -2,7 +2,7 @@
 //!
 //! Designs hold their locks until their drain has returned, so what others see is durable. Two things
 //! a drain cannot do: a batch defers it, and then what others see is not durable yet; and it cannot
-//! fail. Therefore every operation [settles](durahash_media::Medium::settle) before it returns, here,
+//! fail. Therefore every operation [settles](durahash_media::Memory::wait_until_durable) before it returns, here,
 //! for all designs. Other media have nothing to settle, and their indexes are not wrapped.
 
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl<I, M: Medium> Settled<I, M> {
     }
 
     fn settle(&self) -> Result<()> {
-        self.pool.medium().settle()
+        self.pool.medium().wait_until_durable()
     }
 
     /// What may have been changed. A log that has failed takes nothing more.
@@ -43,7 +43,7 @@ impl<I, M: Medium> Settled<I, M> {
     /// and lookups would not overlap: that took a quarter of their speed.
     #[inline(always)]
     fn seen<T>(&self, found: Result<T>) -> Result<T> {
-        if self.pool.medium().is_settled() { found } else { self.unsettled(found) }
+        if self.pool.medium().is_durable() { found } else { self.unsettled(found) }
     }
 
     #[cold]

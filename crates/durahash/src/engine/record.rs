@@ -23,7 +23,7 @@
 
 use durahash_media::hash::{ByteHash, WordMix};
 use durahash_media::{
-    Counts, Durability, Error, ErrorKind, Event, Format, LINE_BYTES, LogStats, Medium, PmU64, Pool,
+    Durability, Error, ErrorKind, Event, Format, LINE_BYTES, LogStats, Medium, PmU64, Pool,
     PoolStats, Result, SyncMode, on_media,
 };
 
@@ -157,8 +157,6 @@ pub(crate) struct PoolFacts {
     pub(crate) huge_bytes: Option<u64>,
     pub(crate) epoch: u32,
     pub(crate) suspect: bool,
-    pub(crate) emulates: Option<&'static str>,
-    pub(crate) counts: Option<Counts>,
     pub(crate) log: Option<LogStats>,
 }
 
@@ -201,9 +199,9 @@ pub(crate) trait Store: Send + Sync {
     fn durability(&self) -> Durability;
     /// As [`Pool::sync_mode`].
     fn sync_mode(&self) -> Result<SyncMode>;
-    /// As [`Medium::defer`].
+    /// As [`Memory::defer`](durahash_media::Memory::defer).
     fn defer(&self, defer: bool);
-    /// As [`Medium::settle`].
+    /// As [`Memory::wait_until_durable`](durahash_media::Memory::wait_until_durable).
     fn settle(&self) -> Result<()>;
     /// As [`Medium::sync`], of everything.
     fn sync(&self) -> Result<()>;
@@ -349,7 +347,7 @@ impl<M: Medium> Store for Pool<M> {
     }
 
     fn settle(&self) -> Result<()> {
-        self.medium().settle()
+        self.medium().wait_until_durable()
     }
 
     fn sync(&self) -> Result<()> {
@@ -378,8 +376,6 @@ impl<M: Medium> Store for Pool<M> {
             huge_bytes: medium.huge_bytes(),
             epoch: self.epoch(),
             suspect: self.is_suspect(),
-            emulates: medium.emulates(),
-            counts: medium.counts(),
             log: medium.log_stats(),
         }
     }

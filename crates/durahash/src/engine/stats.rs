@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use durahash_media::{Counts, Durability, LogStats, PoolStats, SyncMode};
+use durahash_media::{Durability, LogStats, PoolStats, SyncMode};
 
 use crate::engine::data::Type;
 use crate::engine::design::Design;
@@ -44,10 +44,6 @@ pub struct Stats {
     pub recovery: Duration,
     /// Whether the pool was ever opened although pages may have been missing.
     pub suspect: bool,
-    /// What is emulated: no figure of this map is one of the real thing then.
-    pub emulates: Option<&'static str>,
-    /// What was done to the medium, where that is counted (`Metered` of `durahash-media`).
-    pub counts: Option<Counts>,
     /// What the log did since the open, where the pool has one and uses it.
     pub log: Option<LogStats>,
 }

@@ -14,7 +14,7 @@
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use durahash_media::{DirectoryLock, ErrorKind, LevelWord, Levels, Medium, Result, bits};
+use durahash_media::{ByDepth, DepthWord, DirectoryLock, ErrorKind, Medium, Result, bits};
 
 use crate::extendible::extend::{self, MAX_DEPTH};
 use crate::extendible::growth::Growth;
@@ -41,13 +41,13 @@ impl View {
 }
 
 /// An entry, and the word of the directory that it was read from.
-pub(crate) struct Sought<'a, W: LevelWord> {
+pub(crate) struct Sought<'a, W: DepthWord> {
     entry: W,
     view: View,
     word: &'a W::Atomic,
 }
 
-impl<W: LevelWord> Sought<'_, W> {
+impl<W: DepthWord> Sought<'_, W> {
     #[inline(always)]
     pub(crate) fn entry(&self) -> u64 {
         self.entry.into()
@@ -58,10 +58,10 @@ impl<W: LevelWord> Sought<'_, W> {
 /// whoever changes the view holds it exclusively. While nobody does the latter, every array that is
 /// not in the view is zero; so a word that is not zero was right when it was loaded, whatever the
 /// view was that led to it.
-pub(crate) struct Directory<W: LevelWord> {
+pub(crate) struct Directory<W: DepthWord> {
     view: AtomicU64,
-    front: Levels<W>,
-    whole: Levels<W>,
+    front: ByDepth<W>,
+    whole: ByDepth<W>,
     pub(crate) lock: Apart<DirectoryLock>,
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn is_proportionate(depth: u32, units: u64) -> bool {
 /// costs its lookups another line.
 const DEEP_SHARE: u64 = 8;
 
-impl<W: LevelWord> Directory<W> {
+impl<W: DepthWord> Directory<W> {
     /// What the front says where units are deeper than itself.
     pub(crate) const DEEP: W = W::MAX;
 
@@ -108,12 +108,12 @@ impl<W: LevelWord> Directory<W> {
     /// # Errors
     /// [`Io`](ErrorKind::Io) when the system has no address space for it.
     pub(crate) fn new(depth: u32, growth: &Growth) -> Result<Self> {
-        const { assert!(MAX_DEPTH <= Levels::<W>::MAX_DEPTH) }
+        const { assert!(MAX_DEPTH <= ByDepth::<W>::MAX_DEPTH) }
         let front = (1..depth).find(|front| !is_shallow(*front, growth)).unwrap_or(depth);
         let directory = Directory {
             view: AtomicU64::new(View::new(depth, front).0),
-            front: Levels::new(),
-            whole: Levels::new(),
+            front: ByDepth::new(),
+            whole: ByDepth::new(),
             lock: Apart(DirectoryLock::new()),
         };
         directory.front.make(front)?;
@@ -325,13 +325,13 @@ impl<W: LevelWord> Directory<W> {
 }
 
 /// The arrays of `view` that `used` has not: given up when this is dropped, also by whoever panics.
-struct Unused<'a, W: LevelWord> {
+struct Unused<'a, W: DepthWord> {
     directory: &'a Directory<W>,
     view: View,
     used: View,
 }
 
-impl<W: LevelWord> Drop for Unused<'_, W> {
+impl<W: DepthWord> Drop for Unused<'_, W> {
     fn drop(&mut self) {
         if self.view.depth() != self.used.depth() {
             self.directory.whole.release(self.view.depth());
@@ -348,8 +348,8 @@ fn is_shallow(front: u32, growth: &Growth) -> bool {
 }
 
 /// The words of a unit in the array of depth `depth`.
-fn words<W: LevelWord>(
-    levels: &Levels<W>,
+fn words<W: DepthWord>(
+    levels: &ByDepth<W>,
     depth: u32,
     prefix: u64,
     local: u32,
@@ -357,7 +357,7 @@ fn words<W: LevelWord>(
     extend::entries(prefix, local, depth).map(move |i| levels.word(depth, i << (64 - depth)))
 }
 
-fn fill<W: LevelWord>(levels: &Levels<W>, depth: u32, prefix: u64, local: u32, entry: W) {
+fn fill<W: DepthWord>(levels: &ByDepth<W>, depth: u32, prefix: u64, local: u32, entry: W) {
     words(levels, depth, prefix, local).for_each(|word| entry.store(word));
 }
 
@@ -371,7 +371,7 @@ mod tests {
     use super::*;
 
     /// A directory of depth 1 with units 1 and 2, counted.
-    fn two_units<W: LevelWord>() -> (Directory<W>, Growth) {
+    fn two_units<W: DepthWord>() -> (Directory<W>, Growth) {
         let growth = Growth::default();
         growth.count(1, 2);
         let directory = Directory::new(1, &growth).unwrap();
@@ -383,7 +383,7 @@ mod tests {
     /// Units split, in two or in four, and merge at random, some much deeper than others; both
     /// directories name the right one for every hash all the time, the front stays shallower when
     /// few are deep, and what is kept is what is there.
-    fn depths_change<W: LevelWord>(split_bits: u32) {
+    fn depths_change<W: DepthWord>(split_bits: u32) {
         let medium = Dram::new(4096).unwrap();
         let (directory, growth) = two_units::<W>();
         let mut units = BTreeMap::from([(0, (1, 1)), (1_u64 << 63, (1, 2))]);

@@ -15,7 +15,9 @@ use durahash::pea::{Pea, Policy};
 use durahash::reh::Reh;
 use durahash::rewo::{Cache, Rewo};
 use durahash::{Data, Design, Index, Map, Options};
-use durahash_media::{Format, Geometry, Mapped, MappedOptions, Metered, Pool, Sim};
+use durahash_media::metered::Metered;
+use durahash_media::sim::Sim;
+use durahash_media::{Format, Geometry, Mapped, MappedOptions, Pool};
 use tempfile::TempDir;
 
 /// Bytes that a tiny pool may grow to.

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 
 use durahash::{Finding, Result};
-use durahash_media::Sim;
+use durahash_media::sim::Sim;
 
 use self::copy::rewo::{Cache, Rewo, SYNC_BY_CALLS};
 use super::synced::Synced;

@@ -94,7 +94,7 @@ pub trait Disk: Send + Sync {
     /// [`Full`](crate::ErrorKind::Full) where there is no space: nothing has changed then.
     fn grow(&self, bytes: u64) -> Result<()>;
 
-    /// As [`Medium::begin`](crate::Medium::begin): before the first write to the pool or the area.
+    /// As [`Storage::begin`](crate::Storage::begin): before the first write to the pool or the area.
     ///
     /// # Errors
     /// [`Full`](crate::ErrorKind::Full) where there is no space for what are holes: nothing has changed

@@ -39,16 +39,16 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::param::page_size;
 
+use super::background::Background;
 use super::disk::Disk;
 use super::format::{AREA_BYTES_MIN, BLOCK_BYTES, LOG_ALIGN, Layout, Line};
-use super::keeper::Keeper;
 use super::log::aligned;
-use super::recover::{self, Found};
+use super::recover::{self, Recovered};
 use super::{Logged, SyncMode};
 use crate::error::{Error, ErrorKind, Result};
 use crate::medium::dram::HUGE_PAGE_BYTES;
 use crate::medium::mapped::{MAPPING, Mapped, Mapping};
-use crate::medium::{LINE_BYTES, Medium, Region, sys};
+use crate::medium::{LINE_BYTES, Memory, Region, Storage, sys};
 use crate::word::{PmU64, bits};
 
 /// The part of the private bytes that is never given back: a quarter.
@@ -127,7 +127,7 @@ pub(in crate::medium) fn is_left_in_cache(region: &Region) -> Result<bool> {
 /// What a file's log held when it was opened.
 pub(in crate::medium) struct OldLog {
     area: LogArea,
-    found: Found,
+    found: Recovered,
 }
 
 impl OldLog {
@@ -160,7 +160,7 @@ impl OldLog {
     }
 
     /// Whether the pages of the view are private.
-    pub(in crate::medium) fn is_shown(&self) -> bool {
+    pub(in crate::medium) fn is_private(&self) -> bool {
         !self.found.is_closed()
     }
 }
@@ -169,7 +169,7 @@ impl OldLog {
 /// from now on. A log that was closed is closed again: the head that says so was only read, and may not be
 /// on the disk, where an older one would bring its lines back over what is stored from now on.
 pub(in crate::medium) fn begin_file(view: &Mapped, old: &OldLog) -> Result<()> {
-    let pool = if old.is_shown() { Some(view.map_pool()?) } else { None };
+    let pool = if old.is_private() { Some(view.map_pool()?) } else { None };
     let disk = View { pool: pool.as_ref(), ..View::new(view, old.area) };
     recover::begin(&disk, &old.found, old.found.next(true)?)
 }
@@ -246,11 +246,11 @@ impl Disk for View<'_> {
     }
 
     fn grow(&self, bytes: u64) -> Result<()> {
-        Medium::grow(self.view, bytes)
+        Storage::grow(self.view, bytes)
     }
 
     fn trim(&self, bytes: u64) -> Result<()> {
-        Medium::trim(self.view, bytes)
+        Storage::trim(self.view, bytes)
     }
 
     fn path(&self) -> Option<&Path> {
@@ -297,16 +297,16 @@ pub struct FileDisk {
 }
 
 impl FileDisk {
-    /// The disk whose image is what `view` shows, with the pages that are private if `is_shown`.
+    /// The disk whose image is what `view` shows, with the pages that are private if `is_private`.
     fn new(
         mut view: Mapped,
         area: LogArea,
-        is_shown: bool,
+        is_private: bool,
         keeps_staged: bool,
         private_bytes_max: u64,
     ) -> Result<Self> {
         let (len, wanted) = (view.region().len(), view.region().reserved());
-        let image = if is_shown { view.take_image()? } else { view.map_image()? };
+        let image = if is_private { view.take_image()? } else { view.map_image()? };
         let reserved = image.bytes().min(wanted);
         let own_from = len.next_multiple_of(HUGE_PAGE_BYTES);
         let own_bytes = private_bytes_max / OWN_PART / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
@@ -500,7 +500,7 @@ impl Disk for FileDisk {
 }
 
 impl Logged<FileDisk> {
-    /// The pool in a file that has a log. Nothing is written before [`begin`](Medium::begin). Where more
+    /// The pool in a file that has a log. Nothing is written before [`begin`](Storage::begin). Where more
     /// bytes of it are memory of this process than is given, half of the machine's if nothing is, pages
     /// are given back.
     ///
@@ -522,11 +522,11 @@ impl Logged<FileDisk> {
         let Some(old) = old else {
             return Err(ErrorKind::Options { what: "the pool has no log" }.into());
         };
-        let (is_shown, OldLog { area, found }) = (old.is_shown(), old);
+        let (is_private, OldLog { area, found }) = (old.is_private(), old);
         let private_bytes_max = private_bytes_max.unwrap_or_else(|| sys::memory_bytes() / 2);
-        let disk = FileDisk::new(file, area, is_shown, !strict, private_bytes_max)?;
+        let disk = FileDisk::new(file, area, is_private, !strict, private_bytes_max)?;
         let mut logged = Logged::over(disk, found, strict)?;
-        logged.keeper = Some(Keeper::start(&logged.log, mode)?);
+        logged.background = Some(Background::start(&logged.log, mode)?);
         Ok(logged)
     }
 }

@@ -13,7 +13,7 @@ use super::group::Group;
 use super::private::Private;
 use super::recover::{write_head, write_heads};
 use crate::error::{Error, Result};
-use crate::medium::LINE_BYTES;
+use crate::medium::{LINE_BYTES, LogStats};
 use crate::primitive::Backoff;
 use crate::word::PmU64;
 
@@ -21,23 +21,6 @@ use crate::word::PmU64;
 const BATCH_BLOCKS: u64 = 256;
 /// Lines that are staged under one hold of the lock, at the most.
 const STAGED_AT_ONCE: u64 = 64;
-
-/// What a log did since the pool was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LogStats {
-    /// Bytes of the log's area in the file.
-    pub area_bytes: u64,
-    /// Lines that were flushed.
-    pub lines: u64,
-    /// Bytes that were written to the log, whole blocks.
-    pub bytes: u64,
-    /// Writes to the log, each of them waited for.
-    pub writes: u64,
-    /// Checkpoints.
-    pub checkpoints: u64,
-    /// Bytes of the image that are memory of this process, in whole pages.
-    pub private_bytes: u64,
-}
 
 #[derive(Default)]
 struct Counts {

@@ -4,7 +4,7 @@ use rustix::param::page_size;
 
 use super::file::FOLIO_PAGES_MAX;
 use super::format::{BLOCK_BYTES, LOG_ALIGN, Layout};
-use super::recover::Found;
+use super::recover::Recovered;
 use crate::error::Result;
 use crate::medium::mapped::Mapped;
 use crate::medium::{Medium, sys};
@@ -69,7 +69,7 @@ pub(crate) fn format_log<M: LogSpace>(
         medium.write_file(at, &zeros[..chunk as usize])?;
     }
     medium.sync_file()?;
-    for head in Found::nothing(uuid).next(true)?.pair() {
+    for head in Recovered::nothing(uuid).next(true)?.pair() {
         medium.write_file(off + head.off(), &head.to_bytes())?;
         medium.sync_file()?;
     }

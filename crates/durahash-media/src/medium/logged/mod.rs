@@ -57,9 +57,9 @@
 //! # Modes
 //! `Strict`: a drain waits until what was flushed is durable. It is written by the first thread that
 //! comes to wait, for all; who comes meanwhile waits for the next write, and is often served by
-//! whoever makes it (`group.rs`). A batch of operations may [`defer`](Medium::defer) its drains: its locks are
+//! whoever makes it (`group.rs`). A batch of operations may [`defer`](Memory::defer) its drains: its locks are
 //! released before it is durable, so from then on every operation of any thread, before it returns,
-//! waits for all that was deferred ([`settle`](Medium::settle)). Nobody is ever told what might
+//! waits for all that was deferred ([`wait_until_durable`](Memory::wait_until_durable)). Nobody is ever told what might
 //! still be lost.
 //!
 //! `Interval`: nobody waits. A thread writes what is staged, every so often. Staged lines lie in a
@@ -83,20 +83,19 @@
 //! log has room for, as these are the pages that may differ from the file. What the pool grows by while it
 //! is open is memory of this process from the start, in huge pages, up to a quarter of the bound.
 
+mod background;
 mod disk;
 mod file;
-mod format;
+pub(in crate::medium) mod format;
 mod gate;
 mod group;
-mod keeper;
 mod log;
 #[cfg(not(loom))]
 mod make;
 mod mode;
 mod private;
-mod recover;
-mod shown;
-mod sim_disk;
+pub(in crate::medium) mod recover;
+mod replay;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
@@ -104,9 +103,7 @@ pub use disk::Disk;
 pub use file::FileDisk;
 pub(super) use file::{OldLog, begin_file, is_left_in_cache};
 pub use format::Line;
-pub use log::LogStats;
 pub use mode::SyncMode;
-pub use sim_disk::{DiskImage, DiskStep, SimDisk};
 // What a pool needs in order to have a log made.
 #[cfg(not(loom))]
 pub(crate) use {
@@ -121,13 +118,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Durability, LINE_BYTES, Medium, Region, each_line, prefetch_line};
+use super::{Durability, LINE_BYTES, LogStats, Memory, Region, Storage, each_line, prefetch_line};
 use crate::error::{ErrorKind, Result};
 use crate::word::{OnMedia, PmU64};
+use background::Background;
 use format::Head;
-use keeper::Keeper;
 use log::Log;
-use recover::Found;
+use recover::Recovered;
 
 /// A pool behind a log. See the module docs in the source.
 pub struct Logged<D: Disk> {
@@ -138,9 +135,9 @@ pub struct Logged<D: Disk> {
     /// What was flushed by batches that have deferred their drains has smaller numbers.
     deferred: AtomicU64,
     /// What the log held at open, and the head to begin with, until it has begun.
-    old: Mutex<Option<(Found, Head)>>,
+    old: Mutex<Option<(Recovered, Head)>>,
     /// The threads in the background, if there are any.
-    keeper: Option<Keeper>,
+    background: Option<Background>,
 }
 
 thread_local! {
@@ -153,8 +150,8 @@ thread_local! {
 
 impl<D: Disk + 'static> Logged<D> {
     /// The pool behind the log on `disk`, whose image shows what was `found`. Nothing is written before
-    /// [`begin`](Medium::begin).
-    fn over(disk: D, found: Found, strict: bool) -> Result<Self> {
+    /// [`begin`](Storage::begin).
+    pub(in crate::medium) fn over(disk: D, found: Recovered, strict: bool) -> Result<Self> {
         static IDS: AtomicU64 = AtomicU64::new(1);
         let next = found.next(false)?;
         Ok(Logged {
@@ -163,11 +160,12 @@ impl<D: Disk + 'static> Logged<D> {
             id: IDS.fetch_add(1, Ordering::Relaxed),
             deferred: AtomicU64::new(0),
             old: Mutex::new(Some((found, next))),
-            keeper: None,
+            background: None,
         })
     }
 
     /// What the threads in the background do, to be done by hand.
+    #[cfg(any(test, feature = "sim"))]
     pub fn steps(&self) -> LogSteps<D> {
         LogSteps(Arc::clone(&self.log))
     }
@@ -202,8 +200,10 @@ impl<D: Disk + 'static> Logged<D> {
 }
 
 /// The steps that threads in the background take on a log; they outlive the medium.
+#[cfg(any(test, feature = "sim"))]
 pub struct LogSteps<D: Disk>(Arc<Log<D>>);
 
+#[cfg(any(test, feature = "sim"))]
 impl<D: Disk> LogSteps<D> {
     /// Writes what is staged to the log.
     ///
@@ -235,14 +235,12 @@ impl<D: Disk> LogSteps<D> {
     }
 }
 
-impl<D: Disk + 'static> Medium for Logged<D> {
+impl<D: Disk + 'static> Memory for Logged<D> {
+    const DRAIN_WAITS: bool = true;
     #[inline(always)]
     fn same_line_order(&self) -> bool {
         true
     }
-
-    const DRAIN_WAITS: bool = true;
-
     #[inline(always)]
     fn region(&self) -> &Region {
         self.log.disk.region()
@@ -259,6 +257,7 @@ impl<D: Disk + 'static> Medium for Logged<D> {
     fn cas(&self, word: &PmU64, old: u64, new: u64) -> Result<u64, u64> {
         gate::pass(|| word.cas(old, new))
     }
+
     fn store_nt(&self, word: &PmU64, v: u64) {
         let line = self.region().offset_of(word) / LINE_BYTES * LINE_BYTES;
         self.end_combining(Some(line));
@@ -274,6 +273,7 @@ impl<D: Disk + 'static> Medium for Logged<D> {
             self.log.append(line, 1);
         }
     }
+
     #[inline(always)]
     fn prefetch<T: OnMedia + ?Sized>(&self, obj: &T) {
         each_line(obj, prefetch_line);
@@ -286,6 +286,7 @@ impl<D: Disk + 'static> Medium for Logged<D> {
     fn fence(&self) {
         self.end_combining(None);
     }
+
     #[inline]
     fn drain(&self) {
         self.fence();
@@ -314,6 +315,28 @@ impl<D: Disk + 'static> Medium for Logged<D> {
         }
     }
 
+    fn defer(&self, defer: bool) {
+        DEFERS.set(if defer { self.id } else { 0 });
+    }
+    #[inline]
+    fn is_durable(&self) -> bool {
+        let durable = !self.strict || self.log.is_durable(self.deferred.load(Ordering::Acquire));
+        durable && !self.log.has_failed()
+    }
+
+    fn wait_until_durable(&self) -> Result<()> {
+        if self.strict && !self.defers() {
+            let deferred = self.deferred.load(Ordering::Acquire);
+            if !self.log.is_durable(deferred) {
+                self.log.commit(deferred);
+            }
+        }
+        // In every mode: what a lookup has seen may be what a change that was refused has stored.
+        self.log.failure()
+    }
+}
+
+impl<D: Disk + 'static> Storage for Logged<D> {
     fn begin(&self) -> Result<()> {
         let mut old = self.old.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((found, next)) = &*old {
@@ -352,40 +375,15 @@ impl<D: Disk + 'static> Medium for Logged<D> {
         self.log.failure()?;
         self.log.disk.trim(bytes)
     }
-
     fn durability(&self) -> Durability {
         if self.strict { Durability::Power } else { Durability::Interval }
     }
-
-    fn defer(&self, defer: bool) {
-        DEFERS.set(if defer { self.id } else { 0 });
-    }
-
-    #[inline]
-    fn is_settled(&self) -> bool {
-        let durable = !self.strict || self.log.is_durable(self.deferred.load(Ordering::Acquire));
-        durable && !self.log.has_failed()
-    }
-
-    fn settle(&self) -> Result<()> {
-        if self.strict && !self.defers() {
-            let deferred = self.deferred.load(Ordering::Acquire);
-            if !self.log.is_durable(deferred) {
-                self.log.commit(deferred);
-            }
-        }
-        // In every mode: what a lookup has seen may be what a change that was refused has stored.
-        self.log.failure()
-    }
-
     fn huge_bytes(&self) -> Option<u64> {
         super::dram::huge_bytes(self.region().base().addr().get() as u64, self.region().reserved())
     }
-
     fn log_stats(&self) -> Option<LogStats> {
         Some(self.log.stats())
     }
-
     fn path(&self) -> Option<&Path> {
         self.log.disk.path()
     }
@@ -394,9 +392,9 @@ impl<D: Disk + 'static> Medium for Logged<D> {
 impl<D: Disk> Drop for Logged<D> {
     fn drop(&mut self) {
         // They hold the log, too.
-        if let Some(keeper) = self.keeper.take() {
-            let is_own = keeper.is_own();
-            keeper.stop();
+        if let Some(background) = self.background.take() {
+            let is_own = background.is_own();
+            background.stop();
             if is_own {
                 // What was acknowledged and is staged yet: a map that was closed has none, but one that
                 // was poisoned was not closed. A failure has nobody to be told to.

@@ -49,7 +49,7 @@ impl SyncMode {
     }
 
     /// Refuses a mode that is without a log.
-    pub(super) fn is_strict(self) -> Result<bool, Error> {
+    pub(in crate::medium) fn is_strict(self) -> Result<bool, Error> {
         match self {
             SyncMode::Strict => Ok(true),
             SyncMode::Interval(_) => Ok(false),

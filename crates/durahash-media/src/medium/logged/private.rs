@@ -29,7 +29,7 @@ use super::disk::Disk;
 use super::gate;
 use super::log::Log;
 use crate::error::Result;
-use crate::medium::{Dram, Medium, Region};
+use crate::medium::{Dram, Memory, Region, Storage};
 use crate::word::PmU64;
 
 /// Pages that are dropped under one close of the gate, at the most.

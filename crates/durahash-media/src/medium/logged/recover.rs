@@ -3,7 +3,7 @@
 //!
 //! | Step | Then | If it stops after this step |
 //! |---|---|---|
-//! | [newest_head], [look]: the newest sound head, the blocks that continue it, then staged lines that continue those; the last of each line is shown in the image (`shown.rs`) | | nothing has changed |
+//! | [newest_head], [look]: the newest sound head, the blocks that continue it, then staged lines that continue those; the last of each line is shown in the image (`replay.rs`) | | nothing has changed |
 //! | pool and design are looked at there, and may be refused | | nothing has changed |
 //! | [begin]: the head and the staged lines that were read are written again, as they are; and so are the blocks, unless they came from the disk itself | durable | the same is found again |
 //! | where they did: all that the drive may still hold in its cache | durable | the same is found again |
@@ -41,13 +41,13 @@ use super::format::{
     AREA_BYTES_MIN, BLOCK_BYTES, BlockHead, Head, Layout, Line, STAGED_WORDS, line_of, staged_sum,
 };
 use super::log::aligned;
-use super::shown::{Showing, Shown};
+use super::replay::{Replayed, Replaying};
 use crate::error::{Error, Result};
 use crate::medium::LINE_BYTES;
 
 /// What was found in a log.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct Recovered {
     /// The newest head.
     from: Head,
     /// Where the log goes on: that head, behind the lines that were found.
@@ -58,18 +58,25 @@ pub(crate) struct Found {
     staged: bool,
     /// Whether the blocks came from the drive.
     from_drive: bool,
-    shown: Shown,
+    replayed: Replayed,
 }
 
-impl Found {
+impl Recovered {
     /// What a new area holds, which is zero.
-    pub(crate) fn nothing(uuid: [u64; 2]) -> Found {
+    pub(crate) fn nothing(uuid: [u64; 2]) -> Recovered {
         let from = Head { generation: 0, uuid, salt: 0, line: 1, block: 0, chain: 0, closed: true };
-        Found::behind(from, false)
+        Recovered::behind(from, false)
     }
 
-    fn behind(from: Head, from_drive: bool) -> Found {
-        Found { from, head: from, lines: 0, staged: false, from_drive, shown: Shown::default() }
+    fn behind(from: Head, from_drive: bool) -> Recovered {
+        Recovered {
+            from,
+            head: from,
+            lines: 0,
+            staged: false,
+            from_drive,
+            replayed: Replayed::default(),
+        }
     }
 
     /// Whether the pool was closed, or used without the log since.
@@ -146,10 +153,10 @@ pub(crate) fn newest_head<D: Disk>(disk: &D, uuid: [u64; 2]) -> Result<Head> {
 /// # Errors
 /// [`Corrupt`](crate::ErrorKind::Corrupt) where a line lies outside the pool, and where the log is damaged
 /// before its end; [`Io`](crate::ErrorKind::Io) where it cannot be read.
-pub(crate) fn look<D: Disk>(disk: &D, head: Head) -> Result<Found> {
-    let mut found = Found::behind(head, disk.reads_drive());
+pub(crate) fn look<D: Disk>(disk: &D, head: Head) -> Result<Recovered> {
+    let mut found = Recovered::behind(head, disk.reads_drive());
     if !found.is_closed() {
-        found.shown = Shown::gather(disk, |showing| replay(disk, &mut found, showing))?;
+        found.replayed = Replayed::gather(disk, |replaying| replay(disk, &mut found, replaying))?;
         look_behind(disk, &found)?;
     }
     Ok(found)
@@ -162,7 +169,11 @@ fn check(pool_bytes: u64, off: u64) -> Result<()> {
 }
 
 /// Takes every sound block behind the head, then staged lines.
-fn replay<D: Disk>(disk: &D, found: &mut Found, showing: &mut Showing<'_, '_, D>) -> Result<()> {
+fn replay<D: Disk>(
+    disk: &D,
+    found: &mut Recovered,
+    replaying: &mut Replaying<'_, '_, D>,
+) -> Result<()> {
     let pool_bytes = disk.region().len();
     let ring = Layout::of(disk.log_bytes()).ring_blocks;
     let from = found.from;
@@ -174,7 +185,7 @@ fn replay<D: Disk>(disk: &D, found: &mut Found, showing: &mut Showing<'_, '_, D>
         for i in 0..next.count {
             let (off, line) = line_of(block, i);
             check(pool_bytes, off)?;
-            showing.put(off, &line);
+            replaying.put(off, &line);
         }
         head.chain = next.crc;
         head.line += next.count;
@@ -182,11 +193,11 @@ fn replay<D: Disk>(disk: &D, found: &mut Found, showing: &mut Showing<'_, '_, D>
         Ok(true)
     })?;
     found.lines = found.head.line - from.line;
-    replay_staged(disk, pool_bytes, found, showing)
+    replay_staged(disk, pool_bytes, found, replaying)
 }
 
 /// Refuses a log in which a line is missing that was on the disk.
-fn look_behind<D: Disk>(disk: &D, found: &Found) -> Result<()> {
+fn look_behind<D: Disk>(disk: &D, found: &Recovered) -> Result<()> {
     let Head { uuid, line, block, .. } = found.head;
     let end = found.from.block + Layout::of(disk.log_bytes()).ring_blocks;
     let mut refuse = |off, bytes: &[u8]| {
@@ -286,8 +297,8 @@ fn each_block<D: Disk>(
 fn replay_staged<D: Disk>(
     disk: &D,
     pool_bytes: u64,
-    found: &mut Found,
-    showing: &mut Showing<'_, '_, D>,
+    found: &mut Recovered,
+    replaying: &mut Replaying<'_, '_, D>,
 ) -> Result<()> {
     let lines = Layout::of(disk.log_bytes()).staged_lines();
     for _ in 0..lines {
@@ -302,7 +313,7 @@ fn replay_staged<D: Disk>(
             break;
         }
         check(pool_bytes, word(1))?;
-        showing.put(word(1), &line);
+        replaying.put(word(1), &line);
         found.head.line += 1;
         found.lines += 1;
         found.staged = true;
@@ -315,12 +326,12 @@ fn replay_staged<D: Disk>(
 ///
 /// # Errors
 /// [`Io`](crate::ErrorKind::Io); [`Corrupt`](crate::ErrorKind::Corrupt) where the log is not what was found.
-pub(crate) fn begin<D: Disk>(disk: &D, found: &Found, next: Head) -> Result<()> {
+pub(crate) fn begin<D: Disk>(disk: &D, found: &Recovered, next: Head) -> Result<()> {
     // A new disk, which is zero, has nothing to be relied on.
     if found.from.generation > 0 {
         write_again(disk, found)?;
     }
-    for off in found.shown.lines() {
+    for off in found.replayed.lines() {
         let words = disk.region().words(off, LINE_BYTES / 8)?;
         disk.write_line(off, &std::array::from_fn(|i| words[i].load()));
     }
@@ -328,7 +339,7 @@ pub(crate) fn begin<D: Disk>(disk: &D, found: &Found, next: Head) -> Result<()> 
     write_heads(disk, next).map_err(failed(disk, WRITING))
 }
 
-fn write_again<D: Disk>(disk: &D, found: &Found) -> Result<()> {
+fn write_again<D: Disk>(disk: &D, found: &Recovered) -> Result<()> {
     let write = |off, bytes: &[u8]| disk.rewrite_log(off, bytes).map_err(failed(disk, WRITING));
     write(found.from.off(), &found.from.to_bytes())?;
     if found.staged {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::error::ErrorKind;
-use crate::medium::{Mapped, MappedOptions, faults};
+use crate::medium::sim::{DiskImage, DiskStep, SimDisk, faults};
+use crate::medium::{Mapped, MappedOptions, Medium};
 use crate::pool::{Format, Geometry, Pool};
 
 const POOL_BYTES: u64 = 64 << 10;
@@ -94,7 +95,7 @@ fn lines_of_an_earlier_open_never_come_back() {
 }
 
 #[test]
-fn a_line_is_replayed_as_its_last_flush_left_it() {
+fn a_line_is_private_as_its_last_flush_left_it() {
     let disk = sim(false);
     let medium = disk.clone().create(SyncMode::Strict).unwrap();
     medium.grow(POOL_BYTES).unwrap();
@@ -146,14 +147,14 @@ fn a_batch_waits_once_and_others_wait_for_it() {
     let writes = || medium.log_stats().unwrap().writes;
     medium.defer(true);
     write(&*medium, 1..10);
-    medium.settle().unwrap();
+    medium.wait_until_durable().unwrap();
     assert_eq!(writes(), 0, "its own operations do not wait");
     let other = Arc::clone(&medium);
-    std::thread::spawn(move || other.settle().unwrap()).join().unwrap();
+    std::thread::spawn(move || other.wait_until_durable().unwrap()).join().unwrap();
     assert_eq!(writes(), 1, "what another thread may have seen is durable");
     write(&*medium, 10..20);
     medium.defer(false);
-    medium.settle().unwrap();
+    medium.wait_until_durable().unwrap();
     assert_eq!(writes(), 2);
 }
 
@@ -165,10 +166,10 @@ fn a_failed_write_ends_the_log_and_is_never_tried_again() {
     write(&medium, 1..3);
     disk.fail_at(1);
     write(&medium, 3..4);
-    assert!(medium.settle().is_err(), "what was seen might be lost");
+    assert!(medium.wait_until_durable().is_err(), "what was seen might be lost");
     let steps = disk.step_count();
     write(&medium, 4..9);
-    assert!(medium.settle().is_err() && medium.sync(0, 64).is_err());
+    assert!(medium.wait_until_durable().is_err() && medium.sync(0, 64).is_err());
     assert!(medium.grow(POOL_BYTES).is_err() && medium.trim(0).is_err());
     assert!(medium.steps().checkpoint().is_err());
     assert_eq!(disk.step_count(), steps);
@@ -253,7 +254,7 @@ fn a_write_that_was_cut_is_no_damage() {
     medium.defer(true);
     write(&medium, 3..300);
     medium.defer(false);
-    medium.settle().unwrap();
+    medium.wait_until_durable().unwrap();
     let ring = format::Layout::of(64 * 4096).block_off(0) as usize;
     for lost in 2..8 {
         let mut image = disk.image();
@@ -328,7 +329,7 @@ fn what_is_relied_on_is_written_again_before_the_pool_is() {
     write(&medium, 3..100);
     medium.defer(false);
     disk.fail_at(1);
-    assert!(medium.settle().is_err());
+    assert!(medium.wait_until_durable().is_err());
     let shown = disk.image();
     let disk = SimDisk::resume(shown.clone(), Vec::new(), POOL_BYTES, false);
     let medium = reopen(disk.clone(), SyncMode::Strict);
@@ -352,13 +353,13 @@ fn a_growth_that_fails_ends_the_log_but_for_want_of_space() {
     disk.set_limit(POOL_BYTES / 2);
     assert!(matches!(medium.grow(POOL_BYTES).unwrap_err().kind(), ErrorKind::Full { .. }));
     write(&medium, 1..3);
-    medium.settle().unwrap();
+    medium.wait_until_durable().unwrap();
     disk.set_limit(POOL_BYTES);
     disk.fail_at(1);
     assert!(matches!(medium.grow(POOL_BYTES).unwrap_err().kind(), ErrorKind::Io { .. }));
     let steps = disk.step_count();
     write(&medium, 3..5);
-    assert!(medium.settle().is_err() && medium.grow(POOL_BYTES).is_err());
+    assert!(medium.wait_until_durable().is_err() && medium.grow(POOL_BYTES).is_err());
     assert!(medium.steps().checkpoint().is_err());
     assert_eq!(disk.step_count(), steps);
 }
@@ -554,7 +555,7 @@ fn whichever_call_of_a_growth_fails_no_sync_succeeds_any_more() {
         failures += 1;
         // What is not necessary may fail.
         if grown.is_err() {
-            assert!(medium.settle().is_err() && medium.steps().checkpoint().is_err());
+            assert!(medium.wait_until_durable().is_err() && medium.steps().checkpoint().is_err());
             assert_eq!(medium.region().len(), end);
         }
     }

@@ -26,7 +26,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{ADDRESS_BYTES, Durability, Medium, Region, each_line, logged, prefetch_line, sys};
+use super::{
+    ADDRESS_BYTES, Durability, Memory, Region, Storage, each_line, logged, prefetch_line, sys,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::flush::{self, WriteBack};
 use crate::word::{OnMedia, PmU64};
@@ -37,7 +39,7 @@ pub(super) use map::{Mapping, Sharing};
 /// Whether a pool shall lie on directly mapped persistent memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dax {
-    /// It is used where it is had; [`durability`](Medium::durability) says so.
+    /// It is used where it is had; [`durability`](Storage::durability) says so.
     #[default]
     Auto,
     /// Without it the pool is not opened.
@@ -99,7 +101,7 @@ pub struct Mapped {
 
 impl Mapped {
     /// A new, empty pool file, under a temporary name until it is
-    /// [published](Medium::publish); if it never is, it goes away when dropped.
+    /// [published](Storage::publish); if it never is, it goes away when dropped.
     ///
     /// **Concurrency.** Of several that create the same path at once, one publishes.
     ///
@@ -336,7 +338,7 @@ fn map_file(
 pub struct FileLock(Arc<PoolFile>);
 
 impl FileLock {
-    /// As [`Medium::publish`].
+    /// As [`Storage::publish`].
     ///
     /// # Errors
     /// [`Exists`](ErrorKind::Exists), [`Io`](ErrorKind::Io).
@@ -360,12 +362,11 @@ impl FileLock {
     }
 }
 
-impl Medium for Mapped {
+impl Memory for Mapped {
     #[inline(always)]
     fn same_line_order(&self) -> bool {
         cfg!(target_arch = "x86_64")
     }
-
     #[inline(always)]
     fn region(&self) -> &Region {
         &self.region
@@ -382,6 +383,7 @@ impl Medium for Mapped {
     fn cas(&self, word: &PmU64, old: u64, new: u64) -> Result<u64, u64> {
         word.cas(old, new)
     }
+
     #[inline(always)]
     fn store_nt(&self, word: &PmU64, v: u64) {
         match self.flushes {
@@ -390,6 +392,7 @@ impl Medium for Mapped {
             Flushes::None => word.store(v),
         }
     }
+
     #[inline(always)]
     fn prefetch<T: OnMedia + ?Sized>(&self, obj: &T) {
         each_line(obj, prefetch_line);
@@ -410,7 +413,9 @@ impl Medium for Mapped {
     fn drain(&self) {
         self.fence();
     }
+}
 
+impl Storage for Mapped {
     fn write_back(&self) -> Result<()> {
         // Caches of the processor keep what the process stored. The system knows of which pages that
         // may be.
@@ -429,7 +434,7 @@ impl Medium for Mapped {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(old) = &*log {
             logged::begin_file(self, old)?;
-            if old.is_shown() {
+            if old.is_private() {
                 self.map_again(self.sharing)?;
             }
         }
@@ -513,15 +518,12 @@ impl Medium for Mapped {
     fn durability(&self) -> Durability {
         if self.dax { Durability::Power } else { Durability::Process }
     }
-
     fn read_only(&self) -> bool {
         self.read_only
     }
-
     fn huge_bytes(&self) -> Option<u64> {
         super::dram::huge_bytes(self.mapping.base().as_ptr().addr() as u64, self.mapping.bytes())
     }
-
     fn path(&self) -> Option<&Path> {
         Some(self.file.path())
     }

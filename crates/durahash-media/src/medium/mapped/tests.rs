@@ -15,7 +15,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use tempfile::TempDir;
 
 use super::*;
-use crate::medium::faults;
+use crate::medium::sim::faults;
 
 const EXTENT: u64 = 512 << 10;
 

@@ -11,7 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{BLOCK_BYTES, Durability, Event, LINE_BYTES, LogStats, Medium, Region, each_line};
+use super::{
+    BLOCK_BYTES, Durability, Event, LINE_BYTES, LogStats, Medium, Memory, Region, Storage,
+    each_line,
+};
 use crate::error::Result;
 use crate::word::{OnMedia, PmU64};
 use touched::Touched;
@@ -325,14 +328,12 @@ fn spin(ns: u64) {
     }
 }
 
-impl<M: Medium> Medium for Metered<M> {
+impl<M: Medium> Memory for Metered<M> {
+    const DRAIN_WAITS: bool = M::DRAIN_WAITS;
     #[inline(always)]
     fn same_line_order(&self) -> bool {
         self.inner.same_line_order()
     }
-
-    const DRAIN_WAITS: bool = M::DRAIN_WAITS;
-
     #[inline]
     fn region(&self) -> &Region {
         self.inner.region()
@@ -348,6 +349,7 @@ impl<M: Medium> Medium for Metered<M> {
         self.stored(word);
         self.inner.store(word, v);
     }
+
     #[inline]
     #[track_caller]
     fn cas(&self, word: &PmU64, old: u64, new: u64) -> Result<u64, u64> {
@@ -358,6 +360,7 @@ impl<M: Medium> Medium for Metered<M> {
         }
         answer
     }
+
     #[inline]
     #[track_caller]
     fn store_nt(&self, word: &PmU64, v: u64) {
@@ -368,6 +371,7 @@ impl<M: Medium> Medium for Metered<M> {
         });
         self.inner.store_nt(word, v);
     }
+
     #[inline]
     fn prefetch<T: OnMedia + ?Sized>(&self, obj: &T) {
         self.inner.prefetch(obj);
@@ -384,6 +388,7 @@ impl<M: Medium> Medium for Metered<M> {
         self.flushed(obj);
         self.inner.flush_fresh(obj);
     }
+
     #[inline]
     #[track_caller]
     fn fence(&self) {
@@ -393,6 +398,7 @@ impl<M: Medium> Medium for Metered<M> {
         });
         self.inner.fence();
     }
+
     #[inline]
     #[track_caller]
     fn drain(&self) {
@@ -402,6 +408,7 @@ impl<M: Medium> Medium for Metered<M> {
         });
         self.inner.drain();
     }
+
     #[track_caller]
     fn event(&self, event: Event) {
         if matches!(event, Event::Begin | Event::Ack) {
@@ -415,6 +422,18 @@ impl<M: Medium> Medium for Metered<M> {
         self.inner.event(event);
     }
 
+    fn defer(&self, defer: bool) {
+        self.inner.defer(defer);
+    }
+    fn is_durable(&self) -> bool {
+        self.inner.is_durable()
+    }
+    fn wait_until_durable(&self) -> Result<()> {
+        self.inner.wait_until_durable()
+    }
+}
+
+impl<M: Medium> Storage for Metered<M> {
     fn begin(&self) -> Result<()> {
         self.inner.begin()
     }
@@ -437,26 +456,15 @@ impl<M: Medium> Medium for Metered<M> {
     fn durability(&self) -> Durability {
         self.inner.durability()
     }
-    fn defer(&self, defer: bool) {
-        self.inner.defer(defer);
-    }
-    fn is_settled(&self) -> bool {
-        self.inner.is_settled()
-    }
-    fn settle(&self) -> Result<()> {
-        self.inner.settle()
-    }
     fn log_stats(&self) -> Option<LogStats> {
         self.inner.log_stats()
     }
     fn new_uuid(&self) -> Result<[u64; 2]> {
         self.inner.new_uuid()
     }
-
     fn boot_id(&self) -> [u64; 2] {
         self.inner.boot_id()
     }
-
     fn read_only(&self) -> bool {
         self.inner.read_only()
     }
@@ -465,15 +473,5 @@ impl<M: Medium> Medium for Metered<M> {
     }
     fn path(&self) -> Option<&Path> {
         self.inner.path()
-    }
-    fn emulates(&self) -> Option<&'static str> {
-        if self.latency.read_ns == 0 && self.latency.write_ns == 0 {
-            self.inner.emulates()
-        } else {
-            Some(self.latency.name)
-        }
-    }
-    fn counts(&self) -> Option<Counts> {
-        Some(Metered::counts(self))
     }
 }

@@ -104,10 +104,8 @@ fn threads_and_media_are_counted_apart_and_added_up() {
 }
 
 #[test]
-fn an_emulated_medium_is_slower_and_says_so() {
-    assert_eq!(metered().emulates(), None);
+fn an_emulated_medium_is_slower() {
     let slow = Metered::with_latency(metered(), Latency::OPTANE);
-    assert_eq!(slow.emulates(), Some("optane"));
     // Only the least time that it may take is asked for: that needs no clock to be fair.
     let start = Instant::now();
     for block in 0..1000 {

@@ -8,7 +8,8 @@
 //! its image and little else; while nothing is recorded, counted or hooked, each call checks one
 //! byte.
 
-pub(super) mod buffer;
+mod buffer;
+mod disk;
 #[cfg(test)]
 mod tests;
 mod trace;
@@ -18,10 +19,13 @@ use std::panic::Location;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::{Durability, Event, LINE_BYTES, Medium, Region};
+pub use super::logged::LogSteps;
+pub use super::sys::faults;
+use super::{Durability, Event, LINE_BYTES, Memory, Region, Storage};
 use crate::error::{ErrorKind, Result};
 use crate::word::{OnMedia, PmU64};
 use buffer::Buffer;
+pub use disk::{DiskImage, DiskStep, SimDisk};
 pub use trace::{Action, Call, Hook, Site, Step, name_thread};
 
 /// What is done beside the call itself; bits of `Inner::modes`.
@@ -31,7 +35,7 @@ const BUDGET: u8 = 4;
 
 /// A simulated medium. Clones are handles to the same medium.
 ///
-/// It keeps the [order within a line](Medium::same_line_order), unless [told
+/// It keeps the [order within a line](Memory::same_line_order), unless [told
 /// otherwise](Sim::with_line_order), so that both ways of a design can be tested.
 #[derive(Clone)]
 pub struct Sim {
@@ -54,7 +58,7 @@ struct Inner {
 
 struct Log {
     steps: Vec<Step>,
-    /// The file's length, which [`trim`](Medium::trim) cuts.
+    /// The file's length, which [`trim`](Storage::trim) cuts.
     file_bytes: u64,
 }
 
@@ -246,12 +250,11 @@ impl Drop for Inner {
     }
 }
 
-impl Medium for Sim {
+impl Memory for Sim {
     #[inline(always)]
     fn same_line_order(&self) -> bool {
         self.same_line_order
     }
-
     #[inline(always)]
     fn region(&self) -> &Region {
         &self.inner.region
@@ -295,7 +298,6 @@ impl Medium for Sim {
         let action = Action::StoreNt { word: self.inner.word_of(word), v };
         self.inner.act(Call::Store, site, action, || word.store(v));
     }
-
     fn prefetch<T: OnMedia + ?Sized>(&self, _obj: &T) {}
 
     #[inline]
@@ -322,21 +324,21 @@ impl Medium for Sim {
         let site = Location::caller();
         self.inner.act(Call::Fence, site, Action::Fence, || ());
     }
-
     #[inline]
     #[track_caller]
     fn drain(&self) {
         let site = Location::caller();
         self.inner.act(Call::Drain, site, Action::Drain, || ());
     }
-
     #[inline]
     #[track_caller]
     fn event(&self, event: Event) {
         let site = Location::caller();
         self.inner.act(Call::Event(event), site, Action::Event(event), || ());
     }
+}
 
+impl Storage for Sim {
     #[track_caller]
     fn grow(&self, bytes: u64) -> Result<()> {
         let bytes = bytes.next_multiple_of(8);
@@ -380,11 +382,9 @@ impl Medium for Sim {
     fn durability(&self) -> Durability {
         Durability::Power
     }
-
     fn new_uuid(&self) -> Result<[u64; 2]> {
         Ok([1, 2])
     }
-
     fn boot_id(&self) -> [u64; 2] {
         [3, 4]
     }

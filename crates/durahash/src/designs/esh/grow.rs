@@ -78,7 +78,7 @@ impl<'a, M: Medium> Whole<'a, M> {
         Ok(All::Taken(whole))
     }
 
-    fn each(&self, f: impl Fn(durahash_media::DatedLock<'_>)) {
+    fn each(&self, f: impl Fn(durahash_media::EpochLock<'_>)) {
         for number in 0..self.count {
             // Its lock was taken.
             if let Ok(bucket) = self.esh.bucket(self.place, number) {

@@ -16,7 +16,7 @@
 //! MC, how many slots are live, shares the word with the bits that it counts. OC is how many slots
 //! elsewhere in the segment hold hashes whose home this bucket is, OFRB how far, in ring order, the
 //! furthest of them may be, and OB whether there may be any. The lock is a
-//! [`DatedLock`](durahash_media::DatedLock).
+//! [`EpochLock`](durahash_media::EpochLock).
 //!
 //! A segment is a run of buckets, and its number is its offset divided by its size. Its word in the
 //! array of the directory is that of `crate::array`, without a tag.

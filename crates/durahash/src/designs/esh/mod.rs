@@ -72,8 +72,8 @@
 //!
 //! # Recovery
 //! `recover.rs`: the array is strided from segment to segment, and no segment is read. `repair.rs`: a
-//! lock's epoch dates its bucket, and who comes to a bucket of a date before the last unclean open
-//! repairs its segment first, reader or writer. The dates are durable with the heads, so that a pool
+//! lock has an epoch, and who comes to a bucket of an epoch before the last unclean open
+//! repairs its segment first, reader or writer. The epochs are durable with the heads, so that a pool
 //! that is closed cleanly need not be repaired again. Everything that a crash leaves is sound enough for
 //! lookups that go everywhere, so a pool that must not be written to is read without repair. The root
 //! word 1 keeps the epoch of the last unclean open, so that a clean one need not repair.
@@ -92,7 +92,7 @@
 //! is given up with higher versions, so a reader that is still in it starts over. Two writers wait for
 //! each other only if both change one bucket, or its hashes.
 //! A repair holds W and X of all buckets. Some of them may have been in use: of a segment that was
-//! damaged, some dates may be old and others not.
+//! damaged, some epochs may be old and others not.
 //!
 //! # Departures from the paper
 //! - Fourteen slots of sixteen bytes. "28 pairs of 8 bytes" do not fit beside 32 bytes of metadata.
@@ -122,7 +122,9 @@ mod write;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
-use durahash_media::{DatedLock, Dates, Event, LINE_BYTES, Medium, Pool, Present, Result, Version};
+use durahash_media::{
+    EpochLock, Epochs, Event, LINE_BYTES, Medium, Pool, Present, Result, Version,
+};
 
 use crate::extendible::array::Array;
 use crate::extendible::directory::Directory;
@@ -150,7 +152,7 @@ pub struct Esh<M: Medium> {
     /// Names segments by their numbers.
     directory: Directory<u64>,
     shape: Shape,
-    dates: Dates,
+    epochs: Epochs,
     present: Present,
     tally: Tally,
     writers: Writers,
@@ -200,8 +202,8 @@ impl<M: Medium> Esh<M> {
     }
 
     #[inline(always)]
-    fn lock_of<'a>(&'a self, bucket: &'a Bucket) -> DatedLock<'a> {
-        DatedLock::new(&bucket.lock, self.dates, &self.present)
+    fn lock_of<'a>(&'a self, bucket: &'a Bucket) -> EpochLock<'a> {
+        EpochLock::new(&bucket.lock, self.epochs, &self.present)
     }
 
     #[inline(always)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use durahash_media::hash::WordMix;
-use durahash_media::{Dates, ErrorKind, Medium, Pool, Present, Result};
+use durahash_media::{Epochs, ErrorKind, Medium, Pool, Present, Result};
 
 use super::grow::Free;
 use super::layout::{MAX_BUCKETS, SLOTS};
@@ -51,7 +51,7 @@ impl<M: Medium> Esh<M> {
     /// [`Full`](ErrorKind::Full); [`Options`](ErrorKind::Options) for a geometry that cannot be.
     pub fn create(pool: Arc<Pool<M>>) -> Result<Self> {
         let now = pool.epoch();
-        let esh = Self::new(pool, Dates { now, trusted_from: now })?;
+        let esh = Self::new(pool, Epochs { now, trusted_from: now })?;
         for prefix in [0, 1 << 63] {
             let fresh = esh.write_fresh(esh.take_segment()?, prefix, 1, &[])?;
             esh.publish(&fresh);
@@ -70,7 +70,7 @@ impl<M: Medium> Esh<M> {
     /// [`Options`](ErrorKind::Options) for a geometry that cannot be.
     pub fn open(pool: Arc<Pool<M>>) -> Result<Self> {
         let now = pool.epoch();
-        let mut esh = Self::new(pool, Dates { now, trusted_from: now })?;
+        let mut esh = Self::new(pool, Epochs { now, trusted_from: now })?;
         let (Sound { first, depth, units }, named) = esh.read_array()?;
         esh.writers.array.adopt(first);
         let mut depths = [0; MAX_DEPTH as usize + 1];
@@ -102,7 +102,7 @@ impl<M: Medium> Esh<M> {
         Ok(esh)
     }
 
-    fn new(pool: Arc<Pool<M>>, dates: Dates) -> Result<Self> {
+    fn new(pool: Arc<Pool<M>>, epochs: Epochs) -> Result<Self> {
         let format = pool.format();
         let slots = match u32::from(format.geometry.slots) {
             0 => SLOTS,
@@ -129,7 +129,7 @@ impl<M: Medium> Esh<M> {
         Ok(Esh {
             directory: Directory::new(1, &growth)?,
             shape,
-            dates,
+            epochs,
             present: Present::new(pool.medium().region().reserved())?,
             tally: Tally::default(),
             writers: Writers {
@@ -144,24 +144,24 @@ impl<M: Medium> Esh<M> {
         })
     }
 
-    /// The root word of the dates that are trusted: the epoch, and a check sum above it.
+    /// The root word of the epochs that are trusted: the first, and a check sum above it.
     fn dates_word(&self) -> u64 {
-        self.dates_word_of(self.dates.trusted_from)
+        self.epochs_word_of(self.epochs.trusted_from)
     }
 
-    fn dates_word_of(&self, epoch: u32) -> u64 {
+    fn epochs_word_of(&self, epoch: u32) -> u64 {
         let mix = WordMix::new(self.pool.format().seed);
         u64::from(epoch) | mix.mix(u64::from(epoch)) >> 32 << 32
     }
 
-    /// After a clean close, trusts all dates since the last unclean open, if the root tells when that
+    /// After a clean close, trusts all epochs since the last unclean open, if the root tells when that
     /// was; else everything is repaired, which is never wrong.
     fn trust_dates(&mut self) -> Result<bool> {
         let word = self.pool.root(DATES_ROOT)?;
         let epoch = word as u32;
-        let is_sound = word == self.dates_word_of(epoch) && epoch <= self.dates.now;
+        let is_sound = word == self.epochs_word_of(epoch) && epoch <= self.epochs.now;
         if is_sound {
-            self.dates.trusted_from = epoch;
+            self.epochs.trusted_from = epoch;
         }
         Ok(is_sound)
     }

@@ -26,7 +26,7 @@ struct Claim<'a, M: Medium> {
 }
 
 impl<'a, M: Medium> Claim<'a, M> {
-    /// Takes all, in their order, and dates them. The caller checks the place afterwards.
+    /// Takes all, in their order, and stamps them with the present epoch. The caller checks the place afterwards.
     fn of(esh: &'a Esh<M>, place: Place) -> Result<Self> {
         let mut claim = Claim { esh, place, count: 0, is_stale: false };
         while claim.count < esh.shape.buckets {
@@ -112,7 +112,7 @@ impl<M: Medium> Esh<M> {
         Ok(true)
     }
 
-    /// Makes the commit words of a segment exact, and durable with the dates beside them, also those
+    /// Makes the commit words of a segment exact, and durable with the epochs beside them, also those
     /// that were exact before: a killed process may not have flushed them.
     fn make_exact(&self, place: Place, prefix: u64) -> Result<()> {
         let (medium, shape) = (self.medium(), self.shape);

@@ -117,7 +117,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use durahash_media::hash::WordMix;
-use durahash_media::{Event, LINE_BYTES, Medium, Pool, Result, Rows, Version, VersionLock, bits};
+use durahash_media::{
+    Event, LINE_BYTES, Medium, Pool, Reserved, Result, Version, VersionLock, bits,
+};
 
 use crate::extendible::array::Array;
 use crate::extendible::directory::Directory;
@@ -163,7 +165,7 @@ pub struct Table<M: Medium, const MULTI: bool> {
     /// Names segments by their places.
     directory: Directory<u64>,
     /// Locks and count, two rows for each segment.
-    rows: Rows<8>,
+    rows: Reserved<8>,
     shape: Shape,
     mix: WordMix,
     writers: Writers,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use durahash_media::hash::WordMix;
-use durahash_media::{ErrorKind, Medium, Pool, Result, Rows};
+use durahash_media::{ErrorKind, Medium, Pool, Reserved, Result};
 
 use super::beyond::Beyond;
 use super::layout::{BUCKET_BYTES, SLOTS, STASH, used_slots};
@@ -104,7 +104,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         let growth = Growth::default();
         Ok(Table {
             directory: Directory::new(1, &growth)?,
-            rows: Rows::new(max_bytes.div_ceil(pool.extent_bytes()) * 2)?,
+            rows: Reserved::new(max_bytes.div_ceil(pool.extent_bytes()) * 2)?,
             shape: Shape {
                 main,
                 // The last slot of a multimap's bucket is for a list.

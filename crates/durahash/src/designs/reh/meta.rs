@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use durahash_media::hash::fingerprint;
 use durahash_media::probe::{self, BitMask};
-use durahash_media::{Rows, VersionLock, bits};
+use durahash_media::{Reserved, VersionLock, bits};
 
 use super::layout::ALL_SLOTS;
 
@@ -26,7 +26,7 @@ const DEPTH_SHIFT: u32 = 56;
 
 impl<'a> Meta<'a> {
     #[inline(always)]
-    pub(crate) fn of(rows: &'a Rows<4>, bucket: u64) -> Self {
+    pub(crate) fn of(rows: &'a Reserved<4>, bucket: u64) -> Self {
         Meta(rows.row(bucket))
     }
 

@@ -89,7 +89,7 @@ mod write;
 
 use std::sync::{Arc, Mutex};
 
-use durahash_media::{Event, Medium, Pool, Result, Rows};
+use durahash_media::{Event, Medium, Pool, Reserved, Result};
 
 use crate::extendible::directory::{Directory, Sought};
 use crate::extendible::extend::{self, MAX_DEPTH};
@@ -116,7 +116,7 @@ pub struct Reh<M: Medium> {
     /// Names buckets by their numbers.
     directory: Directory<u32>,
     /// Metadata, by the number of the bucket.
-    metas: Rows<4>,
+    metas: Reserved<4>,
     /// Slots of a bucket that are used.
     slots: u32,
     live: Counter,

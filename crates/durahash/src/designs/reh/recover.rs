@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use durahash_media::hash::fingerprint;
-use durahash_media::{Error, ErrorKind, Medium, Pool, Result, Rows, wait_lock};
+use durahash_media::{Error, ErrorKind, Medium, Pool, Reserved, Result, wait_lock};
 
 use super::layout::{BUCKET_BYTES, Bucket, Link, MAX_BUCKETS, SLOTS, marker};
 use super::{ROOT, Reh, Writers};
@@ -25,7 +25,7 @@ use crate::util::parallel::in_parts;
 const EXTENTS_PER_THREAD: usize = 16;
 
 /// Buckets as the second pass sees them, by number: {link, prefix}; zero where there is none.
-type Seen = Rows<2>;
+type Seen = Reserved<2>;
 
 /// Stands in the link of a bucket that the second pass has met.
 const MET: u64 = u64::MAX;
@@ -107,7 +107,7 @@ impl<M: Medium> Reh<M> {
         let bytes = format.max_bytes.min(pool.medium().region().reserved());
         let growth = Growth::default();
         Ok(Reh {
-            metas: Rows::new((bytes / BUCKET_BYTES).min(MAX_BUCKETS))?,
+            metas: Reserved::new((bytes / BUCKET_BYTES).min(MAX_BUCKETS))?,
             directory: Directory::new(1, &growth)?,
             slots,
             live: Counter::default(),

@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use durahash_media::{ErrorKind, Format, Geometry, Pool, Sim, Step};
+use durahash_media::sim::{Sim, Step};
+use durahash_media::{ErrorKind, Format, Geometry, Memory, Pool};
 
 use super::layout::marker;
 use super::*;

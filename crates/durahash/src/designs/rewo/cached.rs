@@ -30,7 +30,7 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use durahash_media::{Event, Medium, Result, Rows, Version, VersionLock, bits};
+use durahash_media::{Event, Medium, Reserved, Result, Version, VersionLock, bits};
 
 use crate::extendible::growth::Count;
 
@@ -126,7 +126,7 @@ impl Seen<'_> {
 
 /// See the module docs in the source.
 pub(super) struct Cached {
-    rows: Rows<16>,
+    rows: Reserved<16>,
     /// Buckets in use: a power of two, or none.
     buckets: AtomicU64,
     /// Whether there are slots that are not here.
@@ -142,7 +142,7 @@ impl Cached {
     /// Address space for so many buckets at the most; none in use.
     pub(super) fn new(most: u64) -> Result<Self> {
         Ok(Cached {
-            rows: Rows::new(most)?,
+            rows: Reserved::new(most)?,
             buckets: AtomicU64::new(0),
             overflow: AtomicBool::new(true),
             fills: AtomicBool::new(false),

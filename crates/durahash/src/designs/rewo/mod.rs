@@ -124,7 +124,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 use durahash_media::hash::WordMix;
-use durahash_media::{Event, Medium, Pool, Result, Rows, Version, VersionLock};
+use durahash_media::{Event, Medium, Pool, Reserved, Result, Version, VersionLock};
 
 use crate::extendible::growth::Count;
 use crate::index::{
@@ -178,7 +178,7 @@ pub struct Rewo<M: Medium> {
     pool: Arc<Pool<M>>,
     plans: Plans,
     /// Locks of buckets: that of a bucket is found by the lowest bits of its number.
-    locks: Rows<1>,
+    locks: Reserved<1>,
     stripe_mask: u64,
     remix: WordMix,
     /// Slots of a bucket that are used, and how many they are.

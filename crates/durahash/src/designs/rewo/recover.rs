@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use durahash_media::hash::WordMix;
 use durahash_media::probe::BitMask;
-use durahash_media::{Error, ErrorKind, Medium, Pool, Result, Rows, bits, wait_lock};
+use durahash_media::{Error, ErrorKind, Medium, Pool, Reserved, Result, bits, wait_lock};
 
 use super::cached::{self, Cached};
 use super::grow::Resizing;
@@ -131,7 +131,7 @@ impl<M: Medium> Rewo<M> {
         let cached = Arc::new(Cached::new(cache_bytes / cached::BUCKET_BYTES)?);
         Ok(Rewo {
             plans: Plans::new(wanted),
-            locks: Rows::new(stripe_mask + 1)?,
+            locks: Reserved::new(stripe_mask + 1)?,
             stripe_mask,
             remix: remix_of(format.seed),
             used: used_slots(slots),

@@ -10,19 +10,19 @@ use super::{FileDisk, SyncMode};
 use crate::error::{Error, Result};
 
 /// One makes checkpoints, and in `Interval` one writes.
-pub(super) struct Keeper {
+pub(super) struct Background {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
     /// The process that has them: a fork's child has none.
     process: u32,
 }
 
-impl Keeper {
+impl Background {
     pub(super) fn start(log: &Arc<Log<FileDisk>>, mode: SyncMode) -> Result<Self> {
         let process = std::process::id();
         let stop = Arc::new(AtomicBool::new(false));
-        let mut keeper = Keeper { stop, threads: Vec::new(), process };
-        let checkpointer = keeper.spawn("durahash-check", log, |log| {
+        let mut background = Background { stop, threads: Vec::new(), process };
+        let checkpointer = background.spawn("durahash-check", log, |log| {
             if log.is_half_full() && !log.has_failed() {
                 log.checkpoint();
             } else {
@@ -33,15 +33,17 @@ impl Keeper {
             }
         })?;
         let writer = match mode {
-            SyncMode::Interval(every) => Some(keeper.spawn("durahash-log", log, move |log| {
-                log.commit(log.next());
-                // Whoever asks for less does not mean a thread that never rests.
-                std::thread::park_timeout(every.max(Duration::from_millis(1)));
-            })?),
+            SyncMode::Interval(every) => {
+                Some(background.spawn("durahash-log", log, move |log| {
+                    log.commit(log.next());
+                    // Whoever asks for less does not mean a thread that never rests.
+                    std::thread::park_timeout(every.max(Duration::from_millis(1)));
+                })?)
+            }
             SyncMode::Process | SyncMode::Strict => None,
         };
         let _ = log.wake.set(Wake { writer, checkpointer });
-        Ok(keeper)
+        Ok(background)
     }
 
     /// Runs `step` again and again until the end.

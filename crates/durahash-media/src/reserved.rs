@@ -9,19 +9,19 @@ use crate::zeroed::Zeroed;
 ///
 /// Address space is reserved for all rows at once, memory only for those that were written, in huge
 /// pages where the system gives them. Rows never move, so a row may be read while others are added.
-pub struct Rows<const N: usize> {
+pub struct Reserved<const N: usize> {
     memory: Zeroed,
     count: u64,
 }
 
-impl<const N: usize> Rows<N> {
+impl<const N: usize> Reserved<N> {
     /// `count` rows of zeros.
     ///
     /// # Errors
     /// [`Io`](crate::ErrorKind::Io) when the system has no address space for them.
     pub fn new(count: u64) -> Result<Self> {
         const { assert!(N > 0 && N <= 16) }
-        Ok(Rows { memory: Zeroed::new(count, size_of::<[AtomicU64; N]>() as u64)?, count })
+        Ok(Reserved { memory: Zeroed::new(count, size_of::<[AtomicU64; N]>() as u64)?, count })
     }
 
     /// Row `i`.
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn rows_are_zero_stay_put_and_are_given_back() {
         for count in [1, 100, 1 << 20] {
-            let rows = Rows::<4>::new(count).unwrap();
+            let rows = Reserved::<4>::new(count).unwrap();
             let last = rows.row(count - 1);
             assert_eq!(last[3].load(Relaxed), 0);
             last[3].store(7, Relaxed);
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "row out of range")]
     fn no_row_beyond_the_last() {
-        let rows = Rows::<4>::new(3).unwrap();
+        let rows = Reserved::<4>::new(3).unwrap();
         let _ = rows.row(3);
     }
 }

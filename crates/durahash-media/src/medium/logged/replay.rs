@@ -34,10 +34,10 @@ type Groups = HashMap<u64, u64, BuildHasherDefault<NumberHasher>>;
 
 /// What was shown.
 #[derive(Default)]
-pub(super) struct Shown(Groups);
+pub(super) struct Replayed(Groups);
 
 /// Lines on their way into the image of `disk`.
-pub(super) struct Showing<'s, 'e, D> {
+pub(super) struct Replaying<'s, 'e, D> {
     disk: &'e D,
     scope: &'s Scope<'s, 'e>,
     parts: Vec<Part<'s>>,
@@ -78,28 +78,28 @@ impl Hasher for NumberHasher {
     }
 }
 
-impl fmt::Debug for Shown {
+impl fmt::Debug for Replayed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines: u32 = self.0.values().map(|bits| bits.count_ones()).sum();
         write!(f, "{lines} lines")
     }
 }
 
-impl Shown {
+impl Replayed {
     /// All lines that `f` puts, which are in the image when this returns. Where `f` fails, some are.
     ///
     /// # Errors
     /// Those of `f`.
     pub(super) fn gather<D: Disk>(
         disk: &D,
-        f: impl FnOnce(&mut Showing<'_, '_, D>) -> Result<()>,
-    ) -> Result<Shown> {
+        f: impl FnOnce(&mut Replaying<'_, '_, D>) -> Result<()>,
+    ) -> Result<Replayed> {
         let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
         thread::scope(|scope| {
             let parts = (0..threads).map(|_| Part::default()).collect();
-            let mut showing = Showing { disk, scope, parts };
-            f(&mut showing)?;
-            Ok(showing.finish())
+            let mut replaying = Replaying { disk, scope, parts };
+            f(&mut replaying)?;
+            Ok(replaying.finish())
         })
     }
 
@@ -114,7 +114,7 @@ impl Shown {
     }
 }
 
-impl<'s, 'e, D: Disk> Showing<'s, 'e, D> {
+impl<'s, 'e, D: Disk> Replaying<'s, 'e, D> {
     /// The line at `off` of the pool is this one from now on.
     pub(super) fn put(&mut self, off: u64, line: &Line) {
         let group = off / LINE_BYTES / GROUP_LINES;
@@ -127,7 +127,7 @@ impl<'s, 'e, D: Disk> Showing<'s, 'e, D> {
         }
     }
 
-    fn finish(self) -> Shown {
+    fn finish(self) -> Replayed {
         let mut all = Groups::default();
         for Part { gathered, mut groups, shower } in self.parts {
             if let Some(Shower { batches, thread, .. }) = shower {
@@ -137,7 +137,7 @@ impl<'s, 'e, D: Disk> Showing<'s, 'e, D> {
             show(self.disk, &gathered, &mut groups);
             all.extend(groups);
         }
-        Shown(all)
+        Replayed(all)
     }
 }
 
@@ -193,7 +193,7 @@ fn show<D: Disk>(disk: &D, lines: &[(u64, Line)], groups: &mut Groups) {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::medium::logged::SimDisk;
+    use crate::medium::sim::SimDisk;
 
     #[test]
     fn the_last_of_each_line_is_shown_and_noted_in_the_order_of_the_pool() {
@@ -203,8 +203,8 @@ mod tests {
         // More than are handed over at a time.
         let count = 20 * BATCH_LINES as u64 + 1000;
         let line_at = |v: u64| (count - v) * 3 % 700 + 1;
-        let shown = Shown::gather(&disk, |showing| {
-            (0..count).for_each(|v| showing.put(line_at(v) * LINE_BYTES, &[v; 8]));
+        let shown = Replayed::gather(&disk, |replaying| {
+            (0..count).for_each(|v| replaying.put(line_at(v) * LINE_BYTES, &[v; 8]));
             Ok(())
         });
         let shown = shown.unwrap();

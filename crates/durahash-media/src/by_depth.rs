@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::error::Result;
 use crate::zeroed::Zeroed;
 
-/// A word of [`Levels`]: `u32` or `u64`, which is an atomic in memory.
-pub trait LevelWord: Copy + Eq + Into<u64> + sealed::Sealed {
+/// A word of [`ByDepth`]: `u32` or `u64`, which is an atomic in memory.
+pub trait DepthWord: Copy + Eq + Into<u64> + sealed::Sealed {
     /// The word in memory.
     type Atomic: Send + Sync;
 
@@ -32,11 +32,11 @@ mod sealed {
     pub trait Sealed {}
 }
 
-macro_rules! level_word {
+macro_rules! depth_word {
     ($($word:ident, $atomic:ident;)*) => {$(
         impl sealed::Sealed for $word {}
 
-        impl LevelWord for $word {
+        impl DepthWord for $word {
             type Atomic = $atomic;
 
             const ZERO: Self = 0;
@@ -61,7 +61,7 @@ macro_rules! level_word {
     )*};
 }
 
-level_word! {
+depth_word! {
     u32, AtomicU32;
     u64, AtomicU64;
 }
@@ -69,21 +69,21 @@ level_word! {
 /// An array of words for each depth, indexed by the first `depth` bits of a hash.
 ///
 /// Arrays are made one by one, all zero, and never move: a word may be read while others are made.
-pub struct Levels<W: LevelWord> {
+pub struct ByDepth<W: DepthWord> {
     /// Where the array of each depth begins, so that a lookup needs one load to know. There is one
     /// for each value of six bits, so that no index is out of range.
     starts: [AtomicPtr<W::Atomic>; 64],
     arrays: Box<[OnceLock<Zeroed>]>,
 }
 
-impl<W: LevelWord> Levels<W> {
+impl<W: DepthWord> ByDepth<W> {
     /// The largest depth.
     pub const MAX_DEPTH: u32 = 44;
 
     /// No arrays yet.
     #[must_use]
     pub fn new() -> Self {
-        Levels {
+        ByDepth {
             starts: [const { AtomicPtr::new(null_mut()) }; 64],
             arrays: (0..=Self::MAX_DEPTH).map(|_| OnceLock::new()).collect(),
         }
@@ -119,7 +119,7 @@ impl<W: LevelWord> Levels<W> {
         let start = self.starts[(depth % 64) as usize].load(Ordering::Acquire);
         assert!(!start.is_null(), "no array of this depth");
         // SAFETY: an array that begins somewhere has `2^depth` words, and the index has `depth`
-        // bits; it stays there as long as `self`. `LevelWord` is sealed, so a word is an atomic
+        // bits; it stays there as long as `self`. `DepthWord` is sealed, so a word is an atomic
         // integer, for which zeros are valid and lines well aligned.
         unsafe { &*start.add((h >> ((64 - depth) % 64)) as usize) }
     }
@@ -143,7 +143,7 @@ impl<W: LevelWord> Levels<W> {
     }
 }
 
-impl<W: LevelWord> Default for Levels<W> {
+impl<W: DepthWord> Default for ByDepth<W> {
     fn default() -> Self {
         Self::new()
     }
@@ -153,8 +153,8 @@ impl<W: LevelWord> Default for Levels<W> {
 mod tests {
     use super::*;
 
-    fn words_are_found<W: LevelWord + std::fmt::Debug>() {
-        let levels = Levels::<W>::new();
+    fn words_are_found<W: DepthWord + std::fmt::Debug>() {
+        let levels = ByDepth::<W>::new();
         let [seven, nine] = [7, 9].map(W::from_u64);
         for depth in [1, 2, 17, 20] {
             levels.make(depth).unwrap();
@@ -184,6 +184,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "no array of this depth")]
     fn an_array_that_was_not_made_has_no_words() {
-        let _ = Levels::<u32>::new().word(3, 0);
+        let _ = ByDepth::<u32>::new().word(3, 0);
     }
 }

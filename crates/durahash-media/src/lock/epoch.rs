@@ -4,21 +4,22 @@
 //! bit 0 W   1 X   2 parity   3-31 version   32-63 open epoch
 //! ```
 //!
-//! W and X are those of a [`VersionLock`](super::VersionLock). What reaches the medium of them is
-//! of no use and does no harm: they count only under the epoch of the present open, so a leftover
-//! means "unlocked". The epoch also says whether what the lock guards may be relied on as it is: a
-//! date before the last unclean open means that a crash may have left it half done.
+//! W and X are those of a [`VersionLock`](super::VersionLock). They may reach the medium, which does
+//! no harm: they count only under the epoch of the present open, so a leftover means "unlocked". The
+//! epoch also dates the guarded bytes: an epoch before the last unclean open means that a crash may
+//! have left them half done.
 //!
-//! The parity tells a damaged word from a lock that is held, and a bit in DRAM a word that says so
-//! from one that was taken since the pool was opened ([`Present`]): nobody waits for what nobody holds.
+//! The parity tells a damaged word from a lock that is held. A bit in DRAM ([`Present`]) tells a lock
+//! that was taken since the pool was opened from a word that only says so: no thread waits for a lock
+//! that no thread holds.
 
 use std::sync::atomic::Ordering;
 
 use super::Version;
 use crate::error::{Error, Result};
-use crate::medium::{Event, Medium};
+use crate::medium::{Event, Memory};
 use crate::primitive::Backoff;
-use crate::rows::Rows;
+use crate::reserved::Reserved;
 use crate::word::PmU64;
 
 const W: u64 = 1;
@@ -28,45 +29,45 @@ const VERSION: u64 = 8;
 const EPOCH_SHIFT: u32 = 32;
 const LOW: u64 = (1 << EPOCH_SHIFT) - 1;
 
-/// The epochs that dates are compared with.
+/// The epochs that a lock's epoch is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dates {
+pub struct Epochs {
     /// The epoch of the present open.
     pub now: u32,
     /// That of the last open that found the pool unclean; not after `now`.
     pub trusted_from: u32,
 }
 
-impl Dates {
-    /// Whether a word is of a time since which nothing was left half done.
+impl Epochs {
+    /// True if no crash since the word's epoch can have left the guarded bytes half done.
     #[inline(always)]
     const fn cover(self, word: u64) -> bool {
         let epoch = (word >> EPOCH_SHIFT) as u32;
         epoch.wrapping_sub(self.trusted_from) <= self.now.wrapping_sub(self.trusted_from)
     }
 
-    /// Whether the flags of a word count.
+    /// True if the flags of a word count.
     #[inline(always)]
     const fn is_present(self, word: u64) -> bool {
         (word >> EPOCH_SHIFT) as u32 == self.now
     }
 }
 
-/// No two locks lie in the same so many bytes.
+/// Two locks are at least this far apart.
 const GUARDED_BYTES: u64 = 256;
 
-/// Which locks have had the date of the present open from this process: a bit for each 256 bytes of the
-/// medium. It is set before the word gets its first such date, so a word whose bit is not set has its
-/// date from elsewhere, and nobody holds it.
-pub struct Present(Rows<1>);
+/// The locks that this process gave the epoch of the present open: a bit for each 256 bytes of the
+/// medium. It is set before the word gets that epoch for the first time, so a word whose bit is not set
+/// has its epoch from elsewhere, and no thread holds the lock.
+pub struct Present(Reserved<1>);
 
 impl Present {
-    /// For a medium of so many bytes at the most. None has been dated yet.
+    /// For a medium of at most `bytes_max` bytes, with no lock in it yet.
     ///
     /// # Errors
     /// [`Io`](crate::ErrorKind::Io) when the system has no address space for it.
     pub fn new(bytes_max: u64) -> Result<Self> {
-        Ok(Present(Rows::new(bytes_max.div_ceil(GUARDED_BYTES * 64).max(1))?))
+        Ok(Present(Reserved::new(bytes_max.div_ceil(GUARDED_BYTES * 64).max(1))?))
     }
 
     fn add(&self, off: u64) {
@@ -87,17 +88,17 @@ impl Present {
 pub enum Taken {
     /// The caller holds W.
     Yes,
-    /// Somebody else does.
+    /// Another thread holds it.
     Busy,
-    /// What the lock guards is not to be relied on yet.
+    /// The guarded bytes are stale.
     Stale,
 }
 
 /// A lock in a word of the medium. See the module docs in the source.
 #[derive(Clone, Copy)]
-pub struct DatedLock<'a> {
+pub struct EpochLock<'a> {
     word: &'a PmU64,
-    dates: Dates,
+    epochs: Epochs,
     present: &'a Present,
 }
 
@@ -111,21 +112,22 @@ const fn is_sound(word: u64) -> bool {
     word.count_ones().is_multiple_of(2)
 }
 
-impl<'a> DatedLock<'a> {
+impl<'a> EpochLock<'a> {
     /// The lock in `word`, where no other is in the same 256 bytes. All of a medium share `present`.
     #[inline(always)]
     #[must_use]
-    pub fn new(word: &'a PmU64, dates: Dates, present: &'a Present) -> Self {
-        DatedLock { word, dates, present }
+    pub fn new(word: &'a PmU64, epochs: Epochs, present: &'a Present) -> Self {
+        EpochLock { word, epochs, present }
     }
 
     fn id(self) -> usize {
         self.word.addr().addr()
     }
 
-    /// Whether a word that has the present date and says that it is held may be waited for.
+    /// Checks a word that has the present epoch and says that the lock is held: an error if no thread
+    /// can hold it.
     #[cold]
-    fn is_held<M: Medium>(self, medium: &M, word: u64) -> Result<()> {
+    fn is_held<M: Memory>(self, medium: &M, word: u64) -> Result<()> {
         let off = medium.region().offset_of(self.word);
         if is_sound(word) && self.present.contains(off) {
             return Ok(());
@@ -137,12 +139,12 @@ impl<'a> DatedLock<'a> {
     #[inline(always)]
     #[must_use]
     #[track_caller]
-    pub fn try_read<M: Medium>(self, medium: &M) -> Option<Version> {
+    pub fn try_read<M: Memory>(self, medium: &M) -> Option<Version> {
         let word = medium.load(self.word);
         medium.event(Event::Look);
-        // Another date's X is a leftover: that a lock is released is not flushed.
-        let is_open = word & X == 0 || !self.dates.is_present(word);
-        (is_open && self.dates.cover(word)).then_some(Version(word & !(W | PARITY)))
+        // X of another epoch is a leftover: the release of a lock is not flushed.
+        let is_open = word & X == 0 || !self.epochs.is_present(word);
+        (is_open && self.epochs.cover(word)).then_some(Version(word & !(W | PARITY)))
     }
 
     /// The version, after waiting for X to be released; `None` where what the lock guards is stale.
@@ -150,15 +152,15 @@ impl<'a> DatedLock<'a> {
     /// # Errors
     /// [`Corrupt`](crate::ErrorKind::Corrupt) where nobody will release it.
     #[track_caller]
-    pub fn read<M: Medium>(self, medium: &M) -> Result<Option<Version>> {
+    pub fn read<M: Memory>(self, medium: &M) -> Result<Option<Version>> {
         let mut backoff = Backoff::new();
         loop {
             let word = medium.load(self.word);
             medium.event(Event::Look);
-            if !self.dates.cover(word) {
+            if !self.epochs.cover(word) {
                 return Ok(None);
             }
-            if word & X == 0 || !self.dates.is_present(word) {
+            if word & X == 0 || !self.epochs.is_present(word) {
                 return Ok(Some(Version(word & !(W | PARITY))));
             }
             self.is_held(medium, word)?;
@@ -167,20 +169,20 @@ impl<'a> DatedLock<'a> {
         }
     }
 
-    /// Whether nothing was changed since `version` was read, as [`VersionLock::validate`].
+    /// True if nothing was changed since `version` was read, as [`VersionLock::validate`].
     ///
     /// [`VersionLock::validate`]: super::VersionLock::validate
     #[inline(always)]
     #[must_use]
     #[track_caller]
-    pub fn validate<M: Medium>(self, medium: &M, version: Version) -> bool {
+    pub fn validate<M: Memory>(self, medium: &M, version: Version) -> bool {
         medium.load(self.word) & !(W | PARITY) == version.0
     }
 
     /// Whether what the lock guards may be relied on.
     #[track_caller]
-    pub fn is_covered<M: Medium>(self, medium: &M) -> bool {
-        self.dates.cover(medium.load(self.word))
+    pub fn is_covered<M: Memory>(self, medium: &M) -> bool {
+        self.epochs.cover(medium.load(self.word))
     }
 
     /// Takes W if it is free.
@@ -189,23 +191,23 @@ impl<'a> DatedLock<'a> {
     /// [`Corrupt`](crate::ErrorKind::Corrupt) where nobody will release it.
     #[inline]
     #[track_caller]
-    pub fn try_lock<M: Medium>(self, medium: &M) -> Result<Taken> {
+    pub fn try_lock<M: Memory>(self, medium: &M) -> Result<Taken> {
         let word = medium.load(self.word);
-        if self.dates.cover(word) { self.take(medium, word, W) } else { Ok(Taken::Stale) }
+        if self.epochs.cover(word) { self.take(medium, word, W) } else { Ok(Taken::Stale) }
     }
 
-    /// Takes W and X although what the lock guards may be stale, however long that takes, and dates it
-    /// as of now: who makes it good again does so. Whether it could be relied on before.
+    /// Waits for W and X, also where the guarded bytes are stale, and gives the lock the present
+    /// epoch: the caller repairs them. True if they were not stale.
     ///
     /// # Errors
     /// As [`try_lock`](Self::try_lock).
     #[track_caller]
-    pub fn claim<M: Medium>(self, medium: &M) -> Result<bool> {
+    pub fn claim<M: Memory>(self, medium: &M) -> Result<bool> {
         let mut backoff = Backoff::new();
         loop {
             let word = medium.load(self.word);
             if self.take(medium, word, W | X)? == Taken::Yes {
-                return Ok(self.dates.cover(word));
+                return Ok(self.epochs.cover(word));
             }
             medium.event(Event::Wait);
             backoff.wait();
@@ -214,16 +216,16 @@ impl<'a> DatedLock<'a> {
 
     #[inline]
     #[track_caller]
-    fn take<M: Medium>(self, medium: &M, word: u64, flags: u64) -> Result<Taken> {
-        if !self.dates.is_present(word) {
+    fn take<M: Memory>(self, medium: &M, word: u64, flags: u64) -> Result<Taken> {
+        if !self.epochs.is_present(word) {
             self.present.add(medium.region().offset_of(self.word));
         } else if word & W != 0 {
             self.is_held(medium, word)?;
             return Ok(Taken::Busy);
         }
-        // The version goes on, whatever the date was.
+        // The version goes on, whatever the epoch was.
         let version = word & LOW & !(W | X);
-        let new = sealed(u64::from(self.dates.now) << EPOCH_SHIFT | version | flags);
+        let new = sealed(u64::from(self.epochs.now) << EPOCH_SHIFT | version | flags);
         if medium.cas(self.word, word, new).is_err() {
             return Ok(Taken::Busy);
         }
@@ -238,7 +240,7 @@ impl<'a> DatedLock<'a> {
     /// As [`try_lock`](Self::try_lock).
     #[inline]
     #[track_caller]
-    pub fn lock<M: Medium>(self, medium: &M) -> Result<Taken> {
+    pub fn lock<M: Memory>(self, medium: &M) -> Result<Taken> {
         let mut backoff = Backoff::new();
         loop {
             let taken = self.try_lock(medium)?;
@@ -253,7 +255,7 @@ impl<'a> DatedLock<'a> {
     /// Sets X: readers wait. The caller holds W.
     #[inline]
     #[track_caller]
-    pub fn exclude_readers<M: Medium>(self, medium: &M) {
+    pub fn exclude_readers<M: Memory>(self, medium: &M) {
         let word = medium.load(self.word);
         medium.store(self.word, sealed(word | X));
     }
@@ -261,7 +263,7 @@ impl<'a> DatedLock<'a> {
     /// Releases W, and X if set, and raises the version: what was changed is durable.
     #[inline]
     #[track_caller]
-    pub fn unlock_changed<M: Medium>(self, medium: &M) {
+    pub fn unlock_changed<M: Memory>(self, medium: &M) {
         let word = medium.load(self.word);
         medium.event(Event::Unlocked(self.id()));
         let version = (word & LOW & !(W | X | PARITY)).wrapping_add(VERSION) & LOW;
@@ -271,33 +273,33 @@ impl<'a> DatedLock<'a> {
     /// Releases W; nothing was changed, so readers under way stay valid.
     #[inline]
     #[track_caller]
-    pub fn unlock_unchanged<M: Medium>(self, medium: &M) {
+    pub fn unlock_unchanged<M: Memory>(self, medium: &M) {
         let word = medium.load(self.word);
         medium.event(Event::Unlocked(self.id()));
         medium.store(self.word, sealed(word & !W));
     }
 
-    /// Dates what the lock guards as of now, unlocked: it is new, so nobody holds it.
+    /// Gives an unlocked lock the present epoch. The guarded bytes are new, so no thread holds it.
     #[track_caller]
-    pub fn date<M: Medium>(self, medium: &M) {
+    pub fn stamp<M: Memory>(self, medium: &M) {
         self.present.add(medium.region().offset_of(self.word));
-        medium.store(self.word, sealed(u64::from(self.dates.now) << EPOCH_SHIFT));
+        medium.store(self.word, sealed(u64::from(self.epochs.now) << EPOCH_SHIFT));
     }
 
-    /// Whether somebody holds W.
+    /// True if a thread holds W.
     #[track_caller]
-    pub fn is_locked<M: Medium>(self, medium: &M) -> bool {
+    pub fn is_locked<M: Memory>(self, medium: &M) -> bool {
         let word = medium.load(self.word);
-        word & W != 0 && self.dates.is_present(word)
+        word & W != 0 && self.epochs.is_present(word)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::medium::Dram;
+    use crate::medium::{Dram, Storage};
 
-    const DATES: Dates = Dates { now: 9, trusted_from: 7 };
+    const EPOCHS: Epochs = Epochs { now: 9, trusted_from: 7 };
 
     /// A medium of which one word is a lock's.
     struct Place {
@@ -317,8 +319,8 @@ mod tests {
             self.medium.region().at(256).unwrap()
         }
 
-        fn lock(&self) -> DatedLock<'_> {
-            DatedLock::new(self.word(), DATES, &self.present)
+        fn lock(&self) -> EpochLock<'_> {
+            EpochLock::new(self.word(), EPOCHS, &self.present)
         }
     }
 
@@ -333,7 +335,7 @@ mod tests {
                 let place = Place::new();
                 let (lock, medium) = (place.lock(), &place.medium);
                 if epoch == 9 {
-                    lock.date(medium);
+                    lock.stamp(medium);
                 }
                 place.word().store(word_of(epoch, 5, flags));
                 assert_eq!(lock.is_covered(medium), covered);
@@ -376,7 +378,7 @@ mod tests {
     fn nobody_waits_for_a_damaged_word() {
         let place = Place::new();
         let (lock, medium, word) = (place.lock(), &place.medium, place.word());
-        lock.date(medium);
+        lock.stamp(medium);
         let sound = word.load();
         let attempts: [&dyn Fn() -> bool; 3] =
             [&|| lock.read(medium).is_ok(), &|| lock.try_lock(medium).is_ok(), &|| {
@@ -384,7 +386,7 @@ mod tests {
             }];
         for (bit, attempt) in (0..64).flat_map(|bit| attempts.map(|attempt| (bit, attempt))) {
             word.store(sound ^ 1 << bit);
-            // An error, an answer, or a date that is not now; never an endless wait.
+            // An error, an answer, or an epoch that is not the present one; never an endless wait.
             let _ = attempt();
         }
         word.store(word_of(9, 0, W));
@@ -404,13 +406,13 @@ mod tests {
             if flags & X != 0 {
                 lock.read(medium).unwrap_err();
             }
-            lock.date(medium);
+            lock.stamp(medium);
             assert_eq!(lock.lock(medium).unwrap(), Taken::Yes, "nobody holds what is new");
         }
     }
 
     #[test]
-    fn a_claim_dates_what_is_stale_and_keeps_the_version() {
+    fn a_claim_gives_stale_bytes_the_present_epoch_and_keeps_the_version() {
         for (epoch, covered) in [(6, false), (7, true), (9, true), (10, false)] {
             let place = Place::new();
             let (lock, medium) = (place.lock(), &place.medium);

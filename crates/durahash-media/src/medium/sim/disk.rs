@@ -10,13 +10,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
-use super::disk::Disk;
-use super::format::{AREA_BYTES_MIN, Layout, Line};
-use super::recover::{self, Found};
-use super::{Logged, SyncMode};
+use super::buffer::Buffer;
 use crate::error::{Error, ErrorKind, Result};
-use crate::medium::sim::buffer::Buffer;
-use crate::medium::{Medium, Region};
+use crate::medium::logged::format::{AREA_BYTES_MIN, Layout, Line};
+use crate::medium::logged::recover::{self, Recovered};
+use crate::medium::{Disk, Logged, Region, Storage, SyncMode};
 use crate::word::PmU64;
 
 /// The pool that is simulated.
@@ -185,12 +183,12 @@ impl SimDisk {
     /// # Errors
     /// [`Options`](ErrorKind::Options) for a mode without a log.
     pub fn create(self, mode: SyncMode) -> Result<Logged<SimDisk>> {
-        let logged = Logged::over(self, Found::nothing(UUID), mode.is_strict()?)?;
+        let logged = Logged::over(self, Recovered::nothing(UUID), mode.is_strict()?)?;
         logged.begin()?;
         Ok(logged)
     }
 
-    /// The pool behind the log on this disk, to be recovered when it [begins](Medium::begin).
+    /// The pool behind the log on this disk, to be recovered when it [begins](Storage::begin).
     ///
     /// # Errors
     /// [`Corrupt`](ErrorKind::Corrupt) where there is no log, or a damaged one;

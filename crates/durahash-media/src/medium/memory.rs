@@ -1,0 +1,242 @@
+//! What touches bytes: words, lines and their order. Compiled into each design.
+
+use super::Region;
+use crate::error::Result;
+use crate::word::{OnMedia, PmU64};
+
+/// Bytes of a cache line: what a flush writes back.
+pub const LINE_BYTES: u64 = 64;
+
+/// Bytes of a block: the medium's own unit, by which cost is counted.
+pub const BLOCK_BYTES: u64 = 256;
+
+/// Bytes of address space that a process has, at the most: a larger wish is cut to it.
+pub(crate) const ADDRESS_BYTES: u64 = 1 << 47;
+
+/// What a thread does that is not a store: nothing in release, a yield point and a mark in the
+/// trace under simulation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// An operation begins.
+    Begin,
+    /// The operation is acknowledged: it returned.
+    Ack,
+    /// A lock was taken; the number tells locks apart.
+    Locked(usize),
+    /// A lock was released.
+    Unlocked(usize),
+    /// About to look at what a lock guards, without holding it.
+    Look,
+    /// About to look again whether a lock is free, or a state has changed.
+    Wait,
+}
+
+/// The words of a medium, and their way to durability.
+///
+/// It is statically dispatched: on [`Dram`](super::Dram) a load or store is the plain machine
+/// instruction, and flush, fence, drain and event are nothing. A medium owns a [`Region`] of bytes;
+/// offsets into it are the addresses that are stored.
+pub trait Memory: Send + Sync + Sized + 'static {
+    /// True where a drain waits for a device that is much slower than memory, and flushed lines are
+    /// durable only after it: no operation may return, and nothing may report a change, before
+    /// [`wait_until_durable`](Memory::wait_until_durable).
+    const DRAIN_WAITS: bool = false;
+
+    /// True where stores to one line become durable in program order. Elsewhere a design persists
+    /// what a commit word relies on before it stores the commit word. A constant on real media, so
+    /// that only one of the two ways is compiled.
+    fn same_line_order(&self) -> bool;
+
+    /// The bytes.
+    fn region(&self) -> &Region;
+
+    /// Acquire load.
+    #[track_caller]
+    fn load(&self, word: &PmU64) -> u64;
+
+    /// Release store.
+    #[track_caller]
+    fn store(&self, word: &PmU64, v: u64);
+
+    /// Compare and swap; orders like a store on success. The result is the word's former value.
+    ///
+    /// # Errors
+    /// The value found, where it was not `old`.
+    #[track_caller]
+    #[allow(clippy::missing_errors_doc, reason = "the error is the other answer")]
+    fn cas(&self, word: &PmU64, old: u64, new: u64) -> Result<u64, u64>;
+
+    /// Non-temporal store: bypasses the cache where fences are real.
+    #[track_caller]
+    fn store_nt(&self, word: &PmU64, v: u64);
+
+    /// Starts to fetch every line of `obj`.
+    fn prefetch<T: OnMedia + ?Sized>(&self, obj: &T);
+
+    /// Starts the write-back of every line that `obj` touches.
+    #[track_caller]
+    fn flush<T: OnMedia + ?Sized>(&self, obj: &T);
+
+    /// Starts the write-back of an object that nothing points to yet (a new segment, a record): a
+    /// medium may do so more cheaply than [`flush`](Memory::flush).
+    #[track_caller]
+    fn flush_fresh<T: OnMedia + ?Sized>(&self, obj: &T) {
+        self.flush(obj);
+    }
+
+    /// Orders: lines that this thread flushed before are durable before anything that it stores
+    /// after, and before stores of other threads that have seen those.
+    #[track_caller]
+    fn fence(&self);
+
+    /// Waits: lines that this thread flushed before are durable when this returns. Behind a log it
+    /// blocks on I/O, so only the step that makes a key's change durable needs it: a step that moves
+    /// a key and changes none ends with a [`fence`](Memory::fence).
+    #[track_caller]
+    fn drain(&self);
+
+    /// With `true`, this thread's drains only order, like fences, until it is called with `false`:
+    /// a batch of operations then waits once, in
+    /// [`wait_until_durable`](Memory::wait_until_durable). Ignored where a drain is cheap.
+    fn defer(&self, _defer: bool) {}
+
+    /// True if [`wait_until_durable`](Memory::wait_until_durable) has nothing to do.
+    #[inline]
+    fn is_durable(&self) -> bool {
+        true
+    }
+
+    /// The last step of an operation that has released its locks: waits until all that it may have
+    /// seen or changed is as durable as [`durability`](super::Storage::durability) promises.
+    ///
+    /// # Errors
+    /// [`Io`](crate::ErrorKind::Io) if it never will be.
+    fn wait_until_durable(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Tells a simulation what happens; empty elsewhere.
+    #[inline(always)]
+    #[track_caller]
+    fn event(&self, _event: Event) {}
+
+    /// Stores `src` into the words, whole words at a time, the last one padded with zeros.
+    #[inline]
+    #[track_caller]
+    fn copy_in(&self, dst: &[PmU64], src: &[u8]) {
+        let mut dst = dst.iter();
+        let (words, rest) = src.as_chunks::<8>();
+        // In this order: the end of `words` must not cost a word of `dst`.
+        for (bytes, word) in words.iter().zip(dst.by_ref()) {
+            self.store(word, u64::from_le_bytes(*bytes));
+        }
+        if !rest.is_empty() {
+            let mut last = [0; 8];
+            last[..rest.len()].copy_from_slice(rest);
+            if let Some(word) = dst.next() {
+                self.store(word, u64::from_le_bytes(last));
+            }
+        }
+    }
+
+    /// Loads `dst.len()` bytes that begin `skip` bytes into `src`.
+    ///
+    /// # Panics
+    /// When `src` is shorter than that.
+    #[inline]
+    fn copy_out(&self, src: &[PmU64], skip: usize, dst: &mut [u8]) {
+        let mut at = skip / 8;
+        let mut dst = dst;
+        let lead = skip % 8;
+        if lead != 0 && !dst.is_empty() {
+            let word = self.load(&src[at]).to_le_bytes();
+            let n = dst.len().min(8 - lead);
+            dst[..n].copy_from_slice(&word[lead..lead + n]);
+            dst = &mut dst[n..];
+            at += 1;
+        }
+        let (words, rest) = dst.as_chunks_mut::<8>();
+        for bytes in words {
+            *bytes = self.load(&src[at]).to_le_bytes();
+            at += 1;
+        }
+        if !rest.is_empty() {
+            let word = self.load(&src[at]).to_le_bytes();
+            let n = rest.len();
+            rest.copy_from_slice(&word[..n]);
+        }
+    }
+
+    /// Whether the words begin with `bytes`.
+    #[inline]
+    fn starts_with(&self, src: &[PmU64], bytes: &[u8]) -> bool {
+        let (words, rest) = bytes.as_chunks::<8>();
+        if src.len() < bytes.len().div_ceil(8) {
+            return false;
+        }
+        for (word, want) in src.iter().zip(words) {
+            if self.load(word) != u64::from_le_bytes(*want) {
+                return false;
+            }
+        }
+        rest.is_empty() || self.load(&src[words.len()]).to_le_bytes()[..rest.len()] == *rest
+    }
+}
+
+/// Calls `f` with the address of each line that `obj` touches.
+#[inline(always)]
+pub(crate) fn each_line<T: ?Sized>(obj: &T, mut f: impl FnMut(*const u8)) {
+    let start = std::ptr::from_ref(obj).cast::<u8>();
+    let bytes = size_of_val(obj);
+    let skip = start.addr() % LINE_BYTES as usize;
+    let mut at = start.wrapping_sub(skip);
+    let end = start.addr() + bytes;
+    while at.addr() < end {
+        f(at);
+        at = at.wrapping_add(LINE_BYTES as usize);
+    }
+}
+
+/// Asks the processor to fetch the line at `addr`.
+#[inline(always)]
+pub(crate) fn prefetch_line(addr: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch never faults, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(addr.cast());
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a prefetch never faults, whatever the address.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) addr, options(nostack, readonly, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = addr;
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::medium::{Dram, Memory, Storage};
+
+    #[test]
+    fn bytes_are_copied_in_out_and_compared_at_any_length() {
+        let medium = Dram::new(4096).unwrap();
+        medium.grow(4096).unwrap();
+        let bytes: Vec<u8> = (1..=64).collect();
+        for len in 0..=40 {
+            let words = medium.region().words(0, 8).unwrap();
+            for word in words {
+                medium.store(word, u64::MAX);
+            }
+            medium.copy_in(words, &bytes[..len]);
+            assert!(medium.starts_with(words, &bytes[..len]));
+            assert!(!medium.starts_with(words, &bytes[..=len]));
+            for skip in 0..=len {
+                let mut out = vec![0; len - skip];
+                medium.copy_out(words, skip, &mut out);
+                assert_eq!(out, bytes[skip..len]);
+            }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What manages storage: a file's length, its name, its way to the disk. Rare, so object-safe.
+
+use std::path::Path;
+
+use crate::error::Result;
+use crate::identity;
+
+/// What an acknowledged operation survives.
+///
+/// ```
+/// use durahash_media::Durability;
+/// assert!(Durability::Power > Durability::Process && Durability::Process > Durability::None);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Durability {
+    /// Nothing: the bytes die with the process.
+    None,
+    /// The death of the process at any instant, not of the machine.
+    Process,
+    /// The death of the process; of the loss of power, all but the last moments: what is left is
+    /// everything up to some operation, and nothing after it.
+    Interval,
+    /// Loss of power.
+    Power,
+}
+
+impl std::fmt::Display for Durability {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Durability::None => "none (dies with the process)",
+            Durability::Process => "process (survives kill -9, not power failure)",
+            Durability::Interval => {
+                "interval (survives kill -9; after power failure, all but the last moments)"
+            }
+            Durability::Power => "power (survives power failure)",
+        })
+    }
+}
+
+/// What a log did since the pool was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogStats {
+    /// Bytes of the log's area in the file.
+    pub area_bytes: u64,
+    /// Lines that were flushed.
+    pub lines: u64,
+    /// Bytes that were written to the log, whole blocks.
+    pub bytes: u64,
+    /// Writes to the log, each of them waited for.
+    pub writes: u64,
+    /// Checkpoints.
+    pub checkpoints: u64,
+    /// Bytes of the image that are memory of this process, in whole pages.
+    pub private_bytes: u64,
+}
+
+/// The storage behind a medium's bytes. Nothing here runs for each operation, except while a pool
+/// grows.
+pub trait Storage: Send + Sync + 'static {
+    /// Called before the first store of an open: allocates a file's holes, and replays a log into
+    /// it. Until then the file is unchanged.
+    ///
+    /// # Errors
+    /// [`Full`](crate::ErrorKind::Full) if there is no space: nothing has changed then.
+    /// [`Io`](crate::ErrorKind::Io) with the system's answer.
+    fn begin(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Makes durable what a killed process stored and did not flush, as an open reads it. Nothing
+    /// where no store survives the process, or where only a sync writes back.
+    ///
+    /// # Errors
+    /// [`Io`](crate::ErrorKind::Io).
+    fn write_back(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Backs the first `bytes` bytes, never sparsely.
+    ///
+    /// # Errors
+    /// [`Full`](crate::ErrorKind::Full) if there is no space: nothing has changed then.
+    fn grow(&self, bytes: u64) -> Result<()>;
+
+    /// Makes what was flushed in `bytes` bytes from `off` survive more than
+    /// [`durability`](Storage::durability) promises: for a file in the page cache, writes it to the
+    /// disk.
+    ///
+    /// # Errors
+    /// What the system says. A failed sync is never tried again and called success.
+    #[track_caller]
+    fn sync(&self, off: u64, bytes: u64) -> Result<()>;
+
+    /// Gives a pool that was made under a temporary name its own name.
+    ///
+    /// # Errors
+    /// [`Exists`](crate::ErrorKind::Exists) if the name is taken.
+    fn publish(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Cuts the file to `bytes` bytes; the last call to a medium.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn trim(&self, _bytes: u64) -> Result<()> {
+        Ok(())
+    }
+
+    /// What an acknowledged operation survives.
+    fn durability(&self) -> Durability;
+
+    /// What the log did, if there is one.
+    fn log_stats(&self) -> Option<LogStats> {
+        None
+    }
+
+    /// Tells a new pool from all others. Constant in a simulation, which repeats exactly.
+    ///
+    /// # Errors
+    /// [`Io`](crate::ErrorKind::Io) if the system has no random bytes.
+    fn new_uuid(&self) -> Result<[u64; 2]> {
+        identity::new_uuid()
+    }
+
+    /// Tells this boot of the machine from others; zeros where the system does not tell. Constant
+    /// in a simulation.
+    fn boot_id(&self) -> [u64; 2] {
+        identity::boot_id()
+    }
+
+    /// True if no store may reach the file: recovery then happens in private pages.
+    fn read_only(&self) -> bool {
+        false
+    }
+
+    /// Bytes in huge pages, where the system tells.
+    fn huge_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// The pool's file.
+    fn path(&self) -> Option<&Path> {
+        None
+    }
+}
