@@ -9,11 +9,10 @@
 //! once: that is how a simulated client dies.
 
 use std::cell::{Cell, RefCell};
-use std::cmp::{Ordering, Reverse};
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::sync::atomic::{self, AtomicBool};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
@@ -33,21 +32,16 @@ use std::time::Instant;
 pub struct Executor(Rc<Tasks>);
 
 struct Tasks {
-    slots: RefCell<Vec<Slot>>,
-    free: RefCell<Vec<usize>>,
-    live: Cell<usize>,
-    /// The task that is being polled, and whether it shall be dropped then.
-    polled: Cell<Option<(usize, bool)>>,
+    /// By number, in the order in which they were added: the owner, and the future unless it is being polled.
+    live: RefCell<BTreeMap<u64, (u64, Option<Spawned>)>>,
+    next: Cell<u64>,
+    polling: Cell<bool>,
     ready: Arc<Ready>,
-    sleepers: RefCell<BinaryHeap<Reverse<Sleeper>>>,
+    /// By time, and by a number that makes two of them different.
+    sleepers: RefCell<BTreeMap<(Instant, u64), Waker>>,
 }
 
-struct Slot {
-    owner: u64,
-    future: Option<Pin<Box<dyn Future<Output = ()>>>>,
-    /// Of the task that is there, or of none: a new one of each task tells it from earlier ones.
-    waker: Option<Arc<TaskWaker>>,
-}
+type Spawned = Pin<Box<dyn Future<Output = ()>>>;
 
 struct Ready {
     queue: Mutex<VecDeque<Arc<TaskWaker>>>,
@@ -62,14 +56,14 @@ impl Ready {
 }
 
 struct TaskWaker {
-    slot: usize,
+    task: u64,
     queued: AtomicBool,
     ready: Arc<Ready>,
 }
 
 impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
-        if !self.queued.swap(true, atomic::Ordering::AcqRel) {
+        if !self.queued.swap(true, Ordering::AcqRel) {
             let ready = Arc::clone(&self.ready);
             ready.queue().push_back(self);
             if ready.thread.id() != thread::current().id() {
@@ -78,31 +72,6 @@ impl Wake for TaskWaker {
         }
     }
 }
-
-struct Sleeper {
-    until: Instant,
-    waker: Waker,
-}
-
-impl Ord for Sleeper {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.until.cmp(&other.until)
-    }
-}
-
-impl PartialOrd for Sleeper {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Sleeper {
-    fn eq(&self, other: &Self) -> bool {
-        self.until == other.until
-    }
-}
-
-impl Eq for Sleeper {}
 
 thread_local! {
     static RUNNING: RefCell<Option<Executor>> = const { RefCell::new(None) };
@@ -119,10 +88,9 @@ impl Executor {
     #[must_use]
     pub fn new() -> Self {
         Executor(Rc::new(Tasks {
-            slots: RefCell::default(),
-            free: RefCell::default(),
-            live: Cell::new(0),
-            polled: Cell::new(None),
+            live: RefCell::default(),
+            next: Cell::new(0),
+            polling: Cell::new(false),
             ready: Arc::new(Ready { queue: Mutex::default(), thread: thread::current() }),
             sleepers: RefCell::default(),
         }))
@@ -140,27 +108,21 @@ impl Executor {
             waker: RefCell::new(None),
         });
         let ends = Ends(Rc::clone(&end));
-        let future = Box::pin(async move {
+        let future: Spawned = Box::pin(async move {
             let value = future.await;
             *ends.0.value.borrow_mut() = Some(value);
         });
-        let slot = self.0.free.borrow_mut().pop().unwrap_or_else(|| {
-            let mut slots = self.0.slots.borrow_mut();
-            slots.push(Slot { owner: 0, future: None, waker: None });
-            slots.len() - 1
-        });
-        let ready = Arc::clone(&self.0.ready);
-        let waker = Arc::new(TaskWaker { slot, queued: AtomicBool::new(true), ready });
-        self.0.ready.queue().push_back(Arc::clone(&waker));
-        self.0.slots.borrow_mut()[slot] = Slot { owner, future: Some(future), waker: Some(waker) };
-        self.0.live.set(self.0.live.get() + 1);
+        let (task, ready) = (self.number(), Arc::clone(&self.0.ready));
+        let waker = TaskWaker { task, queued: AtomicBool::new(true), ready };
+        self.0.ready.queue().push_back(Arc::new(waker));
+        self.0.live.borrow_mut().insert(task, (owner, Some(future)));
         Task(end)
     }
 
     /// How many tasks have not ended.
     #[must_use]
     pub fn live(&self) -> usize {
-        self.0.live.get()
+        self.0.live.borrow().len()
     }
 
     /// Whether a task is ready.
@@ -176,53 +138,39 @@ impl Executor {
     pub fn poll_one(&self) -> bool {
         self.assert_idle();
         let Some(waker) = self.0.ready.queue().pop_front() else { return false };
-        waker.queued.store(false, atomic::Ordering::Release);
-        let slot = waker.slot;
-        let future = {
-            let slots = &mut self.0.slots.borrow_mut()[slot];
-            let same = slots.waker.as_ref().is_some_and(|of_slot| Arc::ptr_eq(of_slot, &waker));
-            if same { slots.future.take() } else { None }
-        };
+        waker.queued.store(false, Ordering::Release);
+        let task = waker.task;
+        let live = &self.0.live;
         // It may have ended since it was woken.
+        let future = live.borrow_mut().get_mut(&task).and_then(|(_, future)| future.take());
         let Some(mut future) = future else { return true };
-        self.0.polled.set(Some((slot, false)));
+        self.0.polling.set(true);
         let waker = Waker::from(waker);
         let ended = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
-        let dropped = self.0.polled.take().is_some_and(|(_, dropped)| dropped);
-        if ended || dropped {
-            drop(future);
-            self.remove(slot);
-        } else {
-            self.0.slots.borrow_mut()[slot].future = Some(future);
+        self.0.polling.set(false);
+        if !ended && let Some((_, place)) = live.borrow_mut().get_mut(&task) {
+            *place = Some(future);
+            return true;
         }
+        drop(future);
+        live.borrow_mut().remove(&task);
         true
     }
 
     /// Drops all tasks of `owner`; one that is being polled, when that is over.
     pub fn cancel(&self, owner: u64) {
-        let count = self.0.slots.borrow().len();
-        for slot in 0..count {
-            let future = {
-                let slots = &mut self.0.slots.borrow_mut()[slot];
-                if slots.owner != owner || slots.waker.is_none() {
-                    continue;
-                }
-                slots.future.take()
-            };
-            match future {
-                Some(future) => {
-                    drop(future);
-                    self.remove(slot);
-                }
-                None => self.0.polled.set(Some((slot, true))),
+        // Dropped when the tasks are borrowed no more: a future may turn to the executor.
+        let mut dropped = Vec::new();
+        self.0.live.borrow_mut().retain(|_, (of, future)| {
+            if *of == owner {
+                dropped.push(future.take());
             }
-        }
+            *of != owner
+        });
     }
 
-    fn remove(&self, slot: usize) {
-        self.0.slots.borrow_mut()[slot].waker = None;
-        self.0.free.borrow_mut().push(slot);
-        self.0.live.set(self.0.live.get() - 1);
+    fn number(&self) -> u64 {
+        self.0.next.replace(self.0.next.get() + 1)
     }
 
     /// Runs until all tasks have ended.
@@ -272,7 +220,7 @@ impl Executor {
     }
 
     fn assert_idle(&self) {
-        assert!(self.0.polled.get().is_none(), "an executor is not run by its own tasks");
+        assert!(!self.0.polling.get(), "an executor is not run by its own tasks");
     }
 
     /// Makes this the executor that sleeping tasks of the thread turn to.
@@ -288,13 +236,12 @@ impl Executor {
             return None;
         }
         let now = Instant::now();
-        while let Some(Reverse(next)) = sleepers.peek() {
-            if next.until > now {
-                return Some(next.until);
+        while let Some(first) = sleepers.first_entry() {
+            let until = first.key().0;
+            if until > now {
+                return Some(until);
             }
-            if let Some(Reverse(sleeper)) = sleepers.pop() {
-                sleeper.waker.wake();
-            }
+            first.remove().wake();
         }
         None
     }
@@ -341,17 +288,17 @@ impl Woken {
     }
 
     fn get(&self) -> bool {
-        self.woken.load(atomic::Ordering::Acquire)
+        self.woken.load(Ordering::Acquire)
     }
 
     fn take(&self) -> bool {
-        self.woken.swap(false, atomic::Ordering::AcqRel)
+        self.woken.swap(false, Ordering::AcqRel)
     }
 }
 
 impl Wake for Woken {
     fn wake(self: Arc<Self>) {
-        self.woken.store(true, atomic::Ordering::Release);
+        self.woken.store(true, Ordering::Release);
         if self.thread.id() != thread::current().id() {
             self.thread.unpark();
         }
@@ -431,8 +378,8 @@ impl Future for Sleep {
         self.yielded = true;
         RUNNING.with_borrow(|running| match running {
             Some(executor) => {
-                let sleeper = Sleeper { until: self.until, waker: cx.waker().clone() };
-                executor.0.sleepers.borrow_mut().push(Reverse(sleeper));
+                let at = (self.until, executor.number());
+                executor.0.sleepers.borrow_mut().insert(at, cx.waker().clone());
                 Poll::Pending
             }
             None => {
