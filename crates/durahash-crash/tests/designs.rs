@@ -381,11 +381,11 @@ const UNREACHED: &[(&str, &str, &str)] = &[
     ("esh/write.rs", "            medium.drain();", "the same"),
     ("rewo/hold.rs", "medium.flush(bucket);", "the same"),
     ("rewo/hold.rs", "        medium.drain();", "the same"),
-    ("rewo/check.rs", "medium.drain();", "a damaged bucket: durahash/tests/images.rs"),
+    ("rewo/check.rs", "medium.drain();", "a damaged bucket: durahash/tests/suite/images.rs"),
     (
         "pool/extents.rs",
         "                medium.fence();",
-        "a damaged table: durahash/tests/images.rs",
+        "a damaged table: durahash/tests/suite/images.rs",
     ),
 ];
 

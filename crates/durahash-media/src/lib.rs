@@ -13,7 +13,7 @@
 //! - [`Pool`]: superblock, extents, record blocks, and finding free space again after a crash.
 
 // From low to high: a module uses only what stands in the groups above its own
-// (`durahash/tests/layers.rs`).
+// (`durahash/tests/suite/layers.rs`).
 mod error;
 mod primitive;
 mod word;

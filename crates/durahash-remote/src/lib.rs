@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 
 // From low to high: a module uses only what stands in the groups above its own
-// (`durahash/tests/layers.rs`).
+// (`durahash/tests/suite/layers.rs`).
 pub mod executor;
 #[doc(hidden)]
 pub mod planted;

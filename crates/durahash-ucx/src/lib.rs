@@ -46,7 +46,7 @@
 compile_error!("numbers in remote memory are little-endian, and atomics of UCX are the machine's");
 
 // From low to high: a module uses only what stands in the groups above its own
-// (`durahash/tests/layers.rs`).
+// (`durahash/tests/suite/layers.rs`).
 #[cfg(feature = "ucx")]
 mod leases;
 

@@ -106,7 +106,7 @@
 
 #![forbid(unsafe_code)]
 
-// From low to high: a module uses only what stands in the groups above its own (`tests/layers.rs`).
+// From low to high: a module uses only what stands in the groups above its own (`tests/suite/layers.rs`).
 mod index;
 mod util;
 

@@ -7,7 +7,7 @@ use durahash::{
 use durahash_media::hash::{ByteHash, WordMix};
 use durahash_media::{Dram, Field, Format, Geometry, Memory, PmU64, Pool, Superblock};
 
-const DOCUMENT: &str = include_str!("../../../docs/format.md");
+const DOCUMENT: &str = include_str!("../../../../docs/format.md");
 const SEED: u64 = 0x5eed;
 
 /// The part of the document under a heading.

@@ -1,10 +1,8 @@
 //! Every design alone, on DRAM, at the level of hashes and payloads.
 
-mod common;
-
 use std::collections::HashMap;
 
-use common::index_of;
+use crate::common::index_of;
 use durahash::{Change, Design, Index, Room};
 use durahash_media::{Dram, Geometry};
 

@@ -1,14 +1,12 @@
 //! Rewo-Hash: what its paper leaves open or gets wrong, and its cached table.
 
-mod common;
-
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use common::pool_on;
+use crate::common::pool_on;
 use durahash::rewo::{Cache, Rewo};
 use durahash::{Change, Design, ErrorKind, Finding, Index, Map, Options, Room};
 use durahash_media::hash::WordMix;

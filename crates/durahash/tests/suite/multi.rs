@@ -1,13 +1,11 @@
 //! Multimaps: sequences of operations, compared with what a map of multisets does; what went wrong
 //! in public code of Pea Hash; costs; real data.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use common::{Exit, Sample, colliding, tiny};
+use crate::common::{Exit, Sample, colliding, tiny};
 use durahash::{MultiMap, Options};
 use durahash_media::metered::Metered;
 use durahash_media::sim::Sim;

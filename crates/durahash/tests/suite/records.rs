@@ -1,11 +1,9 @@
 //! Byte-string records: sizes, space, damage.
 
-mod common;
-
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use common::{Exit, Medium, Place, Sample, assert_equal, assert_sound, colliding, tiny};
+use crate::common::{Exit, Medium, Model, Place, Sample, assert_equal, assert_sound, colliding, tiny};
 use durahash::{Design, ErrorKind, MAX_KEY_BYTES, MAX_VALUE_BYTES, Map, Options};
 use durahash_media::metered::Metered;
 use durahash_media::sim::Sim;
@@ -70,7 +68,7 @@ fn a_full_pool_loses_and_leaks_nothing() {
         for geometry in [tiny(), colliding()] {
             let sim = Sim::new(BYTES);
             let map: Map<str, [u8]> = options(*design, geometry).create_on(sim.clone()).unwrap();
-            let mut model = common::Model::new();
+            let mut model = Model::new();
             sim.set_limit(200 << 10);
             let mut failed = 0;
             for k in 0..2000 {

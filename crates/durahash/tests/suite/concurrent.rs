@@ -1,14 +1,12 @@
 //! Two threads and more on one map: what each may see, whatever the others do. Written for any
 //! design on any medium that takes real threads.
 
-mod common;
-
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use common::{Exit, Model, Place, Sample, assert_equal, assert_sound, colliding, tiny};
+use crate::common::{Exit, Model, Place, Sample, assert_equal, assert_sound, colliding, tiny};
 use durahash::{Map, Outcome};
 
 /// Rounds of a thread: enough for every split and merge of a tiny pool to happen many times.

@@ -1,10 +1,8 @@
 //! Sequences of operations, compared with what a `HashMap` does: any design, on any medium, with
 //! keys and values of several kinds, opened again in between.
 
-mod common;
-
-use common::ops::{Op, apply};
-use common::{Exit, Model, Place, Sample, assert_equal, assert_sound, colliding, tiny};
+use crate::common::ops::{Op, apply};
+use crate::common::{Exit, Model, Place, Sample, assert_equal, assert_sound, colliding, tiny};
 use durahash::Map;
 use proptest::prelude::*;
 

@@ -1,11 +1,9 @@
 //! Where ESH's paper leaves its metadata inexact, or would lose what was acknowledged: each once, with
 //! the hashes chosen so that what is to happen happens.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::pool_on;
+use crate::common::pool_on;
 use durahash::esh::Esh;
 use durahash::{Change, Design, ErrorKind, Finding, Index, Map, Options, Room, SyncMode};
 use durahash_media::hash::WordMix;

@@ -1,12 +1,10 @@
 //! What went wrong in public code of Pea Hash, each once: with the hashes chosen so that what is to
 //! happen happens.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::pool_on;
+use crate::common::pool_on;
 use durahash::pea::{Pea, Policy};
 use durahash::{Change, Index, Room};
 use durahash_media::sim::Sim;

@@ -1,7 +1,5 @@
 //! What every test body runs over: designs, media, and keys and values of several types.
 
-#![allow(dead_code, reason = "each test binary uses a part of this")]
-
 pub(crate) mod ops;
 
 use std::collections::HashMap;

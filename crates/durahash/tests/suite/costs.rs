@@ -1,11 +1,9 @@
 //! What each design promises to cost, counted and asserted: blocks read, flushes, fences, load
 //! factor, space. All counts are deterministic.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{index_on, pool_on};
+use crate::common::{index_on, pool_on};
 use durahash::esh::Esh;
 use durahash::pea::{Pea, Policy};
 use durahash::rewo::{Cache, Rewo};

@@ -4,12 +4,10 @@
 //! such a flip cannot be told from a value. Where they lead to records, no value is ever wrong, not
 //! even one that the key once had.
 
-mod common;
-
 use std::borrow::Borrow;
 use std::collections::HashSet;
 
-use common::{Model, Sample};
+use crate::common::{Model, Sample};
 use durahash::{Design, Error, ErrorKind, Map, Options, Result};
 use durahash_media::sim::Sim;
 use durahash_media::{Geometry, Memory, bits};

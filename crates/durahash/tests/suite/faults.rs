@@ -1,12 +1,10 @@
 //! Misuse and failing systems: a typed error or the right answer, and nothing is lost.
 
-mod common;
-
 use std::borrow::Borrow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{Model, Sample, assert_equal, assert_sound};
+use crate::common::{Model, Sample, assert_equal, assert_sound};
 use durahash::{Dax, ErrorKind, Map, Options, Result};
 use durahash_media::Geometry;
 use durahash_media::sim::faults;
