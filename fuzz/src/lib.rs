@@ -8,7 +8,8 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
-#[path = "../../crates/durahash/tests/common/mod.rs"]
+#[path = "../../crates/durahash/tests/suite/common/mod.rs"]
+#[allow(dead_code, reason = "the library's tests use the rest")]
 mod common;
 mod files;
 mod map_files;

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::common::{Exit, Medium, Model, Place, Sample, assert_equal, assert_sound, colliding, tiny};
+use crate::common::{
+    Exit, Medium, Model, Place, Sample, assert_equal, assert_sound, colliding, tiny,
+};
 use durahash::{Design, ErrorKind, MAX_KEY_BYTES, MAX_VALUE_BYTES, Map, Options};
 use durahash_media::metered::Metered;
 use durahash_media::sim::Sim;
