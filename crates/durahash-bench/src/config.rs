@@ -43,6 +43,8 @@ impl FromStr for Medium {
 /// A set of measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Suite {
+    /// The first figures: durable inserts, lookups, bytes for each entry, the open after kill -9.
+    Summary,
     /// Throughput, latency, growth, costs on the medium, recovery.
     #[default]
     Standard,
@@ -68,7 +70,8 @@ pub enum Suite {
 
 impl Suite {
     /// All suites, in the order in which they run.
-    pub const ALL: [Suite; 10] = [
+    pub const ALL: [Suite; 11] = [
+        Suite::Summary,
         Suite::Standard,
         Suite::Duplicates,
         Suite::Sizes,
@@ -85,6 +88,7 @@ impl Suite {
 impl fmt::Display for Suite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Suite::Summary => "summary",
             Suite::Standard => "standard",
             Suite::Duplicates => "duplicates",
             Suite::Sizes => "sizes",

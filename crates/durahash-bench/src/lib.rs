@@ -15,7 +15,6 @@
 mod error;
 
 mod config;
-mod json;
 mod svg;
 pub mod workload;
 
@@ -80,7 +79,10 @@ pub fn measure(
     progress: &mut dyn Progress,
     measurements: &dyn Fn(&mut Recorder<'_>) -> Result<()>,
 ) -> Result<Report> {
-    let bench = Bench::new(config);
+    let before = machine::written_bytes("self");
+    let mut recorder = Recorder::new(config, Bench::new(config), work, progress);
+    measurements(&mut recorder)?;
+    let Recorder { bench, rows, durability, written, .. } = recorder;
     let setup = Setup {
         version: env!("CARGO_PKG_VERSION").into(),
         commit: option_env!("DURAHASH_COMMIT").map(str::to_owned),
@@ -92,22 +94,21 @@ pub fn measure(
         threads: config.threads.iter().map(|n| *n as u64).collect(),
         medium: config.medium.to_string(),
         file_system: bench.file_system(),
-        durability: match config.suites[..] {
-            [Suite::Durability] => "each mode, side by side".into(),
-            _ => bench.durability()?.to_string(),
+        durability: match (&config.suites[..], durability) {
+            ([Suite::Durability], _) => "each mode, side by side".into(),
+            (_, Some(durability)) => durability.to_string(),
+            (_, None) => bench.durability()?.to_string(),
         },
         emulates: config.emulate.map(|latency| latency.name.to_owned()),
         repeats: u64::from(config.repeats),
         seed: config.seed,
         clock_ns: clock_ns(),
+        written_bytes: machine::written_bytes("self") - before + written,
     };
-    let mut recorder = Recorder::new(config, bench, work, progress);
-    measurements(&mut recorder)?;
-    Ok(Report { machine: Machine::this(), setup, rows: recorder.rows })
+    Ok(Report { machine: Machine::this(), setup, rows })
 }
 
-/// What reading the clock twice takes, in nanoseconds: the shortest of many tries, in which nothing came
-/// between.
+/// Nanoseconds that reading the clock twice takes: the least of many tries, which nothing interrupted.
 #[must_use]
 pub fn clock_ns() -> f64 {
     const READS: u32 = 1000;

@@ -1,11 +1,11 @@
-//! What the machine is that numbers come from.
+//! The machine that numbers come from.
 
 use std::path::Path;
 
-use crate::json::saved;
+use serde::{Deserialize, Serialize};
 
 /// A machine. What the system does not tell is `unknown`, or zero.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Model of the processor.
     pub cpu: String,
@@ -41,15 +41,6 @@ impl Machine {
     }
 }
 
-saved!(Machine, "machine" {
-    cpu: text,
-    cores: count,
-    memory_bytes: count,
-    system: text,
-    architecture: text,
-    huge_pages: text,
-});
-
 fn known(text: Option<&str>) -> String {
     text.unwrap_or("unknown").to_owned()
 }
@@ -69,6 +60,12 @@ fn cpu(info: &str) -> String {
         (Some(implementer), Some(part)) => format!("ARM implementer {implementer} part {part}"),
         _ => known(None),
     }
+}
+
+/// Bytes that a process (`self` or a number) has handed to the system to be written; 0 where it does not count.
+pub(crate) fn written_bytes(process: &str) -> u64 {
+    let io = std::fs::read_to_string(format!("/proc/{process}/io")).unwrap_or_default();
+    field(&io, "write_bytes").and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
 /// The file system that `dir` lies on.

@@ -15,6 +15,7 @@ use durahash::{Design, Map, Options, SyncMode};
 use crate::config::Config;
 use crate::driver::{BATCH, on_threads};
 use crate::error::{Error, Result};
+use crate::machine::written_bytes;
 use crate::subject::remove;
 use crate::workload::Random;
 
@@ -27,6 +28,8 @@ const LOADED: u64 = u64::MAX;
 /// What a killed child left.
 pub(crate) struct Recovered {
     pub(crate) threads: usize,
+    /// Bytes that it had written.
+    pub(crate) written: u64,
     pub(crate) keys: u64,
     pub(crate) acknowledged: u64,
     pub(crate) lost: u64,
@@ -189,7 +192,8 @@ pub(crate) fn kill_and_recover(
     };
     let mut child = task.spawn(config.child.as_deref())?;
     let listened = listen(&mut child, one_by_one);
-    // Dead or not, whatever went wrong: no child is left behind.
+    let written = written_bytes(&child.id().to_string());
+    // Dead or not, and after any failure: no child is left behind.
     let killed = child.kill();
     let rest = child.wait_with_output().map_err(|e| Error::io("waiting for the child", None, e))?;
     let mut told = listened?;
@@ -243,6 +247,7 @@ pub(crate) fn kill_and_recover(
     }
     Ok(Recovered {
         threads,
+        written,
         keys,
         acknowledged: found,
         lost,

@@ -2,10 +2,9 @@
 //!
 //! A report is saved as JSON and read back from it; tables and figures are drawn from either.
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::json::{Object, saved};
 use crate::machine::Machine;
 
 /// The version of the JSON; it changes when a reader would have to.
@@ -15,7 +14,7 @@ const FORMAT: u64 = 1;
 pub const REAL: &str = "real";
 
 /// One number.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// What it belongs to: `throughput`, `latency`, `growth`, `space`, `resize`, `cost`,
     /// `recovery`, `duplicates`, `size`, `resizing`, `stall`, `load`, `ycsb`, `cache`, `slice`, `slices`
@@ -44,7 +43,7 @@ pub struct Row {
 }
 
 /// What was run.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Setup {
     /// Version of durahash.
     pub version: String,
@@ -70,12 +69,16 @@ pub struct Setup {
     pub repeats: u64,
     /// Seed of keys, draws and pools.
     pub seed: u64,
-    /// What reading the clock adds to a latency, in nanoseconds.
+    /// Nanoseconds that reading the clock adds to a latency.
     pub clock_ns: f64,
+    /// Bytes that the run, with its child processes, handed to the system to be written to files; 0 where
+    /// the system does not count them.
+    #[serde(default)]
+    pub written_bytes: u64,
 }
 
 /// What a run found: rows, and what they were measured on and with.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Where it was run.
     pub machine: Machine,
@@ -149,14 +152,9 @@ impl Report {
     /// The report as JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
-        let rows: Vec<Value> = self.rows.iter().map(Row::to_value).collect();
-        let report = json!({
-            "format": FORMAT,
-            "machine": self.machine.to_value(),
-            "setup": self.setup.to_value(),
-            "rows": rows,
-        });
-        format!("{report:#}\n")
+        let saved = Saved { format: FORMAT, report: self };
+        let text = serde_json::to_string_pretty(&saved).expect("all keys are strings");
+        format!("{text}\n")
     }
 
     /// Reads a report that was saved as JSON.
@@ -164,22 +162,22 @@ impl Report {
     /// # Errors
     /// [`Error::Report`] where it is not one, or of another format.
     pub fn from_json(text: &str) -> Result<Self> {
-        let report: Value =
-            serde_json::from_str(text).map_err(|e| Error::Report { what: e.to_string() })?;
-        let report = Object::of(&report, "report")?;
-        let format = report.count("format")?;
+        let wrong = |e: serde_json::Error| Error::Report { what: e.to_string() };
+        let Saved { format, report: () } = serde_json::from_str(text).map_err(wrong)?;
         if format != FORMAT {
             let what = format!("its format is {format}, this build knows {FORMAT}");
             return Err(Error::Report { what });
         }
-        let rows = report.get("rows")?.as_array();
-        let rows = rows.ok_or_else(|| report.wrong("rows", "a list"))?;
-        Ok(Report {
-            machine: Machine::from_value(report.get("machine")?)?,
-            setup: Setup::from_value(report.get("setup")?)?,
-            rows: rows.iter().map(Row::from_value).collect::<Result<_>>()?,
-        })
+        serde_json::from_str(text).map_err(wrong)
     }
+}
+
+/// The JSON of a report, beside the version.
+#[derive(Serialize, Deserialize)]
+struct Saved<R> {
+    format: u64,
+    #[serde(flatten)]
+    report: R,
 }
 
 impl Row {
@@ -192,34 +190,6 @@ impl Row {
         self
     }
 }
-
-saved!(Row, "row" {
-    table: text,
-    design: text,
-    case: text,
-    threads: count,
-    keys: count,
-    metric: text,
-    value: number,
-    min: number,
-    max: number,
-});
-
-saved!(Setup, "setup" {
-    version: text,
-    commit: text_or_null,
-    unix_seconds: count,
-    designs: texts,
-    keys: count,
-    threads: counts,
-    medium: text,
-    file_system: text,
-    durability: text,
-    emulates: text_or_null,
-    repeats: count,
-    seed: count,
-    clock_ns: number,
-});
 
 /// `1 thread`, `2 threads`
 pub(crate) fn threads_text(n: u64) -> String {
@@ -255,6 +225,7 @@ pub(crate) mod tests {
                 repeats: 3,
                 seed: 42,
                 clock_ns: 21.5,
+                written_bytes: 1 << 30,
             },
             rows: Vec::new(),
         };
@@ -376,11 +347,12 @@ pub(crate) mod tests {
     /// What other programs rely on: these fields, with these types.
     #[test]
     fn json_has_its_fields() {
-        let json: Value = serde_json::from_str(&sample(&["reh"], &[1]).to_json()).unwrap();
+        let json: serde_json::Value =
+            serde_json::from_str(&sample(&["reh"], &[1]).to_json()).unwrap();
         assert_eq!(json["format"], 1);
         assert_eq!(json["machine"]["cores"], 2);
         assert_eq!(json["setup"]["commit"], "abcdef0");
-        assert_eq!(json["setup"]["threads"], json!([1]));
+        assert_eq!(json["setup"]["threads"], serde_json::json!([1]));
         let row = json["rows"][0].as_object().unwrap();
         let fields: Vec<&str> = row.keys().map(String::as_str).collect();
         let expected =
@@ -393,9 +365,9 @@ pub(crate) mod tests {
         let good = sample(&["reh"], &[1]).to_json();
         for (from, to, reason) in [
             ("\"format\": 1", "\"format\": 2", "format is 2"),
-            ("\"rows\"", "\"lines\"", "no rows"),
-            ("\"cores\": 2", "\"cores\": \"two\"", "cores of machine"),
-            ("\"seed\": 42", "\"seed\": -1", "seed of setup"),
+            ("\"rows\"", "\"lines\"", "missing field `rows`"),
+            ("\"cores\": 2", "\"cores\": \"two\"", "expected u64"),
+            ("\"seed\": 42", "\"seed\": -1", "expected u64"),
         ] {
             let bad = good.replacen(from, to, 1);
             assert_ne!(bad, good);

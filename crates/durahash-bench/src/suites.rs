@@ -10,11 +10,12 @@ pub(crate) mod loads;
 pub(crate) mod resizing;
 mod sizes;
 mod stall;
+mod summary;
 mod ycsb;
 
 use std::collections::HashMap;
 
-use durahash::{Design, IndexStats, Map, Options};
+use durahash::{Design, Durability, IndexStats, Map, Options};
 use durahash_media::Dram;
 use durahash_media::metered::{Counts, Metered};
 use hdrhistogram::Histogram;
@@ -43,6 +44,10 @@ pub struct Recorder<'a> {
     pub(crate) bench: Bench,
     pub(crate) rows: Vec<Row>,
     progress: &'a mut dyn Progress,
+    /// The durability of the pools, where a measurement has one at hand.
+    pub(crate) durability: Option<Durability>,
+    /// Bytes that child processes have written.
+    pub(crate) written: u64,
     /// Work done, and all work, in runs of all keys.
     done: u64,
     total: u64,
@@ -76,12 +81,22 @@ impl<'a> Recorder<'a> {
         total: u64,
         progress: &'a mut dyn Progress,
     ) -> Self {
-        Recorder { config, bench, rows: Vec::new(), progress, done: 0, total }
+        Recorder {
+            config,
+            bench,
+            rows: Vec::new(),
+            progress,
+            durability: None,
+            written: 0,
+            done: 0,
+            total,
+        }
     }
 
     /// The work of the configured suites, in runs of all keys.
     pub(crate) fn work(config: &Config) -> u64 {
         let works = config.suites.iter().map(|suite| match suite {
+            Suite::Summary => summary::work(config),
             Suite::Standard => Self::standard_work(config),
             Suite::Duplicates => duplicates::work(config, duplicates::contenders(config).len()),
             Suite::Sizes => sizes::work(config),
@@ -103,6 +118,7 @@ impl<'a> Recorder<'a> {
         }
         for suite in &self.config.suites {
             match suite {
+                Suite::Summary => self.summary()?,
                 Suite::Standard => self.standard()?,
                 Suite::Duplicates => self.duplicates(&duplicates::contenders(self.config))?,
                 Suite::Sizes => self.sizes()?,
@@ -111,7 +127,7 @@ impl<'a> Recorder<'a> {
                 Suite::Ycsb => self.ycsb()?,
                 Suite::Caches => self.caches()?,
                 Suite::Resizing => self.slices()?,
-                Suite::Recovery => self.recovery(recovery_sizes(self.config.keys))?,
+                Suite::Recovery => self.recovery(&recovery_sizes(self.config.keys))?,
                 Suite::Durability => self.durability()?,
             }
         }
@@ -125,7 +141,7 @@ impl<'a> Recorder<'a> {
         if self.config.has(Suite::Recovery) {
             return Ok(());
         }
-        self.recovery([self.config.keys / 4, self.config.keys / 2, self.config.keys])
+        self.recovery(&[self.config.keys / 4, self.config.keys / 2, self.config.keys])
     }
 
     /// The work of the standard suite, in runs of all keys.
@@ -389,9 +405,9 @@ impl<'a> Recorder<'a> {
 
     /// Kills a child in the middle of its inserts, opens what it left, and looks up every key that
     /// it had acknowledged. In memory there is nothing to be opened.
-    fn recovery(&mut self, sizes: [u64; 3]) -> Result<()> {
+    fn recovery(&mut self, sizes: &[u64]) -> Result<()> {
         let config = self.config;
-        for keys in sizes {
+        for &keys in sizes {
             for &design in &config.designs {
                 self.next(RECOVERY_WORK / 3, &format!("{design}: kill -9 and recovery"));
                 let Some(dir) = self.bench.dir()? else {
@@ -400,6 +416,7 @@ impl<'a> Recorder<'a> {
                 let path = dir.path().join("killed.pool");
                 let found = recover::kill_and_recover(config, design, &path, keys)?;
                 drop(dir);
+                self.written += found.written;
                 let about = About {
                     table: "recovery",
                     design: &design.to_string(),

@@ -118,6 +118,10 @@ pub(crate) fn facts(report: &Report) -> Vec<(&'static str, String)> {
             ),
         ),
     ];
+    if setup.written_bytes > 0 {
+        let gb = setup.written_bytes as f64 / 1e9;
+        facts.push(("written", format!("{gb:.2} GB to files, which are removed")));
+    }
     facts.extend(remote::simulated(report).map(|what| ("simulated", what)));
     facts
 }
@@ -150,7 +154,7 @@ fn grouped(n: u64) -> String {
 
 /// All tables that the rows suffice for.
 pub(crate) fn tables(report: &Report) -> Vec<Table> {
-    let mut tables = vec![advice::table(report), throughput(report)];
+    let mut tables = vec![summary(report), advice::table(report), throughput(report)];
     tables.extend(report.setup.threads.iter().map(|threads| latency(report, *threads)));
     tables.extend([space(report), resizes(report), costs(report), recovery(report)]);
     tables.extend(duplicates::all(report));
@@ -171,6 +175,52 @@ fn texts<const N: usize>(texts: [&str; N]) -> Vec<String> {
 pub(crate) fn described(case: &str) -> &'static str {
     let workload = Workload::ALL.into_iter().find(|workload| workload.name() == case);
     workload.map_or("", Workload::description)
+}
+
+/// The figures that a user asks for first.
+fn summary(report: &Report) -> Table {
+    let mut header = texts(["design"]);
+    for what in ["inserts", "lookups"] {
+        header.extend(report.setup.threads.iter().map(|threads| format!("{what}/s ×{threads}")));
+    }
+    header.extend(texts(["bytes/entry", "in DRAM", "open after kill -9"]));
+    let mut rows = Vec::new();
+    for design in &report.setup.designs {
+        let rates = [["insert", "load"], ["hit", "hit"]].into_iter().flat_map(|cases| {
+            report.setup.threads.iter().map(move |threads| {
+                let find = |case| report.find("throughput", design, case, *threads, "ops_per_s");
+                cases.into_iter().find_map(find).map(|row| row.value)
+            })
+        });
+        let space = ["medium_bytes_per_key", "dram_bytes_per_key"]
+            .map(|metric| report.find("space", design, "load", 1, metric).map(|row| row.value));
+        let open = report.table("recovery").filter(|row| row.design == *design);
+        let open = open.filter(|row| row.metric == "open_ms").max_by_key(|row| row.keys);
+        let rates: Vec<_> = rates.collect();
+        if rates.iter().all(Option::is_none) {
+            continue;
+        }
+        let cell =
+            |value: Option<f64>, show: fn(f64) -> String| value.map_or_else(String::new, show);
+        let mut row = texts([design]);
+        row.extend(
+            rates.into_iter().map(|rate| cell(rate, |rate| grouped(rate as u64 / 1000 * 1000))),
+        );
+        row.extend(space.map(|bytes| cell(bytes, |bytes| format!("{bytes:.1}"))));
+        row.push(cell(open.map(|row| row.value), |ms| format!("{ms:.2} ms")));
+        rows.push(row);
+    }
+    Table {
+        title: format!("In short: operations a second, by threads{}", report.emulated()),
+        note: format!(
+            "Durability of an insert that has returned: {}. Keys and values have 8 bytes each. The process \
+             that was killed was inserting; every insert that had returned was found again.",
+            report.setup.durability
+        ),
+        header,
+        names: 1,
+        rows,
+    }
 }
 
 fn throughput(report: &Report) -> Table {

@@ -6,13 +6,16 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use durahash::ErrorKind;
+use durahash::{Design, ErrorKind};
 use durahash_bench::{Config, Error, Report};
 
 use crate::args::{BenchArgs, Saved, Suite};
 use crate::exit::{Exit, Failure};
 use crate::output::print;
 use crate::progress::Progress;
+
+/// Keys of the suite summary: it is over within a minute, and writes less than 2 GB.
+const SUMMARY_KEYS: u64 = 150_000;
 
 /// `durahash bench`.
 pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
@@ -22,11 +25,15 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
                     suite nodes";
         return Err(Failure::new(Exit::Usage, what));
     }
-    let defaults = Config::default();
+    let (designs, keys) = if args.suite == [Suite::Summary] {
+        (vec![Design::default()], SUMMARY_KEYS)
+    } else {
+        (Design::ALL.to_vec(), Config::default().keys)
+    };
     let config = Config {
         suites: args.suite.iter().filter_map(|suite| suite.measured()).collect(),
-        designs: args.design.clone().unwrap_or(defaults.designs),
-        keys: args.keys,
+        designs: args.design.clone().unwrap_or(designs),
+        keys: args.keys.unwrap_or(keys),
         threads: args.threads.clone(),
         medium: args.medium.into(),
         pool: args.pool.clone(),

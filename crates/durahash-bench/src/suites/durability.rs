@@ -140,6 +140,7 @@ impl Recorder<'_> {
             let config = Config { sync_mode: Some(sync_mode), ..self.config.clone() };
             let (path, keys) = (dir.path().join("killed.pool"), config.keys.min(KILLED_KEYS));
             let found = recover::kill_and_recover(&config, design, &path, keys)?;
+            self.written += found.written;
             let about = About {
                 table: "durability",
                 design: &design.to_string(),
