@@ -15,19 +15,18 @@ use crate::fabric::{Counts, Fabric};
 use crate::map::{Compared, Place, RemoteMap};
 use crate::sep::{Options, Report, Tally};
 
-/// A client of an index in remote memory for any number of threads, each of which waits for its
-/// operation.
+/// A client of an index in remote memory for any number of threads. A call blocks until its operation has ended.
 ///
-/// A thread of its own does the operations, many at once, and shows that the client lives also when
-/// nobody calls. Clones are the same client; with the last one it leaves, or by [`close`](Self::close).
+/// The map has a thread that runs the operations, many at once, and sends heartbeats also between
+/// calls. Clones are the same client, which leaves with the last one, or by [`close`](Self::close).
 ///
-/// **Concurrency.** Of any number of threads, and of any number of other clients beside it. Each operation takes
+/// **Concurrency.** Operations of all threads and of all other clients are linearizable: each takes
 /// effect at one moment between its call and its return.
 ///
-/// **Durability** and **Full nodes** as of [`RemoteMap`].
+/// **Durability** and **Full nodes** are as for [`RemoteMap`].
 ///
 /// **Panics.** If an operation panics, or a closure given to [`each`](Self::each), the thread ends, and every
-/// call from then on panics. After [`Evicted`](durahash_media::ErrorKind::Evicted) every call fails: open
+/// later call panics. After [`Evicted`](durahash_media::ErrorKind::Evicted) every call fails: open
 /// another map with a new client.
 ///
 /// ```
@@ -76,13 +75,13 @@ impl<F: Fabric> Drop for Server<F> {
         }
         drop(queue);
         if let Some(thread) = self.thread.take() {
-            // A panic there has shown itself, and failed the operation that it was in.
+            // A panic there was printed, and has failed the operation that it was in.
             drop(thread.join());
         }
     }
 }
 
-/// Lets nobody wait for a thread that has ended, or panicked.
+/// Fails the calls that wait for a thread that has ended or panicked.
 struct Ends<F: Fabric>(Arc<Mutex<Queue<F>>>);
 
 impl<F: Fabric> Drop for Ends<F> {
@@ -92,12 +91,12 @@ impl<F: Fabric> Drop for Ends<F> {
             queue.closed = true;
             std::mem::take(&mut queue.jobs)
         };
-        // Whoever waits for one of these is told by the end of its channel.
+        // The callers that wait for these see their channels end.
         drop(jobs);
     }
 }
 
-/// Shows life until the map is closed. What fails on the way may succeed the next time.
+/// Ticks until the map is closed. A tick that fails may succeed the next time.
 async fn show_life<F: Fabric>(map: RemoteMap<F>) {
     while let Err(error) = map.clone().service().await {
         if matches!(error.kind(), ErrorKind::Evicted) {
@@ -126,9 +125,9 @@ async fn serve<F: Fabric>(
             Poll::Pending
         });
         match next.await {
-            // Its caller is told by the task itself.
+            // The task itself answers its caller.
             Some(job) => drop(executor.spawn(0, job(map.clone()))),
-            // Whoever had an operation under way would have kept the queue open.
+            // An operation under way would have kept the queue open.
             None => return map.close().await,
         }
     }
@@ -138,7 +137,7 @@ impl<F: Fabric + Send> BlockingMap<F> {
     /// As [`RemoteMap::create`].
     ///
     /// # Errors
-    /// The same, and [`Io`](durahash_media::ErrorKind::Io) when there is no thread to be had.
+    /// The same, and [`Io`](durahash_media::ErrorKind::Io) when no thread can be started.
     pub fn create(fabric: F, options: Options) -> Result<Self> {
         Self::start(move || RemoteMap::create(fabric, options))
     }
@@ -146,7 +145,7 @@ impl<F: Fabric + Send> BlockingMap<F> {
     /// As [`RemoteMap::open`].
     ///
     /// # Errors
-    /// The same, and [`Io`](durahash_media::ErrorKind::Io) when there is no thread to be had.
+    /// The same, and [`Io`](durahash_media::ErrorKind::Io) when no thread can be started.
     pub fn open(fabric: F, options: Options) -> Result<Self> {
         Self::start(move || RemoteMap::open(fabric, options))
     }
@@ -166,7 +165,7 @@ impl<F: Fabric + Send> BlockingMap<F> {
                 match open().await {
                     Ok(map) => {
                         tell(&opened, Ok(()));
-                        // A client that cannot say that it left is evicted by the others.
+                        // The other clients evict one that could not give up its row.
                         drop(serve(&executor, map, &theirs).await);
                     }
                     Err(error) => tell(&opened, Err(error)),
@@ -180,7 +179,7 @@ impl<F: Fabric + Send> BlockingMap<F> {
         Ok(BlockingMap(server))
     }
 
-    /// Has `f` done by the thread, and waits for what it gives.
+    /// Runs `f` on the thread and waits for its result.
     fn call<T, O>(&self, f: impl FnOnce(RemoteMap<F>) -> O + Send + 'static) -> T
     where
         T: Send + 'static,
@@ -203,7 +202,7 @@ impl<F: Fabric + Send> BlockingMap<F> {
                 None
             }
         };
-        // Nobody is waited for where the thread has ended.
+        // The channel ends if the thread has ended.
         drop(refused);
         wait.recv()
             .expect("no operation has panicked, which would have ended the thread of this client")
@@ -320,8 +319,8 @@ impl<F: Fabric + Send> BlockingMap<F> {
         self.call(move |map| async move { map.take(&key).await })
     }
 
-    /// Calls `f` for all keys and values, as [`RemoteMap::pages`] gives them, by the thread: `f` must
-    /// not call this map. The first error ends it.
+    /// Calls `f` for all keys and values, in the order of [`RemoteMap::pages`]. `f` runs on the map's thread and must
+    /// not call this map. The first error ends the iteration.
     ///
     /// # Errors
     /// The same.
@@ -338,15 +337,15 @@ impl<F: Fabric + Send> BlockingMap<F> {
     /// As [`RemoteMap::pages`].
     ///
     /// # Errors
-    /// [`BlockingPages::next`] tells them.
+    /// See [`BlockingPages::next`].
     #[must_use]
     pub fn pages(&self) -> BlockingPages<F> {
         BlockingPages { map: self.clone(), place: Place::START }
     }
 
-    /// As [`RemoteMap::close`]: the client leaves now, and the calls of other clones fail from then on.
-    /// Dropping the last clone does the same, and tells nobody whether it succeeded; a client that could
-    /// not say that it left is evicted by the others.
+    /// As [`RemoteMap::close`]: the client leaves now, and later calls of other clones fail.
+    /// Dropping the last clone does the same without reporting errors; the other clients evict one that could
+    /// not give up its row.
     ///
     /// # Errors
     /// The same.
@@ -408,7 +407,7 @@ impl<F: Fabric + Send> BlockingPages<F> {
     }
 }
 
-/// Tells whoever waits; nobody does when their thread has panicked.
+/// Answers a call; its thread may have panicked meanwhile.
 fn tell<T>(to: &SyncSender<T>, what: T) {
     drop(to.send(what));
 }

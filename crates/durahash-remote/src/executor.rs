@@ -1,12 +1,12 @@
 //! Many tasks on one thread.
 //!
-//! An operation on remote memory waits most of its time, so a thread has many of them under way. The
-//! executor polls the tasks that are ready, in the order in which they became so. Where nothing is
-//! ready, [`run`](Executor::run) waits for the next [`Sleep`] to end or another thread to wake a task;
-//! [`Sim`](crate::fabric::Sim) has a loop of its own, which moves virtual time.
+//! An operation on remote memory waits most of its time, so a thread runs many of them at once. The
+//! executor polls ready tasks in the order in which they became ready. When none is
+//! ready, [`run`](Executor::run) waits until the next [`Sleep`] ends or another thread wakes a task;
+//! [`Sim`](crate::fabric::Sim) has a loop of its own, which advances virtual time.
 //!
-//! A task has an owner, a number that the caller chooses, and all tasks of an owner can be dropped at
-//! once: that is how a simulated client dies.
+//! A task has an owner, a number that the caller chooses. All tasks of an owner can be dropped at
+//! once, as when a simulated client dies.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -96,7 +96,7 @@ impl Executor {
         }))
     }
 
-    /// Adds a task; it runs when the executor does. A task may add others.
+    /// Adds a task, which runs when the executor does. A task may add others.
     pub fn spawn<T: 'static>(
         &self,
         owner: u64,
@@ -119,13 +119,13 @@ impl Executor {
         Task(end)
     }
 
-    /// How many tasks have not ended.
+    /// The number of tasks that have not ended.
     #[must_use]
     pub fn live(&self) -> usize {
         self.0.live.borrow().len()
     }
 
-    /// Whether a task is ready.
+    /// Returns whether a task is ready.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         !self.0.ready.queue().is_empty()
@@ -134,7 +134,7 @@ impl Executor {
     /// Polls one task that is ready; `false` when there is none.
     ///
     /// # Panics
-    /// When it is a task of this executor that calls this, or runs it in another way.
+    /// When a task of this executor calls it, or another method that runs tasks.
     pub fn poll_one(&self) -> bool {
         self.assert_idle();
         let Some(waker) = self.0.ready.queue().pop_front() else { return false };
@@ -157,7 +157,7 @@ impl Executor {
         true
     }
 
-    /// Drops all tasks of `owner`; one that is being polled, when that is over.
+    /// Drops all tasks of `owner`; one that is being polled, after its poll.
     pub fn cancel(&self, owner: u64) {
         // Dropped when the tasks are borrowed no more: a future may turn to the executor.
         let mut dropped = Vec::new();
@@ -184,7 +184,7 @@ impl Executor {
         }
     }
 
-    /// Runs until `future` is ready; other tasks run meanwhile, and are left as they are then.
+    /// Runs until `future` is ready. Other tasks run meanwhile, and stay where they are then.
     ///
     /// # Panics
     /// As [`poll_one`](Executor::poll_one).
@@ -203,9 +203,9 @@ impl Executor {
         }
     }
 
-    /// Polls the tasks that are ready now, and waits where there are no more, unless `go_on`.
+    /// Polls the tasks that are ready now, and then waits until one is, unless `go_on`.
     fn round(&self, go_on: impl Fn() -> bool) {
-        // Sleepers are looked after between any two rounds, however busy the others are.
+        // Sleepers wake between rounds, so busy tasks do not delay them for long.
         let count = self.0.ready.queue().len();
         for _ in 0..count {
             self.poll_one();
@@ -223,13 +223,13 @@ impl Executor {
         assert!(!self.0.polling.get(), "an executor is not run by its own tasks");
     }
 
-    /// Makes this the executor that sleeping tasks of the thread turn to.
+    /// Makes this the executor by which futures of the thread sleep.
     fn enter(&self) -> Running {
         self.assert_idle();
         Running(RUNNING.replace(Some(self.clone())))
     }
 
-    /// Wakes whoever has slept long enough; when the next one has.
+    /// Wakes the tasks whose sleep has ended, and returns when the next one ends.
     fn wake_sleepers(&self) -> Option<Instant> {
         let mut sleepers = self.0.sleepers.borrow_mut();
         if sleepers.is_empty() {
@@ -247,7 +247,7 @@ impl Executor {
     }
 }
 
-/// Puts back the executor that ran before.
+/// Restores the executor that ran before.
 struct Running(Option<Executor>);
 
 impl Drop for Running {
@@ -256,12 +256,12 @@ impl Drop for Running {
     }
 }
 
-/// Runs `future` on this thread, which waits where it does. It allocates nothing.
+/// Runs `future` on this thread and blocks while it waits. Allocates nothing.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     thread_local! {
         static WOKEN: Arc<Woken> = Arc::new(Woken::new());
     }
-    // Whatever sleeps shall not wait for an executor that does not run meanwhile.
+    // An executor that does not run meanwhile could not end a sleep.
     let _running = Running(RUNNING.replace(None));
     let woken = WOKEN.with(Arc::clone);
     let waker = Waker::from(Arc::clone(&woken));
@@ -276,7 +276,7 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Whether a future that is no task was woken.
+/// The waker of a future that is not a task.
 struct Woken {
     woken: AtomicBool,
     thread: Thread,
@@ -305,8 +305,8 @@ impl Wake for Woken {
     }
 }
 
-/// A task of an [`Executor`]. Dropping it lets the task run on. As a future it gives what the task
-/// did, or `None` when the task was dropped before it ended.
+/// A task of an [`Executor`]. Dropping it lets the task run on. As a future it returns the task's
+/// value, or `None` if the task was dropped.
 pub struct Task<T>(Rc<End<T>>);
 
 struct End<T> {
@@ -315,7 +315,7 @@ struct End<T> {
     waker: RefCell<Option<Waker>>,
 }
 
-/// Tells the end of a task, in whichever way it comes.
+/// Wakes the waiter of a task that ends or is dropped.
 struct Ends<T>(Rc<End<T>>);
 
 impl<T> Drop for Ends<T> {
@@ -328,13 +328,13 @@ impl<T> Drop for Ends<T> {
 }
 
 impl<T> Task<T> {
-    /// Whether the task has ended, or was dropped.
+    /// Returns whether the task has ended, or was dropped.
     #[must_use]
     pub fn ended(&self) -> bool {
         self.0.ended.get()
     }
 
-    /// What the task gave, once; `None` also when it runs yet, or was dropped.
+    /// Takes the task's value; `None` if it has none yet, no more, or was dropped.
     #[must_use]
     pub fn take(&self) -> Option<T> {
         self.0.value.take()
@@ -360,8 +360,8 @@ pub struct Sleep {
     yielded: bool,
 }
 
-/// Sleeps until a time, and gives other tasks a chance to run in any case. Outside of an executor of
-/// this module it is the thread that sleeps.
+/// Sleeps until a time, and lets other tasks run in any case. Outside of an executor of
+/// this module the thread sleeps.
 #[must_use]
 pub fn sleep_until(until: Instant) -> Sleep {
     Sleep { until, yielded: false }

@@ -1,10 +1,10 @@
 //! A hash index on remote memory, reached by one-sided verbs.
 //!
-//! - [`RemoteMap`]: SepHash, byte strings as keys and values; [`BlockingMap`], for threads that wait.
-//! - [`executor`]: many clients, and many operations of each, on one thread.
-//! - [`fabric`]: the way to the memory of nodes: [`Local`](fabric::Local), memory that processes of one
-//!   host share, and [`Sim`](fabric::Sim), a simulation in virtual time. The crate `durahash-ucx` has one between machines.
-//! - [`node`]: processes that lend memory, and how clients find it.
+//! - [`RemoteMap`]: the index SepHash, with byte strings as keys and values; [`BlockingMap`] is the same for threads.
+//! - [`executor`]: runs many clients, and many operations of each, on one thread.
+//! - [`fabric`]: access to the memory of nodes. [`Local`](fabric::Local) is memory that processes of one
+//!   host share, [`Sim`](fabric::Sim) a simulation in virtual time. The crate `durahash-ucx` connects machines.
+//! - [`node`]: processes that lend memory, and how clients find them.
 #![forbid(unsafe_code)]
 
 // From low to high: a module uses only what stands in the groups above its own

@@ -15,9 +15,8 @@ use crate::sep::{Core, Decision, Options, Position, Report, Tally, is_damage};
 
 /// A client of an index in remote memory: keys and values are byte strings of up to 1 MiB.
 ///
-/// Clones are the same client. Each operation under way is a coroutine of it; have many of them at
-/// once, as each waits for the fabric most of its time. Operations take effect at one moment between
-/// their call and their end, whichever clients do them.
+/// Clones are the same client. An operation waits for the fabric most of its time, so run many at once.
+/// Operations of all clients are linearizable: each takes effect at one moment between its call and its end.
 ///
 /// ```
 /// use durahash_remote::fabric::{Local, LocalOptions};
@@ -34,23 +33,23 @@ use crate::sep::{Core, Decision, Options, Position, Report, Tally, is_damage};
 /// # Ok::<(), durahash_remote::Error>(())
 /// ```
 ///
-/// **Concurrency.** Of one thread; any number of operations at once. For several threads, take a client each,
-/// or a [`BlockingMap`](crate::BlockingMap).
+/// **Concurrency.** A map belongs to one thread, on which any number of operations may run at once. Several threads
+/// need a client each, or a [`BlockingMap`](crate::BlockingMap).
 ///
-/// **Durability.** An operation that has ended stays, whoever dies, as long as the nodes' memory does.
+/// **Durability.** A completed operation survives the death of any client, as long as the nodes keep their memory.
 ///
-/// **Dropped futures.** An operation whose future is dropped before it ended has taken effect or
-/// not. If that was while something was being written, its KV block may be lost to a
-/// [sweep](Self::sweep), and memory that is unlinked from then on is not used again before this client
-/// has left, as for an idle client below; the same after [`NodeLost`](durahash_media::ErrorKind::NodeLost).
+/// **Dropped futures.** An operation whose future is dropped early has taken effect or not. If it was
+/// writing, its KV block may be leaked until a [sweep](Self::sweep), and this client then holds back unlinked
+/// memory until it leaves, as an idle client does.
+/// The same holds after [`NodeLost`](durahash_media::ErrorKind::NodeLost).
 ///
-/// **Full nodes.** Deletes and merges need memory, too, and none is kept for them: where no node has any
-/// left, only a [sweep](Self::sweep) may find some.
+/// **Full nodes.** Deletes and merges need memory, too, and none is reserved for them: when all nodes are full,
+/// only a [sweep](Self::sweep) may find memory.
 ///
-/// **Idle clients.** A client holds memory back that others have unlinked, until it says that it has
-/// moved on. It does so during operations, or in [`service`](Self::service), which should run as a
-/// task of its own. A client that lives and does neither also stops others from merging a segment
-/// more than 64 times: their operations wait for ten seconds, or ten leases, and then end with an error
+/// **Idle clients.** Memory that other clients unlink is free only after every client has acknowledged a newer epoch.
+/// Operations acknowledge it, and so does [`service`](Self::service), which should run as a
+/// task of its own. A live client that does neither also keeps others from merging a segment
+/// more than 64 times: their operations wait for ten seconds, or ten leases, and then fail with an error
 /// ([`Io`](durahash_media::ErrorKind::Io), timed out) that names the client.
 pub struct RemoteMap<F: Fabric>(Rc<Core<F>>);
 
@@ -63,41 +62,40 @@ impl<F: Fabric> Clone for RemoteMap<F> {
 /// Operations that [`put_many`](RemoteMap::put_many) has under way at once.
 const LANES: usize = 32;
 
-/// What [`RemoteMap::compare_set`] came to.
+/// Outcome of [`RemoteMap::compare_set`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compared {
     /// The value was as expected, and was set.
     Set,
-    /// It was another, which was left: this one, or none.
+    /// The key has this value, or none, and was not changed.
     Differs(Option<Vec<u8>>),
 }
 
 impl<F: Fabric> RemoteMap<F> {
-    /// Makes an index in regions that are all zero, and opens it. One whose making was cut short is not
-    /// repaired: this is `Exists` from then on, and [`open`](Self::open) `NotAPool`; make the fabric anew.
+    /// Creates an index in regions that are all zero, and opens it. An interrupted creation is not
+    /// repaired: afterwards this fails with `Exists` and [`open`](Self::open) with `NotAPool`; recreate the fabric.
     ///
     /// # Errors
-    /// [`Exists`](durahash_media::ErrorKind::Exists) when there is one, or one is being made;
-    /// [`Options`](durahash_media::ErrorKind::Options) when they contradict each other;
+    /// [`Exists`](durahash_media::ErrorKind::Exists) when the nodes hold an index, or a client is creating one;
+    /// [`Options`](durahash_media::ErrorKind::Options) when `options` contradict each other;
     /// [`Full`](durahash_media::ErrorKind::Full) when a region is too small; those of the fabric.
     pub async fn create(fabric: F, options: Options) -> Result<Self> {
         Ok(RemoteMap(Rc::new(Core::create(fabric, options).await?)))
     }
 
-    /// Opens an index. Its sizes are as it was made; of `options`, only what is the client's counts.
+    /// Opens an index. Its sizes are stored with it; of `options`, only the fields about the client count.
     ///
     /// # Errors
     /// [`NotAPool`](durahash_media::ErrorKind::NotAPool) and
-    /// [`Version`](durahash_media::ErrorKind::Version) when there is none that this library knows,
-    /// or the nodes do not hold its parts; [`Corrupt`](durahash_media::ErrorKind::Corrupt); those of
-    /// the fabric.
+    /// [`Version`](durahash_media::ErrorKind::Version) when the nodes do not hold the
+    /// parts of an index of this version; [`Corrupt`](durahash_media::ErrorKind::Corrupt); those of the fabric.
     pub async fn open(fabric: F, options: Options) -> Result<Self> {
         Ok(RemoteMap(Rc::new(Core::open(fabric, options).await?)))
     }
 
-    /// The value of `key`. Two round trips if the segment is as this client knows it, four if it was
-    /// merged since, or is met for the first time; one more for a key and value of more than 432 bytes, and
-    /// for each split that was not seen. Heartbeats come on top, where [`service`](Self::service) does not run.
+    /// The value of `key`. Takes two round trips if the client's cache of the segment is current, four if the segment
+    /// was merged since or is new to this client; one more for a key and value of more than 432 bytes, and
+    /// for each split since. Heartbeats add to that where [`service`](Self::service) does not run.
     ///
     /// # Errors
     /// Those of the fabric, and [`Corrupt`](durahash_media::ErrorKind::Corrupt).
@@ -118,13 +116,14 @@ impl<F: Fabric> RemoteMap<F> {
         self.0.get(key).await
     }
 
-    /// Sets the value of `key`. Two round trips, three if the segment was merged since it was last
-    /// seen; who fills a segment also merges it. A chunk of memory taken from a node now and then comes on top.
+    /// Sets the value of `key`. Takes two round trips, three if the segment was merged since this client last
+    /// saw it. The client that fills a segment also merges it. Taking a chunk of memory from a node adds to that now
+    /// and then.
     ///
     /// # Errors
     /// [`TooLarge`](durahash_media::ErrorKind::TooLarge);
-    /// [`Full`](durahash_media::ErrorKind::Full), then nothing was changed; those of the fabric,
-    /// after which the value may have been set or not.
+    /// [`Full`](durahash_media::ErrorKind::Full), and nothing was changed; those of the fabric,
+    /// after which the value may or may not have been set.
     ///
     /// ```
     /// # use durahash_remote::{Options, RemoteMap, executor::block_on, fabric::{Local, LocalOptions}};
@@ -142,10 +141,10 @@ impl<F: Fabric> RemoteMap<F> {
         self.0.append(key, Some(value)).await
     }
 
-    /// Sets the values of many keys, several at once; where a key comes again, the last value counts.
+    /// Sets the values of many keys, several at once. The last value of a key counts.
     ///
     /// # Errors
-    /// As [`put`](Self::put), the first that there was. What was set before stays.
+    /// The first error of a [`put`](Self::put). Values that were set before it stay.
     #[allow(clippy::type_complexity, reason = "pairs of keys and values")]
     pub async fn put_many(&self, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
         // Those of one key are in one lane, one after the other.
@@ -173,7 +172,7 @@ impl<F: Fabric> RemoteMap<F> {
         failed.into_inner().map_or(Ok(()), Err)
     }
 
-    /// Removes `key`, whether it is there or not; costs as [`put`](Self::put).
+    /// Removes `key` if it is there. Costs as much as [`put`](Self::put).
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -194,9 +193,8 @@ impl<F: Fabric> RemoteMap<F> {
         self.0.append(key, None).await
     }
 
-    /// Sets the value of `key` if it has none; whether it had none. The round trips of a lookup (one where
-    /// there is no such key, mostly), and two more where it writes, one after the other; so do all conditional
-    /// operations.
+    /// Sets the value of `key` if it has none, and returns whether it had none. As all conditional operations, it
+    /// takes the round trips of a lookup (mostly one if the key is absent), and two more if it writes.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -208,8 +206,8 @@ impl<F: Fabric> RemoteMap<F> {
         Ok(self.0.conditional(key, decide).await?.1)
     }
 
-    /// Sets the value of `key` to `new`, or removes it, if its value is `expected`, or it has none. Costs as
-    /// [`insert_new`](Self::insert_new).
+    /// Sets the value of `key` to `new` if it is `expected`. `None` stands for an absent key, in either place.
+    /// Costs as much as [`insert_new`](Self::insert_new).
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -231,7 +229,7 @@ impl<F: Fabric> RemoteMap<F> {
         Ok(if equal { Compared::Set } else { Compared::Differs(found) })
     }
 
-    /// Sets the value of `key`; what it was before. Costs as [`insert_new`](Self::insert_new).
+    /// Sets the value of `key` and returns the previous one. Costs as much as [`insert_new`](Self::insert_new).
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -239,7 +237,7 @@ impl<F: Fabric> RemoteMap<F> {
         Ok(self.0.conditional(key, |_| Decision::Put(value.to_vec())).await?.0)
     }
 
-    /// Removes `key`; the value it had. Costs as [`insert_new`](Self::insert_new).
+    /// Removes `key` and returns its value. Costs as much as [`insert_new`](Self::insert_new).
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -251,11 +249,11 @@ impl<F: Fabric> RemoteMap<F> {
         Ok(self.0.conditional(key, decide).await?.0)
     }
 
-    /// All keys and values, segment by segment. Each segment's are those of one moment of its
-    /// [`next`](Pages::next); a key that is there all the time is given once.
+    /// Iterates over all keys and values, segment by segment. Each call of [`next`](Pages::next) returns a
+    /// consistent snapshot of one segment; a key that is there all the time is returned once.
     ///
     /// # Errors
-    /// [`next`](Pages::next) tells them.
+    /// See [`next`](Pages::next).
     #[must_use]
     pub fn pages(&self) -> Pages<F> {
         self.pages_from(Place::START)
@@ -265,8 +263,7 @@ impl<F: Fabric> RemoteMap<F> {
         Pages { map: self.clone(), place }
     }
 
-    /// Shows that this client lives, moves the epoch as far as it can, and frees memory that waited
-    /// for that.
+    /// Sends a heartbeat, advances the epoch if possible, and frees memory that waited for it.
     ///
     /// # Errors
     /// [`Evicted`](durahash_media::ErrorKind::Evicted) and others of the fabric.
@@ -286,8 +283,8 @@ impl<F: Fabric> RemoteMap<F> {
         Ok(())
     }
 
-    /// Says that this client has left, so that nobody waits for it, and hands its unused memory to
-    /// nobody: a [sweep](Self::sweep) finds that. Operations of other clones fail from then on, as
+    /// Gives up this client's row, so that no client waits for it. Its unused memory is leaked until a
+    /// [sweep](Self::sweep). From then on operations of other clones fail with
     /// [`Closed`](durahash_media::ErrorKind::Closed).
     ///
     /// # Errors
@@ -296,8 +293,8 @@ impl<F: Fabric> RemoteMap<F> {
         self.0.leave().await
     }
 
-    /// Verifies all invariants of the index (SEP-1 to SEP-6 in `sep/mod.rs`), and that every KV block has its key and check
-    /// sum. Changes nothing. No other client may write meanwhile.
+    /// Verifies all invariants of the index (SEP-1 to SEP-6 in `sep/mod.rs`), and the key and the checksum of every KV
+    /// block. Changes nothing. No other client may write meanwhile.
     ///
     /// # Errors
     /// [`Corrupt`](durahash_media::ErrorKind::Corrupt), and those of the fabric.
@@ -305,8 +302,8 @@ impl<F: Fabric> RemoteMap<F> {
         self.0.check().await
     }
 
-    /// Finds all memory that nobody has, which dead clients had, for this client; how many bytes
-    /// that were. This must be the only client.
+    /// Reclaims the memory that dead clients leaked, for this client, and returns how many bytes there were.
+    /// This must be the only client.
     ///
     /// # Errors
     /// [`Locked`](durahash_media::ErrorKind::Locked) when there are other clients, or operations
@@ -316,23 +313,23 @@ impl<F: Fabric> RemoteMap<F> {
         self.0.sweep().await
     }
 
-    /// What this client has done, and remembers.
+    /// Counts of this client's work, and the sizes of its cache.
     #[must_use]
     pub fn stats(&self) -> Tally {
         self.0.stats()
     }
 
-    /// What this client has done over the fabric.
+    /// Counts of this client's verbs.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.0.fabric.counts()
     }
 }
 
-/// Where an iteration goes on.
+/// The position of an iteration.
 pub(crate) struct Place {
     at: Option<Position>,
-    /// What is told before.
+    /// An error to return before the next segment.
     damage: VecDeque<Error>,
 }
 
@@ -347,13 +344,13 @@ pub struct Pages<F: Fabric> {
 }
 
 impl<F: Fabric> Pages<F> {
-    /// Those of the next segment, possibly none; `None` at the end.
+    /// The keys and values of the next segment, possibly none; `None` at the end.
     ///
     /// # Errors
-    /// [`Corrupt`](durahash_media::ErrorKind::Corrupt) once for each block that is damaged, after the other keys of
-    /// its segment; of these, those whose newest value cannot be told without it are left out, too. The next call goes on
-    /// behind it, or ends where what is damaged is the segment itself. Else as
-    /// [`RemoteMap::get`]; the same segment is next again.
+    /// [`Corrupt`](durahash_media::ErrorKind::Corrupt) once for each damaged block, after the other keys of
+    /// its segment, less those whose newest value depends on that block. The next call continues
+    /// behind it, or ends if the segment itself is damaged. Otherwise as
+    /// [`RemoteMap::get`], and the next call tries the same segment again.
     #[allow(clippy::type_complexity, reason = "pairs of keys and values")]
     pub async fn next(&mut self) -> Result<Option<Vec<(Vec<u8>, Vec<u8>)>>> {
         if let Some(e) = self.place.damage.pop_front() {
@@ -374,7 +371,7 @@ impl<F: Fabric> Pages<F> {
         }
     }
 
-    /// Where it goes on.
+    /// The next position.
     pub(crate) fn into_place(self) -> Place {
         self.place
     }

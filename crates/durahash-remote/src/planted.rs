@@ -1,15 +1,15 @@
 //! Faults of SepHash that tests plant, to prove that they would be found.
 //!
-//! The design asks [`planted`] where it may be wrong. Without the cargo feature `planted` that is constant, and
-//! nothing is left of it. With it, as the tests of this crate are built, [`plant`] says which faults the maps of
-//! a thread have: a simulated world runs on one.
+//! The design calls [`planted`] where a fault may be. Without the cargo feature `planted` the answer is constant, and
+//! nothing of the call remains. With it, as the tests of this crate are built, [`plant`] sets the faults of the maps of
+//! a thread. A simulated world runs on one thread.
 
 use std::cell::Cell;
 
 /// Declares the faults, and a list of all.
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What is wrong with the maps of a thread.
+        /// A fault of the maps of a thread.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Fault { $($(#[$doc])* $name,)* }
 
@@ -28,7 +28,7 @@ faults! {
     Unfenced,
     /// An append offset stays when word A is another.
     OffsetKept,
-    /// What was seen of a segment is kept while the address of its MainSegment is the same.
+    /// A cached segment counts while the address of its MainSegment is the same.
     KnownByAddress,
     /// Word A is compared with what another coroutine has seen meanwhile.
     ComparedLate,
@@ -50,11 +50,11 @@ faults! {
     RangeUnchecked,
     /// The KV block is written after its entry.
     EntryFirst,
-    /// A put is acknowledged whatever its swap came to.
+    /// A put is acknowledged although its swap failed.
     SwapUnseen,
     /// A conditional operation whose swap failed appends what it had decided.
     DecidedOnce,
-    /// Nobody merges but who filled the segment.
+    /// Only the client that filled a segment merges it.
     OthersMerge,
     /// A tombstone hides nothing from a merge.
     TombstoneMerged,
@@ -64,7 +64,7 @@ faults! {
     HintOfAny,
     /// The commit of a merge is posted with the new MainSegment.
     CommitWithMain,
-    /// Whether to split follows from how many hints have arrived.
+    /// The hints that have arrived decide whether to split.
     SplitByHints,
     /// The depth information of entries is not renewed after the fourth split.
     DepthBitsKept,
@@ -72,19 +72,19 @@ faults! {
     BuddyWithHalves,
     /// A split is committed before its buddy is published.
     BuddyLast,
-    /// Who finds a buddy there already goes on with its own.
+    /// A client that finds a buddy published goes on with its own.
     NotAdopted,
-    /// Who loses a split frees what it published.
+    /// The loser of a split frees the buddy that it published.
     LoserFrees,
     /// The directory's depth is greater before its second half is written.
     DoubledFirst,
     /// A sweep overlooks the upper half of a split that was not committed.
     PendingOverlooked,
-    /// What is unlinked is used again at once.
+    /// Unlinked memory is used again at once.
     ReusedAtOnce,
     /// Or two epochs later.
     TwoEpochs,
-    /// A row shows the epoch read last, whatever is under way.
+    /// A row shows the epoch read last, in spite of older operations under way.
     RowIsLatest,
     /// The epoch moves without regard to the others' rows.
     RowsUnasked,
@@ -92,7 +92,7 @@ faults! {
     EpochOnce,
     /// An operation has the epoch that its client's row shows, not the one read last.
     TagOfRow,
-    /// Who waits for a merge or an epoch holds its own.
+    /// An operation holds its epoch while it waits for a merge or an epoch.
     WaitsHolding,
     /// An epoch is shown before what was written unsignaled has landed.
     Unflushed,
@@ -117,7 +117,7 @@ pub fn plant(faults: &[Fault]) {
     PLANTED.set(faults.iter().fold(0, |bits, &fault| bits | 1 << fault as u8));
 }
 
-/// Whether the maps of this thread have this fault.
+/// Returns whether the maps of this thread have this fault.
 pub(crate) fn planted(fault: Fault) -> bool {
     cfg!(feature = "planted") && PLANTED.get() >> fault as u8 & 1 == 1
 }

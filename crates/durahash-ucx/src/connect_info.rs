@@ -105,25 +105,32 @@ impl ConnectInfo {
             Err(ErrorKind::Region { what, found, expected })
         };
         let least = WORDS * 8 + 4;
-        expect("the bytes that reach it", bytes.len().min(least) as u64, least as u64)?;
+        expect("the length of the connect info", bytes.len().min(least) as u64, least as u64)?;
         let (words, _) = bytes.as_chunks::<8>();
         let word = |i: usize| u64::from_le_bytes(words[i]);
         expect("the magic number", word(0), MAGIC)?;
         expect("the protocol version", word(1), VERSION)?;
         let [address, rkey] = [8, 9].map(|i| word(i).min(PART_BYTES_MAX) as usize);
-        expect("the bytes that reach it", bytes.len() as u64, (least + address + rkey) as u64)?;
+        expect(
+            "the length of the connect info",
+            bytes.len() as u64,
+            (least + address + rkey) as u64,
+        )?;
         let (body, sum) = bytes.split_at(bytes.len() - 4);
         let sum = u32::from_le_bytes(*sum.first_chunk().expect("four bytes"));
         expect("the checksum", sum.into(), crc32fast::hash(body).into())?;
         expect("the version of UCX", word(7), ucx)?;
-        for (what, bytes) in [("its address", address), ("its key", rkey)] {
+        for (what, bytes) in [
+            ("the length of the worker's address", address),
+            ("the length of the remote key", rkey),
+        ] {
             expect(what, bytes as u64, bytes.max(1) as u64)?;
         }
         expect("the number of rows", word(5), word(5).clamp(1, ROWS_MAX.into()))?;
         let whole = word(4).clamp(PAGE, REGION_BYTES_MAX) / PAGE * PAGE;
         expect("the bytes of the region", word(4), whole)?;
         let all = crate::leases::own_bytes(word(5) as u32) + whole;
-        expect("where it begins", word(3), word(3).clamp(8, u64::MAX - all) / 8 * 8)?;
+        expect("the address of the region", word(3), word(3).clamp(8, u64::MAX - all) / 8 * 8)?;
         let [least, most] = [LEASE_MIN, LEASE_MAX].map(|lease| lease.as_nanos() as u64);
         expect("the lease", word(6), word(6).clamp(least, most))?;
         let parts = &body[WORDS * 8..];
@@ -181,11 +188,32 @@ mod tests {
             (UCX, 4096, 4097, LEASE_NS, parts(), "the number of rows"),
             (UCX, 4096, 3, 0, parts(), "the lease"),
             (UCX, 4096, 3, u64::MAX, parts(), "the lease"),
-            (UCX, 4096, 3, LEASE_NS, (0, address.clone(), key.clone()), "where it begins"),
-            (UCX, 4096, 3, LEASE_NS, (0x1001, address.clone(), key.clone()), "where it begins"),
-            (UCX, 4096, 3, LEASE_NS, (beyond, address.clone(), key.clone()), "where it begins"),
-            (UCX, 4096, 3, LEASE_NS, (0x1000, vec![], key), "its address"),
-            (UCX, 4096, 3, LEASE_NS, (0x1000, address, vec![]), "its key"),
+            (
+                UCX,
+                4096,
+                3,
+                LEASE_NS,
+                (0, address.clone(), key.clone()),
+                "the address of the region",
+            ),
+            (
+                UCX,
+                4096,
+                3,
+                LEASE_NS,
+                (0x1001, address.clone(), key.clone()),
+                "the address of the region",
+            ),
+            (
+                UCX,
+                4096,
+                3,
+                LEASE_NS,
+                (beyond, address.clone(), key.clone()),
+                "the address of the region",
+            ),
+            (UCX, 4096, 3, LEASE_NS, (0x1000, vec![], key), "the length of the worker's address"),
+            (UCX, 4096, 3, LEASE_NS, (0x1000, address, vec![]), "the length of the remote key"),
         ] {
             let bytes = ConnectInfo::new(7, ucx, bytes, rows, lease_ns, parts).to_bytes();
             let refused = ConnectInfo::from_bytes(&bytes, UCX).err().unwrap();

@@ -95,8 +95,9 @@ impl UcxNode {
             return refused("a lease is a second at least, and a day at most");
         }
         let lease_ns = lease.as_nanos() as u64;
-        let id = getrandom::u64()
-            .map_err(|e| Error::io("drawing the id of a region", None, std::io::Error::other(e)))?;
+        let id = getrandom::u64().map_err(|e| {
+            Error::io("choosing a random id for a region", None, std::io::Error::other(e))
+        })?;
         let all = usize::try_from(own_bytes(rows) + bytes)
             .map_err(|_| Error::from(ErrorKind::Full { wanted_bytes: bytes }))?;
         let loopback = loopback && std::env::var_os("UCX_NET_DEVICES").is_none();

@@ -283,13 +283,13 @@ fn tokens_keep_out_who_has_another() {
             work.run_args(line.split_whitespace())
         };
         load("--token-file token").ok();
-        assert!(load("").failed(2).ends_with("it wants a token"));
-        assert!(load("--token-file other").failed(2).ends_with("it wants another token"));
+        assert!(load("").failed(2).ends_with("it requires a token"));
+        assert!(load("--token-file other").failed(2).ends_with("it requires a different token"));
         assert!(load("--token-file empty").failed(2).contains("1 to 1024 bytes"));
         assert!(load("--token-file none").failed(4).starts_with("reading the token none: "));
         let open = Node::start(&work, over, "--size 16MiB");
         let shown = format!("remote --node {} --token-file token get k", open.address);
-        assert!(work.run(&shown).failed(2).contains("wants no token"));
+        assert!(work.run(&shown).failed(2).contains("requires no token"));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where in the nodes' regions.
+//! Addresses in the nodes' regions.
 
 use std::fmt;
 

@@ -1,10 +1,10 @@
-//! Verbs that are posted together, and what came of them.
+//! Verbs that are posted together, and their results.
 
 use durahash_media::{ErrorKind, Result};
 
 use super::{Addr, Counts};
 
-/// What a verb does.
+/// Kinds of verbs.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "named after the methods of `Batch`")]
 pub enum Kind {
@@ -17,17 +17,17 @@ pub enum Kind {
 /// One verb, as a fabric sees it; its bytes are in a buffer of its batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Verb {
-    /// Where.
+    /// Address.
     pub addr: Addr,
-    /// What.
+    /// Kind.
     pub kind: Kind,
-    /// Where its bytes begin: of a write, in the bytes to be written; else in those that come back.
+    /// Index of its first byte: of a write, in the bytes to be written; otherwise in the bytes that come back.
     pub start: u32,
-    /// How many there are; 8 of an atomic.
+    /// Number of bytes; 8 for an atomic.
     pub len: u32,
 }
 
-/// Verbs to be posted together. Each method returns the index by which [`Done`] tells what came of it.
+/// Verbs to be posted together. Each method returns the index of its result in [`Done`].
 ///
 /// ```
 /// use durahash_remote::fabric::{Addr, Batch};
@@ -41,7 +41,7 @@ pub struct Batch {
     pub(super) verbs: Vec<Verb>,
     /// The bytes to be written.
     pub(super) out: Vec<u8>,
-    /// How many bytes come back.
+    /// Bytes that come back.
     pub(super) back: u32,
 }
 
@@ -52,25 +52,25 @@ impl Batch {
         Batch::default()
     }
 
-    /// Whether nothing is changed by it.
+    /// Returns whether no verb changes memory.
     #[must_use]
     pub fn only_reads(&self) -> bool {
         self.verbs.iter().all(|verb| matches!(verb.kind, Kind::Read))
     }
 
-    /// How many verbs there are.
+    /// The number of verbs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.verbs.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no verbs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.verbs.is_empty()
     }
 
-    /// Reads `len` bytes from `addr`, any of the two.
+    /// Reads `len` bytes from `addr`. Neither needs to be aligned.
     ///
     /// # Panics
     /// When the batch reads more than 4 GiB.
@@ -78,7 +78,7 @@ impl Batch {
         self.push_back(addr, Kind::Read, len)
     }
 
-    /// Writes `bytes` at `addr`, any of the two; what else is in the words there is left as it is.
+    /// Writes `bytes` at `addr`, which need not be aligned. Other bytes of the same words stay.
     ///
     /// # Panics
     /// When the batch writes more than 4 GiB.
@@ -94,12 +94,12 @@ impl Batch {
         self.write(addr, &word.to_le_bytes())
     }
 
-    /// Stores `new` in the word at `addr`, a multiple of 8, if it is `old`; what it was comes back.
+    /// Stores `new` in the word at `addr`, a multiple of 8, if it is `old`; returns the previous word.
     pub fn compare_swap(&mut self, addr: Addr, old: u64, new: u64) -> usize {
         self.push_back(addr, Kind::CompareSwap { old, new }, 8)
     }
 
-    /// Adds `n` to the word at `addr`, a multiple of 8, with wrap-around; what it was comes back.
+    /// Adds `n` to the word at `addr`, a multiple of 8, with wrap-around; returns the previous word.
     pub fn fetch_add(&mut self, addr: Addr, n: u64) -> usize {
         self.push_back(addr, Kind::FetchAdd { n }, 8)
     }
@@ -115,14 +115,14 @@ impl Batch {
         self.push(Verb { addr, kind, start, len: size(len) })
     }
 
-    /// For the fabric that carries it out: the verbs, the bytes to be written, and how many come back.
+    /// For the fabric: the verbs, the bytes to be written, and how many bytes come back.
     #[must_use]
     pub fn into_parts(self) -> (Vec<Verb>, Vec<u8>, usize) {
         (self.verbs, self.out, self.back as usize)
     }
 
-    /// Whether every verb lies in its region, and every atomic on a word; `region_bytes` tells how many
-    /// bytes the region of a node has, if there is such a node.
+    /// Checks that every verb lies in its region, and every atomic on a word. `region_bytes` returns the
+    /// size of a node's region, or `None` without such a node.
     ///
     /// # Errors
     /// [`OutOfRegion`](ErrorKind::OutOfRegion) and [`Unaligned`](ErrorKind::Unaligned).
@@ -130,7 +130,7 @@ impl Batch {
         self.verbs.iter().try_for_each(|verb| verb.check(&region_bytes))
     }
 
-    /// Adds what it costs to `counts`: its verbs and bytes, and a round trip unless it is empty.
+    /// Adds the cost of the batch to `counts`: its verbs and bytes, and a round trip unless it is empty.
     pub fn count(&self, counts: &mut Counts) {
         counts.round_trips += u64::from(!self.verbs.is_empty());
         for verb in &self.verbs {
@@ -184,7 +184,7 @@ fn size(len: usize) -> u32 {
     u32::try_from(len).expect("a batch moves at most 4 GiB in each direction")
 }
 
-/// What came of the verbs of a batch.
+/// Results of the verbs of a batch.
 #[derive(Clone, Debug, Default)]
 pub struct Done {
     verbs: Vec<Verb>,
@@ -192,7 +192,7 @@ pub struct Done {
 }
 
 impl Done {
-    /// What came of `verbs`: the bytes that they brought back, each verb's from its `start` on.
+    /// Results of `verbs`: the bytes that they brought back, those of each verb from its `start` on.
     #[must_use]
     pub fn new(verbs: Vec<Verb>, back: Vec<u8>) -> Self {
         Done { verbs, back }
@@ -203,13 +203,12 @@ impl Done {
         self.verbs.len()
     }
 
-    /// Of what is no batch.
+    /// Of no verbs.
     pub(super) fn first_byte(&self) -> Option<u8> {
         self.back.first().copied()
     }
 
-    /// The bytes that verb `i` brought back: those that a read has read, of an atomic the word that
-    /// was there, nothing of a write.
+    /// The bytes that verb `i` brought back: of a read its bytes, of an atomic the previous word, of a write none.
     ///
     /// # Panics
     /// When there is no such verb.
@@ -219,7 +218,7 @@ impl Done {
         if matches!(kind, Kind::Write) { &[] } else { &self.back[start as usize..][..len as usize] }
     }
 
-    /// The first 8 bytes that verb `i` brought back: of an atomic, the word that was there before.
+    /// The first 8 bytes that verb `i` brought back: of an atomic, the previous word.
     ///
     /// # Panics
     /// When there is no such verb, or it brought back less.

@@ -1,4 +1,4 @@
-//! What was done over a fabric.
+//! Counts of verbs.
 
 use std::ops::{Add, Sub};
 
@@ -13,7 +13,7 @@ pub struct Counts {
     pub writes: u64,
     /// Writes that are not.
     pub unsignaled: u64,
-    /// Compare-and-swaps, whatever came of them.
+    /// Compare-and-swaps, successful or not.
     pub swaps: u64,
     /// Fetch-and-adds.
     pub adds: u64,
@@ -52,7 +52,7 @@ impl Add for Counts {
     }
 }
 
-/// What was done since: the later counts minus the earlier.
+/// The verbs between two moments: later counts minus earlier ones.
 impl Sub for Counts {
     type Output = Self;
 

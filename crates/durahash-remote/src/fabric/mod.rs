@@ -1,10 +1,9 @@
 //! The way to remote memory: one-sided verbs on regions that nodes lend out.
 //!
-//! A [`Batch`] of verbs is posted together and awaited together: one round trip. What may be relied on,
-//! whatever the fabric:
+//! A [`Batch`] of verbs is posted together and awaited together: one round trip. Every fabric guarantees:
 //!
-//! - **No order** holds between verbs, neither of one batch nor of several, except through awaiting:
-//!   a batch takes effect whole after it was posted and before its future is ready.
+//! - **No order** between verbs, of one batch or of several, except through awaiting:
+//!   all of a batch takes effect after it was posted and before its future is ready.
 //! - A read or write of more than one word takes effect word by word, at different times and in any
 //!   order. A word is 8 bytes at an offset that is a multiple of 8; the bytes of one verb in one word
 //!   take effect together.
@@ -13,9 +12,9 @@
 //! - An awaited write is visible to every later read of any client.
 //! - A [write that is not awaited](Fabric::write_unsignaled) takes effect at any time until a
 //!   [`flush`](Fabric::flush) of its node, posted after it, is ready.
-//! - Of what a client had posted when it died, each word of each verb takes effect or does not, until
-//!   the client is [evicted](Fabric::evict). The same holds of writes that a client has not flushed
-//!   when its last handle is dropped.
+//! - When a client dies, each word of each verb under way takes effect or does not, at any time until
+//!   the client is [evicted](Fabric::evict). The same holds of writes that are not flushed
+//!   when the last handle of a client is dropped.
 //!
 //! Numbers in memory are little-endian.
 
@@ -35,40 +34,40 @@ use std::io;
 
 use durahash_media::{Error, Result};
 
-/// What a fabric says when all its rows have clients that live: an [`Io`](durahash_media::ErrorKind::Io) of the
+/// The error of a fabric when live clients have all rows: an [`Io`](durahash_media::ErrorKind::Io) of the
 /// kind [`ResourceBusy`](io::ErrorKind::ResourceBusy).
 #[must_use]
 pub fn no_row(rows: u32) -> Error {
     let what = format!(
-        "the table of clients is full: all {rows} of them live; try again when one has left"
+        "the client table is full: all {rows} clients are alive; try again when one has left"
     );
-    Error::io("taking a row", None, io::Error::new(io::ErrorKind::ResourceBusy, what))
+    Error::io("registering a client", None, io::Error::new(io::ErrorKind::ResourceBusy, what))
 }
 
-/// A client's endpoint on a fabric. Clones are the same client: its coroutines have one each.
+/// A client's endpoint on a fabric. Clones are the same client: each of its coroutines has one.
 ///
-/// **Concurrency.** A future posts when it is first polled. One that is dropped afterwards stops
-/// nothing: its verbs take effect or fail, and nobody is told.
+/// **Concurrency.** A future posts when it is first polled. Dropping it afterwards cancels
+/// nothing: its verbs still take effect, or fail silently.
 pub trait Fabric: Clone + 'static {
     /// Posts the verbs of `batch`; ready when all of them have taken effect. One round trip, or none
     /// when the batch is empty.
     ///
     /// # Errors
     /// [`OutOfRegion`](durahash_media::ErrorKind::OutOfRegion) and
-    /// [`Unaligned`](durahash_media::ErrorKind::Unaligned) when a verb is wrong; then none was posted.
+    /// [`Unaligned`](durahash_media::ErrorKind::Unaligned) when a verb is invalid; then none was posted.
     /// [`NodeLost`](durahash_media::ErrorKind::NodeLost) when a node did not answer within the
-    /// fabric's deadline: each verb may have taken effect or not, and those to a lost node may yet.
-    /// [`Evicted`](durahash_media::ErrorKind::Evicted) when the nodes accept nothing from this client
-    /// any more; verbs posted before that was so may have taken effect.
+    /// fabric's deadline: each verb may have taken effect, and those to a lost node may still do so.
+    /// [`Evicted`](durahash_media::ErrorKind::Evicted) when the nodes no longer accept verbs of this client;
+    /// verbs that it posted before may have taken effect.
     fn post(&self, batch: Batch) -> impl Future<Output = Result<Done>>;
 
-    /// Posts a write that nobody waits for.
+    /// Posts a write that is not awaited.
     ///
     /// # Errors
-    /// As [`post`](Fabric::post) where the verb is wrong; what else fails does at the next flush.
+    /// As [`post`](Fabric::post) for an invalid verb; the next flush reports other failures.
     fn write_unsignaled(&self, addr: Addr, bytes: &[u8]) -> Result<()>;
 
-    /// Ready when all writes to `node` that were posted by this client and not awaited have taken
+    /// Waits until all writes to `node` that this client did not await have taken
     /// effect. One round trip, or none when there are no such writes.
     ///
     /// # Errors
@@ -84,37 +83,37 @@ pub trait Fabric: Clone + 'static {
     /// When there is no such node.
     fn node_bytes(&self, node: u8) -> u64;
 
-    /// Nanoseconds since some start, which clients may have different ones of.
+    /// Nanoseconds since an arbitrary start, which may differ between clients.
     fn now_ns(&self) -> u64;
 
-    /// Ready after `ns` nanoseconds, and never before other tasks had a chance to run.
+    /// Waits for `ns` nanoseconds, and at least until other tasks had a chance to run.
     fn sleep_ns(&self, ns: u64) -> impl Future<Output = ()>;
 
-    /// What this client has done since it was made.
+    /// This client's verbs since it was created.
     fn counts(&self) -> Counts;
 
-    /// The row of this client: no other client of the fabric that lives has the same.
+    /// The row of this client in the client table: no other live client of the fabric has the same.
     ///
-    /// The row of a client that left, or is dead and evicted, is given out again; without a
-    /// [lease](Fabric::lease_ns) to die is to be evicted. Nothing of the one before takes effect any
-    /// more when the next one has its row, but what it left behind in memory is there yet.
+    /// The row of a client that left, or was evicted, is given out again; without a
+    /// [lease](Fabric::lease_ns) a client that dies is evicted at once. When the next client has the row, no verb of the
+    /// previous one takes effect any more, but what it wrote remains in memory.
     fn row(&self) -> u32;
 
-    /// How many rows there are, so how many clients can live at once.
+    /// The number of rows: clients at once, at most.
     fn rows(&self) -> u32;
 
-    /// How long a client must have shown no life before it may be evicted; `None` when the fabric
-    /// knows for certain who is dead, and evicts nobody else.
+    /// How long a client must have been silent before it may be evicted; `None` when the fabric
+    /// knows for certain which clients are dead, and evicts no others.
     fn lease_ns(&self) -> Option<u64>;
 
-    /// Makes sure that nothing posted by the client of `row` takes effect any more. `false` when that
-    /// client lives and the fabric does not evict the living. A row that nobody has is `true`.
+    /// Shuts out the client of `row`: no verb of it takes effect afterwards. Returns `true` for a free row, and `false`
+    /// when the client is alive and the fabric does not evict live clients.
     ///
-    /// Without a [lease](Fabric::lease_ns) only a client that is dead, or has left, is evicted. With
-    /// one, whoever has the row is, and all it posts from then on fails as `Evicted`: the caller has
-    /// seen that it showed no life.
+    /// Without a [lease](Fabric::lease_ns) only a client that died or left is evicted. With a lease the client of the row
+    /// is evicted even if it lives, and its later verbs fail with `Evicted`: the caller must have
+    /// seen that it was silent for a lease.
     ///
     /// # Errors
-    /// As [`post`](Fabric::post), and where it cannot be told whether the client lives.
+    /// As [`post`](Fabric::post), and when the fabric cannot find out whether the client is alive.
     fn evict(&self, row: u32) -> impl Future<Output = Result<bool>>;
 }

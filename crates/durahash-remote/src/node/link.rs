@@ -145,17 +145,17 @@ fn watch(mut stream: &TcpStream, limits: &Limits) -> io::Result<()> {
 fn refusal(address: &str, verdict: Verdict) -> Error {
     let why = match verdict {
         Verdict::TooMany => {
-            let what = "it has as many connections as it takes";
+            let what = "it has reached its limit of connections";
             let source = io::Error::new(io::ErrorKind::ResourceBusy, what);
             return ErrorKind::Unreachable { address: address.into(), source }.into();
         }
         Verdict::Version | Verdict::Welcome => {
-            let why = format!("it does not know version {VERSION} of the control protocol");
+            let why = format!("it does not support version {VERSION} of the control protocol");
             return ErrorKind::NotANode { address: address.into(), why }.into();
         }
-        Verdict::TokenWanted => "it wants a token",
-        Verdict::AnotherToken => "it wants another token",
-        Verdict::NoToken => "it wants no token, so it is not the node that this one is for",
+        Verdict::TokenWanted => "it requires a token",
+        Verdict::AnotherToken => "it requires a different token",
+        Verdict::NoToken => "it requires no token, so it is not the node that this token is for",
     };
     ErrorKind::Refused { address: address.into(), why }.into()
 }
@@ -165,11 +165,11 @@ fn not_a_node(address: &str, wrong: Wrong) -> Error {
         Wrong::Io(source) => {
             return ErrorKind::Unreachable { address: address.into(), source }.into();
         }
-        Wrong::Magic => "it says something else".into(),
+        Wrong::Magic => "it does not speak the control protocol".into(),
         Wrong::Version(version) => {
             format!("it has version {version} of the control protocol, this build {VERSION}")
         }
-        Wrong::Malformed => "what it says does not fit together".into(),
+        Wrong::Malformed => "its answer is malformed".into(),
     };
     ErrorKind::NotANode { address: address.into(), why }.into()
 }

@@ -126,8 +126,9 @@ impl Drop for LentMemory {
 
 /// A path that nobody has.
 fn some_dir() -> Result<PathBuf> {
-    let number = getrandom::u64()
-        .map_err(|e| Error::io("drawing the name of a node's memory", None, io::Error::other(e)))?;
+    let number = getrandom::u64().map_err(|e| {
+        Error::io("choosing a random name for a node's memory", None, io::Error::other(e))
+    })?;
     let shared = Path::new(SHARED);
     let parent = if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() };
     Ok(parent.join(format!("durahash-node-{number:016x}")))

@@ -52,9 +52,9 @@ impl Nodes {
                 }
                 Err(ErrorKind::Region { what, found, expected })
             };
-            expect("its number of bytes", local.bytes(node), offer.bytes)?;
+            expect("the bytes of the region", local.bytes(node), offer.bytes)?;
             if node == 0 {
-                expect("its number of rows", local.rows().into(), offer.rows.into())?;
+                expect("the number of rows", local.rows().into(), offer.rows.into())?;
             }
         }
         for (node, link) in (0..).zip(&mut links) {

@@ -30,7 +30,7 @@ impl Offers {
         limits: &Limits,
     ) -> Result<Self> {
         let refused = |what| Err(ErrorKind::Options { what }.into());
-        let how_many = "there are 1 to 255 nodes, and none of them is named twice";
+        let how_many = "an index needs 1 to 255 nodes, each named once";
         if !(1..=NODES_MAX).contains(&addresses.len()) {
             return refused(how_many);
         }
@@ -45,7 +45,7 @@ impl Offers {
             return refused(how_many);
         }
         if offers.iter().any(|offer| offer.fabric != offers[0].fabric) {
-            return refused("the nodes lend their memory over different fabrics");
+            return refused("the nodes use different fabrics");
         }
         Ok(Offers { links, offers })
     }

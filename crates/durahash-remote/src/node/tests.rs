@@ -79,10 +79,10 @@ fn the_token_must_be_the_same_or_none_on_both_sides() {
     let open = listen(&memory, None, &limits());
     assert!(connect(&node, Some("secret")).is_ok() && connect(&open, None).is_ok());
     for (node, token, wanted) in [
-        (&node, Some("secreT"), "wants another token"),
-        (&node, Some("secrets"), "wants another token"),
-        (&node, None, "wants a token"),
-        (&open, Some("secret"), "wants no token"),
+        (&node, Some("secreT"), "requires a different token"),
+        (&node, Some("secrets"), "requires a different token"),
+        (&node, None, "requires a token"),
+        (&open, Some("secret"), "requires no token"),
     ] {
         let error = connect(node, token).err().unwrap();
         assert!(matches!(error.kind(), ErrorKind::Refused { .. }), "{error}");
@@ -143,7 +143,7 @@ fn what_is_no_node_is_told_from_one() {
     for (bytes, wanted) in [
         (b"HTTP/1.1 400 Bad Request\r\n".to_vec(), "something else"),
         (answer(2, 0, 0, b""), "version 2"),
-        (answer(VERSION, 1, 0, b""), "does not know version 1"),
+        (answer(VERSION, 1, 0, b""), "does not support version 1"),
         (answer(VERSION, 0, u32::MAX, b""), "fit together"),
         (answer(VERSION, 0, 3, b"abc"), "fit together"),
         (answer(VERSION, 6, 0, b""), "fit together"),
@@ -232,7 +232,7 @@ fn a_node_takes_so_many_clients_and_then_others_again() {
     let [one, two] = [0, 1].map(|_| connect(&node, None).unwrap());
     let error = connect(&node, None).err().unwrap();
     assert!(matches!(error.kind(), ErrorKind::Unreachable { .. }), "{error}");
-    assert!(error.to_string().contains("as many connections"), "{error}");
+    assert!(error.to_string().contains("limit of connections"), "{error}");
     drop(two);
     while connect(&node, None).is_err() {
         std::thread::yield_now();

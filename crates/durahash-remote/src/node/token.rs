@@ -26,7 +26,7 @@ impl Token {
     /// [`Options`](ErrorKind::Options) when there are none, or too many.
     pub fn new(token: &[u8]) -> Result<Self> {
         if !(1..=TOKEN_BYTES).contains(&token.len()) {
-            let what = "a token has 1 to 1024 bytes";
+            let what = "a token must have 1 to 1024 bytes";
             return Err(ErrorKind::Options { what }.into());
         }
         let mut bytes = [0; TOKEN_BYTES];

@@ -229,7 +229,7 @@ impl<F: Fabric> Core<F> {
             let (a, place) = (segment.a, segment.place);
             // SEP-1
             if place.bits.reverse_bits() != position.0 || a.depth() > self.geometry.max_depth {
-                return Err(Error::corrupt("a segment of other hashes than its place says", off));
+                return Err(Error::corrupt("a segment whose suffix does not match its place", off));
             }
             if !seen.insert(segment.cur) {
                 return Err(Error::corrupt("a segment in two places", off));
@@ -248,7 +248,7 @@ impl<F: Fabric> Core<F> {
             let bump = word.min(self.usable_bytes(node));
             if bump < first || !word.is_multiple_of(UNIT) {
                 let off = BUMP_OFF;
-                return Err(Error::corrupt("the word that says what is taken", off));
+                return Err(Error::corrupt("the bump word of a node", off));
             }
             report.taken_bytes += bump - first;
             bumps.push(bump);
@@ -310,7 +310,10 @@ impl<F: Fabric> Core<F> {
                     && suffix(hash, depth) == place.bits
                     && known.is_none_or(|known| known == fp2(hash));
                 if !same {
-                    return Err(Error::corrupt("an entry of another key than its block", at.off()));
+                    return Err(Error::corrupt(
+                        "an entry that does not match the key in its block",
+                        at.off(),
+                    ));
                 }
                 used.push((at, block_bytes(bytes)));
                 report.kv_bytes += block_bytes(bytes);
@@ -385,7 +388,10 @@ impl<F: Fabric> Core<F> {
                 batch.read(cur.addr().add(8), 8);
                 let place = Suffix::from_word(op.post(batch).await?.word(0));
                 if place.made > report.depth || suffix(idx, place.made) != place.bits {
-                    return Err(Error::corrupt("a directory cell of other hashes", off));
+                    return Err(Error::corrupt(
+                        "a directory cell that names a segment of other hashes",
+                        off,
+                    ));
                 }
             }
         }

@@ -304,9 +304,10 @@ impl<F: Fabric> Core<F> {
         let longest = epochs.behind.iter().max_by_key(|(_, (_, _, ticks))| *ticks);
         let who = match longest {
             Some((row, _)) => format!("the client in row {row}"),
-            None => "this client, by an operation whose future was dropped or failed,".into(),
+            None => "this client has an operation whose future was dropped or failed: it".into(),
         };
-        let what = format!("{who} lives and has not moved on; it must run `service`, or be closed");
+        let what =
+            format!("{who} is alive and holds the epoch back; it must run `service`, or be closed");
         let source = std::io::Error::new(std::io::ErrorKind::TimedOut, what);
         Error::io("waiting for the epoch to move", None, source)
     }
@@ -399,7 +400,7 @@ impl<F: Fabric> Core<F> {
     pub(super) async fn register(fabric: &F, geometry: &super::layout::Geometry) -> Result<Epochs> {
         let row = fabric.row();
         if row >= geometry.rows {
-            let what = "the index has fewer rows for clients than the fabric has clients";
+            let what = "the client table of the index is smaller than that of the fabric, and this client's row is beyond it";
             return Err(ErrorKind::Options { what }.into());
         }
         let at = geometry.row(row);

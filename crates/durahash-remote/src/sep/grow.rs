@@ -465,7 +465,7 @@ impl<F: Fabric> Core<F> {
         batch.fetch_add(bump, bytes);
         let off = op.post(batch).await?.word(0);
         if off < self.geometry.first_chunk(node) || !off.is_multiple_of(UNIT) {
-            return Err(Error::corrupt("the word that says what is taken", bump.off()));
+            return Err(Error::corrupt("the bump word of a node", bump.off()));
         }
         let got = usable.saturating_sub(off).min(bytes);
         if got > 0 {

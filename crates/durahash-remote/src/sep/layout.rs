@@ -24,7 +24,7 @@
 //!
 //! A **MainSegment** of `m` entries: `m`, the mark, 256 counts of 2 bytes (of 4 where `m` itself does
 //! not fit 2), then `m` entries of 9 bytes (entry, fp2), by fp. A **KV block**: key length 4, value
-//! length 4, check sum 8, key, value.
+//! length 4, checksum 8, key, value.
 
 use durahash_media::hash::ByteHash;
 use durahash_media::{Error, ErrorKind, Result};
@@ -627,7 +627,7 @@ impl<'a> Kv<'a> {
     pub(super) fn value(&self, hash: &ByteHash, off: u64) -> Result<&'a [u8]> {
         let body = &self.bytes[KV_HEADER..self.block_bytes()];
         if kv_sum(hash, body, word_at(self.bytes, 0)) != word_at(self.bytes, 8) {
-            return Err(Error::corrupt("the check sum of a KV block", off));
+            return Err(Error::corrupt("the checksum of a KV block", off));
         }
         Ok(&body[self.key_len..])
     }

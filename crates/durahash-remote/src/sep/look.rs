@@ -133,7 +133,7 @@ impl<F: Fabric> Core<F> {
             }
             return Ok(sight);
         }
-        Err(Error::corrupt("a segment that never stands still", cur.addr().off()))
+        Err(Error::corrupt("a segment whose word A changes at every look", cur.addr().off()))
     }
 
     /// Whether what a word A that was read says can be.

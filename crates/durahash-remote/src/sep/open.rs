@@ -94,7 +94,9 @@ impl<F: Fabric> Core<F> {
         let mut batch = Batch::new();
         for node in 0..fabric.nodes() {
             if fabric.node_bytes(node) < HEADER_BYTES as u64 {
-                return Err(ErrorKind::NotAPool { why: "a region is too small" }.into());
+                return Err(
+                    ErrorKind::NotAPool { why: "a region is too small to hold an index" }.into()
+                );
             }
             batch.read(Addr::new(node, 0), HEADER_BYTES);
         }
@@ -104,7 +106,8 @@ impl<F: Fabric> Core<F> {
         let Header { geometry, seed, .. } = headers[0];
         for (node, header) in (0..).zip(&headers) {
             if *header != (Header { node, ..headers[0] }) || geometry.nodes != fabric.nodes() {
-                let why = "the nodes do not hold the parts of one index, in their order";
+                let why =
+                    "the nodes do not hold the parts of one index, or are named in another order";
                 return Err(ErrorKind::NotAPool { why }.into());
             }
             if geometry.first_chunk(node) > fabric.node_bytes(node) {

@@ -1,4 +1,4 @@
-//! Who has which row: a lock on a file, which the system releases when its process dies.
+//! Which clients are alive: each holds a lock on the file of its row, which the system releases when the process dies.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::os::unix::fs::OpenOptionsExt;
@@ -9,7 +9,7 @@ use durahash_media::{Error, Result};
 
 use super::super::no_row;
 
-/// Who has which row.
+/// The rows that clients have.
 pub(super) enum Membership {
     Anonymous(Mutex<Vec<bool>>),
     Files { dir: PathBuf, rows: u32, mode: u32 },
@@ -51,7 +51,7 @@ impl Membership {
             Membership::Files { dir, rows, mode } => {
                 for row in 0..*rows {
                     let path = row_path(dir, row);
-                    let failed = |e| Error::io("taking a row", Some(path.clone()), e);
+                    let failed = |e| Error::io("registering a client", Some(path.clone()), e);
                     let mut options = OpenOptions::new();
                     options.read(true).write(true).create(true).truncate(false).mode(*mode);
                     let file = options.open(&path).map_err(failed)?;
@@ -69,7 +69,7 @@ impl Membership {
         }
     }
 
-    /// How many rows clients have.
+    /// The number of clients.
     pub(super) fn taken_count(&self) -> Result<u32> {
         let taken = |row| match (self, self.taken(row)) {
             (Membership::Files { dir, .. }, Err(_)) if !row_path(dir, row).exists() => Ok(false),
@@ -78,14 +78,14 @@ impl Membership {
         (0..self.count()).map(|row| taken(row).map(u32::from)).sum()
     }
 
-    /// Gives back a row that was taken, where no lock does it.
+    /// Frees a row of anonymous memory; otherwise the lock does it.
     pub(super) fn give_back(&self, row: u32) {
         if let Membership::Anonymous(taken) = self {
             lock(taken)[row as usize] = false;
         }
     }
 
-    /// Whether a client has the row, which some client has had. Without its file nobody knows: that is an error.
+    /// Returns whether a client has the row, which one had before. A missing file is an error.
     pub(super) fn taken(&self, row: u32) -> Result<bool> {
         match self {
             Membership::Anonymous(taken) => {
@@ -94,10 +94,11 @@ impl Membership {
             Membership::Files { rows, .. } if row >= *rows => Ok(false),
             Membership::Files { dir, .. } => {
                 let path = row_path(dir, row);
-                let failed = |e| Error::io("looking at a row", Some(path.clone()), e);
+                let failed =
+                    |e| Error::io("testing whether a client is alive", Some(path.clone()), e);
                 let file = File::open(&path).map_err(failed)?;
-                // Shared: two that look at the same time see each other as nothing. A client that
-                // takes the row at this moment takes the next one.
+                // Shared, so two tests at the same time do not disturb each other. A client that
+                // wants the row at this moment takes the next one.
                 match file.try_lock_shared() {
                     Ok(()) => Ok(false),
                     Err(TryLockError::WouldBlock) => Ok(true),
@@ -108,14 +109,14 @@ impl Membership {
     }
 }
 
-/// What the files of rows are called, before their numbers.
+/// The name of a row's file, before its number.
 const ROW_PREFIX: &str = "client-";
 
 fn row_path(dir: &Path, row: u32) -> PathBuf {
     dir.join(format!("{ROW_PREFIX}{row}"))
 }
 
-/// Whether a file of this name is that of a row.
+/// Returns whether a file of this name is that of a row.
 pub(super) fn is_row(name: &str) -> bool {
     name.starts_with(ROW_PREFIX)
 }

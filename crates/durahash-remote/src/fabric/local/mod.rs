@@ -1,25 +1,25 @@
-//! Shared memory of one host: no network, the processor's own atomics.
+//! Shared memory of one host: no network, and the processor's own atomics.
 //!
 //! A fabric is a directory, best in a file system in memory, with a file for each node's region and
-//! one for each row of clients. Any process that may open them can attach. Or it is anonymous memory,
+//! one for each client. Any process that may open them can attach. Or a fabric is anonymous memory
 //! for the threads of one process.
 //!
-//! A client lives while it holds the lock on the file of its row; the system releases it when the
-//! process dies, in whichever way. So the dead are known for certain, and what died does nothing more:
-//! there are no leases, and nobody is evicted who lives. A stopped process lives, and so does one that
+//! A client is alive while it holds the lock on the file of its row; the system releases the lock when the
+//! process dies. So the fabric knows for certain which clients are dead, and a dead one posts nothing more:
+//! there are no leases, and no live client is evicted. A stopped process is alive, and so is one that
 //! has forked a child which has not executed another program yet.
 //!
-//! All who can open the files are trusted: they can write anything anywhere, and whoever cuts a file
+//! All processes that can open the files are trusted: they can write anything anywhere, and truncating a file
 //! ends all processes that have it mapped (SIGBUS).
 //!
 //! Verbs take effect when they are posted, one after the other. A client that only ever posts would
-//! leave other tasks of its thread no time, so every so often a post lets them run first.
+//! starve other tasks of its thread, so every 32nd post in a row lets them run first.
 //!
 //! Each post ends with a sequentially consistent fence: of two clients that each await a write and then
 //! read what the other has written, at least one sees it.
 //!
-//! Memory does not end when whoever lent it does. A process that learns of a node's end says so
-//! ([`Local::node_lost`]); from then on nothing more is posted to it.
+//! The memory outlives the node that lent it. A process that learns of a node's end calls
+//! [`Local::node_lost`]; from then on it posts nothing more to that node.
 
 mod membership;
 #[cfg(test)]
@@ -43,26 +43,26 @@ use super::batch::{Kind, Verb};
 use super::{Addr, Batch, Counts, Done, Fabric};
 use crate::executor::sleep_until;
 
-/// So many posts of a client in a row, and then other tasks run.
+/// Posts of a client in a row before other tasks run.
 const POSTS_IN_A_ROW: u32 = 32;
 
 /// A node is numbered by a byte.
 const NODES_MAX: u64 = 255;
 
-/// What the files of regions are called, before their numbers.
+/// The name of a region's file, before its number.
 const NODE_PREFIX: &str = "node-";
 
-/// How often a directory is looked through before it is taken as one that stays full.
+/// Attempts to empty a directory before its removal fails.
 const REMOVALS_MAX: usize = 100;
 
-/// How large a local fabric is.
+/// Sizes of a local fabric.
 #[derive(Clone, Debug)]
 pub struct LocalOptions {
     /// Bytes of the region of each node, multiples of 4096; at most 255 nodes.
     pub node_bytes: Vec<u64>,
-    /// Rows of clients, so how many can live at once.
+    /// Clients at once, at most.
     pub rows: u32,
-    /// Who may open the files, as far as the process's mask allows.
+    /// Permissions of the files, less the process's mask.
     pub mode: u32,
 }
 
@@ -93,9 +93,9 @@ struct Shared {
     node_bytes: Vec<u64>,
     members: Membership,
     start: Instant,
-    /// Of each node, whether it is lost.
+    /// The lost nodes.
     lost: Vec<AtomicBool>,
-    /// Whether one of them is.
+    /// Set when one of them is.
     any_lost: AtomicBool,
 }
 
@@ -106,11 +106,11 @@ pub struct LocalClient(Arc<Endpoint>);
 struct Endpoint {
     local: Local,
     row: u32,
-    /// Locked as long as the client lives, where rows are files.
+    /// Locked as long as the client lives, unless the fabric is anonymous.
     _lock: Option<RowLock>,
     counts: Counters,
     posts: AtomicU32,
-    /// Of each node: writes that were not awaited, and how many of them were flushed.
+    /// For each node, writes that were not awaited, and how many of them are flushed.
     unsignaled: Vec<[AtomicU64; 2]>,
 }
 
@@ -127,7 +127,7 @@ struct Counters {
 }
 
 impl Local {
-    /// Zeroed memory of this process, gone with the last handle.
+    /// Creates a fabric in zeroed memory of this process, freed with the last handle.
     ///
     /// # Errors
     /// [`Options`](ErrorKind::Options) when there are no nodes or too many, or a size is wrong;
@@ -138,19 +138,19 @@ impl Local {
         Ok(Self::new(regions, Membership::Anonymous(taken)))
     }
 
-    /// A new fabric in the directory `dir`, which is made, and must not be there.
+    /// Creates a fabric in the directory `dir`, which must not exist.
     ///
     /// # Errors
-    /// As [`anonymous`](Local::anonymous); [`Exists`](ErrorKind::Exists). After a failure the
-    /// directory is gone again.
+    /// As [`anonymous`](Local::anonymous); [`Exists`](ErrorKind::Exists). A failure removes the
+    /// directory again.
     pub fn create(dir: &Path, options: &LocalOptions) -> Result<Self> {
-        // What cannot be leaves no directory for a moment.
+        // Invalid options do not even create the directory.
         drop(headers(options)?);
         Self::make_dir(dir)?;
         Self::fill(dir, options)
     }
 
-    /// The directory of a fabric, which must not be there.
+    /// Creates the directory of a fabric, which must not exist.
     pub(crate) fn make_dir(dir: &Path) -> Result<()> {
         fs::create_dir(dir).map_err(|e| match e.kind() {
             io::ErrorKind::AlreadyExists => ErrorKind::Exists.into(),
@@ -158,10 +158,10 @@ impl Local {
         })
     }
 
-    /// The same in a directory that is there, with nothing in it. It is gone after a failure, too.
+    /// Creates a fabric in an empty directory. A failure removes that, too.
     pub(crate) fn fill(dir: &Path, options: &LocalOptions) -> Result<Self> {
         let made: Result<Vec<_>> = headers(options).and_then(|headers| {
-            // Node 0 comes last: whoever finds it finds them all.
+            // Node 0 comes last: a process that finds it finds all of them.
             let mut headers: Vec<_> = headers.collect();
             headers.reverse();
             headers
@@ -178,15 +178,14 @@ impl Local {
                 Ok(Self::new(regions, Membership::Files { dir, rows, mode }))
             }
             Err(e) => {
-                // The first failure is what is told.
+                // The first failure is reported.
                 let _ = fs::remove_dir_all(dir);
                 Err(e)
             }
         }
     }
 
-    /// The fabric in the directory `dir`, which other processes may have attached, too. With an `id`,
-    /// only the fabric that has it.
+    /// Attaches the fabric in the directory `dir`, as other processes may. With an `id`, the fabric must have it.
     ///
     /// # Errors
     /// [`Io`](ErrorKind::Io) when its files cannot be opened; [`Region`](ErrorKind::Region) and
@@ -215,7 +214,7 @@ impl Local {
             expect("the number of nodes", header.count, expected.count)?;
             expect("the number of rows", header.rows, expected.rows)?;
         }
-        // Whoever may open the regions may open the files of new rows.
+        // The files of new rows get the permissions of the regions.
         let mode = fs::metadata(node_path(dir, 0))
             .map_err(|e| Error::io("attaching the fabric", Some(dir.into()), e))?
             .permissions()
@@ -224,24 +223,24 @@ impl Local {
         Ok(Self::new(regions, Membership::Files { dir, rows, mode: mode & 0o777 }))
     }
 
-    /// The fabrics of one node each that are in these directories, as one fabric: the nodes are
-    /// numbered in this order, and the rows are those of the first. Each must have the id that comes
-    /// with it. Clients that shall know of one another name the same first directory.
+    /// Attaches fabrics of one node each as one fabric. The nodes are
+    /// numbered in the order of the directories, and the rows are those of the first. Each fabric must have the id beside
+    /// its directory. Clients of one index must name the same first directory.
     ///
     /// # Errors
     /// As [`attach`](Local::attach); [`Options`](ErrorKind::Options) when there are no directories, too
-    /// many, or the same fabric twice.
+    /// many, or one of them twice.
     pub fn attach_each(dirs: &[(PathBuf, u64)]) -> Result<Self> {
         let ids: HashSet<u64> = dirs.iter().map(|(_, id)| *id).collect();
         if dirs.is_empty() || dirs.len() as u64 > NODES_MAX || ids.len() != dirs.len() {
-            let what = "there are 1 to 255 nodes, and none of them is named twice";
+            let what = "an index needs 1 to 255 nodes, each named once";
             return Err(ErrorKind::Options { what }.into());
         }
         let mut regions = Vec::new();
         let mut first_members = None;
         for (dir, id) in dirs {
             let local = Local::attach(dir, Some(*id))?;
-            let shared = Arc::into_inner(local.0).expect("nobody else has it yet");
+            let shared = Arc::into_inner(local.0).expect("it was not shared yet");
             let (found, expected) = (shared.regions.len() as u64, 1);
             if found != expected {
                 let what = "the number of nodes";
@@ -254,19 +253,19 @@ impl Local {
     }
 
     /// Removes the files of the fabric in the directory `dir`, if it has this id, and the directory
-    /// where nothing else is in it. Processes that have it attached keep what they have.
+    /// if nothing else is in it. Processes that have the fabric attached can go on using it.
     ///
     /// # Errors
-    /// As [`attach`](Local::attach), and [`Io`](ErrorKind::Io) when they cannot be removed.
+    /// As [`attach`](Local::attach), and [`Io`](ErrorKind::Io) when a file cannot be removed.
     pub fn remove(dir: &Path, id: u64) -> Result<()> {
         drop(Local::attach(dir, Some(id))?);
         Self::remove_files(dir)
     }
 
-    /// The same, whatever they are.
+    /// Removes the files without looking at an id.
     pub(crate) fn remove_files(dir: &Path) -> Result<()> {
         let failed = |e| Error::io("removing the fabric", Some(dir.into()), e);
-        // Who has attached it may take a row meanwhile.
+        // A process that has attached it may add a client meanwhile.
         for _ in 0..REMOVALS_MAX {
             for entry in fs::read_dir(dir).map_err(failed)? {
                 let path = entry.map_err(failed)?.path();
@@ -290,8 +289,8 @@ impl Local {
         Local(Arc::new(Shared { regions, node_bytes, members, start, lost, any_lost }))
     }
 
-    /// Says that a node has ended: whatever any client of this handle, or of a clone of it, posts to it
-    /// from now on fails as [`NodeLost`](ErrorKind::NodeLost). What other processes do is not touched.
+    /// Marks a node as lost: from now on verbs to it by clients of this handle and its clones
+    /// fail with [`NodeLost`](ErrorKind::NodeLost). Other processes are not affected.
     ///
     /// # Panics
     /// When there is no such node.
@@ -300,10 +299,10 @@ impl Local {
         self.0.any_lost.store(true, Ordering::Release);
     }
 
-    /// Whether no node has been said to have ended.
+    /// Returns `Ok` if no node is marked as lost.
     ///
     /// # Errors
-    /// [`NodeLost`](ErrorKind::NodeLost) with the first that has.
+    /// [`NodeLost`](ErrorKind::NodeLost) with the first lost node.
     pub fn nodes_stand(&self) -> Result<()> {
         match self.0.lost.iter().position(|lost| lost.load(Ordering::Acquire)) {
             Some(node) => Err(ErrorKind::NodeLost { node: node as u8 }.into()),
@@ -320,27 +319,27 @@ impl Local {
         self.0.node_bytes[usize::from(node)]
     }
 
-    /// How many rows there are, so how many clients can live at once.
+    /// Clients at once, at most.
     #[must_use]
     pub fn rows(&self) -> u32 {
         self.0.members.count()
     }
 
-    /// How many clients have a row now, in whichever process.
+    /// The number of clients now, in all processes.
     ///
     /// # Errors
-    /// [`Io`](ErrorKind::Io) when the files of the rows cannot be looked at.
+    /// [`Io`](ErrorKind::Io) when a file of a row cannot be opened or locked.
     pub fn clients(&self) -> Result<u32> {
         self.0.members.taken_count()
     }
 
-    /// The id of this fabric, drawn when it was created.
+    /// The random id of this fabric.
     #[must_use]
     pub fn id(&self) -> u64 {
         self.0.regions[0].header().id
     }
 
-    /// A new client, in the first row that is free.
+    /// Creates a client, in the first free row.
     ///
     /// # Errors
     /// [`Io`](ErrorKind::Io), [busy](super::no_row), when no row is free, and when a file of a row
@@ -366,7 +365,7 @@ fn headers(options: &LocalOptions) -> Result<impl Iterator<Item = SharedHeader> 
         return Err(ErrorKind::Options { what }.into());
     }
     let id = getrandom::u64()
-        .map_err(|e| Error::io("drawing the id of a fabric", None, io::Error::other(e)))?;
+        .map_err(|e| Error::io("choosing a random id for a fabric", None, io::Error::other(e)))?;
     let count = node_bytes.len() as u64;
     let headers = (0..).zip(node_bytes);
     Ok(headers.map(move |(number, bytes)| SharedHeader { id, number, count, rows, bytes }))
@@ -402,7 +401,7 @@ impl Endpoint {
         Ok(Done::new(verbs, back))
     }
 
-    /// Lets other tasks run, every so often.
+    /// Lets other tasks run after 32 posts in a row.
     async fn turn(&self) {
         if self.posts.fetch_add(1, Ordering::Relaxed) % POSTS_IN_A_ROW == POSTS_IN_A_ROW - 1 {
             let mut yielded = false;
@@ -420,7 +419,7 @@ impl Endpoint {
 }
 
 impl Shared {
-    /// Whether none of these nodes is lost.
+    /// Fails if one of these nodes is lost.
     fn check_lost(&self, mut nodes: impl Iterator<Item = u8>) -> Result<()> {
         if !self.any_lost.load(Ordering::Acquire) {
             return Ok(());
@@ -477,7 +476,7 @@ impl Fabric for LocalClient {
         batch.write(addr, bytes);
         self.0.check(&batch)?;
         if self.0.local.0.check_lost([addr.node()].into_iter()).is_err() {
-            // The next flush says so.
+            // The next flush reports it.
             self.0.unsignaled[addr.node() as usize][0].fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }

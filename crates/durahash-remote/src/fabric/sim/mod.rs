@@ -1,11 +1,11 @@
 //! Simulated nodes, in virtual time.
 //!
-//! One thread runs any number of clients. Time moves only when no task is ready: to the next event.
-//! All choices are drawn from the seed, so a run can be repeated exactly.
+//! One thread runs any number of clients. When no task is ready, time advances to the next event.
+//! All choices follow from the seed, so a run can be repeated exactly.
 //!
-//! Without [`Chaos`] each verb takes effect when it has passed the queues of its client's and its node's
-//! [`Nic`]: that is for figures. With it, verbs take effect in any order between post and completion,
-//! a part of their words at a time, and clients stall and die.
+//! Without [`Chaos`], for measurements, each verb takes effect when it has passed the queues of its client's and its
+//! node's [`Nic`]. With it, for tests, verbs take effect in any order between post and completion,
+//! some of their words at a time, and clients stall and die.
 
 #[cfg(test)]
 mod books;
@@ -55,7 +55,7 @@ pub struct Sim {
     executor: Executor,
 }
 
-/// What a [`Hook`] is told of.
+/// An event that a [`Hook`] sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// Virtual time.
@@ -64,24 +64,24 @@ pub struct Moment {
     pub client: u32,
     /// The number of the verb among those of its client, from 0.
     pub number: u64,
-    /// What happens to the verb.
+    /// The event.
     pub what: What,
     /// Its kind.
     pub kind: VerbKind,
-    /// Where: of an effect, the part that takes effect.
+    /// Its address; of an effect, that of the part that takes effect.
     pub addr: Addr,
-    /// How many bytes.
+    /// Its length in bytes.
     pub len: u32,
 }
 
-/// What happens to a verb.
+/// An event of a verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// It is posted.
     Posted,
-    /// It, or a part of it, takes effect, or never will because its client or its node is lost.
+    /// All or a part of it takes effect, or never will because its client or its node is lost.
     Effect {
-        /// Whether it does.
+        /// `true` if it takes effect.
         applies: bool,
     },
 }
@@ -96,25 +96,25 @@ pub enum VerbKind {
     FetchAdd,
 }
 
-/// What becomes of the client of the verb.
+/// What the client of the verb does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// It goes on.
     Go,
     /// It dies: at a post, with the whole batch under way.
     Kill,
-    /// It learns of nothing for so long.
+    /// It stalls.
     Stall {
-        /// Nanoseconds.
+        /// Nanoseconds for which it sees no completion.
         ns: u64,
     },
 }
 
-/// Is told of each verb and chooses. It must not use the fabric.
+/// Sees each event of a verb and decides about the client. It must not use the fabric.
 pub type Hook = Box<dyn FnMut(&Moment) -> Choice>;
 
 impl Sim {
-    /// A fabric without clients, its regions zeroed.
+    /// Creates a fabric without clients, its regions zeroed.
     ///
     /// # Panics
     /// When there are no nodes, or more than 255, or a region does not fit into memory, or a rate of
@@ -124,7 +124,7 @@ impl Sim {
         Sim { world: Rc::new(RefCell::new(World::new(options))), executor: Executor::new() }
     }
 
-    /// A new client, in the first row that is free.
+    /// Creates a client, in the first free row.
     ///
     /// # Errors
     /// [`Io`](durahash_media::ErrorKind::Io), [busy](super::no_row), when no row is free.
@@ -142,8 +142,7 @@ impl Sim {
         self.executor.spawn(client.0.number.into(), future)
     }
 
-    /// Runs until nothing is ready and nothing is under way: every task has ended, or waits for what
-    /// will not come.
+    /// Runs until nothing is ready and nothing is under way: every task has ended, or waits for ever.
     pub fn run(&self) {
         while self.step() {}
     }
@@ -160,7 +159,7 @@ impl Sim {
         self.world.borrow_mut().wait_until(ns);
     }
 
-    /// Polls one task, or moves time to the next event; `false` when there is neither.
+    /// Polls one task, or advances time to the next event; `false` when there is neither.
     pub fn step(&self) -> bool {
         let went_on = self.executor.poll_one() || {
             let event = self.world.borrow_mut().step();
@@ -181,7 +180,7 @@ impl Sim {
         went_on
     }
 
-    /// How many tasks have not ended.
+    /// The number of tasks that have not ended.
     #[must_use]
     pub fn live_tasks(&self) -> usize {
         self.executor.live()
@@ -193,7 +192,7 @@ impl Sim {
         self.world.borrow().now_ns()
     }
 
-    /// A hash of all that has happened: the same for the same seed, options and tasks.
+    /// A hash of all events so far: the same for the same seed, options and tasks.
     #[must_use]
     pub fn trace(&self) -> u64 {
         self.world.borrow().trace()
@@ -205,18 +204,18 @@ impl Sim {
         self.world.borrow().events
     }
 
-    /// What all clients have done.
+    /// The verbs of all clients.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.world.borrow().all_counts()
     }
 
-    /// Is told of each verb from now on, in place of an earlier one.
+    /// Installs a hook, in place of an earlier one.
     pub fn set_hook(&self, hook: Hook) {
         self.world.borrow_mut().hook = Some(hook);
     }
 
-    /// Kills a client: its tasks are dropped, and what it has posted may take effect or not.
+    /// Kills a client: its tasks are dropped, and its verbs under way take effect or not.
     pub fn kill(&self, client: &SimClient) {
         self.world.borrow_mut().kill(client.0.number);
     }
@@ -226,12 +225,12 @@ impl Sim {
         self.world.borrow_mut().kill_at_verb(client.0.number, number);
     }
 
-    /// Lets a client learn of nothing for `ns`.
+    /// Stalls a client: it sees no completion for `ns`.
     pub fn stall(&self, client: &SimClient, ns: u64) {
         self.world.borrow_mut().stall(client.0.number, ns);
     }
 
-    /// Loses a node: it does not answer from now on.
+    /// Loses a node: it no longer answers.
     ///
     /// # Panics
     /// When there is no such node.
@@ -239,13 +238,13 @@ impl Sim {
         self.world.borrow_mut().lose_node(node);
     }
 
-    /// Whether a client lives: it was not killed, and somebody has it.
+    /// Returns whether a client is alive: it was not killed, and has handles.
     #[must_use]
     pub fn lives(&self, client: &SimClient) -> bool {
         self.world.borrow().lives(client.0.number)
     }
 
-    /// What is in memory now, at no cost.
+    /// Reads memory as it is now, at no cost.
     ///
     /// # Errors
     /// [`OutOfRegion`](durahash_media::ErrorKind::OutOfRegion).
@@ -253,7 +252,7 @@ impl Sim {
         self.world.borrow().bytes(addr, len).map(<[u8]>::to_vec)
     }
 
-    /// The word that is in memory now, at no cost.
+    /// Reads a word as it is now, at no cost.
     ///
     /// # Errors
     /// [`OutOfRegion`](durahash_media::ErrorKind::OutOfRegion).
@@ -263,7 +262,7 @@ impl Sim {
         Ok(u64::from_le_bytes(word))
     }
 
-    /// Puts bytes into memory now, at no cost.
+    /// Writes memory now, at no cost.
     ///
     /// # Errors
     /// [`OutOfRegion`](durahash_media::ErrorKind::OutOfRegion).
@@ -289,18 +288,18 @@ impl Drop for Endpoint {
 }
 
 impl SimClient {
-    /// The number of this client among all that the fabric has had, from 0.
+    /// The number of this client among all that the fabric has created, from 0.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.0.number
     }
 
-    /// Runs `start` when first polled, and then waits for what it has started.
+    /// Runs `start` when first polled, and then waits for the post that it has started.
     async fn under_way(
         &self,
         start: impl FnOnce(&mut World, u32) -> Result<Option<u32>>,
     ) -> Result<Done> {
-        // Nothing that a dead client does has an effect: it waits until its task is dropped.
+        // A dead client posts nothing: it waits until its task is dropped.
         if !self.0.world.borrow().lives(self.0.number) {
             return std::future::pending().await;
         }

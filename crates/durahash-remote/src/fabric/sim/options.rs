@@ -1,24 +1,24 @@
-//! What is simulated.
+//! Options of a simulated fabric.
 
-/// A simulated fabric. `SimOptions::default()` is one node of 64 MiB, timed as [`Nic`] says, on which
-/// verbs take effect at the time that their queues give.
+/// Options of a simulated fabric. `SimOptions::default()` is one node of 64 MiB with the times of [`Nic`], without
+/// disorder.
 #[derive(Clone, Debug)]
 pub struct SimOptions {
-    /// All choices are drawn from this: the same seed, options and clients give the same run.
+    /// The same seed, options and clients give the same run.
     pub seed: u64,
     /// Bytes of the region of each node.
     pub node_bytes: Vec<u64>,
-    /// Rows of clients, so how many can live at once.
+    /// Clients at once, at most.
     pub rows: u32,
-    /// How long verbs take.
+    /// Latency and rates.
     pub nic: Nic,
-    /// Clients share so many NICs, in turn; 0 when each has its own.
+    /// The number of NICs that clients share, in turn; 0 gives each client its own.
     pub client_nics: u32,
-    /// How long after it was posted a verb to a node that does not answer fails.
+    /// Nanoseconds after which a verb to a node that does not answer fails.
     pub deadline_ns: u64,
-    /// What [`lease_ns`](crate::fabric::Fabric::lease_ns) says: `None` when the dead are known.
+    /// The [`lease_ns`](crate::fabric::Fabric::lease_ns) of the fabric.
     pub lease_ns: Option<u64>,
-    /// What is done to whatever is unordered; `None` for figures.
+    /// Disorder, for tests; `None` for measurements.
     pub chaos: Option<Chaos>,
 }
 
@@ -41,9 +41,8 @@ impl Default for SimOptions {
 ///
 /// The defaults stand for one 100 Gb/s InfiniBand port of the generation of ConnectX-5 and 6, through
 /// one switch, as in the testbed of SepHash's paper (§5.1: one 100 Gb/s ConnectX-5 each, one switch). None
-/// was measured here. Where each comes from is said at the fields; what is called an **assumption** has no
-/// public source that we know, and whoever draws a figure sets it to what the cards in question do, and
-/// says so.
+/// was measured here. Each field names its source. An **assumption** has no
+/// public source that we know: set it for the cards in question, and say so beside a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nic {
     /// From post to completion in nanoseconds, without the time that its packets take.
@@ -92,22 +91,20 @@ impl Default for Nic {
     }
 }
 
-/// Disorder, drawn by the seed. Verbs take effect at any time between post and completion.
+/// Disorder, chosen by the seed. Verbs take effect at any time between post and completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chaos {
-    /// A batch completes up to so many nanoseconds later.
+    /// Nanoseconds by which a batch completes later, at most.
     pub delay_ns_max: u64,
-    /// Reads and writes take effect in up to so many parts, cut between words; 1 when they take
-    /// effect at once.
+    /// Parts in which a read or write takes effect, at most, cut between words.
     pub tear_parts_max: u32,
-    /// A write that is not awaited takes effect up to so many nanoseconds later, where no flush makes
-    /// it earlier.
+    /// Nanoseconds by which a write that is not awaited takes effect later, at most, unless a flush comes first.
     pub unsignaled_ns_max: u64,
-    /// A client stalls at one post in so many; 0 for never.
+    /// One post in so many stalls its client; 0 for none.
     pub stall_one_in: u64,
-    /// It learns of nothing for up to so many nanoseconds then.
+    /// Nanoseconds of a stall at most, during which the client sees no completion.
     pub stall_ns_max: u64,
-    /// A client dies at one verb in so many; 0 for never.
+    /// One verb in so many kills its client; 0 for none.
     pub death_one_in: u64,
 }
 
