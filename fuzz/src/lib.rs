@@ -8,9 +8,6 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
-#[path = "../../crates/durahash/tests/suite/common/mod.rs"]
-#[allow(dead_code, reason = "the library's tests use the rest")]
-mod common;
 mod files;
 mod map_files;
 mod multi_files;

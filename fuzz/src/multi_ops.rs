@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, HashMap};
 use durahash::{Error, ErrorKind, MultiMap, Options, Result};
 use durahash_media::Memory;
 use durahash_media::sim::{Sim, Step};
+use durahash_testkit::Sample;
 
 use crate::Features;
 use crate::bytes::Bytes;
-use crate::common::Sample;
 use crate::ops_vs_model::{MAX_BYTES, OPS_MAX};
 
 /// How often each value is there, by the numbers of their samples.

@@ -12,8 +12,8 @@ use durahash::{
 };
 use durahash_media::Geometry;
 use durahash_media::sim::Sim;
+use durahash_testkit::Sample;
 
-use crate::common::Sample;
 use crate::files::use_file;
 use crate::mutate::{is_multi, mutate_words};
 use crate::{Features, Rng, Target, open_map, open_multi};

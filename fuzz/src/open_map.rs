@@ -5,8 +5,8 @@ use std::borrow::Borrow;
 use durahash::{Data, Finding, Map, Options, Result};
 use durahash_media::hash::WordMix;
 use durahash_media::sim::{Sim, Step};
+use durahash_testkit::Sample;
 
-use crate::common::Sample;
 use crate::open_image::{Image, Keyed, MAX_BYTES, SEED, input, some_key};
 use crate::{Features, Rng};
 

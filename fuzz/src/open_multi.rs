@@ -4,8 +4,8 @@ use std::borrow::Borrow;
 
 use durahash::{ErrorKind, Finding, MultiMap, Options, Result};
 use durahash_media::sim::{Sim, Step};
+use durahash_testkit::Sample;
 
-use crate::common::Sample;
 use crate::open_image::{Image, Keyed, MAX_BYTES, input, some_key};
 use crate::{Features, Rng};
 

@@ -7,10 +7,10 @@ use std::borrow::Borrow;
 use durahash::{AnyMap, AnyMultiMap, Design, ErrorKind, Map, Options};
 use durahash_media::sim::{Sim, Step};
 use durahash_media::{Geometry, Memory};
+use durahash_testkit::ops::{Op, apply};
+use durahash_testkit::{Model, Sample, assert_equal, assert_sound};
 
 use crate::bytes::Bytes;
-use crate::common::ops::{Op, apply};
-use crate::common::{Model, Sample, assert_equal, assert_sound};
 use crate::files::{self, ops_on_a_file};
 use crate::multi_ops::MultiRun;
 use crate::{Features, Rng, Target};

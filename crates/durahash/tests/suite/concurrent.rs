@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use crate::common::{Exit, Model, Place, Sample, assert_equal, assert_sound, colliding, tiny};
 use durahash::{Map, Outcome};
+use durahash_testkit::{Exit, Model, Sample, Setup, assert_equal, assert_sound, colliding, tiny};
 
 /// Rounds of a thread: enough for every split and merge of a tiny pool to happen many times.
 const ROUNDS: u64 = 2_000;
@@ -24,7 +24,7 @@ impl Random {
 }
 
 /// Each thread owns a part of the keys and sees exactly its own changes of them.
-fn disjoint_keys<K: Sample + ?Sized, V: Sample + ?Sized>(place: &Place) {
+fn disjoint_keys<K: Sample + ?Sized, V: Sample + ?Sized>(place: &Setup) {
     const THREADS: u64 = 2;
     const KEYS: u64 = 60;
     let map: Map<K, V> = place.create();
@@ -63,7 +63,7 @@ fn disjoint_keys<K: Sample + ?Sized, V: Sample + ?Sized>(place: &Place) {
 }
 
 /// Counters that several threads raise by compare-and-exchange: no increment is lost or doubled.
-fn shared_counters<K: Sample + ?Sized>(place: &Place) {
+fn shared_counters<K: Sample + ?Sized>(place: &Setup) {
     const THREADS: u64 = 2;
     const KEYS: u64 = 8;
     let map: Map<K, u64> = place.create();
@@ -94,7 +94,7 @@ fn shared_counters<K: Sample + ?Sized>(place: &Place) {
 
 /// Readers and iterators, while other keys come and go so that units split and merge all the time:
 /// what stays is always found, with one of the values that it may have, and given exactly once.
-fn readers_during_growth<K: Sample + ?Sized, V: Sample + ?Sized>(place: &Place) {
+fn readers_during_growth<K: Sample + ?Sized, V: Sample + ?Sized>(place: &Setup) {
     const STABLE: u64 = 40;
     const COMING: u64 = 300;
     let map: Map<K, V> = place.create();
@@ -162,7 +162,7 @@ fn value_of<K: Sample + ?Sized, V: Sample + ?Sized>(map: &Map<K, V>, k: u64) -> 
 
 /// Records are found free again while writers go on, after a death: nothing is lost, nothing is
 /// used twice.
-fn sweep_during_writes<K: Sample + ?Sized>(place: &Place) {
+fn sweep_during_writes<K: Sample + ?Sized>(place: &Setup) {
     const KEYS: u64 = 200;
     let map: Map<K, [u8]> = place.create();
     for k in 0..KEYS {
@@ -194,29 +194,29 @@ fn sweep_during_writes<K: Sample + ?Sized>(place: &Place) {
 
 #[test]
 fn threads_see_their_own_keys() {
-    for place in Place::all(tiny()) {
+    for place in Setup::all(tiny()) {
         disjoint_keys::<u64, u64>(&place);
         disjoint_keys::<str, [u8]>(&place);
     }
-    for place in Place::all(colliding()) {
+    for place in Setup::all(colliding()) {
         disjoint_keys::<str, u64>(&place);
     }
 }
 
 #[test]
 fn threads_share_counters() {
-    for place in Place::all(tiny()) {
+    for place in Setup::all(tiny()) {
         shared_counters::<u64>(&place);
         shared_counters::<str>(&place);
     }
-    for place in Place::all(colliding()) {
+    for place in Setup::all(colliding()) {
         shared_counters::<str>(&place);
     }
 }
 
 #[test]
 fn readers_and_iterators_during_growth() {
-    for place in Place::all(tiny()) {
+    for place in Setup::all(tiny()) {
         readers_during_growth::<u64, u64>(&place);
         readers_during_growth::<str, [u8]>(&place);
     }
@@ -224,17 +224,17 @@ fn readers_and_iterators_during_growth() {
 
 #[test]
 fn readers_and_iterators_of_chains() {
-    for place in Place::all(colliding()) {
+    for place in Setup::all(colliding()) {
         readers_during_growth::<str, u64>(&place);
     }
 }
 
 #[test]
 fn a_sweep_during_writes() {
-    for place in Place::all(tiny()) {
+    for place in Setup::all(tiny()) {
         sweep_during_writes::<str>(&place);
     }
-    for place in Place::all(colliding()) {
+    for place in Setup::all(colliding()) {
         sweep_during_writes::<str>(&place);
     }
 }

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{index_on, pool_on};
 use durahash::esh::Esh;
 use durahash::pea::{Pea, Policy};
 use durahash::rewo::{Cache, Rewo};
@@ -11,6 +10,7 @@ use durahash::{Change, Design, Index, MultiMap, Options, Room};
 use durahash_media::hash::WordMix;
 use durahash_media::metered::{Counts, Metered};
 use durahash_media::{Dram, Geometry, Medium, Pool};
+use durahash_testkit::{index_on, pool_on};
 
 const MAX_BYTES: u64 = 8 << 30;
 

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use crate::common::pool_on;
 use durahash::esh::Esh;
 use durahash::{Change, Design, ErrorKind, Finding, Index, Map, Options, Room, SyncMode};
 use durahash_media::hash::WordMix;
 use durahash_media::metered::Metered;
 use durahash_media::sim::{Action, Sim};
 use durahash_media::{Dram, Geometry, Pool};
+use durahash_testkit::pool_on;
 
 /// Four buckets of three slots; a segment is an extent.
 const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 4 };

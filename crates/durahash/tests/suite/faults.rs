@@ -4,10 +4,10 @@ use std::borrow::Borrow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::{Model, Sample, assert_equal, assert_sound};
 use durahash::{Dax, ErrorKind, Map, Options, Result};
 use durahash_media::Geometry;
 use durahash_media::sim::faults;
+use durahash_testkit::{Model, Sample, assert_equal, assert_sound};
 
 /// A closed pool with the numbers below `count` as keys, twice them as values.
 fn pool(dir: &Path, count: u64) -> PathBuf {

@@ -7,10 +7,10 @@
 use std::borrow::Borrow;
 use std::collections::HashSet;
 
-use crate::common::{Model, Sample};
 use durahash::{Design, Error, ErrorKind, Map, Options, Result};
 use durahash_media::sim::Sim;
 use durahash_media::{Geometry, Memory, bits};
+use durahash_testkit::{Model, Sample};
 
 const MAX_BYTES: u64 = 256 << 10;
 /// What lies between two values of equal size.

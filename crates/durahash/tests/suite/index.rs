@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use crate::common::index_of;
 use durahash::{Change, Design, Index, Room};
 use durahash_media::{Dram, Geometry};
+use durahash_testkit::index_of;
 
 /// As far as they may grow.
 const TINY_BYTES: u64 = 4 << 20;

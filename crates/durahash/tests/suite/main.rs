@@ -1,8 +1,6 @@
 //! Everything that is asked of the library from outside, in one program; `tests/kill.rs` apart, which
 //! starts processes of itself.
 
-mod common;
-
 mod any;
 mod concurrent;
 mod costs;

@@ -1,9 +1,9 @@
 //! Sequences of operations, compared with what a `HashMap` does: any design, on any medium, with
 //! keys and values of several kinds, opened again in between.
 
-use crate::common::ops::{Op, apply};
-use crate::common::{Exit, Model, Place, Sample, assert_equal, assert_sound, colliding, tiny};
 use durahash::Map;
+use durahash_testkit::ops::{Op, apply};
+use durahash_testkit::{Exit, Model, Sample, Setup, assert_equal, assert_sound, colliding, tiny};
 use proptest::prelude::*;
 
 /// What happens to a map.
@@ -37,7 +37,7 @@ fn events(keys: u64) -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 1..160)
 }
 
-fn run<K: Sample + ?Sized, V: Sample + ?Sized>(place: &Place, events: &[Event]) {
+fn run<K: Sample + ?Sized, V: Sample + ?Sized>(place: &Setup, events: &[Event]) {
     let mut map: Map<K, V> = place.create();
     let mut model = Model::new();
     for event in events {
@@ -58,7 +58,7 @@ macro_rules! models {
     ($($name:ident: $key:ty => $value:ty, $keys:literal keys, $geometry:expr;)*) => {$(
         #[test]
         fn $name() {
-            for place in Place::all($geometry) {
+            for place in Setup::all($geometry) {
                 proptest!(ProptestConfig::with_cases(12), |(events in events($keys))| {
                     run::<$key, $value>(&place, &events);
                 });

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::common::{Exit, Sample, colliding, tiny};
 use durahash::{MultiMap, Options};
 use durahash_media::metered::Metered;
 use durahash_media::sim::Sim;
 use durahash_media::{Dram, Geometry, Memory};
+use durahash_testkit::{Exit, Sample, colliding, tiny};
 use proptest::prelude::*;
 
 /// Bytes that a tiny pool may grow to.

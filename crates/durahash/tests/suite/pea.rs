@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::common::pool_on;
 use durahash::pea::{Pea, Policy};
 use durahash::{Change, Index, Room};
 use durahash_media::sim::Sim;
 use durahash_media::{Dram, Geometry, Medium, Pool};
+use durahash_testkit::pool_on;
 
 /// Two main buckets of three slots, two of stash.
 const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 0 };

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::common::{
-    Exit, Medium, Model, Place, Sample, assert_equal, assert_sound, colliding, tiny,
-};
 use durahash::{Design, ErrorKind, MAX_KEY_BYTES, MAX_VALUE_BYTES, Map, Options};
 use durahash_media::metered::Metered;
 use durahash_media::sim::Sim;
 use durahash_media::{Dram, Geometry};
+use durahash_testkit::{
+    Backing, Exit, Model, Sample, Setup, assert_equal, assert_sound, colliding, tiny,
+};
 
 const BYTES: u64 = 16 << 20;
 /// Where the extent table begins.
@@ -21,7 +21,7 @@ fn options(design: Design, geometry: Geometry) -> Options {
 
 #[test]
 fn sizes_from_nothing_to_runs_of_extents() {
-    for place in Place::all(tiny()) {
+    for place in Setup::all(tiny()) {
         let map: Map<[u8], [u8]> = place.create();
         let sizes = [0, 1, 7, 8, 9, 23, 24, 40, 63, 64, 2000, 2048, 4072, 4096, 100_000];
         for key_bytes in sizes {
@@ -113,9 +113,9 @@ fn a_full_pool_loses_and_leaks_nothing() {
 /// to grow it looks for free space first.
 #[test]
 fn deaths_do_not_grow_a_pool() {
-    for medium in [Medium::Sim, Medium::File] {
+    for medium in [Backing::Sim, Backing::File] {
         for design in Design::ALL {
-            let place = Place::new(*design, medium, tiny());
+            let place = Setup::new(*design, medium, tiny());
             let mut map: Map<str, [u8]> = place.create();
             let mut bytes = Vec::new();
             for round in 0..30 {

@@ -6,12 +6,12 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use crate::common::pool_on;
 use durahash::rewo::{Cache, Rewo};
 use durahash::{Change, Design, ErrorKind, Finding, Index, Map, Options, Room};
 use durahash_media::hash::WordMix;
 use durahash_media::sim::Sim;
 use durahash_media::{Dram, Geometry, Memory, Pool, bits};
+use durahash_testkit::pool_on;
 
 const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 0 };
 const TINY_BYTES: u64 = 1 << 20;

@@ -8,6 +8,7 @@
 //! its image and little else; while nothing is recorded, counted or hooked, each call checks one
 //! byte.
 
+mod budget;
 mod buffer;
 mod disk;
 #[cfg(test)]
@@ -24,6 +25,7 @@ pub use super::sys::faults;
 use super::{Durability, Event, LINE_BYTES, Memory, Region, Storage};
 use crate::error::{ErrorKind, Result};
 use crate::word::{OnMedia, PmU64};
+pub use budget::budget;
 use buffer::Buffer;
 pub use disk::{DiskImage, DiskStep, SimDisk};
 pub use trace::{Action, Call, Hook, Site, Step, name_thread};

@@ -1,6 +1,9 @@
-//! What every test body runs over: designs, media, and keys and values of several types.
+//! The test kit: designs on every medium, keys and values of several types, and a model to compare
+//! them with. A count is [`budget`]ed where a test is long.
 
-pub(crate) mod ops;
+#![forbid(unsafe_code)]
+
+pub mod ops;
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -15,6 +18,7 @@ use durahash::rewo::{Cache, Rewo};
 use durahash::{Data, Design, Index, Map, Options};
 use durahash_media::metered::Metered;
 use durahash_media::sim::Sim;
+pub use durahash_media::sim::budget;
 use durahash_media::{Format, Geometry, Mapped, MappedOptions, Pool};
 use tempfile::TempDir;
 
@@ -23,7 +27,7 @@ const TINY_BYTES: u64 = 16 << 20;
 
 /// Where the words of a test live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Medium {
+pub enum Backing {
     /// Anonymous memory: cannot be opened again.
     Memory,
     /// Simulated, stores to one line in order.
@@ -38,44 +42,48 @@ pub(crate) enum Medium {
     CountedFile,
 }
 
-impl Medium {
-    pub(crate) const ALL: [Medium; 6] = [
-        Medium::Memory,
-        Medium::Sim,
-        Medium::SimWord,
-        Medium::File,
-        Medium::ForcedFile,
-        Medium::CountedFile,
+impl Backing {
+    /// Every one.
+    pub const ALL: [Backing; 6] = [
+        Backing::Memory,
+        Backing::Sim,
+        Backing::SimWord,
+        Backing::File,
+        Backing::ForcedFile,
+        Backing::CountedFile,
     ];
 }
 
 /// How a map is left before it is opened again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub enum Exit {
+    /// By `close`.
     Closed,
     /// As if the process had died.
     Dead,
 }
 
 /// A design on a medium, and the pools that are made of it.
-pub(crate) struct Place {
-    pub(crate) medium: Medium,
+pub struct Setup {
+    /// Its medium.
+    pub medium: Backing,
     options: Options,
     dir: TempDir,
     sim: std::sync::Mutex<Option<Sim>>,
     number: AtomicU32,
 }
 
-impl Place {
-    pub(crate) fn new(design: Design, medium: Medium, geometry: Geometry) -> Self {
+impl Setup {
+    /// A design with `geometry`, that keeps its pools on `medium`.
+    pub fn new(design: Design, medium: Backing, geometry: Geometry) -> Self {
         // The seed is fixed, so that a failure can be repeated and shrunk.
         let mut options =
             Options::new().design(design).geometry(geometry).seed(7).max_bytes(TINY_BYTES);
         options = match medium {
-            Medium::ForcedFile => options.force_flushes(true),
+            Backing::ForcedFile => options.force_flushes(true),
             _ => options,
         };
-        Place {
+        Setup {
             medium,
             options,
             dir: tempfile::tempdir().expect("a directory for a test"),
@@ -85,9 +93,9 @@ impl Place {
     }
 
     /// All designs on all media.
-    pub(crate) fn all(geometry: Geometry) -> Vec<Self> {
-        let each = |medium| Design::ALL.iter().map(move |d| Place::new(*d, medium, geometry));
-        Medium::ALL.into_iter().flat_map(each).collect()
+    pub fn all(geometry: Geometry) -> Vec<Self> {
+        let each = |medium| Design::ALL.iter().map(move |d| Setup::new(*d, medium, geometry));
+        Backing::ALL.into_iter().flat_map(each).collect()
     }
 
     fn path(&self) -> PathBuf {
@@ -100,36 +108,36 @@ impl Place {
     }
 
     /// A new, empty map.
-    pub(crate) fn create<K: Data + ?Sized, V: Data + ?Sized>(&self) -> Map<K, V> {
+    pub fn create<K: Data + ?Sized, V: Data + ?Sized>(&self) -> Map<K, V> {
         let made = match self.medium {
-            Medium::Memory => self.options.in_memory(),
-            Medium::Sim | Medium::SimWord => {
-                let sim = Sim::new(TINY_BYTES).with_line_order(self.medium == Medium::Sim);
+            Backing::Memory => self.options.in_memory(),
+            Backing::Sim | Backing::SimWord => {
+                let sim = Sim::new(TINY_BYTES).with_line_order(self.medium == Backing::Sim);
                 *self.sim.lock().unwrap() = Some(sim.clone());
                 self.options.create_on(sim)
             }
-            Medium::CountedFile => {
+            Backing::CountedFile => {
                 let file = Mapped::create(&self.next_path(), &file_options()).expect("a new file");
                 self.options.create_on(Metered::new(file))
             }
-            Medium::File | Medium::ForcedFile => self.options.create(self.next_path()),
+            Backing::File | Backing::ForcedFile => self.options.create(self.next_path()),
         };
         made.expect("a new map")
     }
 
     /// Leaves a map and opens it again; in memory it just stays.
-    pub(crate) fn reopen<K: Data + ?Sized, V: Data + ?Sized>(
+    pub fn reopen<K: Data + ?Sized, V: Data + ?Sized>(
         &self,
         map: Map<K, V>,
         exit: Exit,
     ) -> Map<K, V> {
         let opened = match self.medium {
-            Medium::Memory => return map,
-            Medium::Sim | Medium::SimWord => {
+            Backing::Memory => return map,
+            Backing::Sim | Backing::SimWord => {
                 let mut sim = self.sim.lock().unwrap();
                 leave(map, exit, || {
                     let image = sim.as_ref().expect("a map was made").image();
-                    let order = self.medium == Medium::Sim;
+                    let order = self.medium == Backing::Sim;
                     *sim = Some(Sim::from_image(&image, TINY_BYTES).with_line_order(order));
                 });
                 self.options.open_on(sim.clone().expect("just set"))
@@ -140,7 +148,7 @@ impl Place {
                     let from = self.path();
                     std::fs::copy(from, self.next_path()).expect("a copy of the pool");
                 });
-                if self.medium == Medium::CountedFile {
+                if self.medium == Backing::CountedFile {
                     let file = Mapped::open(&self.path(), false, &file_options());
                     self.options.open_on(Metered::new(file.expect("the file opens")))
                 } else {
@@ -168,7 +176,7 @@ fn leave<K: Data + ?Sized, V: Data + ?Sized>(map: Map<K, V>, exit: Exit, copy: i
 }
 
 /// A pool without a map, for what is tested below keys and values.
-pub(crate) fn pool_on<M: durahash_media::Medium>(medium: M, geometry: Geometry) -> Arc<Pool<M>> {
+pub fn pool_on<M: durahash_media::Medium>(medium: M, geometry: Geometry) -> Arc<Pool<M>> {
     let max_bytes = medium.region().reserved();
     let format =
         Format { design: 1, kind: 0, key_type: 0, value_type: 0, geometry, seed: 1, max_bytes };
@@ -176,10 +184,7 @@ pub(crate) fn pool_on<M: durahash_media::Medium>(medium: M, geometry: Geometry) 
 }
 
 /// A design over such a pool.
-pub(crate) fn index_on<M: durahash_media::Medium>(
-    design: Design,
-    pool: Arc<Pool<M>>,
-) -> Box<dyn Index> {
+pub fn index_on<M: durahash_media::Medium>(design: Design, pool: Arc<Pool<M>>) -> Box<dyn Index> {
     match design {
         Design::Reh => Box::new(Reh::create(pool).expect("a new index")),
         Design::Pea => Box::new(Pea::create(pool, Policy::default()).expect("a new index")),
@@ -190,7 +195,7 @@ pub(crate) fn index_on<M: durahash_media::Medium>(
 }
 
 /// A design alone on a medium.
-pub(crate) fn index_of<M: durahash_media::Medium>(
+pub fn index_of<M: durahash_media::Medium>(
     design: Design,
     medium: M,
     geometry: Geometry,
@@ -199,17 +204,18 @@ pub(crate) fn index_of<M: durahash_media::Medium>(
 }
 
 /// Sizes with which everything happens in a few inserts: four slots to a bucket, 4 KiB extents.
-pub(crate) fn tiny() -> Geometry {
+pub fn tiny() -> Geometry {
     Geometry { extent_shift: 12, slots: 4, hash_bits: 0, buckets: 0 }
 }
 
 /// The same, and eight hashes for all byte keys, so that most of them share a chain.
-pub(crate) fn colliding() -> Geometry {
+pub fn colliding() -> Geometry {
     Geometry { hash_bits: 3, ..tiny() }
 }
 
 /// Types whose values can be counted off: equal numbers give equal values, others different ones.
-pub(crate) trait Sample: PartialEq + Data<Owned: Eq + Hash> {
+pub trait Sample: PartialEq + Data<Owned: Eq + Hash> {
+    /// The sample of this number.
     fn sample(i: u64) -> Self::Owned;
 }
 
@@ -261,18 +267,18 @@ impl Sample for [u8] {
     }
 }
 
-/// Says what is wrong with the map, if anything is.
-pub(crate) fn assert_sound<K: Data + ?Sized, V: Data + ?Sized>(map: &Map<K, V>) {
+/// `check` finds nothing wrong with the map.
+pub fn assert_sound<K: Data + ?Sized, V: Data + ?Sized>(map: &Map<K, V>) {
     let mut findings = Vec::new();
     map.check(&mut |finding| findings.push(finding)).expect("the check runs");
     assert!(findings.is_empty(), "{findings:#?}");
 }
 
 /// What a map shall hold: numbers of sample keys, and of their values.
-pub(crate) type Model = HashMap<u64, u64>;
+pub type Model = HashMap<u64, u64>;
 
 /// The map holds exactly what the model does, however it is asked.
-pub(crate) fn assert_equal<K: Sample + ?Sized, V: Sample + ?Sized>(map: &Map<K, V>, model: &Model) {
+pub fn assert_equal<K: Sample + ?Sized, V: Sample + ?Sized>(map: &Map<K, V>, model: &Model) {
     assert_eq!(map.len().unwrap(), model.len() as u64);
     assert_eq!(map.is_empty().unwrap(), model.is_empty());
     let mut seen = HashMap::new();

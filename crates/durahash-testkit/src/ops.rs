@@ -8,29 +8,40 @@ use super::{Model, Sample, assert_equal, assert_sound};
 
 /// An operation; keys and values by the numbers of their samples.
 #[derive(Clone, Debug)]
-pub(crate) enum Op {
+pub enum Op {
+    /// `get`, `contains_key` and `get_with` of a key.
     Get(u64),
+    /// `insert` of a key and a value.
     Insert(u64, u64),
+    /// `put` of a key and a value.
     Put(u64, u64),
+    /// `try_insert` of a key and a value.
     TryInsert(u64, u64),
     /// The second number is the expected value, or the present one if even.
     CompareExchange(u64, u64, u64),
+    /// `remove` of a key.
     Remove(u64),
+    /// `remove` of each.
     RemoveAll(Vec<u64>),
+    /// `get_many` of keys.
     GetMany(Vec<u64>),
+    /// `put_many` of keys and values.
     PutMany(Vec<(u64, u64)>),
+    /// Compares all entries with the model.
     Compare,
+    /// `check`, which must find nothing.
     Check,
+    /// `step`.
     Step,
+    /// `clear`.
     Clear,
 }
 
-/// Does `op` to both, and compares what they say.
-pub(crate) fn apply<K: Sample + ?Sized, V: Sample + ?Sized>(
-    map: &Map<K, V>,
-    model: &mut Model,
-    op: &Op,
-) {
+/// Does `op` to both.
+///
+/// # Panics
+/// When they answer differently, or an operation fails.
+pub fn apply<K: Sample + ?Sized, V: Sample + ?Sized>(map: &Map<K, V>, model: &mut Model, op: &Op) {
     let value = |v: Option<&u64>| v.map(|v| V::sample(*v));
     match op {
         Op::Get(k) => {
