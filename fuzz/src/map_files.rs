@@ -17,15 +17,15 @@ impl Held for AnyMap {
     const KEYS: [usize; 3] = [120; 3];
 
     fn create(path: &Path, (key, value): (Type, Type), options: &Options) -> Result<Self> {
-        AnyMap::create(path, key, value, options)
+        options.clone().types(key, value).create(path)
     }
 
     fn open(path: &Path, options: &Options) -> Result<Self> {
-        AnyMap::open(path, options)
+        options.open(path)
     }
 
     fn compact(path: &Path, options: &Options) -> Result<()> {
-        AnyMap::compact(path, options)
+        options.compact::<AnyMap>(path)
     }
 
     fn contents(&self, blind_to: Option<&'static str>, features: &mut Features) -> Option<Texts> {

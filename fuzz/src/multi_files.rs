@@ -17,15 +17,15 @@ impl Held for AnyMultiMap {
     const KEYS: [usize; 3] = [3, 20, 120];
 
     fn create(path: &Path, (key, value): (Type, Type), options: &Options) -> Result<Self> {
-        AnyMultiMap::create(path, key, value, options)
+        options.clone().types(key, value).create(path)
     }
 
     fn open(path: &Path, options: &Options) -> Result<Self> {
-        AnyMultiMap::open(path, options)
+        options.open(path)
     }
 
     fn compact(path: &Path, options: &Options) -> Result<()> {
-        AnyMultiMap::compact_watched(path, options, &mut |_, _| ())
+        options.compact::<AnyMultiMap>(path)
     }
 
     fn contents(&self, blind_to: Option<&'static str>, features: &mut Features) -> Option<Bags> {

@@ -54,7 +54,7 @@ fn without(bag: &Bag, v: u64) -> Bag {
 
 impl<K: Sample + ?Sized, V: Sample + ?Sized> MultiRun<K, V> {
     pub(crate) fn new(options: &Options, sim: Sim, may_skew: bool) -> Self {
-        let map = options.create_multi_on(sim.clone()).expect("a new multimap");
+        let map = options.create_on(sim.clone()).expect("a new multimap");
         MultiRun { sim, map: Some(map), model: BTreeMap::new(), may_skew }
     }
 
@@ -216,7 +216,7 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized> MultiRun<K, V> {
     fn open_image(&mut self, image: &[u64]) {
         let order = self.sim.same_line_order();
         self.sim = Sim::from_image(image, MAX_BYTES).with_line_order(order);
-        let opened = Options::new().open_multi_on(self.sim.clone());
+        let opened = Options::new().open_on(self.sim.clone());
         self.map = Some(opened.expect("opens again"));
     }
 

@@ -26,7 +26,7 @@ pub(crate) fn images<K: Sample + ?Sized, V: Sample + ?Sized>(
     out: &mut Vec<Vec<u8>>,
 ) {
     let sim = Sim::new(MAX_BYTES);
-    let map: MultiMap<K, V> = options.create_multi_on(sim.clone()).expect("a new multimap");
+    let map: MultiMap<K, V> = options.create_on(sim.clone()).expect("a new multimap");
     let add = |k: u64, v: u64| map.add(K::sample(k).borrow(), V::sample(v % 14).borrow());
     let remove = |k: u64, v: u64| map.remove_one(K::sample(k).borrow(), V::sample(v % 14).borrow());
     let (mut longest, mut cut) = (0, Vec::new());
@@ -65,7 +65,7 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized> Image for MultiMap<K, V> {
     type Found = Found<K, V>;
 
     fn open(options: &Options, sim: Sim) -> Result<Self> {
-        options.open_multi_on(sim)
+        options.open_on(sim)
     }
 
     fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {

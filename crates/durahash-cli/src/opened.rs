@@ -20,16 +20,16 @@ type Pair = (Vec<u8>, Vec<u8>);
 impl Opened {
     pub(crate) fn create(path: &Path, kind: Kind, ty: Type, options: &Options) -> Result<Self> {
         Ok(match kind {
-            Kind::Map => Opened::Map(AnyMap::create(path, ty, ty, options)?),
-            Kind::Multimap => Opened::Multimap(AnyMultiMap::create(path, ty, ty, options)?),
+            Kind::Map => Opened::Map(options.clone().types(ty, ty).create(path)?),
+            Kind::Multimap => Opened::Multimap(options.clone().types(ty, ty).create(path)?),
         })
     }
 
     pub(crate) fn open(path: &Path, options: &Options) -> Result<Self> {
-        match AnyMap::open(path, options) {
+        match options.open(path) {
             // Of another kind, or of none that is known.
             Err(e) if matches!(e.kind(), ErrorKind::Design { .. }) => {
-                AnyMultiMap::open(path, options).map(Opened::Multimap)
+                options.open(path).map(Opened::Multimap)
             }
             opened => opened.map(Opened::Map),
         }
@@ -145,9 +145,9 @@ impl Opened {
 
 /// Compacts the pool at `path`.
 pub(crate) fn compact(path: &Path, watch: &mut dyn FnMut(u64, u64)) -> Result<()> {
-    match AnyMap::compact_watched(path, &Options::new(), watch) {
+    match Options::new().compact_watched::<AnyMap>(path, watch) {
         Err(e) if matches!(e.kind(), ErrorKind::Design { .. }) => {
-            AnyMultiMap::compact_watched(path, &Options::new(), watch)
+            Options::new().compact_watched::<AnyMultiMap>(path, watch)
         }
         done => done,
     }

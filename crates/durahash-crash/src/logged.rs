@@ -77,7 +77,7 @@ impl Case {
         let table = match self.kind {
             Kind::Words => Table::Words(options.create_on(medium)?),
             Kind::Strings => Table::Strings(options.create_on(medium)?),
-            Kind::Lists => Table::Lists(options.create_multi_on(medium)?),
+            Kind::Lists => Table::Lists(options.create_on(medium)?),
         };
         Ok((table, steps))
     }
@@ -89,7 +89,7 @@ impl Case {
         let table = match self.kind {
             Kind::Words => Table::Words(options.open_on(medium)?),
             Kind::Strings => Table::Strings(options.open_on(medium)?),
-            Kind::Lists => Table::Lists(options.open_multi_on(medium)?),
+            Kind::Lists => Table::Lists(options.open_on(medium)?),
         };
         Ok((table, steps))
     }

@@ -60,7 +60,7 @@ pub type Updater<'a> = &'a mut dyn FnMut(Option<u64>) -> Result<Change>;
 /// A finding of [`Index::check`]: an invariant that does not hold.
 ///
 /// ```
-/// let map = durahash::Options::new().in_memory::<u64, u64>()?;
+/// let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
 /// map.check(&mut |finding| panic!("{} at {:#x}: {}", finding.invariant, finding.off, finding.what))?;
 /// # Ok::<(), durahash::Error>(())
 /// ```

@@ -122,7 +122,7 @@ pub use api::any::{AnyIter, AnyMap, AnyMultiIter, AnyMultiMap};
 pub use api::iter::{Iter, MultiIter};
 pub use api::map::Map;
 pub use api::multi_map::MultiMap;
-pub use api::options::Options;
+pub use api::options::{Openable, Options};
 pub use designs::{esh, pea, reh, rewo};
 pub use durahash_media::{
     Dax, Durability, Error, ErrorKind, LogStats, PoolStats, Result, SyncMode,

@@ -144,10 +144,10 @@ struct Lists;
 impl Subject for Lists {
     type Map = MultiMap<u64, u64>;
     fn open(options: &Options, path: &Path) -> Self::Map {
-        options.open_multi(path).unwrap()
+        options.open(path).unwrap()
     }
     fn open_or_create(options: &Options, path: &Path) -> Self::Map {
-        options.open_or_create_multi(path).unwrap()
+        options.open_or_create(path).unwrap()
     }
     fn check(map: &Self::Map) -> (u64, u64) {
         map.check(&mut |finding| panic!("{finding:?}")).unwrap();

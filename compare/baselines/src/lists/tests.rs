@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-use durahash::{Design, Options};
+use durahash::{Design, MultiMap, Options};
 use durahash_bench::driver::together;
 use durahash_bench::workload::Random;
 use durahash_media::Dram;
@@ -53,7 +53,7 @@ fn follows_a_model(table: &dyn MultiTable) {
 #[test]
 fn lists_and_multimaps_are_the_same_to_their_users() {
     follows_a_model(&lists());
-    follows_a_model(&Options::new().design(Design::Pea).in_memory_multi::<u64, u64>().unwrap());
+    follows_a_model(&Options::new().design(Design::Pea).in_memory::<MultiMap<u64, u64>>().unwrap());
 }
 
 #[test]

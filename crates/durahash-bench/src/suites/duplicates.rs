@@ -105,7 +105,7 @@ impl Make for Multi {
     type Made = Box<dyn MultiTable>;
 
     fn on<M: Medium>(self, medium: M) -> Result<Box<dyn MultiTable>> {
-        let made: MultiMap<u64, u64> = self.options.create_multi_on(medium)?;
+        let made: MultiMap<u64, u64> = self.options.create_on(medium)?;
         Ok(Box::new(made))
     }
 }
@@ -114,7 +114,7 @@ impl Make for Multi {
 #[must_use]
 pub fn contenders(config: &Config) -> Vec<Contender> {
     let has_multimaps =
-        |design: &Design| Options::new().design(*design).in_memory_multi::<u64, u64>().is_ok();
+        |design: &Design| Options::new().design(*design).in_memory::<MultiMap<u64, u64>>().is_ok();
     let seed = config.seed;
     let designs = config.designs.iter().copied().filter(has_multimaps);
     let multimap = |design: Design| Contender {

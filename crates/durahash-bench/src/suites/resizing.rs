@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn slices_are_told_apart_by_what_moves() {
-        let map = Options::new().in_memory::<u64, u64>().unwrap();
+        let map = Options::new().in_memory::<Map<u64, u64>>().unwrap();
         let mut slices = Slices::new(&map);
         assert!(!slices.is_over());
         assert_eq!(slices.parts(), None);

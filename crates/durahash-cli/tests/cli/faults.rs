@@ -60,7 +60,7 @@ fn a_killed_load_leaves_all_that_came_before() {
         assert!(work.run("check a.pool").ok().starts_with("a.pool: ok, "));
         assert!(before == fs::read(work.path("a.pool")).unwrap(), "a check changes nothing");
 
-        let map = AnyMap::open(work.path("a.pool"), &Options::new().read_only(true)).unwrap();
+        let map = Options::new().read_only(true).open::<AnyMap>(work.path("a.pool")).unwrap();
         for (k, v) in &first {
             assert_eq!(map.get(k.as_bytes()).unwrap().as_deref(), Some(v.as_bytes()), "{round}");
         }
@@ -73,7 +73,7 @@ fn a_killed_load_leaves_all_that_came_before() {
         }
     }
     // Loading again what was cut short completes it.
-    let map = AnyMap::open(work.path("a.pool"), &Options::new().read_only(true)).unwrap();
+    let map = Options::new().read_only(true).open::<AnyMap>(work.path("a.pool")).unwrap();
     let all = map.len().unwrap() - first.len() as u64 + 1000;
     drop(map);
     let text: String = (0..all).map(|i| format!("{}\t{}\n", key(i), value(i))).collect();
@@ -119,7 +119,7 @@ fn fill(work: &Work, dir: &Path) {
     assert!(complaint.contains("make space on the file system, or dump the pool"), "{complaint}");
     assert!(complaint.ends_with(" entries were loaded and stay"), "{complaint}");
 
-    let keys = AnyMap::open(dir.join("a.pool"), &Options::new().read_only(true)).unwrap().len();
+    let keys = Options::new().read_only(true).open::<AnyMap>(dir.join("a.pool")).unwrap().len();
     let keys = keys.unwrap();
     assert!((1000..200_000).contains(&keys), "{keys}");
     assert_eq!(run("check a.pool").ok(), format!("a.pool: ok, {keys} keys\n"));

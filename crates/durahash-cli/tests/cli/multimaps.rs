@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use durahash::{ErrorKind, MultiMap, Options};
+use durahash::{ErrorKind, Map, MultiMap, Options};
 
 use crate::tables::{Numbers, unpacked};
 use crate::tool::Work;
@@ -86,7 +86,7 @@ fn kinds_are_not_mixed() {
     work.run("put m.pool a b").ok();
     assert!(work.run("del m.pool a b").failed(2).contains("leave VALUE out"));
     assert_eq!(work.run("get m.pool a").ok(), "b\n");
-    let other = Options::new().open::<[u8], [u8]>(work.path("e.pool"));
+    let other = Options::new().open::<Map<[u8], [u8]>>(work.path("e.pool"));
     assert!(matches!(other.unwrap_err().kind(), ErrorKind::Design { .. }));
 }
 
@@ -126,7 +126,7 @@ fn a_graph_is_loaded_and_every_list_is_whole() {
         work.run_args(["load", "g.pool", &name, "--kind", "multimap", "--codec", "u64"]).ok();
     assert!(said.starts_with(&format!("entries loaded: {count}, ")), "{said}");
     assert_eq!(work.run("check g.pool").ok(), format!("g.pool: ok, {count} entries\n"));
-    let pool: MultiMap<u64, u64> = Options::new().open_multi(work.path("g.pool")).unwrap();
+    let pool: MultiMap<u64, u64> = Options::new().open(work.path("g.pool")).unwrap();
     for (from, to) in &edges {
         let found = pool.get_all(from).unwrap();
         assert_eq!(found.len(), to.len());

@@ -111,7 +111,7 @@ fn load(work: &Work, name: &str, table: &str) {
         format!("entries loaded: {count}, comments skipped: {comments}, bad lines left out: 0 (");
     assert!(said.starts_with(&wanted), "{said}");
 
-    let map = AnyMap::open(work.path("t.pool"), &Options::new().read_only(true)).unwrap();
+    let map = Options::new().read_only(true).open::<AnyMap>(work.path("t.pool")).unwrap();
     assert_eq!(map.len().unwrap(), count as u64);
     for line in &lines {
         let (key, value) = line.split_once('\t').unwrap();

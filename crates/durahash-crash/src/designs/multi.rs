@@ -103,11 +103,11 @@ impl<const MAX_BYTES: u64> Subject for PeaMultiWithin<MAX_BYTES> {
     const MAY_FILL: bool = MAX_BYTES < 16 << 10;
 
     fn create(&self, sim: Sim) -> Result<Box<dyn Table>> {
-        Self::options().create_multi_on(sim).map(words)
+        Self::options().create_on(sim).map(words)
     }
 
     fn open(&self, sim: Sim) -> Result<Box<dyn Table>> {
-        Self::options().open_multi_on(sim).map(words)
+        Self::options().open_on(sim).map(words)
     }
 
     fn keys(&self) -> Vec<u64> {
@@ -286,11 +286,11 @@ impl Subject for PeaMultiMapSubject {
     const MAX_BYTES: u64 = 512 << 10;
 
     fn create(&self, sim: Sim) -> Result<Box<dyn Table>> {
-        Self::options().create_multi_on(sim).map(texts)
+        Self::options().create_on(sim).map(texts)
     }
 
     fn open(&self, sim: Sim) -> Result<Box<dyn Table>> {
-        Self::options().open_multi_on(sim).map(texts)
+        Self::options().open_on(sim).map(texts)
     }
 
     fn keys(&self) -> Vec<u64> {

@@ -72,7 +72,7 @@ impl Index {
     pub(super) fn create(plan: Plan, path: &Path) -> Result<Index> {
         let options = plan.options();
         Ok(if plan.multi {
-            Index::Multi(options.create_multi(path)?)
+            Index::Multi(options.create(path)?)
         } else {
             Index::Map(options.create(path)?)
         })
@@ -81,7 +81,7 @@ impl Index {
     pub(super) fn open(plan: Plan, path: &Path) -> Result<Index> {
         let options = plan.options();
         Ok(if plan.multi {
-            Index::Multi(options.open_multi(path)?)
+            Index::Multi(options.open(path)?)
         } else {
             Index::Map(options.open(path)?)
         })

@@ -3,7 +3,7 @@
 
 /// The methods of every handle. `entries`: what is counted; `example`: makes a `map`; `put`: puts
 /// something into it.
-macro_rules! handle_methods {
+macro_rules! common_methods {
     (entries: $entries:literal, example: $example:expr, put: $put:literal) => {
         #[doc = concat!("How many ", $entries, " there are.")]
         ///
@@ -20,7 +20,7 @@ macro_rules! handle_methods {
         /// # Ok::<(), durahash::Error>(())
         /// ```
         pub fn len(&self) -> Result<u64> {
-            self.raw.len()
+            self.engine.len()
         }
 
         /// Whether there is no key.
@@ -36,7 +36,7 @@ macro_rules! handle_methods {
         /// # Ok::<(), durahash::Error>(())
         /// ```
         pub fn is_empty(&self) -> Result<bool> {
-            self.raw.index.is_empty()
+            self.engine.index.is_empty()
         }
 
         /// Removes everything.
@@ -59,7 +59,7 @@ macro_rules! handle_methods {
         /// # Ok::<(), durahash::Error>(())
         /// ```
         pub fn clear(&self) -> Result<()> {
-            self.raw.clear()
+            self.engine.clear()
         }
 
         /// Figures about the entries, their pool and its medium.
@@ -78,8 +78,8 @@ macro_rules! handle_methods {
         /// ```
         pub fn stats(&self) -> Result<Stats> {
             // In this order: what counts the entries may repair units on its way.
-            let index = self.raw.index.stats();
-            self.raw.figures(self.raw.len()?, index)
+            let index = self.engine.index.stats();
+            self.engine.figures(self.engine.len()?, index)
         }
 
         /// Verifies every invariant of the design, of the pool and of the records, tells `found` what
@@ -97,7 +97,7 @@ macro_rules! handle_methods {
         /// # Ok::<(), durahash::Error>(())
         /// ```
         pub fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
-            self.raw.check(found, &mut |_, _| ())
+            self.engine.check(found, &mut |_, _| ())
         }
 
         /// Does a piece of background work; whether more is waiting.
@@ -118,7 +118,7 @@ macro_rules! handle_methods {
         /// # Ok::<(), durahash::Error>(())
         /// ```
         pub fn step(&self) -> Result<bool> {
-            self.raw.step()
+            self.engine.step()
         }
 
         /// The design that the pool was made as.
@@ -130,7 +130,7 @@ macro_rules! handle_methods {
         /// ```
         #[must_use]
         pub fn design(&self) -> Design {
-            self.raw.design
+            self.engine.design
         }
 
         /// What an acknowledged operation survives.
@@ -142,7 +142,7 @@ macro_rules! handle_methods {
         /// ```
         #[must_use]
         pub fn durability(&self) -> Durability {
-            self.raw.store.durability()
+            self.engine.store.durability()
         }
 
         /// Closes the pool, if this is the last handle; dropping that does the same, but cannot tell
@@ -161,9 +161,9 @@ macro_rules! handle_methods {
         /// # Ok::<(), durahash::Error>(())
         /// ```
         pub fn close(self) -> Result<()> {
-            Arc::into_inner(self.raw).map_or(Ok(()), |raw| raw.close())
+            Arc::into_inner(self.engine).map_or(Ok(()), |engine| engine.close())
         }
     };
 }
 
-pub(crate) use handle_methods;
+pub(crate) use common_methods;

@@ -7,13 +7,12 @@ use durahash_media::Result;
 
 use crate::engine::data::Data;
 use crate::engine::entries::Entries;
-use crate::engine::map::Raw;
-use crate::engine::multi_map::MultiRaw;
+use crate::engine::{Engine, Multi, Single};
 
 /// Iterator over a [`Map`](crate::Map). See [`Map::iter`](crate::Map::iter).
 ///
 /// ```
-/// # let map = durahash::Options::new().in_memory::<str, u64>()?;
+/// # let map = durahash::Options::new().in_memory::<durahash::Map<str, u64>>()?;
 /// map.put("one", &1)?;
 /// for pair in &map {
 ///     let (key, value) = pair?;
@@ -22,13 +21,13 @@ use crate::engine::multi_map::MultiRaw;
 /// # Ok::<(), durahash::Error>(())
 /// ```
 pub struct Iter<K: Data + ?Sized, V: Data + ?Sized> {
-    entries: Entries<Raw>,
+    entries: Entries<Single>,
     types: PhantomData<fn(&K, &V)>,
 }
 
 impl<K: Data + ?Sized, V: Data + ?Sized> Iter<K, V> {
-    pub(crate) fn new(raw: Arc<Raw>) -> Self {
-        Iter { entries: Entries::new(raw), types: PhantomData }
+    pub(crate) fn new(engine: Arc<Engine<Single>>) -> Self {
+        Iter { entries: Entries::new(engine), types: PhantomData }
     }
 }
 
@@ -43,7 +42,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Iterator for Iter<K, V> {
 /// Iterator over a [`MultiMap`](crate::MultiMap). See [`MultiMap::iter`](crate::MultiMap::iter).
 ///
 /// ```
-/// # let map = durahash::Options::new().in_memory_multi::<str, u64>()?;
+/// # let map = durahash::Options::new().in_memory::<durahash::Map<str, u64>>()?;
 /// map.add("one", &1)?;
 /// for pair in &map {
 ///     let (key, value) = pair?;
@@ -52,13 +51,13 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Iterator for Iter<K, V> {
 /// # Ok::<(), durahash::Error>(())
 /// ```
 pub struct MultiIter<K: Data + ?Sized, V: Data + ?Sized> {
-    entries: Entries<MultiRaw>,
+    entries: Entries<Multi>,
     types: PhantomData<fn(&K, &V)>,
 }
 
 impl<K: Data + ?Sized, V: Data + ?Sized> MultiIter<K, V> {
-    pub(crate) fn new(raw: Arc<MultiRaw>) -> Self {
-        MultiIter { entries: Entries::new(raw), types: PhantomData }
+    pub(crate) fn new(engine: Arc<Engine<Multi>>) -> Self {
+        MultiIter { entries: Entries::new(engine), types: PhantomData }
     }
 }
 

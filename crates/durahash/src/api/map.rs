@@ -8,15 +8,14 @@ use std::sync::Arc;
 
 use durahash_media::{Durability, Result};
 
-use crate::api::common::handle_methods;
-use crate::api::iter::Iter;
-use crate::engine::chain::Rule;
-use crate::engine::core::{Untyped, no_value};
-use crate::engine::data::Data;
+use super::common::common_methods;
+use super::iter::Iter;
+use crate::engine::data::{Data, no_value};
 use crate::engine::design::Design;
-use crate::engine::map::Raw;
+use crate::engine::edit::Rule;
 use crate::engine::outcome::Outcome;
 use crate::engine::stats::Stats;
+use crate::engine::{Engine, Single};
 use crate::index::{Change, Finding, IndexStats, PREFETCHED, Room};
 
 /// Keys of a batch that are hashed and looked up at a time.
@@ -59,7 +58,7 @@ const BATCH: usize = 64;
 /// # }
 /// ```
 pub struct Map<K: Data + ?Sized, V: Data + ?Sized> {
-    raw: Arc<Raw>,
+    engine: Arc<Engine<Single>>,
     types: PhantomData<fn(&K, &V)>,
 }
 
@@ -87,14 +86,14 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// Whether slots hold keys and values themselves.
     const WORDS: bool = K::TYPE.is_word() && V::TYPE.is_word();
 
-    pub(crate) fn new(raw: Raw) -> Self {
-        debug_assert!(raw.key == K::TYPE && raw.value == V::TYPE);
-        Map { raw: Arc::new(raw), types: PhantomData }
+    pub(crate) fn new(engine: Engine<Single>) -> Self {
+        debug_assert!(engine.key == K::TYPE && engine.value == V::TYPE);
+        Map { engine: Arc::new(engine), types: PhantomData }
     }
 
     #[inline]
     fn hash(&self, key: &K) -> u64 {
-        self.raw.hash(key, Self::WORDS)
+        self.engine.hash(key, Self::WORDS)
     }
 
     /// The value of a word that was found.
@@ -115,7 +114,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// [`Corrupt`](crate::ErrorKind::Corrupt) where the pool is damaged.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
     /// map.put(&1, &10)?;
     /// assert_eq!(map.get(&1)?, Some(10));
     /// assert_eq!(map.get(&2)?, None);
@@ -124,20 +123,20 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     #[inline]
     pub fn get(&self, key: &K) -> Result<Option<V::Owned>> {
         if Self::WORDS {
-            return Self::value(self.raw.index.get(self.hash(key))?);
+            return Self::value(self.engine.index.get(self.hash(key))?);
         }
         let mut room = [0; 16];
         let key = key.bytes(&mut room);
         if V::TYPE.fixed_bytes().is_some() {
             return with_scratch(|buffer| {
-                if !self.raw.get_bytes(key, buffer)? {
+                if !self.engine.get_bytes(key, buffer)? {
                     return Ok(None);
                 }
                 V::from_bytes(buffer).map(Some).ok_or_else(no_value)
             });
         }
         let mut value = Vec::new();
-        if !self.raw.get_bytes(key, &mut value)? {
+        if !self.engine.get_bytes(key, &mut value)? {
             return Ok(None);
         }
         V::from_vec(value).map(Some).ok_or_else(no_value)
@@ -154,7 +153,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// As [`get`](Map::get).
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<str, str>()?;
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<str, str>>()?;
     /// map.put("key", "a long text")?;
     /// assert_eq!(map.get_with("key", |text| text.len())?, Some(11));
     /// # Ok::<(), durahash::Error>(())
@@ -166,7 +165,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         let mut room = [0; 16];
         let key = key.bytes(&mut room);
         with_scratch(|buffer| {
-            if !self.raw.get_bytes(key, buffer)? {
+            if !self.engine.get_bytes(key, buffer)? {
                 return Ok(None);
             }
             V::with(buffer, f).map(Some).ok_or_else(no_value)
@@ -181,7 +180,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// As [`get`](Map::get).
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
     /// assert!(!map.contains_key(&1)?);
     /// map.put(&1, &10)?;
     /// assert!(map.contains_key(&1)?);
@@ -189,9 +188,9 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// ```
     pub fn contains_key(&self, key: &K) -> Result<bool> {
         if Self::WORDS {
-            return Ok(self.raw.index.get(self.hash(key))?.is_some());
+            return Ok(self.engine.index.get(self.hash(key))?.is_some());
         }
-        self.raw.contains_bytes(key.bytes(&mut [0; 16]))
+        self.engine.contains_bytes(key.bytes(&mut [0; 16]))
     }
 
     /// Inserts or replaces the value of `key`; returns the value it had.
@@ -210,7 +209,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// replaced by [`put`](Map::put), which does not read it.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
     /// assert_eq!(map.insert(&1, &10)?, None);
     /// assert_eq!(map.insert(&1, &11)?, Some(10));
     /// # Ok::<(), durahash::Error>(())
@@ -220,7 +219,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
             let new = value.to_word();
             // An old value that is none is found before anything changes.
             let mut update = |old| Self::value(old).map(|_| Change::Set(new));
-            return Self::value(self.raw.index.update(
+            return Self::value(self.engine.index.update(
                 self.hash(key),
                 Room::ForNew,
                 &mut update,
@@ -239,7 +238,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// As [`insert`](Map::insert).
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<str, [u8]>()?;
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<str, [u8]>>()?;
     /// map.put("key", b"value")?;
     /// # Ok::<(), durahash::Error>(())
     /// ```
@@ -248,7 +247,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         if Self::WORDS {
             let new = value.to_word();
             let mut update = |_| Ok(Change::Set(new));
-            return self.raw.index.update(self.hash(key), Room::ForNew, &mut update).map(drop);
+            return self.engine.index.update(self.hash(key), Room::ForNew, &mut update).map(drop);
         }
         self.change(key, Some(value), Rule::Always, None).map(drop)
     }
@@ -263,7 +262,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     ///
     /// ```
     /// use durahash::Outcome;
-    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
     /// assert_eq!(map.try_insert(&1, &10)?, Outcome::Done);
     /// assert_eq!(map.try_insert(&1, &11)?, Outcome::Present);
     /// # Ok::<(), durahash::Error>(())
@@ -271,7 +270,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     pub fn try_insert(&self, key: &K, value: &V) -> Result<Outcome> {
         if Self::WORDS {
             let new = value.to_word();
-            let found = self.raw.index.update(self.hash(key), Room::ForNew, &mut |found| {
+            let found = self.engine.index.update(self.hash(key), Room::ForNew, &mut |found| {
                 Ok(if found.is_none() { Change::Set(new) } else { Change::Keep })
             })?;
             return Ok(if found.is_none() { Outcome::Done } else { Outcome::Present });
@@ -288,7 +287,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     ///
     /// ```
     /// use durahash::Outcome;
-    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
     /// assert_eq!(map.compare_exchange(&1, &10, &11)?, Outcome::Absent);
     /// map.put(&1, &10)?;
     /// assert_eq!(map.compare_exchange(&1, &10, &11)?, Outcome::Done);
@@ -298,7 +297,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     pub fn compare_exchange(&self, key: &K, old: &V, new: &V) -> Result<Outcome> {
         if Self::WORDS {
             let (old, new) = (old.to_word(), new.to_word());
-            let found = self.raw.index.update(self.hash(key), Room::None, &mut |found| {
+            let found = self.engine.index.update(self.hash(key), Room::None, &mut |found| {
                 Ok(if found == Some(old) { Change::Set(new) } else { Change::Keep })
             })?;
             return Ok(match found {
@@ -323,7 +322,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// reason to fail.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
     /// map.put(&1, &10)?;
     /// assert_eq!(map.remove(&1)?, Some(10));
     /// assert_eq!(map.remove(&1)?, None);
@@ -332,7 +331,11 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     pub fn remove(&self, key: &K) -> Result<Option<V::Owned>> {
         if Self::WORDS {
             let mut update = |old| Self::value(old).map(|_| Change::Remove);
-            return Self::value(self.raw.index.update(self.hash(key), Room::None, &mut update)?);
+            return Self::value(self.engine.index.update(
+                self.hash(key),
+                Room::None,
+                &mut update,
+            )?);
         }
         let mut old = Vec::new();
         let (_, had) = self.change(key, None, Rule::Always, Some(&mut old))?;
@@ -349,7 +352,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     ) -> Result<(Outcome, bool)> {
         let (mut key_room, mut new_room) = ([0; 16], [0; 16]);
         let new = new.map(|v| v.bytes(&mut new_room));
-        self.raw.change(key.bytes(&mut key_room), new, rule, old)
+        self.engine.change(key.bytes(&mut key_room), new, rule, old)
     }
 
     /// The values of many keys, into `out`, which is as long.
@@ -363,7 +366,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// When `keys` and `out` are not equally long.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
     /// map.put(&1, &10)?;
     /// let mut out = [None; 2];
     /// map.get_many(&[1, 2], &mut out)?;
@@ -376,8 +379,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
             for (keys, out) in keys.chunks(PREFETCHED).zip(out.chunks_mut(PREFETCHED)) {
                 let (mut hashes, mut names) = ([0; PREFETCHED], [None; PREFETCHED]);
                 let keys = keys.iter().map(Borrow::borrow);
-                let hashes = self.raw.hash_many(keys.clone(), false, &mut hashes);
-                self.raw.prefetch_records(hashes, &mut names[..hashes.len()])?;
+                let hashes = self.engine.hash_many(keys.clone(), false, &mut hashes);
+                self.engine.prefetch_records(hashes, &mut names[..hashes.len()])?;
                 for (key, out) in keys.zip(out) {
                     *out = self.get(key)?;
                 }
@@ -390,7 +393,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
             for (h, key) in hashes.iter_mut().zip(keys) {
                 *h = self.hash(key.borrow());
             }
-            self.raw.index.get_many(hashes, words)?;
+            self.engine.index.get_many(hashes, words)?;
             for (out, word) in out.iter_mut().zip(words) {
                 *out = Self::value(*word)?;
             }
@@ -408,17 +411,17 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// As [`insert`](Map::insert).
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<str, u64>()?;
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<str, u64>>()?;
     /// map.put_many(&[("one", 1), ("two", 2)])?;
     /// assert_eq!(map.len()?, 2);
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn put_many<Q: Borrow<K>, W: Borrow<V>>(&self, pairs: &[(Q, W)]) -> Result<()> {
-        self.raw.batch(|| {
+        self.engine.batch(|| {
             for pairs in pairs.chunks(PREFETCHED) {
                 let keys = pairs.iter().map(|(key, _)| key.borrow());
                 let mut hashes = [0; PREFETCHED];
-                self.raw.index.prefetch(self.raw.hash_many(keys, Self::WORDS, &mut hashes));
+                self.engine.index.prefetch(self.engine.hash_many(keys, Self::WORDS, &mut hashes));
                 for (key, value) in pairs {
                     self.put(key.borrow(), value.borrow())?;
                 }
@@ -437,7 +440,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// An item is an error where an entry is damaged; the iterator goes on behind it if it can.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
     /// map.put_many(&[(1, 10), (2, 20)])?;
     /// let mut pairs = map.iter().collect::<durahash::Result<Vec<_>>>()?;
     /// pairs.sort();
@@ -445,7 +448,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn iter(&self) -> Iter<K, V> {
-        Iter::new(Arc::clone(&self.raw))
+        Iter::new(Arc::clone(&self.engine))
     }
 
     /// The design's part of [`stats`](Map::stats), at the cost of a few loads: for benchmarks that
@@ -453,7 +456,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     #[doc(hidden)]
     #[must_use]
     pub fn index_stats(&self) -> IndexStats {
-        self.raw.index.stats()
+        self.engine.index.stats()
     }
 
     /// Puts everything that has returned on the disk, whatever the pool's
@@ -468,31 +471,31 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Poisoned`](crate::ErrorKind::Poisoned).
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
     /// map.put(&1, &10)?;
     /// map.sync()?;
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn sync(&self) -> Result<()> {
-        self.raw.sync()
+        self.engine.sync()
     }
 
-    handle_methods! {
+    common_methods! {
         entries: "keys",
-        example: "# let map = durahash::Options::new().in_memory::<u64, u64>()?;",
+        example: "# let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;",
         put: "map.put(&1, &10)?;"
     }
 }
 
 impl<K: Data + ?Sized, V: Data + ?Sized> Clone for Map<K, V> {
     fn clone(&self) -> Self {
-        Map { raw: Arc::clone(&self.raw), types: PhantomData }
+        Map { engine: Arc::clone(&self.engine), types: PhantomData }
     }
 }
 
 impl<K: Data + ?Sized, V: Data + ?Sized> fmt::Debug for Map<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.raw.describe("Map", f)
+        self.engine.describe("Map", f)
     }
 }
 

@@ -7,8 +7,6 @@ pub(crate) mod iter;
 pub(crate) mod map;
 pub(crate) mod multi_map;
 
-pub(crate) mod options;
-
-pub(crate) mod compact;
-
 pub(crate) mod any;
+
+pub(crate) mod options;

@@ -7,13 +7,12 @@ use std::sync::Arc;
 
 use durahash_media::{Durability, Result};
 
-use crate::api::common::handle_methods;
-use crate::api::iter::MultiIter;
-use crate::engine::core::{Untyped, no_value};
-use crate::engine::data::Data;
+use super::common::common_methods;
+use super::iter::MultiIter;
+use crate::engine::data::{Data, no_value};
 use crate::engine::design::Design;
-use crate::engine::multi_map::MultiRaw;
 use crate::engine::stats::Stats;
+use crate::engine::{Engine, Multi};
 use crate::index::{Finding, OneKey, PREFETCHED, Values};
 
 /// A durable map from `K` to any number of `V` for each key, made by [`Options`](crate::Options).
@@ -43,12 +42,12 @@ use crate::index::{Finding, OneKey, PREFETCHED, Values};
 /// # fn main() -> durahash::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let path = dir.path().join("edges.pool");
-/// let edges: MultiMap<u32, u32> = Options::new().create_multi(&path)?;
+/// let edges: MultiMap<u32, u32> = Options::new().create(&path)?;
 /// edges.add(&1, &2)?;
 /// edges.add(&1, &3)?;
 /// edges.close()?;
 ///
-/// let edges: MultiMap<u32, u32> = Options::new().open_multi(&path)?;
+/// let edges: MultiMap<u32, u32> = Options::new().open(&path)?;
 /// let mut ends = edges.get_all(&1)?;
 /// ends.sort();
 /// assert_eq!(ends, [2, 3]);
@@ -58,7 +57,7 @@ use crate::index::{Finding, OneKey, PREFETCHED, Values};
 /// # }
 /// ```
 pub struct MultiMap<K: Data + ?Sized, V: Data + ?Sized> {
-    raw: Arc<MultiRaw>,
+    engine: Arc<Engine<Multi>>,
     types: PhantomData<fn(&K, &V)>,
 }
 
@@ -66,13 +65,13 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// Whether entries are keys and values themselves.
     const WORDS: bool = K::TYPE.is_word() && V::TYPE.is_word();
 
-    pub(crate) fn new(raw: MultiRaw) -> Self {
-        debug_assert!(raw.key == K::TYPE && raw.value == V::TYPE);
-        MultiMap { raw: Arc::new(raw), types: PhantomData }
+    pub(crate) fn new(engine: Engine<Multi>) -> Self {
+        debug_assert!(engine.key == K::TYPE && engine.value == V::TYPE);
+        MultiMap { engine: Arc::new(engine), types: PhantomData }
     }
 
     fn hash(&self, key: &K) -> u64 {
-        self.raw.hash(key, Self::WORDS)
+        self.engine.hash(key, Self::WORDS)
     }
 
     /// Adds a value of `key`, beside those that it has.
@@ -91,7 +90,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// [`Corrupt`](crate::ErrorKind::Corrupt) where the pool is damaged.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory_multi::<u64, u64>()?;
+    /// # let map = durahash::Options::new().in_memory::<durahash::MultiMap<u64, u64>>()?;
     /// map.add(&1, &10)?;
     /// map.add(&1, &10)?;
     /// assert_eq!(map.get_all(&1)?, [10, 10]);
@@ -99,10 +98,10 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// ```
     pub fn add(&self, key: &K, value: &V) -> Result<()> {
         if Self::WORDS {
-            return self.raw.add_word(self.hash(key), value.to_word());
+            return self.engine.add_word(self.hash(key), value.to_word());
         }
         let (mut key_room, mut value_room) = ([0; 16], [0; 16]);
-        self.raw.add(key.bytes(&mut key_room), value.bytes(&mut value_room))
+        self.engine.add(key.bytes(&mut key_room), value.bytes(&mut value_room))
     }
 
     /// Adds many pairs, in their order.
@@ -115,17 +114,17 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// As [`add`](MultiMap::add).
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory_multi::<str, u64>()?;
+    /// # let map = durahash::Options::new().in_memory::<durahash::MultiMap<str, u64>>()?;
     /// map.add_many(&[("one", 1), ("one", 2)])?;
     /// assert_eq!(map.len()?, 2);
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn add_many<Q: Borrow<K>, W: Borrow<V>>(&self, pairs: &[(Q, W)]) -> Result<()> {
-        self.raw.batch(|| {
+        self.engine.batch(|| {
             for pairs in pairs.chunks(PREFETCHED) {
                 let keys = pairs.iter().map(|(key, _)| key.borrow());
                 let mut hashes = [0; PREFETCHED];
-                self.raw.index.prefetch(self.raw.hash_many(keys, Self::WORDS, &mut hashes));
+                self.engine.index.prefetch(self.engine.hash_many(keys, Self::WORDS, &mut hashes));
                 for (key, value) in pairs {
                     self.add(key.borrow(), value.borrow())?;
                 }
@@ -146,7 +145,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// [`Corrupt`](crate::ErrorKind::Corrupt) where the pool is damaged.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory_multi::<str, u64>()?;
+    /// # let map = durahash::Options::new().in_memory::<durahash::MultiMap<str, u64>>()?;
     /// map.add_many(&[("key", 1), ("key", 2)])?;
     /// let mut sum = 0;
     /// assert_eq!(map.each("key", |value| sum += value)?, 2);
@@ -162,7 +161,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
             return Ok(words.len() as u64);
         }
         let mut room = [0; 16];
-        self.raw.each_value(key.bytes(&mut room), &mut |bytes| {
+        self.engine.each_value(key.bytes(&mut room), &mut |bytes| {
             V::with(bytes, &mut f).ok_or_else(no_value)
         })
     }
@@ -170,7 +169,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// The values of a key that are words.
     fn words(&self, key: &K) -> Result<Vec<u64>> {
         let mut found = Values::default();
-        self.raw.index.read(self.hash(key), &OneKey, &mut found, &mut |_, _| Ok(()))?;
+        self.engine.index.read(self.hash(key), &OneKey, &mut found, &mut |_, _| Ok(()))?;
         Ok(found.payloads)
     }
 
@@ -182,7 +181,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// As [`each`](MultiMap::each).
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory_multi::<str, str>()?;
+    /// # let map = durahash::Options::new().in_memory::<durahash::MultiMap<str, str>>()?;
     /// assert!(map.get_all("key")?.is_empty());
     /// map.add("key", "value")?;
     /// assert_eq!(map.get_all("key")?, ["value"]);
@@ -195,7 +194,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
         }
         let mut all = Vec::new();
         let mut room = [0; 16];
-        self.raw.each_value(key.bytes(&mut room), &mut |bytes| {
+        self.engine.each_value(key.bytes(&mut room), &mut |bytes| {
             all.push(V::from_bytes(bytes).ok_or_else(no_value)?);
             Ok(())
         })?;
@@ -210,16 +209,16 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// As [`each`](MultiMap::each).
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory_multi::<u64, u64>()?;
+    /// # let map = durahash::Options::new().in_memory::<durahash::MultiMap<u64, u64>>()?;
     /// map.add_many(&[(1, 10), (1, 11), (2, 20)])?;
     /// assert_eq!((map.count(&1)?, map.count(&3)?), (2, 0));
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn count(&self, key: &K) -> Result<u64> {
         if Self::WORDS {
-            return self.raw.index.count(self.hash(key), &OneKey);
+            return self.engine.index.count(self.hash(key), &OneKey);
         }
-        self.raw.count(key.bytes(&mut [0; 16]))
+        self.engine.count(key.bytes(&mut [0; 16]))
     }
 
     /// Whether there is a value of `key`.
@@ -230,7 +229,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// As [`each`](MultiMap::each).
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory_multi::<u64, u64>()?;
+    /// # let map = durahash::Options::new().in_memory::<durahash::MultiMap<u64, u64>>()?;
     /// map.add(&1, &10)?;
     /// assert!(map.contains_key(&1)? && !map.contains_key(&2)?);
     /// # Ok::<(), durahash::Error>(())
@@ -251,7 +250,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// to fail.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory_multi::<u64, u64>()?;
+    /// # let map = durahash::Options::new().in_memory::<durahash::MultiMap<u64, u64>>()?;
     /// map.add_many(&[(1, 10), (1, 10)])?;
     /// assert!(map.remove_one(&1, &10)?);
     /// assert_eq!(map.get_all(&1)?, [10]);
@@ -262,10 +261,10 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
         if Self::WORDS {
             let word = value.to_word();
             let wanted = &mut |v| Ok(v == word);
-            return Ok(self.raw.index.remove_one(self.hash(key), &OneKey, wanted)?.is_some());
+            return Ok(self.engine.index.remove_one(self.hash(key), &OneKey, wanted)?.is_some());
         }
         let (mut key_room, mut value_room) = ([0; 16], [0; 16]);
-        self.raw.remove_one(key.bytes(&mut key_room), value.bytes(&mut value_room))
+        self.engine.remove_one(key.bytes(&mut key_room), value.bytes(&mut value_room))
     }
 
     /// Removes all values of `key` at once; how many they were.
@@ -277,7 +276,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// As [`remove_one`](MultiMap::remove_one).
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory_multi::<u64, u64>()?;
+    /// # let map = durahash::Options::new().in_memory::<durahash::MultiMap<u64, u64>>()?;
     /// map.add_many(&[(1, 10), (1, 11)])?;
     /// assert_eq!(map.remove_all(&1)?, 2);
     /// assert_eq!(map.remove_all(&1)?, 0);
@@ -285,9 +284,9 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// ```
     pub fn remove_all(&self, key: &K) -> Result<u64> {
         if Self::WORDS {
-            return self.raw.index.remove_all(self.hash(key), &OneKey, None);
+            return self.engine.index.remove_all(self.hash(key), &OneKey, None);
         }
-        self.raw.remove_all(key.bytes(&mut [0; 16]))
+        self.engine.remove_all(key.bytes(&mut [0; 16]))
     }
 
     /// All keys and values, each pair as often as it is there. Their order has no meaning.
@@ -300,7 +299,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// An item is an error where an entry is damaged; the iterator goes on behind it if it can.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory_multi::<u64, u64>()?;
+    /// # let map = durahash::Options::new().in_memory::<durahash::MultiMap<u64, u64>>()?;
     /// map.add_many(&[(1, 10), (1, 10), (2, 20)])?;
     /// let mut pairs = map.iter().collect::<durahash::Result<Vec<_>>>()?;
     /// pairs.sort();
@@ -308,7 +307,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn iter(&self) -> MultiIter<K, V> {
-        MultiIter::new(Arc::clone(&self.raw))
+        MultiIter::new(Arc::clone(&self.engine))
     }
 
     /// Puts everything that has returned on the disk, as [`Map::sync`](crate::Map::sync).
@@ -317,37 +316,37 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// As there.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory_multi::<u64, u64>()?;
+    /// # let map = durahash::Options::new().in_memory::<durahash::MultiMap<u64, u64>>()?;
     /// map.add(&1, &10)?;
     /// map.sync()?;
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn sync(&self) -> Result<()> {
-        self.raw.sync()
+        self.engine.sync()
     }
 
     /// How many keys have their values in buffers. It looks at every slot.
     #[doc(hidden)]
     pub fn lists(&self) -> Result<u64> {
-        self.raw.lists()
+        self.engine.lists()
     }
 
-    handle_methods! {
+    common_methods! {
         entries: "pairs of a key and a value",
-        example: "# let map = durahash::Options::new().in_memory_multi::<u64, u64>()?;",
+        example: "# let map = durahash::Options::new().in_memory::<durahash::MultiMap<u64, u64>>()?;",
         put: "map.add(&1, &10)?;"
     }
 }
 
 impl<K: Data + ?Sized, V: Data + ?Sized> Clone for MultiMap<K, V> {
     fn clone(&self) -> Self {
-        MultiMap { raw: Arc::clone(&self.raw), types: PhantomData }
+        MultiMap { engine: Arc::clone(&self.engine), types: PhantomData }
     }
 }
 
 impl<K: Data + ?Sized, V: Data + ?Sized> fmt::Debug for MultiMap<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.raw.describe("MultiMap", f)
+        self.engine.describe("MultiMap", f)
     }
 }
 

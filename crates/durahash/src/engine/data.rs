@@ -7,6 +7,8 @@
 use std::borrow::Borrow;
 use std::fmt;
 
+use durahash_media::Error;
+
 mod sealed {
     pub trait Sealed {}
 }
@@ -433,6 +435,12 @@ impl Data for str {
     fn from_vec(bytes: Vec<u8>) -> Option<String> {
         String::from_utf8(bytes).ok()
     }
+}
+
+/// A word that is no value of its type, or bytes that are none.
+#[cold]
+pub(crate) fn no_value() -> Error {
+    Error::corrupt("bytes that are no value of their type", 0)
 }
 
 #[cfg(test)]

@@ -15,14 +15,14 @@ use crate::index::{
 };
 
 /// Of known types, so that a lookup costs no further call.
-pub(crate) struct Settled<I, M: Medium> {
+pub(crate) struct Durable<I, M: Medium> {
     index: I,
     pool: Arc<Pool<M>>,
 }
 
-impl<I, M: Medium> Settled<I, M> {
+impl<I, M: Medium> Durable<I, M> {
     pub(crate) fn new(index: I, pool: Arc<Pool<M>>) -> Self {
-        Settled { index, pool }
+        Durable { index, pool }
     }
 
     fn settle(&self) -> Result<()> {
@@ -53,7 +53,7 @@ impl<I, M: Medium> Settled<I, M> {
     }
 }
 
-impl<I: Index, M: Medium> Index for Settled<I, M> {
+impl<I: Index, M: Medium> Index for Durable<I, M> {
     fn get(&self, h: u64) -> Result<Option<u64>> {
         self.seen(self.index.get(h))
     }
@@ -110,7 +110,7 @@ impl<I: Index, M: Medium> Index for Settled<I, M> {
     }
 }
 
-impl<I: MultiIndex, M: Medium> MultiIndex for Settled<I, M> {
+impl<I: MultiIndex, M: Medium> MultiIndex for Durable<I, M> {
     fn add(&self, h: u64, payload: u64, keys: &dyn Keys) -> Result<()> {
         self.changed(|index| index.add(h, payload, keys))
     }

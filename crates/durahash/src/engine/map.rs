@@ -1,75 +1,273 @@
-//! A map without types: an index, a pool, and what holds for keys of words and of bytes alike.
+//! Maps: words, and byte strings whose records hang on the slot of their hash.
 
 use std::collections::HashSet;
-use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
-use std::time::Instant;
+use std::path::Path;
+use std::sync::Arc;
 
-use durahash_media::Result;
+use durahash_media::{Medium, Pool, Result};
 
-use crate::engine::core::{Core, Untyped, is_whole};
-use crate::engine::data::Type;
-use crate::engine::design::Design;
-use crate::engine::record::{Store, is_chained, offset};
-use crate::index::{Change, Finding, Index, Room};
+use super::data::Type;
+use super::design::Design;
+use super::durable::Durable;
+use super::edit::{Again, Edit, Rule};
+use super::outcome::Outcome;
+use super::record::{Draft, check_sizes, is_chained, offset};
+use super::records::{Pair, Record, is_whole};
+use super::settings::{DesignOptions, Settings};
+use super::{At, CHAINED_COUNTER, Engine, Kind, Made, Single, compact, open};
+use crate::designs::esh::Esh;
+use crate::designs::pea::Pea;
+use crate::designs::reh::Reh;
+use crate::designs::rewo::Rewo;
+use crate::index::{Change, Finding, Index, IndexStats, Room};
 
-/// The pool's counter of records that hang on others, and one more: zero where they were not counted.
-/// Designs take theirs from the other end.
-const CHAINED_COUNTER: usize = 6;
+impl Kind for Single {
+    const NUMBER: u8 = 0;
+    const DESIGN: Design = Design::Reh;
+    type Index = dyn Index;
+    type Slot = u64;
 
-/// What [`Map`](crate::Map) and [`AnyMap`](crate::AnyMap) are handles to.
-pub(crate) struct Raw {
-    pub(crate) index: Box<dyn Index>,
-    core: Core,
-    /// How many records hang on others, once it is known. Held while a chain changes.
-    chained: Mutex<Option<u64>>,
-}
-
-impl Deref for Raw {
-    type Target = Core;
-
-    #[inline]
-    fn deref(&self) -> &Core {
-        &self.core
-    }
-}
-
-impl Raw {
-    /// `is_new`: it was just made, and is empty. `start`: when its open began.
-    pub(crate) fn new(
-        index: Box<dyn Index>,
-        store: Arc<dyn Store>,
+    fn index<M: Medium>(
+        pool: &Arc<Pool<M>>,
         design: Design,
-        key: Type,
-        value: Type,
+        options: DesignOptions,
         is_new: bool,
-        start: Instant,
-    ) -> Self {
-        let format = store.format();
-        let chained = if is_new {
-            Some(0)
-        } else {
-            // A number that the pool cannot hold is none, whatever its checksum says.
-            let saved = store.saved(CHAINED_COUNTER);
-            saved.and_then(|count| count.checked_sub(1)).filter(|count| *count <= format.max_bytes)
-        };
-        let core = Core::new(store, design, key, value, start);
-        Raw { index, core, chained: Mutex::new(chained) }
+    ) -> Result<Box<dyn Index>> {
+        let of = Arc::clone(pool);
+        Ok(match (design, is_new) {
+            (Design::Reh, true) => durable(Reh::create(of)?, pool),
+            (Design::Reh, false) => durable(Reh::open(of)?, pool),
+            (Design::Pea, true) => durable(Pea::create(of, options.policy)?, pool),
+            (Design::Pea, false) => durable(Pea::open(of, options.policy)?, pool),
+            (Design::Esh, true) => durable(Esh::create(of)?, pool),
+            (Design::Esh, false) => durable(Esh::open(of)?, pool),
+            (Design::Rewo, true) => durable(Rewo::create(of, options.cache)?, pool),
+            (Design::Rewo, false) => durable(Rewo::open(of, options.cache)?, pool),
+        })
     }
 
-    /// The number of records that hang on others, locked against change.
-    pub(crate) fn lock_chained(&self) -> MutexGuard<'_, Option<u64>> {
-        self.lock(&self.chained)
+    fn make(settings: &Settings, types: Option<(Type, Type)>, at: At<'_>) -> Result<Made<Self>> {
+        open::make(settings, types, at)
     }
 
-    /// The same for a writer, who holds a bucket that the counting thread may wait for: it must not
-    /// wait in turn.
-    pub(crate) fn try_lock_chained(&self) -> Option<MutexGuard<'_, Option<u64>>> {
-        match self.chained.try_lock() {
-            Ok(guard) => Some(guard),
-            Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
+    fn compact(
+        settings: &Settings,
+        types: Option<(Type, Type)>,
+        path: &Path,
+        watch: &mut dyn FnMut(u64, u64),
+    ) -> Result<()> {
+        compact::compact::<Self>(settings, types, path, watch)
+    }
+
+    fn stats(index: &dyn Index) -> IndexStats {
+        index.stats()
+    }
+
+    fn scan(index: &dyn Index, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
+        index.scan(at, out)
+    }
+
+    fn mark_unit(engine: &Engine<Self>, unit: &[(u64, u64)]) -> Result<()> {
+        for (h, payload) in unit {
+            let mut offs = Vec::new();
+            // What cannot be reached through damage cannot be read either: nothing is lost by
+            // leaving it unmarked, and the damage must not keep the space of all others.
+            if !is_whole(engine.chain(*h, *payload, &mut offs))? {
+                offs.push(offset(*payload));
+            }
+            for off in offs {
+                engine.store.mark(off)?;
+            }
         }
+        Ok(())
+    }
+
+    fn take(
+        engine: &Engine<Self>,
+        unit: &mut Vec<(u64, u64)>,
+        words: &mut Vec<(u64, u64)>,
+        pairs: &mut Vec<Pair>,
+    ) -> Result<()> {
+        if engine.is_words() {
+            words.append(unit);
+            return Ok(());
+        }
+        // The record is looked up again, since its slot may have changed since the scan.
+        unit.pop().map_or(Ok(()), |(h, _)| engine.pairs(h, pairs))
+    }
+
+    fn add_word(engine: &Engine<Self>, h: u64, payload: u64) -> Result<()> {
+        engine.index.update(h, Room::ForNew, &mut |_| Ok(Change::Set(payload))).map(drop)
+    }
+
+    fn add_pair(engine: &Engine<Self>, key: &[u8], value: &[u8]) -> Result<()> {
+        engine.change(key, Some(value), Rule::Always, None).map(drop)
+    }
+
+    fn save(engine: &Engine<Self>) {
+        if let Some(count) = *engine.lock_chained() {
+            engine.store.save(CHAINED_COUNTER, count + 1);
+        }
+        engine.index.close();
+    }
+}
+
+/// Behind a log, an index whose operations wait until they are durable. A constant decides, so that what is
+/// not used is not compiled.
+fn durable<I: Index + 'static, M: Medium>(index: I, pool: &Arc<Pool<M>>) -> Box<dyn Index> {
+    if M::DRAIN_WAITS { Box::new(Durable::new(index, Arc::clone(pool))) } else { Box::new(index) }
+}
+
+impl Engine<Single> {
+    /// Copies the value of `key` into `out`; whether there is one.
+    pub(crate) fn get_bytes(&self, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+        let key_hash = self.records.hashes.key(key);
+        let h = self.records.hashes.h(key_hash);
+        let mut found = None;
+        self.index.read(h, &mut |payload, still| {
+            found = match payload {
+                Some(payload) => self.records.find(h, payload, key, &mut Vec::new(), still)?,
+                None => None,
+            };
+            match &found {
+                Some(record) => self.records.copy_value(record, out, still),
+                None => Ok(()),
+            }
+        })?;
+        match found {
+            Some(record) => self.records.verify(&record, key_hash, out).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Starts to fetch the records of a few hashes, after what the index has of them. `room` is as
+    /// long as `hashes`.
+    pub(crate) fn prefetch_records(&self, hashes: &[u64], room: &mut [Option<u64>]) -> Result<()> {
+        self.index.get_many(hashes, room)?;
+        for name in room.iter().flatten() {
+            self.store.prefetch(*name);
+        }
+        Ok(())
+    }
+
+    /// Whether there is a value of `key`.
+    pub(crate) fn contains_bytes(&self, key: &[u8]) -> Result<bool> {
+        let h = self.records.hash(key);
+        let mut found = false;
+        self.index.read(h, &mut |payload, still| {
+            found = match payload {
+                Some(payload) => {
+                    self.records.find(h, payload, key, &mut Vec::new(), still)?.is_some()
+                }
+                None => false,
+            };
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Makes `new` the value of `key`, or removes the key, as `rule` allows. What it had goes to
+    /// `old`, if [`Outcome::Done`]; empty where it had nothing, with the second answer false.
+    pub(crate) fn change(
+        &self,
+        key: &[u8],
+        new: Option<&[u8]>,
+        rule: Rule<'_>,
+        mut old: Option<&mut Vec<u8>>,
+    ) -> Result<(Outcome, bool)> {
+        check_sizes(key, new.unwrap_or_default())?;
+        self.store.writable()?;
+        if let Some(outcome) = self.refused(key, rule)? {
+            return Ok((outcome, outcome == Outcome::Present));
+        }
+        let key_hash = self.records.hashes.key(key);
+        let h = self.records.hashes.h(key_hash);
+        let room = match (new, rule) {
+            (Some(_), Rule::Always | Rule::IfAbsent) => Room::ForNew,
+            _ => Room::None,
+        };
+        loop {
+            let draft = new.map(|value| Draft { key_hash, key, value, next: 0 });
+            let mut edit = match Edit::new(self, h, key, rule, draft) {
+                Err(e) if self.is_full_for_now(&e) => {
+                    self.finish_sweep()?;
+                    continue;
+                }
+                edit => edit?,
+            };
+            let updated = self.index.update(h, room, &mut |payload| match payload {
+                Some(payload) => edit.present(payload, old.as_deref_mut()),
+                None => edit.absent(0),
+            });
+            if let Err(e) = updated {
+                edit.abandon();
+                if self.is_full_for_now(&e) {
+                    self.finish_sweep()?;
+                    continue;
+                }
+                return Err(e);
+            }
+            if let Some(again) = edit.again {
+                edit.abandon();
+                match again {
+                    Again::AfterSweep => self.finish_sweep()?,
+                    Again::AfterCount => drop(self.lock_chained()),
+                }
+                continue;
+            }
+            let answer = (edit.outcome, edit.had);
+            match edit.outcome {
+                Outcome::Done => edit.finish(),
+                Outcome::Present | Outcome::Absent => edit.abandon(),
+            }
+            return Ok(answer);
+        }
+    }
+
+    /// Whether `rule` forbids a change of `key` already before a record is written for it.
+    fn refused(&self, key: &[u8], rule: Rule<'_>) -> Result<Option<Outcome>> {
+        match rule {
+            Rule::Always => Ok(None),
+            Rule::IfAbsent => Ok(self.contains_bytes(key)?.then_some(Outcome::Present)),
+            Rule::IfEqual(want) => {
+                let mut value = Vec::new();
+                if !self.get_bytes(key, &mut value)? {
+                    return Ok(Some(Outcome::Absent));
+                }
+                Ok((value != want).then_some(Outcome::Present))
+            }
+        }
+    }
+
+    /// Every key and value whose hash is `h`. A damaged record ends the chain, since its `next` may
+    /// lead to one that was replaced; it is reported after those before it were found.
+    pub(crate) fn pairs(&self, h: u64, out: &mut Vec<Pair>) -> Result<()> {
+        let mut copies: Vec<(Record, Pair)> = Vec::new();
+        let mut damage = None;
+        self.index.read(h, &mut |payload, still| {
+            copies.clear();
+            damage = None;
+            let Some(payload) = payload else {
+                return Ok(());
+            };
+            let walked = self.records.walk(payload, still, &mut |record| {
+                let mut pair = (Vec::new(), Vec::new());
+                self.records.copy_key(&record, &mut pair.0, still)?;
+                self.records.copy_value(&record, &mut pair.1, still)?;
+                copies.push((record, pair));
+                Ok(true)
+            });
+            // A wild offset met by a late reader is no damage: the index asks again.
+            damage = walked.err();
+            Ok(())
+        })?;
+        for (record, pair) in copies {
+            let key_hash = self.records.hashes.key(&pair.0);
+            self.records.of_slot(&record, h, key_hash)?;
+            self.records.verify(&record, key_hash, &pair.1)?;
+            out.push(pair);
+        }
+        damage.map_or(Ok(()), Err)
     }
 
     /// How many keys there are. Counts chains at first, after the pool was not closed.
@@ -114,20 +312,11 @@ impl Raw {
             let Some(payload) = payload else {
                 return Ok(());
             };
-            self.walk(payload, still, &mut |link| {
-                offs.push(link.off);
+            self.records.walk(payload, still, &mut |record| {
+                offs.push(record.off);
                 Ok(true)
             })
         })
-    }
-
-    /// Marks every record that hangs on a slot which is about to change, if a sweep is pending.
-    pub(crate) fn mark(&self, payload: u64) -> Result<()> {
-        if !self.sweep_pending() {
-            return Ok(());
-        }
-        is_whole(self.walk(payload, &|| true, &mut |link| self.store.mark(link.off).map(|_| true)))
-            .map(drop)
     }
 
     /// A piece of background work; whether more is waiting.
@@ -163,13 +352,15 @@ impl Raw {
             let Some(payload) = payload.filter(|_| !words) else {
                 return Ok(Change::Remove);
             };
-            self.mark(payload)?;
+            if self.sweep_pending() {
+                self.records.mark_chain(payload)?;
+            }
             let mut key = Vec::new();
-            whole = is_whole(self.walk(payload, &|| true, &mut |link| {
+            whole = is_whole(self.records.walk(payload, &|| true, &mut |record| {
                 // A damaged slot may name the record of another: that is not its to free.
-                self.copy_key(&link, &mut key, &|| true)?;
-                self.of_slot(&link, h, self.hashes.key(&key))?;
-                offs.push(link.off);
+                self.records.copy_key(&record, &mut key, &|| true)?;
+                self.records.of_slot(&record, h, self.records.hashes.key(&key))?;
+                offs.push(record.off);
                 Ok(true)
             }))?;
             if is_chained(payload) || !whole {
@@ -273,43 +464,5 @@ impl Raw {
             found(Finding { invariant: "REC-4", off: 0, what });
         }
         Ok(())
-    }
-}
-
-impl Untyped for Raw {
-    type Slot = u64;
-
-    fn scan(&self, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
-        self.index.scan(at, out)
-    }
-
-    fn mark_unit(&self, unit: &[(u64, u64)]) -> Result<()> {
-        for (h, payload) in unit {
-            let mut offs = Vec::new();
-            // What cannot be reached through damage cannot be read either: nothing is lost by
-            // leaving it unmarked, and the damage must not keep the space of all others.
-            if !is_whole(self.chain(*h, *payload, &mut offs))? {
-                offs.push(offset(*payload));
-            }
-            for off in offs {
-                self.store.mark(off)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn save(&self) {
-        if let Some(count) = *self.lock_chained() {
-            self.store.save(CHAINED_COUNTER, count + 1);
-        }
-        self.index.close();
-    }
-}
-
-impl Drop for Raw {
-    fn drop(&mut self) {
-        // Nobody is left to hear of a failure: the pool stays unclean and is recovered when it is
-        // opened. `close` reports.
-        let _ = self.close();
     }
 }

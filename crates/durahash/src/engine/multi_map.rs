@@ -5,69 +5,138 @@
 //! hang on nothing: their `next` is 0.
 
 use std::collections::{BTreeMap, HashSet};
-use std::ops::Deref;
+use std::path::Path;
+use std::sync::Arc;
 
-use durahash_media::{Error, ErrorKind, Result};
+use durahash_media::{Error, ErrorKind, Medium, Pool, Result};
 
-use crate::designs::pea::BEYOND_COUNTER;
-use crate::engine::chain::Link;
-use crate::engine::core::{Core, Pair, Untyped, is_damage, is_whole};
-use crate::engine::record::{Draft, check_sizes, has_checksum, lengths, offset};
-use crate::index::{Finding, Keys, MultiIndex, OneKey, Scanned, Values};
+use super::data::Type;
+use super::design::Design;
+use super::durable::Durable;
+use super::record::{Draft, check_sizes, has_checksum, lengths, offset};
+use super::records::{Pair, Record, Records, is_damage, is_whole};
+use super::settings::{DesignOptions, Settings};
+use super::{At, Engine, Kind, Made, Multi, compact, open};
+use crate::designs::pea::{BEYOND_COUNTER, MultiPea};
+use crate::index::{Finding, IndexStats, Keys, MultiIndex, OneKey, Scanned, Values};
 
-/// What [`MultiMap`](crate::MultiMap) is a handle to.
-pub(crate) struct MultiRaw {
-    pub(crate) index: Box<dyn MultiIndex>,
-    core: Core,
-}
+impl Kind for Multi {
+    const NUMBER: u8 = 1;
+    const DESIGN: Design = Design::Pea;
+    type Index = dyn MultiIndex;
+    type Slot = Scanned;
 
-impl Deref for MultiRaw {
-    type Target = Core;
+    fn index<M: Medium>(
+        pool: &Arc<Pool<M>>,
+        design: Design,
+        options: DesignOptions,
+        is_new: bool,
+    ) -> Result<Box<dyn MultiIndex>> {
+        let of = Arc::clone(pool);
+        let pea = match (design, is_new) {
+            (Design::Pea, true) => MultiPea::create(of, options.policy)?,
+            (Design::Pea, false) => MultiPea::open(of, options.policy)?,
+            (Design::Reh | Design::Esh | Design::Rewo, _) => {
+                return Err(ErrorKind::Options { what: "only Pea Hash has multimaps" }.into());
+            }
+        };
+        let pool = Arc::clone(pool);
+        Ok(if M::DRAIN_WAITS { Box::new(Durable::new(pea, pool)) } else { Box::new(pea) })
+    }
 
-    #[inline]
-    fn deref(&self) -> &Core {
-        &self.core
+    fn make(settings: &Settings, types: Option<(Type, Type)>, at: At<'_>) -> Result<Made<Self>> {
+        open::make(settings, types, at)
+    }
+
+    fn compact(
+        settings: &Settings,
+        types: Option<(Type, Type)>,
+        path: &Path,
+        watch: &mut dyn FnMut(u64, u64),
+    ) -> Result<()> {
+        compact::compact::<Self>(settings, types, path, watch)
+    }
+
+    fn stats(index: &dyn MultiIndex) -> IndexStats {
+        index.stats()
+    }
+
+    fn scan(index: &dyn MultiIndex, at: u64, out: &mut Vec<(u64, Scanned)>) -> Result<Option<u64>> {
+        index.scan(at, out)
+    }
+
+    fn mark_unit(engine: &Engine<Self>, unit: &[(u64, Scanned)]) -> Result<()> {
+        unit.chunk_by(|a, b| a.0 == b.0)
+            .try_for_each(|of_one| engine.mark_hash(of_one[0].0, of_one))
+    }
+
+    fn take(
+        engine: &Engine<Self>,
+        unit: &mut Vec<(u64, Scanned)>,
+        words: &mut Vec<(u64, u64)>,
+        pairs: &mut Vec<Pair>,
+    ) -> Result<()> {
+        let Some((h, _)) = unit.last().copied() else {
+            return Ok(());
+        };
+        let mut found = Values::default();
+        let mut is_list = false;
+        while let Some((_, slot)) = unit.pop_if(|(other, _)| *other == h) {
+            match slot {
+                Scanned::One(v) => found.payloads.push(v),
+                Scanned::Many(_) => is_list = true,
+            }
+        }
+        if !engine.is_words() {
+            // Records are looked up again, since slots may have changed since the scan.
+            return engine.pairs(h, pairs);
+        }
+        let read = if is_list {
+            engine.index.read(h, &OneKey, &mut found, &mut |_, _| Ok(()))
+        } else {
+            Ok(())
+        };
+        words.extend(found.payloads.into_iter().map(|v| (h, v)));
+        read
+    }
+
+    fn add_word(engine: &Engine<Self>, h: u64, payload: u64) -> Result<()> {
+        engine.add_word(h, payload)
+    }
+
+    fn add_pair(engine: &Engine<Self>, key: &[u8], value: &[u8]) -> Result<()> {
+        engine.add(key, value)
+    }
+
+    fn save(engine: &Engine<Self>) {
+        let beyond = engine.index.beyond_slots();
+        engine.store.save(BEYOND_COUNTER, beyond.map_or(0, |count| count + 1));
     }
 }
 
 /// A key of bytes among those of its hash.
 struct ByteKey<'a> {
-    core: &'a Core,
+    records: &'a Records,
     h: u64,
     key: &'a [u8],
 }
 
-impl Core {
-    fn link(&self, name: u64) -> Result<Link> {
-        let header = self.store.header(name)?;
-        Ok(Link { off: offset(name), header })
-    }
-
-    /// The key and value of a record of slot `h`, verified.
-    fn load_of(&self, h: u64, name: u64) -> Result<Pair> {
-        let link = self.link(name)?;
-        let pair = self.load(&link)?;
-        self.of_slot(&link, h, self.hashes.key(&pair.0))?;
-        Ok(pair)
-    }
-}
-
 impl Keys for ByteKey<'_> {
     fn is_meant(&self, name: u64) -> Result<bool> {
-        let link = self.core.link(name)?;
-        if self.core.store.key_is(link.off, &link.header, self.key)? {
+        let record = self.records.at(name)?;
+        if self.records.store.key_is(record.off, &record.header, self.key)? {
             return Ok(true);
         }
         // Another key of the same hash, or the wanted one, damaged? No entry is called absent because
         // of damage.
-        self.core.load_of(self.h, name).map(|_| false)
+        self.records.load_of(self.h, name).map(|_| false)
     }
 
     fn are_same(&self, one: u64, other: u64) -> Result<bool> {
         let mut key = Vec::new();
-        self.core.copy_key(&self.core.link(one)?, &mut key, &|| true)?;
-        let other = self.core.link(other)?;
-        self.core.store.key_is(other.off, &other.header, &key)
+        self.records.copy_key(&self.records.at(one)?, &mut key, &|| true)?;
+        let other = self.records.at(other)?;
+        self.records.store.key_is(other.off, &other.header, &key)
     }
 }
 
@@ -86,16 +155,12 @@ fn is_full(e: &Error) -> bool {
 struct Copies {
     bytes: Vec<u8>,
     /// Each record, and where its value ends.
-    ends: Vec<(Link, usize)>,
+    ends: Vec<(Record, usize)>,
 }
 
-impl MultiRaw {
-    pub(crate) fn new(index: Box<dyn MultiIndex>, core: Core) -> Self {
-        MultiRaw { index, core }
-    }
-
+impl Engine<Multi> {
     fn byte_key<'a>(&'a self, key: &'a [u8]) -> ByteKey<'a> {
-        ByteKey { core: &self.core, h: self.hashes.h(self.hashes.key(key)), key }
+        ByteKey { records: &self.records, h: self.records.hash(key), key }
     }
 
     /// Adds a value that is a word.
@@ -115,7 +180,7 @@ impl MultiRaw {
         check_sizes(key, value)?;
         self.store.writable()?;
         let keys = self.byte_key(key);
-        let draft = Draft { key_hash: self.hashes.key(key), key, value, next: 0 };
+        let draft = Draft { key_hash: self.records.hashes.key(key), key, value, next: 0 };
         loop {
             let pending = self.sweep_pending();
             match self.add_record(&keys, &draft) {
@@ -133,7 +198,7 @@ impl MultiRaw {
             return Ok(false);
         };
         // Written before any lock is taken.
-        let written = self.store.write(off, &self.hashes, draft);
+        let written = self.store.write(off, &self.records.hashes, draft);
         let added = written.and_then(|name| self.index.add(keys.h, name, keys));
         if added.is_err() {
             self.release(off);
@@ -153,23 +218,23 @@ impl MultiRaw {
             copies.bytes.clear();
             copies.ends.clear();
             for (i, name) in names.iter().enumerate() {
-                let link = self.link(*name)?;
+                let record = self.records.at(*name)?;
                 let from = copies.bytes.len();
-                let end = from + link.header.value_bytes;
+                let end = from + record.header.value_bytes;
                 let ask = end > copies.bytes.capacity() || i.is_multiple_of(ASKED_EVERY);
                 if ask && !still() {
                     return Ok(());
                 }
                 copies.bytes.resize(end, 0);
-                self.store.copy(link.off, link.header.key_bytes, &mut copies.bytes[from..])?;
-                copies.ends.push((link, end));
+                self.store.copy(record.off, record.header.key_bytes, &mut copies.bytes[from..])?;
+                copies.ends.push((record, end));
             }
             Ok(())
         })?;
-        let key_hash = self.hashes.key(key);
+        let key_hash = self.records.hashes.key(key);
         let mut from = 0;
-        for (link, end) in &copies.ends {
-            self.verify(link, key_hash, &copies.bytes[from..*end])?;
+        for (record, end) in &copies.ends {
+            self.records.verify(record, key_hash, &copies.bytes[from..*end])?;
             from = *end;
         }
         from = 0;
@@ -189,20 +254,21 @@ impl MultiRaw {
     /// Removes one value of `key`; whether it was there.
     pub(crate) fn remove_one(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         let keys = self.byte_key(key);
-        let key_hash = self.hashes.key(key);
+        let key_hash = self.records.hashes.key(key);
         let mut found = Vec::new();
         let mut is_it = |name| {
-            let link = self.link(name)?;
-            if link.header.value_bytes != value.len() {
+            let record = self.records.at(name)?;
+            if record.header.value_bytes != value.len() {
                 return Ok(false);
             }
-            self.copy_value(&link, &mut found, &|| true)?;
-            self.verify(&link, key_hash, &found)?;
+            self.records.copy_value(&record, &mut found, &|| true)?;
+            self.records.verify(&record, key_hash, &found)?;
             Ok(found == value)
         };
         // First only where the name says that it may be: the records of other values are not loaded.
         // A damaged name may say anything, so no value is called absent before all were looked at.
-        let checksum = self.hashes.checksum(key_hash, lengths(key.len(), value.len()), 0, value);
+        let checksum =
+            self.records.hashes.checksum(key_hash, lengths(key.len(), value.len()), 0, value);
         let mut may_be = |name| if has_checksum(name, checksum) { is_it(name) } else { Ok(false) };
         let removed = match self.index.remove_one(keys.h, &keys, &mut may_be)? {
             None => self.index.remove_one(keys.h, &keys, &mut is_it)?,
@@ -228,15 +294,15 @@ impl MultiRaw {
     /// Every key and value whose hash is `h`. What is damaged is reported after the others were
     /// found.
     pub(crate) fn pairs(&self, h: u64, out: &mut Vec<Pair>) -> Result<()> {
-        let mut copies: Vec<Result<(Link, Pair)>> = Vec::new();
+        let mut copies: Vec<Result<(Record, Pair)>> = Vec::new();
         let read = self.index.read(h, &OneKey, &mut Values::default(), &mut |names, still| {
             copies.clear();
             for name in names {
-                copies.push(self.link(*name).and_then(|link| {
+                copies.push(self.records.at(*name).and_then(|record| {
                     let mut pair = Pair::default();
-                    self.copy_key(&link, &mut pair.0, still)?;
-                    self.copy_value(&link, &mut pair.1, still)?;
-                    Ok((link, pair))
+                    self.records.copy_key(&record, &mut pair.0, still)?;
+                    self.records.copy_value(&record, &mut pair.1, still)?;
+                    Ok((record, pair))
                 }));
                 if !still() {
                     break;
@@ -246,10 +312,10 @@ impl MultiRaw {
         });
         let mut damage = read.err();
         for copy in copies {
-            let sound = copy.and_then(|(link, pair)| {
-                let key_hash = self.hashes.key(&pair.0);
-                self.of_slot(&link, h, key_hash)?;
-                self.verify(&link, key_hash, &pair.1)?;
+            let sound = copy.and_then(|(record, pair)| {
+                let key_hash = self.records.hashes.key(&pair.0);
+                self.records.of_slot(&record, h, key_hash)?;
+                self.records.verify(&record, key_hash, &pair.1)?;
                 Ok(pair)
             });
             match sound {
@@ -278,7 +344,7 @@ impl MultiRaw {
     }
 
     /// Marks what the slots of a hash, as they were a moment ago, keep from being free.
-    fn mark(&self, h: u64, slots: &[(u64, Scanned)]) -> Result<()> {
+    fn mark_hash(&self, h: u64, slots: &[(u64, Scanned)]) -> Result<()> {
         let mut values = Values::default();
         let mut many = false;
         for (_, slot) in slots {
@@ -322,7 +388,7 @@ impl MultiRaw {
                 if !self.is_words() {
                     for name in removed {
                         // A damaged slot may name the record of another: that is not its to free.
-                        if self.load_of(h, name).is_ok() {
+                        if self.records.load_of(h, name).is_ok() {
                             self.release(offset(name));
                         }
                     }
@@ -406,7 +472,7 @@ impl MultiRaw {
         // Every key, and whether it has a value in a slot.
         let mut keys = BTreeMap::<Vec<u8>, bool>::new();
         for name in &values.payloads {
-            match self.load_of(h, *name) {
+            match self.records.load_of(h, *name) {
                 Ok(pair) => {
                     self.check_byte_pair((h, *name), &pair, found);
                     let in_slot = slots.iter().any(|(_, slot)| *slot == Scanned::One(*name));
@@ -450,29 +516,6 @@ impl MultiRaw {
                 found(Finding { invariant: "MAP-3", off: offset(name), what });
             }
         }
-    }
-}
-
-impl Untyped for MultiRaw {
-    type Slot = Scanned;
-
-    fn scan(&self, at: u64, out: &mut Vec<(u64, Scanned)>) -> Result<Option<u64>> {
-        self.index.scan(at, out)
-    }
-
-    fn mark_unit(&self, unit: &[(u64, Scanned)]) -> Result<()> {
-        unit.chunk_by(|a, b| a.0 == b.0).try_for_each(|of_one| self.mark(of_one[0].0, of_one))
-    }
-
-    fn save(&self) {
-        self.store.save(BEYOND_COUNTER, self.index.beyond_slots().map_or(0, |count| count + 1));
-    }
-}
-
-impl Drop for MultiRaw {
-    fn drop(&mut self) {
-        // As of a map.
-        let _ = self.close();
     }
 }
 

@@ -1,143 +1,177 @@
-//! Pools made and opened as maps, whatever their design.
+//! Pools made and opened, whatever their design: in memory, in files, and on any other medium.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use durahash_media::{
-    ErrorKind, FileDisk, Format, Geometry, Logged, Mapped, Medium, Pool, Result, SyncMode,
+    Dax, Dram, Error, ErrorKind, FileDisk, FileLock, Format, Geometry, Logged, Mapped, Medium,
+    Pool, Result, SyncMode,
 };
 
-use crate::designs::esh::Esh;
-use crate::designs::pea::{MultiPea, Pea, Policy};
-use crate::designs::reh::Reh;
-use crate::designs::rewo::{Cache, Rewo};
-use crate::engine::core::{Core, Untyped};
-use crate::engine::data::Type;
-use crate::engine::design::Design;
-use crate::engine::durable::Settled;
-use crate::engine::map::Raw;
-use crate::engine::multi_map::MultiRaw;
-use crate::engine::record::Store;
-use crate::index::{Index, MultiIndex};
+use super::data::Type;
+use super::design::Design;
+use super::settings::{DesignOptions, Settings};
+use super::{At, CHAINED_COUNTER, Engine, KINDS, Kind, Made};
 
-/// What designs leave to the user at every open.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tuning {
-    pub(crate) policy: Policy,
-    pub(crate) cache: Cache,
-}
+/// Bytes of address space for a file, unless another limit is set.
+const FILE_BYTES: u64 = 1 << 40;
+/// The same for a map in memory.
+const MEMORY_BYTES: u64 = 64 << 30;
+/// Below this a refusal of address space is an error.
+const MEMORY_BYTES_MIN: u64 = 1 << 30;
+/// A pool that may not grow to so many times its log has none unless one is asked for.
+const LOG_PART: u64 = 8;
 
-/// What a pool can be opened as: a map, or a multimap.
-pub(crate) trait Opened: Untyped + Sized {
-    /// Its kind in the superblock.
-    const KIND: u8;
-    /// Its name.
-    const NAME: &'static str;
-    /// Its design, unless another is asked for.
-    const DESIGN: Design;
-    type Index: ?Sized;
-
-    /// The index of a pool: a new one in an empty pool, or the one that is there.
-    fn index<M: Medium>(
-        pool: &Arc<Pool<M>>,
-        design: Design,
-        tuning: Tuning,
-        is_new: bool,
-    ) -> Result<Box<Self::Index>>;
-
-    fn assemble(
-        index: Box<Self::Index>,
-        store: Arc<dyn Store>,
-        types: (Design, Type, Type),
-        is_new: bool,
-        start: Instant,
-    ) -> Self;
-
-    /// Makes one in a file that is there, empty. Compiled in this crate, once.
-    fn create_in(file: Mapped, wanted: &Wanted) -> Result<Self>;
-}
-
-impl Opened for Raw {
-    const KIND: u8 = 0;
-    const NAME: &'static str = "map";
-    const DESIGN: Design = Design::Reh;
-    type Index = dyn Index;
-
-    fn index<M: Medium>(
-        pool: &Arc<Pool<M>>,
-        design: Design,
-        tuning: Tuning,
-        is_new: bool,
-    ) -> Result<Box<dyn Index>> {
-        let of = Arc::clone(pool);
-        Ok(match (design, is_new) {
-            (Design::Reh, true) => settled(Reh::create(of)?, pool),
-            (Design::Reh, false) => settled(Reh::open(of)?, pool),
-            (Design::Pea, true) => settled(Pea::create(of, tuning.policy)?, pool),
-            (Design::Pea, false) => settled(Pea::open(of, tuning.policy)?, pool),
-            (Design::Esh, true) => settled(Esh::create(of)?, pool),
-            (Design::Esh, false) => settled(Esh::open(of)?, pool),
-            (Design::Rewo, true) => settled(Rewo::create(of, tuning.cache)?, pool),
-            (Design::Rewo, false) => settled(Rewo::open(of, tuning.cache)?, pool),
-        })
-    }
-
-    fn assemble(
-        index: Box<dyn Index>,
-        store: Arc<dyn Store>,
-        (design, key, value): (Design, Type, Type),
-        is_new: bool,
-        start: Instant,
-    ) -> Self {
-        Raw::new(index, store, design, key, value, is_new, start)
-    }
-
-    fn create_in(file: Mapped, wanted: &Wanted) -> Result<Self> {
-        create(file, wanted)
+/// Makes or opens one. `types`: of keys and values, if it must have these.
+pub(crate) fn make<K: Kind>(
+    settings: &Settings,
+    types: Option<(Type, Type)>,
+    at: At<'_>,
+) -> Result<Made<K>> {
+    match at {
+        At::Memory => create_in_memory(settings, types).map(|engine| (engine, None)),
+        At::New(path) => create_file(settings, path, types).map(|engine| (engine, None)),
+        At::Existing(path) => {
+            open_file(settings, path, types).map(|(engine, lock)| (engine, Some(lock)))
+        }
     }
 }
 
-impl Opened for MultiRaw {
-    const KIND: u8 = 1;
-    const NAME: &'static str = "multimap";
-    const DESIGN: Design = Design::Pea;
-    type Index = dyn MultiIndex;
+/// Opens the pool at `path`, or creates it where there is none.
+pub(crate) fn open_or_create<K: Kind>(
+    settings: &Settings,
+    types: Option<(Type, Type)>,
+    path: &Path,
+) -> Result<Engine<K>> {
+    let open = || K::make(settings, types, At::Existing(path)).map(|(engine, _)| engine);
+    match open() {
+        Err(e) if !settings.read_only && is_missing(&e) => {}
+        opened => return opened,
+    }
+    match K::make(settings, types, At::New(path)) {
+        // Another process or thread was quicker.
+        Err(e) if matches!(e.kind(), ErrorKind::Exists) => open(),
+        created => created.map(|(engine, _)| engine),
+    }
+}
 
-    fn index<M: Medium>(
-        pool: &Arc<Pool<M>>,
-        design: Design,
-        tuning: Tuning,
-        is_new: bool,
-    ) -> Result<Box<dyn MultiIndex>> {
-        let of = Arc::clone(pool);
-        let pea = match (design, is_new) {
-            (Design::Pea, true) => MultiPea::create(of, tuning.policy)?,
-            (Design::Pea, false) => MultiPea::open(of, tuning.policy)?,
-            (Design::Reh | Design::Esh | Design::Rewo, _) => {
-                return Err(ErrorKind::Options { what: "only Pea Hash has multimaps" }.into());
-            }
+fn create_in_memory<K: Kind>(
+    settings: &Settings,
+    types: Option<(Type, Type)>,
+) -> Result<Engine<K>> {
+    if settings.dax == Dax::Require {
+        return Err(ErrorKind::NoDax.into());
+    }
+    let spec = CreateSpec::new::<K>(settings, types)?;
+    with_less_space(settings, MEMORY_BYTES, |bytes| create_on(Dram::new(bytes)?, &spec))
+}
+
+fn create_file<K: Kind>(
+    settings: &Settings,
+    path: &Path,
+    types: Option<(Type, Type)>,
+) -> Result<Engine<K>> {
+    let spec = CreateSpec::new::<K>(settings, types)?;
+    with_less_space(settings, FILE_BYTES, |max_bytes| {
+        let options = settings.mapped(max_bytes);
+        let medium = Mapped::create(path, &options)?;
+        let sync_mode = settings.sync_mode.unwrap_or_else(|| default_mode(settings, &medium));
+        let spec = CreateSpec { sync_mode, ..spec.clone() };
+        if sync_mode == SyncMode::Process || medium.is_dax() {
+            return create_on(medium, &spec);
+        }
+        // The log comes to a pool that is whole, and the name to one that is in use.
+        let lock = medium.file_lock();
+        create_on::<K, _>(medium, &CreateSpec { publish: false, ..spec })?.close()?;
+        let file = Mapped::reopen(lock, &options)?;
+        let lock = file.file_lock();
+        let engine = open_behind_log(settings, file, sync_mode, types)?;
+        lock.publish()?;
+        Ok(engine)
+    })
+}
+
+/// Opens the pool of a file; the lock of the file.
+fn open_file<K: Kind>(
+    settings: &Settings,
+    path: &Path,
+    types: Option<(Type, Type)>,
+) -> Result<(Engine<K>, FileLock)> {
+    with_less_space(settings, FILE_BYTES, |max_bytes| {
+        let medium = Mapped::open(path, settings.read_only, &settings.mapped(max_bytes))?;
+        let lock = medium.file_lock();
+        check_format::<K>(&Pool::peek(&medium)?, types)?;
+        let mode = settings.sync_mode.map_or_else(|| Pool::sync_mode(&medium), Ok)?;
+        let engine = if mode == SyncMode::Process || settings.read_only || medium.is_dax() {
+            open_on(settings, medium, types)
+        } else {
+            open_behind_log(settings, medium, mode, types)
         };
-        Ok(multi_settled(pea, pool))
-    }
+        Ok((engine?, lock))
+    })
+}
 
-    fn assemble(
-        index: Box<dyn MultiIndex>,
-        store: Arc<dyn Store>,
-        (design, key, value): (Design, Type, Type),
-        _is_new: bool,
-        start: Instant,
-    ) -> Self {
-        MultiRaw::new(index, Core::new(store, design, key, value, start))
+/// Opens a pool behind a log; one that the pool has is taken as it is. Before a log is made, the pool's
+/// format was checked, and its design has found it sound.
+fn open_behind_log<K: Kind>(
+    settings: &Settings,
+    file: Mapped,
+    mode: SyncMode,
+    types: Option<(Type, Type)>,
+) -> Result<Engine<K>> {
+    let pool = Pool::open(file, settings.accept_suspect)?;
+    if !pool.has_log()? {
+        let reader = pool.medium().reader()?;
+        let defaults = Settings { design_options: DesignOptions::default(), ..settings.clone() };
+        let _ = open_on::<K, _>(&defaults, reader, types)?;
+        pool.add_log(settings.log_bytes)?;
     }
+    let medium: Logged<FileDisk> =
+        Logged::over_file(pool.into_medium(), mode, settings.private_bytes)?;
+    open_on(settings, medium, types)
+}
 
-    fn create_in(file: Mapped, wanted: &Wanted) -> Result<Self> {
-        create(file, wanted)
+/// The mode of a new pool for which none is asked. Behind a log it has seven times the inserts of
+/// the best log-structured store that does not sync, one by one, and nearly all of its own lookups, and
+/// the loss of power takes a moment instead of the pool (`docs/benchmarks.md`). Where that is no
+/// question, or a log would be most of the pool, there is
+/// none. On a disk that is too full for one, a pool without a log has to be asked for.
+fn default_mode(settings: &Settings, medium: &Mapped) -> SyncMode {
+    let forgets = medium.is_dax() || medium.is_in_memory();
+    let is_large = settings.max_bytes.is_none_or(|max| max / LOG_PART >= settings.log_bytes);
+    if is_large && !forgets && !settings.force_flushes {
+        SyncMode::INTERVAL
+    } else {
+        SyncMode::Process
+    }
+}
+
+/// Makes what needs address space, `bytes` of it unless a limit is set; halves the reservation on `ENOMEM`,
+/// down to 1 GiB. The design's own arrays take some beside the medium.
+fn with_less_space<T>(
+    settings: &Settings,
+    bytes: u64,
+    make: impl Fn(u64) -> Result<T>,
+) -> Result<T> {
+    let mut max_bytes = settings.max_bytes.unwrap_or(bytes);
+    loop {
+        match make(max_bytes) {
+            Err(e)
+                if is_out_of_memory(&e)
+                    && settings.max_bytes.is_none()
+                    && max_bytes > MEMORY_BYTES_MIN =>
+            {
+                max_bytes /= 2;
+            }
+            made => return made,
+        }
     }
 }
 
 /// What a new pool is made for.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct CreateSpec {
     pub(crate) design: Design,
     pub(crate) key: Type,
     pub(crate) value: Type,
@@ -145,103 +179,94 @@ pub(crate) struct Wanted {
     pub(crate) seed: u64,
     pub(crate) max_bytes: u64,
     pub(crate) sync_mode: SyncMode,
-    pub(crate) tuning: Tuning,
+    pub(crate) design_options: DesignOptions,
     /// Whether the file gets its name at once.
     pub(crate) publish: bool,
 }
 
+impl CreateSpec {
+    pub(crate) fn new<K: Kind>(settings: &Settings, types: Option<(Type, Type)>) -> Result<Self> {
+        let refused = |what| Err(ErrorKind::Options { what }.into());
+        if settings.read_only {
+            return refused("a new map cannot be read-only");
+        }
+        let Some((key, value)) = types.or(settings.types) else {
+            return refused("the types of keys and values of a new pool are not set");
+        };
+        if [key, value].iter().any(|ty| matches!(ty, Type::Array(bytes) if *bytes >= 1 << 24)) {
+            return refused("an array type has less than 16 MiB; longer values are bytes");
+        }
+        let seed = match settings.seed {
+            Some(seed) => seed,
+            None => getrandom::u64().map_err(|e| {
+                Error::io("asking for random bytes", None, std::io::Error::other(e))
+            })?,
+        };
+        Ok(CreateSpec {
+            design: settings.design.unwrap_or(K::DESIGN),
+            key,
+            value,
+            geometry: settings.geometry,
+            seed,
+            max_bytes: settings.max_bytes.unwrap_or(u64::MAX),
+            sync_mode: SyncMode::Process,
+            design_options: settings.design_options,
+            publish: true,
+        })
+    }
+}
+
 /// Makes a pool on `medium`, which is empty.
-pub(crate) fn create<R: Opened, M: Medium>(medium: M, wanted: &Wanted) -> Result<R> {
+pub(crate) fn create_on<K: Kind, M: Medium>(medium: M, spec: &CreateSpec) -> Result<Engine<K>> {
     let start = Instant::now();
     let format = Format {
-        design: wanted.design.number(),
-        kind: R::KIND,
-        key_type: wanted.key.tag(),
-        value_type: wanted.value.tag(),
-        geometry: wanted.geometry,
-        seed: wanted.seed,
-        max_bytes: wanted.max_bytes,
+        design: spec.design.number(),
+        kind: K::NUMBER,
+        key_type: spec.key.tag(),
+        value_type: spec.value.tag(),
+        geometry: spec.geometry,
+        seed: spec.seed,
+        max_bytes: spec.max_bytes,
     };
     let pool = Arc::new(Pool::create(medium, &format)?);
-    let index = R::index(&pool, wanted.design, wanted.tuning, true)?;
-    if wanted.sync_mode != SyncMode::Process {
-        pool.set_sync_mode(wanted.sync_mode)?;
+    let index = K::index(&pool, spec.design, spec.design_options, true)?;
+    if spec.sync_mode != SyncMode::Process {
+        pool.set_sync_mode(spec.sync_mode)?;
     }
-    if wanted.publish {
+    if spec.publish {
         pool.publish()?;
     }
-    let Wanted { design, key, value, .. } = *wanted;
-    Ok(R::assemble(index, pool, (design, key, value), true, start))
+    Ok(Engine::new(index, pool, (spec.design, spec.key, spec.value), Some(0), start))
 }
 
-/// Opens the pool on `medium`, after `accept` has agreed to its design and types.
-pub(crate) fn open<R: Opened, M: Medium>(
+/// Opens the pool on `medium`.
+pub(crate) fn open_on<K: Kind, M: Medium>(
+    settings: &Settings,
     medium: M,
-    accept_suspect: bool,
-    tuning: Tuning,
-    accept: &dyn Fn(Design, Type, Type) -> Result<()>,
-) -> Result<R> {
+    types: Option<(Type, Type)>,
+) -> Result<Engine<K>> {
     let start = Instant::now();
-    let types = read::<R>(&Pool::peek(&medium)?)?;
-    accept(types.0, types.1, types.2)?;
-    let pool = Arc::new(Pool::open(medium, accept_suspect)?);
-    let index = R::index(&pool, types.0, tuning, false)?;
-    Ok(R::assemble(index, pool, types, false, start))
+    let (design, key, value) = check_format::<K>(&Pool::peek(&medium)?, types)?;
+    let pool = Arc::new(Pool::open(medium, settings.accept_suspect)?);
+    let index = K::index(&pool, design, settings.design_options, false)?;
+    // A number that the pool cannot hold is none, whatever its checksum says.
+    let max_bytes = pool.format().max_bytes;
+    let chained = pool.saved(CHAINED_COUNTER).and_then(|count| count.checked_sub(1));
+    let chained = chained.filter(|count| *count <= max_bytes);
+    Ok(Engine::new(index, pool, (design, key, value), chained, start))
 }
 
-/// Behind a log, an index that settles what it did.
-fn settled<I: Index + 'static, M: Medium>(index: I, pool: &Arc<Pool<M>>) -> Box<dyn Index> {
-    // A constant, so that what is not used is not compiled.
-    if M::DRAIN_WAITS { Box::new(Settled::new(index, Arc::clone(pool))) } else { Box::new(index) }
-}
-
-/// The same of a multimap.
-fn multi_settled<I: MultiIndex + 'static, M: Medium>(
-    index: I,
-    pool: &Arc<Pool<M>>,
-) -> Box<dyn MultiIndex> {
-    // A constant, so that what is not used is not compiled.
-    if M::DRAIN_WAITS { Box::new(Settled::new(index, Arc::clone(pool))) } else { Box::new(index) }
-}
-
-/// Whether a pool can be opened, after `accept` has agreed to its design and types; the mode that it
-/// is to be opened in if no other is asked for.
-pub(crate) fn sync_mode<R: Opened, M: Medium>(
-    medium: &M,
-    accept: &dyn Fn(Design, Type, Type) -> Result<()>,
-) -> Result<SyncMode> {
-    let (design, key, value) = read::<R>(&Pool::peek(medium)?)?;
-    accept(design, key, value)?;
-    Pool::sync_mode(medium)
-}
-
-/// Puts a log of about `log_bytes` bytes before the pool in `file`; one that it has is taken as it is.
-/// Before a log is made, `accept` has agreed to the pool, and its design has found it sound.
-pub(crate) fn behind_log<R: Opened>(
-    file: Mapped,
-    accept_suspect: bool,
-    mode: SyncMode,
-    log_bytes: u64,
-    private_bytes: Option<u64>,
-    accept: &dyn Fn(Design, Type, Type) -> Result<()>,
-) -> Result<Logged<FileDisk>> {
-    let pool = Pool::open(file, accept_suspect)?;
-    if !pool.has_log()? {
-        let reader = pool.medium().reader()?;
-        let _ = open::<R, _>(reader, accept_suspect, Tuning::default(), accept)?;
-        pool.add_log(log_bytes)?;
-    }
-    Logged::over_file(pool.into_medium(), mode, private_bytes)
-}
-
-/// Design, key and value of a format, if this library knows them, and it is of the wanted kind.
-fn read<R: Opened>(format: &Format) -> Result<(Design, Type, Type)> {
+/// Design, key and value of a format, if this library knows them, and they are the wanted ones.
+fn check_format<K: Kind>(
+    format: &Format,
+    types: Option<(Type, Type)>,
+) -> Result<(Design, Type, Type)> {
     let design = Design::ALL.iter().find(|design| design.number() == format.design);
-    let Some(design) = design.filter(|_| format.kind == R::KIND) else {
-        let kind = [Raw::NAME, MultiRaw::NAME].get(usize::from(format.kind)).copied();
+    let Some(design) = design.filter(|_| format.kind == K::NUMBER) else {
+        let kind = KINDS.get(usize::from(format.kind)).copied();
         let (found, wanted) = match (design, kind) {
             (Some(design), Some(kind)) => {
-                (format!("a {kind} of {design}"), format!("a {}", R::NAME))
+                (format!("a {kind} of {design}"), format!("a {}", KINDS[usize::from(K::NUMBER)]))
             }
             _ => (
                 format!("design {} of kind {}", format.design, format.kind),
@@ -250,12 +275,32 @@ fn read<R: Opened>(format: &Format) -> Result<(Design, Type, Type)> {
         };
         return Err(ErrorKind::Design { found, wanted }.into());
     };
-    match (Type::from_tag(format.key_type), Type::from_tag(format.value_type)) {
-        (Some(key), Some(value)) => Ok((*design, key, value)),
-        _ => Err(ErrorKind::Types {
+    let (Some(key), Some(value)) =
+        (Type::from_tag(format.key_type), Type::from_tag(format.value_type))
+    else {
+        return Err(ErrorKind::Types {
             found: format!("types {:#x} and {:#x}", format.key_type, format.value_type),
             wanted: "some that this build knows".into(),
         }
-        .into()),
+        .into());
+    };
+    match types {
+        Some(types) if types != (key, value) => {
+            let name = |(key, value)| format!("keys of {key} and values of {value}");
+            Err(ErrorKind::Types { found: name((key, value)), wanted: name(types) }.into())
+        }
+        _ => Ok((*design, key, value)),
     }
+}
+
+/// Whether the system has not so much memory or address space.
+fn is_out_of_memory(e: &Error) -> bool {
+    matches!(e.kind(), ErrorKind::Io { source, .. }
+        if source.kind() == std::io::ErrorKind::OutOfMemory)
+}
+
+/// Whether an open failed because there is no file.
+fn is_missing(e: &Error) -> bool {
+    matches!(e.kind(), ErrorKind::Io { source, .. }
+        if source.kind() == std::io::ErrorKind::NotFound)
 }

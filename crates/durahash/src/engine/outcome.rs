@@ -5,7 +5,7 @@
 ///
 /// ```
 /// use durahash::{Options, Outcome};
-/// let map = Options::new().in_memory::<u64, u64>()?;
+/// let map = Options::new().in_memory::<durahash::Map<u64, u64>>()?;
 /// assert_eq!(map.try_insert(&1, &10)?, Outcome::Done);
 /// assert_eq!(map.try_insert(&1, &11)?, Outcome::Present);
 /// assert_eq!(map.compare_exchange(&2, &10, &11)?, Outcome::Absent);

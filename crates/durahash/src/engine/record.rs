@@ -47,7 +47,7 @@ pub const MAX_KEY_BYTES: usize = 1 << 20;
 ///
 /// ```
 /// use durahash::{ErrorKind, MAX_KEY_BYTES, Options};
-/// let map = Options::new().in_memory::<[u8], u64>()?;
+/// let map = Options::new().in_memory::<durahash::Map<[u8], u64>>()?;
 /// let refused = map.put(&vec![0; MAX_KEY_BYTES + 1], &1).unwrap_err();
 /// assert!(matches!(refused.kind(), ErrorKind::TooLarge { .. }));
 /// # Ok::<(), durahash::Error>(())
@@ -189,8 +189,6 @@ pub(crate) trait Store: Send + Sync {
     fn copy(&self, off: u64, skip: usize, out: &mut [u8]) -> Result<()>;
     /// One round of waiting for another thread, which simulation sees.
     fn wait(&self);
-    /// As [`Pool::saved`].
-    fn saved(&self, i: usize) -> Option<u64>;
     /// As [`Pool::save`].
     fn save(&self, i: usize, v: u64);
     /// As [`Pool::each_block`].
@@ -320,10 +318,6 @@ impl<M: Medium> Store for Pool<M> {
     fn wait(&self) {
         self.medium().event(Event::Wait);
         std::thread::yield_now();
-    }
-
-    fn saved(&self, i: usize) -> Option<u64> {
-        Pool::saved(self, i)
     }
 
     fn save(&self, i: usize, v: u64) {

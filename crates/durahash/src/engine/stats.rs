@@ -11,7 +11,7 @@ use crate::index::IndexStats;
 /// Figures about a map, its pool and its medium. See [`Map::stats`](crate::Map::stats).
 ///
 /// ```
-/// let map = durahash::Options::new().in_memory::<u64, u64>()?;
+/// let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
 /// map.put(&1, &10)?;
 /// let stats = map.stats()?;
 /// assert_eq!((stats.keys, stats.index.slots_used), (1, 1));
@@ -52,7 +52,7 @@ impl Stats {
     /// Slots in use, as a part of all slots.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
     /// map.put(&1, &10)?;
     /// assert!(map.stats()?.load_factor() > 0.0);
     /// # Ok::<(), durahash::Error>(())
@@ -65,7 +65,7 @@ impl Stats {
     /// Bytes on the medium in use for slots and records, for each key.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
     /// map.put(&1, &10)?;
     /// assert!(map.stats()?.medium_bytes_per_key() >= 16.0);
     /// # Ok::<(), durahash::Error>(())
@@ -78,7 +78,7 @@ impl Stats {
     /// Bytes of DRAM for directory, metadata and locks, for each key.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<u64, u64>()?;
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
     /// map.put(&1, &10)?;
     /// assert!(map.stats()?.dram_bytes_per_key() > 0.0);
     /// # Ok::<(), durahash::Error>(())

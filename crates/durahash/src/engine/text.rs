@@ -5,8 +5,7 @@
 
 use durahash_media::{ErrorKind, Result};
 
-use crate::engine::core::no_value;
-use crate::engine::data::{Data, Type, with_type};
+use super::data::{Data, Type, no_value, with_type};
 
 trait Text: Data {
     /// The bytes in a record of what `text` says.

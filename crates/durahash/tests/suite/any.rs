@@ -24,7 +24,7 @@ fn both_ways<K: Data + ?Sized, V: Data + PartialEq + ?Sized>(
     }
     map.close().unwrap();
 
-    let any = AnyMap::open(&path, &options()).unwrap();
+    let any = options().open::<AnyMap>(&path).unwrap();
     assert_eq!((any.key_type(), any.value_type()), (K::TYPE, V::TYPE));
     assert_eq!(any.durability(), Durability::Process);
     let want: BTreeMap<_, _> =
@@ -64,7 +64,7 @@ fn pools_of_typed_programs_are_read_and_written_as_text() {
 fn texts_that_are_no_values_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("map.pool");
-    let map = AnyMap::create(&path, Type::U64, Type::Str, &options()).unwrap();
+    let map = options().types(Type::U64, Type::Str).create::<AnyMap>(&path).unwrap();
     for (key, value) in [(&b"x"[..], &b"v"[..]), (b"-1", b"v"), (b"1", b"\xff")] {
         let e = map.put(key, value).unwrap_err();
         assert!(matches!(e.kind(), ErrorKind::Text { .. }), "{e}");
@@ -78,7 +78,7 @@ fn compaction_keeps_everything_and_gives_space_back() {
     for (key, value) in [(Type::U64, Type::U64), (Type::Str, Type::Bytes)] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("map.pool");
-        let map = AnyMap::create(&path, key, value, &options()).unwrap();
+        let map = options().types(key, value).create::<AnyMap>(&path).unwrap();
         for i in 0..3000 {
             map.put(format!("{i}").as_bytes(), format!("{}", i * i).as_bytes()).unwrap();
         }
@@ -89,12 +89,12 @@ fn compaction_keeps_everything_and_gives_space_back() {
         let before = fs::metadata(&path).unwrap().len();
         // What an earlier compaction left that was killed is in nobody's way.
         fs::write(dir.path().join(".map.pool.compact~"), b"left over").unwrap();
-        AnyMap::compact(&path, &options()).unwrap();
+        options().compact::<AnyMap>(&path).unwrap();
         let after = fs::metadata(&path).unwrap().len();
         assert!(after < before / 2, "{before} bytes, then {after}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 
-        let map = AnyMap::open(&path, &options()).unwrap();
+        let map = options().open::<AnyMap>(&path).unwrap();
         assert_eq!((map.key_type(), map.value_type()), (key, value));
         assert_eq!(map.len().unwrap(), 300);
         for i in (0..3000).step_by(10) {
@@ -104,22 +104,22 @@ fn compaction_keeps_everything_and_gives_space_back() {
         map.check(&mut |finding| panic!("{finding:?}")).unwrap();
 
         // In use, it is left alone.
-        let e = AnyMap::compact(&path, &options()).unwrap_err();
+        let e = options().compact::<AnyMap>(&path).unwrap_err();
         assert!(matches!(e.kind(), ErrorKind::Locked), "{e}");
         map.put(b"1", b"2").unwrap();
     }
-    assert!(AnyMap::compact("/no/such.pool", &options()).is_err());
+    assert!(options().compact::<AnyMap>("/no/such.pool").is_err());
 }
 
 #[test]
 fn a_name_that_is_a_link_stays_one() {
     let dir = tempfile::tempdir().unwrap();
     let (path, link) = (dir.path().join("map.pool"), dir.path().join("link.pool"));
-    AnyMap::create(&path, Type::U64, Type::U64, &options()).unwrap().put(b"1", b"2").unwrap();
+    options().types(Type::U64, Type::U64).create::<AnyMap>(&path).unwrap().put(b"1", b"2").unwrap();
     std::os::unix::fs::symlink(&path, &link).unwrap();
-    AnyMap::compact(&link, &options()).unwrap();
+    options().compact::<AnyMap>(&link).unwrap();
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-    assert_eq!(AnyMap::open(&path, &options()).unwrap().get(b"1").unwrap(), Some(b"2".to_vec()));
+    assert_eq!(options().open::<AnyMap>(&path).unwrap().get(b"1").unwrap(), Some(b"2".to_vec()));
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_pool_is_open_as_long_as_somebody_has_a_handle() {
     map.close().unwrap();
     other.put(&2, &20).unwrap();
     drop(other);
-    let locked = options().open::<u64, u64>(&path).unwrap_err();
+    let locked = options().open::<Map<u64, u64>>(&path).unwrap_err();
     assert!(matches!(locked.kind(), ErrorKind::Locked), "{locked}");
     let pairs: BTreeMap<u64, u64> = pairs.collect::<durahash::Result<_>>().unwrap();
     assert_eq!(pairs, BTreeMap::from([(1, 10), (2, 20)]));
@@ -145,7 +145,7 @@ fn a_pool_is_open_as_long_as_somebody_has_a_handle() {
 fn array_types_that_the_format_cannot_name_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
-    let made = AnyMap::create(&path, Type::U64, Type::Array(1 << 24), &Options::new());
+    let made = Options::new().types(Type::U64, Type::Array(1 << 24)).create::<AnyMap>(&path);
     assert!(matches!(made.unwrap_err().kind(), ErrorKind::Options { .. }));
     assert!(!path.exists());
 }

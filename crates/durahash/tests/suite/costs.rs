@@ -275,7 +275,7 @@ fn pea_tries_no_merge_in_vain_at_every_removal() {
     const ENTRIES: u64 = 100_000;
     let medium = Metered::new(dram());
     let meter = std::sync::Arc::clone(medium.meter());
-    let map: MultiMap<u64, u64> = Options::new().seed(42).create_multi_on(medium).unwrap();
+    let map: MultiMap<u64, u64> = Options::new().seed(42).create_on(medium).unwrap();
     let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
     for i in 0..ENTRIES {
         let key = h(i) % ENTRIES;

@@ -429,7 +429,7 @@ fn one_flipped_bit_of_a_lock_stops_nobody() {
         image[bucket * BUCKET_WORDS + LOCK_WORD] ^= 1 << bit;
         let sim = Sim::from_image(&image, TINY_BYTES);
         // The first word may be one of the directory, or of the free list.
-        let Ok(map) = Options::new().open_on::<_, u64, u64>(sim) else {
+        let Ok(map) = Options::new().open_on::<Map<u64, u64>, _>(sim) else {
             continue;
         };
         let refused = |e: durahash::Error| {

@@ -29,7 +29,7 @@ fn open(path: &Path) -> Result<Map<u64, u64>> {
 fn refused(path: &Path, expected: impl Fn(&ErrorKind) -> bool) {
     let before = fs::read(path).unwrap();
     for read_only in [false, true] {
-        let error = Options::new().read_only(read_only).open::<u64, u64>(path).unwrap_err();
+        let error = Options::new().read_only(read_only).open::<Map<u64, u64>>(path).unwrap_err();
         assert!(expected(error.kind()), "{error}");
     }
     assert!(fs::read(path).unwrap() == before, "the file was touched");
@@ -75,10 +75,10 @@ fn files_that_are_no_sound_pool_are_named_and_left_alone() {
 fn other_types_are_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let path = pool(dir.path(), 1);
-    let error = Options::new().open::<str, [u8]>(&path).unwrap_err();
+    let error = Options::new().open::<Map<str, [u8]>>(&path).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Types { .. }));
     assert!(error.to_string().contains("u64"), "{error}");
-    assert!(Options::new().open::<u64, i64>(&path).is_err(), "also of the same size");
+    assert!(Options::new().open::<Map<u64, i64>>(&path).is_err(), "also of the same size");
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn one_writer_or_many_readers() {
     let dir = tempfile::tempdir().unwrap();
     let path = pool(dir.path(), 10);
     let locked = |read_only: bool| {
-        let second = Options::new().read_only(read_only).open::<u64, u64>(&path);
+        let second = Options::new().read_only(read_only).open::<Map<u64, u64>>(&path);
         matches!(second.err().map(|e| matches!(e.kind(), ErrorKind::Locked)), Some(true))
     };
     let writer = open(&path).unwrap();
@@ -106,7 +106,7 @@ fn what_exists_is_not_created_over_and_leftovers_do_not_disturb() {
     // What a creation that was killed leaves behind.
     fs::write(dir.path().join(".durahash-1-2-3.tmp"), [0; 4096]).unwrap();
     let path = pool(dir.path(), 10);
-    let error = Options::new().create::<u64, u64>(&path).unwrap_err();
+    let error = Options::new().create::<Map<u64, u64>>(&path).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Exists));
     assert_eq!(open(&path).unwrap().len().unwrap(), 10);
 }
@@ -148,7 +148,7 @@ fn every_pool_has_a_seed_of_its_own() {
     let dir = tempfile::tempdir().unwrap();
     let seeds = ["one", "two"].map(|name| {
         let path = dir.path().join(name);
-        Options::new().create::<u64, u64>(&path).unwrap().close().unwrap();
+        Options::new().create::<Map<u64, u64>>(&path).unwrap().close().unwrap();
         fs::read(path).unwrap()[56..64].to_vec()
     });
     assert_ne!(seeds[0], seeds[1]);
@@ -159,7 +159,8 @@ fn every_pool_has_a_seed_of_its_own() {
 fn absurd_limits_are_refused_or_met() {
     let dir = tempfile::tempdir().unwrap();
     for max_bytes in [0, 1, 4096, 600 << 10] {
-        let made = Options::new().max_bytes(max_bytes).create::<u64, u64>(dir.path().join("small"));
+        let made =
+            Options::new().max_bytes(max_bytes).create::<Map<u64, u64>>(dir.path().join("small"));
         let error = made.unwrap_err();
         let small = matches!(error.kind(), ErrorKind::Options { .. } | ErrorKind::Full { .. });
         assert!(small, "{max_bytes}: {error}");
@@ -167,7 +168,7 @@ fn absurd_limits_are_refused_or_met() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");
     for max_bytes in [1 << 50, u64::MAX] {
         let path = dir.path().join("large");
-        let made = Options::new().max_bytes(max_bytes).create::<u64, u64>(&path);
+        let made = Options::new().max_bytes(max_bytes).create::<Map<u64, u64>>(&path);
         match made {
             Ok(map) => map.put(&1, &1).unwrap(),
             Err(e) => assert!(matches!(e.kind(), ErrorKind::Options { .. }), "{e}"),
@@ -205,7 +206,7 @@ fn a_full_pool_says_so_and_goes_on_reading_and_removing() {
 fn dax_is_never_silently_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let path = pool(dir.path(), 1);
-    match Options::new().dax(Dax::Require).open::<u64, u64>(&path) {
+    match Options::new().dax(Dax::Require).open::<Map<u64, u64>>(&path) {
         Ok(map) => assert_eq!(map.durability(), durahash::Durability::Power),
         Err(e) => assert!(matches!(e.kind(), ErrorKind::NoDax), "{e}"),
     }

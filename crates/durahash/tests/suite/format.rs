@@ -95,7 +95,7 @@ fn type_tags_are_as_documented() {
     let dir = tempfile::tempdir().unwrap();
     let told = types.map(|ty| {
         let path = dir.path().join(ty.to_string());
-        let map = AnyMap::create(&path, ty, Type::U64, &tiny()).unwrap();
+        let map = tiny().types(ty, Type::U64).create::<AnyMap>(&path).unwrap();
         map.close().unwrap();
         let tag = u32::from_le_bytes(std::fs::read(&path).unwrap()[32..36].try_into().unwrap());
         [tag.to_string(), ty.to_string()]
@@ -199,7 +199,7 @@ fn pools_of_words_are_as_documented() {
 #[test]
 fn a_pool_of_a_multimap_is_as_documented() {
     pool_is_as_documented("Image: a pool of a multimap", |path| {
-        let map: MultiMap<u64, u64> = tiny().create_multi(path).unwrap();
+        let map: MultiMap<u64, u64> = tiny().create(path).unwrap();
         for (key, value) in [(1, 10), (1, 11), (1, 12), (1, 13), (2, 20)] {
             map.add(&key, &value).unwrap();
         }

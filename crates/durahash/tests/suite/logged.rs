@@ -46,7 +46,7 @@ fn a_pool_keeps_its_mode_and_an_open_may_have_another() {
         let map: Map<u64, u64> = Options::new().open(&path).unwrap();
         assert_eq!(map.durability(), durability, "its own");
         map.close().unwrap();
-        AnyMap::compact(&path, &Options::new()).unwrap();
+        Options::new().compact::<AnyMap>(&path).unwrap();
         let map: Map<u64, u64> = Options::new().log_bytes(LOG_BYTES).open(&path).unwrap();
         assert_eq!((map.durability(), map.len().unwrap()), (durability, 4), "compacted");
         drop(map);
@@ -291,7 +291,7 @@ fn refused<V: durahash::Data + ?Sized>(path: &Path, expected: impl Fn(&ErrorKind
     let before = fs::read(path).unwrap();
     let all = [SyncMode::Process, SyncMode::Strict, HOUR].map(options);
     for options in all.into_iter().chain([Options::new(), Options::new().read_only(true)]) {
-        let e = options.open::<u64, V>(path).unwrap_err();
+        let e = options.open::<Map<u64, V>>(path).unwrap_err();
         assert!(expected(e.kind()), "{e}");
         assert!(fs::read(path).unwrap() == before, "the file was touched: {e}, {options:?}");
     }
@@ -334,7 +334,7 @@ fn what_is_refused_is_left_alone_whatever_its_log_holds() {
             let mut damaged = sound.clone();
             damaged[at + 240] = 63;
             fs::write(&path, &damaged).unwrap();
-            let reader = Options::new().read_only(true).open::<u64, u64>(&path);
+            let reader = Options::new().read_only(true).open::<Map<u64, u64>>(&path);
             reader.is_err() && {
                 refused::<u64>(&path, corrupt);
                 true
@@ -368,7 +368,7 @@ fn a_pool_without_a_log_that_is_refused_is_left_alone() {
     bytes[first + 240] = 63;
     fs::write(&path, &bytes).unwrap();
     for mode in [SyncMode::Strict, HOUR] {
-        let e = options(mode).open::<u64, u64>(&path).unwrap_err();
+        let e = options(mode).open::<Map<u64, u64>>(&path).unwrap_err();
         assert!(matches!(e.kind(), ErrorKind::Corrupt { .. }), "{e}");
         assert!(fs::read(&path).unwrap() == bytes, "the file was touched");
     }
@@ -389,7 +389,7 @@ fn a_damaged_log_is_told_and_the_file_left_alone() {
     bytes[blocks[blocks.len() / 2] + 100] ^= 1;
     fs::write(&path, &bytes).unwrap();
     refused::<u64>(&path, |kind| matches!(kind, ErrorKind::Corrupt { .. }));
-    let e = Options::new().open::<u64, u64>(&path).unwrap_err().to_string();
+    let e = Options::new().open::<Map<u64, u64>>(&path).unwrap_err().to_string();
     assert!(e.contains("what was acknowledged is missing"), "{e}");
 }
 
@@ -401,7 +401,7 @@ fn a_creation_that_fails_leaves_nothing() {
     let mut failures = 0;
     for nth in 1.. {
         faults::arm(nth, EIO);
-        let created = options(SyncMode::Strict).create::<u64, u64>(&path);
+        let created = options(SyncMode::Strict).create::<Map<u64, u64>>(&path);
         let failed = faults::disarm();
         if let Ok(map) = created {
             map.put(&1, &1).unwrap();

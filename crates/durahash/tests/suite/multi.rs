@@ -148,11 +148,11 @@ impl Place {
         match self {
             Place::Sim(sim) => {
                 *sim = Sim::new(TINY_BYTES).with_line_order(sim.same_line_order());
-                options.create_multi_on(sim.clone()).unwrap()
+                options.create_on(sim.clone()).unwrap()
             }
             Place::File(dir, number) => {
                 *number += 1;
-                options.create_multi(dir.path().join(number.to_string())).unwrap()
+                options.create(dir.path().join(number.to_string())).unwrap()
             }
         }
     }
@@ -174,14 +174,14 @@ impl Place {
             Place::Sim(sim) => {
                 let order = sim.same_line_order();
                 *sim = Sim::from_image(&sim.image(), TINY_BYTES).with_line_order(order);
-                options.open_multi_on(sim.clone())
+                options.open_on(sim.clone())
             }
             Place::File(dir, number) => {
                 let from = dir.path().join(number.to_string());
                 *number += 1;
                 let to = dir.path().join(number.to_string());
                 std::fs::copy(from, &to).unwrap();
-                options.open_multi(to)
+                options.open(to)
             }
         };
         drop(map);
@@ -277,7 +277,7 @@ fn chaining() -> Options {
 
 #[test]
 fn lists_grow_to_chains_and_shrink_to_nothing() {
-    let map: MultiMap<u64, u64> = chaining().in_memory_multi().unwrap();
+    let map: MultiMap<u64, u64> = chaining().in_memory().unwrap();
     let empty = map.stats().unwrap().space.record_bytes;
     for v in 0..1000 {
         map.add(&1, &v).unwrap();
@@ -308,7 +308,7 @@ fn lists_grow_to_chains_and_shrink_to_nothing() {
 fn lists_give_space_back() {
     const VALUES: u64 = 10_000;
     let options = options(Geometry { extent_shift: 14, slots: 4, hash_bits: 0, buckets: 0 });
-    let map: MultiMap<u64, u64> = options.in_memory_multi().unwrap();
+    let map: MultiMap<u64, u64> = options.in_memory().unwrap();
     for v in 0..VALUES {
         map.add(&1, &v).unwrap();
     }
@@ -330,7 +330,7 @@ fn a_million_values_of_one_key_take_linear_time() {
     const PART: u64 = 50_000;
     let medium = Metered::new(Dram::new(4 << 30).unwrap());
     let meter = Arc::clone(medium.meter());
-    let map: MultiMap<u64, u64> = Options::new().seed(1).create_multi_on(medium).unwrap();
+    let map: MultiMap<u64, u64> = Options::new().seed(1).create_on(medium).unwrap();
     let counts = || meter.counts();
     let begin = counts();
     for part in 0..VALUES / PART {
@@ -366,7 +366,7 @@ fn a_million_values_of_one_key_take_linear_time() {
 #[test]
 fn keys_with_few_values_stay_in_their_buckets() {
     const KEYS: u64 = 200_000;
-    let map: MultiMap<u64, u64> = Options::new().seed(1).in_memory_multi().unwrap();
+    let map: MultiMap<u64, u64> = Options::new().seed(1).in_memory().unwrap();
     for key in 0..KEYS {
         map.add(&key, &key).unwrap();
     }
@@ -385,7 +385,7 @@ fn keys_with_few_values_stay_in_their_buckets() {
 fn a_full_pool_still_answers_and_removes() {
     for geometry in [tiny(), Geometry { extent_shift: 10, slots: 4, hash_bits: 0, buckets: 0 }] {
         let options = options(geometry).max_bytes(96 << 10);
-        let map: MultiMap<u64, u64> = options.in_memory_multi().unwrap();
+        let map: MultiMap<u64, u64> = options.in_memory().unwrap();
         let mut model = Model::new();
         let (mut refused, mut x) = (0, 1_u64);
         while refused < 50 {
@@ -423,7 +423,7 @@ fn a_full_pool_still_answers_and_removes() {
 #[test]
 fn too_many_keys_of_one_hash_are_refused_and_nothing_is_lost() {
     let options = options(Geometry { hash_bits: 1, ..tiny() });
-    let map: MultiMap<str, u64> = options.in_memory_multi().unwrap();
+    let map: MultiMap<str, u64> = options.in_memory().unwrap();
     let mut kept = Vec::new();
     for i in 0..20 {
         match map.add(&i.to_string(), &i) {
@@ -447,7 +447,7 @@ fn readers_see_all_values_of_an_instant() {
     const WRITERS: u64 = 2;
     const VALUES: u64 = 3000;
     for options in [chaining(), options(tiny())] {
-        let map: MultiMap<u64, u64> = options.in_memory_multi().unwrap();
+        let map: MultiMap<u64, u64> = options.in_memory().unwrap();
         let done = std::sync::atomic::AtomicU64::new(0);
         std::thread::scope(|scope| {
             for writer in 0..WRITERS {
@@ -490,13 +490,13 @@ fn readers_see_all_values_of_an_instant() {
 #[test]
 fn entries_are_counted_while_others_write() {
     let sim = Sim::new(TINY_BYTES);
-    let map: MultiMap<u64, u64> = options(tiny()).create_multi_on(sim.clone()).unwrap();
+    let map: MultiMap<u64, u64> = options(tiny()).create_on(sim.clone()).unwrap();
     for i in 0..4000 {
         map.add(&(i % 200), &i).unwrap();
     }
     let sim = Sim::from_image(&sim.image(), TINY_BYTES);
     drop(map);
-    let map: MultiMap<u64, u64> = options(tiny()).open_multi_on(sim).unwrap();
+    let map: MultiMap<u64, u64> = options(tiny()).open_on(sim).unwrap();
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             for i in 0..1000 {
@@ -519,7 +519,7 @@ fn any_flipped_bit_does_no_harm_beyond_its_key() {
     let geometry = Geometry { extent_shift: 10, slots: 4, hash_bits: 0, buckets: 0 };
     let options = options(geometry).max_bytes(32 << 10);
     let sim = Sim::new(32 << 10);
-    let map: MultiMap<u64, u64> = options.create_multi_on(sim.clone()).unwrap();
+    let map: MultiMap<u64, u64> = options.create_on(sim.clone()).unwrap();
     for i in 0..60 {
         map.add(&(i % 10), &i).unwrap();
     }
@@ -530,7 +530,7 @@ fn any_flipped_bit_does_no_harm_beyond_its_key() {
         (0..10).map(|key| map.get_all(&key).ok().map(bag)).collect()
     };
     let whole = {
-        let map = options.open_multi_on(Sim::from_image(&image, 32 << 10)).unwrap();
+        let map = options.open_on(Sim::from_image(&image, 32 << 10)).unwrap();
         values(&map)
     };
     let (mut refused, mut silent) = (0, 0);
@@ -540,7 +540,7 @@ fn any_flipped_bit_does_no_harm_beyond_its_key() {
             damaged[word] ^= 1 << bit;
             let sim = Sim::from_image(&damaged, 32 << 10);
             sim.set_budget(Some(100_000));
-            let Ok(map) = options.open_multi_on::<_, u64, u64>(sim) else {
+            let Ok(map) = options.open_on::<MultiMap<u64, u64>, _>(sim) else {
                 refused += 1;
                 continue;
             };

@@ -46,7 +46,7 @@ fn sizes_from_nothing_to_runs_of_extents() {
 
 #[test]
 fn what_is_too_large_is_refused() {
-    let map = Options::new().max_bytes(BYTES).in_memory::<[u8], [u8]>().unwrap();
+    let map = Options::new().max_bytes(BYTES).in_memory::<Map<[u8], [u8]>>().unwrap();
     let refused = |key: &[u8], value: &[u8], limit: usize| {
         let e = map.put(key, value).unwrap_err();
         let large = (key.len() + value.len()) as u64;
@@ -164,7 +164,7 @@ fn a_flipped_bit_harms_one_entry_at_most() {
                 image[bit / 64] ^= 1 << (bit % 64);
                 let sim = Sim::from_image(&image, BYTES);
                 sim.set_budget(Some(1_000_000));
-                let Ok(map) = options.open_on::<_, str, [u8]>(sim.clone()) else {
+                let Ok(map) = options.open_on::<Map<str, [u8]>, _>(sim.clone()) else {
                     continue;
                 };
                 let (mut missing, mut refused) = (0, 0);

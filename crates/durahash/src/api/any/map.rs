@@ -1,22 +1,19 @@
 //! Maps whose types and design are known at run time.
 
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 
 use durahash_media::{Durability, Result};
 
 use super::{any_example, any_methods};
-use crate::api::common::handle_methods;
-use crate::api::compact;
-use crate::api::options::{Compiled, Options};
-use crate::engine::chain::Rule;
-use crate::engine::core::{Pair, Untyped};
+use crate::api::common::common_methods;
 use crate::engine::data::Type;
 use crate::engine::design::Design;
+use crate::engine::edit::Rule;
 use crate::engine::entries::Entries;
-use crate::engine::map::Raw;
+use crate::engine::records::Pair;
 use crate::engine::stats::Stats;
+use crate::engine::{Engine, Single};
 use crate::index::{Change, Finding, Room};
 
 /// A map whose types and design are those of the pool that it finds: for command lines, servers and
@@ -38,44 +35,18 @@ use crate::index::{Change, Finding, Room};
 /// ages.put("Ada", &36)?;
 /// ages.close()?;
 ///
-/// let any = AnyMap::open(&path, &Options::new())?;
+/// let any: AnyMap = Options::new().open(&path)?;
 /// assert_eq!(any.get(b"Ada")?, Some(b"36".to_vec()));
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
 pub struct AnyMap {
-    raw: Arc<Raw>,
+    engine: Arc<Engine<Single>>,
 }
 
 impl AnyMap {
-    any_methods!(AnyMap, Raw, multi: "");
-
-    /// Writes the pool at `path` anew, without gaps, and puts it in the old one's place. Seed,
-    /// types, design and limits stay.
-    ///
-    /// **Durability.** A crash at any point leaves the old pool or the new one, whole. It may leave
-    /// a file beside it, named `.NAME.compact~`, which the next compaction removes.
-    /// **Concurrency.** The pool is locked throughout, also under its new file. Owner and
-    /// permissions stay.
-    ///
-    /// # Errors
-    /// As [`Options::open`] and [`Options::create`]; [`Corrupt`](crate::ErrorKind::Corrupt) where an entry is
-    /// damaged, [`Options`](crate::ErrorKind::Options) for a suspect pool, and [`Io`](crate::ErrorKind::Io) where the new file
-    /// cannot get the old one's owner. The old pool stays as it is, unless it was the directory
-    /// that could not be synced at last: the new pool is in place then, and nothing is lost.
-    ///
-    /// ```
-    /// use durahash::{AnyMap, Options, Type};
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let path = dir.path().join("map.pool");
-    /// # AnyMap::create(&path, Type::U64, Type::U64, &Options::new())?.close()?;
-    /// AnyMap::compact(&path, &Options::new())?;
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    pub fn compact(path: impl AsRef<Path>, options: &Options) -> Result<()> {
-        Self::compact_watched(path, options, &mut |_, _| ())
-    }
+    any_methods!(AnyMap, Single);
 
     /// The value of `key`.
     ///
@@ -86,28 +57,28 @@ impl AnyMap {
     /// use durahash::{AnyMap, Options, Type};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let path = dir.path().join("map.pool");
-    /// let map = AnyMap::create(&path, Type::U64, Type::Str, &Options::new())?;
+    /// let map: AnyMap = Options::new().types(Type::U64, Type::Str).create(&path)?;
     /// map.put(b"1", b"one")?;
     /// assert_eq!(map.get(b"1")?, Some(b"one".to_vec()));
     /// assert_eq!(map.get(b"one").unwrap_err().to_string(), "\"one\" is no u64");
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let raw = &self.raw;
-        let key = raw.key.parse(key)?;
-        let value = if raw.is_words() {
-            match raw.index.get(raw.word_hash(&key))? {
-                Some(word) => raw.value.unword(word)?,
+        let engine = &self.engine;
+        let key = engine.key.parse(key)?;
+        let value = if engine.is_words() {
+            match engine.index.get(engine.word_hash(&key))? {
+                Some(word) => engine.value.unword(word)?,
                 None => return Ok(None),
             }
         } else {
             let mut value = Vec::new();
-            if !raw.get_bytes(&key, &mut value)? {
+            if !engine.get_bytes(&key, &mut value)? {
                 return Ok(None);
             }
             value
         };
-        raw.value.show(value).map(Some)
+        engine.value.show(value).map(Some)
     }
 
     /// Inserts or replaces the value of `key`.
@@ -119,18 +90,18 @@ impl AnyMap {
     /// use durahash::{AnyMap, Options, Type};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let path = dir.path().join("map.pool");
-    /// let map = AnyMap::create(&path, Type::U64, Type::U64, &Options::new())?;
+    /// let map: AnyMap = Options::new().types(Type::U64, Type::U64).create(&path)?;
     /// map.put(b"1", b"10")?;
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        let raw = &self.raw;
-        let (key, value) = (raw.key.parse(key)?, raw.value.parse(value)?);
-        if raw.is_words() {
+        let engine = &self.engine;
+        let (key, value) = (engine.key.parse(key)?, engine.value.parse(value)?);
+        if engine.is_words() {
             let new = Change::Set(Type::word(&value));
-            raw.index.update(raw.word_hash(&key), Room::ForNew, &mut |_| Ok(new)).map(drop)
+            engine.index.update(engine.word_hash(&key), Room::ForNew, &mut |_| Ok(new)).map(drop)
         } else {
-            raw.change(&key, Some(&value), Rule::Always, None).map(drop)
+            engine.change(&key, Some(&value), Rule::Always, None).map(drop)
         }
     }
 
@@ -143,13 +114,13 @@ impl AnyMap {
     /// use durahash::{AnyMap, Options, Type};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let path = dir.path().join("map.pool");
-    /// let map = AnyMap::create(&path, Type::U64, Type::U64, &Options::new())?;
+    /// let map: AnyMap = Options::new().types(Type::U64, Type::U64).create(&path)?;
     /// map.put_many(&[("1", "10"), ("2", "20")])?;
     /// assert_eq!(map.len()?, 2);
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn put_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, pairs: &[(K, V)]) -> Result<()> {
-        self.raw.batch(|| {
+        self.engine.batch(|| {
             for (key, value) in pairs {
                 self.put(key.as_ref(), value.as_ref())?;
             }
@@ -166,20 +137,20 @@ impl AnyMap {
     /// use durahash::{AnyMap, Options, Type};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let path = dir.path().join("map.pool");
-    /// let map = AnyMap::create(&path, Type::U64, Type::U64, &Options::new())?;
+    /// let map: AnyMap = Options::new().types(Type::U64, Type::U64).create(&path)?;
     /// map.put(b"1", b"10")?;
     /// assert!(map.remove(b"1")?);
     /// assert!(!map.remove(b"1")?);
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn remove(&self, key: &[u8]) -> Result<bool> {
-        let raw = &self.raw;
-        let key = raw.key.parse(key)?;
-        if raw.is_words() {
+        let engine = &self.engine;
+        let key = engine.key.parse(key)?;
+        if engine.is_words() {
             let remove = &mut |_| Ok(Change::Remove);
-            Ok(raw.index.update(raw.word_hash(&key), Room::None, remove)?.is_some())
+            Ok(engine.index.update(engine.word_hash(&key), Room::None, remove)?.is_some())
         } else {
-            Ok(raw.change(&key, None, Rule::Always, None)?.1)
+            Ok(engine.change(&key, None, Rule::Always, None)?.1)
         }
     }
 
@@ -192,7 +163,7 @@ impl AnyMap {
     /// use durahash::{AnyMap, Options, Type};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let path = dir.path().join("map.pool");
-    /// let map = AnyMap::create(&path, Type::U64, Type::U64, &Options::new())?;
+    /// let map: AnyMap = Options::new().types(Type::U64, Type::U64).create(&path)?;
     /// map.put(b"1", b"10")?;
     /// for pair in map.iter() {
     ///     assert_eq!(pair?, (b"1".to_vec(), b"10".to_vec()));
@@ -201,10 +172,10 @@ impl AnyMap {
     /// ```
     #[must_use]
     pub fn iter(&self) -> AnyIter {
-        AnyIter(Entries::new(Arc::clone(&self.raw)))
+        AnyIter(Entries::new(Arc::clone(&self.engine)))
     }
 
-    handle_methods! {
+    common_methods! {
         entries: "keys",
         example: any_example!(AnyMap),
         put: "map.put(b\"1\", b\"one\")?;"
@@ -213,7 +184,7 @@ impl AnyMap {
 
 impl fmt::Debug for AnyMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.raw.describe("AnyMap", f)
+        self.engine.describe("AnyMap", f)
     }
 }
 
@@ -232,7 +203,7 @@ impl IntoIterator for &AnyMap {
 /// use durahash::{AnyMap, Options, Type};
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let path = dir.path().join("map.pool");
-/// let map = AnyMap::create(&path, Type::U64, Type::U64, &Options::new())?;
+/// let map: AnyMap = Options::new().types(Type::U64, Type::U64).create(&path)?;
 /// map.put(b"1", b"10")?;
 /// for pair in map.iter() {
 ///     let (key, value) = pair?;
@@ -240,7 +211,7 @@ impl IntoIterator for &AnyMap {
 /// }
 /// # Ok::<(), durahash::Error>(())
 /// ```
-pub struct AnyIter(Entries<Raw>);
+pub struct AnyIter(Entries<Single>);
 
 impl Iterator for AnyIter {
     type Item = Result<Pair>;

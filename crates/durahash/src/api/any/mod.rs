@@ -15,97 +15,19 @@ macro_rules! any_example {
             ", Options, Type};\n",
             "# let dir = tempfile::tempdir().unwrap();\n",
             "# let path = dir.path().join(\"map.pool\");\n",
-            "let map = ",
+            "let options = Options::new().types(Type::U64, Type::Str);\n",
+            "let map: ",
             stringify!($Any),
-            "::create(&path, Type::U64, Type::Str, &Options::new())?;"
+            " = options.create(&path)?;"
         )
     };
 }
 
-/// Their methods that are the same. `multi`: what the names of the methods of [`Options`](crate::Options)
-/// end in that make such a map.
+/// Their methods that are the same.
 macro_rules! any_methods {
-    ($Any:ident, $Raw:ty, multi: $multi:literal) => {
-        /// Creates a pool file at `path` for keys and values of these types.
-        ///
-        /// # Errors
-        #[doc = concat!("As [`Options::create", $multi, "`].")]
-        ///
-        /// ```
-        #[doc = any_example!($Any)]
-        /// # Ok::<(), durahash::Error>(())
-        /// ```
-        pub fn create(
-            path: impl AsRef<Path>,
-            key: Type,
-            value: Type,
-            options: &Options,
-        ) -> Result<Self> {
-            <$Raw>::create(options, path.as_ref(), key, value).map(Self::new)
-        }
-
-        /// Opens the pool file at `path`, whatever its types.
-        ///
-        /// # Errors
-        #[doc = concat!("As [`Options::open", $multi, "`].")]
-        ///
-        /// ```
-        #[doc = any_example!($Any)]
-        /// map.close()?;
-        #[doc = concat!("let map = ", stringify!($Any), "::open(&path, &Options::new())?;")]
-        /// # Ok::<(), durahash::Error>(())
-        /// ```
-        pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
-            options.open_raw(path.as_ref(), &|_, _, _| Ok(())).map(Self::new)
-        }
-
-        /// Opens the pool file at `path`, or creates it for these types where there is none.
-        ///
-        /// # Errors
-        #[doc = concat!("As [`Options::open_or_create", $multi, "`].")]
-        ///
-        /// ```
-        #[doc = concat!("use durahash::{", stringify!($Any), ", Options, Type};")]
-        /// # let dir = tempfile::tempdir().unwrap();
-        /// # let path = dir.path().join("map.pool");
-        /// let (key, value, options) = (Type::U64, Type::Str, Options::new());
-        #[doc = concat!("let map = ", stringify!($Any), "::open_or_create(&path, key, value, &options)?;")]
-        /// # Ok::<(), durahash::Error>(())
-        /// ```
-        pub fn open_or_create(
-            path: impl AsRef<Path>,
-            key: Type,
-            value: Type,
-            options: &Options,
-        ) -> Result<Self> {
-            let accept = &|_, _, _| Ok(());
-            options.open_or_create_raw(path.as_ref(), key, value, accept).map(Self::new)
-        }
-
-        /// Writes the pool at `path` anew, without gaps, as
-        /// [`AnyMap::compact`](crate::AnyMap::compact), and tells `watch` how many slots of how many
-        /// were copied.
-        ///
-        /// # Errors
-        /// As there.
-        ///
-        /// ```
-        #[doc = any_example!($Any)]
-        /// map.close()?;
-        /// let watch = &mut |done, of| println!("{done} of {of}");
-        #[doc = concat!(stringify!($Any), "::compact_watched(&path, &Options::new(), watch)?;")]
-        /// # Ok::<(), durahash::Error>(())
-        /// ```
-        pub fn compact_watched(
-            path: impl AsRef<Path>,
-            options: &Options,
-            watch: &mut dyn FnMut(u64, u64),
-        ) -> Result<()> {
-            compact::compact::<$Raw>(path.as_ref(), options, watch)
-        }
-
-        fn new(raw: $Raw) -> Self {
-            $Any { raw: Arc::new(raw) }
+    ($Any:ident, $Kind:ty) => {
+        pub(crate) fn new(engine: Engine<$Kind>) -> Self {
+            $Any { engine: Arc::new(engine) }
         }
 
         /// The type of the keys.
@@ -117,7 +39,7 @@ macro_rules! any_methods {
         /// ```
         #[must_use]
         pub fn key_type(&self) -> Type {
-            self.raw.key
+            self.engine.key
         }
 
         /// The type of the values.
@@ -129,7 +51,7 @@ macro_rules! any_methods {
         /// ```
         #[must_use]
         pub fn value_type(&self) -> Type {
-            self.raw.value
+            self.engine.value
         }
 
         /// As [`check`](Self::check), and tells `watch` how many entries of how many were looked at.
@@ -150,7 +72,7 @@ macro_rules! any_methods {
             found: &mut dyn FnMut(Finding),
             watch: &mut dyn FnMut(u64, u64),
         ) -> Result<()> {
-            self.raw.check(found, watch)
+            self.engine.check(found, watch)
         }
     };
 }

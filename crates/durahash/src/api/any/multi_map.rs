@@ -1,22 +1,19 @@
 //! Multimaps whose types are known at run time.
 
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 
 use durahash_media::{Durability, Result};
 
 use super::{any_example, any_methods};
-use crate::api::common::handle_methods;
-use crate::api::compact;
-use crate::api::options::{Compiled, Options};
-use crate::engine::core::{Pair, Untyped};
+use crate::api::common::common_methods;
 use crate::engine::data::Type;
 use crate::engine::design::Design;
 use crate::engine::entries::Entries;
-use crate::engine::multi_map::MultiRaw;
 use crate::engine::record::check_sizes;
+use crate::engine::records::Pair;
 use crate::engine::stats::Stats;
+use crate::engine::{Engine, Multi};
 use crate::index::{Finding, OneKey, Values};
 
 /// A multimap whose types are those of the pool that it finds, as [`AnyMap`](crate::AnyMap) is for
@@ -30,22 +27,22 @@ use crate::index::{Finding, OneKey, Values};
 /// # fn main() -> durahash::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let path = dir.path().join("edges.pool");
-/// let edges: MultiMap<u32, u32> = Options::new().create_multi(&path)?;
+/// let edges: MultiMap<u32, u32> = Options::new().create(&path)?;
 /// edges.add(&1, &2)?;
 /// edges.close()?;
 ///
-/// let any = AnyMultiMap::open(&path, &Options::new())?;
+/// let any: AnyMultiMap = Options::new().open(&path)?;
 /// assert_eq!(any.get_all(b"1")?, [b"2"]);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
 pub struct AnyMultiMap {
-    raw: Arc<MultiRaw>,
+    engine: Arc<Engine<Multi>>,
 }
 
 impl AnyMultiMap {
-    any_methods!(AnyMultiMap, MultiRaw, multi: "_multi");
+    any_methods!(AnyMultiMap, Multi);
 
     /// All values of `key`, in no order.
     ///
@@ -56,25 +53,25 @@ impl AnyMultiMap {
     /// use durahash::{AnyMultiMap, Options, Type};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let path = dir.path().join("map.pool");
-    /// let map = AnyMultiMap::create(&path, Type::U64, Type::Str, &Options::new())?;
+    /// let map: AnyMultiMap = Options::new().types(Type::U64, Type::Str).create(&path)?;
     /// map.add(b"1", b"one")?;
     /// assert_eq!(map.get_all(b"1")?, [b"one"]);
     /// assert_eq!(map.get_all(b"one").unwrap_err().to_string(), "\"one\" is no u64");
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn get_all(&self, key: &[u8]) -> Result<Vec<Vec<u8>>> {
-        let raw = &self.raw;
-        let key = raw.key.parse(key)?;
+        let engine = &self.engine;
+        let key = engine.key.parse(key)?;
         let mut all = Vec::new();
-        if raw.is_words() {
+        if engine.is_words() {
             let mut found = Values::default();
-            raw.index.read(raw.word_hash(&key), &OneKey, &mut found, &mut |_, _| Ok(()))?;
+            engine.index.read(engine.word_hash(&key), &OneKey, &mut found, &mut |_, _| Ok(()))?;
             for word in found.payloads {
-                all.push(raw.value.show(raw.value.unword(word)?)?);
+                all.push(engine.value.show(engine.value.unword(word)?)?);
             }
         } else {
-            raw.each_value(&key, &mut |bytes| {
-                all.push(raw.value.show(bytes.to_vec())?);
+            engine.each_value(&key, &mut |bytes| {
+                all.push(engine.value.show(bytes.to_vec())?);
                 Ok(())
             })?;
         }
@@ -90,17 +87,17 @@ impl AnyMultiMap {
     /// use durahash::{AnyMultiMap, Options, Type};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let path = dir.path().join("map.pool");
-    /// let map = AnyMultiMap::create(&path, Type::U64, Type::Str, &Options::new())?;
+    /// let map: AnyMultiMap = Options::new().types(Type::U64, Type::Str).create(&path)?;
     /// map.add(b"1", b"one")?;
     /// assert_eq!(map.count(b"1")?, 1);
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn count(&self, key: &[u8]) -> Result<u64> {
-        let key = self.raw.key.parse(key)?;
-        if self.raw.is_words() {
-            return self.raw.index.count(self.raw.word_hash(&key), &OneKey);
+        let key = self.engine.key.parse(key)?;
+        if self.engine.is_words() {
+            return self.engine.index.count(self.engine.word_hash(&key), &OneKey);
         }
-        self.raw.count(&key)
+        self.engine.count(&key)
     }
 
     /// Adds a value of `key`.
@@ -112,17 +109,17 @@ impl AnyMultiMap {
     /// use durahash::{AnyMultiMap, Options, Type};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let path = dir.path().join("map.pool");
-    /// let map = AnyMultiMap::create(&path, Type::U64, Type::U64, &Options::new())?;
+    /// let map: AnyMultiMap = Options::new().types(Type::U64, Type::U64).create(&path)?;
     /// map.add(b"1", b"10")?;
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn add(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        let raw = &self.raw;
-        let (key, value) = (raw.key.parse(key)?, raw.value.parse(value)?);
-        if raw.is_words() {
-            raw.add_word(raw.word_hash(&key), Type::word(&value))
+        let engine = &self.engine;
+        let (key, value) = (engine.key.parse(key)?, engine.value.parse(value)?);
+        if engine.is_words() {
+            engine.add_word(engine.word_hash(&key), Type::word(&value))
         } else {
-            raw.add(&key, &value)
+            engine.add(&key, &value)
         }
     }
 
@@ -136,12 +133,12 @@ impl AnyMultiMap {
     /// use durahash::{AnyMultiMap, Options, Type};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let path = dir.path().join("map.pool");
-    /// let map = AnyMultiMap::create(&path, Type::U64, Type::U64, &Options::new())?;
+    /// let map: AnyMultiMap = Options::new().types(Type::U64, Type::U64).create(&path)?;
     /// assert!(map.accepts(b"1", b"10").is_ok() && map.accepts(b"1", b"x").is_err());
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn accepts(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        check_sizes(&self.raw.key.parse(key)?, &self.raw.value.parse(value)?)
+        check_sizes(&self.engine.key.parse(key)?, &self.engine.value.parse(value)?)
     }
 
     /// Adds many, as [`MultiMap::add_many`](crate::MultiMap::add_many).
@@ -153,13 +150,13 @@ impl AnyMultiMap {
     /// use durahash::{AnyMultiMap, Options, Type};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let path = dir.path().join("map.pool");
-    /// let map = AnyMultiMap::create(&path, Type::U64, Type::U64, &Options::new())?;
+    /// let map: AnyMultiMap = Options::new().types(Type::U64, Type::U64).create(&path)?;
     /// map.add_many(&[("1", "10"), ("1", "20")])?;
     /// assert_eq!(map.len()?, 2);
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn add_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, pairs: &[(K, V)]) -> Result<()> {
-        self.raw.batch(|| {
+        self.engine.batch(|| {
             for (key, value) in pairs {
                 self.add(key.as_ref(), value.as_ref())?;
             }
@@ -176,21 +173,21 @@ impl AnyMultiMap {
     /// use durahash::{AnyMultiMap, Options, Type};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let path = dir.path().join("map.pool");
-    /// let map = AnyMultiMap::create(&path, Type::U64, Type::U64, &Options::new())?;
+    /// let map: AnyMultiMap = Options::new().types(Type::U64, Type::U64).create(&path)?;
     /// map.add(b"1", b"10")?;
     /// assert!(map.remove_one(b"1", b"10")?);
     /// assert!(!map.remove_one(b"1", b"10")?);
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn remove_one(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        let raw = &self.raw;
-        let (key, value) = (raw.key.parse(key)?, raw.value.parse(value)?);
-        if raw.is_words() {
+        let engine = &self.engine;
+        let (key, value) = (engine.key.parse(key)?, engine.value.parse(value)?);
+        if engine.is_words() {
             let word = Type::word(&value);
             let wanted = &mut |v| Ok(v == word);
-            return Ok(raw.index.remove_one(raw.word_hash(&key), &OneKey, wanted)?.is_some());
+            return Ok(engine.index.remove_one(engine.word_hash(&key), &OneKey, wanted)?.is_some());
         }
-        raw.remove_one(&key, &value)
+        engine.remove_one(&key, &value)
     }
 
     /// Removes all values of `key` at once; how many they were.
@@ -202,18 +199,18 @@ impl AnyMultiMap {
     /// use durahash::{AnyMultiMap, Options, Type};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let path = dir.path().join("map.pool");
-    /// let map = AnyMultiMap::create(&path, Type::U64, Type::U64, &Options::new())?;
+    /// let map: AnyMultiMap = Options::new().types(Type::U64, Type::U64).create(&path)?;
     /// map.add(b"1", b"10")?;
     /// map.add(b"1", b"10")?;
     /// assert_eq!(map.remove_all(b"1")?, 2);
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn remove_all(&self, key: &[u8]) -> Result<u64> {
-        let key = self.raw.key.parse(key)?;
-        if self.raw.is_words() {
-            return self.raw.index.remove_all(self.raw.word_hash(&key), &OneKey, None);
+        let key = self.engine.key.parse(key)?;
+        if self.engine.is_words() {
+            return self.engine.index.remove_all(self.engine.word_hash(&key), &OneKey, None);
         }
-        self.raw.remove_all(&key)
+        self.engine.remove_all(&key)
     }
 
     /// All keys and values, as [`MultiMap::iter`](crate::MultiMap::iter) gives them.
@@ -225,7 +222,7 @@ impl AnyMultiMap {
     /// use durahash::{AnyMultiMap, Options, Type};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let path = dir.path().join("map.pool");
-    /// let map = AnyMultiMap::create(&path, Type::U64, Type::U64, &Options::new())?;
+    /// let map: AnyMultiMap = Options::new().types(Type::U64, Type::U64).create(&path)?;
     /// map.add(b"1", b"10")?;
     /// for pair in map.iter() {
     ///     assert_eq!(pair?, (b"1".to_vec(), b"10".to_vec()));
@@ -234,10 +231,10 @@ impl AnyMultiMap {
     /// ```
     #[must_use]
     pub fn iter(&self) -> AnyMultiIter {
-        AnyMultiIter(Entries::new(Arc::clone(&self.raw)))
+        AnyMultiIter(Entries::new(Arc::clone(&self.engine)))
     }
 
-    handle_methods! {
+    common_methods! {
         entries: "pairs of a key and a value",
         example: any_example!(AnyMultiMap),
         put: "map.add(b\"1\", b\"one\")?;"
@@ -246,7 +243,7 @@ impl AnyMultiMap {
 
 impl fmt::Debug for AnyMultiMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.raw.describe("AnyMultiMap", f)
+        self.engine.describe("AnyMultiMap", f)
     }
 }
 
@@ -265,7 +262,7 @@ impl IntoIterator for &AnyMultiMap {
 /// use durahash::{AnyMultiMap, Options, Type};
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let path = dir.path().join("map.pool");
-/// let map = AnyMultiMap::create(&path, Type::U64, Type::U64, &Options::new())?;
+/// let map: AnyMultiMap = Options::new().types(Type::U64, Type::U64).create(&path)?;
 /// map.add(b"1", b"10")?;
 /// for pair in map.iter() {
 ///     let (key, value) = pair?;
@@ -273,7 +270,7 @@ impl IntoIterator for &AnyMultiMap {
 /// }
 /// # Ok::<(), durahash::Error>(())
 /// ```
-pub struct AnyMultiIter(Entries<MultiRaw>);
+pub struct AnyMultiIter(Entries<Multi>);
 
 impl Iterator for AnyMultiIter {
     type Item = Result<Pair>;

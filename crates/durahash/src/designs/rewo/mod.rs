@@ -150,7 +150,7 @@ const READ_TRIES: u32 = 16;
 /// use durahash::rewo::Cache;
 /// use durahash::{Design, Options};
 /// let cache = Cache { bytes: Some(64 << 20), ..Cache::default() };
-/// let map = Options::new().design(Design::Rewo).cache(cache).in_memory::<u64, u64>()?;
+/// let map = Options::new().design(Design::Rewo).cache(cache).in_memory::<durahash::Map<u64, u64>>()?;
 /// # Ok::<(), durahash::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,24 +7,23 @@ use std::path::{Path, PathBuf};
 
 use durahash_media::{Error, ErrorKind, FileLock, Mapped, Result};
 
-use crate::api::options::{Compiled, Options};
-use crate::engine::chain::Rule;
-use crate::engine::map::Raw;
-use crate::engine::multi_map::MultiRaw;
-use crate::engine::open::Wanted;
-use crate::index::{Change, IndexStats, OneKey, Room, Values};
+use super::data::Type;
+use super::open::{self, CreateSpec};
+use super::settings::Settings;
+use super::{At, Engine, Kind};
 
 /// See [`AnyMap::compact`](crate::AnyMap::compact).
-pub(crate) fn compact<R: Copied>(
+pub(crate) fn compact<K: Kind>(
+    settings: &Settings,
+    types: Option<(Type, Type)>,
     path: &Path,
-    options: &Options,
     watch: &mut dyn FnMut(u64, u64),
 ) -> Result<()> {
     // Where the name is a link, the file that it leads to is replaced, not the link.
     let path = &fs::canonicalize(path)
         .map_err(|e| Error::io("looking for", Some(path.to_path_buf()), e))?;
-    let options = &options.clone().read_only(false);
-    let (old, old_lock) = R::open(options, path, &|_, _, _| Ok(()))?;
+    let settings = &Settings { read_only: false, ..settings.clone() };
+    let (old, old_lock) = K::make(settings, types, At::Existing(path))?;
     if old.store.facts().suspect {
         let what = "a suspect pool is not compacted: dump it into a new one";
         return Err(ErrorKind::Options { what }.into());
@@ -34,7 +33,8 @@ pub(crate) fn compact<R: Copied>(
     remove(&aside)?;
     // The new pool stays locked until its name is on the disk: what is acknowledged in it before
     // could be lost with the name.
-    let replaced = copy(&old, &aside, options, watch).and_then(|new| new.replace(&old_lock));
+    let replaced = copy(&old, &aside, settings, watch)
+        .and_then(|new| old_lock.map_or(Ok(()), |old| new.replace(&old)));
     if replaced.is_err() {
         // The first failure is the one to report.
         let _ = remove(&aside);
@@ -60,14 +60,14 @@ fn remove(path: &Path) -> Result<()> {
 }
 
 /// Copies all entries into a new pool at `path`, and closes it. Its file stays locked.
-fn copy<R: Copied>(
-    old: &R,
+fn copy<K: Kind>(
+    old: &Engine<K>,
     path: &Path,
-    options: &Options,
+    settings: &Settings,
     watch: &mut dyn FnMut(u64, u64),
 ) -> Result<FileLock> {
     let format = old.store.format();
-    let wanted = Wanted {
+    let spec = CreateSpec {
         design: old.design,
         key: old.key,
         value: old.value,
@@ -75,95 +75,42 @@ fn copy<R: Copied>(
         seed: format.seed,
         max_bytes: format.max_bytes,
         sync_mode: old.store.sync_mode()?,
-        tuning: options.tuning,
+        design_options: settings.design_options,
         publish: true,
     };
-    let medium = Mapped::create_private(path, &options.mapped(format.max_bytes))?;
+    let medium = Mapped::create_private(path, &settings.mapped(format.max_bytes))?;
     let lock = medium.file_lock();
-    let new = R::create_in(medium, &wanted)?;
-    old.copy_to(&new, watch)?;
+    let new = open::create_on::<K, _>(medium, &spec)?;
+    let slots = K::stats(&old.index).slots_used;
+    let (mut copied, mut words, mut pairs) = (0, Vec::new(), Vec::new());
+    each_hash(old, &mut |unit| {
+        copied += unit.len() as u64;
+        K::take(old, unit, &mut words, &mut pairs)?;
+        for (h, v) in words.drain(..) {
+            K::add_word(&new, h, v)?;
+        }
+        for (key, value) in pairs.drain(..) {
+            K::add_pair(&new, &key, &value)?;
+        }
+        watch(copied.min(slots), slots);
+        Ok(())
+    })?;
     new.close()?;
     Ok(lock)
 }
 
-/// What is copied.
-pub(crate) trait Copied: Compiled {
-    /// Copies all entries into `new`, which is empty, and tells `watch` of its progress.
-    fn copy_to(&self, new: &Self, watch: &mut dyn FnMut(u64, u64)) -> Result<()>;
-}
-
-impl Copied for Raw {
-    fn copy_to(&self, new: &Self, watch: &mut dyn FnMut(u64, u64)) -> Result<()> {
-        let slots = self.index.len()?;
-        let mut copied = 0;
-        let mut pairs = Vec::new();
-        let scan = &mut |at, out: &mut Vec<(u64, u64)>| self.index.scan(at, out);
-        each_slot(slots, &self.index.stats(), scan, &mut |h, payload| {
-            copied += 1;
-            watch(copied, slots);
-            if self.is_words() {
-                let set = &mut |_| Ok(Change::Set(payload));
-                return new.index.update(h, Room::ForNew, set).map(drop);
-            }
-            pairs.clear();
-            self.pairs(h, &mut pairs)?;
-            for (key, value) in &pairs {
-                let _ = new.change(key, Some(value), Rule::Always, None)?;
-            }
-            Ok(())
-        })
-    }
-}
-
-impl Copied for MultiRaw {
-    fn copy_to(&self, new: &Self, watch: &mut dyn FnMut(u64, u64)) -> Result<()> {
-        let entries = self.index.len()?;
-        let mut copied = 0;
-        let mut slots = Vec::new();
-        // Each hash once.
-        let scan = &mut |at, out: &mut Vec<(u64, u64)>| {
-            slots.clear();
-            let next = self.index.scan(at, &mut slots)?;
-            out.extend(slots.chunk_by(|a, b| a.0 == b.0).map(|of_one| (of_one[0].0, 0)));
-            Ok(next)
-        };
-        let (mut found, mut pairs) = (Values::default(), Vec::new());
-        each_slot(self.index.stats().slots_used, &self.index.stats(), scan, &mut |h, _| {
-            if self.is_words() {
-                self.index.read(h, &OneKey, &mut found, &mut |_, _| Ok(()))?;
-                for v in &found.payloads {
-                    new.add_word(h, *v)?;
-                }
-                copied += found.payloads.len() as u64;
-            } else {
-                pairs.clear();
-                self.pairs(h, &mut pairs)?;
-                for (key, value) in &pairs {
-                    new.add(key, value)?;
-                }
-                copied += pairs.len() as u64;
-            }
-            watch(copied, entries);
-            Ok(())
-        })
-    }
-}
-
-/// As [`Index::scan`](crate::Index::scan).
-type Scan<'a> = &'a mut dyn FnMut(u64, &mut Vec<(u64, u64)>) -> Result<Option<u64>>;
+/// A closure over the slots of one hash.
+type OfHash<'a, S> = &'a mut dyn FnMut(&mut Vec<(u64, S)>) -> Result<()>;
 
 /// The largest units, in slots, of which one is many ranges.
 const SMALL_UNIT: u64 = 64;
 
-/// Calls `f` with each of so many slots that `scan` gives, ranges of hashes in the order of their
-/// reversed bits: each halves the widest gap between those before it. In the order of hashes the new
-/// index would be full at one end and empty at the other, and its directory outgrow its bound.
-fn each_slot(
-    slots: u64,
-    stats: &IndexStats,
-    scan: Scan<'_>,
-    f: &mut dyn FnMut(u64, u64) -> Result<()>,
-) -> Result<()> {
+/// Calls `f` with the slots of each hash, ranges of hashes in the order of their reversed bits: each halves
+/// the widest gap between those before it. In the order of hashes the new index would be full at one end
+/// and empty at the other, and its directory outgrow its bound.
+fn each_hash<K: Kind>(old: &Engine<K>, f: OfHash<'_, K::Slot>) -> Result<()> {
+    let stats = K::stats(&old.index);
+    let slots = stats.slots_used;
     // A slot or two a range: more of them at once would already split a unit of few. Units of many
     // are ranges themselves.
     let units: u64 = stats.depths.iter().sum();
@@ -176,16 +123,19 @@ fn each_slot(
         units
     };
     let range_bits = ranges.max(1).ilog2();
-    let mut found = Vec::new();
+    let (mut found, mut of_one) = (Vec::new(), Vec::new());
     for i in 0..1_u64 << range_bits {
         let first = i.reverse_bits();
         let last = first | (u64::MAX >> range_bits);
         let mut at = Some(first);
         while let Some(from) = at.filter(|at| *at <= last) {
             found.clear();
-            at = scan(from, &mut found)?;
-            for (h, payload) in found.iter().filter(|(h, _)| *h <= last) {
-                f(*h, *payload)?;
+            at = K::scan(&old.index, from, &mut found)?;
+            let end = found.iter().position(|(h, _)| *h > last).unwrap_or(found.len());
+            for slots in found[..end].chunk_by(|a, b| a.0 == b.0) {
+                of_one.clear();
+                of_one.extend_from_slice(slots);
+                f(&mut of_one)?;
             }
         }
     }
@@ -198,8 +148,9 @@ mod tests {
 
     use durahash_media::sim::faults;
 
+    use super::super::Single;
     use super::*;
-    use crate::api::map::Map;
+    use crate::{Map, Options};
 
     const ENTRIES: u64 = 100;
 
@@ -229,7 +180,7 @@ mod tests {
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let before = fs::metadata(&path).unwrap();
-        compact::<Raw>(&path, &Options::new(), &mut |_, _| {
+        compact::<Single>(&Settings::new(), None, &path, &mut |_, _| {
             assert_eq!(fs::metadata(aside(&path)).unwrap().mode() & 0o777, 0o600);
         })
         .unwrap();
@@ -251,7 +202,7 @@ mod tests {
                 fs::write(&path, "another").unwrap();
             }
         };
-        let e = compact::<Raw>(&path, &Options::new(), swap).unwrap_err();
+        let e = compact::<Single>(&Settings::new(), None, &path, swap).unwrap_err();
         assert!(matches!(e.kind(), ErrorKind::Io { .. }), "{e}");
         assert_eq!(fs::read(&path).unwrap(), b"another");
         assert_whole(&moved);
@@ -268,7 +219,7 @@ mod tests {
         for n in 1.. {
             let before = fs::metadata(&path).unwrap().ino();
             faults::arm(n, EIO);
-            let end = compact::<Raw>(&path, &Options::new(), &mut |_, _| ());
+            let end = compact::<Single>(&Settings::new(), None, &path, &mut |_, _| ());
             let failed = faults::disarm();
             assert!(failed || end.is_ok());
             let replaced = fs::metadata(&path).unwrap().ino() != before;
@@ -298,7 +249,8 @@ mod tests {
             map.remove(&i).unwrap();
         }
         map.close().unwrap();
-        compact::<Raw>(&path, &options, &mut |done, of| assert!(done <= of)).unwrap();
+        compact::<Single>(&Settings::new(), None, &path, &mut |done, of| assert!(done <= of))
+            .unwrap();
 
         let map: Map<u64, u64> = options.open(&path).unwrap();
         assert_eq!(map.len().unwrap(), KEYS);
@@ -324,7 +276,7 @@ mod tests {
             map.put(&format!("key {i}"), &format!("value {i}")).unwrap();
         }
         map.close().unwrap();
-        compact::<Raw>(&path, &Options::new(), &mut |_, _| ()).unwrap();
+        compact::<Single>(&Settings::new(), None, &path, &mut |_, _| ()).unwrap();
         let map: Map<str, str> = Options::new().open(&path).unwrap();
         assert_eq!(map.len().unwrap(), 500);
         for i in 0..500 {

@@ -1,0 +1,60 @@
+//! How pools are made and opened: what [`Options`](crate::Options) sets.
+
+use durahash_media::{Dax, Geometry, MappedOptions, SyncMode};
+
+use super::data::Type;
+use super::design::Design;
+use crate::designs::pea::Policy;
+use crate::designs::rewo::Cache;
+
+/// Bytes of a log, unless set.
+const LOG_BYTES: u64 = 64 << 20;
+
+/// What designs leave to the user at every open.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DesignOptions {
+    pub(crate) policy: Policy,
+    pub(crate) cache: Cache,
+}
+
+/// See [`Options`](crate::Options), method by method.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub(crate) design: Option<Design>,
+    pub(crate) types: Option<(Type, Type)>,
+    pub(crate) seed: Option<u64>,
+    pub(crate) max_bytes: Option<u64>,
+    pub(crate) dax: Dax,
+    pub(crate) force_flushes: bool,
+    pub(crate) read_only: bool,
+    pub(crate) accept_suspect: bool,
+    pub(crate) sync_mode: Option<SyncMode>,
+    pub(crate) log_bytes: u64,
+    pub(crate) private_bytes: Option<u64>,
+    pub(crate) geometry: Geometry,
+    pub(crate) design_options: DesignOptions,
+}
+
+impl Settings {
+    pub(crate) fn new() -> Self {
+        Settings {
+            design: None,
+            types: None,
+            seed: None,
+            max_bytes: None,
+            dax: Dax::Auto,
+            force_flushes: false,
+            read_only: false,
+            accept_suspect: false,
+            sync_mode: None,
+            log_bytes: LOG_BYTES,
+            private_bytes: None,
+            geometry: Geometry::default(),
+            design_options: DesignOptions::default(),
+        }
+    }
+
+    pub(crate) fn mapped(&self, max_bytes: u64) -> MappedOptions {
+        MappedOptions { max_bytes, dax: self.dax, force_flushes: self.force_flushes }
+    }
+}
