@@ -1,4 +1,4 @@
-//! The side that posts verbs.
+//! The client, which posts verbs.
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -17,49 +17,49 @@ use crate::link::{Link, Load};
 use crate::node::FABRIC;
 use crate::sys::{self, Trusted};
 
-/// So often a client tries to show life in time.
+/// Attempts of a client to renew its lease in time.
 const BEATS: u32 = 3;
 
-/// A client of nodes that are reached over UCX. Clones are the same client; several threads may use it, one
-/// at a time progresses.
+/// A client of nodes over UCX. Clones are the same client; several threads may use it, but only one
+/// at a time makes progress.
 ///
-/// Verbs go on while a future of this client is polled. A future looks again and again for 200 µs, and ever more
-/// seldom afterwards, at least every millisecond. A thread of the client lets those go on that nobody
-/// waits for, every sixteenth of the lease.
+/// Verbs progress while a future of this client is polled. A future polls for completions without a pause for 200 µs, and
+/// then ever less often, at least every millisecond. A thread of the client progresses verbs that are not
+/// awaited, every sixteenth of the lease.
 ///
 /// **Deadline.** A node that has not answered within the deadline, or whose connection has failed, is lost
-/// to this client for good: everything that it posts there fails as [`NodeLost`](ErrorKind::NodeLost),
-/// and nothing more is sent. Connect anew. The deadline is a quarter of the lease at most; a longer one is cut
-/// to that. Over shared memory, verbs take effect in what is left of a node that has ended, so there a client
-/// looks every quarter of the deadline whether the node lives: a round trip that is not counted. Other nodes
-/// are not lost with it.
+/// to this client for good: later verbs to it fail with [`NodeLost`](ErrorKind::NodeLost),
+/// and nothing more is sent. Other nodes are not affected. Create a new client to connect again. The deadline is at most a
+/// quarter of the lease; a longer one is shortened. Over shared memory, verbs still take effect in the memory of a node
+/// that has ended, so there a client
+/// checks every quarter of the deadline whether the node is alive: a round trip that is not counted.
 ///
-/// **Leases.** The row of a client is a word in the memory of node 0. It is beaten before a verb is
-/// posted when the last beat was posted more than a quarter of the lease ago: a round trip that is not
-/// counted. UCX cannot shut a client out at a node, so an eviction marks the row and waits for half a
-/// lease: it relies on a verb to take effect within a quarter of the lease after it was posted, or never.
+/// **Leases.** The lease of a client is a word in the memory of node 0. Before a post, the client renews it if the last
+/// renewal was posted more than a quarter of the lease ago: a round trip that is not
+/// counted. UCX cannot shut out a client at a node, so an eviction marks the lease word and waits for half a
+/// lease. It relies on each verb to take effect within a quarter of the lease after its post, or never.
 ///
-/// UCX may hold a verb back until the client lets it go on. So before it does, a client that was held up closes
-/// the connection to every node to which a verb has been under way for longer, which is lost then: a
-/// process that is stopped with verbs under way loses nodes. What that does not reach:
+/// UCX may hold a verb back until the client progresses it. So a client that was delayed first closes
+/// the connection to every node to which a verb has been under way for longer than that. Such a node is lost: a
+/// process that is stopped with verbs under way loses nodes. This does not cover:
 ///
-/// - a client that is held up between the look at its row, or at the clock, and the verb itself;
-/// - a client's machine that is suspended, and its clock with it;
-/// - bytes that the system or the NIC has taken already, for a node that is held up itself and takes them later;
-/// - shared memory, where a connection cannot be closed so; there, writes do not wait.
+/// - a client that is delayed between the check of its lease, or of the clock, and the post;
+/// - a client whose machine is suspended together with its clock;
+/// - bytes that the system or the NIC has accepted for a node that is itself delayed, and receives them later;
+/// - shared memory, where such a connection cannot be closed; but there, writes take effect at once.
 ///
-/// A lease must be long beside all that.
+/// Choose a lease that is long compared with all of these.
 ///
-/// With the last clone the client leaves: it waits until what it posted has taken effect, for no longer than
-/// the deadline, and gives its row back.
+/// When its last clone is dropped the client leaves: it waits until its verbs have taken effect, at most for
+/// the deadline, and frees its row.
 #[derive(Clone)]
 pub struct Ucx(Arc<Endpoint>);
 
 struct Endpoint {
     link: Arc<Link>,
-    /// Ends when it is no longer told to go on.
+    /// Ends when the sender is dropped.
     tender: Option<(Sender<()>, JoinHandle<()>)>,
-    /// By which the end of nodes is noticed.
+    /// They detect the end of nodes.
     _links: Vec<node::Link>,
     region_bytes: Vec<u64>,
     rows: u32,
@@ -69,33 +69,33 @@ struct Endpoint {
     state: Mutex<Own>,
 }
 
-/// What changes.
+/// The mutable state.
 struct Own {
     /// The lease word of this client's row.
     lease: Lease,
-    /// When the last beat that arrived was posted.
+    /// When the last renewal that arrived was posted.
     beat_ns: u64,
     evicted: bool,
-    /// Writes that wait for the next beat.
+    /// Writes that wait for the next renewal.
     held: Vec<(Addr, Vec<u8>)>,
-    /// Of each node: writes that were not awaited, and how many of them were flushed.
+    /// For each node, writes that were not awaited, and how many of them are flushed.
     unsignaled: Vec<(u64, u64)>,
     counts: Counts,
 }
 
 impl Ucx {
-    /// Connects to nodes, by what [`UcxNode::connect_info`](crate::UcxNode::connect_info) of each of them gave: they are
+    /// Connects to nodes by their [connect info](crate::UcxNode::connect_info). The nodes are
     /// numbered in this order, which must be the same for all clients. Takes a free row; if there is none, waits
-    /// for a lease to find a client that shows no life, which it evicts.
+    /// for a lease, and evicts a client that was silent meanwhile.
     ///
-    /// `deadline` is how long a node may take to answer, now and ever after, but at most a quarter of the lease.
+    /// `deadline` limits how long a node may take to answer, now and later; at most a quarter of the lease.
     ///
-    /// The bytes must be those that a node has made, which whoever calls [`Trusted::new`] answers for.
+    /// The bytes must come from nodes. The caller of [`Trusted::new`] vouches for that.
     ///
     /// # Errors
     /// [`Region`](ErrorKind::Region) when the bytes are damaged, of another version of this crate or of UCX, or
     /// not of the node that answers; [`Options`](ErrorKind::Options) when there are no nodes, or too
-    /// many; [`NodeLost`](ErrorKind::NodeLost); [`Io`](ErrorKind::Io) with what UCX says, or
+    /// many; [`NodeLost`](ErrorKind::NodeLost); [`Io`](ErrorKind::Io) with UCX's message, or
     /// [busy](no_row) when no row is free.
     pub fn connect<T, B>(infos: &Trusted<T>, deadline: Duration) -> Result<Self>
     where
@@ -112,8 +112,8 @@ impl Ucx {
         Self::reach(&infos, Vec::new(), deadline)
     }
 
-    /// Connects to the nodes that listen at these addresses and make an [offer](crate::UcxNode::offer), as
-    /// [`attach`](Self::attach) does. Whoever calls [`Trusted::new`] answers for who listens there.
+    /// Connects to the nodes that listen at these addresses with an [offer](crate::UcxNode::offer), as
+    /// [`attach`](Self::attach) does. The caller of [`Trusted::new`] vouches for the listeners.
     ///
     /// # Errors
     /// As [`Offers::gather`] and [`attach`](Self::attach).
@@ -131,11 +131,11 @@ impl Ucx {
         Self::reach_offers(offers, deadline)
     }
 
-    /// Connects to nodes that have let this client in, as [`connect`](Self::connect) does. The connections by
-    /// which they did are held as long as this client: where one ends, that node is lost at once.
+    /// Connects to nodes that have admitted this client, as [`connect`](Self::connect) does. The client keeps their
+    /// control connections: if one ends, that node is lost at once.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect); [`Options`](ErrorKind::Options) when their memory is on another
+    /// As [`connect`](Self::connect); [`Options`](ErrorKind::Options) when the offers are of another
     /// fabric.
     pub fn attach(offers: Trusted<Offers>, deadline: Duration) -> Result<Self> {
         Self::reach_offers(offers.into_inner(), deadline)
@@ -155,15 +155,15 @@ impl Ucx {
         Self::reach(&infos, links, deadline)
     }
 
-    /// Whether no node is known to be lost.
+    /// Returns `Ok` if no node is known to be lost.
     ///
     /// # Errors
-    /// [`NodeLost`](ErrorKind::NodeLost) with the first that is.
+    /// [`NodeLost`](ErrorKind::NodeLost) with the first lost node.
     pub fn nodes_stand(&self) -> Result<()> {
         self.0.link.nodes_stand()
     }
 
-    /// How many clients have a row now, those that died among them until they are evicted.
+    /// The number of clients now, including dead ones that are not evicted yet.
     ///
     /// # Errors
     /// Those of the fabric.
@@ -223,7 +223,7 @@ impl Ucx {
     }
 }
 
-/// Nodes have numbers of 8 bits, and one of them is left.
+/// A node's number has 8 bits, and one number is reserved.
 fn check_count(nodes: usize) -> Result<()> {
     if (1..=255).contains(&nodes) {
         return Ok(());
@@ -231,7 +231,7 @@ fn check_count(nodes: usize) -> Result<()> {
     Err(ErrorKind::Options { what: "a fabric has 1 to 255 nodes" }.into())
 }
 
-/// A thread by which what nobody waits for does not expire.
+/// A thread that progresses verbs that are not awaited, before they expire.
 fn tend(link: Arc<Link>, lease_ns: u64) -> Result<(Sender<()>, JoinHandle<()>)> {
     let (go_on, told) = mpsc::channel();
     let often = Duration::from_nanos(lease_ns / 16);
@@ -244,7 +244,7 @@ fn tend(link: Arc<Link>, lease_ns: u64) -> Result<(Sender<()>, JoinHandle<()>)> 
     Ok((go_on, thread.map_err(|e| Error::io("starting a thread", None, e))?))
 }
 
-/// Swaps the word of a row; what it was.
+/// Swaps the lease word of a row, and returns the previous one.
 async fn swap_lease(link: &Link, row: u32, old: Lease, new: Lease) -> Result<Lease> {
     let mut batch = Batch::new();
     batch.compare_swap(Addr::new(0, lease_off(row)), old.0, new.0);
@@ -253,7 +253,7 @@ async fn swap_lease(link: &Link, row: u32, old: Lease, new: Lease) -> Result<Lea
     Ok(Lease(u64::from_le_bytes(*bytes.first_chunk().expect("a word comes back"))))
 }
 
-/// Takes the first free row, or one whose client shows no life for a lease.
+/// Takes the first free row, or one whose client is silent for a lease.
 async fn take_row(link: &Link, rows: u32, lease_ns: u64) -> Result<(u32, Lease)> {
     let mut silence = Silence::default();
     loop {
@@ -287,7 +287,7 @@ async fn evict(link: &Link, row: u32, lease_ns: u64) -> Result<()> {
             }
             State::Evicting => {
                 sleep_until(Instant::now() + Duration::from_nanos(lease_ns / 2)).await;
-                // If that fails another has done it, and the row may have a new client.
+                // If that fails another client has done it, and the row may have a new client.
                 swap_lease(link, row, word, word.with(State::Free)).await?;
                 return Ok(());
             }
@@ -313,9 +313,9 @@ impl Endpoint {
         self.now_ns() - own.beat_ns >= self.lease_ns / 4
     }
 
-    /// Makes sure that the row was this client's a short time ago, and posts what waited for that.
+    /// Makes sure that this client's lease was renewed a short time ago, and posts the writes that waited for that.
     ///
-    /// Each beat that comes too late has taken node 0 longer than the deadline.
+    /// A renewal comes too late only if node 0 took longer than the deadline.
     async fn admit(&self) -> Result<()> {
         self.link.watch().await?;
         for _ in 0..=BEATS {
@@ -349,8 +349,7 @@ impl Endpoint {
         Err(self.link.lose(0))
     }
 
-    /// Sends a write that nobody waits for. Where that fails, for whichever reason, the node is lost, by which
-    /// the flush fails.
+    /// Sends a write that is not awaited. A failure of any kind loses the node, and so fails the flush.
     fn send(&self, addr: Addr, bytes: &[u8]) {
         let mut batch = Batch::new();
         batch.write(addr, bytes);
@@ -366,7 +365,7 @@ impl Endpoint {
         }
         let lease = self.own().lease;
         let found = swap_lease(&self.link, self.row, lease, lease.with(State::Free)).await?;
-        // A beat whose future was dropped.
+        // A renewal whose future was dropped.
         if found != lease && found.lives_as(lease) {
             swap_lease(&self.link, self.row, found, found.with(State::Free)).await?;
         }
@@ -377,12 +376,12 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         if !self.own().evicted {
-            // A client that cannot say that it left is evicted by the others.
+            // The other clients evict one that could not free its row.
             drop(block_on(self.leave()));
         }
         if let Some((go_on, thread)) = self.tender.take() {
             drop(go_on);
-            // A panic there has shown itself.
+            // A panic there was printed.
             drop(thread.join());
         }
     }
@@ -412,7 +411,7 @@ impl Fabric for Ucx {
             + Counts { unsignaled: 1, bytes_out: bytes.len() as u64, ..Counts::default() };
         own.unsignaled[usize::from(addr.node())].0 += 1;
         if own.evicted {
-            // The flush says so.
+            // The flush reports it.
         } else if endpoint.is_late(&own) {
             own.held.push((addr, bytes.to_vec()));
         } else {

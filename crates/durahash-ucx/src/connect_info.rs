@@ -1,4 +1,4 @@
-//! What a node tells a client so that it can connect.
+//! The bytes by which a client connects to a node.
 
 use durahash_media::{ErrorKind, Result};
 
@@ -8,7 +8,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"duraucx\0");
 const VERSION: u64 = 2;
 /// Words before the address and the key.
 const WORDS: usize = 10;
-/// A worker's address, or a packed key, is smaller.
+/// More than the bytes of a worker's address, or of a packed key.
 const PART_BYTES_MAX: u64 = 1 << 20;
 
 /// How a region is reached.
@@ -27,8 +27,8 @@ const PART_BYTES_MAX: u64 = 1 << 20;
 ///         address, key, CRC-32 of all that
 /// ```
 ///
-/// Address and key mean what UCX says, which takes them without a length: so versions of UCX are not mixed, and
-/// a caller answers for where the bytes come from (`Trusted`). The sum finds damage only.
+/// UCX defines address and key, and reads them without a length: so versions of UCX cannot be mixed, and
+/// the caller vouches for the source of the bytes (`Trusted`). The checksum finds damage only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ConnectInfo {
     pub(crate) id: u64,
@@ -65,12 +65,12 @@ impl ConnectInfo {
         &self.rkey
     }
 
-    /// Bytes of the fabric itself, before the region.
+    /// Bytes of the fabric's own pages, before the region.
     pub(crate) fn own_bytes(&self) -> u64 {
         crate::leases::own_bytes(self.rows)
     }
 
-    /// All bytes, which end within the address space.
+    /// Bytes of both, which end within the address space.
     pub(crate) fn bytes(&self) -> u64 {
         self.own_bytes() + self.region_bytes
     }
@@ -96,7 +96,7 @@ impl ConnectInfo {
     }
 
     /// # Errors
-    /// [`Region`](ErrorKind::Region) when it is not what a node of this version, and of this one of UCX, has made.
+    /// [`Region`](ErrorKind::Region) when the bytes are not from a node of this version and this version of UCX.
     pub(crate) fn from_bytes(bytes: &[u8], ucx: u64) -> Result<Self> {
         let expect = |what, found, expected| {
             if found == expected {

@@ -1,18 +1,18 @@
-//! Who lives: words in memory that is the fabric's own.
+//! Lease words of clients, in the fabric's own pages.
 //!
-//! Every region begins with pages of the fabric:
+//! Every region begins with pages of the fabric itself:
 //!
 //! ```text
 //! off  0  id of the region
 //!      8  a number that changes at least every 20 ms while the node serves the region
-//!     64  a word for each row; those of node 0 count
+//!     64  the lease word of each row; those of node 0 count
 //! ```
 //!
-//! | step | what a client that dies then leaves |
+//! | step | state if the client dies then |
 //! |---|---|
 //! | take a row: swap it from free to live, of the next incarnation | a row to be evicted |
-//! | show life: swap it to the same with the next beat | the same |
-//! | leave: swap it to free, all verbs having taken effect | a free row |
+//! | renew: swap it to the same with the next beat | the same |
+//! | leave: when all verbs have taken effect, swap it to free | a free row |
 //! | evict: swap it from live to evicting | a row to be evicted |
 //! | half a lease later: swap it from evicting to free | a free row |
 
@@ -22,24 +22,24 @@ use std::time::Duration;
 pub(crate) const ROWS_MAX: u32 = 4096;
 /// A quarter of a lease is longer than a round trip takes on any network.
 pub(crate) const LEASE_MIN: Duration = Duration::from_secs(1);
-/// Nobody waits longer for a row.
+/// The longest wait for a row.
 pub(crate) const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Bytes of a region at most.
 pub(crate) const REGION_BYTES_MAX: u64 = 1 << 47;
-/// Where a region's id is.
+/// Offset of the region's id.
 pub(crate) const ID_OFF: usize = 0;
-/// Where a node shows that it lives.
+/// Offset of the node's beat.
 pub(crate) const BEAT_OFF: usize = 8;
 const ROWS_OFF: u64 = 64;
-/// Regions consist of these.
+/// Regions consist of whole pages.
 pub(crate) const PAGE: u64 = 4096;
 
-/// Bytes of the fabric's own in each region's memory.
+/// Bytes of the fabric's own pages in each region's memory.
 pub(crate) fn own_bytes(rows: u32) -> u64 {
     (ROWS_OFF + 8 * u64::from(rows)).next_multiple_of(PAGE)
 }
 
-/// Where the word of a row is.
+/// Offset of the lease word of a row.
 pub(crate) fn lease_off(row: u32) -> u64 {
     ROWS_OFF + 8 * u64::from(row)
 }
@@ -51,7 +51,7 @@ pub(crate) enum State {
     Evicting,
 }
 
-/// The word of a row: state in 2 bits, beat in 30, incarnation in 32.
+/// A lease word: state in 2 bits, beat in 30, incarnation in 32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lease(pub(crate) u64);
 
@@ -71,7 +71,7 @@ impl Lease {
         match self.0 & 3 {
             0 => State::Free,
             1 => State::Live,
-            // Whatever is damaged is freed by an eviction.
+            // An eviction frees a damaged word.
             _ => State::Evicting,
         }
     }
@@ -99,25 +99,25 @@ impl Lease {
         Lease::new(state, self.beat(), self.incarnation())
     }
 
-    /// Whether it is the row of the same client, which lives.
+    /// Returns whether it is of the same client, and live.
     pub(crate) fn lives_as(self, other: Lease) -> bool {
         self.state() == State::Live && self.incarnation() == other.incarnation()
     }
 }
 
-/// Rows that somebody without one has seen.
+/// Lease words that a client without a row has seen.
 #[derive(Default)]
 pub(crate) struct Silence(Option<Vec<u64>>);
 
-/// What to do about rows none of which is free.
+/// How to get a row when none is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// Look again a lease later.
+    /// Read the words again a lease later.
     Wait,
-    /// This one has shown no life for a lease. When it is evicted, time has passed: the others are
-    /// waited for anew.
+    /// The client of this row was silent for a lease. The eviction takes time, so afterwards the wait for the others
+    /// begins again.
     Silent(u32),
-    /// All have shown life.
+    /// All clients have renewed their leases.
     Life,
 }
 

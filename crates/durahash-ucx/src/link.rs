@@ -1,4 +1,4 @@
-//! Verbs carried to nodes, and waited for.
+//! Sends verbs to nodes and waits for them.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,26 +14,26 @@ use crate::connect_info::ConnectInfo;
 use crate::leases::BEAT_OFF;
 use crate::sys::{Client, Key, State};
 
-/// Longer reads and writes are made in pieces, which end at multiples of this: a message of a transport
-/// without RMA takes one whole, so a word is never divided between two messages.
+/// Longer reads and writes are split into pieces that end at multiples of this: a piece fits into one message of a
+/// transport without RMA, so a word is never divided between two messages.
 const PIECE: u64 = 4096;
-/// A wait that takes longer than this gives up the processor.
+/// A wait that takes longer than this yields the processor.
 const SPIN: Duration = Duration::from_micros(200);
-/// Then it looks again after an eighth of the time that it has waited, but not more seldom than this.
+/// Then it polls again after an eighth of the time that it has waited, but at least this often.
 const LOOK_MAX: Duration = Duration::from_millis(1);
 const LOOK_MIN: Duration = Duration::from_micros(20);
 
 /// A worker with an endpoint to each node, for any thread.
 pub(crate) struct Link {
     client: Mutex<Client>,
-    /// Bytes of the fabric's own before the region of each node.
+    /// Bytes of the fabric's own pages before the region of each node.
     own_bytes: Vec<u64>,
-    /// Of each node whose end UCX does not tell: its last beat that was seen, when it was seen first, and
-    /// when the node was looked at last.
+    /// For each node whose end UCX does not report: its last beat, when that was seen first, and when the node was
+    /// checked last.
     watched: Mutex<Vec<Watched>>,
-    /// Of each node: whether somebody has noticed its end.
+    /// For each node, whether another thread has reported its end.
     ended: Arc<[AtomicBool]>,
-    /// How many look for completions again and again, and how often they have done so since one moved.
+    /// How many waits poll for completions, and their polls since the last progress.
     lookers: AtomicU32,
     vain_looks: AtomicU32,
     deadline: Duration,
@@ -46,7 +46,7 @@ struct Watched {
     looked: Instant,
 }
 
-/// Verbs to be carried, as of a batch.
+/// Verbs to be sent, as of a batch.
 pub(crate) struct Load<'a> {
     pub(crate) verbs: &'a [Verb],
     pub(crate) out: &'a [u8],
@@ -55,7 +55,7 @@ pub(crate) struct Load<'a> {
     pub(crate) own: bool,
 }
 
-/// Verbs under way. Whatever becomes of this, their memory stays as long as they need it.
+/// Verbs under way. Their memory stays as long as they need it, even if this is dropped.
 struct Flight<'a> {
     link: &'a Link,
     key: Key,
@@ -67,7 +67,7 @@ impl Drop for Flight<'_> {
     }
 }
 
-/// One of those that look for completions, until its next look.
+/// A wait that polls for completions, until its next poll.
 struct Looker<'a>(&'a Link);
 
 impl<'a> Looker<'a> {
@@ -90,12 +90,12 @@ impl Load<'_> {
         self.verbs.iter().filter(atomic).enumerate().map(|(i, verb)| (16 * i, verb))
     }
 
-    /// Where in a batch's memory what is written begins, after two words for each atomic.
+    /// Offset of the bytes to be written in a batch's memory, after two words for each atomic.
     fn out_at(&self) -> usize {
         16 * self.atomics().count()
     }
 
-    /// Where what comes back begins.
+    /// Offset of the bytes that come back.
     fn back_at(&self) -> usize {
         self.out_at() + self.out.len()
     }
@@ -103,7 +103,7 @@ impl Load<'_> {
 
 impl Link {
     pub(crate) fn new(infos: &[ConnectInfo], deadline: Duration) -> Result<Self> {
-        // After that it may not take effect any more.
+        // A verb must not take effect after that.
         let patience = Duration::from_nanos(infos[0].lease_ns / 4);
         let deadline = deadline.min(patience);
         let mut client = Client::open(patience)?;
@@ -125,37 +125,37 @@ impl Link {
         })
     }
 
-    /// By which somebody else tells that a node has ended.
+    /// For reporting from another thread that a node has ended.
     pub(crate) fn ended(&self) -> Arc<[AtomicBool]> {
         Arc::clone(&self.ended)
     }
 
-    /// Whether nothing is known against `node`.
+    /// Fails if `node` is known to be lost.
     fn standing(&self, client: &mut Client, node: u8) -> Result<()> {
         let ended = self.ended[usize::from(node)].load(Ordering::Acquire);
         if ended || client.is_lost(node) { Err(lost(client, node)) } else { Ok(()) }
     }
 
-    /// Whether nothing is known against any node.
+    /// Fails if a node is known to be lost.
     pub(crate) fn nodes_stand(&self) -> Result<()> {
         let mut client = self.lock();
         (0..self.ended.len()).try_for_each(|node| self.standing(&mut client, node as u8))
     }
 
-    /// Gives a node up.
+    /// Gives up a node.
     pub(crate) fn lose(&self, node: u8) -> Error {
         lost(&mut self.lock(), node)
     }
 
-    /// Lets go on what nobody waits for.
+    /// Progresses verbs that are not awaited.
     pub(crate) fn tend(&self) {
         let mut client = self.lock();
         while client.progress() {}
     }
 
-    /// Finds nodes that have ended although verbs take effect, in memory that is left of them. A node whose
-    /// beat stands still for half the deadline is lost, and it is looked at every quarter. Only verbs that go to
-    /// such a node fail.
+    /// Finds ended nodes over shared memory, in whose memory verbs still take effect. A node whose
+    /// beat does not change for half the deadline is lost. The beat is checked every quarter of the deadline. Only verbs to
+    /// that node fail.
     pub(crate) async fn watch(&self) -> Result<()> {
         loop {
             let due = {
@@ -188,7 +188,7 @@ impl Link {
         }
     }
 
-    /// Words of the fabric's own.
+    /// Reads words of the fabric's own pages.
     pub(crate) async fn read_own(&self, node: u8, off: u64, bytes: usize) -> Result<Vec<u64>> {
         let mut batch = Batch::new();
         batch.read(Addr::new(node, off), bytes);
@@ -199,11 +199,11 @@ impl Link {
     }
 
     fn lock(&self) -> MutexGuard<'_, Client> {
-        // After a panic it is as good as before: each change of it is one call.
+        // A panic leaves it consistent: each change is one call.
         self.client.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Carries verbs to their nodes; what they bring back, when all have taken effect.
+    /// Sends verbs to their nodes, waits until all have taken effect, and returns their results.
     pub(crate) async fn carry(&self, load: Load<'_>) -> Result<Vec<u8>> {
         let flight = self.start(&load)?;
         self.land(&flight).await?;
@@ -218,7 +218,7 @@ impl Link {
         Ok(back)
     }
 
-    /// Carries writes that nobody waits for; a failure is one of the node.
+    /// Sends writes that are not awaited; a failure is one of the node.
     pub(crate) fn send(&self, load: &Load<'_>) -> Result<()> {
         let flight = self.start(load)?;
         self.lock().progress();
@@ -226,7 +226,7 @@ impl Link {
         Ok(())
     }
 
-    /// Ready when all that was posted to `node` has taken effect.
+    /// Waits until all verbs to `node` have taken effect.
     pub(crate) async fn flush(&self, node: u8) -> Result<()> {
         let flight = {
             let mut client = self.lock();
@@ -283,15 +283,15 @@ impl Link {
                 }
             }
         }
-        // A write that has completed here may not have done so there.
+        // A write that has completed here may not have taken effect there.
         for node in written {
             client.flush(key, node);
         }
         Ok(Flight { link: self, key })
     }
 
-    /// Gives up the processor once in a round of looks that all were in vain, and not in each of them: the
-    /// coroutines of a client look at the same worker.
+    /// Yields the processor once in a round of polls without progress, not in each of them: the
+    /// coroutines of a client poll the same worker.
     fn give_way(&self, moved: bool) {
         if moved {
             self.vain_looks.store(0, Ordering::Relaxed);
@@ -310,8 +310,7 @@ impl Link {
             let moved = {
                 let mut client = self.lock();
                 let waited = begun.elapsed();
-                // What has arrived counts, however late anybody looks, if that is not so late that the verb
-                // has expired.
+                // A completion counts even if it is seen late, unless the verb has expired.
                 let mut moved = false;
                 while client.progress() {
                     moved = true;
@@ -352,7 +351,7 @@ fn lost(client: &mut Client, node: u8) -> Error {
     ErrorKind::NodeLost { node }.into()
 }
 
-/// Where in `len` bytes from `off` on each piece begins, and how many bytes it has.
+/// The pieces of `len` bytes from `off` on: where each begins, and its length.
 fn pieces(off: u64, len: u64) -> impl Iterator<Item = (usize, usize)> {
     let mut at = 0;
     std::iter::from_fn(move || {

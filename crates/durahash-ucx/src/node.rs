@@ -1,4 +1,4 @@
-//! The side that lends its memory out.
+//! The node, which lends its memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,28 +16,26 @@ use crate::sys::{self, Node};
 
 /// The name of the fabric in an offer.
 pub(crate) const FABRIC: &str = "ucx";
-/// So often the thread looks for verbs before it sleeps until there are some.
+/// Polls of the thread without a verb, before it sleeps until there is one.
 const SPINS: u32 = 50;
-/// Then it wakes so often all the same, and looks whether it shall end.
+/// The sleep's limit: then the thread checks whether it must end.
 const WAIT_MS: u32 = 20;
 
-/// What a node lends out.
+/// Options of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct UcxNodeOptions {
     /// Bytes of the region, a multiple of 4096.
     pub bytes: u64,
-    /// Rows of clients, so how many can live at once: 1 to 4096. Those of node 0 count.
+    /// Clients at once, at most: 1 to 4096. The value of node 0 counts.
     pub rows: u32,
-    /// How long a client must have shown no life before it may be evicted: a second to a day. That of node 0
+    /// How long a client must be silent before it may be evicted: a second to a day. The value of node 0
     /// counts.
     ///
-    /// UCX cannot shut out a client. So the lease must be so long that whatever a client posts takes effect
-    /// within a quarter of it, or never does ([`Ucx`](crate::Ucx) says what it sees to, and what not); and so
-    /// long that a client that lives posts something within it, as an index's
-    /// [`service`](durahash_remote::RemoteMap::service) does.
+    /// UCX cannot shut out a client. So each verb must take effect within a quarter of the lease, or never;
+    /// [`Ucx`](crate::Ucx) lists what it ensures. And each live client must post something within the lease, as an
+    /// index's [`service`](durahash_remote::RemoteMap::service) does.
     pub lease: Duration,
-    /// Whether TCP reaches it from this host only, by the loopback device, unless `UCX_NET_DEVICES` says
-    /// otherwise; `false` by default.
+    /// Restricts TCP to the loopback device unless `UCX_NET_DEVICES` is set; `false` by default.
     pub loopback: bool,
 }
 
@@ -48,22 +46,20 @@ impl Default for UcxNodeOptions {
     }
 }
 
-/// A region of memory that clients reach over UCX, and a thread that lets their verbs take effect.
+/// A region of memory that clients reach over UCX, and a thread that progresses their verbs.
 ///
-/// It is gone, with what is in it, when this is dropped; clients get
-/// [`NodeLost`](ErrorKind::NodeLost) from then on.
+/// Dropping it discards the region and its contents. Clients then get [`NodeLost`](ErrorKind::NodeLost).
 ///
-/// **Connections that break.** UCX 1.13 ends the whole process of the node (`Fatal: unexpected error: Endpoint
-/// timeout`) when the connection of a client breaks over TCP, and then comes to writes of it that are to be
-/// answered: seen in about one of eight kills of a client that did nothing but write 100 kB at once, not of
-/// one that had nothing under way. A client breaks its connection with writes under way not only when it is
-/// killed: also when it gives the node up, since its deadline is short for a slow node, or since a write has been
-/// under way for a quarter of the lease; and when it is dropped having been evicted, or with a node lost. So
-/// a client that is merely slow can end a node for all. Give a node a process of its own, which has nothing
-/// else to lose, and choose deadline and lease long.
+/// **Broken connections.** UCX 1.13 ends the node's whole process (`Fatal: unexpected error: Endpoint
+/// timeout`) if a client's connection over TCP breaks before UCX has answered its writes. That happened in about one of
+/// eight kills of a client that wrote 100 kB at a time, and never to
+/// one that had nothing under way. A client breaks its connection with writes under way when it is
+/// killed, when it gives up a node that exceeds its deadline, when a write has been
+/// under way for a quarter of the lease, and when it is dropped after an eviction or the loss of a node. So
+/// a slow client can end a node for all clients. Run a node in a process of its own, and choose a long deadline and lease.
 ///
-/// **Who reaches its port** can write anywhere in this process, not only in the region, whatever token a
-/// control connection wants: only on a network where everybody is trusted. See the [crate](crate).
+/// **Trust.** Any host that reaches its port can write anywhere in this process, not only in the region, even without the
+/// token of the control connection. Run it only on a network where every host is trusted. See the [crate](crate).
 #[derive(Debug)]
 pub struct UcxNode {
     id: u64,
@@ -75,11 +71,11 @@ pub struct UcxNode {
 }
 
 impl UcxNode {
-    /// Takes zeroed memory, registers it, and starts the thread. UCX's environment variables say over
-    /// which devices and transports it is reached: `UCX_NET_DEVICES`, `UCX_TLS`.
+    /// Allocates zeroed memory, registers it, and starts the thread. UCX's environment variables
+    /// `UCX_NET_DEVICES` and `UCX_TLS` choose devices and transports.
     ///
     /// # Errors
-    /// [`Options`](ErrorKind::Options) when they cannot be met; [`Io`](ErrorKind::Io) with what UCX says.
+    /// [`Options`](ErrorKind::Options) when an option is out of its range; [`Io`](ErrorKind::Io) with UCX's message.
     pub fn start(options: &UcxNodeOptions) -> Result<Self> {
         let UcxNodeOptions { bytes, rows, lease, loopback } = *options;
         let refused = |what| Err(ErrorKind::Options { what }.into());
@@ -121,32 +117,32 @@ impl UcxNode {
         Ok(UcxNode { id, bytes, rows, info, stop, thread })
     }
 
-    /// What a client needs to reach the region: a few hundred bytes, to be given to
-    /// [`Ucx::connect`](crate::Ucx::connect) by a way on which nobody changes them: see
-    /// [`Trusted`](crate::Trusted). Whoever has them can read and write all of the region.
+    /// How a client reaches the region: a few hundred bytes for
+    /// [`Ucx::connect`](crate::Ucx::connect). Pass them on by a channel that cannot be tampered with: see
+    /// [`Trusted`](crate::Trusted). They give access to the whole region.
     #[must_use]
     pub fn connect_info(&self) -> &[u8] {
         &self.info
     }
 
-    /// The same as an offer, for a [`Listening`](durahash_remote::node::Listening) to make to clients, which
-    /// [find](crate::Ucx::find) it there.
+    /// The same as an offer, which a [`Listening`](durahash_remote::node::Listening) sends to clients that
+    /// [find](crate::Ucx::find) it.
     #[must_use]
     pub fn offer(&self) -> Offer {
         let (fabric, place) = (FABRIC.into(), self.info.clone());
         Offer { id: self.id, bytes: self.bytes, rows: self.rows, fabric, place }
     }
 
-    /// Whether the thread serves the region yet: it ends when UCX fails.
+    /// Returns whether the thread still serves the region: it ends when UCX fails.
     #[must_use]
     pub fn serves(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Ends it, as dropping does.
+    /// Stops the node, as dropping does.
     ///
     /// # Errors
-    /// What ended the thread before, if something did.
+    /// The error that had ended the thread before, if there was one.
     pub fn stop(mut self) -> Result<()> {
         self.end()
     }
@@ -162,7 +158,7 @@ impl UcxNode {
 
 impl Drop for UcxNode {
     fn drop(&mut self) {
-        // Whoever wants to know calls `stop`.
+        // `stop` returns the error.
         drop(self.end());
     }
 }

@@ -53,13 +53,13 @@ const char *dh_status_text(int status)
     return ucs_status_string((ucs_status_t)status);
 }
 
-/* Only what ends the process is told. */
+/* Only messages about the end of the process. */
 int dh_quiet(void)
 {
     return ucs_global_opts_set_value("LOG_LEVEL", "fatal");
 }
 
-/* Of the UCX that is there, whichever it was compiled for. */
+/* The version of the UCX that is loaded. */
 unsigned dh_version(void)
 {
     unsigned major, minor, release;
@@ -173,7 +173,7 @@ void dh_node_set_word(struct dh_node *node, size_t off, uint64_t word)
     atomic_store((_Atomic uint64_t *)(node->base + off), word);
 }
 
-/* Lets verbs take effect; waits at most so long where there are none. */
+/* Progresses verbs; without any, waits at most so long. */
 int dh_node_serve(struct dh_node *node, int spins, int wait_ms)
 {
     for (int i = 0; i < spins; i++) {
@@ -202,7 +202,7 @@ struct dh_remote {
     uint32_t pending;
     /* A close that is under way. */
     ucs_status_ptr_t closing;
-    /* Whether UCX tells when the node is gone. */
+    /* UCX reports the node's end. */
     int tells;
 };
 
@@ -211,14 +211,14 @@ struct dh_batch;
 struct dh_client {
     ucp_context_h context;
     ucp_worker_h worker;
-    /* The newest, and by `next` the others. */
+    /* The newest; `next` links the others. */
     struct dh_batch *batches;
     struct dh_batch *oldest;
     size_t nodes;
     struct dh_remote remotes[256];
 };
 
-/* What of a batch goes to one node. */
+/* The part of a batch for one node. */
 struct dh_wait {
     struct dh_batch *batch;
     uint32_t pending;
@@ -228,7 +228,7 @@ struct dh_wait {
 struct dh_batch {
     struct dh_client *client;
     struct dh_batch *prev, *next;
-    /* Its verbs were posted then or later, by the caller's clock. */
+    /* When its first verb was posted, by the caller's clock. */
     uint64_t posted_ns;
     uint32_t pending;
     int released;
@@ -270,7 +270,7 @@ int dh_client_connect(struct dh_client *client, const uint8_t *address, const ui
     ucs_status_t status = ucp_ep_create(client->worker, &params, &remote->ep);
     remote->tells = status == UCS_OK;
     if (status == UCS_ERR_UNREACHABLE) {
-        /* Shared memory does not tell. */
+        /* Shared memory does not report it. */
         params.err_mode = UCP_ERR_HANDLING_MODE_NONE;
         status = ucp_ep_create(client->worker, &params, &remote->ep);
     }
@@ -278,7 +278,7 @@ int dh_client_connect(struct dh_client *client, const uint8_t *address, const ui
         remote->ep = NULL;
         return status;
     }
-    /* Closed with the client from here on, whatever follows. */
+    /* From here on it is closed with the client. */
     client->nodes++;
     remote->base = base;
     return ucp_ep_rkey_unpack(remote->ep, rkey, &remote->rkey);
@@ -364,7 +364,7 @@ void dh_batch_release(struct dh_batch *batch)
         batch->released = 1;
 }
 
-/* Nobody may look at the batch any more, so the node is told of, too. */
+/* The batch may have been released, so the failure is recorded at the node, too. */
 static void failed(struct dh_wait *wait, ucs_status_t status)
 {
     struct dh_client *client = wait->batch->client;
@@ -396,7 +396,7 @@ static ucp_request_param_t parameters(struct dh_wait *wait)
     return param;
 }
 
-/* The callback runs for requests that are pending yet, and for no others. */
+/* The callback runs only for requests that are still pending. */
 static void posted(struct dh_wait *wait, ucs_status_ptr_t request)
 {
     if (UCS_PTR_IS_ERR(request)) {
@@ -424,7 +424,7 @@ void dh_get(struct dh_batch *batch, size_t node, size_t to, size_t bytes, uint64
                                             remote->base + off, remote->rkey, &param));
 }
 
-/* Two words lie at `at`: the operand, and what is swapped in, where the word that was comes to. */
+/* Two words lie at `at`: the operand, and the new word, which the previous one replaces. */
 void dh_atomic(struct dh_batch *batch, size_t node, size_t at, int swap, uint64_t off)
 {
     struct dh_remote *remote = &batch->client->remotes[node];
@@ -444,8 +444,8 @@ void dh_flush(struct dh_batch *batch, size_t node)
 }
 
 /*
- * A node to which a verb is under way that was posted before then, and which is not given up; as many as
- * there are nodes if there is none.
+ * The first node that is not given up and has a verb under way that was posted before then; the number of
+ * nodes if there is none.
  */
 size_t dh_client_overdue(const struct dh_client *client, uint64_t before_ns)
 {
@@ -466,8 +466,8 @@ static void forget_key(struct dh_remote *remote)
 }
 
 /*
- * Nothing more goes to the node; what is under way fails, if UCX allows. Not within a callback. To be
- * finished, until when nothing of other nodes goes on.
+ * Nothing more is sent to the node; verbs under way fail, if UCX allows. Must not run within a callback. Until
+ * it is finished, verbs to other nodes make no progress.
  */
 void dh_client_hang_up(struct dh_client *client, size_t node)
 {
@@ -485,7 +485,7 @@ void dh_client_hang_up(struct dh_client *client, size_t node)
     remote->closing = UCS_PTR_IS_ERR(request) ? NULL : request;
 }
 
-/* Progress of a close, which needs nobody's answer, is bounded all the same. */
+/* A close needs no answer of the node, but its progress is bounded, too. */
 #define CLOSE_ROUNDS 100000
 
 void dh_client_finish(struct dh_client *client)
@@ -503,16 +503,16 @@ void dh_client_finish(struct dh_client *client)
 
 void dh_client_close(struct dh_client *client)
 {
-    /* All of them before anything goes on: what is under way must not go out now. */
+    /* All of them before any progress: verbs under way must not be sent now. */
     for (size_t i = 0; i < client->nodes; i++)
         dh_client_hang_up(client, i);
     dh_client_finish(client);
-    /* Of those with verbs that were under way. */
+    /* Those with verbs under way. */
     for (size_t i = 0; i < client->nodes; i++)
         forget_key(&client->remotes[i]);
     ucp_worker_destroy(client->worker);
     ucp_cleanup(client->context);
-    /* Nothing writes into them any more. */
+    /* No verb writes into them any more. */
     while (client->batches)
         free_batch(client->batches);
     free(client);

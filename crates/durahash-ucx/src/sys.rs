@@ -1,8 +1,8 @@
-//! Bindings to `shim.c`: the only unsafe code of this crate. What is public here is safe to use, but for
-//! [`Trusted::new`], by which a caller answers for what UCX cannot check.
+//! Bindings to `shim.c`: the only unsafe code of this crate. Public items are safe to use, except
+//! [`Trusted::new`], whose caller vouches for what UCX cannot check.
 //!
-//! A [`Client`] is used through `&mut`, so by one thread at a time, as UCX wants it. Batches are named
-//! by keys, and belong to the client: nothing that verbs under way read or write is freed before they
+//! A [`Client`] is used through `&mut`, so by one thread at a time, as UCX requires. Batches are named
+//! by keys, and belong to the client: memory that verbs under way read or write is not freed before they
 //! are done or the client is gone.
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
@@ -71,7 +71,7 @@ unsafe extern "C" {
     fn dh_flush(batch: *mut RawBatch, node: usize);
 }
 
-/// What a status of UCX that is no success means.
+/// The error for a failed status of UCX.
 fn check(doing: &'static str, status: c_int) -> Result<()> {
     if status == 0 {
         return Ok(());
@@ -81,14 +81,14 @@ fn check(doing: &'static str, status: c_int) -> Result<()> {
     Err(Error::io(doing, None, io::Error::other(format!("UCX: {}", text.to_string_lossy()))))
 }
 
-/// The version of UCX, major and minor: 1000 times the one, and the other.
+/// The version of UCX: 1000 times the major number, plus the minor.
 pub(crate) fn version() -> u64 {
     // SAFETY: it needs nothing.
     u64::from(unsafe { dh_version() })
 }
 
-/// Keeps UCX from writing to the standard output what it has to say of connections that break, in all of this
-/// process, unless `UCX_LOG_LEVEL` is set. For programs whose output others read.
+/// Keeps UCX from logging broken connections to the standard output of this process, unless `UCX_LOG_LEVEL` is set. For
+/// programs whose output is parsed.
 pub fn quiet() {
     if std::env::var_os("UCX_LOG_LEVEL").is_none() {
         // SAFETY: it needs nothing. A level of this name is there in all versions.
@@ -97,13 +97,13 @@ pub fn quiet() {
     }
 }
 
-/// What reaches nodes, for which the caller answers: byte strings for [`Ucx::connect`](crate::Ucx::connect), or
-/// addresses for [`Ucx::find`](crate::Ucx::find).
+/// Connect info for [`Ucx::connect`](crate::Ucx::connect), or addresses for [`Ucx::find`](crate::Ucx::find), that the
+/// caller vouches for.
 ///
 /// ```no_run
 /// # use durahash_ucx::{Trusted, Ucx};
 /// # fn connect(info: Vec<u8>) -> durahash_media::Result<()> {
-/// // SAFETY: a `UcxNode` has made it, which gave it to this process by a pipe.
+/// // SAFETY: it comes from a `UcxNode`, by a pipe.
 /// let infos = unsafe { Trusted::new([info]) };
 /// let client = Ucx::connect(&infos, std::time::Duration::from_secs(2))?;
 /// # Ok(())
@@ -113,17 +113,17 @@ pub fn quiet() {
 pub struct Trusted<T>(T);
 
 impl<T> Trusted<T> {
-    /// Says that it comes from nodes.
+    /// Declares that the data come from nodes.
     ///
     /// # Safety
-    /// UCX reads addresses and keys of nodes without a length, and believes what they say. Checks of this
-    /// crate find damage and another version, not malice. So:
+    /// UCX reads addresses and keys of nodes without a length, and trusts them. The checks of this
+    /// crate find damage and other versions, not forgery. So:
     ///
-    /// - each byte string is, whole and unchanged, what [`UcxNode::connect_info`](crate::UcxNode::connect_info) gave;
-    /// - at each address listens, when the client connects, a process that makes the
-    ///   [offer](crate::UcxNode::offer) of a `UcxNode`, and nobody on the way changes what it says.
+    /// - each byte string is, whole and unchanged, from [`UcxNode::connect_info`](crate::UcxNode::connect_info);
+    /// - at each address, when the client connects, a process listens that sends the
+    ///   [offer](crate::UcxNode::offer) of a `UcxNode`, and no host on the way changes it.
     ///
-    /// A token does not see to that: it is the node that checks it.
+    /// A token does not ensure that: only the node checks it.
     pub const unsafe fn new(it: T) -> Self {
         Trusted(it)
     }
@@ -138,10 +138,9 @@ impl<T> Trusted<T> {
 }
 
 impl Trusted<Offers> {
-    /// Offers of nodes whose addresses whoever runs this program has given to it for this purpose, as on its
-    /// command line. For that person's word nobody in the program can answer, nor has to: it is as with
-    /// the libraries that a program is told to load. What comes from anywhere else, as from another
-    /// process or a service that knows of nodes, is for [`new`](Self::new).
+    /// Offers of nodes whose addresses the user of the program has named, for instance on the
+    /// command line. The user vouches for them, as for a library that a program is told to load. Addresses from
+    /// elsewhere, such as another process or a directory service, need [`new`](Self::new).
     #[must_use]
     pub const fn as_told(offers: Offers) -> Self {
         Trusted(offers)
@@ -154,12 +153,12 @@ pub(crate) struct Node {
     bytes: usize,
 }
 
-// SAFETY: UCX's objects are not bound to a thread; `&mut` sees to it that one at a time uses them.
+// SAFETY: UCX's objects are not bound to a thread, and `&mut` lets one thread at a time use them.
 unsafe impl Send for Node {}
 
 impl Node {
-    /// Zeroed memory of `bytes` bytes, which is reached over the loopback device only or over all that UCX
-    /// chooses.
+    /// Creates a node with `bytes` bytes of zeroed memory, reached over the loopback device only or over all devices
+    /// that UCX chooses.
     pub(crate) fn start(bytes: usize, loopback: bool) -> Result<Self> {
         let mut raw = std::ptr::null_mut();
         // SAFETY: `raw` is written on success only.
@@ -169,7 +168,7 @@ impl Node {
         Ok(Node { raw, bytes })
     }
 
-    /// Where the memory lies, how it is reached: the worker's address, and the key.
+    /// The memory's address, the worker's address, and the remote key.
     pub(crate) fn parts(&self) -> (u64, Vec<u8>, Vec<u8>) {
         let raw = self.raw.as_ptr();
         let (mut address_bytes, mut rkey_bytes) = (0, 0);
@@ -193,11 +192,10 @@ impl Node {
         unsafe { dh_node_set_word(self.raw.as_ptr(), off, word) };
     }
 
-    /// Lets verbs take effect; where there are none, looks for some `spins` times and then waits for at
-    /// most so long.
+    /// Progresses verbs. Without any, polls `spins` times and then waits for at most so long.
     pub(crate) fn serve(&mut self, spins: u32, wait_ms: u32) -> Result<()> {
         let (spins, wait_ms) = (spins.cast_signed(), wait_ms.cast_signed());
-        // SAFETY: the node lives, and nobody else uses it.
+        // SAFETY: the node lives, and `&mut` is exclusive.
         let status = unsafe { dh_node_serve(self.raw.as_ptr(), spins, wait_ms) };
         check("serving a region", status)
     }
@@ -205,7 +203,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // SAFETY: nobody uses it afterwards.
+        // SAFETY: it is not used afterwards.
         unsafe { dh_node_stop(self.raw.as_ptr()) };
     }
 }
@@ -214,7 +212,7 @@ impl Drop for Node {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key(usize);
 
-/// How far a batch is.
+/// Progress of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// All verbs have completed.
@@ -233,7 +231,7 @@ struct Slot {
 /// A worker with an endpoint to each node.
 pub(crate) struct Client {
     raw: NonNull<RawClient>,
-    /// Of each node: bytes of its memory, and whether it was given up.
+    /// For each node, bytes of its memory, and whether it was given up.
     nodes: Vec<(u64, bool)>,
     /// By key.
     slots: Vec<Option<Slot>>,
@@ -247,7 +245,7 @@ pub(crate) struct Client {
 unsafe impl Send for Client {}
 
 impl Client {
-    /// A verb that is under way for longer than `patience` takes no effect any more that UCX could prevent.
+    /// Creates a client. A verb that is under way for longer than `patience` has expired.
     pub(crate) fn open(patience: Duration) -> Result<Self> {
         let mut raw = std::ptr::null_mut();
         // SAFETY: `raw` is written on success only.
@@ -258,13 +256,13 @@ impl Client {
         Ok(Client { raw, nodes, slots, free, start: Instant::now(), patience })
     }
 
-    /// Adds an endpoint to a node, the next in number. Batches made before must be released. These are made of
-    /// what is [`Trusted`] only.
+    /// Adds an endpoint to the next node. Earlier batches must be released. Connect info is parsed from
+    /// [`Trusted`] bytes only.
     pub(crate) fn connect(&mut self, info: &ConnectInfo) -> Result<()> {
         assert!(self.nodes.len() < 255 && self.slots.iter().all(Option::is_none));
         let (address, rkey) = (info.address().as_ptr(), info.rkey().as_ptr());
-        // SAFETY: there is room for one more; no batch is there that was made for less nodes. Whoever has
-        // called `Trusted::new` says that a node has made these bytes, and that they are whole; the
+        // SAFETY: there is room for one more, and no batch exists that was made for fewer nodes. The caller of
+        // `Trusted::new` vouches that a node has made these bytes, and that they are whole; the
         // node's UCX is of this version: so UCX reads as many of them as it has written.
         let status = unsafe { dh_client_connect(self.raw.as_ptr(), address, rkey, info.base()) };
         check("connecting to a node", status)?;
@@ -276,7 +274,7 @@ impl Client {
         self.start.elapsed().as_nanos() as u64
     }
 
-    /// Closes the endpoints of nodes to which a verb has been under way for too long; whether there were any.
+    /// Closes the endpoints of nodes with an expired verb, and returns whether there were any.
     fn hang_up_overdue(&mut self) -> bool {
         let patience_ns = self.patience.as_nanos() as u64;
         let Some(before_ns) = self.now_ns().checked_sub(patience_ns) else { return false };
@@ -292,8 +290,7 @@ impl Client {
         }
     }
 
-    /// Gives nodes up to which a verb has been under way for too long: UCX may hold it back yet, and nothing
-    /// of it shall go out any more.
+    /// Gives up nodes with an expired verb: UCX may still hold it back, and must not send it any more.
     pub(crate) fn expire(&mut self) {
         if self.hang_up_overdue() {
             // SAFETY: the client lives, and no callback is running.
@@ -301,40 +298,40 @@ impl Client {
         }
     }
 
-    /// Lets verbs go on, but for those that have [expired](Self::expire); whether any did.
+    /// Progresses verbs that have not [expired](Self::expire), and returns whether there was progress.
     pub(crate) fn progress(&mut self) -> bool {
         self.expire();
-        // SAFETY: the client lives, and nobody else uses it.
+        // SAFETY: the client lives, and `&mut` is exclusive.
         unsafe { dh_client_progress(self.raw.as_ptr()) != 0 }
     }
 
-    /// Whether UCX says so when the node is gone. It does over a network, not over shared memory.
+    /// Returns whether UCX reports the node's end: it does over a network, not over shared memory.
     pub(crate) fn tells(&self, node: u8) -> bool {
         // SAFETY: there is a place for every number of 8 bits.
         unsafe { dh_client_tells(self.raw.as_ptr(), node.into()) != 0 }
     }
 
-    /// Whether the node was given up, or its endpoint has failed.
+    /// Returns whether the node was given up, or its endpoint has failed.
     pub(crate) fn is_lost(&self, node: u8) -> bool {
         // SAFETY: there is a place for every number of 8 bits.
         let error = unsafe { dh_client_error(self.raw.as_ptr(), node.into()) };
         error != 0 || self.nodes[usize::from(node)].1
     }
 
-    /// Gives a node up: nothing more goes there, and what is under way fails.
+    /// Gives up a node: nothing more is sent to it, and verbs under way fail.
     pub(crate) fn lose(&mut self, node: u8) {
         let lost = &mut self.nodes[usize::from(node)].1;
         if !std::mem::replace(lost, true) {
             // SAFETY: the node was connected, and no callback is running.
             unsafe { dh_client_hang_up(self.raw.as_ptr(), node.into()) };
-            // To finish is to progress.
+            // Progress finishes it.
             self.hang_up_overdue();
             // SAFETY: the same.
             unsafe { dh_client_finish(self.raw.as_ptr()) };
         }
     }
 
-    /// A batch with `bytes` zeroed bytes for what verbs read and write, which are posted from now on.
+    /// Creates a batch with `bytes` zeroed bytes for its verbs to read and write.
     pub(crate) fn batch(&mut self, bytes: usize) -> Result<Key> {
         let now_ns = self.now_ns();
         // SAFETY: the client lives.
@@ -372,7 +369,7 @@ impl Client {
         data[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// The bytes of a batch, all of whose verbs have completed.
+    /// The bytes of a batch after all its verbs have completed.
     pub(crate) fn bytes(&self, key: Key) -> &[u8] {
         let slot = self.slot(key);
         // SAFETY: the batch lives.
@@ -382,7 +379,7 @@ impl Client {
         unsafe { slice::from_raw_parts(dh_batch_data(slot.raw.as_ptr()), slot.bytes) }
     }
 
-    /// Of a verb of these bytes of the batch and those of the node: the batch, if all of them are there.
+    /// The batch of a verb, after a check that both ranges exist.
     fn verb(&self, key: Key, node: u8, own: (usize, usize), far: (u64, u64)) -> *mut RawBatch {
         let slot = self.slot(key);
         assert!(own.0 <= slot.bytes && slot.bytes - own.0 >= own.1, "bytes of the batch");
@@ -406,8 +403,8 @@ impl Client {
         unsafe { dh_get(batch, node.into(), to, bytes, off) };
     }
 
-    /// Posts a compare-and-swap: at `at` of the batch are the old word and the new one, in place of
-    /// which comes the word that was there. Or an addition: of the first word, with the same in return.
+    /// Posts an atomic. At `at` of the batch are the old and the new word of a compare-and-swap, or the addend. The
+    /// previous word replaces the second of them.
     pub(crate) fn atomic(&mut self, key: Key, node: u8, at: usize, swap: bool, off: u64) {
         assert!(at.is_multiple_of(8) && off.is_multiple_of(8));
         let batch = self.verb(key, node, (at, 16), (off, 8));
@@ -415,19 +412,19 @@ impl Client {
         unsafe { dh_atomic(batch, node.into(), at, swap.into(), off) };
     }
 
-    /// Posts a flush: complete when all verbs to the node have taken effect that were posted before.
+    /// Posts a flush, which completes when all earlier verbs to the node have taken effect.
     pub(crate) fn flush(&mut self, key: Key, node: u8) {
         let batch = self.verb(key, node, (0, 0), (0, 0));
         // SAFETY: the node is connected.
         unsafe { dh_flush(batch, node.into()) };
     }
 
-    /// How far a batch is.
+    /// The progress of a batch.
     pub(crate) fn state(&self, key: Key) -> State {
         let raw = self.slot(key).raw.as_ptr();
         let mut pending = None;
         for node in (0..self.nodes.len()).rev() {
-            // SAFETY: a node that was there when the batch was made.
+            // SAFETY: the node existed when the batch was made.
             if unsafe { dh_batch_error_at(raw, node) } != 0 {
                 return State::Failed(node as u8);
             }
@@ -439,18 +436,18 @@ impl Client {
         pending.map_or(State::Done, State::Pending)
     }
 
-    /// Forgets a batch, the memory of which stays until its verbs are done.
+    /// Releases a batch. Its memory stays until its verbs are done.
     pub(crate) fn release(&mut self, key: Key) {
         let slot = self.slots[key.0].take().expect("a batch is released once");
         self.free.push(key.0);
-        // SAFETY: nobody has the key's batch any more.
+        // SAFETY: the key was removed, so the batch is not used any more.
         unsafe { dh_batch_release(slot.raw.as_ptr()) };
     }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // SAFETY: nobody uses it, or its batches, afterwards.
+        // SAFETY: neither it nor its batches are used afterwards.
         unsafe { dh_client_close(self.raw.as_ptr()) };
     }
 }

@@ -1,21 +1,21 @@
-//! How long is waited, and how many are let in.
+//! Time limits, and the number of connections.
 
 use std::time::Duration;
 
-/// How long nodes and clients wait for one another, and how many connections a node has.
+/// Time limits of nodes and clients, and the number of connections of a node.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// For connecting, and for the whole of a handshake; 5 s by default.
+    /// Of connecting, and of a whole handshake; 5 s by default.
     pub handshake: Duration,
-    /// How often a client asks whether the node is there; 1 s by default.
+    /// Interval of a client's pings; 1 s by default.
     pub ask: Duration,
-    /// How long a client waits for the answer to that, before it takes the node as lost; 10 s by default. A
-    /// node that has ended is missed at once.
+    /// Time without an answer to a ping after which a node counts as lost; 10 s by default. A client detects at once
+    /// that a node's process has ended.
     pub silence: Duration,
-    /// How long a node waits for the next question of a client before it ends the connection; 60 s by
-    /// default. A client that was stopped for longer has lost its nodes when it goes on.
+    /// Time without a ping after which a node closes a connection; 60 s by
+    /// default. A client that is stopped for longer loses its nodes.
     pub idle: Duration,
-    /// Connections that a node has at once, of which each has a thread; 256 by default.
+    /// Connections of a node at once, at most, each with a thread; 256 by default.
     pub connections: usize,
 }
 

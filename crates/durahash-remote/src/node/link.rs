@@ -14,7 +14,7 @@ use super::message::{ASK, HERE, Offer, VERSION, Verdict, Wrong, hello, read_answ
 use super::stream::{left, write_all};
 use super::token::Token;
 
-/// A connection to a node, by which its end is noticed. Dropping it ends it.
+/// A connection to a node, which detects the node's end. Dropping it closes it.
 pub struct Link {
     stream: Arc<TcpStream>,
     limits: Limits,
@@ -23,12 +23,12 @@ pub struct Link {
 }
 
 impl Link {
-    /// Connects to the node at `address`, as `127.0.0.1:7410`; what it offers.
+    /// Connects to the node at `address`, such as `127.0.0.1:7410`, and returns its offer.
     ///
     /// # Errors
-    /// [`Unreachable`](ErrorKind::Unreachable) when nobody answers, or the node has too many connections;
-    /// [`Refused`](ErrorKind::Refused) when it does not let this client in;
-    /// [`NotANode`](ErrorKind::NotANode) when it is none, or of another version.
+    /// [`Unreachable`](ErrorKind::Unreachable) when there is no answer, or the node has too many connections;
+    /// [`Refused`](ErrorKind::Refused) when it does not admit this client;
+    /// [`NotANode`](ErrorKind::NotANode) when the peer is not a node of this version.
     pub fn connect(address: &str, token: Option<&Token>, limits: &Limits) -> Result<(Self, Offer)> {
         let unreachable = |source| {
             let address = address.to_owned();
@@ -38,7 +38,7 @@ impl Link {
         let stream = dial(address, until).map_err(unreachable)?;
         stream.set_nodelay(true).map_err(unreachable)?;
         let said = write_all(&stream, &hello(token), until);
-        // A node that ends the connection early has said why before.
+        // A node that closes the connection early has sent its verdict before.
         let offer = match (read_answer(&stream, until), said) {
             (Ok(Ok(offer)), Ok(())) => offer,
             (Ok(Err(verdict)), _) => return Err(refusal(address, verdict)),
@@ -49,21 +49,21 @@ impl Link {
         Ok((Link { stream, limits, address: address.into(), thread: None }, offer))
     }
 
-    /// Where the node is, as it was given.
+    /// The node's address, as it was given.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Has a thread look whether the node is there, which calls `lost` when it no longer is, and when this
+    /// Starts a thread that pings the node, and calls `lost` when the node no longer answers or this
     /// is dropped.
     ///
     /// # Errors
-    /// [`Io`](ErrorKind::Io) when there is no thread to be had.
+    /// [`Io`](ErrorKind::Io) when no thread can be started.
     pub fn watch(&mut self, lost: impl FnOnce() + Send + 'static) -> Result<()> {
         let (stream, limits) = (Arc::clone(&self.stream), self.limits.clone());
         let watch = move || {
-            // However it ended, there is nobody to hear from any more.
+            // For whichever reason, the node no longer answers.
             drop(watch(&stream, &limits));
             lost();
             drop(stream.shutdown(Shutdown::Both));
@@ -76,16 +76,16 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may be closed already.
         drop(self.stream.shutdown(Shutdown::Both));
         if let Some(thread) = self.thread.take() {
-            // A panic there has shown itself.
+            // A panic there was printed.
             drop(thread.join());
         }
     }
 }
 
-/// A connection to one of the addresses that the name stands for.
+/// Connects to one of the addresses of the name.
 fn dial(address: &str, until: Instant) -> io::Result<TcpStream> {
     let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in resolve(address, until)? {
@@ -97,8 +97,8 @@ fn dial(address: &str, until: Instant) -> io::Result<TcpStream> {
     Err(failed)
 }
 
-/// The addresses that a name stands for. The system may look for them longer than anybody wants to wait, so
-/// a thread of its own asks it, which is left to itself then.
+/// The addresses of a name. The system may take longer than the limit to resolve it, so a thread does it, which is
+/// abandoned then.
 fn resolve(address: &str, until: Instant) -> io::Result<Vec<SocketAddr>> {
     if let Ok(address) = address.parse() {
         return Ok(vec![address]);
@@ -106,23 +106,23 @@ fn resolve(address: &str, until: Instant) -> io::Result<Vec<SocketAddr>> {
     let (tell, told) = channel();
     let name = address.to_owned();
     let ask = move || {
-        // Nobody may wait any more.
+        // The limit may have passed.
         drop(tell.send(name.to_socket_addrs().map(Vec::from_iter)));
     };
     thread::Builder::new().name("durahash-names".into()).spawn(ask)?;
     told.recv_timeout(left(until)?).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// Asks every so often; returns when no answer comes, or anything else does.
+/// Pings the node; returns when it does not answer, or answers anything else.
 fn watch(mut stream: &TcpStream, limits: &Limits) -> io::Result<()> {
-    // Since when an answer is waited for.
+    // When the ping without an answer was sent.
     let mut asked: Option<Instant> = None;
     loop {
         let wait = match asked {
             None => limits.ask,
             Some(at) => limits.silence.saturating_sub(at.elapsed()),
         };
-        // No time at all is not a limit. What has come already is read also then.
+        // A timeout of zero is invalid. An answer that has arrived is read even after the limit.
         stream.set_read_timeout(Some(wait.max(std::time::Duration::from_millis(1))))?;
         let mut byte = [0];
         match stream.read(&mut byte) {

@@ -1,4 +1,4 @@
-//! The node's side: a thread for whoever connects, and not too many of them.
+//! The node's side: a thread for each connection, up to a limit.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -14,14 +14,14 @@ use super::message::{ASK, HERE, Offer, Verdict, Wrong, answer, read_hello};
 use super::stream::{read_all, write_all};
 use super::token::Token;
 
-/// How long is waited where the system has no descriptor or thread for another connection.
+/// Pause when the system has no descriptor or thread for another connection.
 const SHORT_OF_MEANS: Duration = Duration::from_millis(50);
 
-/// A node that listens, and tells its clients what it offers. Dropping it ends all connections.
+/// A node that listens, and sends its offer to clients. Dropping it ends all connections.
 ///
-/// **Concurrency.** A thread takes connections, and each connection has one. Peers that are silent, send
-/// garbage or vanish end nothing but their own connection; where there are as many connections as there may
-/// be, the one that has been silent the longest is ended for a new one, if it was not let in yet.
+/// **Concurrency.** One thread accepts connections, and each connection has a thread. Peers that are silent, send
+/// garbage or vanish affect only their own connection. At the limit of connections, a new one
+/// replaces the oldest that has not been admitted yet.
 pub struct Listening {
     node: Arc<Node>,
     address: SocketAddr,
@@ -46,18 +46,18 @@ struct Open {
 
 struct Connection {
     stream: TcpStream,
-    /// It was let in.
+    /// The client was admitted.
     welcome: bool,
 }
 
 impl Open {
-    /// Ends the connection that is the oldest of those not let in yet, if there is one: who has something to
-    /// say says it at once.
+    /// Ends the oldest connection that is not admitted yet, if there is one: a client sends its first message at
+    /// once.
     fn drop_one_silent(&mut self) -> bool {
         let waiting = self.connections.iter().filter(|(_, connection)| !connection.welcome);
         let Some(oldest) = waiting.map(|(number, _)| *number).min() else { return false };
         if let Some(connection) = self.connections.remove(&oldest) {
-            // By which its thread ends, too. The peer may have ended it already.
+            // This ends its thread, too. The peer may have closed it already.
             drop(connection.stream.shutdown(Shutdown::Both));
         }
         true
@@ -65,12 +65,12 @@ impl Open {
 }
 
 impl Listening {
-    /// Listens at `address`, as `127.0.0.1:7410`, and tells whoever shows the token, or no token where that
-    /// is `None`, what is on offer.
+    /// Listens at `address`, such as `127.0.0.1:7410`, and sends the offer to clients that show the token, or no token
+    /// if it is `None`.
     ///
     /// # Errors
-    /// [`Io`](ErrorKind::Io) when the system does not let it listen there, or has no thread for it;
-    /// [`Options`](ErrorKind::Options) when the offer cannot be told.
+    /// [`Io`](ErrorKind::Io) when the system refuses the address, or a thread;
+    /// [`Options`](ErrorKind::Options) when the offer does not fit into a message.
     pub fn bind(address: &str, offer: Offer, token: Option<Token>, limits: Limits) -> Result<Self> {
         if !offer.fits() {
             let what = "the name of a fabric has at most 32 bytes, the place of memory 4096";
@@ -87,13 +87,13 @@ impl Listening {
         Ok(Listening { node, address, thread: Some(thread) })
     }
 
-    /// Where it listens: with the port that the system chose, where that was 0.
+    /// The address, with the port that the system chose for port 0.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How many clients are connected, and were let in.
+    /// The number of admitted clients.
     #[must_use]
     pub fn clients(&self) -> usize {
         self.node.open().connections.values().filter(|connection| connection.welcome).count()
@@ -102,7 +102,7 @@ impl Listening {
     /// Serves for as long as the process lives.
     pub fn serve(mut self) {
         if let Some(thread) = self.thread.take() {
-            // It ends where it panics, and has said so then.
+            // It ends by a panic only, which is printed.
             drop(thread.join());
         }
     }
@@ -112,7 +112,7 @@ impl Drop for Listening {
     fn drop(&mut self) {
         self.node.open().closing = true;
         if let Some(thread) = self.thread.take() {
-            // So that it looks again.
+            // Wakes the thread that accepts.
             let mut wake = self.address;
             if wake.ip().is_unspecified() {
                 wake.set_ip(match wake.ip() {
@@ -122,13 +122,13 @@ impl Drop for Listening {
             }
             let woken = TcpStream::connect_timeout(&wake, self.node.limits.handshake);
             if woken.is_ok() {
-                // A panic there has shown itself.
+                // A panic there was printed.
                 drop(thread.join());
             }
         }
         let mut open = self.node.open();
         for connection in open.connections.values() {
-            // One that the peer has ended already is fine.
+            // The peer may have closed it already.
             drop(connection.stream.shutdown(Shutdown::Both));
         }
         while !open.connections.is_empty() {
@@ -143,7 +143,7 @@ impl Node {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes connections until the node closes.
+    /// Accepts connections until the node closes.
     fn accept(self: &Arc<Self>, listener: &TcpListener) {
         loop {
             let accepted = listener.accept();
@@ -152,7 +152,7 @@ impl Node {
             }
             match accepted {
                 Ok((stream, _)) => self.start(stream),
-                // Either the peer has gone again, or there is a lack that passes.
+                // Either the peer has gone again, or the system is short of something for a while.
                 Err(_) => thread::sleep(SHORT_OF_MEANS),
             }
         }
@@ -173,23 +173,23 @@ impl Node {
             open.connections.insert(number, Connection { stream: copy, welcome: false });
             number
         };
-        // Also where the thread panics, or does not come to be.
+        // Also when the thread panics, or cannot be started.
         let ends = Ends { node: Arc::clone(self), number };
         let attend = move || {
             let ends = ends;
-            // Whatever the peer did wrong, or whether it has left: that is the end of it.
+            // Every failure, and the peer's leaving, just ends the connection.
             drop(ends.node.attend(&stream, ends.number));
         };
         drop(thread::Builder::new().name("durahash-link".into()).spawn(attend));
     }
 
-    /// Says to one peer too many that it is. A few bytes never wait in a new connection.
+    /// Refuses a peer beyond the limit. Writing a few bytes to a new connection never blocks.
     fn turn_away(&self, stream: &TcpStream) {
         let until = Instant::now() + self.limits.handshake;
         drop(write_all(stream, &answer(Err(Verdict::TooMany)), until));
     }
 
-    /// A connection from its begin to its end.
+    /// Serves a connection to its end.
     fn attend(&self, stream: &TcpStream, number: u64) -> io::Result<()> {
         stream.set_nodelay(true)?;
         let until = Instant::now() + self.limits.handshake;
@@ -229,8 +229,7 @@ impl Node {
     }
 }
 
-/// Reads what a peer has sent too much, up to its end: to close before would take from it the answer
-/// that is under way.
+/// Reads the rest of what a peer has sent: closing before would discard the answer that is under way.
 fn drain(mut stream: &TcpStream, until: Instant) -> io::Result<()> {
     let mut bytes = [0; 512];
     loop {
@@ -245,7 +244,7 @@ fn drain(mut stream: &TcpStream, until: Instant) -> io::Result<()> {
     }
 }
 
-/// Takes a connection from the book when its thread ends.
+/// Removes a connection from the list when its thread ends.
 struct Ends {
     node: Arc<Node>,
     number: u64,

@@ -13,13 +13,13 @@ use crate::fabric::{Local, LocalOptions};
 
 /// The name of the fabric that such memory is on.
 pub(super) const LOCAL: &str = "local";
-/// Clients that can have a row of it at once.
+/// Clients at once, at most.
 const ROWS: u32 = 64;
-/// Where processes share memory, on most systems.
+/// The usual place for memory that processes share.
 const SHARED: &str = "/dev/shm";
 
-/// A directory that a node has made for the memory that it is going to lend, so that whoever removes it if the node
-/// is killed can be there before the memory is.
+/// A directory for the memory that a node is going to lend. It exists before the memory, so that a process which
+/// removes it after the node is killed can start first.
 #[derive(Debug)]
 pub struct LentPlace {
     dir: PathBuf,
@@ -27,8 +27,8 @@ pub struct LentPlace {
 }
 
 impl LentPlace {
-    /// Makes the directory `dir`; without one, a directory of a name that nobody has in `/dev/shm`, or where
-    /// there is no such in that for temporary files.
+    /// Creates the directory `dir`; without one, a directory with a random name in `/dev/shm`, or in
+    /// the directory for temporary files if there is no `/dev/shm`.
     ///
     /// # Errors
     /// [`Exists`](ErrorKind::Exists); [`Io`](ErrorKind::Io).
@@ -38,7 +38,7 @@ impl LentPlace {
         Self::made(&dir)
     }
 
-    /// The directory `dir`, which another process has [made](Self::make) for this one.
+    /// Opens the directory `dir`, which another process has [created](Self::make) for this one.
     ///
     /// # Errors
     /// [`Io`](ErrorKind::Io).
@@ -57,7 +57,7 @@ impl LentPlace {
         (&self.dir, self.inode)
     }
 
-    /// Takes memory of `bytes`, a multiple of 4096, all zero. After a failure the directory is gone.
+    /// Allocates `bytes` of zeroed memory, a multiple of 4096. A failure removes the directory.
     ///
     /// # Errors
     /// As [`Local::create`].
@@ -67,10 +67,10 @@ impl LentPlace {
         Ok(LentMemory { dir: self.dir, local, bytes })
     }
 
-    /// Removes the directory `dir`, if it has this inode, and what a node has begun to make there.
+    /// Removes the directory `dir`, if it has this inode, with all files of a node there.
     ///
     /// # Errors
-    /// [`Io`](ErrorKind::Io) when it cannot be; [`Exists`](ErrorKind::Exists) when it is another directory.
+    /// [`Io`](ErrorKind::Io) when a file cannot be removed; [`Exists`](ErrorKind::Exists) when it is another directory.
     pub fn clear(dir: &Path, inode: u64) -> Result<()> {
         let found = fs::metadata(dir);
         let found = found.map_err(|e| Error::io("looking for", Some(dir.into()), e))?;
@@ -81,8 +81,8 @@ impl LentPlace {
     }
 }
 
-/// Memory in files that a node has made: a directory with a file for the region, and one for each client's
-/// row. Dropping it removes them; whoever has it attached keeps what it has.
+/// Memory that a node lends: a directory with a file for the region, and one for each client's
+/// row. Dropping it removes the files; processes that have attached them can go on using them.
 pub struct LentMemory {
     dir: PathBuf,
     local: Local,
@@ -90,7 +90,7 @@ pub struct LentMemory {
 }
 
 impl LentMemory {
-    /// Memory in a new directory, as [`LentPlace::make`] makes it. All space is taken at once.
+    /// Creates memory in a new directory, as of [`LentPlace::make`]. All space is allocated at once.
     ///
     /// # Errors
     /// As [`LentPlace::make`] and [`LentPlace::lend`].
@@ -104,7 +104,7 @@ impl LentMemory {
         &self.dir
     }
 
-    /// What clients need to reach it.
+    /// How clients reach it.
     #[must_use]
     pub fn offer(&self) -> Offer {
         Offer {
@@ -119,12 +119,12 @@ impl LentMemory {
 
 impl Drop for LentMemory {
     fn drop(&mut self) {
-        // Somebody else may have removed it, and nobody is left to be told of more than that.
+        // Another process may have removed it. Other failures have no caller to return to.
         drop(Local::remove(&self.dir, self.local.id()));
     }
 }
 
-/// A path that nobody has.
+/// A random path.
 fn some_dir() -> Result<PathBuf> {
     let number = getrandom::u64().map_err(|e| {
         Error::io("choosing a random name for a node's memory", None, io::Error::other(e))
@@ -134,7 +134,7 @@ fn some_dir() -> Result<PathBuf> {
     Ok(parent.join(format!("durahash-node-{number:016x}")))
 }
 
-/// Why memory cannot be reached by this build, whose fabric has this name.
+/// Why this build cannot reach memory on the fabric of this name.
 pub(super) fn unknown(fabric: &str) -> Error {
     let what = match fabric {
         "ucx" => "the node lends its memory over UCX, which this build does not have",

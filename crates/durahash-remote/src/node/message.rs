@@ -1,4 +1,4 @@
-//! What nodes and clients say to one another: bytes, of bounded length.
+//! The messages between nodes and clients, of bounded length.
 
 use std::io;
 use std::net::TcpStream;
@@ -8,36 +8,36 @@ use super::stream::read_all;
 use super::token::{TOKEN_BYTES, Token};
 
 const MAGIC: [u8; 8] = *b"durnode\0";
-/// What the messages mean.
+/// The protocol version.
 pub(super) const VERSION: u32 = 1;
-/// Bytes of what both sides begin with: magic number, version, and two numbers more.
+/// Bytes at the start of both first messages: magic number, version, and two more numbers.
 const HELLO_BYTES: usize = 16;
 const ANSWER_BYTES: usize = 20;
 const OFFER_BYTES: usize = 8192;
 const FABRIC_BYTES: usize = 32;
 const PLACE_BYTES: usize = 4096;
 
-/// Is the node there?
+/// The client's ping.
 pub(super) const ASK: u8 = 1;
-/// It is.
+/// The node's answer.
 pub(super) const HERE: u8 = 2;
 
-/// What a client needs to reach the memory of a node.
+/// How to reach the memory of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// The id of the memory, drawn when it was made.
+    /// The random id of the memory.
     pub id: u64,
-    /// Its bytes.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// How many clients there can be.
+    /// Clients at once, at most.
     pub rows: u32,
     /// The name of the fabric, at most 32 bytes.
     pub fabric: String,
-    /// Where on that fabric, as it says: of `local`, the path of a directory. At most 4,096 bytes.
+    /// The place on that fabric, at most 4,096 bytes: for `local`, the path of a directory.
     pub place: Vec<u8>,
 }
 
-/// What a node says to a client that begins.
+/// A node's answer to the first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Welcome,
@@ -57,16 +57,16 @@ const VERDICTS: [Verdict; 6] = [
     Verdict::TooMany,
 ];
 
-/// What is wrong with a message, or with its coming.
+/// Why a message could not be read.
 #[derive(Debug)]
 pub(super) enum Wrong {
-    /// It did not come, or not all of it.
+    /// It did not arrive, or not completely.
     Io(io::Error),
-    /// It is none, as it begins otherwise.
+    /// It does not begin with the magic number.
     Magic,
-    /// It is of this version.
+    /// It has this other version.
     Version(u32),
-    /// Something in it is longer than it can be, or does not fit together.
+    /// A length in it is too large, or contradicts another.
     Malformed,
 }
 
@@ -93,7 +93,7 @@ pub(super) fn hello(token: Option<&Token>) -> Vec<u8> {
 /// Reads what [`hello`] has written.
 pub(super) fn read_hello(stream: &TcpStream, until: Instant) -> Result<Option<Token>, Wrong> {
     let mut head = [0; HELLO_BYTES];
-    // Who sends garbage is told so by its first bytes, and not waited for.
+    // The first bytes of garbage are answered; the rest is not waited for.
     read_all(stream, &mut head[..MAGIC.len()], until)?;
     if head[..MAGIC.len()] != MAGIC {
         return Err(Wrong::Magic);
@@ -190,7 +190,7 @@ fn decode(bytes: &[u8]) -> Option<Offer> {
 }
 
 impl Offer {
-    /// Whether it can be told.
+    /// Returns whether the offer fits into a message.
     pub(super) fn fits(&self) -> bool {
         self.fabric.len() <= FABRIC_BYTES && self.place.len() <= PLACE_BYTES
     }

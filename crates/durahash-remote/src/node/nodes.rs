@@ -1,4 +1,4 @@
-//! All nodes of an index, connected.
+//! Connections to all nodes of an index, and their memory.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -14,8 +14,8 @@ use crate::fabric::Local;
 
 /// Nodes whose memory this process has attached, as one fabric.
 ///
-/// When a connection ends, that node is lost: whatever clients of [`local`](Nodes::local) post to it from
-/// then on fails as [`NodeLost`](ErrorKind::NodeLost). Dropping this ends all of them.
+/// When a connection ends, that node is lost: later verbs to it by clients of [`local`](Nodes::local)
+/// fail with [`NodeLost`](ErrorKind::NodeLost). Dropping this ends all connections.
 pub struct Nodes {
     local: Local,
     links: Vec<Link>,
@@ -31,12 +31,11 @@ impl Nodes {
         Self::attach(Offers::gather(addresses, token, limits)?)
     }
 
-    /// Attaches the memory of nodes that have let this client in.
+    /// Attaches the memory of nodes that have admitted this client.
     ///
     /// # Errors
-    /// As [`Local::attach_each`] where the memory is not that of the node:
-    /// it can be attached on the node's own host only. [`Options`](ErrorKind::Options) when it is on
-    /// another fabric.
+    /// As [`Local::attach_each`] when the memory at a node's path is not the node's: that path is valid
+    /// on the node's own host only. [`Options`](ErrorKind::Options) when the memory is on another fabric.
     pub fn attach(offers: Offers) -> Result<Self> {
         if offers.fabric() != LOCAL {
             return Err(unknown(offers.fabric()));
@@ -70,7 +69,7 @@ impl Nodes {
         &self.local
     }
 
-    /// Where node number `node` is, as it was given.
+    /// The address of node number `node`, as it was given.
     ///
     /// # Panics
     /// When there is no such node.

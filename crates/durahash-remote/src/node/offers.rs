@@ -1,4 +1,4 @@
-//! All nodes of an index, connected, before their memory is reached.
+//! Connections to all nodes of an index, before their memory is attached.
 
 use std::collections::HashSet;
 
@@ -9,10 +9,10 @@ use super::link::Link;
 use super::message::Offer;
 use super::token::Token;
 
-/// A node is numbered by a byte.
+/// A node's number is a byte.
 const NODES_MAX: usize = 255;
 
-/// Nodes that have let this client in, each with what it offers, numbered in their order.
+/// Nodes that have admitted this client, with their offers, numbered in their order.
 pub struct Offers {
     links: Vec<Link>,
     offers: Vec<Offer>,
@@ -22,8 +22,8 @@ impl Offers {
     /// Connects to the nodes at these addresses. All clients of an index name its nodes in the same order.
     ///
     /// # Errors
-    /// As [`Link::connect`]; [`Options`](ErrorKind::Options) when there are no nodes, too many, or the same
-    /// memory twice, or when not all lend theirs over the same fabric.
+    /// As [`Link::connect`]; [`Options`](ErrorKind::Options) when there are no nodes, too many, the same
+    /// memory twice, or different fabrics.
     pub fn gather<A: AsRef<str>>(
         addresses: &[A],
         token: Option<&Token>,
@@ -50,13 +50,13 @@ impl Offers {
         Ok(Offers { links, offers })
     }
 
-    /// The name of the fabric over which they lend their memory.
+    /// The name of their fabric.
     #[must_use]
     pub fn fabric(&self) -> &str {
         &self.offers[0].fabric
     }
 
-    /// The connections, and what came by each, in the nodes' order.
+    /// The connections and the offers, in the nodes' order.
     #[must_use]
     pub fn into_parts(self) -> (Vec<Link>, Vec<Offer>) {
         (self.links, self.offers)

@@ -1,21 +1,21 @@
-//! Reads and writes that end in time.
+//! Reads and writes with a deadline.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// What is left until then; an error when nothing is.
+/// The time left until then; an error when there is none.
 pub(super) fn left(until: Instant) -> io::Result<Duration> {
     let left = until.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
-/// The system says "would block" where the time is over.
+/// The system reports "would block" when the time is over.
 fn timed_out(e: io::Error) -> io::Error {
     if e.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { e }
 }
 
-/// Fills `bytes`, however slowly they come, but not beyond `until`.
+/// Fills `bytes`, and fails at `until`.
 pub(super) fn read_all(mut stream: &TcpStream, bytes: &mut [u8], until: Instant) -> io::Result<()> {
     let mut read = 0;
     while read < bytes.len() {
@@ -30,7 +30,7 @@ pub(super) fn read_all(mut stream: &TcpStream, bytes: &mut [u8], until: Instant)
     Ok(())
 }
 
-/// Writes `bytes`, but not beyond `until`.
+/// Writes `bytes`, and fails at `until`.
 pub(super) fn write_all(mut stream: &TcpStream, bytes: &[u8], until: Instant) -> io::Result<()> {
     let mut written = 0;
     while written < bytes.len() {

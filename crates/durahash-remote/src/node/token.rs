@@ -1,4 +1,4 @@
-//! What a client shows to be let in.
+//! The secret that admits a client.
 
 use std::fmt;
 use std::fs::File;
@@ -8,13 +8,13 @@ use std::path::Path;
 
 use durahash_media::{Error, ErrorKind, Result};
 
-/// Bytes of a token at most.
+/// Bytes of a token, at most.
 pub(super) const TOKEN_BYTES: usize = 1024;
 
 /// A secret that a node and its clients know: 1 to 1,024 bytes.
 #[derive(Clone)]
 pub struct Token {
-    /// With zeros behind it, so that all comparisons take the same time.
+    /// Padded with zeros, so that all comparisons take the same time.
     bytes: [u8; TOKEN_BYTES],
     len: usize,
 }
@@ -23,7 +23,7 @@ impl Token {
     /// The token of these bytes.
     ///
     /// # Errors
-    /// [`Options`](ErrorKind::Options) when there are none, or too many.
+    /// [`Options`](ErrorKind::Options) when there are no bytes, or too many.
     pub fn new(token: &[u8]) -> Result<Self> {
         if !(1..=TOKEN_BYTES).contains(&token.len()) {
             let what = "a token must have 1 to 1024 bytes";
@@ -34,10 +34,10 @@ impl Token {
         Ok(Token { bytes, len: token.len() })
     }
 
-    /// The token in a file, without the line's end that it may have.
+    /// Reads a token from a file, without the line feed at its end.
     ///
     /// # Errors
-    /// [`Io`](ErrorKind::Io) when it cannot be read; else as [`new`](Self::new).
+    /// [`Io`](ErrorKind::Io) when the file cannot be read; otherwise as [`new`](Self::new).
     pub fn read(path: &Path) -> Result<Self> {
         let failed = |e: io::Error| Error::io("reading the token", Some(path.into()), e);
         let mut bytes = Vec::new();
@@ -51,7 +51,7 @@ impl Token {
         &self.bytes[..self.len]
     }
 
-    /// Whether they are the same, in a time that does not depend on where they differ.
+    /// Compares in a time that does not depend on where the tokens differ.
     pub(super) fn is(&self, other: &Token) -> bool {
         let mut differing = self.len ^ other.len;
         for (one, two) in self.bytes.iter().zip(&other.bytes) {
