@@ -22,15 +22,15 @@
 //!
 //! # How to add a design
 //!
-//! Describe it as a [`Subject`](subject::Subject): how to make and open it in tiny geometry, its key
-//! space, and the prefilled tables. [`designs::RehSubject`] is one. Then
+//! Describe it as a [`Case`](case::Case): how to make and open it in tiny geometry, its key space, and the
+//! prefilled tables. [`cases`] has those that there are. Then
 //!
 //! ```
-//! use durahash_crash::designs::RehSubject;
+//! use durahash_crash::cases::named;
 //! use durahash_crash::run::Tester;
 //! use durahash_crash::states::Model;
 //!
-//! let reh = RehSubject::default();
+//! let reh = named("reh");
 //! let mut tester = Tester::new(&reh, Model::X86);
 //! if let Err(failure) = tester.random(1, 50) {
 //!     panic!("{failure}"); // with the command that repeats it
@@ -54,9 +54,11 @@ pub mod states;
 
 pub mod block;
 
-pub mod subject;
+pub mod budget;
 
-pub mod designs;
+pub mod case;
+
+pub mod cases;
 
 pub mod linear;
 pub mod mutate;

@@ -291,7 +291,7 @@ pub struct Accepted {
     pub why: &'static str,
 }
 
-/// Adds verdicts from another subject or model: a mutant that is caught anywhere is caught.
+/// Adds verdicts from another case or model: a mutant that is caught anywhere is caught.
 pub fn add(all: &mut BTreeMap<Mutant, Verdict>, verdicts: Vec<(Mutant, Verdict)>) {
     for (mutant, verdict) in verdicts {
         let known = all.entry(mutant).or_insert(Verdict::Equivalent);

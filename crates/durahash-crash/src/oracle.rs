@@ -14,10 +14,10 @@ use std::ops::{AddAssign, ControlFlow};
 use durahash::ErrorKind;
 use durahash_media::sim::{Sim, Site, Step};
 
+use crate::case::{Case, Table};
 use crate::quiet::catch;
 use crate::script::{Op, Rng, mix};
 use crate::states::{CrashState, Explorer, Model, Visit};
-use crate::subject::{Subject, Table};
 
 /// How deep crashes are nested: the recovery of a recovery of a crash.
 const LEVELS: usize = 2;
@@ -140,10 +140,12 @@ impl AddAssign for Counts {
 }
 
 /// Opens crash states of a design and compares.
-pub struct Judge<'s, S> {
-    subject: &'s S,
+pub struct Judge<'s> {
+    case: &'s Case,
     /// Whether the media keep the order of stores to one line.
     pub(crate) line_order: bool,
+    /// One state in so many is looked at.
+    pub(crate) one_in: u64,
     keys: Vec<u64>,
     /// Positions in `keys` by key.
     order: Vec<u16>,
@@ -166,15 +168,16 @@ pub struct Judge<'s, S> {
     pub counts: Counts,
 }
 
-impl<'s, S: Subject> Judge<'s, S> {
+impl<'s> Judge<'s> {
     /// A judge that has seen nothing.
-    pub fn new(subject: &'s S, model: Model, seed: u64) -> Self {
-        let keys = subject.keys();
+    pub fn new(case: &'s Case, model: Model, seed: u64) -> Self {
+        let keys = case.keys.clone();
         let mut order: Vec<u16> = (0..keys.len() as u16).collect();
         order.sort_unstable_by_key(|key| keys[usize::from(*key)]);
         Judge {
-            subject,
+            case,
             line_order: model.same_line_order(),
+            one_in: 1,
             keys,
             order,
             explorers: (0..LEVELS).map(|_| Explorer::new(model, seed)).collect(),
@@ -211,6 +214,11 @@ impl<'s, S: Subject> Judge<'s, S> {
         &self.keys
     }
 
+    /// A medium that holds `image`.
+    pub(crate) fn medium(&self, image: &[u64]) -> Sim {
+        Sim::from_image(image, self.case.max_bytes).with_line_order(self.line_order)
+    }
+
     /// Looks at a state, unless it was looked at before.
     ///
     /// # Errors
@@ -231,7 +239,8 @@ impl<'s, S: Subject> Judge<'s, S> {
         // What is right where an operation has not begun is right while it is in flight.
         let strict = mix(state.hash ^ settled);
         let hash = mix(state.hash ^ all);
-        if self.known.contains(&strict)
+        if !(hash >> 16).is_multiple_of(self.one_in)
+            || self.known.contains(&strict)
             || self.fresh.contains(&strict)
             || self.known.contains(&hash)
             || !self.fresh.insert(hash)
@@ -249,19 +258,19 @@ impl<'s, S: Subject> Judge<'s, S> {
         hash: u64,
         level: usize,
     ) -> Result<(), String> {
-        let sim = Sim::from_image(image, S::MAX_BYTES).with_line_order(self.line_order);
-        sim.set_budget(Some(S::RECOVERY_CALLS));
+        let sim = self.medium(image);
+        sim.set_budget(Some(self.case.recovery_calls));
         let deep = level < LEVELS;
         if deep {
             let mut trace = self.traces.pop().unwrap_or_default();
             trace.clear();
             sim.record(trace);
         }
-        let subject = self.subject;
+        let case = self.case;
         if (hash >> 48).is_multiple_of(AS_LEFT_SHARE) {
             self.read_as_left(image, expected)?;
         }
-        let table = catch(|| subject.open(sim.clone()))
+        let table = catch(|| (case.open)(sim.clone()))
             .map_err(|said| format!("recovery panicked: {said}"))?
             .map_err(|error| format!("recovery failed: {error}"))?;
         let trace = sim.recorded();
@@ -338,7 +347,7 @@ impl<'s, S: Subject> Judge<'s, S> {
             return Err("says that it was closed".to_string());
         }
         let len = table.len().map_err(|error| format!("len: {error}"))?;
-        let entries: u64 = contents.iter().map(|(_, v)| S::entries(*v)).sum();
+        let entries: u64 = contents.iter().map(|(_, v)| self.case.entries(*v)).sum();
         if len != entries {
             return Err(format!("len says {len}, iteration {entries}"));
         }
@@ -347,11 +356,13 @@ impl<'s, S: Subject> Judge<'s, S> {
 
     /// What was not repaired yet says the same as what was.
     fn read_as_left(&self, image: &[u64], expected: &Expected) -> Result<(), String> {
-        let sim = Sim::from_image(image, S::MAX_BYTES).with_line_order(self.line_order);
-        sim.set_budget(Some(S::RECOVERY_CALLS));
-        let read = || match self.subject.open_as_left(sim) {
-            Ok(None) => Ok(()),
-            Ok(Some(table)) => self.compare(&*table, expected, &mut Vec::new()),
+        let Some(open) = &self.case.open_as_left else {
+            return Ok(());
+        };
+        let sim = self.medium(image);
+        sim.set_budget(Some(self.case.recovery_calls));
+        let read = || match open(sim) {
+            Ok(table) => self.compare(&*table, expected, &mut Vec::new()),
             Err(error) => Err(format!("opening failed: {error}")),
         };
         catch(read)
@@ -416,14 +427,16 @@ impl<'s, S: Subject> Judge<'s, S> {
         seed: u64,
     ) -> Result<(), String> {
         let mut rng = Rng::new(seed);
-        for op in self.subject.random(MORE, rng.number()) {
+        for op in self.case.random(MORE, rng.number()) {
             let Some(key) = op.key().map(usize::from) else {
                 self.step(table, 1)?;
                 continue;
             };
             let found = match table.apply(op, self.keys[key]) {
                 Ok(found) => found,
-                Err(error) if S::MAY_FILL && matches!(error.kind(), ErrorKind::Full { .. }) => {
+                Err(error)
+                    if self.case.may_fill && matches!(error.kind(), ErrorKind::Full { .. }) =>
+                {
                     continue;
                 }
                 Err(error) => return Err(format!("{op} after recovery: {error}")),
@@ -453,15 +466,15 @@ impl<'s, S: Subject> Judge<'s, S> {
 }
 
 /// Looks at crashes inside a recovery: whatever happens, the same contents.
-struct Inside<'j, 's, S> {
-    judge: &'j mut Judge<'s, S>,
+struct Inside<'j, 's> {
+    judge: &'j mut Judge<'s>,
     expected: Expected,
     hashes: (u64, u64),
     level: usize,
     wrong: Option<String>,
 }
 
-impl<S: Subject> Visit for Inside<'_, '_, S> {
+impl Visit for Inside<'_, '_> {
     fn passed(&mut self, _step: usize) -> bool {
         false
     }

@@ -6,15 +6,15 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use durahash::ErrorKind;
-use durahash_media::sim::{Sim, Site, Step, name_thread};
+use durahash_media::sim::{Site, Step, name_thread};
 
+use crate::case::{Case, Prefill, Table};
 use crate::mutate::{Kind, Mutant, Verdict, collect};
 use crate::oracle::{Counts, Expected, Judge};
 use crate::quiet::catch;
 use crate::script::{Op, exhaustive, print};
 use crate::segment::{Effect, Pick, Segment, Watch, ack_mark, begin_mark};
 use crate::states::{Explorer, Model};
-use crate::subject::{Prefill, Subject, Table};
 
 /// A script that led to a state which recovery did not get right.
 #[derive(Clone, Debug)]
@@ -67,11 +67,11 @@ pub struct Base {
 }
 
 /// Runs scripts of one design under one model.
-pub struct Tester<'s, S> {
-    subject: &'s S,
+pub struct Tester<'s> {
+    case: &'s Case,
     model: Model,
     explorer: Explorer,
-    judge: Judge<'s, S>,
+    judge: Judge<'s>,
     /// Segments are kept for [`Tester::mutants`].
     corpus: Option<Vec<Rc<Segment>>>,
     /// How many notable recoveries were gone on from.
@@ -103,14 +103,14 @@ const BEYOND: usize = 30;
 /// Before which step, what the design was about to do there, what is wrong.
 type Wrong = (usize, Option<Site>, String);
 
-impl<'s, S: Subject> Tester<'s, S> {
+impl<'s> Tester<'s> {
     /// A tester that has seen nothing.
-    pub fn new(subject: &'s S, model: Model) -> Self {
+    pub fn new(case: &'s Case, model: Model) -> Self {
         Tester {
-            subject,
+            case,
             model,
             explorer: Explorer::new(model, SAMPLE_SEED),
-            judge: Judge::new(subject, model, SAMPLE_SEED),
+            judge: Judge::new(case, model, SAMPLE_SEED),
             corpus: None,
             went_on: 0,
         }
@@ -120,6 +120,13 @@ impl<'s, S: Subject> Tester<'s, S> {
     #[must_use]
     pub fn with_line_order(mut self, line_order: bool) -> Self {
         self.judge.line_order = line_order;
+        self
+    }
+
+    /// The same, but that one state in so many is looked at, always the same ones.
+    #[must_use]
+    pub fn one_in(mut self, one_in: u64) -> Self {
+        self.judge.one_in = one_in;
         self
     }
 
@@ -167,8 +174,7 @@ impl<'s, S: Subject> Tester<'s, S> {
         if name == NOTHING {
             return Ok(Some(self.nothing()));
         }
-        let prefills = self.subject.prefills();
-        let prefill = prefills.iter().find(|prefill| prefill.name == name);
+        let prefill = self.case.prefills.iter().find(|prefill| prefill.name == name);
         prefill.map(|prefill| self.prefill(prefill)).transpose()
     }
 
@@ -242,9 +248,9 @@ impl<'s, S: Subject> Tester<'s, S> {
         let keys = self.judge.keys().len() as u16;
         self.went_on += 1;
         match self.went_on % 3 {
-            0 => (0..keys).map(|key| S::translate(Op::Remove(key), 0)).collect(),
-            1 => (0..keys).map(|key| S::translate(Op::Put(key, self.went_on), 0)).collect(),
-            _ => self.subject.random(BEYOND, self.went_on),
+            0 => (0..keys).map(|key| self.case.translate(Op::Remove(key), 0)).collect(),
+            1 => (0..keys).map(|key| self.case.translate(Op::Put(key, self.went_on), 0)).collect(),
+            _ => self.case.random(BEYOND, self.went_on),
         }
     }
 
@@ -253,8 +259,8 @@ impl<'s, S: Subject> Tester<'s, S> {
     /// # Errors
     /// The first failure.
     pub fn exhaustive(&mut self, length: u32) -> Result<(), Box<Failure>> {
-        for prefill in self.subject.prefills() {
-            let base = self.prefill(&prefill)?;
+        for prefill in &self.case.prefills {
+            let base = self.prefill(prefill)?;
             self.judge.forget_paths();
             for length in 0..=length {
                 for ops in exhaustive(&prefill.kinds, length) {
@@ -272,8 +278,8 @@ impl<'s, S: Subject> Tester<'s, S> {
     /// # Errors
     /// The first failure.
     pub fn exhaustive_settled(&mut self, length: u32, closed: bool) -> Result<(), Box<Failure>> {
-        for prefill in self.subject.prefills() {
-            let base = self.settled(&prefill, closed)?;
+        for prefill in &self.case.prefills {
+            let base = self.settled(prefill, closed)?;
             for length in 0..=length {
                 for mut ops in exhaustive(&prefill.kinds, length) {
                     self.script(&base, &ops, Look::LastOp)?;
@@ -313,10 +319,10 @@ impl<'s, S: Subject> Tester<'s, S> {
     fn settled(&mut self, prefill: &Prefill, closed: bool) -> Result<Base, Box<Failure>> {
         let nothing = self.nothing();
         let mut held = nothing.held.clone();
-        let sim = Sim::new(S::MAX_BYTES).with_line_order(self.judge.line_order);
+        let sim = self.judge.medium(&[]);
         let mut make = || {
             let wrong = |error| format!("no table: {error}");
-            let table = self.subject.create(sim.clone()).map_err(wrong)?;
+            let table = (self.case.create)(sim.clone()).map_err(wrong)?;
             for op in &prefill.ops {
                 if let Some(key) = op.key() {
                     self.apply(&*table, *op, key, &mut held)?;
@@ -333,14 +339,14 @@ impl<'s, S: Subject> Tester<'s, S> {
     /// # Errors
     /// The first failure.
     pub fn random(&mut self, seed: u64, count: usize) -> Result<(), Box<Failure>> {
-        let ops = self.subject.random(count, seed);
+        let ops = self.case.random(count, seed);
         let nothing = self.nothing();
         self.script(&nothing, &ops, Look::All)
     }
 
     fn failure(&self, base: &Base, ops: &[Op], (at, site, wrong): Wrong) -> Box<Failure> {
         Box::new(Failure {
-            design: S::NAME,
+            design: self.case.name,
             model: self.model,
             prefill: base.name,
             ops: ops.to_vec(),
@@ -373,13 +379,13 @@ impl<'s, S: Subject> Tester<'s, S> {
         ops: &[Op],
         effects: &mut Vec<Effect>,
     ) -> Result<Vec<Step>, String> {
-        let mut sim = Sim::from_image(image, S::MAX_BYTES).with_line_order(self.judge.line_order);
+        let mut sim = self.judge.medium(image);
         sim.record(Vec::new());
         name_thread(OPENER);
         let mut table = if image.is_empty() {
-            self.subject.create(sim.clone())
+            (self.case.create)(sim.clone())
         } else {
-            self.subject.open(sim.clone())
+            (self.case.open)(sim.clone())
         }
         .map_err(|error| format!("no table: {error}"))?;
         for (number, op) in ops.iter().enumerate() {
@@ -398,9 +404,9 @@ impl<'s, S: Subject> Tester<'s, S> {
                     drop(table);
                 }
                 let steps = sim.recorded();
-                sim = Sim::from_image(&sim.image(), S::MAX_BYTES);
+                sim = self.judge.medium(&sim.image());
                 sim.record(steps);
-                table = self.subject.open(sim.clone()).map_err(|error| format!("{op}: {error}"))?;
+                table = (self.case.open)(sim.clone()).map_err(|error| format!("{op}: {error}"))?;
             }
             sim.mark(ack_mark(number));
             effects.push(effect);
@@ -431,7 +437,7 @@ impl<'s, S: Subject> Tester<'s, S> {
             }
             Ok(found) => Err(format!("{op} found {found:?}, not {:?}", op.answer(*slot))),
             // Nothing was changed.
-            Err(error) if S::MAY_FILL && matches!(error.kind(), ErrorKind::Full { .. }) => {
+            Err(error) if self.case.may_fill && matches!(error.kind(), ErrorKind::Full { .. }) => {
                 Ok(Effect::None)
             }
             Err(error) => Err(format!("{op}: {error}")),
@@ -474,9 +480,9 @@ impl<'s, S: Subject> Tester<'s, S> {
 
     /// What a crash state, which was looked at already, holds.
     fn holds(&mut self, image: &[u64]) -> Result<Vec<Option<u64>>, String> {
-        let sim = Sim::from_image(image, S::MAX_BYTES).with_line_order(self.judge.line_order);
+        let sim = self.judge.medium(image);
         let mut contents = Vec::new();
-        let table = catch(|| self.subject.open(sim))
+        let table = catch(|| (self.case.open)(sim))
             .map_err(|said| format!("recovery panicked: {said}"))?
             .map_err(|error| format!("recovery failed: {error}"))?;
         table.contents(&mut contents).map_err(|error| format!("iteration failed: {error}"))?;

@@ -1,6 +1,6 @@
 //! Sequences of operations: what is done before the crash.
 //!
-//! Keys are named by their position in the subject's key space, so that a script is short to print
+//! Keys are named by their position in the case's key space, so that a script is short to print
 //! (`put 3 17, remove 3`) and means the same for every design.
 
 use std::fmt;

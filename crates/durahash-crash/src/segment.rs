@@ -8,7 +8,6 @@ use durahash_media::sim::{Action, Step};
 
 use crate::oracle::{Expected, Judge, place};
 use crate::states::{CrashState, Visit};
-use crate::subject::Subject;
 
 /// The mark in the trace where an operation begins.
 pub(crate) fn begin_mark(op: usize) -> u64 {
@@ -124,20 +123,20 @@ fn turns(steps: &[Step], effects: &[Effect]) -> Vec<Turn> {
 }
 
 /// Looks at the states of a script, knowing what may be expected of each.
-pub(crate) struct Watch<'j, 's, S> {
+pub(crate) struct Watch<'j, 's> {
     turns: Vec<Turn>,
     next: usize,
     expected: Expected,
     hashes: (u64, u64),
     steps: &'j [Step],
-    judge: &'j mut Judge<'s, S>,
+    judge: &'j mut Judge<'s>,
     /// Before which step, and what.
     pub(crate) wrong: Option<(usize, String)>,
 }
 
-impl<'j, 's, S: Subject> Watch<'j, 's, S> {
+impl<'j, 's> Watch<'j, 's> {
     /// Watches `segment`, of which `steps` may be a mutant's.
-    pub(crate) fn new(segment: &Segment, steps: &'j [Step], judge: &'j mut Judge<'s, S>) -> Self {
+    pub(crate) fn new(segment: &Segment, steps: &'j [Step], judge: &'j mut Judge<'s>) -> Self {
         let expected = Expected::new(segment.held.clone());
         Watch {
             turns: turns(steps, &segment.effects),
@@ -151,7 +150,7 @@ impl<'j, 's, S: Subject> Watch<'j, 's, S> {
     }
 }
 
-impl<S: Subject> Visit for Watch<'_, '_, S> {
+impl Visit for Watch<'_, '_> {
     fn passed(&mut self, step: usize) -> bool {
         let mut settled = false;
         while let Some(turn) = self.turns.get(self.next)

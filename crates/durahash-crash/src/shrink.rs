@@ -1,23 +1,23 @@
 //! Making a failing script small.
 
+use crate::case::Case;
 use crate::run::{Failure, Look, Tester};
 use crate::script::Op;
-use crate::subject::Subject;
 
 /// How many shorter scripts are tried.
 const TRIES: usize = 400;
 
 /// The failure with as few operations as still lead to one.
-pub fn smallest<S: Subject>(subject: &S, failure: Box<Failure>) -> Box<Failure> {
+pub fn smallest(case: &Case, failure: Box<Failure>) -> Box<Failure> {
     let mut smallest = failure;
     let model = smallest.model;
-    let base = Tester::<S>::new(subject, model).base(smallest.prefill);
+    let base = Tester::new(case, model).base(smallest.prefill);
     let Ok(Some(base)) = base else {
         return smallest;
     };
     shrink(&smallest.ops.clone(), TRIES, |ops| {
         // Nothing counts as seen before.
-        let again = Tester::<S>::new(subject, model).script(&base, ops, Look::All);
+        let again = Tester::new(case, model).script(&base, ops, Look::All);
         again.map_err(|failure| smallest = failure).is_err()
     });
     smallest

@@ -32,6 +32,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use durahash_media::{Event, Medium, Reserved, Result, Version, VersionLock, bits};
 
+use super::planted::{Fault, planted};
 use crate::extendible::growth::Count;
 
 /// Bytes of a bucket.
@@ -295,12 +296,15 @@ impl Cached {
         };
         let lock = VersionLock::new(&row[0]);
         let is_wanted = Self::is_due(row, buckets, h) && self.fills.load(Ordering::SeqCst);
+        medium.event(durahash_media::Event::Look);
         if !is_wanted || !lock.try_lock(medium) {
             return;
         }
         // Between, the number of buckets may have changed.
         let is_here = self.buckets.load(Ordering::SeqCst) == buckets;
-        let is_due = is_here && self.fills.load(Ordering::SeqCst) && is_current();
+        let is_due = is_here
+            && self.fills.load(Ordering::SeqCst)
+            && (planted(Fault::FilledUnseen) || is_current());
         if is_due && Self::slot_of(row, h, remixed).is_none() {
             let slot = self.slot_for_copy(row);
             lock.exclude_readers();
@@ -329,7 +333,9 @@ impl Cached {
         if live != ALL {
             return live.trailing_ones();
         }
-        self.overflow.store(true, Ordering::SeqCst);
+        if !planted(Fault::OverflowKept) {
+            self.overflow.store(true, Ordering::SeqCst);
+        }
         self.replaced.add(1);
         let hit = bits(state, HIT_BIT, SLOTS);
         if hit == ALL {
@@ -421,7 +427,7 @@ impl Cached {
                 if has_room {
                     lock.exclude_readers();
                     Self::put(row, live.trailing_ones(), (h, remixed), payload);
-                } else {
+                } else if !planted(Fault::OverflowKept) {
                     self.overflow.store(true, Ordering::SeqCst);
                 }
                 has_room

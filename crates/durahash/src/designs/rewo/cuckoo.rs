@@ -11,6 +11,7 @@ use super::Rewo;
 use super::hold::{Held, MOVES};
 use super::layout::{Bucket, Commit, Fingerprints};
 use super::plan::{Places, RESERVED};
+use super::planted::{Fault, planted};
 
 /// Room for a new slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,9 +252,17 @@ impl<M: Medium> Rewo<M> {
         }
         let (medium, from) = (self.medium(), self.bucket(moves.from)?);
         let slots = moves.slots();
-        medium.store(&from.commit, BitMask(slots).fold(self.commit(from), Commit::with_leaving).0);
+        if !planted(Fault::Unmarked) {
+            medium.store(
+                &from.commit,
+                BitMask(slots).fold(self.commit(from), Commit::with_leaving).0,
+            );
+        }
         medium.flush(&from.commit);
         medium.fence();
+        if planted(Fault::ClearedFirst) {
+            self.drop_slots(held, moves.from, slots)?;
+        }
         for one in moves.all() {
             let target = self.bucket(one.to)?;
             medium.store(&target.commit, self.commit(target).with(one.free).0);

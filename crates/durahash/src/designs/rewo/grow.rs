@@ -39,6 +39,7 @@ use super::cuckoo::{Moves, Room};
 use super::hold::Held;
 use super::layout::{self, BUCKET_BYTES, SLOTS, TABLES, Tables};
 use super::plan::{OVERTAKEN, Plan, RESERVED, Resize, Table, Wanted};
+use super::planted::{Fault, planted};
 use super::scan::Listed;
 use super::write::Left;
 use super::{ROOT, Rewo};
@@ -416,7 +417,9 @@ impl<M: Medium> Rewo<M> {
             return;
         }
         let left = resizing.unswept.saturating_sub(piece);
-        self.cached.sweep(self.medium(), left..resizing.unswept, |h| self.remix.mix(h));
+        if !planted(Fault::Unswept) {
+            self.cached.sweep(self.medium(), left..resizing.unswept, |h| self.remix.mix(h));
+        }
         resizing.unswept = left;
         self.writers.sweeps.store(left > 0, Ordering::Relaxed);
     }
@@ -443,8 +446,10 @@ impl<M: Medium> Rewo<M> {
             medium.store(word, v);
         }
         medium.store(&block.sum, layout::sum_of(self.remix, words.into_iter()));
-        medium.flush(block);
-        medium.fence();
+        if !planted(Fault::RootFirst) {
+            medium.flush(block);
+            medium.fence();
+        }
         self.pool.set_root(ROOT, layout::root_word(self.remix, number))?;
         resizing.block = number;
         resizing.saved = cursor;
@@ -471,7 +476,11 @@ impl<M: Medium> Rewo<M> {
         let total = wanted.total();
         if let Some((table, number)) = wanted.source(resizing.cursor) {
             if resizing.cursor.is_multiple_of(PASSES) {
-                self.plans.pass(&wanted, resizing.cursor);
+                let ahead = if planted(Fault::PassedFirst) { PASSES } else { 0 };
+                self.plans.pass(&wanted, resizing.cursor + ahead);
+            }
+            if planted(Fault::CursorFirst) && resizing.cursor + 1 < total {
+                self.write_block(resizing, &wanted, resizing.cursor + 1)?;
             }
             loop {
                 match self.migrate_bucket(plan, table, number)? {
@@ -611,9 +620,19 @@ impl<M: Medium> Rewo<M> {
     /// Ends a resize whose walk is at its end.
     fn finish(&self, resizing: &mut Resizing, wanted: &Wanted) -> Result<()> {
         let done = wanted.finished();
+        if planted(Fault::GivenUpFirst) {
+            for (_, table) in wanted.all() {
+                if !done.all().any(|(_, kept)| kept == table) {
+                    self.release_table(table)?;
+                }
+            }
+        }
         self.write_block(resizing, &done, 0)?;
         self.switch(resizing, &done);
         resizing.cursor = 0;
+        if planted(Fault::GivenUpFirst) {
+            return Ok(());
+        }
         let kept: Vec<Table> = done.all().map(|(_, table)| table).collect();
         let dropped = wanted.all().filter(|(_, table)| !kept.contains(table));
         dropped.map(|(_, table)| table).try_for_each(|table| self.release_table(table))

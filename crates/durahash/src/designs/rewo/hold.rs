@@ -8,6 +8,7 @@ use durahash_media::{Event, Medium, Result};
 
 use super::Rewo;
 use super::plan::{PLACES, Places, Plan};
+use super::planted::{Fault, planted};
 
 /// The most slots that are moved at once.
 pub(super) const MOVES: usize = 8;
@@ -158,8 +159,9 @@ impl<M: Medium> Rewo<M> {
             let places = self.plans.places(plan, h, remixed);
             self.prefetch_buckets(&places);
             let mut held = Held::new(self, plan, places);
+            self.medium().event(Event::Look);
             held.lock(places.all());
-            if self.plans.is_current(plan) {
+            if planted(Fault::TablesOnceToWrite) || self.plans.is_current(plan) {
                 return held;
             }
             held.release();
@@ -192,6 +194,9 @@ impl<M: Medium> Rewo<M> {
     /// readers look again.
     pub(super) fn pass_writers(&self) {
         for stripe in 0..=self.stripe_mask {
+            if planted(Fault::NotPassed) {
+                break;
+            }
             let lock = self.lock_at(stripe);
             lock.lock(self.medium());
             lock.unlock_changed(self.medium());

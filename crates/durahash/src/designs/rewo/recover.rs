@@ -15,6 +15,7 @@ use super::cached::{self, Cached};
 use super::grow::Resizing;
 use super::layout::{self, BUCKET_BYTES, SLOTS, TABLES, Tables, used_slots};
 use super::plan::{self, Plans, Resize, Table, Wanted};
+use super::planted::{Fault, planted};
 use super::shadow::Shadow;
 use super::{Cache, Pace, ROOT, Rewo, Writers};
 use crate::extendible::growth::Count;
@@ -219,12 +220,16 @@ impl<M: Medium> Rewo<M> {
             for slot in BitMask(before.leaving() & live) {
                 let h = medium.load(&bucket.slots[slot as usize].h);
                 let places = self.plans.places(plan, h, self.remix.mix(h));
-                if self.has_double(h, places.all(), (*number, slot))? {
+                if planted(Fault::MarkedDropped)
+                    || !planted(Fault::BothKept)
+                        && self.has_double(h, places.all(), (*number, slot))?
+                {
                     live &= !(1 << slot);
                     self.live.add(-1);
                 }
             }
-            self.clear(bucket, layout::Commit::new(live, 0));
+            let marks = if planted(Fault::MarksStay) { before.leaving() & live } else { 0 };
+            self.clear(bucket, layout::Commit::new(live, marks));
         }
         if !leaving.is_empty() {
             medium.drain();

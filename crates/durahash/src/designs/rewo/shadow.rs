@@ -30,6 +30,7 @@ use durahash_media::{Error, Event, Medium, Pool, Result};
 
 use super::SYNC_BY_CALLS;
 use super::cached::{Cached, Copy, Tried};
+use super::planted::{Fault, planted};
 
 const FREE: u8 = 0;
 const CLAIMED: u8 = 1;
@@ -219,6 +220,16 @@ impl Shared {
 
     fn take<M: Medium>(signal: &Signal, medium: &M, cached: &Cached) -> bool {
         let is_ordered = signal.state.load(Ordering::Relaxed) == ORDERED;
+        if planted(Fault::SyncedLate) && is_ordered {
+            let (h, remixed, copy) = signal.read();
+            medium.event(Event::Look);
+            if signal.state.load(Ordering::Relaxed) == FREE {
+                if let Tried::Changed(Some(bucket)) = cached.try_change(medium, h, remixed, copy) {
+                    cached.show(medium, bucket);
+                }
+                return true;
+            }
+        }
         if !is_ordered
             || signal
                 .state
@@ -230,6 +241,10 @@ impl Shared {
         let (h, remixed, copy) = signal.read();
         let mut answer = Answer { signal, cached, is_given: false };
         match cached.try_change(medium, h, remixed, copy) {
+            Tried::Changed(Some(bucket)) if planted(Fault::SyncedEarly) => {
+                cached.show(medium, bucket);
+                answer.give(DONE, None);
+            }
             Tried::Changed(locked) => answer.give(DONE, locked),
             Tried::Busy => answer.give(REFUSED, None),
         }

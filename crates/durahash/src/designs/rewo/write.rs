@@ -6,6 +6,7 @@ use super::cached::Copy;
 use super::cuckoo::Room as Made;
 use super::hold::Held;
 use super::layout::Fingerprints;
+use super::planted::{Fault, planted};
 use super::shadow::Ordered;
 use super::{Change, Found, Rewo, Room, Updater};
 
@@ -145,7 +146,9 @@ impl<M: Medium> Rewo<M> {
         let slot = self.fill((number, 0), h, payload)?;
         let bucket = self.bucket(number)?;
         let copied = self.copy_when_durable(h, remixed, Copy::Insert(payload));
-        medium.fence();
+        if !planted(Fault::CommitFirst) {
+            medium.fence();
+        }
         held.exclude_readers(number);
         let commit = self.commit(bucket).with(slot);
         medium.store(&bucket.commit, commit.0);
@@ -167,11 +170,19 @@ impl<M: Medium> Rewo<M> {
         let medium = self.medium();
         let slot = &self.bucket(at.bucket)?.slots[at.slot as usize];
         let copied = self.copy_when_durable(h, remixed, Copy::Set(payload));
-        held.exclude_readers(at.bucket);
+        if planted(Fault::CopyFirst) {
+            let copied = self.copy_when_durable(h, remixed, Copy::Set(payload));
+            copied.end();
+        }
+        if !planted(Fault::SeenFirst) {
+            held.exclude_readers(at.bucket);
+        }
         medium.store(&slot.payload, payload);
         medium.flush(&slot.payload);
         medium.drain();
-        copied.end();
+        if !planted(Fault::CopyKept) {
+            copied.end();
+        }
         Ok(Left::Nothing)
     }
 
@@ -184,7 +195,9 @@ impl<M: Medium> Rewo<M> {
         self.clear(bucket, commit);
         medium.drain();
         self.live.add(-1);
-        copied.end();
+        if !planted(Fault::CopyOutlives) {
+            copied.end();
+        }
         Ok(if commit.count() * 3 <= self.slots { Left::Sparse } else { Left::Nothing })
     }
 }

@@ -7,13 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 
-use durahash_crash::designs::{
-    EshSubject, PeaSubject, RehMapSubject, RehSubject, RewoCachedSubject, RewoSmallMapSubject,
-    RewoSubject, RewoSyncedSubject,
-};
+use durahash_crash::case::{Case, Table};
+use durahash_crash::cases::named;
 use durahash_crash::linear::{Operation, outcomes};
 use durahash_crash::script::Op;
-use durahash_crash::subject::{Subject, Table};
 use durahash_media::Event;
 use durahash_media::sim::{Call, Hook, Sim, Site};
 
@@ -139,17 +136,17 @@ impl Hook for Switch {
 }
 
 /// Whether the reader, and the last one, were held up at all.
-fn play<S: Subject>(
-    subject: &S,
+fn play(
+    case: &Case,
     (scene, meanwhile): (&Scene, &[Op]),
     reader: usize,
     last: usize,
 ) -> (bool, bool) {
-    let sim = Sim::new(S::MAX_BYTES);
-    let table: Arc<dyn Table> = Arc::from(subject.create(sim.clone()).expect("a table"));
+    let sim = Sim::new(case.max_bytes);
+    let table: Arc<dyn Table> = Arc::from((case.create)(sim.clone()).expect("a table"));
     let stage = Arc::new(Stage {
         table: Mutex::new(Some(Arc::clone(&table))),
-        keys: subject.keys(),
+        keys: case.keys.clone(),
         whole: scene.whole.clone(),
         held_up: scene.held_up,
         meanwhile: meanwhile.to_vec(),
@@ -214,18 +211,18 @@ fn play<S: Subject>(
     (was_held_up, stands)
 }
 
-fn every_place<S: Subject>(subject: &S, scenes: &[Scene]) {
-    every_place_while(subject, scenes, &[]);
+fn every_place(case: &Case, scenes: &[Scene]) {
+    every_place_while(case, scenes, &[]);
 }
 
 /// The same, with others who do something while both are held up.
-fn every_place_while<S: Subject>(subject: &S, scenes: &[Scene], meanwhile: &[Op]) {
+fn every_place_while(case: &Case, scenes: &[Scene], meanwhile: &[Op]) {
     for scene in scenes {
         let mut plays = 0;
         for reader in 1.. {
             let mut reached = false;
             for last in 1.. {
-                let (was_held_up, stands) = play(subject, (scene, meanwhile), reader, last);
+                let (was_held_up, stands) = play(case, (scene, meanwhile), reader, last);
                 reached |= was_held_up;
                 plays += 1;
                 if !stands {
@@ -308,7 +305,7 @@ fn readers_of_buckets_that_change_under_them() {
             held_up: Op::Remove(1),
         },
     ];
-    every_place(&RehSubject::default(), &scenes);
+    every_place(&named("reh"), &scenes);
 }
 
 /// Keys 20 to 33 share a segment; the even ones have bucket 0 as their first, the odd ones 1.
@@ -369,7 +366,7 @@ fn readers_of_segments_that_change_under_them() {
             held_up: Op::Remove(32),
         },
     ];
-    every_place(&PeaSubject::default(), &scenes);
+    every_place(&named("pea"), &scenes);
 }
 
 /// Keys 22 to 37 share a segment of twelve slots; 22, 23, 25, 27, 29 and 30 have bucket 0 as their
@@ -452,7 +449,7 @@ fn readers_of_buckets_that_lend_each_other_room() {
             held_up: Op::Remove(34),
         },
     ];
-    every_place(&EshSubject::default(), &scenes);
+    every_place(&named("esh"), &scenes);
 }
 
 /// Twelve slots of the first table: the inserts that follow evict, add a table, and migrate.
@@ -476,7 +473,7 @@ fn readers_of_tables_that_are_added() {
             held_up: Op::Put(full[0], 3),
         });
     }
-    every_place(&RewoSubject::default(), &scenes);
+    every_place(&named("rewo"), &scenes);
 }
 
 /// A copy in DRAM is made, or given up, while its slot changes.
@@ -491,7 +488,7 @@ fn readers_of_copies() {
         scene("comes again", vec![Op::Get(9), Op::Remove(9)], Op::Put(9, 3)),
         scene("gives way", full.iter().map(|key| Op::Get(*key)).collect(), Op::Put(9, 3)),
     ];
-    every_place(&RewoCachedSubject::default(), &scenes);
+    every_place(&named("rewo-cached"), &scenes);
 }
 
 /// The same, where somebody else changes it while the writer waits for the medium.
@@ -504,7 +501,7 @@ fn readers_of_copies_that_others_change() {
         scene("is removed", vec![Op::Get(9)], Op::Remove(9)),
         scene("comes again", vec![Op::Remove(9)], Op::Put(9, 3)),
     ];
-    every_place_while(&RewoSyncedSubject::default(), &scenes, &[Op::Step]);
+    every_place_while(&named("rewo-synced"), &scenes, &[Op::Step]);
 }
 
 /// The number of copies follows the tables, and so do the places of copies; the record that a copy names
@@ -532,7 +529,7 @@ fn readers_of_copies_of_records() {
         ),
         scene("is removed while it grows", [&grow[..1], &[Op::Remove(5)]].concat(), Op::Put(11, 3)),
     ];
-    every_place(&RewoSmallMapSubject::new(), &scenes);
+    every_place(&named("rewo-small-map"), &scenes);
 }
 
 /// The number of copies changes, and writers look for one elsewhere, while the copy is still where it was:
@@ -551,7 +548,7 @@ fn readers_of_copies_whose_places_change() {
             held_up: Op::Put(KEYS, 1),
         };
         let meanwhile = [Op::Put(read, 2), Op::Put(read + 1, 4)];
-        every_place_while(&RewoSmallMapSubject::new(), &[scene], &meanwhile);
+        every_place_while(&named("rewo-small-map"), &[scene], &meanwhile);
     }
 }
 
@@ -581,5 +578,5 @@ fn readers_of_records_that_change_under_them() {
             held_up: Op::Put(5, 9),
         },
     ];
-    every_place(&RehMapSubject::new(), &scenes);
+    every_place(&named("reh-map"), &scenes);
 }

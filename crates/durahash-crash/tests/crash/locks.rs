@@ -7,9 +7,9 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use durahash_crash::designs::EshSubject;
+use durahash_crash::case::Table;
+use durahash_crash::cases::named;
 use durahash_crash::script::Op;
-use durahash_crash::subject::{Subject, Table};
 use durahash_media::Event;
 use durahash_media::sim::{Call, Hook, Sim, Site};
 
@@ -40,10 +40,10 @@ impl Hook for Switch {
 
 /// `one` is stopped before its call number `at`, and `others` are done; whether it came that far.
 fn stop_at(before: &[Op], one: Op, others: &[Op], at: usize) -> bool {
-    let subject = EshSubject::default();
-    let keys = subject.keys();
-    let sim = Sim::new(EshSubject::MAX_BYTES);
-    let table: Arc<dyn Table> = Arc::from(subject.create(sim.clone()).unwrap());
+    let case = &named("esh");
+    let keys = case.keys.clone();
+    let sim = Sim::new(named("esh").max_bytes);
+    let table: Arc<dyn Table> = Arc::from((case.create)(sim.clone()).unwrap());
     let apply = |table: &dyn Table, keys: &[u64], op: Op| {
         table.apply(op, keys[usize::from(op.key().unwrap())]).unwrap();
     };

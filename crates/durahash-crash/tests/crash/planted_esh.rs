@@ -3,13 +3,13 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use durahash::Result;
-use durahash_crash::designs::EshSubject;
+use durahash_crash::case::Case;
+use durahash_crash::cases::named;
 use durahash_crash::mutate::{Verdict, source};
 use durahash_crash::run::{Failure, Tester};
 use durahash_crash::states::Model;
-use durahash_crash::subject::{Prefill, Subject, Table};
 use durahash_media::sim::{Action, Sim, Site, Step};
 use durahash_media::{Memory, PmU64, Pool};
 
@@ -158,12 +158,12 @@ impl Written {
 }
 
 /// Short scripts from states that are durable as a whole, and what follows crashes in them.
-fn corpus<'s, S: Subject>(subject: &'s S, model: Model) -> Result<Tester<'s, S>, Box<Failure>> {
-    let mut tester = Tester::new(subject, model);
+fn corpus<'s>(case: &'s Case, model: Model) -> Result<Tester<'s>, Box<Failure>> {
+    let mut tester = Tester::new(case, model);
     tester.keep_corpus();
     tester.exhaustive_settled(1, true)?;
     tester.exhaustive_settled(1, false)?;
-    for prefill in subject.prefills().iter().filter(|prefill| prefill.name == "overflowed") {
+    for prefill in case.prefills.iter().filter(|prefill| prefill.name == "overflowed") {
         tester.crash_and_go_on(prefill, 20)?;
     }
     Ok(tester)
@@ -171,8 +171,8 @@ fn corpus<'s, S: Subject>(subject: &'s S, model: Model) -> Result<Tester<'s, S>,
 
 #[test]
 fn what_is_written_wrongly_is_found() {
-    let subject = EshSubject::default();
-    let mut tester = corpus(&subject, Model::X86).unwrap_or_else(|failure| panic!("{failure}"));
+    let case = &named("esh");
+    let mut tester = corpus(case, Model::X86).unwrap_or_else(|failure| panic!("{failure}"));
     let functions = Functions::default();
     let mut missed = Vec::new();
     for fault in Written::ALL {
@@ -195,9 +195,6 @@ enum Believed {
     /// A lock that reached the medium is held.
     LocksKept,
 }
-
-/// ESH with such a fault.
-struct Planted(Believed);
 
 /// The lock is the second word of a bucket; its flags, and its parity.
 const LOCK: usize = 1;
@@ -248,38 +245,27 @@ impl Believed {
     }
 }
 
-impl Subject for Planted {
-    const NAME: &'static str = "esh-planted";
-    const MAX_BYTES: u64 = EshSubject::MAX_BYTES;
-    const RECOVERY_CALLS: u64 = 20_000;
-
-    fn create(&self, sim: Sim) -> Result<Box<dyn Table>> {
-        EshSubject::default().create(sim)
-    }
-
-    fn open(&self, sim: Sim) -> Result<Box<dyn Table>> {
+/// ESH with such a fault.
+fn believes(fault: Believed) -> Case {
+    let esh = named("esh");
+    let open = Arc::clone(&esh.open);
+    let open = move |sim: Sim| {
         let pool = Pool::open(sim.clone(), false)?;
         if !pool.was_clean() {
-            self.0.plant(&sim, u64::from(pool.epoch()));
+            fault.plant(&sim, u64::from(pool.epoch()));
         }
         drop(pool);
-        EshSubject::default().open(sim)
-    }
-
-    fn keys(&self) -> Vec<u64> {
-        EshSubject::default().keys()
-    }
-
-    fn prefills(&self) -> Vec<Prefill> {
-        EshSubject::default().prefills()
-    }
+        open(sim)
+    };
+    let open = Arc::new(open);
+    Case { name: "esh-planted", recovery_calls: 20_000, open_as_left: None, open, ..esh }
 }
 
 #[test]
 fn what_is_believed_wrongly_is_found() {
     for fault in [Believed::Discarded, Believed::DatesTrusted, Believed::LocksKept] {
-        let subject = Planted(fault);
-        let found = corpus(&subject, Model::X86).err();
+        let case = believes(fault);
+        let found = corpus(&case, Model::X86).err();
         println!("{}", found.unwrap_or_else(|| panic!("{fault:?} was not found")));
     }
 }

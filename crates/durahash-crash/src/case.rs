@@ -1,65 +1,110 @@
-//! What the tester has to know about a design: a [`Subject`], in well under a hundred lines.
+//! What the tester has to know about a design: a [`Case`], in well under a hundred lines.
+
+use std::fmt;
+use std::sync::Arc;
 
 use durahash::{Change, Finding, Index, Result, Room};
+use durahash_media::Pool;
 use durahash_media::sim::Sim;
 
-use crate::script::{Op, random};
+use crate::script::{self, Bag, Op, mix};
 
-/// A design under test: how its tables come into being on a simulated medium, in geometry so tiny
-/// that a few operations reach every path, and from where exhaustive scripts set out.
-pub trait Subject: Sync {
+/// How a table comes into being on a simulated medium.
+pub type Make = Arc<dyn Fn(Sim) -> Result<Box<dyn Table>> + Send + Sync>;
+
+/// A design under test: how its tables come into being, in geometry so tiny that a few operations
+/// reach every path, and from where exhaustive scripts set out.
+#[derive(Clone)]
+pub struct Case {
     /// The name in commands.
-    const NAME: &'static str;
+    pub name: &'static str,
     /// How far a medium may grow.
-    const MAX_BYTES: u64;
+    pub max_bytes: u64,
     /// Whether operations may find the medium full, and then change nothing.
-    const MAY_FILL: bool = false;
+    pub may_fill: bool,
     /// Whether there is work that a step does in the middle of others' operations.
-    const SYNCED: bool = false;
+    pub synced: bool,
     /// How many calls into the medium a recovery may need at most.
-    const RECOVERY_CALLS: u64 = 200_000;
-
+    pub recovery_calls: u64,
     /// Makes an empty table on an empty medium and publishes it.
-    ///
-    /// # Errors
-    /// Those of the design.
-    fn create(&self, sim: Sim) -> Result<Box<dyn Table>>;
-
-    /// Opens the table on `sim`, recovering it as after a crash.
-    ///
-    /// # Errors
-    /// Those of the design.
-    fn open(&self, sim: Sim) -> Result<Box<dyn Table>>;
-
+    pub create: Make,
+    /// Opens the table on a medium, recovering it as after a crash.
+    pub open: Make,
     /// The same of what must not be written to: it is read as the crash left it. `None` where a
     /// recovery is whole when the table is open, so that there is nothing else to be read.
-    ///
-    /// # Errors
-    /// Those of the design.
-    fn open_as_left(&self, _sim: Sim) -> Result<Option<Box<dyn Table>>> {
-        Ok(None)
-    }
-
+    pub open_as_left: Option<Make>,
     /// The key space: few keys, chosen so that they meet.
-    fn keys(&self) -> Vec<u64>;
-
+    pub keys: Vec<u64>,
     /// The states that exhaustive scripts set out from; the first is the empty table.
-    fn prefills(&self) -> Vec<Prefill>;
+    pub prefills: Vec<Prefill>,
+    /// Of a multimap, the keys that random scripts prefer, so that their lists grow.
+    pub hot: Option<&'static [u16]>,
+}
+
+impl Case {
+    /// A case of words, with nothing special about it.
+    #[must_use]
+    pub fn new(name: &'static str, max_bytes: u64, create: Make, open: Make) -> Self {
+        Case {
+            name,
+            max_bytes,
+            may_fill: false,
+            synced: false,
+            recovery_calls: 200_000,
+            create,
+            open,
+            open_as_left: None,
+            keys: Vec::new(),
+            prefills: Vec::new(),
+            hot: None,
+        }
+    }
 
     /// What is done to this kind of table where `op` would be done to a map; `salt` decides where
     /// there is a choice, and zero takes the most away.
-    fn translate(op: Op, _salt: u64) -> Op {
-        op
+    #[must_use]
+    pub fn translate(&self, op: Op, salt: u64) -> Op {
+        if self.hot.is_none() {
+            return op;
+        }
+        match op {
+            Op::Put(key, v) | Op::Insert(key, v) => Op::Add(key, v),
+            Op::Update(key, v) => Op::RemoveOne(key, v),
+            Op::Remove(key) if salt.is_multiple_of(6) => Op::RemoveAll(key),
+            Op::Remove(key) => Op::RemoveOne(key, salt >> 32),
+            op => op,
+        }
     }
 
     /// Random operations.
-    fn random(&self, count: usize, seed: u64) -> Vec<Op> {
-        random(self.keys().len() as u16, count, seed)
+    #[must_use]
+    pub fn random(&self, count: usize, seed: u64) -> Vec<Op> {
+        let ops = script::random(self.keys.len() as u16, count, seed);
+        let Some(hot) = self.hot else {
+            return ops;
+        };
+        let ops = ops.into_iter().enumerate().map(|(i, op)| {
+            let salt = mix(seed.rotate_left(32) ^ i as u64);
+            let hot = hot[(salt >> 16) as usize % hot.len()];
+            match self.translate(op, salt) {
+                Op::Add(_, v) if salt & 0x300 != 0 => Op::Add(hot, v),
+                Op::RemoveOne(_, v) if salt & 0x300 != 0 => Op::RemoveOne(hot, v),
+                op => op,
+            }
+        });
+        ops.collect()
     }
 
     /// How many entries the value of a key stands for.
-    fn entries(_v: u64) -> u64 {
-        1
+    #[must_use]
+    pub fn entries(&self, v: u64) -> u64 {
+        if self.hot.is_some() { Bag(v).len() } else { 1 }
+    }
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
     }
 }
 
@@ -124,16 +169,16 @@ pub trait Table: Send + Sync {
 }
 
 /// An index as a table.
-pub struct Slots<I, C> {
+pub struct Slots<I> {
     /// The index.
-    pub index: I,
-    /// Whether it had been closed properly, if the medium tells.
-    pub was_closed: Option<bool>,
-    /// Closes it.
-    pub close: C,
+    pub index: Arc<I>,
+    /// Does one step of its background work.
+    pub step: fn(&I) -> Result<bool>,
+    /// The pool that it is in, unless it is a toy.
+    pub pool: Option<Arc<Pool<Sim>>>,
 }
 
-impl<I: Index, C: FnOnce(I) -> Result<()> + Send + Sync> Table for Slots<I, C> {
+impl<I: Index> Table for Slots<I> {
     fn apply(&self, op: Op, h: u64) -> Result<Option<u64>> {
         let index = &self.index;
         match op {
@@ -146,7 +191,7 @@ impl<I: Index, C: FnOnce(I) -> Result<()> + Send + Sync> Table for Slots<I, C> {
             }),
             Op::Remove(_) => index.update(h, Room::None, &mut |_| Ok(Change::Remove)),
             Op::Get(_) => index.get(h),
-            Op::Step => index.step().map(|_| None),
+            Op::Step => (self.step)(index).map(|_| None),
             Op::Add(..) | Op::RemoveOne(..) | Op::RemoveAll(_) => {
                 unreachable!("{op} is for multimaps")
             }
@@ -171,10 +216,13 @@ impl<I: Index, C: FnOnce(I) -> Result<()> + Send + Sync> Table for Slots<I, C> {
     }
 
     fn was_closed(&self) -> Option<bool> {
-        self.was_closed
+        self.pool.as_ref().map(|pool| pool.was_clean())
     }
 
     fn close(self: Box<Self>) -> Result<()> {
-        (self.close)(self.index)
+        let Slots { index, pool, .. } = *self;
+        index.close();
+        drop(index);
+        pool.map_or(Ok(()), |pool| pool.close())
     }
 }

@@ -5,11 +5,11 @@
 //! the payload, then the hash; removing moves the last slot into the gap, so that for a moment a key
 //! is there twice, and recovery removes the second.
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use durahash::{Change, Finding, Index, IndexStats, Reader, Result, Room, Updater};
+use durahash_crash::case::{Case, Prefill, Slots, Table};
 use durahash_crash::script::Op;
-use durahash_crash::subject::{Prefill, Slots, Subject, Table};
 use durahash_media::sim::Sim;
 use durahash_media::{Event, Memory, PmU64, Storage};
 
@@ -20,7 +20,7 @@ const STEP: u64 = 8;
 const SLOT_BYTES: u64 = 16;
 
 /// What is wrong with it: the classes of faults that published tables were found to have, by their
-/// numbers in `docs/testing.md`. Class 9, allocators, is in `tests/blocks.rs`.
+/// numbers in `docs/testing.md`. Class 9, allocators, is in `blocks.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
     None,
@@ -286,45 +286,32 @@ impl Index for Toy {
 }
 
 /// The toy with a bug, under test.
-pub(crate) struct ToySubject(pub(crate) Bug);
-
-impl Subject for ToySubject {
-    const NAME: &'static str = "toy";
-    const MAX_BYTES: u64 = 4096;
-    const RECOVERY_CALLS: u64 = 10_000;
-
-    fn create(&self, sim: Sim) -> Result<Box<dyn Table>> {
-        let index = Toy::create(sim, self.0)?;
-        Ok(Box::new(Slots { index, was_closed: None, close: drop_it }))
-    }
-
-    fn open(&self, sim: Sim) -> Result<Box<dyn Table>> {
-        let index = Toy::open(sim, self.0)?;
-        Ok(Box::new(Slots { index, was_closed: None, close: drop_it }))
-    }
-
-    fn keys(&self) -> Vec<u64> {
-        (0..12).rev().collect()
-    }
-
-    fn prefills(&self) -> Vec<Prefill> {
-        let kinds = vec![
-            Op::Put(0, 0),
-            Op::Insert(1, 0),
-            Op::Update(1, 0),
-            Op::Remove(0),
-            Op::Remove(6),
-            Op::Put(7, 0),
-        ];
-        let filled = |count| (0..count).map(|key| Op::Put(key, 1)).collect();
-        vec![
+pub(crate) fn toy(bug: Bug) -> Case {
+    let table = |index| -> Box<dyn Table> {
+        Box::new(Slots { index: Arc::new(index), step: Toy::step, pool: None })
+    };
+    let kinds = vec![
+        Op::Put(0, 0),
+        Op::Insert(1, 0),
+        Op::Update(1, 0),
+        Op::Remove(0),
+        Op::Remove(6),
+        Op::Put(7, 0),
+    ];
+    let filled = |count| (0..count).map(|key| Op::Put(key, 1)).collect();
+    Case {
+        recovery_calls: 10_000,
+        keys: (0..12).rev().collect(),
+        prefills: vec![
             Prefill { name: "empty", ops: Vec::new(), kinds: kinds.clone() },
             Prefill { name: "below-full", ops: filled(7), kinds: kinds.clone() },
             Prefill { name: "grown", ops: filled(9), kinds },
-        ]
+        ],
+        ..Case::new(
+            "toy",
+            4096,
+            Arc::new(move |sim| Toy::create(sim, bug).map(table)),
+            Arc::new(move |sim| Toy::open(sim, bug).map(table)),
+        )
     }
-}
-
-fn drop_it<I>(_: I) -> Result<()> {
-    Ok(())
 }

@@ -3,239 +3,145 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use durahash_crash::designs::{
-    EshFullSubject, EshMapSubject, EshRepairedSubject, EshSubject, PeaFullSubject, PeaMapSubject,
-    PeaMultiFullSubject, PeaMultiMapSubject, PeaMultiSubject, PeaSubject, RehFullSubject,
-    RehMapSubject, RehSubject, RewoBetweenSubject, RewoCachedSubject, RewoFullSubject,
-    RewoMapSubject, RewoSmallMapSubject, RewoSubject,
-};
+use durahash_crash::budget::Budget;
+use durahash_crash::case::{Case, Prefill};
+use durahash_crash::cases::named;
 use durahash_crash::mutate::{Accepted, Kind, Mutant, Verdict, add, unproven};
 use durahash_crash::run::Tester;
 use durahash_crash::states::Model;
-use durahash_crash::subject::{Prefill, Subject};
 
-/// All scripts of up to `length` operations and `randoms` long ones: nothing is wrong, and so many
-/// states were looked at.
-fn is_right<S: Subject>(subject: &S, model: Model, length: u32, randoms: u64) -> u64 {
-    explore(Tester::new(subject, model), model, length, randoms)
+/// Scripts of a case under a model: all of up to `length` operations from every prefill, and `randoms` long
+/// ones.
+struct Scripts {
+    case: &'static str,
+    model: Model,
+    length: u32,
+    randoms: u64,
+    /// The suite opens one state in so many.
+    one_in: u64,
 }
 
-fn explore<S: Subject>(mut tester: Tester<'_, S>, model: Model, length: u32, randoms: u64) -> u64 {
-    let done = tester.exhaustive(length).and_then(|()| {
-        (0..randoms).try_for_each(|seed| {
+const fn scripts(
+    case: &'static str,
+    model: Model,
+    length: u32,
+    randoms: u64,
+    one_in: u64,
+) -> Scripts {
+    Scripts { case, model, length, randoms, one_in }
+}
+
+/// Nothing is wrong, and a deep run looks at more than so many states, the suite at its share.
+fn survives(all: &[Scripts], at_least: u64) {
+    let budget = Budget::get();
+    let mut total = 0;
+    for scripts in all {
+        let case = named(scripts.case);
+        let mut tester = Tester::new(&case, scripts.model).one_in(budget.one_in(scripts.one_in));
+        total += explore(&mut tester, &case, scripts);
+    }
+    let wanted = budget.of(500.min(at_least / 10), at_least);
+    assert!(total > wanted, "only {total} states");
+}
+
+/// How many states were looked at.
+fn explore(tester: &mut Tester<'_>, case: &Case, scripts: &Scripts) -> u64 {
+    let budget = Budget::get();
+    let (length, randoms) = (scripts.length, scripts.randoms);
+    let done = tester.exhaustive(budget.of(length.min(1), length)).and_then(|()| {
+        budget.seeds(randoms.min(2), randoms).try_for_each(|seed| {
             tester.forget();
-            tester.random(seed, 300)
+            tester.random(seed, budget.of(100, 300))
         })
     });
     if let Err(failure) = done {
         panic!("{failure}");
     }
     let unique = tester.counts().unique;
-    println!("{} under {}: {unique} states", S::NAME, model.name());
+    println!("{} under {}: {unique} states", case.name, scripts.model.name());
     unique
 }
 
-#[test]
-fn reh_survives_on_x86() {
-    let unique = is_right(&RehSubject::default(), Model::X86, 4, 80);
-    assert!(unique > 1_000_000, "only {unique} states");
+/// Declares tests, each of some scripts.
+macro_rules! survive {
+    ($($(#[$doc:meta])* $name:ident: > $at_least:literal, $($scripts:expr),*;)*) => {$(
+        $(#[$doc])*
+        #[test]
+        fn $name() {
+            survives(&[$($scripts),*], $at_least);
+        }
+    )*};
 }
 
-#[test]
-fn reh_survives_where_words_have_no_order() {
-    let unique = is_right(&RehSubject::default(), Model::Word, 4, 4);
-    assert!(unique > 1_000_000, "only {unique} states");
-}
+const X86: Model = Model::X86;
+const WORD: Model = Model::Word;
+const PROGRAM: Model = Model::Program;
 
-#[test]
-fn reh_survives_the_death_of_its_process() {
-    let unique = is_right(&RehSubject::default(), Model::Program, 4, 12);
-    assert!(unique > 15_000, "only {unique} states");
-}
-
-#[test]
-fn reh_survives_on_a_full_medium() {
-    let x86 = is_right(&RehFullSubject::default(), Model::X86, 2, 8);
-    let word = is_right(&RehFullSubject::default(), Model::Word, 2, 2);
-    assert!(x86 + word > 100_000, "only {x86} {word} states");
-}
-
-#[test]
-fn pea_survives_on_x86() {
-    let unique = is_right(&PeaSubject::default(), Model::X86, 2, 30);
-    assert!(unique > 400_000, "only {unique} states");
-}
-
-#[test]
-fn pea_survives_where_words_have_no_order() {
-    let unique = is_right(&PeaSubject::default(), Model::Word, 2, 12);
-    assert!(unique > 600_000, "only {unique} states");
-}
-
-#[test]
-fn pea_survives_the_death_of_its_process() {
-    let unique = is_right(&PeaSubject::default(), Model::Program, 3, 12);
-    assert!(unique > 15_000, "only {unique} states");
-}
-
-#[test]
-fn pea_survives_on_a_full_medium() {
-    let x86 = is_right(&PeaFullSubject::default(), Model::X86, 2, 8);
-    let word = is_right(&PeaFullSubject::default(), Model::Word, 2, 2);
-    assert!(x86 + word > 100_000, "only {x86} {word} states");
-}
-
-#[test]
-fn esh_survives_on_x86() {
-    let unique = is_right(&EshSubject::default(), Model::X86, 0, 1);
-    assert!(unique > 1_000_000, "only {unique} states");
-}
-
-#[test]
-fn esh_survives_where_words_have_no_order() {
-    let unique = is_right(&EshSubject::default(), Model::Word, 0, 0);
-    assert!(unique > 200_000, "only {unique} states");
-}
-
-#[test]
-fn esh_survives_the_death_of_its_process() {
-    let unique = is_right(&EshSubject::default(), Model::Program, 3, 12);
-    assert!(unique > 15_000, "only {unique} states");
+survive! {
+    reh_survives_on_x86: > 1_000_000, scripts("reh", X86, 4, 80, 1);
+    reh_survives_where_words_have_no_order: > 1_000_000, scripts("reh", WORD, 4, 4, 1);
+    reh_survives_the_death_of_its_process: > 15_000, scripts("reh", PROGRAM, 4, 12, 1);
+    reh_survives_on_a_full_medium: > 100_000,
+        scripts("reh-full", X86, 2, 8, 1), scripts("reh-full", WORD, 2, 2, 1);
+    pea_survives_on_x86: > 400_000, scripts("pea", X86, 2, 30, 1);
+    pea_survives_where_words_have_no_order: > 600_000, scripts("pea", WORD, 2, 12, 1);
+    pea_survives_the_death_of_its_process: > 15_000, scripts("pea", PROGRAM, 3, 12, 1);
+    pea_survives_on_a_full_medium: > 100_000,
+        scripts("pea-full", X86, 2, 8, 1), scripts("pea-full", WORD, 2, 2, 1);
+    esh_survives_on_x86: > 1_000_000, scripts("esh", X86, 0, 1, 1);
+    esh_survives_where_words_have_no_order: > 200_000, scripts("esh", WORD, 0, 0, 1);
+    esh_survives_the_death_of_its_process: > 15_000, scripts("esh", PROGRAM, 3, 12, 1);
+    esh_survives_on_a_full_medium: > 100_000,
+        scripts("esh-full", X86, 0, 1, 1), scripts("esh-full", WORD, 0, 0, 1);
+    rewo_survives_on_x86: > 500_000, scripts("rewo", X86, 3, 200, 1);
+    rewo_survives_where_words_have_no_order: > 200_000, scripts("rewo", WORD, 2, 80, 1);
+    rewo_survives_the_death_of_its_process: > 60_000, scripts("rewo", PROGRAM, 3, 60, 1);
+    rewo_survives_on_a_full_medium: > 100_000,
+        scripts("rewo-full", X86, 2, 60, 1), scripts("rewo-full", WORD, 2, 20, 1);
+    /// What is answered from the cached table is held against the same oracle.
+    rewo_survives_with_a_cached_table: > 100_000, scripts("rewo-cached", X86, 2, 40, 1);
+    /// The same, where copies are changed in the middle of the operations that they are of.
+    rewo_survives_with_copies_that_others_change: > 100_000, scripts("rewo-between", X86, 2, 40, 1);
+    rewo_survives_with_copies_that_others_change_where_words_have_no_order: > 20_000,
+        scripts("rewo-between", WORD, 1, 20, 1);
+    multimaps_survive_on_x86: > 800_000, scripts("pea-multi", X86, 1, 20, 1);
+    multimaps_survive_where_words_have_no_order: > 300_000, scripts("pea-multi", WORD, 0, 8, 1);
+    multimaps_survive_the_death_of_their_process: > 10_000, scripts("pea-multi", PROGRAM, 2, 8, 1);
+    multimaps_survive_on_a_full_medium: > 50_000,
+        scripts("pea-multi-full", X86, 1, 8, 1), scripts("pea-multi-full", WORD, 1, 2, 1);
+    multimaps_of_texts_survive_on_every_medium: > 100_000,
+        scripts("pea-multi-map", X86, 2, 6, 1), scripts("pea-multi-map", WORD, 2, 6, 1),
+        scripts("pea-multi-map", PROGRAM, 2, 6, 1);
+    maps_over_reh_survive_on_every_medium: > 100_000, scripts("reh-map", X86, 2, 6, 1),
+        scripts("reh-map", WORD, 2, 6, 1), scripts("reh-map", PROGRAM, 2, 6, 1);
+    maps_over_pea_survive_on_every_medium: > 100_000, scripts("pea-map", X86, 2, 6, 1),
+        scripts("pea-map", WORD, 2, 6, 1), scripts("pea-map", PROGRAM, 2, 6, 1);
+    /// Of deaths of the process: under the other models it takes too long; `soak --design esh-map` has them.
+    maps_over_esh_survive_the_death_of_their_process: > 10, scripts("esh-map", PROGRAM, 0, 0, 1);
+    maps_over_rewo_survive_on_every_medium: > 60_000, scripts("rewo-map", X86, 2, 10, 1),
+        scripts("rewo-map", WORD, 1, 1, 1), scripts("rewo-map", PROGRAM, 2, 10, 1);
 }
 
 /// Deaths inside repairs, and inside the repairs of what they leave. Under the other models these are tens
 /// of millions of states: `soak --design esh-repaired` has them.
 #[test]
 fn esh_survives_crashes_of_its_repair() {
-    let [line, word] = [true, false].map(|order| {
-        let esh = EshRepairedSubject::default();
-        explore(Tester::new(&esh, Model::Program).with_line_order(order), Model::Program, 0, 0)
-    });
-    assert!(line > 100 && word > 100, "only {line} {word} states");
+    let case = named("esh-repaired");
+    for order in [true, false] {
+        let mut tester = Tester::new(&case, PROGRAM).with_line_order(order);
+        let unique = explore(&mut tester, &case, &scripts("esh-repaired", PROGRAM, 0, 0, 1));
+        assert!(unique > 100, "only {unique} states");
+    }
 }
 
-#[test]
-fn esh_survives_on_a_full_medium() {
-    let x86 = is_right(&EshFullSubject::default(), Model::X86, 0, 1);
-    let word = is_right(&EshFullSubject::default(), Model::Word, 0, 0);
-    assert!(x86 + word > 100_000, "only {x86} {word} states");
-}
-
-#[test]
-fn rewo_survives_on_x86() {
-    let unique = is_right(&RewoSubject::default(), Model::X86, 3, 200);
-    assert!(unique > 500_000, "only {unique} states");
-}
-
-#[test]
-fn rewo_survives_where_words_have_no_order() {
-    let unique = is_right(&RewoSubject::default(), Model::Word, 2, 80);
-    assert!(unique > 200_000, "only {unique} states");
-}
-
-#[test]
-fn rewo_survives_the_death_of_its_process() {
-    let unique = is_right(&RewoSubject::default(), Model::Program, 3, 60);
-    assert!(unique > 60_000, "only {unique} states");
-}
-
-#[test]
-fn rewo_survives_on_a_full_medium() {
-    let x86 = is_right(&RewoFullSubject::default(), Model::X86, 2, 60);
-    let word = is_right(&RewoFullSubject::default(), Model::Word, 2, 20);
-    assert!(x86 + word > 100_000, "only {x86} {word} states");
-}
-
-/// What is answered from the cached table is held against the same oracle.
-#[test]
-fn rewo_survives_with_a_cached_table() {
-    let unique = is_right(&RewoCachedSubject::default(), Model::X86, 2, 40);
-    assert!(unique > 100_000, "only {unique} states");
-}
-
-/// The same, where copies are changed in the middle of the operations that they are of.
-#[test]
-fn rewo_survives_with_copies_that_others_change() {
-    let x86 = is_right(&RewoBetweenSubject::default(), Model::X86, 2, 40);
-    let word = is_right(&RewoBetweenSubject::default(), Model::Word, 1, 20);
-    assert!(x86 > 100_000 && word > 20_000, "only {x86} {word} states");
-}
-
-#[test]
-fn multimaps_survive_on_x86() {
-    let unique = is_right(&PeaMultiSubject::default(), Model::X86, 1, 20);
-    assert!(unique > 800_000, "only {unique} states");
-}
-
-#[test]
-fn multimaps_survive_where_words_have_no_order() {
-    let unique = is_right(&PeaMultiSubject::default(), Model::Word, 0, 8);
-    assert!(unique > 300_000, "only {unique} states");
-}
-
-#[test]
-fn multimaps_survive_the_death_of_their_process() {
-    let unique = is_right(&PeaMultiSubject::default(), Model::Program, 2, 8);
-    assert!(unique > 10_000, "only {unique} states");
-}
-
-#[test]
-fn multimaps_survive_on_a_full_medium() {
-    let x86 = is_right(&PeaMultiFullSubject::default(), Model::X86, 1, 8);
-    let word = is_right(&PeaMultiFullSubject::default(), Model::Word, 1, 2);
-    assert!(x86 + word > 50_000, "only {x86} {word} states");
-}
-
-#[test]
-fn multimaps_of_texts_survive_on_every_medium() {
-    map_survives(&PeaMultiMapSubject);
-}
-
-fn map_survives<S: Subject>(subject: &S) {
-    let x86 = is_right(subject, Model::X86, 2, 6);
-    let word = is_right(subject, Model::Word, 2, 6);
-    let program = is_right(subject, Model::Program, 2, 6);
-    assert!(x86 + word + program > 100_000, "only {x86} {word} {program} states");
-}
-
-#[test]
-fn maps_over_reh_survive_on_every_medium() {
-    map_survives(&RehMapSubject::new());
-}
-
-#[test]
-fn maps_over_pea_survive_on_every_medium() {
-    map_survives(&PeaMapSubject::new());
-}
-
-/// Of deaths of the process: under the other models it takes too long here; `soak --design esh-map` has them.
-#[test]
-fn maps_over_esh_survive_the_death_of_their_process() {
-    let unique = is_right(&EshMapSubject::new(), Model::Program, 0, 0);
-    assert!(unique > 10, "only {unique} states");
-}
-
-#[test]
-fn maps_over_rewo_survive_on_every_medium() {
-    let x86 = is_right(&RewoMapSubject::new(), Model::X86, 2, 10);
-    let word = is_right(&RewoMapSubject::new(), Model::Word, 1, 1);
-    let program = is_right(&RewoMapSubject::new(), Model::Program, 2, 10);
-    assert!(x86 + word + program > 60_000, "only {x86} {word} {program} states");
-}
-
-/// How the mutants of everything that a subject does fared.
-fn mutants<S: Subject>(subject: &S, model: Model, length: u32) -> Vec<(Mutant, Verdict)> {
-    mutants_of_long(subject, model, length, 150)
+/// How the mutants of everything that a case does fared.
+fn mutants(case: &Case, model: Model, length: u32) -> Vec<(Mutant, Verdict)> {
+    mutants_of_long(case, model, length, 150)
 }
 
 /// The same, with random scripts of so many operations.
-fn mutants_of_long<S: Subject>(
-    subject: &S,
-    model: Model,
-    length: u32,
-    ops: usize,
-) -> Vec<(Mutant, Verdict)> {
-    let mut tester = Tester::new(subject, model);
+fn mutants_of_long(case: &Case, model: Model, length: u32, ops: usize) -> Vec<(Mutant, Verdict)> {
+    let mut tester = Tester::new(case, model);
     tester.keep_corpus();
     let done = tester
         .exhaustive(length)
@@ -248,16 +154,16 @@ fn mutants_of_long<S: Subject>(
 
 /// The same of scripts from states that are durable as a whole, and of what is done after crashes in
 /// them: all states of these are few.
-fn settled_mutants<S: Subject>(subject: &S, model: Model) -> Vec<(Mutant, Verdict)> {
-    let mut tester = Tester::new(subject, model);
+fn settled_mutants(case: &Case, model: Model) -> Vec<(Mutant, Verdict)> {
+    let mut tester = Tester::new(case, model);
     tester.keep_corpus();
     let overflow = |prefill: &Prefill| ["home-full", "overflowed"].contains(&prefill.name);
     let done = tester
         .exhaustive_settled(1, true)
         .and_then(|()| tester.exhaustive_settled(1, false))
         .and_then(|()| {
-            let mut prefills = subject.prefills().into_iter().filter(overflow);
-            prefills.try_for_each(|prefill| tester.crash_and_go_on(&prefill, 12))
+            let mut prefills = case.prefills.iter().filter(|prefill| overflow(prefill));
+            prefills.try_for_each(|prefill| tester.crash_and_go_on(prefill, 12))
         });
     if let Err(failure) = done {
         panic!("{failure}");
@@ -426,14 +332,14 @@ fn unreached(verdicts: &BTreeMap<Mutant, Verdict>, dirs: &[&str]) -> Vec<String>
 #[test]
 fn every_flush_fence_and_release_is_needed() {
     let mut verdicts = BTreeMap::new();
-    add(&mut verdicts, mutants(&RehSubject::default(), Model::X86, 2));
-    add(&mut verdicts, mutants(&RehSubject::default(), Model::Word, 2));
-    add(&mut verdicts, mutants(&RehMapSubject::new(), Model::X86, 2));
-    add(&mut verdicts, mutants(&RehMapSubject::new(), Model::Word, 2));
-    add(&mut verdicts, mutants(&PeaSubject::default(), Model::X86, 2));
-    add(&mut verdicts, mutants(&PeaSubject::default(), Model::Word, 2));
-    add(&mut verdicts, mutants(&PeaMultiSubject::default(), Model::X86, 0));
-    add(&mut verdicts, mutants(&PeaMultiSubject::default(), Model::Word, 0));
+    add(&mut verdicts, mutants(&named("reh"), Model::X86, 2));
+    add(&mut verdicts, mutants(&named("reh"), Model::Word, 2));
+    add(&mut verdicts, mutants(&named("reh-map"), Model::X86, 2));
+    add(&mut verdicts, mutants(&named("reh-map"), Model::Word, 2));
+    add(&mut verdicts, mutants(&named("pea"), Model::X86, 2));
+    add(&mut verdicts, mutants(&named("pea"), Model::Word, 2));
+    add(&mut verdicts, mutants(&named("pea-multi"), Model::X86, 0));
+    add(&mut verdicts, mutants(&named("pea-multi"), Model::Word, 0));
     let unproven = unproven(&verdicts, ACCEPTED);
     assert!(unproven.is_empty(), "{}", unproven.join("\n"));
     let unreached = unreached(
@@ -464,8 +370,8 @@ fn every_flush_fence_and_release_is_needed() {
 fn every_flush_fence_and_release_of_esh_is_needed() {
     const DIR: &str = "crates/durahash/src/designs/esh";
     let mut verdicts = BTreeMap::new();
-    add(&mut verdicts, settled_mutants(&EshSubject::default(), Model::X86));
-    add(&mut verdicts, settled_mutants(&EshSubject::default(), Model::Word));
+    add(&mut verdicts, settled_mutants(&named("esh"), Model::X86));
+    add(&mut verdicts, settled_mutants(&named("esh"), Model::Word));
     verdicts.retain(|mutant, _| mutant.site.file().contains(DIR));
     let unproven = unproven(&verdicts, ACCEPTED_OF_ESH);
     assert!(unproven.is_empty(), "{}", unproven.join("\n"));
@@ -487,10 +393,10 @@ fn every_flush_fence_and_release_of_esh_is_needed() {
 fn every_flush_fence_and_release_of_rewo_is_needed() {
     const DIR: &str = "crates/durahash/src/designs/rewo";
     let mut verdicts = BTreeMap::new();
-    add(&mut verdicts, mutants(&RewoSubject::default(), Model::X86, 2));
-    add(&mut verdicts, mutants(&RewoSubject::default(), Model::Word, 2));
+    add(&mut verdicts, mutants(&named("rewo"), Model::X86, 2));
+    add(&mut verdicts, mutants(&named("rewo"), Model::Word, 2));
     // Long enough for a table where records were.
-    let map = RewoSmallMapSubject::new();
+    let map = named("rewo-small-map");
     add(&mut verdicts, mutants_of_long(&map, Model::X86, 1, 1000));
     verdicts.retain(|mutant, _| mutant.site.file().contains(DIR));
     let unproven = unproven(&verdicts, ACCEPTED_OF_REWO);

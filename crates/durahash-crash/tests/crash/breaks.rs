@@ -11,13 +11,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use durahash::{ErrorKind, Result};
-use durahash_crash::designs::{
-    EshMapSubject, EshSubject, PeaMapSubject, PeaMultiSubject, PeaSubject, RehMapSubject,
-    RehSubject, RewoCachedSubject, RewoMapSubject, RewoSyncedSubject, SyncCopies,
-};
+use durahash_crash::case::{Case, Table};
+use durahash_crash::cases::{SyncCopies, named, open_with};
 use durahash_crash::script::{Op, exhaustive};
 use durahash_crash::states::{CrashState, Explorer, Model, Visit};
-use durahash_crash::subject::{Prefill, Subject, Table};
 use durahash_media::Event;
 use durahash_media::sim::{Action, Call, Hook, Sim, Site, Step};
 
@@ -42,7 +39,7 @@ struct Other {
 thread_local! {
     static IS_OTHER: Cell<bool> = const { Cell::new(false) };
     /// Done before each call, by somebody whose own calls do not count.
-    static SYNC: RefCell<Option<SyncCopies>> = const { RefCell::new(None) };
+    static SYNC: RefCell<Option<Arc<OnceLock<SyncCopies>>>> = const { RefCell::new(None) };
     static SYNCS: Cell<bool> = const { Cell::new(false) };
     /// How often there was something to do.
     static SYNCED: Cell<u64> = const { Cell::new(0) };
@@ -97,7 +94,9 @@ impl Hook for Switch {
         if SYNCS.replace(true) {
             return;
         }
-        if SYNC.with_borrow(|sync| sync.as_ref().is_some_and(|sync| sync())) {
+        if SYNC.with_borrow(|sync| {
+            sync.as_ref().and_then(|sync| sync.get()).is_some_and(|sync| sync())
+        }) {
             SYNCED.set(SYNCED.get() + 1);
         }
         SYNCS.set(false);
@@ -118,8 +117,8 @@ impl Hook for Switch {
 }
 
 /// The states that are left at the end.
-struct Last<'a, S> {
-    subject: &'a S,
+struct Last<'a> {
+    case: &'a Case,
     model: Model,
     keys: &'a [u64],
     /// What each key was seen to have, and what it may have besides: what broke off may still
@@ -129,15 +128,15 @@ struct Last<'a, S> {
     wrong: Option<String>,
 }
 
-impl<S: Subject> Visit for Last<'_, S> {
+impl Visit for Last<'_> {
     fn passed(&mut self, _step: usize) -> bool {
         true
     }
 
     fn state(&mut self, state: &CrashState<'_>) -> ControlFlow<()> {
-        let sim = Sim::from_image(state.image, S::MAX_BYTES)
+        let sim = Sim::from_image(state.image, self.case.max_bytes)
             .with_line_order(self.model.same_line_order());
-        let table = self.subject.open(sim).expect("recovers");
+        let table = (self.case.open)(sim).expect("recovers");
         let mut findings = Vec::new();
         table.check(&mut |finding| findings.push(finding)).expect("checks");
         let mut found = all(&*table, self.keys);
@@ -164,21 +163,14 @@ const OTHERS: u64 = 88;
 
 /// Runs `op` on the table in `image` and breaks off at call `n`; whether it came so far. Somebody
 /// else meanwhile replaces the value of `other`.
-fn breaks_at<S: Subject>(
-    subject: &S,
-    model: Model,
-    image: &[u64],
-    op: Op,
-    n: i64,
-    other: Option<u16>,
-) -> bool {
-    let keys = subject.keys();
-    let sim = Sim::from_image(image, S::MAX_BYTES).with_line_order(model.same_line_order());
+fn breaks_at(case: &Case, model: Model, image: &[u64], op: Op, n: i64, other: Option<u16>) -> bool {
+    let keys = case.keys.clone();
+    let sim = Sim::from_image(image, case.max_bytes).with_line_order(model.same_line_order());
     let switch = Arc::new(Break { left: AtomicI64::new(DISARMED), ..Break::default() });
     sim.set_hook(Box::new(Switch(Arc::clone(&switch))));
     sim.set_budget(Some(CALLS_MAX));
     sim.record(Vec::new());
-    let table: Arc<dyn Table> = Arc::from(subject.open(sim.clone()).expect("opens"));
+    let table: Arc<dyn Table> = Arc::from((case.open)(sim.clone()).expect("opens"));
     let mut before = all(&*table, &keys);
     let key = op.key().map(usize::from);
     let word = key.map_or(0, |key| keys[key]);
@@ -188,7 +180,7 @@ fn breaks_at<S: Subject>(
     let thread = Arc::new(Mutex::new(None));
     if let Some(other) = other {
         let (begun, switch, table) = (Arc::clone(&thread), Arc::clone(&switch), Arc::clone(&table));
-        let op = S::translate(Op::Update(other, OTHERS), 1);
+        let op = case.translate(Op::Update(other, OTHERS), 1);
         let word = keys[usize::from(other)];
         let this = Arc::clone(&switch);
         *switch.before.lock().unwrap() = Some(Box::new(move || {
@@ -208,7 +200,7 @@ fn breaks_at<S: Subject>(
         match switch.other.lock().unwrap().answer.take().expect("an answer") {
             Ok(found) => {
                 let i = usize::from(other);
-                let op = S::translate(Op::Update(other, OTHERS), 1);
+                let op = case.translate(Op::Update(other, OTHERS), 1);
                 let answer = op.answer(before[i]);
                 assert_eq!(found, answer, "{op}, call {n}: {other} was found so meanwhile");
                 before[i] = op.outcome(before[i]);
@@ -228,40 +220,40 @@ fn breaks_at<S: Subject>(
     sim.record(broken);
     // Nobody hangs: a writer is refused, or nothing was held.
     for (i, word) in keys.iter().enumerate() {
-        let next = S::translate(Op::Update(i as u16, 9), 1);
+        let next = case.translate(Op::Update(i as u16, 9), 1);
         match table.apply(next, *word) {
             Err(e) => assert!(matches!(e.kind(), ErrorKind::Poisoned), "{op}, call {n}: {e}"),
             Ok(found) => {
                 assert_eq!(found, next.answer(seen[i]), "{op}, call {n}");
                 // A map writes its records before it holds anything.
-                assert!(!stored || S::NAME != RehSubject::NAME, "{op}, call {n}: not closed");
+                assert!(!stored || case.name != "reh", "{op}, call {n}: not closed");
                 return true;
             }
         }
     }
     let trace = sim.recorded();
     let late = key.map(|i| (i, op.outcome(before[i]))).filter(|(i, _)| seen[*i] == before[*i]);
-    let mut last = Last { subject, model, keys: &keys, seen: &seen, late, wrong: None };
+    let mut last = Last { case, model, keys: &keys, seen: &seen, late, wrong: None };
     let _ = Explorer::new(model, 1).explore(image, &trace, trace.len() - 1, &mut last);
     assert!(last.wrong.is_none(), "{op}, call {n}, {}: {}", model.name(), last.wrong.unwrap());
     true
 }
 
 /// Two operations of those that are tried from each prefill, the second broken off at every call.
-fn every_break<S: Subject>(subject: &S, model: Model) -> usize {
-    every_break_after(subject, model, 1)
+fn every_break(case: &Case, model: Model) -> usize {
+    every_break_after(case, model, 1)
 }
 
 /// Breaks of each operation after as many others.
-fn every_break_after<S: Subject>(subject: &S, model: Model, others_before: u32) -> usize {
+fn every_break_after(case: &Case, model: Model, others_before: u32) -> usize {
     quietly();
     let mut count = 0;
-    for prefill in subject.prefills() {
+    for prefill in &case.prefills {
         for ops in exhaustive(&prefill.kinds, others_before + 1) {
-            let sim = Sim::new(S::MAX_BYTES).with_line_order(model.same_line_order());
-            let table = subject.create(sim.clone()).expect("a table");
+            let sim = Sim::new(case.max_bytes).with_line_order(model.same_line_order());
+            let table = (case.create)(sim.clone()).expect("a table");
             for op in prefill.ops.iter().chain(&ops[..others_before as usize]) {
-                let key = op.key().map_or(0, |key| subject.keys()[usize::from(key)]);
+                let key = op.key().map_or(0, |key| case.keys.clone()[usize::from(key)]);
                 table.apply(*op, key).expect("what leads there");
             }
             let image = sim.image();
@@ -269,12 +261,12 @@ fn every_break_after<S: Subject>(subject: &S, model: Model, others_before: u32) 
             let others = prefill.ops.iter().filter_map(|op| op.key());
             let others = others.filter(|key| Some(*key) != op.key()).take(OTHERS_MAX);
             for other in others.map(Some).chain([None]) {
-                let breaks = |n: &i64| breaks_at(subject, model, &image, op, *n, other);
+                let breaks = |n: &i64| breaks_at(case, model, &image, op, *n, other);
                 count += (0..).take_while(breaks).count();
             }
         }
     }
-    println!("{}: {count} breaks under {}", S::NAME, model.name());
+    println!("{}: {count} breaks under {}", case.name, model.name());
     count
 }
 
@@ -294,61 +286,45 @@ fn quietly() {
 
 #[test]
 fn reh_breaks_anywhere() {
-    let x86 = every_break(&RehSubject::default(), Model::X86);
-    let word = every_break(&RehSubject::default(), Model::Word);
+    let x86 = every_break(&named("reh"), Model::X86);
+    let word = every_break(&named("reh"), Model::Word);
     assert!(x86 + word > 3000, "only {x86} and {word} breaks");
 }
 
 #[test]
 fn pea_breaks_anywhere() {
-    let breaks = every_break(&PeaSubject::default(), Model::Word);
+    let breaks = every_break(&named("pea"), Model::Word);
     assert!(breaks > 3000, "only {breaks} breaks");
 }
 
 #[test]
 fn esh_breaks_anywhere() {
     // The prefills lead to each kind of change by themselves, and what breaks is repaired before.
-    let breaks = every_break_after(&EshSubject::default(), Model::Word, 0);
+    let breaks = every_break_after(&named("esh"), Model::Word, 0);
     assert!(breaks > 3000, "only {breaks} breaks");
 }
 
 #[test]
 fn rewo_breaks_anywhere() {
-    let breaks = every_break_after(&RewoCachedSubject::default(), Model::Word, 0);
+    let breaks = every_break_after(&named("rewo-cached"), Model::Word, 0);
     assert!(breaks > 3000, "only {breaks} breaks");
 }
 
-/// Rewo-Hash, whose copies somebody else changes as soon as a writer has ordered it, at whatever call that
-/// breaks off then.
-struct Ordered;
-
-impl Subject for Ordered {
-    const NAME: &'static str = "rewo-ordered";
-    const MAX_BYTES: u64 = RewoSyncedSubject::MAX_BYTES;
-
-    fn create(&self, sim: Sim) -> Result<Box<dyn Table>> {
-        RewoSyncedSubject::default().create(sim)
-    }
-
-    fn open(&self, sim: Sim) -> Result<Box<dyn Table>> {
-        let sync = OnceLock::new();
-        let table = RewoSyncedSubject::open_with(sim, &sync)?;
-        SYNC.set(sync.into_inner());
+/// Rewo-Hash, whose copies another changes as soon as a writer has ordered it, at whatever call that breaks
+/// off then.
+fn ordered() -> Case {
+    let open = |sim| {
+        let sync = Arc::default();
+        let table = open_with(sim, Arc::clone(&sync))?;
+        SYNC.set(Some(sync));
         Ok(table)
-    }
-
-    fn keys(&self) -> Vec<u64> {
-        RewoSyncedSubject::default().keys()
-    }
-
-    fn prefills(&self) -> Vec<Prefill> {
-        RewoSyncedSubject::default().prefills()
-    }
+    };
+    Case { name: "rewo-ordered", open: Arc::new(open), ..named("rewo-synced") }
 }
 
 #[test]
 fn rewo_breaks_anywhere_with_copies_that_others_change() {
-    let breaks = every_break_after(&Ordered, Model::Word, 0);
+    let breaks = every_break_after(&ordered(), Model::Word, 0);
     println!("{} times copies were changed meanwhile", SYNCED.get());
     assert!(breaks > 3000 && SYNCED.get() > 2000, "only {breaks} breaks, {}", SYNCED.get());
 }
@@ -356,19 +332,19 @@ fn rewo_breaks_anywhere_with_copies_that_others_change() {
 #[test]
 fn multimaps_break_anywhere() {
     // The prefills lead to each kind of change by themselves.
-    let breaks = every_break_after(&PeaMultiSubject::default(), Model::X86, 0);
+    let breaks = every_break_after(&named("pea-multi"), Model::X86, 0);
     assert!(breaks > 5000, "only {breaks} breaks");
 }
 
 #[test]
 fn maps_break_anywhere() {
-    let x86 = every_break(&RehMapSubject::new(), Model::X86);
-    let word = every_break(&RehMapSubject::new(), Model::Word);
+    let x86 = every_break(&named("reh-map"), Model::X86);
+    let word = every_break(&named("reh-map"), Model::Word);
     assert!(x86 + word > 3000, "only {x86} and {word} breaks");
-    let pea = every_break(&PeaMapSubject::new(), Model::X86);
+    let pea = every_break(&named("pea-map"), Model::X86);
     assert!(pea > 1500, "only {pea} breaks");
-    let esh = every_break(&EshMapSubject::new(), Model::X86);
+    let esh = every_break(&named("esh-map"), Model::X86);
     assert!(esh > 1500, "only {esh} breaks");
-    let rewo = every_break(&RewoMapSubject::new(), Model::X86);
+    let rewo = every_break(&named("rewo-map"), Model::X86);
     assert!(rewo > 1500, "only {rewo} breaks");
 }

@@ -15,34 +15,16 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use durahash::{Finding, Result};
-use durahash_crash::designs::{
-    EshMapSubject, EshSubject, EshWithin, MapSubject, PeaMapSubject, PeaMultiMapSubject,
-    PeaMultiSubject, PeaMultiWithin, PeaSubject, PeaWithin, RehMapSubject, RehSubject, RehWithin,
-    RewoCachedSubject, RewoMapSubject, RewoSmallMapSubject, RewoSubject, RewoSynced,
-    RewoSyncedSubject, RewoWithin,
-};
+use durahash_crash::budget::Budget;
+use durahash_crash::case::{Case, Make, Table};
+use durahash_crash::cases::named;
 use durahash_crash::linear::{Operation, outcomes};
 use durahash_crash::script::{Op, Rng};
 use durahash_crash::states::{CrashState, Explorer, Model, Visit};
-use durahash_crash::subject::{Prefill, Subject, Table};
 use durahash_media::Event;
 use durahash_media::sim::{Action, Call, Hook, Sim, Site, Step};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::sync::atomic::{AtomicUsize, Ordering};
-
-static REH: RehSubject = RehWithin;
-static PEA: PeaSubject = PeaWithin;
-static ESH: EshSubject = EshWithin;
-static ESH_MAP: EshMapSubject = MapSubject::new();
-static REWO: RewoSubject = RewoWithin;
-static REWO_CACHED: RewoCachedSubject = RewoWithin;
-static REWO_SYNCED: RewoSyncedSubject = RewoSynced;
-static REWO_MAP: RewoMapSubject = MapSubject::new();
-static REWO_SMALL_MAP: RewoSmallMapSubject = MapSubject::new();
-static REH_MAP: RehMapSubject = MapSubject::new();
-static PEA_MAP: PeaMapSubject = MapSubject::new();
-static PEA_MULTI: PeaMultiSubject = PeaMultiWithin;
-static PEA_MULTI_MAP: PeaMultiMapSubject = PeaMultiMapSubject;
 
 const THREADS: usize = 3;
 const OPS: usize = 4;
@@ -155,8 +137,8 @@ fn history(trace: &[Step], done: &[Done], key: u16) -> Vec<Operation> {
 }
 
 /// Recovers the states of one trace and holds them against its histories.
-struct Judge<'a, S> {
-    subject: &'a S,
+struct Judge<'a> {
+    case: &'a Case,
     model: Model,
     keys: Vec<u64>,
     /// What each key had before the trace.
@@ -171,7 +153,7 @@ struct Judge<'a, S> {
     wrong: Option<String>,
 }
 
-impl<S: Subject> Judge<'_, S> {
+impl Judge<'_> {
     fn allow(&mut self, at: usize) {
         for (key, allowed) in self.allowed.iter_mut().enumerate() {
             let history = history(&self.trace[..at], self.done, key as u16);
@@ -187,9 +169,9 @@ impl<S: Subject> Judge<'_, S> {
     }
 
     fn recover(&self, image: &[u64]) -> Result<(), String> {
-        let sim = Sim::from_image(image, S::MAX_BYTES);
+        let sim = Sim::from_image(image, self.case.max_bytes);
         let sim = sim.with_line_order(self.model.same_line_order());
-        let table = self.subject.open(sim).map_err(|e| format!("recovery failed: {e}"))?;
+        let table = (self.case.open)(sim).map_err(|e| format!("recovery failed: {e}"))?;
         let mut wrong = None;
         table.check(&mut |finding| wrong = Some(format!("{finding:?}"))).unwrap();
         let mut contents = Vec::new();
@@ -205,7 +187,7 @@ impl<S: Subject> Judge<'_, S> {
     }
 }
 
-impl<S: Subject> Visit for Judge<'_, S> {
+impl Visit for Judge<'_> {
     fn passed(&mut self, step: usize) -> bool {
         let is_mark = matches!(self.trace[step].action, Action::Mark(_));
         if is_mark {
@@ -230,8 +212,8 @@ impl<S: Subject> Visit for Judge<'_, S> {
 
 /// One run, inside a shuttle execution: what is wrong, if anything, with the trace but for the steps
 /// that are `left_out`. In a `crowd` everybody puts what is not there yet, and much is split.
-fn run<S: Subject>(
-    subject: &'static S,
+fn run(
+    case: &Case,
     model: Model,
     seed: u64,
     known: &Mutex<HashSet<(u64, u64)>>,
@@ -239,17 +221,16 @@ fn run<S: Subject>(
     left_out: &dyn Fn(&Step) -> bool,
 ) -> Option<String> {
     let mut rng = Rng::new(seed);
-    let sim = Sim::new(S::MAX_BYTES).with_line_order(model.same_line_order());
-    let table: Arc<dyn Table> = Arc::from(subject.create(sim.clone()).unwrap());
-    let keys = subject.keys();
-    let mut prefills = subject.prefills();
-    let mut prefill = prefills.swap_remove(rng.below(prefills.len()));
+    let sim = Sim::new(case.max_bytes).with_line_order(model.same_line_order());
+    let table: Arc<dyn Table> = Arc::from((case.create)(sim.clone()).unwrap());
+    let keys = case.keys.clone();
+    let mut prefill = case.prefills[rng.below(case.prefills.len())].clone();
     if crowd {
         let absent = |rng: &mut Rng| (0..keys.len() as u16).filter(|_| rng.below(2) == 0).collect();
         let absent: Vec<u16> = absent(&mut rng);
         let rest = (0..keys.len() as u16).filter(|key| !absent.contains(key));
-        prefill.ops = rest.map(|key| S::translate(Op::Put(key, 1), 0)).collect();
-        prefill.kinds = absent.iter().map(|key| S::translate(Op::Put(*key, 0), 0)).collect();
+        prefill.ops = rest.map(|key| case.translate(Op::Put(key, 1), 0)).collect();
+        prefill.kinds = absent.iter().map(|key| case.translate(Op::Put(*key, 0), 0)).collect();
     }
     for op in &prefill.ops {
         if let Some(key) = op.key() {
@@ -279,14 +260,16 @@ fn run<S: Subject>(
             _ if present.is_empty() => Op::Get(key),
             _ => Op::Get(present[rng.below(present.len())]),
         };
-        S::translate(op, rng.number())
+        case.translate(op, rng.number())
     };
     let ops: Vec<Op> = (0..THREADS * OPS).map(|i| pick(&mut rng, i)).collect();
     let ended = Arc::new(AtomicUsize::new(0));
     let stop = match rng.below(4) {
         0 => Stop::Nowhere,
         1 => Stop::BehindGrowth,
-        _ => Stop::After(1 + rng.below(THREADS + usize::from(S::SYNCED)) as u32, 1 + rng.below(60)),
+        _ => {
+            Stop::After(1 + rng.below(THREADS + usize::from(case.synced)) as u32, 1 + rng.below(60))
+        }
     };
     sim.record(Vec::new());
     sim.set_hook(Box::new(Switch {
@@ -316,7 +299,7 @@ fn run<S: Subject>(
         })
         .collect();
     // Beside them, who does steps as long as they work; it may be the one that is stopped.
-    let steps = S::SYNCED.then(|| {
+    let steps = case.synced.then(|| {
         let (table, ended) = (Arc::clone(&table), Arc::clone(&ended));
         shuttle::thread::spawn(move || {
             while ended.load(Ordering::Relaxed) < THREADS {
@@ -332,7 +315,7 @@ fn run<S: Subject>(
 
     let mut known = known.lock().unwrap();
     let mut judge = Judge {
-        subject,
+        case,
         model,
         allowed: vec![Vec::new(); keys.len()],
         allowed_hash: 0,
@@ -357,14 +340,13 @@ fn run<S: Subject>(
     told.map(|told| format!("seed {seed}, {}, {ops:?}: {told}", prefill.name))
 }
 
-/// `DURAHASH_SCHEDULES=N` asks for another number of schedules than CI's.
 fn schedules() -> usize {
-    std::env::var("DURAHASH_SCHEDULES").map_or(2500, |n| n.parse().unwrap())
+    Budget::get().schedules()
 }
 
 /// Of how many schedules one has its crash states visited under `Word`.
 fn word_every() -> u64 {
-    if std::env::var_os("DURAHASH_SCHEDULES").is_some() { 1 } else { 8 }
+    Budget::get().word_every()
 }
 
 fn config() -> shuttle::Config {
@@ -373,13 +355,17 @@ fn config() -> shuttle::Config {
     config
 }
 
-fn explore<S: Subject>(subject: &'static S, model: Model, scheduler: impl Scheduler + 'static) {
+fn explore(name: &str, model: Model, scheduler: impl Scheduler + 'static) {
+    explore_case(named(name), model, scheduler);
+}
+
+fn explore_case(case: Case, model: Model, scheduler: impl Scheduler + 'static) {
     let seed = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let known = Arc::new(Mutex::new(HashSet::new()));
     let states = Arc::clone(&known);
     shuttle::Runner::new(scheduler, config()).run(move || {
         let seed = seed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        if let Some(wrong) = run(subject, model, seed, &known, false, &|_| false) {
+        if let Some(wrong) = run(&case, model, seed, &known, false, &|_| false) {
             panic!("{wrong}");
         }
     });
@@ -394,6 +380,7 @@ fn fences_that_only_other_threads_need() {
     let missed: Arc<Mutex<BTreeMap<Site, String>>> = Arc::default();
     let (of_run, found) = (Arc::clone(&sites), Arc::clone(&missed));
     let seed = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let case = named("reh");
     let scheduler = RandomScheduler::new_from_seed(6, schedules());
     shuttle::Runner::new(scheduler, config()).run(move || {
         let seed = seed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -414,7 +401,7 @@ fn fences_that_only_other_threads_need() {
             fence && seed >= 200 && target == Some(step.site)
         };
         let known = Mutex::new(HashSet::new());
-        if let Some(wrong) = run(&REH, Model::X86, seed, &known, true, &left_out)
+        if let Some(wrong) = run(&case, Model::X86, seed, &known, true, &left_out)
             && let Some(target) = target
         {
             found.lock().unwrap().insert(target, wrong);
@@ -430,111 +417,98 @@ fn fences_that_only_other_threads_need() {
 
 #[test]
 fn reh_at_random_x86() {
-    explore(&REH, Model::X86, RandomScheduler::new_from_seed(1, schedules()));
+    explore("reh", Model::X86, RandomScheduler::new_from_seed(1, schedules()));
 }
 
 #[test]
 fn reh_by_priorities_x86() {
     let scheduler = PctScheduler::new_from_seed(2, 3, schedules());
-    explore(&REH, Model::X86, scheduler);
+    explore("reh", Model::X86, scheduler);
 }
 
 #[test]
 fn reh_at_random_word() {
-    explore(&REH, Model::Word, RandomScheduler::new_from_seed(3, schedules()));
+    explore("reh", Model::Word, RandomScheduler::new_from_seed(3, schedules()));
 }
 
 #[test]
 fn reh_by_priorities_word() {
     let scheduler = PctScheduler::new_from_seed(4, 3, schedules());
-    explore(&REH, Model::Word, scheduler);
+    explore("reh", Model::Word, scheduler);
 }
 
 #[test]
 fn pea_at_random_x86() {
-    explore(&PEA, Model::X86, RandomScheduler::new_from_seed(11, schedules()));
+    explore("pea", Model::X86, RandomScheduler::new_from_seed(11, schedules()));
 }
 
 #[test]
 fn pea_by_priorities_x86() {
     let scheduler = PctScheduler::new_from_seed(12, 3, schedules());
-    explore(&PEA, Model::X86, scheduler);
+    explore("pea", Model::X86, scheduler);
 }
 
 #[test]
 fn pea_at_random_word() {
-    explore(&PEA, Model::Word, RandomScheduler::new_from_seed(13, schedules()));
+    explore("pea", Model::Word, RandomScheduler::new_from_seed(13, schedules()));
 }
 
 #[test]
 fn pea_by_priorities_word() {
     let scheduler = PctScheduler::new_from_seed(14, 3, schedules());
-    explore(&PEA, Model::Word, scheduler);
+    explore("pea", Model::Word, scheduler);
 }
 
 #[test]
 fn esh_at_random_x86() {
-    explore(&ESH, Model::X86, RandomScheduler::new_from_seed(21, schedules()));
+    explore("esh", Model::X86, RandomScheduler::new_from_seed(21, schedules()));
 }
 
 #[test]
 fn esh_by_priorities_x86() {
     let scheduler = PctScheduler::new_from_seed(22, 3, schedules());
-    explore(&ESH, Model::X86, scheduler);
+    explore("esh", Model::X86, scheduler);
 }
 
 #[test]
 fn esh_at_random_word() {
-    explore(&ESH, Model::Word, RandomScheduler::new_from_seed(23, schedules()));
+    explore("esh", Model::Word, RandomScheduler::new_from_seed(23, schedules()));
 }
 
 #[test]
 fn esh_by_priorities_word() {
     let scheduler = PctScheduler::new_from_seed(24, 3, schedules());
-    explore(&ESH, Model::Word, scheduler);
+    explore("esh", Model::Word, scheduler);
 }
 
 /// Segments that nobody has come to since a crash: threads meet in their repair.
 #[test]
 fn esh_unrepaired_at_random() {
-    explore(&Left, Model::X86, RandomScheduler::new_from_seed(25, schedules() / 10));
+    explore_case(left(), Model::X86, RandomScheduler::new_from_seed(25, schedules() / 10));
     let scheduler = PctScheduler::new_from_seed(26, 3, schedules() / 10);
-    explore(&Left, Model::Word, scheduler);
+    explore_case(left(), Model::Word, scheduler);
 }
 
 /// ESH, opened again after it was left as a crash leaves it.
-struct Left;
+fn left() -> Case {
+    let esh = named("esh");
+    let (create, open) = (Arc::clone(&esh.create), Arc::clone(&esh.open));
+    let create = move |sim: Sim| -> Result<Box<dyn Table>> {
+        let table = Mutex::new(Arc::from(create(sim.clone())?));
+        Ok(Box::new(Reopened { sim, open: Arc::clone(&open), table }))
+    };
+    Case { name: "esh-left", create: Arc::new(create), ..esh }
+}
 
 struct Reopened {
     sim: Sim,
+    open: Make,
     table: Mutex<Arc<dyn Table>>,
 }
 
 impl Reopened {
     fn table(&self) -> Arc<dyn Table> {
         Arc::clone(&self.table.lock().unwrap())
-    }
-}
-
-impl Subject for Left {
-    const NAME: &'static str = "esh-left";
-    const MAX_BYTES: u64 = EshSubject::MAX_BYTES;
-
-    fn create(&self, sim: Sim) -> Result<Box<dyn Table>> {
-        let table = Mutex::new(Arc::from(ESH.create(sim.clone())?));
-        Ok(Box::new(Reopened { sim, table }))
-    }
-
-    fn open(&self, sim: Sim) -> Result<Box<dyn Table>> {
-        ESH.open(sim)
-    }
-
-    fn keys(&self) -> Vec<u64> {
-        ESH.keys()
-    }
-
-    fn prefills(&self) -> Vec<Prefill> {
-        ESH.prefills()
     }
 }
 
@@ -547,7 +521,7 @@ impl Table for Reopened {
     fn contents(&self, out: &mut Vec<(u64, u64)>) -> Result<()> {
         let mut table = self.table.lock().unwrap();
         table.contents(out)?;
-        *table = Arc::from(ESH.open(self.sim.clone())?);
+        *table = Arc::from((self.open)(self.sim.clone())?);
         Ok(())
     }
 
@@ -566,105 +540,91 @@ impl Table for Reopened {
 
 #[test]
 fn rewo_at_random_x86() {
-    explore(&REWO, Model::X86, RandomScheduler::new_from_seed(31, schedules()));
+    explore("rewo", Model::X86, RandomScheduler::new_from_seed(31, schedules()));
 }
 
 #[test]
 fn rewo_by_priorities_word() {
     let scheduler = PctScheduler::new_from_seed(32, 3, schedules());
-    explore(&REWO, Model::Word, scheduler);
+    explore("rewo", Model::Word, scheduler);
 }
 
 /// Two buckets of copies in DRAM for all keys: what is answered from them is durable, and not old.
 #[test]
 fn rewo_cached_at_random_x86() {
-    explore(&REWO_CACHED, Model::X86, RandomScheduler::new_from_seed(33, schedules()));
+    explore("rewo-cached", Model::X86, RandomScheduler::new_from_seed(33, schedules()));
 }
 
 #[test]
 fn rewo_cached_by_priorities_x86() {
     let scheduler = PctScheduler::new_from_seed(34, 3, schedules());
-    explore(&REWO_CACHED, Model::X86, scheduler);
+    explore("rewo-cached", Model::X86, scheduler);
 }
 
 /// The same, where another thread changes copies while writers wait for the medium: what writers and it say
 /// to each other, at every call of either.
 #[test]
 fn rewo_synced_at_random_x86() {
-    explore(&REWO_SYNCED, Model::X86, RandomScheduler::new_from_seed(35, schedules()));
+    explore("rewo-synced", Model::X86, RandomScheduler::new_from_seed(35, schedules()));
 }
 
 #[test]
 fn rewo_synced_by_priorities_word() {
     let scheduler = PctScheduler::new_from_seed(36, 3, schedules());
-    explore(&REWO_SYNCED, Model::Word, scheduler);
+    explore("rewo-synced", Model::Word, scheduler);
 }
 
 /// Lists of values, made and undone, beside readers of all values of a key.
 #[test]
 fn multimaps_at_random_x86() {
-    explore(&PEA_MULTI, Model::X86, RandomScheduler::new_from_seed(16, schedules()));
+    explore("pea-multi", Model::X86, RandomScheduler::new_from_seed(16, schedules()));
     let scheduler = RandomScheduler::new_from_seed(17, schedules() / 5);
-    explore(&PEA_MULTI_MAP, Model::X86, scheduler);
+    explore("pea-multi-map", Model::X86, scheduler);
 }
 
 #[test]
 fn multimaps_by_priorities_x86() {
     let scheduler = PctScheduler::new_from_seed(18, 3, schedules());
-    explore(&PEA_MULTI, Model::X86, scheduler);
+    explore("pea-multi", Model::X86, scheduler);
 }
 
 #[test]
 fn multimaps_at_random_word() {
-    explore(&PEA_MULTI, Model::Word, RandomScheduler::new_from_seed(19, schedules()));
+    explore("pea-multi", Model::Word, RandomScheduler::new_from_seed(19, schedules()));
 }
 
 /// Byte strings with chains of equal hashes, and the sweep.
 #[test]
 fn maps_at_random_x86() {
     let scheduler = RandomScheduler::new_from_seed(5, schedules() / 5);
-    explore(&REH_MAP, Model::X86, scheduler);
+    explore("reh-map", Model::X86, scheduler);
     let scheduler = RandomScheduler::new_from_seed(15, schedules() / 5);
-    explore(&PEA_MAP, Model::X86, scheduler);
+    explore("pea-map", Model::X86, scheduler);
     let scheduler = RandomScheduler::new_from_seed(27, schedules() / 5);
-    explore(&ESH_MAP, Model::X86, scheduler);
+    explore("esh-map", Model::X86, scheduler);
     let scheduler = RandomScheduler::new_from_seed(35, schedules() / 5);
-    explore(&REWO_MAP, Model::X86, scheduler);
+    explore("rewo-map", Model::X86, scheduler);
     // Copies in DRAM that are looked for elsewhere from some moment on, and records that they name.
     let scheduler = RandomScheduler::new_from_seed(36, schedules() / 5);
-    explore(&REWO_SMALL_MAP, Model::X86, scheduler);
+    explore("rewo-small-map", Model::X86, scheduler);
     let scheduler = PctScheduler::new_from_seed(37, 3, schedules() / 5);
-    explore(&REWO_SMALL_MAP, Model::X86, scheduler);
+    explore("rewo-small-map", Model::X86, scheduler);
 }
 
 /// REH, but that a value that is being put is answered before it is durable.
-struct Hasty;
+fn hasty() -> Case {
+    let reh = named("reh");
+    let create = Arc::clone(&reh.create);
+    let create = move |sim| -> Result<Box<dyn Table>> {
+        Ok(Box::new(Ahead { table: create(sim)?, under_way: Mutex::default() }))
+    };
+    Case { name: "hasty", create: Arc::new(create), ..reh }
+}
 
 struct Ahead {
     table: Box<dyn Table>,
     /// What is being put, by key.
     under_way: Mutex<BTreeMap<u64, u64>>,
-}
-
-impl Subject for Hasty {
-    const NAME: &'static str = "hasty";
-    const MAX_BYTES: u64 = RehSubject::MAX_BYTES;
-
-    fn create(&self, sim: Sim) -> Result<Box<dyn Table>> {
-        Ok(Box::new(Ahead { table: REH.create(sim)?, under_way: Mutex::default() }))
-    }
-
-    fn open(&self, sim: Sim) -> Result<Box<dyn Table>> {
-        REH.open(sim)
-    }
-
-    fn keys(&self) -> Vec<u64> {
-        REH.keys()
-    }
-
-    fn prefills(&self) -> Vec<Prefill> {
-        REH.prefills()
-    }
 }
 
 impl Table for Ahead {
@@ -707,12 +667,13 @@ impl Table for Ahead {
 fn what_is_seen_too_early_is_found() {
     let found = Arc::new(Mutex::new(None));
     let (told, seed) = (Arc::clone(&found), Arc::new(std::sync::atomic::AtomicU64::new(0)));
+    let case = hasty();
     let scheduler = RandomScheduler::new_from_seed(7, schedules());
     shuttle::Runner::new(scheduler, config()).run(move || {
         let seed = seed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let known = Mutex::default();
         if told.lock().unwrap().is_none() {
-            let wrong = run(&Hasty, Model::X86, seed, &known, false, &|_| false);
+            let wrong = run(&case, Model::X86, seed, &known, false, &|_| false);
             *told.lock().unwrap() = wrong;
         }
     });

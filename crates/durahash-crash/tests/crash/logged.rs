@@ -1,6 +1,7 @@
 //! Pools behind a log, under the model `block`.
 
 use durahash_crash::block::Omit;
+use durahash_crash::budget::Budget;
 use durahash_crash::logged::{Case, Tester};
 
 /// The script that a seed stands for is that of every case.
@@ -8,7 +9,7 @@ const OPS: usize = 60;
 
 #[test]
 fn whatever_a_cut_leaves_is_recovered() {
-    let rounds = std::env::var("DURAHASH_CUTS").map_or(10_000, |cuts| cuts.parse().unwrap());
+    let rounds = Budget::get().cuts();
     let cases = Case::all();
     let (mut cuts, mut blocks) = (0, 0);
     for case in &cases {

@@ -10,24 +10,92 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 
-use durahash_crash::designs::{FOLLOWS, Fault, RewoPlanted, SYNCED, lost};
+use durahash::rewo::{Cache, Fault, Rewo, SYNC_BY_CALLS, plant};
+use durahash::{Finding, Index, Result};
+use durahash_crash::case::{Case, Make, Table};
+use durahash_crash::cases::rewo_with;
 use durahash_crash::linear::{Operation, outcomes};
 use durahash_crash::run::Tester;
 use durahash_crash::script::{Op, Rng};
 use durahash_crash::states::{CrashState, Explorer, Model, Visit};
-use durahash_crash::subject::{Subject, Table};
 use durahash_media::Event;
 use durahash_media::sim::{Call, Hook, Sim, Site, name_thread};
 
-#[test]
-fn what_the_faults_change_is_in_the_sources() {
-    assert!(lost().is_empty(), "build/rewo.rs, of text that is gone:\n{}", lost().join("\n"));
+/// No cached table; one of two buckets; one whose size follows the tables'; one of two buckets, where steps
+/// change copies while writers wait for the medium.
+const NO_CACHE: Cache = Cache { bytes: Some(0), fill: false, sync_threads: 0 };
+const CACHED: Cache = Cache { bytes: Some(256), ..NO_CACHE };
+const FOLLOWS: Cache = Cache { bytes: None, ..NO_CACHE };
+const SYNCED: Cache = Cache { bytes: Some(257), sync_threads: SYNC_BY_CALLS, ..NO_CACHE };
+
+/// A table with a fault, which is that of the thread that works on it.
+struct Planted {
+    fault: Option<Fault>,
+    table: Box<dyn Table>,
+}
+
+impl Planted {
+    fn table(&self) -> &dyn Table {
+        plant(self.fault);
+        &*self.table
+    }
+}
+
+impl Table for Planted {
+    fn apply(&self, op: Op, key: u64) -> Result<Option<u64>> {
+        self.table().apply(op, key)
+    }
+
+    fn contents(&self, out: &mut Vec<(u64, u64)>) -> Result<()> {
+        self.table().contents(out)
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.table().len()
+    }
+
+    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+        self.table().check(found)
+    }
+
+    fn was_closed(&self) -> Option<bool> {
+        self.table.was_closed()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        plant(self.fault);
+        self.table.close()
+    }
+}
+
+/// Rewo-Hash with a fault, or without one, and this cached table.
+fn rewo(fault: Option<Fault>, cache: Cache) -> Case {
+    let step = |rewo: &Rewo<Sim>| if rewo.sync_copies() { Ok(true) } else { rewo.step() };
+    let rewo = rewo_with("rewo-planted", 64 << 10, cache, step);
+    let made = |make: Make| -> Make {
+        Arc::new(move |sim| {
+            plant(fault);
+            Ok(Box::new(Planted { fault, table: make(sim)? }))
+        })
+    };
+    let (create, open) = (made(Arc::clone(&rewo.create)), made(Arc::clone(&rewo.open)));
+    Case { create, open, ..rewo }
+}
+
+/// The end of a thread's fault.
+struct Ends;
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        plant(None);
+    }
 }
 
 /// What a script alone finds, with or without a crash.
-fn by_scripts<const CACHE_BYTES: u64>(fault: Option<Fault>) -> Option<String> {
-    let subject = RewoPlanted::<CACHE_BYTES>(fault);
-    let mut tester = Tester::new(&subject, Model::X86);
+fn by_scripts(fault: Option<Fault>, cache: Cache) -> Option<String> {
+    let _ends = Ends;
+    let case = rewo(fault, cache);
+    let mut tester = Tester::new(&case, Model::X86);
     let done =
         tester.exhaustive(1).and_then(|()| (0..20).try_for_each(|seed| tester.random(seed, 200)));
     done.err().map(|failure| failure.to_string())
@@ -49,25 +117,23 @@ fn what_is_written_and_recovered_wrongly_is_found() {
         Fault::GivenUpFirst,
     ];
     for fault in faults {
-        let found = by_scripts::<0>(Some(fault)).unwrap_or_else(|| panic!("{fault:?} is missed"));
+        let found =
+            by_scripts(Some(fault), NO_CACHE).unwrap_or_else(|| panic!("{fault:?} is missed"));
         println!("{fault:?}: {found}\n");
     }
-    assert_eq!(by_scripts::<0>(None), None);
+    assert_eq!(by_scripts(None, NO_CACHE), None);
 }
-
-/// Two buckets of copies.
-const CACHED: u64 = 256;
 
 #[test]
 fn copies_that_are_not_those_of_their_slots_are_found() {
     for fault in [Fault::CopyKept, Fault::CopyOutlives, Fault::OverflowKept] {
-        let found = by_scripts::<CACHED>(Some(fault));
+        let found = by_scripts(Some(fault), CACHED);
         println!("{fault:?}: {}\n", found.unwrap_or_else(|| panic!("{fault:?} is missed")));
     }
-    assert_eq!(by_scripts::<CACHED>(None), None);
-    let found = by_scripts::<FOLLOWS>(Some(Fault::Unswept));
+    assert_eq!(by_scripts(None, CACHED), None);
+    let found = by_scripts(Some(Fault::Unswept), FOLLOWS);
     println!("Unswept: {}\n", found.expect("Unswept is missed"));
-    assert_eq!(by_scripts::<FOLLOWS>(None), None);
+    assert_eq!(by_scripts(None, FOLLOWS), None);
 }
 
 /// What is done before, by whom is held up, and by others meanwhile.
@@ -195,21 +261,21 @@ impl Hook for Switch {
 }
 
 /// Recovers what a crash leaves, and holds it against the answers.
-struct Crashes<'a, S> {
-    subject: &'a S,
+struct Crashes<'a> {
+    case: &'a Case,
     keys: &'a [u64],
     allowed: HashMap<u16, Vec<Option<u64>>>,
     wrong: Option<String>,
 }
 
-impl<S: Subject> Visit for Crashes<'_, S> {
+impl Visit for Crashes<'_> {
     fn passed(&mut self, _step: usize) -> bool {
         false
     }
 
     fn state(&mut self, state: &CrashState<'_>) -> ControlFlow<()> {
-        let sim = Sim::from_image(state.image, S::MAX_BYTES);
-        let table = self.subject.open(sim).expect("recovered");
+        let sim = Sim::from_image(state.image, self.case.max_bytes);
+        let table = (self.case.open)(sim).expect("recovered");
         for (key, allowed) in &self.allowed {
             let held = table.apply(Op::Get(*key), self.keys[usize::from(*key)]).expect("a lookup");
             if !allowed.contains(&held) {
@@ -222,15 +288,10 @@ impl<S: Subject> Visit for Crashes<'_, S> {
 }
 
 /// Whether the one was held up before its call number `at`, and what is wrong then.
-fn play<const CACHE_BYTES: u64>(
-    fault: Option<Fault>,
-    scene: &Scene,
-    at: usize,
-) -> (bool, Option<String>) {
-    let subject = RewoPlanted::<CACHE_BYTES>(fault);
-    let keys = subject.keys();
-    let sim = Sim::new(RewoPlanted::<CACHE_BYTES>::MAX_BYTES);
-    let table: Arc<dyn Table> = Arc::from(subject.create(sim.clone()).expect("a table"));
+fn play(case: &Case, scene: &Scene, at: usize) -> (bool, Option<String>) {
+    let keys = case.keys.clone();
+    let sim = Sim::new(case.max_bytes);
+    let table: Arc<dyn Table> = Arc::from((case.create)(sim.clone()).expect("a table"));
     let mut initial = vec![None; keys.len()];
     for op in &scene.before {
         let key = usize::from(op.key().expect("every one has a key"));
@@ -239,6 +300,7 @@ fn play<const CACHE_BYTES: u64>(
     }
     let image = sim.image();
     let (initials, of_subject) = (initial.clone(), keys.clone());
+    let of_crash = case.clone();
     let crash = move |stage: &Stage| {
         let trace = stage.sim.recorded();
         let histories = stage.histories.lock().unwrap();
@@ -246,12 +308,7 @@ fn play<const CACHE_BYTES: u64>(
             .iter()
             .map(|(key, history)| (*key, outcomes(initials[usize::from(*key)], history)))
             .collect();
-        let mut crashes = Crashes {
-            subject: &RewoPlanted::<CACHE_BYTES>(fault),
-            keys: &of_subject,
-            allowed,
-            wrong: None,
-        };
+        let mut crashes = Crashes { case: &of_crash, keys: &of_subject, allowed, wrong: None };
         let _ = Explorer::new(Model::X86, 1).explore(&image, &trace, usize::MAX, &mut crashes);
         if let Some(wrong) = crashes.wrong {
             stage.tell(wrong);
@@ -307,13 +364,16 @@ fn play<const CACHE_BYTES: u64>(
 }
 
 /// The first of these scenes, held up before each call in turn, in which something is wrong.
-fn first_wrong<const CACHE_BYTES: u64>(
+fn first_wrong(
+    cache: Cache,
     fault: Option<Fault>,
     scenes: impl Iterator<Item = Scene>,
 ) -> Option<String> {
+    let _ends = Ends;
+    let case = rewo(fault, cache);
     for scene in scenes {
         for at in 1.. {
-            let (was_held_up, wrong) = play::<CACHE_BYTES>(fault, &scene, at);
+            let (was_held_up, wrong) = play(&case, &scene, at);
             if let Some(wrong) = wrong {
                 return Some(format!("held up at {at} of {scene:?}: {wrong}"));
             }
@@ -357,12 +417,12 @@ fn replaced(crashes: bool) -> impl Iterator<Item = Scene> {
 
 #[test]
 fn what_is_seen_before_it_is_durable_is_found() {
-    let found = first_wrong::<0>(Some(Fault::SeenFirst), replaced(true));
+    let found = first_wrong(NO_CACHE, Some(Fault::SeenFirst), replaced(true));
     println!("{}\n", found.expect("SeenFirst is missed"));
-    let found = first_wrong::<CACHED>(Some(Fault::CopyFirst), replaced(true));
+    let found = first_wrong(CACHED, Some(Fault::CopyFirst), replaced(true));
     println!("{}\n", found.expect("CopyFirst is missed"));
-    assert_eq!(first_wrong::<0>(None, replaced(true)), None);
-    assert_eq!(first_wrong::<CACHED>(None, replaced(true)), None);
+    assert_eq!(first_wrong(NO_CACHE, None, replaced(true)), None);
+    assert_eq!(first_wrong(CACHED, None, replaced(true)), None);
 }
 
 /// A copy is changed while its writer is held up, and somebody reads.
@@ -380,9 +440,9 @@ fn synced() -> impl Iterator<Item = Scene> {
 
 #[test]
 fn copies_by_others_that_are_seen_before_they_are_durable_are_found() {
-    let found = first_wrong::<SYNCED>(Some(Fault::SyncedEarly), synced());
+    let found = first_wrong(SYNCED, Some(Fault::SyncedEarly), synced());
     println!("{}\n", found.expect("SyncedEarly is missed"));
-    assert_eq!(first_wrong::<SYNCED>(None, synced()), None);
+    assert_eq!(first_wrong(SYNCED, None, synced()), None);
 }
 
 /// Every call is a point at which a scheduler may let another thread go on. Who does steps is held up for
@@ -411,6 +471,7 @@ const STEPS: u32 = 3;
 /// Two who write to a key and read it, and one who does steps, under so many schedules: the first history
 /// that nothing explains.
 fn by_schedules(fault: Option<Fault>, schedules: usize) -> Option<String> {
+    let _ends = Ends;
     let wrong = Arc::new(Mutex::new(None));
     let told = Arc::clone(&wrong);
     let scheduler = shuttle::scheduler::RandomScheduler::new_from_seed(8, schedules);
@@ -418,10 +479,10 @@ fn by_schedules(fault: Option<Fault>, schedules: usize) -> Option<String> {
         if told.lock().unwrap().is_some() {
             return;
         }
-        let subject = RewoPlanted::<SYNCED>(fault);
-        let h = subject.keys()[0];
-        let sim = Sim::new(RewoPlanted::<SYNCED>::MAX_BYTES);
-        let table: Arc<dyn Table> = Arc::from(subject.create(sim.clone()).expect("a table"));
+        let case = rewo(fault, SYNCED);
+        let h = case.keys.clone()[0];
+        let sim = Sim::new(case.max_bytes);
+        let table: Arc<dyn Table> = Arc::from((case.create)(sim.clone()).expect("a table"));
         table.apply(Op::Put(0, 1), h).expect("nothing fails here");
         sim.set_hook(Box::new(Points(shuttle::sync::atomic::AtomicUsize::new(0))));
         let clock = Arc::new(AtomicU64::new(0));
@@ -462,16 +523,16 @@ fn copies_by_others_that_come_too_late_are_found() {
 
 #[test]
 fn copies_of_what_was_replaced_meanwhile_are_found() {
-    let found = first_wrong::<CACHED>(Some(Fault::FilledUnseen), replaced(false));
+    let found = first_wrong(CACHED, Some(Fault::FilledUnseen), replaced(false));
     println!("{}\n", found.expect("FilledUnseen is missed"));
-    assert_eq!(first_wrong::<CACHED>(None, replaced(false)), None);
+    assert_eq!(first_wrong(CACHED, None, replaced(false)), None);
 }
 
 #[test]
 fn who_does_not_see_that_tables_change_is_found() {
     for fault in [Fault::TablesOnce, Fault::TablesOnceToWrite, Fault::NotPassed] {
-        let found = first_wrong::<0>(Some(fault), resizes(20_000));
+        let found = first_wrong(NO_CACHE, Some(fault), resizes(20_000));
         println!("{fault:?}: {}\n", found.unwrap_or_else(|| panic!("{fault:?} is missed")));
     }
-    assert_eq!(first_wrong::<0>(None, resizes(100)), None);
+    assert_eq!(first_wrong(NO_CACHE, None, resizes(100)), None);
 }

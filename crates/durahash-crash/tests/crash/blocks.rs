@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use durahash::reh::Reh;
 use durahash::{Change, Finding, Index, Result, Room};
-use durahash_crash::designs::{RehSubject, RehWithin};
+use durahash_crash::case::{Case, Table};
+use durahash_crash::cases::named;
 use durahash_crash::run::Tester;
 use durahash_crash::script::Op;
 use durahash_crash::states::Model;
-use durahash_crash::subject::{Prefill, Subject, Table};
 use durahash_media::sim::Sim;
 use durahash_media::{Format, Geometry, Memory, Pool};
 
@@ -28,10 +28,7 @@ enum Bug {
     SweptAll,
 }
 
-struct Blocks {
-    bug: Bug,
-    base: RehSubject,
-}
+const MAX_BYTES: u64 = 64 << 10;
 
 struct Values {
     bug: Bug,
@@ -152,11 +149,9 @@ impl Table for Values {
     }
 }
 
-impl Subject for Blocks {
-    const NAME: &'static str = "blocks";
-    const MAX_BYTES: u64 = 64 << 10;
-
-    fn create(&self, sim: Sim) -> Result<Box<dyn Table>> {
+/// REH whose values stand in blocks.
+fn blocks(bug: Bug) -> Case {
+    let create = move |sim| -> Result<Box<dyn Table>> {
         let format = Format {
             design: 1,
             kind: 0,
@@ -164,40 +159,33 @@ impl Subject for Blocks {
             value_type: 0,
             geometry: Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 0 },
             seed: 1,
-            max_bytes: Self::MAX_BYTES,
+            max_bytes: MAX_BYTES,
         };
         let pool = Arc::new(Pool::create(sim, &format)?);
         let index = Reh::create(Arc::clone(&pool))?;
         pool.publish()?;
-        Ok(Box::new(Values { bug: self.bug, pool, index, turn: Mutex::new(()) }))
-    }
-
-    fn open(&self, sim: Sim) -> Result<Box<dyn Table>> {
+        Ok(Box::new(Values { bug, pool, index, turn: Mutex::new(()) }))
+    };
+    let open = move |sim| -> Result<Box<dyn Table>> {
         let pool = Arc::new(Pool::open(sim, false)?);
         let index = Reh::open(Arc::clone(&pool))?;
-        let values = Values { bug: self.bug, pool, index, turn: Mutex::new(()) };
-        if values.bug != Bug::SweptAll {
+        let values = Values { bug, pool, index, turn: Mutex::new(()) };
+        if bug != Bug::SweptAll {
             for (_, off) in values.slots()? {
                 values.pool.mark_block(off)?;
             }
         }
         values.pool.finish_sweep()?;
         Ok(Box::new(values))
-    }
-
-    fn keys(&self) -> Vec<u64> {
-        self.base.keys()
-    }
-
-    fn prefills(&self) -> Vec<Prefill> {
-        self.base.prefills()
-    }
+    };
+    let (create, open) = (Arc::new(create), Arc::new(open));
+    Case { name: "blocks", max_bytes: MAX_BYTES, create, open, ..named("reh") }
 }
 
 /// The first thing that is found wrong.
 fn first_failure(bug: Bug, model: Model) -> Option<String> {
-    let subject = Blocks { bug, base: RehWithin };
-    let mut tester = Tester::new(&subject, model);
+    let case = blocks(bug);
+    let mut tester = Tester::new(&case, model);
     let run =
         tester.exhaustive(2).and_then(|()| (0..4).try_for_each(|seed| tester.random(seed, 150)));
     run.err().map(|failure| failure.to_string())

@@ -8,6 +8,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use durahash::{Design, Map, Options};
+use durahash_crash::budget::Budget;
 use durahash_crash::linear::{Operation, outcomes};
 use durahash_crash::script::{Op, Rng};
 use durahash_media::{Dram, Geometry};
@@ -125,8 +126,8 @@ fn rounds(map: &impl Subject, rounds: u64) {
 fn words_in_memory() {
     for options in options() {
         let map: Map<u64, u64> = options.create_on(Dram::new(1 << 20).unwrap()).unwrap();
-        rounds(&map, 30_000);
-        assert!(map.stats().unwrap().index.merges > 100);
+        rounds(&map, Budget::get().rounds());
+        assert!(map.stats().unwrap().index.merges > Budget::get().of(20, 100));
     }
 }
 
@@ -135,7 +136,7 @@ fn words_on_a_file() {
     let dir = tempfile::tempdir().unwrap();
     for (i, options) in options().enumerate() {
         let map: Map<u64, u64> = options.create(dir.path().join(i.to_string())).unwrap();
-        rounds(&map, 30_000);
+        rounds(&map, Budget::get().rounds());
     }
 }
 
@@ -143,7 +144,7 @@ fn words_on_a_file() {
 fn records_in_memory() {
     for options in options() {
         let map: Map<str, [u8]> = options.create_on(Dram::new(1 << 20).unwrap()).unwrap();
-        rounds(&map, 15_000);
+        rounds(&map, Budget::get().rounds() / 2);
         map.check(&mut |finding| panic!("{finding:?}")).unwrap();
     }
 }

@@ -1,20 +1,17 @@
 //! The tester on a toy: nothing found where nothing is wrong, and everything that is planted.
 
-#[path = "toy/mod.rs"]
-mod table;
-
 use std::collections::BTreeMap;
 
+use crate::toy_table::{Bug, toy};
 use durahash_crash::mutate::{Verdict, add, unproven};
 use durahash_crash::run::{Failure, Tester};
 use durahash_crash::states::Model;
-use table::{Bug, ToySubject};
 
 /// Short scripts, all of them, and a few long ones.
 fn first_failure(bug: Bug, model: Model, line_order: bool) -> Option<Box<Failure>> {
-    let subject = ToySubject(bug);
-    let mut tester = Tester::new(&subject, model).with_line_order(line_order);
-    let run = |tester: &mut Tester<'_, _>| {
+    let case = toy(bug);
+    let mut tester = Tester::new(&case, model).with_line_order(line_order);
+    let run = |tester: &mut Tester<'_>| {
         tester.exhaustive(2)?;
         (0..20).try_for_each(|seed| {
             tester.forget();
@@ -66,8 +63,8 @@ fn what_is_planted_is_found() {
 
 #[test]
 fn every_flush_fence_and_release_is_needed() {
-    let subject = ToySubject(Bug::None);
-    let mut tester = Tester::new(&subject, Model::X86);
+    let case = toy(Bug::None);
+    let mut tester = Tester::new(&case, Model::X86);
     tester.keep_corpus();
     tester.exhaustive(2).unwrap();
     (0..10).try_for_each(|seed| tester.random(seed, 200)).unwrap();
