@@ -32,14 +32,6 @@ pub use durahash_crash::script::Rng;
 pub use open_image::OpenImage;
 pub use ops_vs_model::{OpsVsModel, Planted};
 
-// The examples of the documents are tested in a crate that is not packaged.
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-mod readme {}
-#[cfg(doctest)]
-#[doc = include_str!("../../docs/guide.md")]
-mod guide {}
-
 /// What is fuzzed.
 pub trait Target {
     /// Inputs to begin with.

@@ -22,6 +22,14 @@ pub use durahash_media::sim::budget;
 use durahash_media::{Format, Geometry, Mapped, MappedOptions, Pool};
 use tempfile::TempDir;
 
+// The examples of the documents: this crate is not packaged, so it may include files from outside of it.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide.md")]
+mod guide {}
+
 /// Bytes that a tiny pool may grow to.
 const TINY_BYTES: u64 = 16 << 20;
 
