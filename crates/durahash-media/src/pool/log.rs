@@ -102,6 +102,10 @@ impl<M: LogSpace> Pool<M> {
         if medium.load(&superblock.log[0]) != 0 {
             return Ok(());
         }
+        // Sizes near the end of the number range would overflow where the log is placed.
+        if bytes > self.format.max_bytes {
+            return Err(ErrorKind::Full { wanted_bytes: bytes }.into());
+        }
         let extent_bytes = self.extent_bytes();
         let head_bytes = self.format.head_extents() * extent_bytes;
         let mut extents = wait_lock(&self.extents, medium);

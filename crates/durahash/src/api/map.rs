@@ -72,12 +72,13 @@ const SCRATCH_BYTES: usize = 64 << 10;
 
 /// Runs `f` with an empty buffer that this thread uses again and again.
 fn with_scratch<R>(f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
-    // Taken, not borrowed: `f` may come here again.
-    let mut buffer = SCRATCH.take();
+    // Taken, not borrowed: `f` may come here again. The destructor of another thread-local may come here
+    // after the buffer was destroyed: it gets one of its own.
+    let mut buffer = SCRATCH.try_with(Cell::take).unwrap_or_default();
     buffer.clear();
     let done = f(&mut buffer);
     if buffer.capacity() <= SCRATCH_BYTES {
-        SCRATCH.set(buffer);
+        let _ = SCRATCH.try_with(|scratch| scratch.set(buffer));
     }
     done
 }

@@ -175,6 +175,40 @@ fn a_read_waits_for_what_a_batch_has_not_written_yet() {
     });
 }
 
+/// A log that no pool has room for is refused, and nothing is left of the pool.
+#[test]
+fn a_log_of_any_size_is_made_or_refused() {
+    for bytes in [u64::MAX, u64::MAX - (64 << 20), 1 << 63, (1 << 40) + 1] {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options::new().sync_mode(SyncMode::Strict).log_bytes(bytes);
+        let e = options.create::<Map<u64, u64>>(dir.path().join("pool")).unwrap_err();
+        assert!(matches!(e.kind(), ErrorKind::Full { .. }), "{bytes}: {e}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}
+
+/// The map's thread-locals are gone by then: it is registered before them.
+#[test]
+fn a_destructor_of_a_thread_local_may_use_the_map() {
+    struct Reads(Map<str, u64>);
+    impl Drop for Reads {
+        fn drop(&mut self) {
+            assert_eq!(self.0.get("a").unwrap(), Some(1));
+        }
+    }
+    thread_local! {
+        static MAP: RefCell<Option<Reads>> = const { RefCell::new(None) };
+    }
+    let map: Map<str, u64> = Options::new().in_memory().unwrap();
+    std::thread::spawn(move || {
+        MAP.with(|slot| *slot.borrow_mut() = Some(Reads(map.clone())));
+        map.put("a", &1).unwrap();
+        assert_eq!(map.get("a").unwrap(), Some(1));
+    })
+    .join()
+    .unwrap();
+}
+
 /// Its destructor runs after that of what the thread knows of the log, which it registered later.
 #[test]
 fn a_map_of_a_thread_is_closed_when_the_thread_ends() {
