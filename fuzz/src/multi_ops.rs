@@ -291,7 +291,7 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized> MultiRun<K, V> {
         for (i, size) in sizes.into_iter().enumerate() {
             features.add(("multi", i, size.checked_ilog2()));
         }
-        for (i, count) in index.strategies.into_iter().enumerate() {
+        for (i, count) in index.pea.map_or([0; 3], |pea| pea.strategies).into_iter().enumerate() {
             features.add(("multi strategy", i, count.checked_ilog2()));
         }
         features.add(("multi", index.global_depth, stats.space.sweep_pending));

@@ -340,7 +340,7 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized> Run<K, V> {
         for (i, size) in sizes.into_iter().enumerate() {
             features.add((design, i, size.checked_ilog2()));
         }
-        for (i, count) in index.strategies.into_iter().enumerate() {
+        for (i, count) in index.pea.map_or([0; 3], |pea| pea.strategies).into_iter().enumerate() {
             features.add((design, "strategy", i, count.checked_ilog2()));
         }
         features.add((design, index.global_depth, stats.space.sweep_pending));

@@ -211,7 +211,7 @@ pub(crate) fn kill_and_recover(
         remove(&copy)?;
     }
     let map = task.timed_open(path, &mut open, &mut first_get)?;
-    let repaired_by_first_get = map.stats()?.index.repairs;
+    let repaired_by_first_get = map.stats()?.index.esh.map_or(0, |esh| esh.repairs);
     let (loaded, acknowledged) = (0..task.loaded, told.into_iter().filter(|i| *i != LOADED));
     let (mut found, mut lost) = (0, 0);
     for i in loaded.chain(acknowledged) {
@@ -229,7 +229,7 @@ pub(crate) fn kill_and_recover(
     if keys < found || unacknowledged > task.threads {
         return Err(wrong(format!("{keys} keys, but {found} were acknowledged")));
     }
-    let repaired = map.stats()?.index.repairs;
+    let repaired = map.stats()?.index.esh.map_or(0, |esh| esh.repairs);
     let mut finding = None;
     map.check(&mut |first| {
         finding.get_or_insert(first);

@@ -523,13 +523,11 @@ mod tests {
         let mut utility = Utility::default();
         for count in 1..=2 * alpha_m {
             let slots = if count <= alpha_m { buckets } else { 2 * buckets };
-            let stats = IndexStats {
-                slots_used: count,
-                slots,
-                medium_bytes: slots * ENTRY_BYTES,
-                dram_bytes: slots * ENTRY_BYTES,
-                ..IndexStats::default()
-            };
+            let mut stats = IndexStats::default();
+            stats.slots_used = count;
+            stats.slots = slots;
+            stats.medium_bytes = slots * ENTRY_BYTES;
+            stats.dram_bytes = slots * ENTRY_BYTES;
             utility.add(count, 2 * alpha_m, &stats);
         }
         let figures: HashMap<_, _> = utility.figures().into();

@@ -45,7 +45,7 @@ fn depths(stats: &Stats) -> impl Iterator<Item = (usize, u64)> {
 
 fn as_json(pool: &str, kind: Kind, stats: &Stats) -> Value {
     let depths = depths(stats).map(|(depth, units)| json!({ "depth": depth, "units": units }));
-    json!({
+    let mut figures = json!({
         "pool": pool,
         "design": stats.design.to_string(),
         "kind": kind.names().0,
@@ -55,11 +55,6 @@ fn as_json(pool: &str, kind: Kind, stats: &Stats) -> Value {
         "load_factor": stats.load_factor(),
         "global_depth": stats.index.global_depth,
         "depths": depths.collect::<Vec<_>>(),
-        "strategies": stats.index.strategies,
-        "repairs": stats.index.repairs,
-        "unrepaired": stats.index.unrepaired,
-        "tables": stats.index.tables,
-        "cached_slots": stats.index.cached_slots,
         "bytes_per_entry": {
             "medium": stats.medium_bytes_per_key(),
             "dram": stats.dram_bytes_per_key(),
@@ -78,7 +73,20 @@ fn as_json(pool: &str, kind: Kind, stats: &Stats) -> Value {
         "open_epoch": stats.epoch,
         "recovery_seconds": stats.recovery.as_secs_f64(),
         "suspect": stats.suspect,
-    })
+    });
+    // Those of the design.
+    if let Some(pea) = stats.index.pea {
+        figures["strategies"] = json!(pea.strategies);
+    }
+    if let Some(esh) = stats.index.esh {
+        figures["repairs"] = json!(esh.repairs);
+        figures["unrepaired"] = json!(esh.unrepaired);
+    }
+    if let Some(rewo) = stats.index.rewo {
+        figures["tables"] = json!(rewo.tables);
+        figures["cached_slots"] = json!(rewo.cached_slots);
+    }
+    figures
 }
 
 fn as_text(pool: &str, kind: Kind, stats: &Stats) -> String {
@@ -113,18 +121,18 @@ fn as_text(pool: &str, kind: Kind, stats: &Stats) -> String {
     if stats.suspect {
         row("suspect", "yes: pages may have been lost with the power".into());
     }
-    if stats.design == Design::Rewo {
-        row("tables", stats.index.tables.to_string());
-        row("cached table", format!("{} slots", stats.index.cached_slots));
+    if let Some(rewo) = stats.index.rewo {
+        row("tables", rewo.tables.to_string());
+        row("cached table", format!("{} slots", rewo.cached_slots));
     } else {
         row("global depth", stats.index.global_depth.to_string());
     }
-    if stats.design == Design::Pea {
-        let [single, two, stash] = stats.index.strategies;
+    if let Some(pea) = stats.index.pea {
+        let [single, two, stash] = pea.strategies;
         row("strategies", format!("{single} single, {two} two-choice, {stash} with stash"));
     }
-    if stats.design == Design::Esh {
-        let (done, due) = (stats.index.repairs, stats.index.unrepaired);
+    if let Some(esh) = stats.index.esh {
+        let (done, due) = (esh.repairs, esh.unrepaired);
         row("repaired", format!("{done} segments since the open, {due} to be repaired yet"));
     }
     let most = stats.index.depths.iter().copied().max().unwrap_or(0).max(1);

@@ -72,8 +72,8 @@ fn growth(millions: u64, policy: Policy) -> durahash::Result<()> {
         most = most.max(stats.medium_bytes_per_key());
         sum += stats.medium_bytes_per_key();
         looks += 1.0;
-        let units: u64 = stats.index.strategies.iter().sum();
-        for (sum, count) in in_force.iter_mut().zip(stats.index.strategies) {
+        let units: u64 = stats.index.pea.unwrap().strategies.iter().sum();
+        for (sum, count) in in_force.iter_mut().zip(stats.index.pea.unwrap().strategies) {
             *sum += count as f64 / units as f64;
         }
         let blocks = || meter.counts().blocks_read;
@@ -90,7 +90,7 @@ fn growth(millions: u64, policy: Policy) -> durahash::Result<()> {
     }
     let per = |blocks: u64| blocks as f64 / looks / LOOKUPS as f64;
     let percent = |part: f64, whole: f64| format!("{:5.1} %", 100.0 * part / whole.max(1.0));
-    let began = map.stats()?.index.strategies_at_start;
+    let began = map.stats()?.index.pea.unwrap().strategies_at_start;
     let made: u64 = began.iter().sum();
     let began = began.map(|n| percent(n as f64, made as f64)).join(" ");
     let in_force = in_force.map(|sum| percent(sum, looks)).join(" ");

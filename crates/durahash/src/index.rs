@@ -75,7 +75,10 @@ pub struct Finding {
 }
 
 /// Figures about an index. See [`Map::stats`](crate::Map::stats) for the whole.
+///
+/// Figures of events count from the open of the pool. A *unit* is what a design splits: a bucket, a segment.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct IndexStats {
     /// Live slots.
     pub slots_used: u64,
@@ -85,35 +88,57 @@ pub struct IndexStats {
     pub medium_bytes: u64,
     /// Bytes of DRAM: directory, metadata, locks.
     pub dram_bytes: u64,
-    /// How many units have each hashing strategy: single, two-choice, two-choice with stash. Pea Hash
-    /// only.
-    pub strategies: [u64; 3],
-    /// The same of the units that were made since the pool was opened, when they were made.
-    pub strategies_at_start: [u64; 3],
-    /// Global depth of the directory.
-    pub global_depth: u32,
-    /// How many units have local depth `i`, for each `i`.
-    pub depths: Vec<u64>,
-    /// Splits since the pool was opened.
+    /// Splits of units; of Rewo-Hash, tables that were added.
     pub splits: u64,
-    /// Merges since the pool was opened.
+    /// Merges of units; of Rewo-Hash, halvings of the table.
     pub merges: u64,
-    /// Doublings of the directory since the pool was opened.
+    /// Global depth of the directory; 0 if there is none.
+    pub global_depth: u32,
+    /// How many units have local depth `i`, for each `i`; empty without a directory.
+    pub depths: Vec<u64>,
+    /// Doublings of the directory.
     pub doublings: u64,
-    /// Halvings of the directory since the pool was opened.
+    /// Halvings of the directory.
     pub halvings: u64,
-    /// Units that were repaired since the pool was opened, each when somebody first came to it. ESH only.
+    /// Figures that only Pea Hash has.
+    pub pea: Option<PeaStats>,
+    /// Figures that only ESH has.
+    pub esh: Option<EshStats>,
+    /// Figures that only Rewo-Hash has.
+    pub rewo: Option<RewoStats>,
+}
+
+/// Figures of Pea Hash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PeaStats {
+    /// How many segments have each hashing strategy: single, two-choice, two-choice with stash.
+    pub strategies: [u64; 3],
+    /// The same of the segments that were made since the open, when they were made.
+    pub strategies_at_start: [u64; 3],
+}
+
+/// Figures of ESH.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EshStats {
+    /// Segments that were repaired, each by the first operation that came to it.
     pub repairs: u64,
-    /// Units that a crash may have left half changed, and that nobody has come to since. To count them,
-    /// and what is live in them, [`Index::stats`] goes to them all: where it may, it repairs them, so the
-    /// next time there is none. ESH only.
+    /// Segments that a crash may have left half changed, and that no operation has come to yet. Counting them,
+    /// and what is live in them, visits them all: if the pool may be written, that repairs them, and the next
+    /// count is 0.
     pub unrepaired: u64,
-    /// Tables, the one of a rebuild among them. Rewo-Hash only, as all below; its splits are tables that
-    /// were added, and its merges halvings.
+}
+
+/// Figures of Rewo-Hash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RewoStats {
+    /// Tables, the one of a rebuild among them.
     pub tables: u64,
-    /// Full rebuilds since the pool was opened.
+    /// Full rebuilds.
     pub rebuilds: u64,
-    /// Slots that resizes migrated since the pool was opened.
+    /// Slots that resizes migrated.
     pub migrated: u64,
     /// Buckets that resizes went over for that.
     pub walked: u64,
@@ -121,9 +146,9 @@ pub struct IndexStats {
     pub cached_slots: u64,
     /// Whether the cached table has every slot.
     pub cached_all: bool,
-    /// Copies in the cached table that gave way to others since the pool was opened.
+    /// Copies in the cached table that gave way to others.
     pub replaced: u64,
-    /// Copies that threads changed for writers since the pool was opened.
+    /// Copies that threads changed for writers.
     pub synced: u64,
 }
 

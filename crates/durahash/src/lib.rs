@@ -133,6 +133,6 @@ pub use engine::outcome::Outcome;
 pub use engine::record::{MAX_KEY_BYTES, MAX_VALUE_BYTES, RecordHeader};
 pub use engine::stats::Stats;
 pub use index::{
-    Change, Finding, Index, IndexStats, Keys, MultiIndex, MultiReader, OneKey, Reader, Room,
-    Scanned, Updater, Values,
+    Change, EshStats, Finding, Index, IndexStats, Keys, MultiIndex, MultiReader, OneKey, PeaStats,
+    Reader, RewoStats, Room, Scanned, Updater, Values,
 };

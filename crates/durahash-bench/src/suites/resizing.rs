@@ -46,7 +46,8 @@ struct Seen {
 
 impl Seen {
     fn of(stats: &IndexStats) -> Self {
-        Seen { begun: stats.splits + stats.rebuilds, moved: stats.migrated }
+        let (rebuilds, moved) = stats.rewo.map_or((0, 0), |rewo| (rewo.rebuilds, rewo.migrated));
+        Seen { begun: stats.splits + rebuilds, moved }
     }
 }
 

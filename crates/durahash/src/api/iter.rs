@@ -42,7 +42,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Iterator for Iter<K, V> {
 /// Iterator over a [`MultiMap`](crate::MultiMap). See [`MultiMap::iter`](crate::MultiMap::iter).
 ///
 /// ```
-/// # let map = durahash::Options::new().in_memory::<durahash::Map<str, u64>>()?;
+/// # let map = durahash::Options::new().in_memory::<durahash::MultiMap<str, u64>>()?;
 /// map.add("one", &1)?;
 /// for pair in &map {
 ///     let (key, value) = pair?;

@@ -307,7 +307,7 @@ impl Options {
     /// use durahash::{Design, Options};
     /// let none = Cache { bytes: Some(0), ..Cache::default() };
     /// let map = Options::new().design(Design::Rewo).cache(none).in_memory::<durahash::Map<u64, u64>>()?;
-    /// assert_eq!(map.stats()?.index.cached_slots, 0);
+    /// assert_eq!(map.stats()?.index.rewo.unwrap().cached_slots, 0);
     /// # Ok::<(), durahash::Error>(())
     /// ```
     #[must_use]

@@ -191,11 +191,11 @@ fn pea_meets_its_costs() {
     let mut keys = 0..;
     // Two segments go from one strategy to the next.
     let mut costs_in = |strategies: [u64; 3], more: u64| {
-        while pea.stats().strategies != strategies {
+        while pea.stats().pea.unwrap().strategies != strategies {
             put(&*pea, keys.next().unwrap());
         }
         (&mut keys).take(more as usize).for_each(|i| put(&*pea, i));
-        assert_eq!(pea.stats().strategies, strategies);
+        assert_eq!(pea.stats().pea.unwrap().strategies, strategies);
         let costs = pea_costs(&*pea, &pool, keys.start);
         assert!(costs.persists.0 <= 1.4 && costs.persists.1 <= 1.4);
         println!("{strategies:?} with {} keys: {costs:?}", keys.start);
@@ -491,7 +491,7 @@ fn rewo_meets_its_costs() {
         let until = (FROM as f64 * (f64::from(point) / f64::from(POINTS)).exp2()) as u64;
         (keys..until).for_each(|i| put(&rewo, i));
         keys = keys.max(until);
-        let during = rewo.stats().tables;
+        let during = rewo.stats().rewo.unwrap().tables;
         let (hits, n) = steady(&rewo, &pool, (0..OPS).map(|i| i * keys / OPS), |i| {
             assert_eq!(rewo.get(h(i)).unwrap(), Some(i));
         });
@@ -536,9 +536,10 @@ fn rewo_migrates_several_slots_at_once() {
         put(&rewo, keys);
         keys += 1;
     }
-    let before = (pool.medium().counts(), rewo.stats().migrated);
+    let before = (pool.medium().counts(), rewo.stats().rewo.unwrap().migrated);
     while rewo.step().unwrap() {}
-    let (cost, n) = (pool.medium().counts() - before.0, rewo.stats().migrated - before.1);
+    let (cost, n) =
+        (pool.medium().counts() - before.0, rewo.stats().rewo.unwrap().migrated - before.1);
     assert!(n > keys / 3, "{n} of {keys}");
     let fences = (cost.fences + cost.drains) as f64 / n as f64;
     let flushes = cost.flushes as f64 / n as f64;
@@ -560,7 +561,7 @@ fn rewo_reads_no_block_for_what_is_cached() {
         while rewo.step().unwrap() {}
         // The number of its buckets follows the tables; then it is filled by lookups.
         assert!((0..KEYS).all(|i| rewo.get(h(i)).unwrap() == Some(i)));
-        assert_eq!(rewo.stats().cached_all, has_all, "{:?}", rewo.stats());
+        assert_eq!(rewo.stats().rewo.unwrap().cached_all, has_all, "{:?}", rewo.stats());
         let hot: Vec<u64> = if has_all { (0..KEYS).collect() } else { (0..100).collect() };
         // One lookup in eight replaces a copy.
         for _ in 0..if has_all { 1 } else { 100 } {
@@ -587,8 +588,8 @@ fn rewo_fills_its_cached_table_as_far_as_it_goes() {
     drop(rewo);
     let cache = Cache { bytes: Some(256 << 10), fill: true, ..Cache::default() };
     let rewo = Rewo::open(pool.clone(), cache).unwrap();
-    let slots = rewo.stats().cached_slots;
-    assert!(!rewo.stats().cached_all && slots < KEYS);
+    let slots = rewo.stats().rewo.unwrap().cached_slots;
+    assert!(!rewo.stats().rewo.unwrap().cached_all && slots < KEYS);
     let reads_block = |i: &u64| {
         let before = pool.medium().counts();
         assert_eq!(rewo.get(h(*i)).unwrap(), Some(*i));

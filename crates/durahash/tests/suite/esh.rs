@@ -86,15 +86,15 @@ fn segments_are_repaired_where_somebody_comes_and_nothing_is_discarded() {
     let (sim, esh) = reopen(&sim);
     assert_eq!(esh.len().unwrap(), 401);
     let stats = esh.stats();
-    assert_eq!(stats.repairs, stats.depths.iter().sum::<u64>(), "each once");
+    assert_eq!(stats.esh.unwrap().repairs, stats.depths.iter().sum::<u64>(), "each once");
     assert_eq!(findings(&esh), []);
     assert!((0..=400).all(|i| esh.get(spread(i)).unwrap() == Some(i)));
-    assert_eq!(esh.stats().repairs, stats.repairs);
+    assert_eq!(esh.stats().esh.unwrap().repairs, stats.esh.unwrap().repairs);
 
     // Background work does what is left.
     let (_, esh) = reopen(&sim);
     while esh.step().unwrap() {}
-    assert_eq!(esh.stats().repairs, stats.repairs);
+    assert_eq!(esh.stats().esh.unwrap().repairs, stats.esh.unwrap().repairs);
     assert_eq!(findings(&esh), []);
 }
 
@@ -103,15 +103,22 @@ fn figures_tell_what_is_repaired_and_what_is_not() {
     let (sim, esh) = tiny();
     (0..400).for_each(|i| assert_eq!(put(&esh, spread(i), i), None));
     let segments: u64 = esh.stats().depths.iter().sum();
-    assert_eq!((esh.stats().repairs, esh.stats().unrepaired), (0, 0));
+    assert_eq!((esh.stats().esh.unwrap().repairs, esh.stats().esh.unwrap().unrepaired), (0, 0));
 
     let (_, esh) = reopen(&sim);
     assert_eq!(findings(&esh), [], "before any repair");
     assert_eq!(esh.get(spread(7)).unwrap(), Some(7));
     let stats = esh.stats();
-    assert_eq!((stats.repairs, stats.unrepaired, stats.slots_used), (1, segments - 1, 400));
+    assert_eq!(
+        (stats.esh.unwrap().repairs, stats.esh.unwrap().unrepaired, stats.slots_used),
+        (1, segments - 1, 400)
+    );
     let stats = esh.stats();
-    assert_eq!((stats.repairs, stats.unrepaired), (segments, 0), "the count went to them all");
+    assert_eq!(
+        (stats.esh.unwrap().repairs, stats.esh.unwrap().unrepaired),
+        (segments, 0),
+        "the count went to them all"
+    );
     assert_eq!((esh.len().unwrap(), findings(&esh)), (400, vec![]));
 
     // Where nothing may be written, all says the same without any repair.
@@ -120,7 +127,10 @@ fn figures_tell_what_is_repaired_and_what_is_not() {
     let before = sim.image();
     for _ in 0..2 {
         let stats = esh.stats();
-        assert_eq!((stats.repairs, stats.unrepaired, stats.slots_used), (0, segments, 400));
+        assert_eq!(
+            (stats.esh.unwrap().repairs, stats.esh.unwrap().unrepaired, stats.slots_used),
+            (0, segments, 400)
+        );
         assert_eq!((esh.len().unwrap(), findings(&esh)), (400, vec![]));
     }
     assert!(sim.image() == before);
@@ -140,7 +150,7 @@ fn a_clean_close_leaves_nothing_to_repair_and_the_count() {
         assert_eq!(map.len().unwrap(), 300 + round);
         map.put(&(1000 + round), &0).unwrap();
         assert!((0..300).all(|i| map.get(&i).unwrap() == Some(i)));
-        assert_eq!(map.stats().unwrap().index.repairs, 0);
+        assert_eq!(map.stats().unwrap().index.esh.unwrap().repairs, 0);
         if round == 1 {
             std::fs::copy(&path, &copy).unwrap();
         }
@@ -151,11 +161,11 @@ fn a_clean_close_leaves_nothing_to_repair_and_the_count() {
     let map: Map<u64, u64> = Options::new().open(&copy).unwrap();
     assert_eq!(map.get(&1).unwrap(), Some(1));
     assert_eq!(map.iter().count(), 302);
-    let repairs = map.stats().unwrap().index.repairs;
+    let repairs = map.stats().unwrap().index.esh.unwrap().repairs;
     assert_eq!(repairs, map.stats().unwrap().index.depths.iter().sum::<u64>());
     map.close().unwrap();
     let map: Map<u64, u64> = Options::new().open(&copy).unwrap();
-    assert_eq!((map.iter().count(), map.stats().unwrap().index.repairs), (302, 0));
+    assert_eq!((map.iter().count(), map.stats().unwrap().index.esh.unwrap().repairs), (302, 0));
 }
 
 #[test]
@@ -171,7 +181,11 @@ fn what_was_not_repaired_before_a_clean_close_is_repaired_after_it() {
     let (_, esh) = reopen(&sim);
     assert_eq!(esh.len().unwrap(), 400);
     let stats = esh.stats();
-    assert_eq!(stats.repairs, stats.depths.iter().sum::<u64>() - 1, "one was repaired before");
+    assert_eq!(
+        stats.esh.unwrap().repairs,
+        stats.depths.iter().sum::<u64>() - 1,
+        "one was repaired before"
+    );
 }
 
 /// Nobody writes to a pool that is opened for reading, so what a crash left stays as it is.
@@ -189,7 +203,7 @@ fn a_read_only_open_finds_everything_without_repair() {
     assert_eq!(reader.get(&300).unwrap(), None);
     assert_eq!((reader.len().unwrap(), reader.iter().count()), (300, 300));
     reader.check(&mut |finding| panic!("{finding:?}")).unwrap();
-    assert_eq!(reader.stats().unwrap().index.repairs, 0);
+    assert_eq!(reader.stats().unwrap().index.esh.unwrap().repairs, 0);
     drop(reader);
     assert!(std::fs::read(&copy).unwrap() == before);
 }
@@ -394,14 +408,18 @@ fn a_clean_close_behind_a_log_keeps_what_was_repaired() {
 
         let map: Map<u64, u64> = options.open(&copy).unwrap();
         (300..320).for_each(|i| map.put(&i, &i).unwrap());
-        let repairs = map.stats().unwrap().index.repairs;
+        let repairs = map.stats().unwrap().index.esh.unwrap().repairs;
         assert!(repairs > 0, "{mode:?}");
         while map.step().unwrap() {}
         map.close().unwrap();
         let map: Map<u64, u64> = options.open(&copy).unwrap();
         (320..700).for_each(|i| map.put(&i, &i).unwrap());
         (0..700).for_each(|i| assert_eq!(map.remove(&i).unwrap(), Some(i), "{mode:?}"));
-        assert_eq!(map.stats().unwrap().index.repairs, 0, "{mode:?}: all was repaired before");
+        assert_eq!(
+            map.stats().unwrap().index.esh.unwrap().repairs,
+            0,
+            "{mode:?}: all was repaired before"
+        );
         map.check(&mut |finding| panic!("{finding:?}")).unwrap();
         map.close().unwrap();
         std::fs::remove_file(&copy).unwrap();
@@ -441,7 +459,7 @@ fn one_flipped_bit_of_a_lock_stops_nobody() {
         for i in 0..KEYS + 15 {
             map.remove(&i).map(drop).unwrap_or_else(refused);
         }
-        repaired += map.stats().unwrap().index.repairs;
+        repaired += map.stats().unwrap().index.esh.unwrap().repairs;
     }
     assert!(repaired > 100, "{repaired} repairs");
 }

@@ -139,7 +139,7 @@ fn everything_is_found_at_every_moment_of_every_resize() {
             assert_eq!(put(&rewo, spread(i), i), None);
             let all = if i.is_multiple_of(50) { 0..i + 1 } else { i.saturating_sub(3)..i + 1 };
             assert!(all.clone().all(|i| rewo.get(spread(i)).unwrap() == Some(i)), "{i}");
-            most = most.max(rewo.stats().tables);
+            most = most.max(rewo.stats().rewo.unwrap().tables);
         }
         assert!(most >= 4, "{:?}", rewo.stats());
         assert_eq!(findings(&rewo), []);
@@ -151,7 +151,7 @@ fn everything_is_found_at_every_moment_of_every_resize() {
         while rewo.step().unwrap() {}
         assert_eq!(findings(&rewo), []);
         let stats = rewo.stats();
-        assert_eq!((stats.tables, stats.slots_used), (1, 0));
+        assert_eq!((stats.rewo.unwrap().tables, stats.slots_used), (1, 0));
         assert!(stats.merges > 2, "{stats:?}");
     }
 }
@@ -166,14 +166,14 @@ fn after_sixteen_tables_everything_is_rebuilt() {
     let mut most = 0;
     for i in 0..KEYS {
         put(&rewo, spread(i), i);
-        most = most.max(rewo.stats().tables);
+        most = most.max(rewo.stats().rewo.unwrap().tables);
         if i.is_power_of_two() {
             assert_eq!(findings(&rewo), []);
         }
     }
     while rewo.step().unwrap() {}
     let stats = rewo.stats();
-    assert!(most >= 16 && stats.rebuilds >= 1, "{most} {stats:?}");
+    assert!(most >= 16 && stats.rewo.unwrap().rebuilds >= 1, "{most} {stats:?}");
     assert!((0..KEYS).all(|i| rewo.get(spread(i)).unwrap() == Some(i)));
     assert_eq!(findings(&rewo), []);
     (100..KEYS).for_each(|i| assert_eq!(remove(&rewo, spread(i)), Some(i)));
@@ -194,7 +194,7 @@ fn hashes_with_a_common_prefix_are_rebuilt_into_one_table() {
     assert!((0..500).all(|i| rewo.get(i).unwrap() == Some(i)));
     assert_eq!(findings(&rewo), []);
     let stats = rewo.stats();
-    assert!(stats.rebuilds > 0 && stats.slots < 10_000, "{stats:?}");
+    assert!(stats.rewo.unwrap().rebuilds > 0 && stats.slots < 10_000, "{stats:?}");
 }
 
 /// Keys move between buckets and tables while they are iterated over.
@@ -341,7 +341,7 @@ fn the_cached_table_follows_every_change() {
         assert_eq!(findings(&rewo), [], "round {round}");
     }
     let stats = rewo.stats();
-    assert!(stats.replaced > 100 && !stats.cached_all, "{stats:?}");
+    assert!(stats.rewo.unwrap().replaced > 100 && !stats.rewo.unwrap().cached_all, "{stats:?}");
 }
 
 fn remove_any(rewo: &dyn Index, h: u64) -> Option<u64> {
@@ -353,26 +353,26 @@ fn the_cached_table_has_everything_until_it_overflows() {
     let (sim, rewo) = tiny(Cache { bytes: Some(128), ..Cache::default() });
     for i in 0..7 {
         put(&rewo, spread(i), i);
-        assert!(rewo.stats().cached_all);
+        assert!(rewo.stats().rewo.unwrap().cached_all);
     }
     remove(&rewo, spread(2));
     put(&rewo, spread(7), 7);
-    assert!(rewo.stats().cached_all);
+    assert!(rewo.stats().rewo.unwrap().cached_all);
     assert_eq!(findings(&rewo), []);
     put(&rewo, spread(8), 8);
-    assert!(!rewo.stats().cached_all, "seven slots for eight");
+    assert!(!rewo.stats().rewo.unwrap().cached_all, "seven slots for eight");
     assert_eq!(rewo.get(spread(8)).unwrap(), Some(8));
     assert_eq!(rewo.get(spread(2)).unwrap(), None);
     // It begins full-loaded for an empty pool, and not for another, unless it is filled.
     let (_, again) = reopen(&sim.image(), Cache { bytes: Some(1 << 10), ..Cache::default() });
-    assert!(!again.stats().cached_all);
+    assert!(!again.stats().rewo.unwrap().cached_all);
     let (_, filled) =
         reopen(&sim.image(), Cache { bytes: Some(1 << 14), fill: true, ..Cache::default() });
-    assert!(filled.stats().cached_all);
+    assert!(filled.stats().rewo.unwrap().cached_all);
     assert_eq!(findings(&filled), []);
     let (_, small) =
         reopen(&sim.image(), Cache { bytes: Some(128), fill: true, ..Cache::default() });
-    assert!(!small.stats().cached_all);
+    assert!(!small.stats().rewo.unwrap().cached_all);
     assert_eq!(findings(&small), []);
     for rewo in [again, filled, small] {
         assert_eq!(rewo.get(spread(8)).unwrap(), Some(8));
@@ -385,20 +385,20 @@ fn the_cached_table_has_everything_until_it_overflows() {
 fn the_cached_table_grows_and_shrinks_with_the_others() {
     let pool = pool_on(Dram::new(16 << 20).unwrap(), Geometry { extent_shift: 14, ..TINY });
     let rewo = Rewo::create(pool, Cache::default()).unwrap();
-    let first = rewo.stats().cached_slots;
+    let first = rewo.stats().rewo.unwrap().cached_slots;
     for i in 0..5000 {
         put(&rewo, spread(i), i);
         assert_eq!(rewo.get(spread(i / 2)).unwrap(), Some(i / 2));
     }
     assert_eq!(findings(&rewo), []);
-    assert!(rewo.stats().cached_slots >= 8 * first && first > 0);
+    assert!(rewo.stats().rewo.unwrap().cached_slots >= 8 * first && first > 0);
     for i in 0..4990 {
         assert_eq!(rewo.get(spread(i)).unwrap(), Some(i));
         remove(&rewo, spread(i));
     }
     while rewo.step().unwrap() {}
     assert_eq!(findings(&rewo), []);
-    assert_eq!(rewo.stats().cached_slots, first);
+    assert_eq!(rewo.stats().rewo.unwrap().cached_slots, first);
 }
 
 /// What a size of the cached table left in other buckets is not found again when it has that size again.
@@ -423,8 +423,8 @@ fn copies_of_a_size_before_do_not_come_back() {
             for i in [i, i / 2, KEYS - 1 - i] {
                 assert_eq!(rewo.get(spread(i)).unwrap(), model.get(&spread(i)).copied());
             }
-            if sizes.last() != Some(&rewo.stats().cached_slots) {
-                sizes.push(rewo.stats().cached_slots);
+            if sizes.last() != Some(&rewo.stats().rewo.unwrap().cached_slots) {
+                sizes.push(rewo.stats().rewo.unwrap().cached_slots);
                 assert_eq!(findings(&rewo), [], "{sizes:?}");
             }
         }
@@ -449,9 +449,9 @@ fn no_operation_migrates_more_than_one_bucket() {
         let hashes: Vec<u64> = (0..).map(spread).filter(|h| is_used(*h)).take(2 * keys).collect();
         let mut walked = 0;
         let mut counted = |what: &str, h: u64, op: &dyn Fn() -> Option<u64>| {
-            let before = rewo.stats().walked;
+            let before = rewo.stats().rewo.unwrap().walked;
             let found = op();
-            let n = rewo.stats().walked - before;
+            let n = rewo.stats().rewo.unwrap().walked - before;
             assert!(n <= 1, "{what} {h:#x} migrated {n} buckets: {:?}", rewo.stats());
             walked += n;
             found
@@ -625,7 +625,8 @@ fn copies_that_threads_change_are_neither_old_nor_early() {
                 let start = Instant::now();
                 let mut round = 0;
                 while round < ROUNDS
-                    || rewo.stats().synced == 0 && start.elapsed() < Duration::from_secs(60)
+                    || rewo.stats().rewo.unwrap().synced == 0
+                        && start.elapsed() < Duration::from_secs(60)
                 {
                     round += 1;
                     let key = (round * 7 % (KEYS / 2) * 2 + writer) as usize;
@@ -658,7 +659,7 @@ fn copies_that_threads_change_are_neither_old_nor_early() {
             }
         }
     });
-    assert!(rewo.stats().synced > 0, "no thread ever came for an order");
+    assert!(rewo.stats().rewo.unwrap().synced > 0, "no thread ever came for an order");
     for (key, done) in done.iter().enumerate() {
         let (wanted, h) = (done.load(SeqCst), spread(key as u64));
         for _ in 0..3 {

@@ -19,7 +19,7 @@ use crate::extendible::array::{Array, Sound};
 use crate::extendible::directory::Directory;
 use crate::extendible::extend::MAX_DEPTH;
 use crate::extendible::growth::{Count, Growth};
-use crate::index::IndexStats;
+use crate::index::{EshStats, IndexStats};
 
 /// Buckets of a segment, where the geometry does not say.
 const BUCKETS: u32 = 4;
@@ -221,8 +221,7 @@ impl<M: Medium> Esh<M> {
             slots: segments * self.shape.capacity(),
             medium_bytes: segments * self.shape.segment_bytes() + arrays,
             dram_bytes: self.directory.bytes(),
-            repairs,
-            unrepaired,
+            esh: Some(EshStats { repairs, unrepaired }),
             ..self.writers.growth.figures(depth)
         }
     }

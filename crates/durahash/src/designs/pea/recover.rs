@@ -20,7 +20,7 @@ use crate::extendible::array::{Array, Sound};
 use crate::extendible::directory::Directory;
 use crate::extendible::growth::{Count, Growth};
 use crate::extendible::place::Place;
-use crate::index::{Finding, IndexStats};
+use crate::index::{Finding, IndexStats, PeaStats};
 
 /// The pool's counter of a multimap's entries beyond one a slot, and one more: zero where they were
 /// not counted.
@@ -142,6 +142,9 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         let segments = self.writers.growth.units();
         let depth = self.directory.depth();
         let arrays = Array::extents(&self.pool, depth);
+        let in_force = &self.writers.in_force;
+        let strategies = std::array::from_fn(|i| in_force[i].load(Ordering::Relaxed));
+        let strategies_at_start = std::array::from_fn(|i| self.writers.started[i].get());
         IndexStats {
             // Nothing but a directory that names what is not there could keep them from being
             // counted, and such a directory is not opened.
@@ -149,8 +152,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             slots: segments * u64::from(self.shape.buckets() * self.shape.used.count_ones()),
             medium_bytes: (segments + arrays) * self.pool.extent_bytes(),
             dram_bytes: self.directory.bytes() + segments * ROW_BYTES,
-            strategies: std::array::from_fn(|i| self.writers.in_force[i].load(Ordering::Relaxed)),
-            strategies_at_start: std::array::from_fn(|i| self.writers.started[i].get()),
+            pea: Some(PeaStats { strategies, strategies_at_start }),
             ..self.writers.growth.figures(depth)
         }
     }

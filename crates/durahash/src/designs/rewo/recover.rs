@@ -19,7 +19,7 @@ use super::planted::{Fault, planted};
 use super::shadow::Shadow;
 use super::{Cache, Pace, ROOT, Rewo, Writers};
 use crate::extendible::growth::Count;
-use crate::index::IndexStats;
+use crate::index::{IndexStats, RewoStats};
 use crate::util::counter::Counter;
 use crate::util::parallel::in_parts;
 
@@ -290,16 +290,18 @@ impl<M: Medium> Rewo<M> {
             slots: buckets * u64::from(self.slots),
             medium_bytes: buckets * BUCKET_BYTES + self.pool.extent_bytes(),
             dram_bytes: (self.stripe_mask + 1) * 8 + cached * cached::BUCKET_BYTES,
-            tables: wanted.all().count() as u64,
-            cached_slots: cached * u64::from(cached::SLOTS),
-            cached_all: !self.cached.overflow(),
-            replaced: self.cached.replaced(),
-            synced: self.shadow.as_ref().map_or(0, Shadow::done),
             splits: self.writers.grows.get(),
             merges: self.writers.shrinks.get(),
-            rebuilds: self.writers.rebuilds.get(),
-            migrated: self.writers.migrated.get(),
-            walked: self.writers.walked.get(),
+            rewo: Some(RewoStats {
+                tables: wanted.all().count() as u64,
+                rebuilds: self.writers.rebuilds.get(),
+                migrated: self.writers.migrated.get(),
+                walked: self.writers.walked.get(),
+                cached_slots: cached * u64::from(cached::SLOTS),
+                cached_all: !self.cached.overflow(),
+                replaced: self.cached.replaced(),
+                synced: self.shadow.as_ref().map_or(0, Shadow::done),
+            }),
             ..IndexStats::default()
         }
     }
