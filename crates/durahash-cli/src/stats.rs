@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use durahash::{Design, Durability, Error, Stats};
+use durahash::{Durability, Error, Stats};
 use serde_json::{Value, json};
 
 use crate::args::{Kind, Read};
