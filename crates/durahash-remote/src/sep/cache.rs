@@ -1,9 +1,9 @@
-//! What a client remembers: the directory, and of each segment what is keyed by its whole word A.
+//! A client's cache: the directory, and the contents of segments under their whole word A.
 //!
-//! Nothing here is trusted: the directory is a hint from which suffix, depth and buddies lead on,
-//! and what was seen of a segment counts only while its word A is the same bit by bit. A generation
-//! comes back after 65,536 merges at the earliest, so what was not confirmed for
-//! [`FORGET_EPOCHS`] epochs is dropped.
+//! The cache may be stale. The directory is a hint, from which suffix, depth and buddies lead to the segment.
+//! A cached segment is valid only while its word A is the same bit by bit. A generation
+//! repeats after 65,536 merges at the earliest, so segments that were not confirmed for
+//! [`FORGET_EPOCHS`] epochs are dropped.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -12,9 +12,9 @@ use super::fptable::FpTable;
 use super::layout::{Entry, Ref, Suffix, WordA, suffix};
 use super::options::Technique;
 
-/// Every two epochs admit 32 generations at most, so 500 admit 8,000.
+/// Two epochs admit 32 generations at most, so 500 admit 8,000.
 pub(super) const FORGET_EPOCHS: u64 = 500;
-/// Entries read behind the known ones, when few came in lately.
+/// Entries read behind the cached ones, when few were appended lately.
 const WINDOW: u32 = 8;
 
 /// The directory as this client knows it.
@@ -25,8 +25,8 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// From the cells of depth `depth`. A cell that was not written when it was read is that without
-    /// its top bit; `None` when the first one is missing.
+    /// Creates it from the cells of depth `depth`. A cell that was not written yet is replaced by the one without
+    /// its top bit; `None` if the first one is missing.
     pub(super) fn new(depth: u32, mut cells: Vec<Ref>) -> Option<Self> {
         if cells.first()?.is_none() {
             return None;
@@ -67,14 +67,14 @@ pub(super) struct Seen {
     pub(super) fp2: Option<u8>,
 }
 
-/// What was seen of a segment under one word A.
+/// The contents of a segment under one word A.
 #[derive(Debug)]
 struct View {
     a: WordA,
-    /// Its entries from the first one on; as many as that is the offset to append at, or less.
+    /// Its entries from the first one on. The offset to append at is their number, or more.
     seen: Vec<Seen>,
     table: Option<Rc<FpTable>>,
-    /// Entries that came in between the last two looks.
+    /// Entries that were appended between the last two looks.
     grown: u32,
     confirmed: u64,
 }
@@ -87,12 +87,12 @@ struct Segment {
     view: View,
 }
 
-/// What a batch relies on, taken when it is posted: coroutines share the cache.
+/// The cached state that a batch relies on, copied when it is posted: coroutines share the cache.
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
     pub(super) a: WordA,
     pub(super) suffix: Suffix,
-    /// Entries known.
+    /// Cached entries.
     pub(super) offset: u32,
     /// Entries to read from there on.
     pub(super) window: u32,
@@ -111,7 +111,7 @@ impl Cache {
         Cache { directory, segments: HashMap::new(), without }
     }
 
-    /// What is known of `cur`; nothing if that was not confirmed for long, or does not count.
+    /// The cached state of `cur`, unless it was not confirmed for long.
     pub(super) fn snapshot(&self, cur: Ref, entries: u32, epoch: u64) -> Option<Snapshot> {
         let Segment { suffix, view, .. } = self.segments.get(&cur)?;
         let old = epoch.saturating_sub(view.confirmed) >= FORGET_EPOCHS;
@@ -129,7 +129,7 @@ impl Cache {
         })
     }
 
-    /// A segment that was read for the first time, or again.
+    /// Adds or replaces a segment.
     pub(super) fn meet(
         &mut self,
         cur: Ref,
@@ -142,7 +142,7 @@ impl Cache {
         self.segments.insert(cur, Segment { suffix, buddies, view });
     }
 
-    /// Its word A is another now: nothing that was seen counts.
+    /// Drops the contents of a segment whose word A has changed.
     pub(super) fn turn(&mut self, cur: Ref, a: WordA, epoch: u64) {
         let Some(segment) = self.segments.get_mut(&cur) else { return };
         segment.view = View { a, seen: Vec::new(), table: None, grown: 0, confirmed: epoch };
@@ -167,7 +167,7 @@ impl Cache {
         }
     }
 
-    /// The fp2 of a seen entry came out.
+    /// Sets the fp2 of a cached entry.
     pub(super) fn learn_fp2(&mut self, cur: Ref, a: WordA, entry: Entry, fp2: u8) {
         let Some(view) = self.view(cur, a) else { return };
         if let Some(seen) = view.seen.iter_mut().rev().find(|seen| seen.entry == entry) {
@@ -188,7 +188,7 @@ impl Cache {
         self.segments.get_mut(&cur).map(|segment| &mut segment.view).filter(|view| view.a.is(a))
     }
 
-    /// Entries seen up to `end` that may be of a key with this fp and fp2, newest first.
+    /// Cached entries up to `end` that may be of a key with this fp and fp2, newest first.
     pub(super) fn matching(&self, cur: Ref, end: u32, fp: u8, fp2: u8) -> Vec<Entry> {
         let seen = self.segments.get(&cur).map_or(&[][..], |segment| &segment.view.seen);
         let known = &seen[..seen.len().min(end as usize)];
@@ -202,7 +202,7 @@ impl Cache {
         segment.map_or(Ref::NONE, |segment| segment.buddies[level as usize])
     }
 
-    /// Buddies of `cur` from `level` on; once there, they stay.
+    /// Adds buddies of `cur` from `level` on, which never change.
     pub(super) fn learn_buddies(
         &mut self,
         cur: Ref,
@@ -216,7 +216,7 @@ impl Cache {
         }
     }
 
-    /// Segments known, bytes of their FPTables, and what those would be in full.
+    /// Cached segments, bytes of their FPTables, and bytes of the same as plain tables.
     pub(super) fn sizes(&self) -> (usize, usize, usize) {
         let tables = self.segments.values().filter_map(|segment| segment.view.table.as_ref());
         let (bytes, count) = tables.fold((0, 0), |(sum, n), table| (sum + table.bytes(), n + 1));

@@ -1,8 +1,8 @@
-//! What walks over the whole index: `check`, the exclusive sweep, figures, iteration.
+//! Walks over the whole index: `check`, the exclusive sweep, figures, iteration.
 //!
 //! A walk goes by the bits of the suffix, lowest first, as splits do: the segment of position `p` is
 //! the one whose suffix is `p` with its bits reversed, and the next position is where that segment's
-//! hashes end. So every hash is in one segment of a walk, whatever splits meanwhile.
+//! hashes end. So every hash is in exactly one segment of a walk, even if segments split meanwhile.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -21,7 +21,7 @@ use super::layout::{
 use super::look::{Scope, read_items};
 use super::space::block_bytes;
 
-/// What [`check`](crate::RemoteMap::check) found.
+/// The result of [`check`](crate::RemoteMap::check).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
@@ -39,19 +39,19 @@ pub struct Report {
     pub at_max_depth: u64,
     /// Bytes of CurSegments, MainSegments and the part of the directory that is in use.
     pub index_bytes: u64,
-    /// Bytes of KV blocks that entries name, those of replaced and removed values among them.
+    /// Bytes of KV blocks that entries name, including those of replaced and removed values.
     pub kv_bytes: u64,
     /// Entries that the segments' memory has room for.
     pub capacity: u64,
     /// Bytes that clients took from the nodes.
     pub taken_bytes: u64,
-    /// Of these, what this client has to use or waits for.
+    /// Those of them that are free for this client, or wait for their epoch.
     pub held_bytes: u64,
-    /// Of these, what neither the index nor this client has: other clients do, or died with it.
+    /// Those of them that belong neither to the index nor to this client: to other clients, live or dead.
     pub unaccounted_bytes: u64,
 }
 
-/// A segment as a walk found it.
+/// A segment, as seen by a walk.
 pub(super) struct Visited {
     pub(super) cur: Ref,
     pub(super) a: WordA,
@@ -69,20 +69,20 @@ type Pair = (Vec<u8>, Vec<u8>);
 /// Bytes of a KV block, its key and its value.
 type Whole = (usize, Vec<u8>, Vec<u8>);
 
-/// What iteration finds in a segment.
+/// The keys and values of a segment.
 pub(crate) struct Page {
     pub(crate) pairs: Vec<Pair>,
-    /// Why others are not among them.
+    /// The damage that hides others.
     pub(crate) damage: VecDeque<Error>,
     pub(crate) next: Option<Position>,
 }
 
-/// Whether it tells of bytes that nobody wrote, which it would do again.
+/// Returns whether the error reports damage, which does not go away.
 pub(crate) fn is_damage(e: &Error) -> bool {
     matches!(e.kind(), ErrorKind::Corrupt { .. })
 }
 
-/// Where a walk goes on.
+/// A position of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position(u64);
 
@@ -93,7 +93,7 @@ impl Position {
         self.0.reverse_bits()
     }
 
-    /// Behind a segment.
+    /// The position behind a segment.
     fn after(self, a: WordA, place: Suffix) -> Option<Position> {
         let from = place.bits.reverse_bits();
         if a.depth() == 0 {
@@ -104,7 +104,7 @@ impl Position {
 }
 
 impl<F: Fabric> Core<F> {
-    /// The segment at `at`, in a state that it had at some time during the call.
+    /// A snapshot of the segment at `at`.
     pub(super) async fn visit(&self, op: &Op<'_, F>, at: Position) -> Result<Visited> {
         loop {
             let sight = self.look(op, at.hash(), Scope::Append, &mut None).await?;
@@ -149,8 +149,8 @@ impl<F: Fabric> Core<F> {
         }
     }
 
-    /// The keys and values of the segment at `at`, and where to go on. What is damaged is left out and told
-    /// in the page; an error is of the segment itself, behind which nothing can be found.
+    /// The keys and values of the segment at `at`, and the next position. The page lists damaged blocks; an error
+    /// is damage of the segment itself, behind which the walk cannot continue.
     pub(crate) async fn page(&self, at: Position) -> Result<Page> {
         self.upkeep().await?;
         let op = Op::new(self);
@@ -160,7 +160,7 @@ impl<F: Fabric> Core<F> {
         let keys = match self.keys(&op, &seen.frozen, false).await {
             Ok(keys) => keys,
             Err(e) if is_damage(&e) => {
-                // Which entries are the newest is told by keys: without one, none is given.
+                // Without the key of an entry, an older one of the same fingerprint may be outdated: none is returned.
                 page.damage.push_back(e);
                 return Ok(page);
             }
@@ -179,7 +179,7 @@ impl<F: Fabric> Core<F> {
         Ok(page)
     }
 
-    /// KV blocks, whole, or how each is damaged.
+    /// Whole KV blocks, or the damage of each.
     async fn read_pairs(&self, op: &Op<'_, F>, list: &[Item]) -> Result<Vec<Result<Whole>>> {
         let mut batch = Batch::new();
         for item in list {
@@ -208,13 +208,13 @@ impl<F: Fabric> Core<F> {
         Ok(pairs)
     }
 
-    /// Verifies the whole index; see the numbered invariants. Nobody else may write meanwhile.
+    /// Verifies the numbered invariants. No other client may write meanwhile.
     pub(crate) async fn check(&self) -> Result<Report> {
         let (report, _) = self.survey(&Op::new(self)).await?;
         Ok(report)
     }
 
-    /// Verifies the index, and gives all ranges that it uses.
+    /// Verifies the index, and returns all ranges that it uses.
     async fn survey(&self, op: &Op<'_, F>) -> Result<(Report, Vec<(Addr, u64)>)> {
         for node in 0..self.geometry.nodes {
             self.fabric.flush(node).await?;
@@ -398,10 +398,10 @@ impl<F: Fabric> Core<F> {
         Ok(())
     }
 
-    /// Finds all memory again that nobody has, for this client. It must be the only one.
+    /// Reclaims all leaked memory, for this client. It must be the only one.
     pub(crate) async fn sweep(&self) -> Result<u64> {
         let op = Op::exclusive(self)?;
-        // Before the walk: what a client takes that comes meanwhile lies behind.
+        // Before the walk: chunks that another client takes meanwhile lie behind.
         let mut batch = Batch::new();
         for node in 0..self.geometry.nodes {
             batch.read(Addr::new(node, BUMP_OFF), 8);
@@ -411,7 +411,7 @@ impl<F: Fabric> Core<F> {
             return Err(ErrorKind::Locked.into());
         }
         let surveyed = self.survey(&op).await;
-        // Whoever came meanwhile may have looked like damage, and may have gone again.
+        // A client that came meanwhile, and may have left again, could have looked like damage.
         let now = op.post(batch).await?;
         let is_alone =
             (0..usize::from(self.geometry.nodes)).all(|node| now.word(node) == taken.word(node));

@@ -1,17 +1,17 @@
-//! When memory that was unlinked is free, and when a generation divisible by 32 may be committed.
+//! Epochs: when unlinked memory is free, and when a generation divisible by 32 may be committed.
 //!
 //! Every operation has a tag: the latest global epoch its client knew when it began. The client's
 //! row shows an epoch that is at most every tag. The global epoch moves from e to e + 1 only when
 //! every live row shows e, so it is never more than one above any tag, and
 //!
-//! - what an operation with tag t unlinked, nobody reads in epoch t + 3 any more;
-//! - what an operation with tag t committed was committed in epoch t + 1 at the latest; in t + 3
-//!   no operation is left that began before.
+//! - in epoch t + 3 no operation reads blocks that an operation with tag t unlinked;
+//! - an operation with tag t commits in epoch t + 1 at the latest; in t + 3
+//!   no operation is left that began before that.
 //!
 //! | Step of a tick | Then |
 //! |---|---|
 //! | read global epoch | awaited |
-//! | flush all nodes | awaited: what operations wrote unsignaled under older tags has landed |
+//! | flush all nodes | awaited: the unsignaled writes of operations with older tags have landed |
 //! | own row: swap to the lowest tag, or the global epoch | awaited |
 //! | read client table | awaited; after the epoch, so that no row is missed that began under an earlier one |
 //! | global epoch: swap to e + 1, if all live rows show e | |
@@ -30,26 +30,26 @@ use super::layout::{EPOCH, Row, RowState, epoch_of, word_at, words};
 
 /// Ticks for which a row must keep the epoch back before the fabric is asked about it.
 const PATIENCE: u32 = 3;
-/// After so long an operation does not wait for the epoch any more.
+/// The longest wait of an operation for the epoch.
 const STALLED_NS: u64 = 10_000_000_000;
-/// Microseconds for which a client that leaves waits for its operations.
+/// Microseconds that a leaving client waits for its operations.
 const LEAVES: u32 = 10_000;
 
 #[derive(Debug)]
 pub(super) struct Epochs {
-    /// What this client's row holds.
+    /// The word of this client's row.
     pub(super) row: Row,
-    /// How many operations have which tag.
+    /// Operations under way by tag.
     tags: BTreeMap<u64, u32>,
     /// The latest global epoch seen: the tag of operations that begin now.
     pub(super) latest: u64,
-    /// When the last heartbeat that was seen to arrive was posted.
+    /// When the last heartbeat that has arrived was posted.
     beat_ns: u64,
     /// A swap of the row is under way.
     swapping: bool,
     ticking: bool,
     pub(super) ticked_ns: u64,
-    /// Rows that keep the epoch back: their word, since when, for how many ticks.
+    /// Rows that hold the epoch back: their word, since when, for how many ticks.
     behind: HashMap<u32, (Row, u64, u32)>,
 }
 
@@ -91,10 +91,10 @@ impl Epochs {
     }
 }
 
-/// An operation under way. What it read from the nodes stays readable while it lives.
+/// An operation under way. Blocks that it has seen linked are not reused while it lives.
 pub(super) struct Op<'a, F: Fabric> {
     core: &'a Core<F>,
-    /// It is the one that may go on while all others are refused.
+    /// It runs alone, and all others are refused.
     excludes: bool,
     pub(super) tag: u64,
 }
@@ -129,10 +129,10 @@ impl<'a, F: Fabric> Op<'a, F> {
         Op { core, excludes: false, tag }
     }
 
-    /// For what needs to be alone: all other operations of this client fail until it is dropped.
+    /// Creates an operation that runs alone: all others of this client fail until it is dropped.
     ///
     /// # Errors
-    /// [`Locked`](ErrorKind::Locked) where operations are under way.
+    /// [`Locked`](ErrorKind::Locked) when operations are under way.
     pub(super) fn exclusive(core: &'a Core<F>) -> Result<Self> {
         if core.excluded.get() || !core.epochs.borrow().is_idle() {
             return Err(ErrorKind::Locked.into());
@@ -142,7 +142,7 @@ impl<'a, F: Fabric> Op<'a, F> {
         Ok(Op { core, excludes: true, tag })
     }
 
-    /// Waits, holding nothing: what was read before is not to be used any more.
+    /// Waits without holding an epoch: the caller must not use results of earlier reads.
     pub(super) async fn wait(&mut self, ns: u64) {
         if planted(Fault::WaitsHolding) {
             self.core.fabric.sleep_ns(ns).await;
@@ -158,7 +158,7 @@ impl<'a, F: Fabric> Op<'a, F> {
         self.tag = epochs.enter();
     }
 
-    /// Whether it may go on: nothing needs to be alone, and the client has not left.
+    /// Fails if another operation runs alone, or the client has left.
     pub(super) fn admitted(&self) -> Result<()> {
         if self.core.excluded.get() && !self.excludes {
             return Err(ErrorKind::Locked.into());
@@ -174,7 +174,7 @@ impl<'a, F: Fabric> Op<'a, F> {
         self.admitted()?;
         self.core.within_lease(2).await?;
         if batch.only_reads() {
-            // Whoever drops it here never sees what it brings.
+            // If the future is dropped here, the results are never seen.
             let done = self.core.fabric.post(batch).await?;
             self.core.within_lease(1).await?;
             return Ok(done);
@@ -187,7 +187,7 @@ impl<'a, F: Fabric> Op<'a, F> {
                 Ok(done)
             }
             Err(error) => {
-                // After any other failure the verbs may take effect yet.
+                // After any other failure the verbs may still take effect.
                 if matches!(
                     error.kind(),
                     ErrorKind::OutOfRegion { .. } | ErrorKind::Unaligned { .. }
@@ -250,7 +250,7 @@ impl<F: Fabric> Core<F> {
         Ok(())
     }
 
-    /// A heartbeat; the epoch, as far as this client can move it; memory that it made free.
+    /// Sends a heartbeat, advances the epoch if possible, and frees memory that waited for it.
     pub(crate) async fn tick(&self) -> Result<()> {
         if self.closed.get() || std::mem::replace(&mut self.epochs.borrow_mut().ticking, true) {
             return Ok(());
@@ -273,7 +273,7 @@ impl<F: Fabric> Core<F> {
             }
         }
         self.swap_row(lowest, RowState::Live).await?;
-        // After the epoch was read: a client that registers later reads the epoch later, too.
+        // After the read of the epoch: a client that registers later reads the epoch later, too.
         let mut batch = Batch::new();
         let rows = self.fabric.rows().min(self.geometry.rows);
         batch.read(self.geometry.row(0), 8 * rows as usize);
@@ -293,12 +293,12 @@ impl<F: Fabric> Core<F> {
         Ok(())
     }
 
-    /// How long an operation waits for the epoch: long enough for whoever is dead to be evicted.
+    /// How long an operation waits for the epoch: long enough for the eviction of a dead client.
     pub(super) fn patience_ns(&self) -> u64 {
         STALLED_NS.max(10 * self.fabric.lease_ns().unwrap_or(0))
     }
 
-    /// What an operation that has waited for the epoch in vain ends with.
+    /// The error of an operation that has waited for the epoch in vain.
     pub(super) fn held_back(&self) -> Error {
         let epochs = self.epochs.borrow();
         let longest = epochs.behind.iter().max_by_key(|(_, (_, _, ticks))| *ticks);
@@ -312,7 +312,7 @@ impl<F: Fabric> Core<F> {
         Error::io("waiting for the epoch to move", None, source)
     }
 
-    /// Whether no other row keeps the epoch back. Rows that do so for long are evicted if dead.
+    /// Returns whether no other row holds the epoch back. Evicts dead clients whose rows do so for long.
     async fn evict_dead(&self, global: u64, rows: &[Row]) -> Result<bool> {
         let mut ready = true;
         for (&row, idx) in rows.iter().zip(0..) {
@@ -346,8 +346,8 @@ impl<F: Fabric> Core<F> {
         Ok(ready)
     }
 
-    /// Says that this client has left. With verbs under way nobody knows of, it is left to the
-    /// others to evict it.
+    /// Frees this client's row. If verbs of dropped futures may be under way, the row stays for the
+    /// other clients to evict.
     pub(crate) async fn leave(&self) -> Result<()> {
         self.closed.set(true);
         while self.epochs.borrow().ticking {
@@ -396,7 +396,7 @@ impl<F: Fabric> Core<F> {
         Ok(live)
     }
 
-    /// Takes the row that the fabric gave this client. Awaited before anything else is read.
+    /// Registers this client in the row that the fabric gave it. Awaited before anything else is read.
     pub(super) async fn register(fabric: &F, geometry: &super::layout::Geometry) -> Result<Epochs> {
         let row = fabric.row();
         if row >= geometry.rows {
@@ -419,10 +419,10 @@ impl<F: Fabric> Core<F> {
             let posted_ns = fabric.now_ns();
             let mut batch = Batch::new();
             batch.compare_swap(at, old.0, new.0);
-            // It may fail once, when somebody marks the client dead that had the row before.
+            // It may fail once, if another client marks the row's previous client as dead.
             if fabric.post(batch).await?.word(0) == old.0 {
-                // The epoch may have moved on before the row was seen; from now on it can do so
-                // once at most.
+                // The epoch may have advanced before the row was visible; from now on it advances
+                // at most once.
                 let mut batch = Batch::new();
                 batch.read(EPOCH, 8);
                 let latest = epoch_of(fabric.post(batch).await?.word(0))?;

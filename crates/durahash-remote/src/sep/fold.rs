@@ -1,8 +1,8 @@
-//! A merge as a pure function of what is frozen: a full CurSegment and its MainSegment.
+//! A merge as a pure function of its frozen inputs: a full CurSegment and its MainSegment.
 //!
-//! Per key the newest entry is kept, and nothing if that is a tombstone. Two entries can be of one
-//! key only where fp and fp2 agree; where an fp2 is not known, all of that fp are compared. The
-//! result does not depend on which fp2 were known, so all mergers of a generation make the same.
+//! It keeps the newest entry of each key, or none if that is a tombstone. Two entries can be of one
+//! key only if fp and fp2 are equal; if an fp2 is unknown, all entries of that fp are compared. The
+//! result does not depend on which fp2 are known, so all mergers of a generation agree.
 
 use std::collections::HashMap;
 
@@ -10,8 +10,8 @@ use crate::planted::{Fault, planted};
 
 use super::layout::{Entry, Item, dep, fp2};
 
-/// What is merged: the CurSegment's entries in the order of appending, each with its fp2 if the
-/// hint tells it, and the MainSegment's.
+/// The inputs: the CurSegment's entries in the order of appending, each with the fp2 of its
+/// hint if that is known, and the MainSegment's.
 #[derive(Clone, Debug)]
 pub(super) struct Frozen {
     pub(super) cur: Vec<(Entry, Option<u8>)>,
@@ -29,19 +29,19 @@ pub(super) struct Known {
 
 pub(super) type Keys = HashMap<u64, Known>;
 
-/// What comes of it.
+/// The result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Folded {
     /// By fp, then by fp2.
     pub(super) kept: Vec<Item>,
-    /// Entries that nothing names once the merge is committed. Their keys are all known.
+    /// Entries that are unlinked when the merge is committed. Their keys are all known.
     pub(super) dropped: Vec<Entry>,
 }
 
 impl Frozen {
-    /// Entries whose keys must be read: `all` of them where the depth information is used up.
+    /// Entries whose keys must be read: `all` of them if the depth information is used up.
     pub(super) fn wanted(&self, all: bool) -> Vec<Entry> {
-        // How many there are with an fp and an fp2, and for which fps one is not known.
+        // Entries by fp and fp2, and the fps with an unknown fp2.
         let mut unknown = [false; 256];
         let mut alike: HashMap<(u8, u8), (u32, bool)> = HashMap::new();
         for &(entry, fp2) in &self.cur {

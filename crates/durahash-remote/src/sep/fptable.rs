@@ -1,14 +1,14 @@
-//! Where the entries of a fingerprint begin in a MainSegment, as a client remembers it (§4.4.2 of
+//! A client's table of where the entries of a fingerprint begin in a MainSegment (§4.4.2 of
 //! the paper).
 //!
 //! Of `E` entries, those of fp `i` are predicted to begin at `E·i/256 + δ`. A record point gives δ
-//! from its fp on; a new one is made where the prediction errs by half of the average length `E/256`
-//! or more. Builder and reader compute in the same integers, so what the reader adds on both sides
-//! is exactly what the builder allowed.
+//! from its fp on; a new one is added when the prediction errs by half of the average length `E/256`
+//! or more. Builder and reader compute in the same integers, so the reader's margin on both sides
+//! is exactly the builder's tolerance.
 //!
-//! Departures: δ has 16 bits, as 5 overflow from 2,048 entries on; there are as many points as it
-//! takes, as more than 32 are common at 4,096 entries. Where points would take more than the plain
-//! table, or a δ does not fit, the plain table is kept.
+//! Departures: δ has 16 bits, as 5 overflow from 2,048 entries on; the number of points is not
+//! limited, as more than 32 are common at 4,096 entries. If points would take more than the plain
+//! table, or a δ does not fit, the plain table is used.
 
 use std::ops::Range;
 
@@ -88,7 +88,7 @@ impl FpTable {
         }
     }
 
-    /// Where fp begins, and by how much that may err.
+    /// The predicted beginning of an fp, and the maximum error.
     fn predict(&self, fp: usize) -> (i64, i64) {
         if fp == FPS {
             return (self.len.into(), 0);
@@ -103,8 +103,8 @@ impl FpTable {
         }
     }
 
-    /// Indices of entries that contain those of `fp` and one more on each side, if there is one: by
-    /// that, a reader sees that it has all.
+    /// Indices that contain the entries of `fp` and one more on each side, if there is one. The additional ones show a
+    /// reader that it has all.
     pub(super) fn range(&self, fp: u8) -> Range<u32> {
         let fp = usize::from(fp);
         let ((from, before), (to, after)) = (self.predict(fp), self.predict(fp + 1));

@@ -8,19 +8,19 @@
 //! | merge | 4 | write the new MainSegment, and the hints that were missing | the new one is lost to a sweep |
 //! | | 5 | swap word A: {new, generation + 1, depth} | merged: all entries are free at once |
 //! | split | 4 | write both new MainSegments and the new CurSegment, hints | they are lost to a sweep |
-//! | | 5 | swap buddy\[depth\] from zero | the upper half belongs to the index; whoever splits again adopts it |
+//! | | 5 | swap buddy\[depth\] from zero | the upper half belongs to the index; the next client that splits adopts it |
 //! | | 6 | swap word A: {lower half, generation + 1, depth + 1} | split |
 //! | | | directory cells of the upper half, unsignaled | looks follow the buddy |
 //! | doubling | 1 | read the directory | |
-//! | | 2 | write it again behind itself | nobody looks there |
+//! | | 2 | write it again behind itself | no client looks there |
 //! | | 3 | swap the global depth | doubled |
 //!
-//! All that is read is frozen: a full CurSegment changes by the swap of word A only, and the new
-//! contents and whether it splits are functions of it. So any number of clients may do the same at
-//! the same time; one swap wins. Whoever loses frees what it never published.
+//! The inputs are frozen: only the swap of word A changes a full CurSegment, and the new
+//! contents and the decision to split are functions of it. So any number of clients may merge it at
+//! the same time, and one swap wins. A loser frees the blocks that it has not published.
 //!
-//! Every generation ends with all its hints written, by the merger if nobody else did, so a hint
-//! that is not of the generation is unknown, and one that is tells the truth.
+//! The merger writes the hints that are missing, so every generation ends with all of them. A hint
+//! of another generation counts as unknown, and one of the generation is true.
 
 use std::rc::Rc;
 
@@ -42,7 +42,7 @@ use super::look::read_items;
 use super::options::Technique;
 use super::space::block_bytes;
 
-/// Generations between two that are committed only when everybody has moved on.
+/// Generations between two commits that wait until no operation is left from before the last one.
 const STRIDE: u16 = 32;
 /// Cells written after a split; further ones keep an ancestor, and looks follow its buddies.
 const MENDED: usize = 256;
@@ -54,13 +54,13 @@ pub(super) struct Full {
     pub(super) suffix: Suffix,
     pub(super) header: MainHeader,
     pub(super) frozen: Frozen,
-    /// The global epoch, if it was asked for.
+    /// The global epoch, if it was read.
     epoch: u64,
 }
 
 impl<F: Fabric> Core<F> {
-    /// Merges or splits the full segment `cur` whose word A was `a`; does nothing when somebody else
-    /// has done it.
+    /// Merges or splits the full segment `cur` whose word A was `a`; does nothing if another
+    /// client has done it.
     pub(super) async fn merge(&self, op: &mut Op<'_, F>, cur: Ref, a: WordA) -> Result<()> {
         let stride = if planted(Fault::Narrow) { 1 } else { STRIDE };
         let turning = a.generation().wrapping_add(1).is_multiple_of(stride);
@@ -72,7 +72,7 @@ impl<F: Fabric> Core<F> {
                 && full.header.mark != 0
                 && full.epoch < full.header.mark + 2
             {
-                // Somebody may be under way since the last such generation. Nothing is held here.
+                // An operation may be under way since the last such generation. The wait holds no epoch.
                 self.tally.borrow_mut().waits += 1;
                 op.wait(self.options.wait_ns).await;
                 self.tick().await?;
@@ -148,7 +148,7 @@ impl<F: Fabric> Core<F> {
         let from = self.geometry.entries_off() as usize;
         let entries = words(&bytes[from..self.geometry.hint_off(0) as usize]).map(Entry);
         let known = hints.chunks_exact(2).map(|hint| {
-            // Of this generation, or of none that matters.
+            // A hint of another generation is unknown.
             let is_known = hint[0] == hint_generation(a.generation());
             (is_known || planted(Fault::HintOfAny)).then_some(hint[1])
         });
@@ -220,7 +220,7 @@ impl<F: Fabric> Core<F> {
         }
     }
 
-    /// Posts what the next swap will name; the batch for that swap.
+    /// Posts the blocks that the next swap will name, and returns the batch for that swap.
     async fn complete(&self, op: &Op<'_, F>, batch: Batch, not_if: Fault) -> Result<Batch> {
         if planted(not_if) {
             return Ok(batch);
@@ -229,7 +229,7 @@ impl<F: Fabric> Core<F> {
         Ok(Batch::new())
     }
 
-    /// Swaps a word; what was there.
+    /// Swaps a word, and returns the previous one.
     async fn swap_word(
         &self,
         op: &Op<'_, F>,
@@ -272,7 +272,7 @@ impl<F: Fabric> Core<F> {
         Ok(true)
     }
 
-    /// The cache of a segment that this client has turned to its next generation.
+    /// Updates the cache after this client has turned the segment to its next generation.
     fn turned(&self, op: &Op<'_, F>, cur: Ref, new: WordA, kept: &[Item]) {
         let mut counts = [0; FPS];
         for item in kept {
@@ -322,7 +322,7 @@ impl<F: Fabric> Core<F> {
         let published = if found == 0 {
             buddy
         } else {
-            // Somebody else's upper half is there, and it stays.
+            // Another client's upper half is published, and stays.
             free_upper();
             if planted(Fault::NotAdopted) { buddy } else { Ref::from_word(found) }
         };
@@ -426,7 +426,7 @@ impl<F: Fabric> Core<F> {
         }
     }
 
-    /// A block for `bytes`, from the node whose turn it is, or from any that has room.
+    /// Allocates a block for `bytes`, on the node whose turn it is, or on any that has room.
     pub(super) async fn allocate(&self, op: &Op<'_, F>, bytes: usize) -> Result<Ref> {
         let bytes = block_bytes(bytes);
         let first = self.space.borrow_mut().turn();
@@ -442,22 +442,22 @@ impl<F: Fabric> Core<F> {
             }
         }
         let block = self.space.borrow_mut().take_larger(bytes);
-        // What waits for its epoch is needed.
+        // The blocks that wait for their epoch are needed.
         self.short.set(block.is_none());
         block.ok_or_else(|| ErrorKind::Full { wanted_bytes: bytes }.into())
     }
 
-    /// Bytes of a node that blocks can be in: what an address can name.
+    /// Bytes of a node that addresses of blocks can reach.
     pub(super) fn usable_bytes(&self, node: u8) -> u64 {
         usable_bytes(&self.fabric, node)
     }
 
-    /// Takes a chunk of `node` for a block of `block_bytes`; whether there was one.
+    /// Takes a chunk of `node` for a block of `block_bytes`, and returns whether there was one.
     async fn take_chunk(&self, op: &Op<'_, F>, node: u8, block_bytes: u64) -> Result<bool> {
         if self.exhausted[usize::from(node)].get() {
             return Ok(false);
         }
-        // What is beyond is not taken: nor would it fit the word that counts, in the end.
+        // A node that is used up takes no more additions, which would overflow the bump word in the end.
         let usable = self.usable_bytes(node);
         let bytes = self.options.chunk_bytes.min(usable).max(block_bytes).next_multiple_of(UNIT);
         let mut batch = Batch::new();

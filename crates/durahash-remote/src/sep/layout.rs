@@ -1,4 +1,4 @@
-//! What lies in the nodes' regions: bit fields, offsets and bytes. Nothing here posts a verb.
+//! The layout of the nodes' regions: bit fields, offsets and bytes. No function here posts a verb.
 //!
 //! ```text
 //! node 0                                      every other node
@@ -22,7 +22,7 @@
 //! ...   n hints of 2 bytes: generation, fp2
 //! ```
 //!
-//! A **MainSegment** of `m` entries: `m`, the mark, 256 counts of 2 bytes (of 4 where `m` itself does
+//! A **MainSegment** of `m` entries: `m`, the mark, 256 counts of 2 bytes (of 4 if `m` does
 //! not fit 2), then `m` entries of 9 bytes (entry, fp2), by fp. A **KV block**: key length 4, value
 //! length 4, checksum 8, key, value.
 
@@ -32,9 +32,9 @@ use durahash_media::{Error, ErrorKind, Result};
 use crate::fabric::Addr;
 use crate::planted::{Fault, generation_bits, planted};
 
-/// What addresses in entries count.
+/// The unit of addresses in entries.
 pub(super) const UNIT: u64 = 64;
-/// What the first read of a KV block covers when its entry does not tell its length.
+/// Bytes of the first read of a KV block whose entry does not tell its length.
 pub(super) const FIRST_READ: usize = 7 * UNIT as usize;
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"DURASEP\0");
 /// 2: counts of MainSegments have 2 bytes, and blocks other sizes.
@@ -45,9 +45,9 @@ pub(super) const EPOCH: Addr = Addr::new(0, 192);
 const TABLE_OFF: u64 = 512;
 pub(super) const HEADER_BYTES: usize = 56;
 pub(super) const FPS: usize = 256;
-/// What the first read of a MainSegment's header covers: all, but where counts are wide.
+/// Bytes of the first read of a MainSegment's header: all of it, unless counts are wide.
 pub(super) const MAIN_FIRST_READ: usize = 16 + 2 * FPS;
-/// More entries are damage: with so many, a MainSegment is still read at once.
+/// More entries are damage. A MainSegment of so many is still read at once.
 pub(super) const MAIN_ENTRIES_MAX: u64 = 1 << 28;
 pub(super) const ITEM_BYTES: usize = 9;
 pub(super) const KV_HEADER: usize = 16;
@@ -89,7 +89,7 @@ impl Ref {
     }
 }
 
-/// How long the KV block of an entry is, as far as the entry tells.
+/// The length of the KV block, as far as the entry tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Len {
     /// The key was removed; the block holds the key.
@@ -129,7 +129,7 @@ impl Len {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub(super) struct Entry(pub(super) u64);
 
-/// What an entry is in a generation.
+/// The state of an entry in a generation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
     Live,
@@ -178,7 +178,7 @@ impl Entry {
         Entry::new(self.kv(), self.fp(), self.len(), 0, dep)
     }
 
-    /// What it is in `generation`: live with its bits, free with those of the one before.
+    /// Its state in `generation`: live with the bits of that, free with those of the one before.
     pub(super) fn state(self, generation: u16) -> State {
         let bits = field(self.0, 53, 7);
         if self.0 != 0 && bits == u64::from(generation & generation_bits()) {
@@ -213,7 +213,7 @@ impl WordA {
         field(self.0, 58, 6) as u32
     }
 
-    /// Whether what was seen under the one word counts under the other.
+    /// Returns whether contents that were cached under one word are valid under the other.
     pub(super) fn is(self, other: WordA) -> bool {
         self == other || planted(Fault::KnownByAddress) && self.main() == other.main()
     }
@@ -320,8 +320,8 @@ impl Geometry {
             .next_multiple_of(UNIT)
     }
 
-    /// Whether a segment with this word A and `main` entries in its MainSegment splits at its next
-    /// full CurSegment. A function of what word A names alone, so that all mergers decide alike.
+    /// Returns whether a segment with this word A and `main` entries in its MainSegment splits when its CurSegment is
+    /// full. It depends only on the MainSegment that word A names, so all mergers decide alike.
     pub(super) fn splits(&self, a: WordA, main: u32) -> bool {
         u64::from(main) + u64::from(self.cur) > self.limit.into() && a.depth() < self.max_depth
     }
@@ -368,7 +368,7 @@ impl Header {
         ]
     }
 
-    /// The header in `bytes`, or why there is none.
+    /// Parses a header.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self> {
         let word = |i: usize| word_at(bytes, 8 * i);
         if word(0) != MAGIC {
@@ -395,7 +395,7 @@ impl Header {
 /// Bits of an epoch in a row: at a tick of a millisecond they last for 139 years.
 const EPOCH_BITS: u32 = 42;
 
-/// The global epoch as a node has it; what could not have been counted up to is damage.
+/// The global epoch in a node's word; one that is too large to have been reached is damage.
 pub(super) fn epoch_of(word: u64) -> Result<u64> {
     if word >= (1 << EPOCH_BITS) - 16 {
         return Err(Error::corrupt("the epoch", EPOCH.off()));
@@ -409,7 +409,7 @@ pub(super) struct Row(pub(super) u64);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RowState {
-    /// Nobody, or a client that has left.
+    /// Free: never used, or of a client that has left.
     Free,
     Live,
     /// Evicted; it stays so until a new client takes the row.
@@ -445,7 +445,7 @@ impl Row {
         field(self.0, 54, 10) as u16
     }
 
-    /// Whether a swap of the client that had `row` made this of it.
+    /// Returns whether the client that had `row` made this of it by a swap.
     pub(super) fn is_of(self, row: Row) -> bool {
         self.state() == RowState::Live && self.incarnation() == row.incarnation()
     }
@@ -500,7 +500,7 @@ impl MainHeader {
     pub(super) fn parse(bytes: &[u8], off: u64) -> Result<Self> {
         let corrupt = || Err(Error::corrupt("the counts of a MainSegment", off));
         let len = word_at(bytes, 0);
-        // Of a read that was meant for a shorter header, if this is damaged.
+        // The read was for a shorter header, if this is damaged.
         let Some(words) = bytes.get(16..Self::bytes(bytes)) else { return corrupt() };
         let counts: Vec<u32> = words.chunks_exact(words.len() / FPS).map(count_of).collect();
         if counts.iter().map(|&count| u64::from(count)).sum::<u64>() != len
@@ -512,7 +512,7 @@ impl MainHeader {
     }
 }
 
-/// Bytes of one count: 2, or 4 where there are so many entries that one might not fit.
+/// Bytes of one count: 2, or 4 with so many entries that a count might not fit.
 fn count_bytes(len: usize) -> usize {
     if len <= u16::MAX.into() { 2 } else { 4 }
 }
@@ -613,7 +613,7 @@ impl<'a> Kv<'a> {
         self.bytes.get(KV_HEADER..KV_HEADER + self.key_len)
     }
 
-    /// Whether the key may be this one, by what was read.
+    /// Returns whether the part of the block that was read may be of this key.
     pub(super) fn may_be(&self, key: &[u8]) -> bool {
         let read = &self.bytes[KV_HEADER..self.bytes.len().min(KV_HEADER + self.key_len)];
         self.key_len == key.len() && key.starts_with(read)

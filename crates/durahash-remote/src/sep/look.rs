@@ -1,15 +1,15 @@
-//! How an operation sees the entries of its key: batch by batch until it has a state of the segment
-//! that held at some time while it ran.
+//! How an operation reads the entries of its key: batch by batch until it has a snapshot of the segment
+//! at some time while it ran.
 //!
 //! | Batch | What is read |
 //! |---|---|
 //! | 1 | word A; buddies from the known depth on; entries from the known ones on; the MainSegment's entries with the fp, by the known FPTable, or its header |
-//! | | word A is another, or an entry is neither live nor free in its generation: what was known is dropped, batch 1 again |
+//! | | word A is another, or an entry is neither live nor free in its generation: the cached state is dropped, batch 1 again |
 //! | | the suffix is another: batch 1 of the buddy |
 //! | | no free entry in the window, and it is not the end: the next window |
-//! | 2 | the MainSegment's entries with the fp, if their place was not known (before it, the rest of a header with wide counts) |
+//! | 2 | the MainSegment's entries with the fp, if their place was unknown (before it, the rest of a header with wide counts) |
 //!
-//! A segment met for the first time is read whole, buddies and entries, in place of batch 1.
+//! A segment that is not cached is read whole, with buddies and entries, in place of batch 1.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -28,12 +28,12 @@ use super::layout::{
     items, main_header_bytes, suffix, word_at, words,
 };
 
-/// Buddies read with word A: as many splits as one look may have missed without another batch.
+/// Buddies read with word A: so many splits since the last look take no further batch.
 const BUDDIES: u32 = 4;
-/// Looks after which a segment that never stands still is taken for a damaged one.
+/// Looks after which a segment whose word A keeps changing counts as damaged.
 const LAPS: u32 = 100_000;
 
-/// What was seen.
+/// A snapshot of a segment.
 #[derive(Debug)]
 pub(super) struct Sight {
     pub(super) cur: Ref,
@@ -42,11 +42,11 @@ pub(super) struct Sight {
     pub(super) newer: Vec<Entry>,
     /// Index of the first free entry, and the words of it and some that follow. None if it is full.
     pub(super) free: Option<(u32, Vec<u64>)>,
-    /// Entries of the MainSegment that may be the key's, if asked for.
+    /// Entries of the MainSegment that may be the key's, for [`Scope::Key`].
     pub(super) settled: Vec<Entry>,
 }
 
-/// What is asked for.
+/// How much to read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     /// The first free entry.
@@ -70,7 +70,7 @@ impl<F: Fabric> Core<F> {
         let mut cur = self.cache.borrow().directory.find(hash);
         for _ in 0..LAPS {
             let (snapshot, before) = {
-                // Taken together, and before anything is posted: coroutines share the cache.
+                // Read together, and before a post: coroutines share the cache.
                 let cache = self.cache.borrow();
                 let snapshot = cache.snapshot(cur, self.geometry.cur, op.tag);
                 let before = match &snapshot {
@@ -136,7 +136,7 @@ impl<F: Fabric> Core<F> {
         Err(Error::corrupt("a segment whose word A changes at every look", cur.addr().off()))
     }
 
-    /// Whether what a word A that was read says can be.
+    /// Checks a word A that was read.
     fn sound(&self, cur: Ref, a: WordA) -> Result<()> {
         if a.depth() > self.geometry.max_depth || a.main().is_none() {
             return Err(Error::corrupt("word A of a CurSegment", cur.addr().off()));
@@ -144,7 +144,7 @@ impl<F: Fabric> Core<F> {
         Ok(())
     }
 
-    /// Reads a segment that is not known.
+    /// Reads a segment that is not cached.
     async fn meet(
         &self,
         op: &Op<'_, F>,
@@ -168,7 +168,7 @@ impl<F: Fabric> Core<F> {
         Ok((a, suffix, words(&bytes[entries_off..]).collect()))
     }
 
-    /// Batch 1 at a segment that is known.
+    /// Batch 1 at a cached segment.
     async fn glance(
         &self,
         op: &Op<'_, F>,
@@ -237,7 +237,7 @@ impl<F: Fabric> Core<F> {
                 self.cache.borrow_mut().directory.learn(buddy, bits, level + 1);
                 return Ok(buddy);
             }
-            // It was read before word A was; it is there by now.
+            // The buddy was read before word A; by now it is published.
             let mut batch = Batch::new();
             let levels = self.geometry.max_depth - level;
             batch.read(cur.addr().add(self.geometry.buddy_off(level)), 8 * levels as usize);
@@ -322,7 +322,7 @@ impl<F: Fabric> Core<F> {
         };
         loop {
             let list: Vec<Item> = items(&bytes).collect();
-            // Complete where it ends at the segment's end, or another fp stands there.
+            // Complete if both ends are at the segment's ends, or at entries of another fp.
             let from = range.start == 0 || list.first().is_some_and(|i| i.entry.fp() < fp);
             let to = range.end == table.len() || list.last().is_some_and(|i| i.entry.fp() > fp);
             if from && to || planted(Fault::RangeUnchecked) {
@@ -340,7 +340,7 @@ impl<F: Fabric> Core<F> {
         }
     }
 
-    /// The header of a MainSegment, of which `first` was read: all of it, but where counts are wide.
+    /// The header of a MainSegment. `first` is all of it unless counts are wide.
     pub(super) async fn main_header(
         &self,
         op: &Op<'_, F>,
@@ -372,7 +372,7 @@ impl<F: Fabric> Core<F> {
     }
 }
 
-/// What batch 1 brought.
+/// Results of batch 1.
 struct Glance {
     a: WordA,
     window: Vec<u64>,

@@ -1,8 +1,8 @@
-//! An index made in the nodes' regions, and opened there.
+//! Creates an index in the nodes' regions, and opens it.
 //!
-//! | Step of making one | If the client dies after it |
+//! | Step of the creation | If the client dies after it |
 //! |---|---|
-//! | swap the magic of node 0 from 0 to "being made" | nobody opens it; the regions must be cleared |
+//! | swap the magic of node 0 from 0 to "being made" | it cannot be opened; the regions must be cleared |
 //! | write headers, first segments, directory, depth, epoch, bump words | the same |
 //! | write the magic of the other nodes, then of node 0 | made |
 
@@ -22,13 +22,13 @@ use super::options::Options;
 use super::space::{Space, block_bytes};
 use super::{Core, Tally};
 
-/// The magic of an index that is being made.
+/// The magic of an unfinished index.
 const BEING_MADE: u64 = MAGIC | 1 << 56;
 /// Bytes read or written at once.
 const PIECE: u64 = 1 << 20;
 
 impl<F: Fabric> Core<F> {
-    /// Makes an index in regions that are all zero, and opens it.
+    /// Creates an index in regions that are all zero, and opens it.
     pub(crate) async fn create(fabric: F, options: Options) -> Result<Self> {
         let geometry = Geometry {
             cur: options.cur_entries,
@@ -89,7 +89,7 @@ impl<F: Fabric> Core<F> {
         Self::open(fabric, options).await
     }
 
-    /// Opens an index. Of `options`, what concerns the client counts.
+    /// Opens an index. Of `options`, only the fields about the client count.
     pub(crate) async fn open(fabric: F, options: Options) -> Result<Self> {
         let mut batch = Batch::new();
         for node in 0..fabric.nodes() {
@@ -159,7 +159,7 @@ impl<F: Fabric> Core<F> {
         self.options.tick_ns.min(quarter)
     }
 
-    /// Ticks if that is overdue, as when nobody runs the service, or memory is short.
+    /// Ticks if a tick is overdue, as without the service, or memory is short.
     pub(super) async fn upkeep(&self) -> Result<()> {
         let since = self.fabric.now_ns() - self.epochs.borrow().ticked_ns;
         if since >= 4 * self.tick_ns() || self.short.get() {

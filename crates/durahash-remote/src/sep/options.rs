@@ -1,6 +1,6 @@
-//! What an index is made and opened with.
+//! Options of an index and of a client.
 
-/// Sizes of an index, which are kept with it, and how a client goes about it, which is not. Others may be
+/// Sizes of an index, which are stored with it, and settings of one client. Fields may be
 /// added: begin with the default, and set fields.
 ///
 /// ```
@@ -12,42 +12,41 @@
 pub struct Options {
     /// Entries of a CurSegment, 2 to 4,096; 128 by default (1 KiB).
     pub cur_entries: u32,
-    /// Entries that a MainSegment holds before it splits, no less than `cur_entries`; 64 CurSegments by
+    /// Entries of a MainSegment before it splits, at least `cur_entries`; 64 CurSegments by
     /// default.
     pub main_entries: u32,
-    /// The directory's depth at most, 1 to 40; 20 by default. It is reserved: 8 bytes for each of
+    /// The maximum depth of the directory, 1 to 40; 20 by default. Reserves 8 bytes for each of
     /// 2^depth cells. At that depth segments grow beyond `main_entries`.
     pub max_depth: u32,
-    /// The directory's first depth: 2^depth segments; 0 by default.
+    /// The initial depth of the directory, with 2^depth segments; 0 by default.
     pub first_depth: u32,
-    /// Clients at most, 1 to 4,096; 64 by default. A client whose row in the fabric is not below this cannot
-    /// open the index.
+    /// Rows of the client table: clients at once, at most; 1 to 4,096, 64 by default. A client whose row in the fabric is
+    /// not below this cannot open the index.
     pub rows: u32,
-    /// The seed of the hash, a constant by default. Choose one that others cannot guess where they
-    /// choose the keys.
+    /// The seed of the hash, a constant by default. Choose an unguessable one if the keys come from others.
     pub seed: u64,
-    /// Of this client: bytes that it takes from a node at once; 256 KiB by default.
+    /// Of this client: bytes of a chunk, its unit of allocation from a node; 256 KiB by default.
     pub chunk_bytes: u64,
-    /// Of this client: a quarter of how long it waits for another to merge a full segment before it does so
-    /// itself, in ns; 20 µs by default.
+    /// Of this client: a quarter of the time that it waits for another client to merge a full segment, before it
+    /// merges it, in ns; 20 µs by default.
     pub wait_ns: u64,
-    /// Of this client: how often it shows life and moves the epoch, in ns; 1 ms by default, or a quarter of
-    /// the lease where that is less.
+    /// Of this client: the interval of its heartbeats, which also advance the epoch, in ns; 1 ms by default, at most a
+    /// quarter of the lease.
     pub tick_ns: u64,
-    /// Of this client: what it goes without, so that the effect of that can be told; nothing by default.
+    /// Of this client: a technique to turn off, for measuring its effect; none by default.
     pub without: Option<Technique>,
 }
 
-/// What makes operations cheaper, and can be gone without. The index is the same, so that clients with
+/// A technique that makes operations cheaper and can be turned off. The index is the same, so clients with
 /// and without it may share one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Technique {
-    /// FPTables: the counts of a MainSegment are read before its entries.
+    /// FPTables. Without them, lookups read the counts of a MainSegment before its entries.
     Tables,
-    /// All that is remembered of segments, FPTables included: each operation reads the CurSegment whole.
+    /// The cache of segments, including FPTables. Without it, each operation reads the whole CurSegment.
     Segments,
-    /// Depth information in entries: every split reads all keys, not every fourth.
+    /// Depth information in entries. Without it, every split reads all keys, not every fourth.
     Depths,
 }
 

@@ -1,5 +1,5 @@
-//! Free memory of one node as ranges, of which neighbours are joined: a MainSegment is a little longer
-//! after most merges, so what it has left serves only together with what lies beside it.
+//! Free memory of one node as ranges, with neighbours joined. A MainSegment is a little longer
+//! after most merges, so the memory of the old one is of use only together with its neighbours.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ impl Ranges {
         self.by_bytes.remove(&(bytes, off));
     }
 
-    /// A range that is free from now on, and touches no free one but at its ends.
+    /// Frees a range, which overlaps no free one.
     pub(super) fn put(&mut self, mut off: u64, mut bytes: u64) {
         debug_assert!(self.by_off.range(off..off + bytes).next().is_none(), "free twice");
         if let Some((&before, &more)) = self.by_off.range(..off).next_back()
@@ -39,8 +39,8 @@ impl Ranges {
         self.insert(off, bytes);
     }
 
-    /// The beginning of the smallest range that has room, as (offset, bytes): `bytes`, or all of the
-    /// range where less than `least` would be left.
+    /// Takes the beginning of the smallest range that has room, as (offset, bytes): `bytes`, or all of the
+    /// range if less than `least` would be left.
     pub(super) fn take(&mut self, bytes: u64, least: u64) -> Option<(u64, u64)> {
         let &(all, off) = self.by_bytes.range((bytes, 0)..).next()?;
         self.remove(off, all);
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(ranges.take(64, 0), None);
     }
 
-    /// Whatever is taken and put back in whatever order, it is one range again in the end.
+    /// Ranges that are taken and put back in any order are one range again in the end.
     #[test]
     fn what_is_put_back_is_whole() {
         let mix = durahash_media::hash::WordMix::new(3);

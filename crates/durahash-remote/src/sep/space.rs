@@ -1,16 +1,15 @@
-//! Memory of the nodes as one client has it: chunks that it took, free blocks, blocks that wait for
-//! their epoch.
+//! A client's memory on the nodes: its chunks, free blocks, and blocks that wait for their epoch.
 //!
-//! A chunk is taken from a node by a fetch-and-add of the node's bump word and never goes back. What
-//! a client has when it dies is lost to the others until an exclusive sweep: the unused part of its
-//! chunks, its free blocks, its waiting blocks.
+//! A client takes a chunk by a fetch-and-add of a node's bump word, and never returns it. When the
+//! client dies, the unused part of its chunks, its free blocks and its waiting blocks are leaked until an exclusive
+//! sweep.
 //!
-//! Small blocks are whole units, come from a chunk, and once free serve those of their size. Large ones come
-//! from ranges, and go back to what lies beside them. Their sizes are up to an eighth apart: a MainSegment is
-//! a little longer after most merges, and what it has left goes to whoever has merged, who rarely has what
-//! lies beside it. With sizes of whole units nobody could use it until the next splits. That would save 0.45
-//! bytes of each entry, and cost 94 where four clients fill an index with 250,000 of them: they would take
-//! 2.7 times the bytes in use, not 1.4 times (1.8 with sizes a sixteenth apart; `tests/costs/memory.rs`).
+//! Small blocks are whole units, come from a chunk, and are reused for the same size. Large ones come
+//! from ranges, and are joined with their free neighbours. Their sizes are up to an eighth apart: a MainSegment is
+//! a little longer after most merges, and the old one goes to the client that merged, which rarely owns its
+//! neighbours. With sizes of whole units it would stay unused until the next splits. That would save 0.45
+//! bytes of each entry, and cost 94 when four clients fill an index with 250,000 of them: they would take
+//! 2.7 times the bytes in use, not 1.4 times (1.8 with sizes a sixteenth apart; `tests/remote/costs/memory.rs`).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -20,13 +19,13 @@ use crate::planted::{Fault, planted};
 use super::layout::{Ref, UNIT};
 use super::ranges::Ranges;
 
-/// Bytes of the block that `bytes` are put in: a function of these alone, as nothing else is told of it.
+/// Bytes of the block for `bytes`: a function of these alone, as the block's size is not stored.
 pub(super) fn block_bytes(bytes: usize) -> u64 {
     let bytes = bytes.max(1) as u64;
     bytes.next_multiple_of((1 << bytes.ilog2() >> 3).max(UNIT))
 }
 
-/// A block that nothing names any more, and from which epoch on it is free.
+/// An unlinked block, and the epoch from which on it is free.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     epoch: u64,
@@ -40,18 +39,18 @@ struct Chunk {
     end: u64,
 }
 
-/// How many small blocks a range must have room for, to be made a chunk of.
+/// Small blocks that a range must have room for to become a chunk.
 const RECYCLED: u64 = 16;
 /// The largest block that counts as small: segments are larger, most KV blocks are not.
 const SMALL: u64 = 512;
 
 #[derive(Debug, Default)]
 pub(super) struct Space {
-    /// Of each node one, for small blocks.
+    /// One for each node, for small blocks.
     chunks: Vec<Chunk>,
     /// Free small blocks, by bytes.
     free: BTreeMap<u64, Vec<Ref>>,
-    /// Of each node what is free beside, in ranges.
+    /// For each node, the other free memory.
     ranges: Vec<Ranges>,
     waiting: VecDeque<Waiting>,
     next: usize,
@@ -76,7 +75,7 @@ impl Space {
         self.next as u8
     }
 
-    /// A block of `bytes`, whole units, without asking a node.
+    /// Takes a block of `bytes`, whole units, from this client's memory.
     pub(super) fn take(&mut self, node: u8, bytes: u64) -> Option<Ref> {
         if bytes > SMALL {
             return self.take_range(node, bytes, 0).map(|(block, _)| block);
@@ -93,14 +92,14 @@ impl Space {
         })
     }
 
-    /// `bytes` of a range of `node`, or all of it where less than `least` would be left.
+    /// Takes `bytes` of a range of `node`, or all of it if less than `least` would be left.
     fn take_range(&mut self, node: u8, bytes: u64, least: u64) -> Option<(Ref, u64)> {
         let (off, bytes) = self.ranges[usize::from(node)].take(bytes, least)?;
         self.free_bytes -= bytes;
         Some((Ref::new(Addr::new(node, off)), bytes))
     }
 
-    /// As [`take`](Space::take), or out of a range: what MainSegments have left serves KV blocks before
+    /// As [`take`](Space::take), or out of a range: KV blocks reuse the memory of old MainSegments before
     /// another chunk is taken.
     pub(super) fn take_or_recycle(&mut self, node: u8, bytes: u64) -> Option<Ref> {
         let block = self.take(node, bytes);
@@ -113,8 +112,8 @@ impl Space {
         self.take(node, bytes)
     }
 
-    /// A block of whatever is free, where no node has a chunk any more: larger blocks, and the rests of
-    /// chunks with what lies beside them.
+    /// Takes a block when no node has a chunk left: from larger blocks, or from the rests of
+    /// chunks joined with their neighbours.
     pub(super) fn take_larger(&mut self, bytes: u64) -> Option<Ref> {
         let larger = self.free.range(bytes..).find(|(_, blocks)| !blocks.is_empty());
         if let Some((&larger, _)) = larger {
@@ -133,7 +132,7 @@ impl Space {
         (0..self.ranges.len() as u8).find_map(|node| Some(self.take_range(node, bytes, 0)?.0))
     }
 
-    /// A chunk of `node` was taken for blocks such as those of `bytes`.
+    /// Adds a chunk of `node` for blocks of the kind of `bytes`.
     pub(super) fn add_chunk(&mut self, node: u8, bytes: u64, off: u64, chunk_bytes: u64) {
         if bytes > SMALL {
             return self.put_range(Addr::new(node, off), chunk_bytes);
@@ -142,7 +141,7 @@ impl Space {
         self.end_chunk(node, new);
     }
 
-    /// What is left of the chunk of `node` is free as any block; `new` is the next one.
+    /// Replaces the chunk of `node` by `new`, and frees the rest of the old one.
     fn end_chunk(&mut self, node: u8, new: Chunk) {
         let Chunk { off, end } = std::mem::replace(&mut self.chunks[usize::from(node)], new);
         self.put(Ref::new(Addr::new(node, off)), end - off);
@@ -153,7 +152,7 @@ impl Space {
         self.free_bytes += bytes;
     }
 
-    /// Whole units that nothing names, and nothing ever did or everybody has moved on; perhaps none.
+    /// Frees whole units, possibly none, that were never published, or whose epoch has passed.
     pub(super) fn put(&mut self, block: Ref, bytes: u64) {
         match bytes {
             0 => {}
@@ -165,14 +164,14 @@ impl Space {
         }
     }
 
-    /// A block that was unlinked by an operation of epoch `epoch`.
+    /// Adds a block that an operation of epoch `epoch` has unlinked.
     pub(super) fn retire(&mut self, epoch: u64, block: Ref, bytes: u64) {
         let epochs = if planted(Fault::TwoEpochs) { 2 } else { 3 };
         self.waiting.push_back(Waiting { epoch: epoch + epochs, block, bytes });
         self.waiting_bytes += bytes;
     }
 
-    /// The global epoch is `epoch`: frees what waited for it.
+    /// Frees the blocks that waited for the global epoch `epoch`.
     pub(super) fn collect(&mut self, epoch: u64) {
         let mut kept = VecDeque::new();
         for waiting in std::mem::take(&mut self.waiting) {
@@ -186,7 +185,7 @@ impl Space {
         self.waiting = kept;
     }
 
-    /// Forgets everything: a sweep finds it again.
+    /// Drops everything, for a sweep to reclaim.
     pub(super) fn clear(&mut self) {
         *self = Space::new(self.chunks.len() as u8);
     }

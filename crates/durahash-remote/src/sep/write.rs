@@ -5,12 +5,12 @@
 //! | put, delete | 1 | write the KV block; look at the segment | the block is lost to a sweep |
 //! | | 2 | swap the first free entry, of the generation before, for the new one | done |
 //! | | | hint, unsignaled | a merge reads the key in its place |
-//! | | | who filled the last entry merges | somebody else merges later |
+//! | | | the client that filled the last entry merges | another client merges later |
 //! | get | 1 | look at the segment | |
 //! | | 2 | KV blocks of the entries that may be the key's, newest first | |
 //! | conditional | 1, 2 | as get, down to the first free entry | |
 //! | | 3 | write the KV block | |
-//! | | 4 | swap exactly that entry: nothing came in between | done |
+//! | | 4 | swap exactly that entry: no other append came in between | done |
 
 use durahash_media::{ErrorKind, Result};
 
@@ -25,17 +25,17 @@ use super::space::block_bytes;
 
 /// KV blocks of the CurSegment read in one batch.
 const AT_ONCE: usize = 8;
-/// Waits for whoever filled a segment to merge it, before another client does.
+/// Waits for the client that filled a segment to merge it, before another client does.
 const WAITS: u32 = 4;
 
-/// What a conditional operation does about the value that it found.
+/// A conditional operation's decision about the value that it found.
 pub(crate) enum Decision {
     Put(Vec<u8>),
     Delete,
     Nothing,
 }
 
-/// Whose the KV block of a failed operation is.
+/// The owner of the KV block of a failed operation.
 #[derive(Clone, Copy)]
 enum Fate {
     /// This client's: it is written, or was never posted, and nothing names it.
@@ -44,7 +44,7 @@ enum Fate {
     Doubtful,
 }
 
-/// What came of a swap.
+/// The outcome of a swap.
 enum Swap {
     Done,
     /// The entry that was there first.
@@ -78,7 +78,7 @@ impl<F: Fabric> Core<F> {
         self.upkeep().await?;
         let hash = self.hash.hash(key);
         let mut op = Op::new(self);
-        // Before a block is taken that could not be given back.
+        // Before a block is allocated that could not be freed.
         op.admitted()?;
         let (mut block, kv) = self.block(&op, key, value).await?;
         let mut fate = Fate::Private;
@@ -87,7 +87,7 @@ impl<F: Fabric> Core<F> {
             let mut space = self.space.borrow_mut();
             match fate {
                 Fate::Private => space.put(kv.at, kv.bytes),
-                // It may be published, or be written yet: only a sweep finds out.
+                // It may be published, or still be written: only a sweep finds out.
                 Fate::Doubtful => space.doubtful_bytes += kv.bytes,
             }
         }
@@ -138,8 +138,8 @@ impl<F: Fabric> Core<F> {
         }
     }
 
-    /// Reads, decides, and appends if nothing came in between. What was found, and whether anything
-    /// was written.
+    /// Reads, decides, and appends unless another append came in between. Returns the value found, and whether
+    /// one was written.
     pub(crate) async fn conditional(
         &self,
         key: &[u8],
@@ -237,15 +237,15 @@ impl<F: Fabric> Core<F> {
         Ok(Swap::Done)
     }
 
-    /// After an append: who filled the last entry merges. The append is done, whatever comes of that.
+    /// After an append: merges if it filled the last entry. The append is done even if the merge fails.
     async fn appended(&self, op: &mut Op<'_, F>, sight: &Sight, idx: u32) {
         if idx + 1 == self.geometry.cur && self.merge(op, sight.cur, sight.a).await.is_err() {
-            // The segment stays full, so the next append there meets the same failure and tells it.
+            // The segment stays full, so the next append to it fails in the same way and returns the error.
             self.tally.borrow_mut().merge_failures += 1;
         }
     }
 
-    /// Waits until a full segment was merged; merges it if nobody does.
+    /// Waits until a full segment is merged; merges it if no other client does.
     async fn full(&self, op: &mut Op<'_, F>, sight: &Sight) -> Result<()> {
         for _ in 0..WAITS {
             self.tally.borrow_mut().waits += 1;
@@ -296,7 +296,7 @@ impl<F: Fabric> Core<F> {
         Ok(older.flatten())
     }
 
-    /// Whether an entry is of `key`, and what it says: a value, or that there is none.
+    /// Returns the value of an entry, or `None` in it for a tombstone; `None` if the entry is of another key.
     async fn compare(
         &self,
         op: &Op<'_, F>,
@@ -335,7 +335,7 @@ impl<F: Fabric> Core<F> {
     pub(super) fn read_block(&self, batch: &mut Batch, at: Ref, bytes: usize) -> usize {
         let addr = at.addr();
         if addr.node() >= self.geometry.nodes {
-            // The fabric says what is wrong with it.
+            // The fabric returns the error.
             return batch.read(addr, bytes);
         }
         let left = self.fabric.node_bytes(addr.node()).saturating_sub(addr.off());
