@@ -193,7 +193,9 @@ impl<M: Medium> Lists<M> {
     /// A durable list of these values, with room for more.
     fn make(&self, values: &[u64], doublings: u32) -> Result<u64> {
         let state = State { count: values.len() as u64, missing: None, doublings };
-        let full = || Error::Table(ErrorKind::Full { wanted_bytes: state.bytes() }.into());
+        let full = || {
+            Error::Table(durahash_media::Error::full(state.bytes(), durahash_media::Limit::Disk))
+        };
         let off = self.pool.alloc_block(state.bytes(), true)?.ok_or_else(full)?;
         let words = self.pool.words(off, state.count + 1)?;
         let medium = self.medium();

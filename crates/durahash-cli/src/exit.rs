@@ -48,7 +48,8 @@ impl Failure {
         let pool = path.display();
         let mut message = match e.kind() {
             // These name the file themselves.
-            ErrorKind::Io { path: Some(_), .. } => e.to_string(),
+            ErrorKind::Io { .. } if e.path().is_some() => e.to_string(),
+            _ if e.path() == Some(path) => e.to_string(),
             _ => format!("{pool}: {e}"),
         };
         if let Some(advice) = advice(e.kind(), &pool) {
@@ -60,14 +61,11 @@ impl Failure {
 
     /// The same, where a lack of space means `then` and not what it means to a single operation.
     pub(crate) fn pool_or_full(path: &Path, e: &Error, then: &str) -> Self {
-        let ErrorKind::Full { wanted_bytes } = e.kind() else {
+        let ErrorKind::Full { wanted_bytes, limit } = e.kind() else {
             return Failure::pool(path, e);
         };
-        let message = format!(
-            "{}: no space for {wanted_bytes} more bytes: the file system or the pool's --max-size \
-             is exhausted; {then}",
-            path.display()
-        );
+        let message =
+            format!("{}: no space for {wanted_bytes} more bytes: {limit}; {then}", path.display());
         Failure::new(exit_of(e.kind()), message)
     }
 
@@ -150,9 +148,6 @@ fn advice(kind: &ErrorKind, pool: &dyn Display) -> Option<String> {
             _ => return None,
         },
         ErrorKind::NotAPool { .. } => "is the path right?",
-        ErrorKind::Version { .. } | ErrorKind::ByteOrder => {
-            "dump it where it was written, and load the dump here"
-        }
         ErrorKind::Truncated { .. } => "copy it again, or take a backup",
         ErrorKind::Corrupt { .. } => {
             return Some(format!(
@@ -175,6 +170,8 @@ fn advice(kind: &ErrorKind, pool: &dyn Display) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use durahash::Limit;
+
     use super::*;
 
     #[test]
@@ -193,15 +190,13 @@ mod tests {
         assert_eq!(exit, 3);
         assert!(message.contains("`durahash dump --accept-suspect a.pool`"), "{message}");
 
-        assert_eq!(failed(ErrorKind::Full { wanted_bytes: 1 }).0, 4);
+        assert_eq!(failed(ErrorKind::Full { wanted_bytes: 1, limit: Limit::Disk }).0, 4);
         assert_eq!(failed(ErrorKind::Corrupt { what: "x", off: 0 }).0, 3);
         assert_eq!(failed(ErrorKind::Exists).0, 2);
         let missing = io::Error::from(io::ErrorKind::NotFound);
-        let (exit, message) = failed(ErrorKind::Io {
-            doing: "opening the pool",
-            path: Some(pool.into()),
-            source: missing,
-        });
+        let failure =
+            Failure::pool(pool, &Error::io("opening the pool", Some(pool.into()), missing));
+        let (exit, message) = (failure.exit as u8, failure.message.unwrap());
         assert_eq!(exit, 4);
         assert!(message.starts_with("opening the pool a.pool: "), "{message}");
         assert!(message.ends_with("`durahash create a.pool` makes a new pool"), "{message}");

@@ -192,6 +192,8 @@ fn is_missing(e: &Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use durahash::Limit;
+
     use super::*;
 
     #[test]
@@ -207,9 +209,9 @@ mod tests {
         for failure in [open_failed(pool, &forbidden()), creation_failed(pool, &forbidden())] {
             assert!(!message(failure).contains(advice));
         }
-        let full = message(creation_failed(pool, &ErrorKind::Full { wanted_bytes: 7 }.into()));
-        let wanted = "a.pool: no space for 7 more bytes: the file system or the pool's --max-size \
-                      is exhausted; no pool was made";
+        let full = message(creation_failed(pool, &Error::full(7, Limit::Disk)));
+        let wanted = "a.pool: no space for 7 more bytes: the disk is full, or a quota is reached; \
+                      no pool was made";
         assert_eq!(full, wanted);
     }
 }

@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A `Result` with the library's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -14,12 +14,20 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// What went wrong, in one pointer. See [`ErrorKind`].
 ///
 /// ```
+/// use std::path::Path;
 /// use durahash_media::{Error, ErrorKind};
 /// let error = Error::corrupt("a bucket's link", 0x40);
 /// assert!(matches!(error.kind(), ErrorKind::Corrupt { off: 0x40, .. }));
 /// assert_eq!(error.to_string(), "the pool is damaged: a bucket's link (at offset 0x40)");
+/// let error = error.at_path(Path::new("a.pool"));
+/// assert!(error.to_string().starts_with("a.pool: the pool is damaged"));
 /// ```
-pub struct Error(Box<ErrorKind>);
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    path: Option<PathBuf>,
+}
 
 /// The kinds of failure, each with what a person needs to act on it.
 #[derive(Debug)]
@@ -27,10 +35,8 @@ pub struct Error(Box<ErrorKind>);
 pub enum ErrorKind {
     /// A system call failed.
     Io {
-        /// What was being done.
+        /// The attempt that failed.
         doing: &'static str,
-        /// On which file, if one is known.
-        path: Option<PathBuf>,
         /// The system's answer.
         source: io::Error,
     },
@@ -76,13 +82,14 @@ pub enum ErrorKind {
         /// Offset in the pool, in bytes.
         off: u64,
     },
-    /// The medium, the pool's size limit, or the memory of nodes is exhausted. Nothing was changed, but
-    /// by earlier parts of a batch.
+    /// There is no space left. Nothing was changed, except by earlier parts of a batch.
     Full {
         /// Bytes that were needed.
         wanted_bytes: u64,
+        /// The limit that was reached.
+        limit: Limit,
     },
-    /// Somebody else has the pool open.
+    /// Another handle or process has the pool open.
     Locked,
     /// The file exists already.
     Exists,
@@ -180,16 +187,71 @@ pub enum ErrorKind {
     },
 }
 
+/// The limit that a pool reaches when it is [`Full`](ErrorKind::Full).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Limit {
+    /// The file system, or a quota of it.
+    Disk,
+    /// The longest file that this process may write (`ulimit -f`).
+    FileSize,
+    /// The size that the pool was created with as its largest.
+    Pool {
+        /// That size in bytes.
+        max_bytes: u64,
+    },
+    /// The memory of the nodes.
+    Nodes,
+    /// A bound of the design.
+    Design(&'static str),
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Limit::Disk => f.write_str("the disk is full, or a quota is reached"),
+            Limit::FileSize => f.write_str("the process may write no longer file (`ulimit -f`)"),
+            Limit::Pool { max_bytes } => {
+                write!(f, "the pool reaches its maximum size of {max_bytes} bytes")
+            }
+            Limit::Nodes => f.write_str("the memory of the nodes is used up"),
+            Limit::Design(what) => f.write_str(what),
+        }
+    }
+}
+
 impl Error {
     /// What kind of failure this is.
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
-        &self.0
+        &self.0.kind
     }
 
-    /// An I/O failure of `doing`.
+    /// The file that the failure is about, if it is known.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.0.path.as_deref()
+    }
+
+    /// Names the file that the failure is about. A file that was named before stays.
+    #[must_use]
+    pub fn at_path<'a>(mut self, path: impl Into<Option<&'a Path>>) -> Self {
+        if self.0.path.is_none() {
+            self.0.path = path.into().map(Path::to_path_buf);
+        }
+        self
+    }
+
+    /// A system call for `doing` failed.
     pub fn io(doing: &'static str, path: Option<PathBuf>, source: io::Error) -> Self {
-        ErrorKind::Io { doing, path, source }.into()
+        Error::from(ErrorKind::Io { doing, source }).at_path(path.as_deref())
+    }
+
+    /// There is no space for `wanted_bytes` more bytes.
+    #[cold]
+    #[must_use]
+    pub fn full(wanted_bytes: u64, limit: Limit) -> Self {
+        ErrorKind::Full { wanted_bytes, limit }.into()
     }
 
     /// Damaged bytes at `off`.
@@ -203,30 +265,39 @@ impl Error {
 impl From<ErrorKind> for Error {
     #[cold]
     fn from(kind: ErrorKind) -> Self {
-        Error(Box::new(kind))
+        Error(Box::new(Inner { kind, path: None }))
     }
 }
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.0.kind.fmt(f)?;
+        self.0.path.as_ref().map_or(Ok(()), |path| write!(f, " at {}", path.display()))
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.0 {
-            ErrorKind::Io { doing, path: Some(path), source } => {
-                write!(f, "{doing} {}: {source}", path.display())
+        match (&self.0.kind, &self.0.path) {
+            (ErrorKind::Io { doing, source }, Some(path)) => {
+                return write!(f, "{doing} {}: {source}", path.display());
             }
-            ErrorKind::Io { doing, path: None, source } => write!(f, "{doing}: {source}"),
+            (_, Some(path)) => write!(f, "{}: ", path.display())?,
+            (_, None) => {}
+        }
+        match &self.0.kind {
+            ErrorKind::Io { doing, source } => write!(f, "{doing}: {source}"),
             ErrorKind::NotAPool { why } => write!(f, "this is not a durahash pool: {why}"),
             ErrorKind::Version { found, expected } => write!(
                 f,
-                "the pool has format version {found}, this build reads version {expected}"
+                "the pool has format version {found}, this build reads version {expected}: dump it with \
+                 the build that wrote it, and load the dump"
             ),
             ErrorKind::ByteOrder => {
-                write!(f, "the pool was written on a machine of the other byte order")
+                write!(
+                    f,
+                    "the pool was written on a machine of the other byte order: dump it there"
+                )
             }
             ErrorKind::Design { found, wanted } => {
                 write!(f, "the pool holds {found}, but {wanted} was asked for")
@@ -242,25 +313,25 @@ impl fmt::Display for Error {
             ErrorKind::Corrupt { what, off } => {
                 write!(f, "the pool is damaged: {what} (at offset {off:#x})")
             }
-            ErrorKind::Full { wanted_bytes } => write!(
+            ErrorKind::Full { wanted_bytes, limit } => write!(
                 f,
-                "no space for {wanted_bytes} more bytes (nothing was changed, but by earlier parts of a \
-                 batch; in a pool, lookups and removals still work)"
+                "no space for {wanted_bytes} more bytes: {limit} (nothing was changed, except by \
+                 earlier parts of a batch; lookups and removals still work)"
             ),
             ErrorKind::Locked => {
                 write!(f, "another process, or another handle in this one, has the pool open")
             }
-            ErrorKind::Exists => write!(f, "the file exists already"),
-            ErrorKind::ReadOnly => write!(f, "the pool was opened for reading only"),
+            ErrorKind::Exists => write!(f, "the file already exists"),
+            ErrorKind::ReadOnly => write!(f, "the pool was opened read-only"),
             ErrorKind::Poisoned => write!(
                 f,
                 "an earlier failure closed the pool for writing; open it again to recover"
             ),
             ErrorKind::PowerLoss => write!(
                 f,
-                "the pool lay in the page cache and was not closed before the machine went down, \
-                 so pages may be missing; to use what is there, open it as suspect and check it, \
-                 or dump it into a new pool"
+                "the pool was not closed before the machine went down, so pages that were only in \
+                 the page cache may be missing; open it with accept_suspect and check it, or dump \
+                 it into a new pool"
             ),
             ErrorKind::NoDax => write!(
                 f,
@@ -270,24 +341,24 @@ impl fmt::Display for Error {
             ErrorKind::TooLarge { what, bytes, limit_bytes } => {
                 write!(f, "the {what} has {bytes} bytes, the limit is {limit_bytes}")
             }
-            ErrorKind::Text { text, wanted } => write!(f, "{text:?} is no {wanted}"),
+            ErrorKind::Text { text, wanted } => write!(f, "{text:?} is not a valid {wanted}"),
             ErrorKind::Skewed { depth } => write!(
                 f,
                 "too many keys share a hash prefix of {depth} bits: the directory would outgrow \
-                 its bound (were the keys chosen with the pool's seed in hand?)"
+                 its bound (were the keys chosen by someone who knows the pool's seed?)"
             ),
-            ErrorKind::Options { what } => write!(f, "the options cannot be met: {what}"),
+            ErrorKind::Options { what } => write!(f, "invalid options: {what}"),
             ErrorKind::OutOfRegion { node, off, bytes, region_bytes } => write!(
                 f,
                 "{bytes} bytes at offset {off:#x} are not in the region of node {node}, which has \
                  {region_bytes} bytes"
             ),
             ErrorKind::Unaligned { node, off } => {
-                write!(f, "offset {off:#x} of node {node} is no multiple of 8")
+                write!(f, "offset {off:#x} of node {node} is not a multiple of 8")
             }
             ErrorKind::NodeLost { node } => write!(
                 f,
-                "node {node} does not answer; what was under way may have taken effect or not"
+                "node {node} does not answer; operations under way may or may not have taken effect"
             ),
             ErrorKind::Unreachable { address, source } => {
                 write!(f, "node {address} does not answer: {source}")
@@ -296,17 +367,16 @@ impl fmt::Display for Error {
                 write!(f, "node {address} refuses this client: {why}")
             }
             ErrorKind::NotANode { address, why } => {
-                write!(f, "what answers at {address} is no node that this build knows: {why}")
+                write!(f, "{address} is not a node that this build can talk to: {why}")
             }
             ErrorKind::Evicted => write!(
                 f,
-                "the nodes have shut this client out because it showed no life for too long; \
-                 connect anew"
+                "the nodes evicted this client because it was silent for too long; connect again"
             ),
             ErrorKind::Closed => write!(f, "this map was closed; open another"),
             ErrorKind::Region { what, found, expected } => write!(
                 f,
-                "this is not the region that was expected: {what} is {found:#x}, not {expected:#x}"
+                "not the expected region of memory: {what} is {found:#x}, not {expected:#x}"
             ),
         }
     }
@@ -314,7 +384,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &*self.0 {
+        match &self.0.kind {
             ErrorKind::Io { source, .. } | ErrorKind::Unreachable { source, .. } => Some(source),
             _ => None,
         }

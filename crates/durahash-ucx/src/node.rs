@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use durahash_media::{Error, ErrorKind, Result};
+use durahash_media::{Error, ErrorKind, Limit, Result};
 use durahash_remote::node::Offer;
 
 use crate::connect_info::ConnectInfo;
@@ -95,7 +95,7 @@ impl UcxNode {
             Error::io("choosing a random id for a region", None, std::io::Error::other(e))
         })?;
         let all = usize::try_from(own_bytes(rows) + bytes)
-            .map_err(|_| Error::from(ErrorKind::Full { wanted_bytes: bytes }))?;
+            .map_err(|_| Error::full(bytes, Limit::Nodes))?;
         let loopback = loopback && std::env::var_os("UCX_NET_DEVICES").is_none();
         let mut node = Node::start(all, loopback)?;
         node.set_word(ID_OFF, id.to_le());

@@ -125,7 +125,7 @@ pub use api::multi_map::MultiMap;
 pub use api::options::{Openable, Options};
 pub use designs::{esh, pea, reh, rewo};
 pub use durahash_media::{
-    Dax, Durability, Error, ErrorKind, LogStats, PoolStats, Result, SyncMode,
+    Dax, Durability, Error, ErrorKind, Limit, LogStats, PoolStats, Result, SyncMode,
 };
 pub use engine::data::{Data, Type};
 pub use engine::design::Design;

@@ -1,6 +1,6 @@
 //! Memory of the nodes: chunks taken from their bump words, nothing given back.
 
-use durahash_media::{ErrorKind, Result};
+use durahash_media::{Error, Limit, Result};
 use durahash_remote::fabric::{Addr, Batch, Fabric};
 
 use super::Race;
@@ -60,6 +60,6 @@ impl<F: Fabric> Race<F> {
                 self.space.borrow_mut().chunks[usize::from(node)] = Chunk { off, end: off + chunk };
             }
         }
-        Err(ErrorKind::Full { wanted_bytes: bytes }.into())
+        Err(Error::full(bytes, Limit::Nodes))
     }
 }

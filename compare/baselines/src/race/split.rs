@@ -1,6 +1,6 @@
 //! A subtable is split: the table of its steps is in the front page.
 
-use durahash_media::{ErrorKind, Result};
+use durahash_media::{Error, Limit, Result};
 use durahash_remote::fabric::{Batch, Fabric};
 
 use super::directory::Site;
@@ -26,7 +26,7 @@ impl<F: Fabric> Race<F> {
         }
         let wanted_bytes = self.geometry.subtable_bytes();
         if cell.depth() == self.options.max_depth {
-            return Err(ErrorKind::Full { wanted_bytes }.into());
+            return Err(Error::full(wanted_bytes, Limit::Nodes));
         }
         // The block is lost if another client is faster; so take it only then.
         let at = cell_at(suffix(h, cell.depth()));

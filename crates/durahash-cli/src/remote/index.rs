@@ -241,7 +241,9 @@ pub(super) fn not_attached(addresses: &[String], e: &Error) -> Failure {
         ErrorKind::Truncated { found_bytes, expected_bytes } => format!(
             "{nodes}: the file of the memory has {found_bytes} bytes, not {expected_bytes}: it was cut"
         ),
-        ErrorKind::Io { source, path: Some(_), .. } if source.kind() == io::ErrorKind::NotFound => {
+        ErrorKind::Io { source, .. }
+            if e.path().is_some() && source.kind() == io::ErrorKind::NotFound =>
+        {
             format!(
                 "{nodes}: {e}; this memory is files of the node's host, and reached there only \
                  (`--fabric ucx` crosses a network)"
@@ -258,12 +260,12 @@ pub(super) fn explained(addresses: &[String], e: &Error) -> Failure {
     let address = |node: u8| addresses.get(usize::from(node)).map_or("?", String::as_str);
     let message = match e.kind() {
         ErrorKind::NodeLost { node } => format!(
-            "node {} does not answer; what was under way may have taken effect or not",
+            "node {} does not answer; operations under way may or may not have taken effect",
             address(*node)
         ),
-        ErrorKind::Full { wanted_bytes } => format!(
-            "{nodes}: no space for {wanted_bytes} more bytes in the memory of the nodes; memory that \
-             clients had when they ended is found again by a client that is alone"
+        ErrorKind::Full { wanted_bytes, limit } => format!(
+            "{nodes}: no space for {wanted_bytes} more bytes: {limit}; a client that is alone finds \
+             the memory again that clients had when they ended"
         ),
         ErrorKind::Locked => format!(
             "{nodes}: other clients change the index meanwhile; try again when they have left"

@@ -55,11 +55,14 @@ fn numbers_are_decimal() {
     work.run("put n.pool 0 18446744073709551615").ok();
     assert_eq!(work.run("get n.pool 0").ok(), "18446744073709551615\n");
     assert_eq!(work.run("dump n.pool").ok(), "0\t18446744073709551615\n");
-    assert!(work.run("put n.pool x 1").failed(2).ends_with("\"x\" is no u64"));
-    assert!(work.run("get n.pool 18446744073709551616").failed(2).ends_with("is no u64"));
+    assert!(work.run("put n.pool x 1").failed(2).ends_with("\"x\" is not a valid u64"));
+    assert!(work.run("get n.pool 18446744073709551616").failed(2).ends_with("is not a valid u64"));
     let load = work.feed("load n.pool", b"1\t2\n3\tx\n-1\t0\n4\t5");
     assert_eq!(load.code, Some(2));
-    assert_eq!(load.err, "standard input:2: \"x\" is no u64\nstandard input:3: \"-1\" is no u64\n");
+    assert_eq!(
+        load.err,
+        "standard input:2: \"x\" is not a valid u64\nstandard input:3: \"-1\" is not a valid u64\n"
+    );
     assert_eq!(work.run("dump n.pool").sorted_lines().len(), 3);
     assert_eq!(work.run("get n.pool 4").ok(), "5\n");
 }

@@ -102,7 +102,7 @@ fn a_pool_is_written_by_one() {
         assert!(complaint.starts_with("a.pool: another process"), "{line}: {complaint}");
         assert!(complaint.contains("try again"), "{line}: {complaint}");
     }
-    assert!(work.run("create a.pool").failed(2).contains("exists already"));
+    assert!(work.run("create a.pool").failed(2).contains("already exists"));
     child.stdin.take().unwrap().write_all(b"a\t1\n").unwrap();
     answer(child).ok();
     assert_eq!(work.run("get a.pool a").ok(), "1\n");

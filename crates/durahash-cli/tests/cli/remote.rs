@@ -327,7 +327,7 @@ fn wrong_usage_of_nodes_says_what_is_right() {
     for (line, code, wanted) in [
         #[cfg(not(feature = "ucx"))]
         ("node --fabric ucx", 2, "--features ucx` makes one"),
-        ("node --fabric local:there", 2, "exists already"),
+        ("node --fabric local:there", 2, "already exists"),
         ("node --fabric local:none/there", 4, "none/there"),
         ("node --size 5000", 2, "a multiple of 4096"),
         ("node --token-file none", 4, "reading the token none"),
@@ -354,7 +354,7 @@ fn wrong_usage_of_nodes_says_what_is_right() {
             drop(stream.read_to_end(&mut Vec::new()));
         });
         let complaint = work.run(&format!("remote --node {address} get k")).failed(3);
-        assert!(complaint.contains("is no node that this build knows"), "{complaint}");
+        assert!(complaint.contains("is not a node that this build can talk to"), "{complaint}");
     });
 }
 
@@ -874,7 +874,7 @@ fn the_memory_of_a_node_is_where_it_is_told_to_be() {
     assert!(work.path("memory").exists());
     // A second one cannot have it.
     let other = "node --listen 127.0.0.1:0 --size 1MiB --fabric local:memory";
-    assert!(work.run(other).failed(2).contains("exists already"));
+    assert!(work.run(other).failed(2).contains("already exists"));
     assert_eq!(node.run(&work, "get key").ok(), "value\n");
     node.kill();
     node.wait_until_removed();

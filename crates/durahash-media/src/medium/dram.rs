@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use super::{ADDRESS_BYTES, Durability, Memory, Region, Storage, each_line, prefetch_line, sys};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Limit, Result};
 use crate::word::{OnMedia, PmU64};
 
 /// 2 MiB: the huge page of x86-64 and of aarch64 with 4 KiB granules.
@@ -22,7 +22,7 @@ impl Dram {
     /// Reserves address space for `max_bytes`; memory is taken as it is touched.
     ///
     /// # Errors
-    /// [`Io`](ErrorKind::Io) when the system has no address space.
+    /// [`Io`](crate::ErrorKind::Io) when the system has no address space.
     pub fn new(max_bytes: u64) -> Result<Self> {
         let mapping = Anonymous::reserve(max_bytes)?;
         // SAFETY: the mapping is aligned, readable and writable, and lives as long as `self`.
@@ -71,7 +71,7 @@ impl Memory for Dram {
 impl Storage for Dram {
     fn grow(&self, bytes: u64) -> Result<()> {
         if bytes > self.region.reserved() {
-            return Err(ErrorKind::Full { wanted_bytes: bytes }.into());
+            return Err(Error::full(bytes, Limit::Pool { max_bytes: self.region.reserved() }));
         }
         if bytes > self.region.len() {
             // SAFETY: all reserved bytes are readable and writable.

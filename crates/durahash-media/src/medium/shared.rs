@@ -21,7 +21,7 @@ use std::path::Path;
 
 use super::mapped::{Mapping, Sharing};
 use super::{Anonymous, Region, sys};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Limit, Result};
 use crate::word::PmU64;
 
 /// Bytes before the region in its file.
@@ -88,7 +88,7 @@ impl SharedRegion {
         let failed = |e| Error::io("creating the region", Some(path.into()), e);
         let file = match sys::create(path, mode) {
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
-                return Err(ErrorKind::Exists.into());
+                return Err(Error::from(ErrorKind::Exists).at_path(path));
             }
             other => other.map_err(failed)?,
         };
@@ -104,7 +104,7 @@ impl SharedRegion {
     fn format(file: &File, header: SharedHeader, path: &Path) -> Result<()> {
         let bytes = HEADER_BYTES + header.bytes;
         if bytes > sys::file_size_limit() {
-            return Err(ErrorKind::Full { wanted_bytes: bytes }.into());
+            return Err(Error::full(bytes, Limit::FileSize).at_path(path));
         }
         // The header comes last: a file without one is not a region yet.
         sys::allocate(file, 0, bytes)
@@ -127,15 +127,17 @@ impl SharedRegion {
         let expected_bytes = HEADER_BYTES;
         if metadata.len() < expected_bytes {
             let found_bytes = metadata.len();
-            return Err(ErrorKind::Truncated { found_bytes, expected_bytes }.into());
+            let e = Error::from(ErrorKind::Truncated { found_bytes, expected_bytes });
+            return Err(e.at_path(path));
         }
         let mut bytes = [0; HEADER_WORDS * 8];
         sys::read_at(&file, &mut bytes, 0).map_err(failed)?;
-        let header = SharedHeader::from_bytes(&bytes)?;
+        let header = SharedHeader::from_bytes(&bytes).map_err(|e| e.at_path(path))?;
         let expected_bytes = HEADER_BYTES + header.bytes;
         if metadata.len() < expected_bytes {
             let found_bytes = metadata.len();
-            return Err(ErrorKind::Truncated { found_bytes, expected_bytes }.into());
+            let e = Error::from(ErrorKind::Truncated { found_bytes, expected_bytes });
+            return Err(e.at_path(path));
         }
         Self::map(&file, header).map_err(failed)
     }
@@ -245,7 +247,7 @@ fn merge(word: &PmU64, at: usize, bytes: &[u8]) {
 
 fn check_bytes(bytes: u64) -> Result<()> {
     if bytes == 0 || !bytes.is_multiple_of(4096) || bytes > super::ADDRESS_BYTES {
-        let what = "the bytes of a region are a multiple of 4096, and not more than 128 TiB";
+        let what = "the size of a region must be a multiple of 4096, and at most 128 TiB";
         return Err(ErrorKind::Options { what }.into());
     }
     Ok(())

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::alloc::class_bytes;
 use super::log;
 use super::superblock::{Format, Superblock, TABLE_OFF};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Limit, Result};
 use crate::medium::Medium;
 use crate::word::bits;
 
@@ -307,18 +307,22 @@ impl Extents {
         let least = if self.shift >= 16 { 8 } else { 1 };
         let ahead = (have / 4).clamp(least, (GROWTH_BYTES_MAX >> self.shift).max(least)).max(need);
         let room = self.max.saturating_sub(have);
-        let full = || Error::from(ErrorKind::Full { wanted_bytes: need << self.shift });
+        let full = |limit| Error::full(need << self.shift, limit);
         if room < need {
-            return Err(full());
+            return Err(full(Limit::Pool { max_bytes: self.max << self.shift }));
         }
         let mut step = ahead.min(room);
         loop {
             match medium.grow((have + step) << self.shift) {
                 Ok(()) => break,
-                Err(e) if !matches!(e.kind(), ErrorKind::Full { .. }) => return Err(e),
-                Err(_) if step == need => return Err(full()),
-                // Less far ahead, as long as it is enough.
-                Err(_) => step = (step / 2).max(need),
+                Err(e) => match e.kind() {
+                    ErrorKind::Full { limit, .. } if step == need => {
+                        return Err(full(*limit).at_path(e.path()));
+                    }
+                    // Less far ahead, as long as it is enough.
+                    ErrorKind::Full { .. } => step = (step / 2).max(need),
+                    _ => return Err(e),
+                },
             }
         }
         self.count_in(medium, have + step)

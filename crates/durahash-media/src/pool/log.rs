@@ -19,7 +19,7 @@ use std::time::Duration;
 use super::extents::Extents;
 use super::superblock::TABLE_OFF;
 use super::{ExtentKind, Pool, Superblock};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Limit, Result};
 use crate::lock::wait_lock;
 use crate::medium::{
     AREA_BYTES_MIN, LOG_ALIGN, LogSpace, Mapped, Medium, Memory, SyncMode, format_log, place_log,
@@ -95,7 +95,7 @@ impl<M: LogSpace> Pool<M> {
     /// before [`begin`](Pool::begin), whose place it does not take.
     ///
     /// # Errors
-    /// [`Full`](ErrorKind::Full): nothing has changed then; [`Io`](ErrorKind::Io).
+    /// [`Full`](crate::ErrorKind::Full): nothing has changed then; [`Io`](crate::ErrorKind::Io).
     pub(crate) fn make_log(&self, bytes: u64) -> Result<()> {
         let medium = &self.medium;
         let superblock = self.at::<Superblock>(0)?;
@@ -146,7 +146,7 @@ pub(super) fn place(extents: &Extents, extent_bytes: u64, bytes: u64) -> Result<
             end += align;
         }
     }
-    Err(ErrorKind::Full { wanted_bytes: bytes }.into())
+    Err(Error::full(bytes, Limit::Pool { max_bytes: extents.max() * extent_bytes }))
 }
 
 impl Pool<Mapped> {

@@ -43,6 +43,7 @@ pub use alloc::PoolStats;
 pub use extents::ExtentKind;
 pub use superblock::{Format, Geometry, Superblock};
 
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -82,17 +83,20 @@ impl<M: Medium> Pool<M> {
     /// [`Options`](ErrorKind::Options) for a geometry or limit that cannot be;
     /// [`Full`](ErrorKind::Full) where the first extents do not fit.
     pub fn create(medium: M, format: &Format) -> Result<Self> {
+        let path = medium.path().map(Path::to_path_buf);
+        Self::make(medium, format).map_err(|e| e.at_path(path.as_deref()))
+    }
+
+    fn make(medium: M, format: &Format) -> Result<Self> {
         let mut format = format.clone();
         if !format.geometry.is_possible() {
-            return Err(ErrorKind::Options { what: "geometry out of range" }.into());
+            return Err(ErrorKind::Options { what: "the geometry is out of range" }.into());
         }
         format.max_bytes = format.max_bytes.min(medium.region().reserved()).min(1 << 48);
         format.max_bytes &= !(format.extent_bytes() - 1);
         let head = format.head_extents();
         if head >= format.max_extents() {
-            return Err(
-                ErrorKind::Options { what: "the size limit is too small for a pool" }.into()
-            );
+            return Err(ErrorKind::Options { what: "max_bytes is too small for a pool" }.into());
         }
         medium.grow(head * format.extent_bytes())?;
         let uuid = medium.new_uuid()?;
@@ -133,8 +137,8 @@ impl<M: Medium> Pool<M> {
     /// [`NotAPool`](ErrorKind::NotAPool), [`Version`](ErrorKind::Version),
     /// [`ByteOrder`](ErrorKind::ByteOrder), [`Corrupt`](ErrorKind::Corrupt) as the bytes are.
     pub fn peek(medium: &M) -> Result<Format> {
-        let (_, (format, _)) = Self::read_fixed(medium)?;
-        Ok(format)
+        let read = Self::read_fixed(medium).map(|(_, (format, _))| format);
+        read.map_err(|e| e.at_path(medium.path()))
     }
 
     fn read_fixed(medium: &M) -> Result<(&Superblock, (Format, [u64; 2]))> {
@@ -156,6 +160,11 @@ impl<M: Medium> Pool<M> {
     /// [`Corrupt`](ErrorKind::Corrupt) as the bytes are; [`PowerLoss`](ErrorKind::PowerLoss) unless
     /// `accept_suspect`. The file is untouched then.
     pub fn open(medium: M, accept_suspect: bool) -> Result<Self> {
+        let path = medium.path().map(Path::to_path_buf);
+        Self::read(medium, accept_suspect).map_err(|e| e.at_path(path.as_deref()))
+    }
+
+    fn read(medium: M, accept_suspect: bool) -> Result<Self> {
         let found_bytes = medium.region().len();
         let (superblock, (format, uuid)) = Self::read_fixed(&medium)?;
         let extents = medium.load(&superblock.extents);
@@ -318,7 +327,8 @@ impl<M: Medium> Pool<M> {
 
     #[cold]
     fn why_stopped(&self) -> Error {
-        if self.read_only { ErrorKind::ReadOnly.into() } else { ErrorKind::Poisoned.into() }
+        let kind = if self.read_only { ErrorKind::ReadOnly } else { ErrorKind::Poisoned };
+        Error::from(kind).at_path(self.medium.path())
     }
 
     /// Closes the pool to writes until it is opened again: an operation broke off, or a sync

@@ -24,7 +24,7 @@
 
 use std::rc::Rc;
 
-use durahash_media::{Error, ErrorKind, Result};
+use durahash_media::{Error, Limit, Result};
 
 use crate::fabric::{Addr, Batch, Fabric};
 use crate::planted::{Fault, hint_generation, planted};
@@ -252,7 +252,8 @@ impl<F: Fabric> Core<F> {
     ) -> Result<bool> {
         // At the maximum depth only; the segment stays full, and is read.
         if kept.len() as u64 > MAIN_ENTRIES_MAX {
-            return Err(ErrorKind::Full { wanted_bytes: (kept.len() * ITEM_BYTES) as u64 }.into());
+            let limit = Limit::Design("a segment of the largest depth is full");
+            return Err(Error::full((kept.len() * ITEM_BYTES) as u64, limit));
         }
         let bytes = main_segment(kept, mark);
         let taken = block_bytes(bytes.len());
@@ -444,7 +445,7 @@ impl<F: Fabric> Core<F> {
         let block = self.space.borrow_mut().take_larger(bytes);
         // The blocks that wait for their epoch are needed.
         self.short.set(block.is_none());
-        block.ok_or_else(|| ErrorKind::Full { wanted_bytes: bytes }.into())
+        block.ok_or_else(|| Error::full(bytes, Limit::Nodes))
     }
 
     /// Bytes of a node that addresses of blocks can reach.

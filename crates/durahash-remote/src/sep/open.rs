@@ -9,7 +9,7 @@
 use std::cell::{Cell, RefCell};
 
 use durahash_media::hash::ByteHash;
-use durahash_media::{Error, ErrorKind, Result};
+use durahash_media::{Error, ErrorKind, Limit, Result};
 
 use crate::fabric::{Addr, Batch, Fabric};
 
@@ -195,7 +195,7 @@ impl Image {
         let bump = &mut self.bump[usize::from(node)];
         let (off, taken) = (*bump, block_bytes(bytes.len()));
         if off + taken > self.node_bytes[usize::from(node)] {
-            return Err(ErrorKind::Full { wanted_bytes: taken }.into());
+            return Err(Error::full(taken, Limit::Nodes));
         }
         *bump += taken;
         let at = Addr::new(node, off);

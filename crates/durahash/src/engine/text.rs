@@ -116,7 +116,7 @@ mod tests {
             }
             for text in bad {
                 let e = ty.parse(text.as_bytes()).unwrap_err();
-                assert_eq!(e.to_string(), format!("{text:?} is no {ty}"));
+                assert_eq!(e.to_string(), format!("{text:?} is not a valid {ty}"));
             }
         }
         assert!(Type::Str.parse(&[0xff]).is_err());

@@ -45,7 +45,7 @@ use super::format::{AREA_BYTES_MIN, BLOCK_BYTES, LOG_ALIGN, Layout, Line};
 use super::log::aligned;
 use super::recover::{self, Recovered};
 use super::{Logged, SyncMode};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Limit, Result};
 use crate::medium::dram::HUGE_PAGE_BYTES;
 use crate::medium::mapped::{MAPPING, Mapped, Mapping};
 use crate::medium::{LINE_BYTES, Memory, Region, Storage, sys};
@@ -442,7 +442,8 @@ impl Disk for FileDisk {
             return Ok(());
         }
         if bytes > self.region.reserved() {
-            return Err(ErrorKind::Full { wanted_bytes: bytes - len }.into());
+            let limit = Limit::Pool { max_bytes: self.region.reserved() };
+            return Err(Error::full(bytes - len, limit).at_path(self.path()));
         }
         self.view().grow(bytes)?;
         // One page of it takes the file's new length to the disk. Whether or not the file has just
@@ -520,7 +521,8 @@ impl Logged<FileDisk> {
             old => old,
         };
         let Some(old) = old else {
-            return Err(ErrorKind::Options { what: "the pool has no log" }.into());
+            let what = "the pool has no log";
+            return Err(Error::from(ErrorKind::Options { what }).at_path(file.pool_path()));
         };
         let (is_private, OldLog { area, found }) = (old.is_private(), old);
         let private_bytes_max = private_bytes_max.unwrap_or_else(|| sys::memory_bytes() / 2);

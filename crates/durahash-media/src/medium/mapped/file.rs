@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::io::Errno;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Limit, Result};
 use crate::medium::sys;
 
 /// A locked file. One that was created goes by a temporary name until it is published, and goes
@@ -27,13 +27,11 @@ impl PoolFile {
     /// may open it is what `mode` leaves of the process's own mask.
     pub(super) fn create(path: &Path, mode: u32) -> Result<Self> {
         if path.file_name().is_none() {
-            return Err(ErrorKind::Options {
-                what: "the path of a pool ends in the name of a file",
-            }
-            .into());
+            let what = "the path of a pool must end in a file name";
+            return Err(Error::from(ErrorKind::Options { what }).at_path(path));
         }
         match sys::name_metadata(path) {
-            Ok(_) => return Err(ErrorKind::Exists.into()),
+            Ok(_) => return Err(Error::from(ErrorKind::Exists).at_path(path)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(e) => return Err(Error::io("creating the pool", Some(path.into()), e)),
         }
@@ -60,12 +58,12 @@ impl PoolFile {
             if opened.has_its_name()? {
                 // Only now: whoever held the lock may have changed it.
                 if opened.metadata()?.len() == 0 {
-                    return Err(not_a_pool("it is empty"));
+                    return Err(not_a_pool("it is empty", path));
                 }
                 return Ok(opened);
             }
         }
-        Err(ErrorKind::Locked.into())
+        Err(Error::from(ErrorKind::Locked).at_path(path))
     }
 
     /// The file that is at `path` now, or was until it was locked.
@@ -73,17 +71,17 @@ impl PoolFile {
         let file = match sys::open(path, !read_only) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::IsADirectory => {
-                return Err(not_a_pool("it is a directory"));
+                return Err(not_a_pool("it is a directory", path));
             }
             Err(e) => return Err(Error::io("opening the pool", Some(path.into()), e)),
         };
         let opened = Self::new(file, path, None);
         let metadata = opened.metadata()?;
         if metadata.is_dir() {
-            return Err(not_a_pool("it is a directory"));
+            return Err(not_a_pool("it is a directory", path));
         }
         if !metadata.is_file() {
-            return Err(not_a_pool("it is not a regular file"));
+            return Err(not_a_pool("it is not a regular file", path));
         }
         opened.lock(read_only)?;
         Ok(opened)
@@ -102,7 +100,7 @@ impl PoolFile {
     fn lock(&self, shared: bool) -> Result<()> {
         match sys::try_lock(&self.file, shared) {
             Ok(true) => Ok(()),
-            Ok(false) => Err(ErrorKind::Locked.into()),
+            Ok(false) => Err(Error::from(ErrorKind::Locked).at_path(self.path())),
             Err(e) => Err(self.error("locking the pool", e)),
         }
     }
@@ -135,7 +133,7 @@ impl PoolFile {
     pub(super) fn extend(&self, from: u64, to: u64) -> Result<()> {
         // The system answers an attempt beyond this limit with a signal that ends the process.
         if to > sys::file_size_limit() {
-            return Err(ErrorKind::Full { wanted_bytes: to - from }.into());
+            return Err(Error::full(to - from, Limit::FileSize).at_path(self.path()));
         }
         let extended = match sys::allocate(&self.file, from, to - from) {
             Err(e) if sys::is(&e, Errno::OPNOTSUPP) => self.write_zeros(from, to),
@@ -165,12 +163,14 @@ impl PoolFile {
 
     /// A growth by `wanted_bytes` that failed.
     fn no_space(&self, e: io::Error, wanted_bytes: u64) -> Error {
-        let full = [Errno::NOSPC, Errno::DQUOT, Errno::FBIG];
-        if full.into_iter().any(|errno| sys::is(&e, errno)) {
-            ErrorKind::Full { wanted_bytes }.into()
+        let limit = if [Errno::NOSPC, Errno::DQUOT].into_iter().any(|errno| sys::is(&e, errno)) {
+            Limit::Disk
+        } else if sys::is(&e, Errno::FBIG) {
+            Limit::FileSize
         } else {
-            self.error("taking space for the pool", e)
-        }
+            return self.error("allocating space for the pool", e);
+        };
+        Error::full(wanted_bytes, limit).at_path(self.path())
     }
 
     /// Undoes a growth. Where even this fails the file stays too long by bytes that the pool does
@@ -217,7 +217,7 @@ impl PoolFile {
             other => other,
         };
         named.map_err(|e| match e.kind() {
-            io::ErrorKind::AlreadyExists => ErrorKind::Exists.into(),
+            io::ErrorKind::AlreadyExists => Error::from(ErrorKind::Exists).at_path(self.path()),
             _ => self.error("naming the pool", e),
         })?;
         let unlinked = if linked { sys::unlink(temporary) } else { Ok(()) };
@@ -280,8 +280,8 @@ impl Drop for PoolFile {
     }
 }
 
-fn not_a_pool(why: &'static str) -> Error {
-    ErrorKind::NotAPool { why }.into()
+fn not_a_pool(why: &'static str, path: &Path) -> Error {
+    Error::from(ErrorKind::NotAPool { why }).at_path(path)
 }
 
 /// A name that no other creation, in any process, uses.

@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::{
     ADDRESS_BYTES, Durability, Memory, Region, Storage, each_line, logged, prefetch_line, sys,
 };
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Limit, Result};
 use crate::flush::{self, WriteBack};
 use crate::word::{OnMedia, PmU64};
 use file::PoolFile;
@@ -135,13 +135,18 @@ impl Mapped {
     }
 
     fn map(file: Arc<PoolFile>, read_only: bool, options: &MappedOptions) -> Result<Self> {
+        let mapped = Self::map_file(Arc::clone(&file), read_only, options);
+        mapped.map_err(|e| e.at_path(file.path()))
+    }
+
+    fn map_file(file: Arc<PoolFile>, read_only: bool, options: &MappedOptions) -> Result<Self> {
         let metadata = file.metadata()?;
         let len = metadata.len();
         let write_back = WriteBack::detect();
         let dax = options.dax != Dax::Off
             && write_back.is_some()
             && Mapping::can_dax(file.file(), read_only)
-                .map_err(|e| file.error("looking for DAX under", e))?;
+                .map_err(|e| file.error("looking for DAX below", e))?;
         if options.dax == Dax::Require && !dax {
             return Err(ErrorKind::NoDax.into());
         }
@@ -158,7 +163,7 @@ impl Mapped {
             Some(write_back) if options.force_flushes => Flushes::Real(write_back),
             None if options.force_flushes => {
                 return Err(ErrorKind::Options {
-                    what: "this processor has no instruction to write a line back",
+                    what: "this processor has no instruction that writes a line back",
                 }
                 .into());
             }
@@ -444,7 +449,7 @@ impl Storage for Mapped {
 
     fn grow(&self, bytes: u64) -> Result<()> {
         if self.read_only {
-            return Err(ErrorKind::ReadOnly.into());
+            return Err(Error::from(ErrorKind::ReadOnly).at_path(self.file.path()));
         }
         let trimmed = self.trimmed.lock().unwrap_or_else(PoisonError::into_inner);
         let len = self.region.len();
@@ -452,7 +457,8 @@ impl Storage for Mapped {
             return Ok(());
         }
         if bytes > self.region.reserved() || *trimmed {
-            return Err(ErrorKind::Full { wanted_bytes: bytes - len }.into());
+            let limit = Limit::Pool { max_bytes: self.region.reserved() };
+            return Err(Error::full(bytes - len, limit).at_path(self.file.path()));
         }
         self.file.extend(len, bytes)?;
         // SAFETY: the file was just extended over the range, and the region does not reach there.
@@ -502,7 +508,7 @@ impl Storage for Mapped {
 
     fn trim(&self, bytes: u64) -> Result<()> {
         if self.read_only {
-            return Err(ErrorKind::ReadOnly.into());
+            return Err(Error::from(ErrorKind::ReadOnly).at_path(self.file.path()));
         }
         let mut trimmed = self.trimmed.lock().unwrap_or_else(PoisonError::into_inner);
         if bytes >= self.region.len() {

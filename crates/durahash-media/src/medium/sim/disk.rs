@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use rustix::io::Errno;
 
 use super::buffer::Buffer;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Limit, Result};
 use crate::medium::logged::format::{AREA_BYTES_MIN, Layout, Line};
 use crate::medium::logged::recover::{self, Recovered};
 use crate::medium::{Disk, Logged, Region, Storage, SyncMode};
@@ -350,7 +350,7 @@ impl Disk for SimDisk {
     fn grow(&self, bytes: u64) -> Result<()> {
         let bytes = bytes.next_multiple_of(8);
         if bytes > self.state().limit_bytes {
-            return Err(ErrorKind::Full { wanted_bytes: bytes }.into());
+            return Err(Error::full(bytes, Limit::Disk));
         }
         if bytes > self.0.region.len() {
             self.act(DiskStep::Resize(bytes), None)

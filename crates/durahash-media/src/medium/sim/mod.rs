@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 pub use super::logged::LogSteps;
 pub use super::sys::faults;
 use super::{Durability, Event, LINE_BYTES, Memory, Region, Storage};
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, Limit, Result};
 use crate::word::{OnMedia, PmU64};
 pub use budget::budget;
 use buffer::Buffer;
@@ -345,7 +345,7 @@ impl Storage for Sim {
     fn grow(&self, bytes: u64) -> Result<()> {
         let bytes = bytes.next_multiple_of(8);
         if bytes > self.inner.limit_bytes.load(Ordering::Relaxed) {
-            return Err(ErrorKind::Full { wanted_bytes: bytes }.into());
+            return Err(Error::full(bytes, Limit::Disk));
         }
         if bytes > self.inner.log().file_bytes {
             self.inner.resize(bytes, Location::caller());

@@ -1,4 +1,5 @@
 use super::*;
+use crate::error::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 fn actions(steps: &[Step]) -> Vec<Action> {
@@ -70,7 +71,7 @@ fn growth_stops_at_the_limit() {
     sim.set_limit(2048);
     sim.grow(2048).unwrap();
     let full = sim.grow(2049).unwrap_err();
-    assert!(matches!(full.kind(), ErrorKind::Full { wanted_bytes: 2056 }));
+    assert!(matches!(full.kind(), ErrorKind::Full { wanted_bytes: 2056, .. }));
     assert_eq!(sim.region().len(), 2048);
     sim.set_limit(u64::MAX);
     sim.grow(4096).unwrap();

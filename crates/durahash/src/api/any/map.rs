@@ -60,7 +60,7 @@ impl AnyMap {
     /// let map: AnyMap = Options::new().types(Type::U64, Type::Str).create(&path)?;
     /// map.put(b"1", b"one")?;
     /// assert_eq!(map.get(b"1")?, Some(b"one".to_vec()));
-    /// assert_eq!(map.get(b"one").unwrap_err().to_string(), "\"one\" is no u64");
+    /// assert_eq!(map.get(b"one").unwrap_err().to_string(), "\"one\" is not a valid u64");
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {

@@ -56,7 +56,7 @@ impl AnyMultiMap {
     /// let map: AnyMultiMap = Options::new().types(Type::U64, Type::Str).create(&path)?;
     /// map.add(b"1", b"one")?;
     /// assert_eq!(map.get_all(b"1")?, [b"one"]);
-    /// assert_eq!(map.get_all(b"one").unwrap_err().to_string(), "\"one\" is no u64");
+    /// assert_eq!(map.get_all(b"one").unwrap_err().to_string(), "\"one\" is not a valid u64");
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn get_all(&self, key: &[u8]) -> Result<Vec<Vec<u8>>> {

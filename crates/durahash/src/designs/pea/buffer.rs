@@ -19,7 +19,7 @@
 //! A name has the offset in bits 0-47 and the first 16 bits of the seal above, so that a wrong name
 //! does not lead to a buffer that was given up.
 
-use durahash_media::{Error, ErrorKind, Medium, PmU64, Result, bits, on_media};
+use durahash_media::{Error, Limit, Medium, PmU64, Result, bits, on_media};
 
 use super::{MultiPea, Table};
 use crate::util::cycle::Circle;
@@ -210,7 +210,7 @@ impl<M: Medium> MultiPea<M> {
         values: impl Iterator<Item = u64>,
     ) -> Result<u64> {
         let medium = self.medium();
-        let full = || ErrorKind::Full { wanted_bytes: bytes };
+        let full = || Error::full(bytes, Limit::Design("free blocks are still being searched for"));
         let off = self.pool.alloc_block(bytes, false)?.ok_or_else(full)?;
         let number = self.writers.numbers.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let seal = self.seal(h, number, off);

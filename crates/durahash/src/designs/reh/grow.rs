@@ -1,7 +1,7 @@
 //! Split and merge. The commit steps are in the [module docs](super).
 
 use durahash_media::probe::BitMask;
-use durahash_media::{Error, ErrorKind, Event, Medium, Result, wait_lock};
+use durahash_media::{Error, Event, Limit, Medium, Result, wait_lock};
 
 use super::Reh;
 use super::layout::{ALL_SLOTS, BUCKET_BYTES, Bucket, Link, MAX_BUCKETS, SLOTS, marker, slot_for};
@@ -126,7 +126,8 @@ impl<M: Medium> Reh<M> {
         let first = extent * per_extent;
         if first + per_extent > MAX_BUCKETS {
             self.pool.release_extent(extent)?;
-            return Err(ErrorKind::Full { wanted_bytes: BUCKET_BYTES }.into());
+            let limit = Limit::Design("REH can number no more buckets");
+            return Err(Error::full(BUCKET_BYTES, limit));
         }
         free.extend((first + 1..first + per_extent).rev());
         Ok(first)
