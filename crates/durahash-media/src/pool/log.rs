@@ -104,7 +104,8 @@ impl<M: LogSpace> Pool<M> {
         }
         // Sizes near the end of the number range would overflow where the log is placed.
         if bytes > self.format.max_bytes {
-            return Err(ErrorKind::Full { wanted_bytes: bytes }.into());
+            let max_bytes = self.format.max_bytes;
+            return Err(Error::full(bytes, Limit::Pool { max_bytes }));
         }
         let extent_bytes = self.extent_bytes();
         let head_bytes = self.format.head_extents() * extent_bytes;
