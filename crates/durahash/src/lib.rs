@@ -1,5 +1,5 @@
-//! Hash maps in a file that survive a crash: about as fast as a map in memory, and still there after `kill -9` or,
-//! by mode, after the loss of power.
+//! Hash maps in a file that survive a crash: lookups about as fast as in a map in memory, and data that is still
+//! there after `kill -9` or, by mode, after the loss of power.
 //!
 //! ```
 //! use durahash::{Map, Options};
