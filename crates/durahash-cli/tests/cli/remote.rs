@@ -263,10 +263,10 @@ fn several_nodes_have_one_index() {
             format!("--node {} --node {}", two.address, one.address),
         ] {
             let complaint = work.run(&format!("remote {nodes} get key")).failed(3);
-            assert!(complaint.contains("in their order"), "{complaint}");
+            assert!(complaint.contains("named in another order"), "{complaint}");
         }
         let twice = format!("remote --node {} --node {}", one.address, one.address);
-        assert!(work.run(&format!("{twice} get key")).failed(2).contains("twice"));
+        assert!(work.run(&format!("{twice} get key")).failed(2).contains("each named once"));
     }
 }
 
@@ -502,7 +502,7 @@ fn one_client_too_many_is_told_so() {
         full
     });
     let complaint = last.unwrap().failed(5);
-    assert!(complaint.contains("all 64 of them live; try again when one"), "{complaint}");
+    assert!(complaint.contains("all 64 clients are alive; try again when one"), "{complaint}");
     for client in &mut clients {
         drop(client.stdin.take());
     }

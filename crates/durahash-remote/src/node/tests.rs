@@ -141,13 +141,13 @@ fn what_is_no_node_is_told_from_one() {
         [&b"durnode\0"[..], &head, rest].concat()
     };
     for (bytes, wanted) in [
-        (b"HTTP/1.1 400 Bad Request\r\n".to_vec(), "something else"),
+        (b"HTTP/1.1 400 Bad Request\r\n".to_vec(), "does not speak the control protocol"),
         (answer(2, 0, 0, b""), "version 2"),
         (answer(VERSION, 1, 0, b""), "does not support version 1"),
-        (answer(VERSION, 0, u32::MAX, b""), "fit together"),
-        (answer(VERSION, 0, 3, b"abc"), "fit together"),
-        (answer(VERSION, 6, 0, b""), "fit together"),
-        (answer(VERSION, 2, 8, b""), "fit together"),
+        (answer(VERSION, 0, u32::MAX, b""), "malformed"),
+        (answer(VERSION, 0, 3, b"abc"), "malformed"),
+        (answer(VERSION, 6, 0, b""), "malformed"),
+        (answer(VERSION, 2, 8, b""), "malformed"),
     ] {
         let address = impostor(bytes);
         let error = Link::connect(&address, None, &limits()).err().unwrap();

@@ -93,7 +93,7 @@ fn rows_are_those_of_the_living() {
         assert_eq!(clients.iter().map(Fabric::row).collect::<Vec<_>>(), [0, 1, 2]);
         assert_eq!(clients[0].rows(), 3);
         let none = local.client().err().unwrap();
-        assert!(none.to_string().contains("all 3 of them live"), "{none}");
+        assert!(none.to_string().contains("all 3 clients are alive"), "{none}");
         assert!(!evict(&clients[0], 1) && !evict(&clients[0], 0));
         let mut clients = clients.into_iter();
         let (first, second) = (clients.next().unwrap(), clients.next().unwrap());
