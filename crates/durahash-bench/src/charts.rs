@@ -17,7 +17,7 @@ struct Head<'a> {
 }
 
 /// What tells a line apart: its colour and mark, and its dashes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Style {
     pub(crate) colour: usize,
     pub(crate) dash: usize,
@@ -132,12 +132,6 @@ pub(crate) struct Line {
     pub(crate) name: String,
     pub(crate) style: Style,
     pub(crate) points: Vec<(f64, f64)>,
-}
-
-/// The largest of all values.
-pub(crate) fn highest(lines: &[Line]) -> f64 {
-    let points = lines.iter().flat_map(|line| &line.points);
-    points.map(|(_, y)| *y).fold(0.0, f64::max)
 }
 
 /// Lines over a common axis.

@@ -1,24 +1,19 @@
-//! Figures of a report: rows as charts.
+//! Figures of a report: [`SPECS`](specs::SPECS) says which, and this draws any of them.
 
-mod caches;
-mod duplicates;
-mod durability;
-mod loads;
-pub(crate) mod remote;
-mod resizing;
-mod sizes;
-mod ycsb;
+mod specs;
+#[cfg(test)]
+pub(crate) mod tests;
 
-use crate::charts::{Bar, Bars, Line, Lines, Ranges, Style, highest};
+use crate::charts::{Bar, Bars, Line, Lines, Ranges, Style};
 use crate::report::{Report, Row, threads_text};
-use crate::svg::{Axis, duration, number, stand_alone, three_digits};
+use crate::svg::{Axis, Show, duration, number, stand_alone};
 
 /// A figure.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// What its file is called, without `.svg`.
+    /// The name of its file, without `.svg`.
     pub name: String,
-    /// What it shows, in a sentence or two.
+    /// A sentence or two about it.
     pub caption: &'static str,
     svg: String,
 }
@@ -36,464 +31,390 @@ impl Figure {
     }
 }
 
-/// All figures of a report that its rows suffice for.
+/// All figures that the rows of a report suffice for.
 #[must_use]
 pub fn draw(report: &Report) -> Vec<Figure> {
-    let mut figures = Vec::new();
-    for view in View::all(report) {
-        figures.extend(throughput(report, &view));
-    }
-    figures.extend(scaling(report));
-    for view in View::all(report) {
-        figures.extend(latency(report, &view));
-    }
-    figures.extend(growth(report));
-    figures.extend(resizes(report));
-    figures.extend(costs(report));
-    figures.extend(recovery(report));
-    figures.extend(duplicates::all(report));
-    figures.extend(sizes::all(report));
-    figures.extend(loads::all(report));
-    figures.extend(ycsb::all(report));
-    figures.extend(caches::all(report));
-    figures.extend(resizing::all(report));
-    figures.extend(durability::all(report));
-    figures.extend(remote::all(report));
-    figures
+    specs::SPECS.iter().flat_map(|spec| spec.draw(report)).collect()
 }
 
-/// What a figure tells apart by colour, and what it holds still: designs at one number of threads;
-/// or, where there is one design only, its numbers of threads.
-struct View {
-    suffix: String,
-    subtitle: String,
-    /// Name, design, threads.
-    series: Vec<(String, String, u64)>,
+/// The specification of figures that look alike: their rows, the chart, and the words. `{each}` in a text is
+/// the case or the number of threads that a figure is about; `{place}`, `{emulated}` and `{not emulated}` are
+/// about the medium; `{on}` is all of what a [`Each::View`] holds still.
+struct Spec {
+    table: &'static str,
+    /// Labels and names of the metrics, and the dashes of their lines.
+    metrics: &'static [(&'static str, &'static str, usize)],
+    /// Values are divided by it.
+    unit: f64,
+    keep: fn(&Report, &Row) -> bool,
+    each: Each,
+    series: Series,
+    chart: Chart,
+    name: &'static str,
+    title: &'static str,
+    subtitle: &'static str,
+    caption: &'static str,
 }
 
-impl View {
-    fn all(report: &Report) -> Vec<View> {
-        let setup = &report.setup;
-        let emulated = report.emulated();
-        if let [design] = &setup.designs[..] {
-            let series = setup.threads.iter().map(|t| (threads_text(*t), design.clone(), *t));
-            return vec![View {
-                suffix: String::new(),
-                subtitle: format!("{design}, {}{emulated}", report.place()),
-                series: series.collect(),
-            }];
+/// The figures of a specification.
+#[derive(Clone, Copy)]
+enum Each {
+    /// One.
+    All,
+    /// One for each case.
+    Case,
+    /// One for each way in which keys are drawn: the case up to its second comma.
+    Drawn,
+    /// One for each number of threads, of all designs; of one design, one of all numbers of threads.
+    View,
+}
+
+/// What has a colour of its own.
+#[derive(Clone, Copy, PartialEq)]
+enum Series {
+    /// The run's designs; lines are dashed by the metric.
+    Design,
+    /// The names in the rows, in the order of the rows; as above.
+    Named,
+    /// These, dashed by the number of threads.
+    Contender,
+    /// Designs, dashed by the case.
+    Case,
+    /// Rewo-Hash, and the other designs dashed.
+    Cache,
+    /// Ways in which keys are drawn.
+    Drawn,
+}
+
+/// The kinds of charts.
+#[derive(Clone, Copy)]
+enum Chart {
+    /// The label of the axis, how a number is shown, and whether groups are metrics and not cases.
+    Bars(&'static str, Show, bool),
+    /// The label of the axis, and whether marks are the fastest, the median and the slowest time by a rate; else
+    /// they are metrics.
+    Ranges(&'static str, bool),
+    /// The axis below, and the label and kind of the other one.
+    Lines(X, &'static str, Y),
+}
+
+/// Where a point lies, and the axis.
+#[derive(Clone, Copy, PartialEq)]
+enum X {
+    Threads,
+    /// Threads of simulated nodes, logarithmic.
+    Clients,
+    Keys,
+    KeysLog,
+    PartOfKeys,
+    /// The exponent in the case.
+    Skew,
+    /// The size of the cached table in the case; other designs have a line from none to all.
+    Cache,
+    /// The metric: one in how many takes longer.
+    Percentile,
+    /// Slices of time, from the begin of a resize.
+    Slice,
+}
+
+impl X {
+    fn label(self) -> &'static str {
+        match self {
+            X::Threads => "threads",
+            X::Clients => "clients, logarithmic",
+            X::Keys => "keys in the table",
+            X::KeysLog => "keys in the table, logarithmic",
+            X::PartOfKeys => "keys in the table, as a part of all",
+            X::Skew => "exponent of the zipfian distribution",
+            X::Cache => "copies in DRAM, as a part of the tables, logarithmic",
+            X::Percentile => "percentile, logarithmic towards 100 %",
+            X::Slice => "milliseconds from its begin",
         }
-        let views = setup.threads.iter().map(|t| View {
-            suffix: format!("-{t}"),
-            subtitle: format!("{}, {}{emulated}", threads_text(*t), report.place()),
-            series: setup
-                .designs
-                .iter()
-                .map(|design| (design.clone(), design.clone(), *t))
-                .collect(),
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Y {
+    /// From zero.
+    Linear(Show),
+    /// Times, logarithmic.
+    Log,
+    /// Parts of a whole.
+    Part,
+    /// Bytes of an entry, without those of an almost empty table.
+    Grown,
+}
+
+/// Numbers of clients that are simulated.
+const CLIENTS: [f64; 8] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
+/// The percentiles of inserts: one in so many takes longer.
+const PERCENTILES: [f64; 5] = [2.0, 10.0, 100.0, 1000.0, 10_000.0];
+/// Sizes of the cached table, as parts; none has no logarithm, so it lies here.
+const NO_CACHE: f64 = 1.0 / 128.0;
+const CACHES: [f64; 8] =
+    [NO_CACHE, 1.0 / 64.0, 1.0 / 32.0, 1.0 / 16.0, 1.0 / 8.0, 1.0 / 4.0, 1.0 / 2.0, 1.0];
+/// The design that has it.
+const CACHING: &str = "rewo";
+
+/// A series of a figure.
+#[derive(Clone, PartialEq)]
+struct Key {
+    order: (usize, usize),
+    style: Style,
+    name: String,
+}
+
+/// The position of an item among those seen, to which it is added.
+fn numbered<T: PartialEq>(seen: &mut Vec<T>, item: T) -> usize {
+    seen.iter().position(|other| *other == item).unwrap_or_else(|| {
+        seen.push(item);
+        seen.len() - 1
+    })
+}
+
+/// How the keys of a case are drawn, and the rest: `zipf 0.99` and `1/64`.
+fn drawn(case: &str) -> (&str, Option<&str>) {
+    case.split_once(", ").map_or((case, None), |(drawn, part)| (drawn, Some(part)))
+}
+
+impl Spec {
+    fn draw(&self, report: &Report) -> Vec<Figure> {
+        let rows = report.table(self.table).filter(|row| (self.keep)(report, row));
+        let rows = rows.filter_map(|row| {
+            let metric = self.metrics.iter().position(|(_, metric, _)| *metric == row.metric)?;
+            Some((row, metric))
         });
-        views.collect()
+        let mut figures: Vec<(String, Vec<(&Row, usize)>)> = Vec::new();
+        for (row, metric) in rows {
+            let key = match self.each {
+                Each::Case => row.case.clone(),
+                Each::Drawn => drawn(&row.case).0.to_owned(),
+                Each::View if report.setup.designs.len() > 1 => row.threads.to_string(),
+                Each::All | Each::View => String::new(),
+            };
+            match figures.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, rows)) => rows.push((row, metric)),
+                None => figures.push((key, vec![(row, metric)])),
+            }
+        }
+        figures.iter().map(|(each, rows)| self.figure(report, each, rows)).collect()
     }
 
-    fn names(&self) -> Vec<String> {
-        self.series.iter().map(|(name, ..)| name.clone()).collect()
+    fn figure(&self, report: &Report, each: &str, rows: &[(&Row, usize)]) -> Figure {
+        let on = match (self.each, &report.setup.designs[..]) {
+            (Each::View, [design]) => design.clone(),
+            (Each::View, _) => threads_text(each.parse().unwrap_or(1)),
+            _ => threads_text(report.setup.threads.first().copied().unwrap_or(1)),
+        };
+        let text = |text: &str| {
+            text.replace("{each}", each)
+                .replace("{on}", &format!("{on}, {{place}}{{emulated}}"))
+                .replace("{place}", &report.place())
+                .replace("{emulated}", &report.emulated())
+                .replace("{not emulated}", report.not_emulated())
+                .replace("{graph}", rows[0].0.case.trim_start_matches("graph "))
+        };
+        let keys = self.keys(report, rows);
+        let mut series: Vec<Key> = Vec::new();
+        for key in &keys {
+            if !series.contains(key) {
+                series.push(key.clone());
+            }
+        }
+        series.sort_by_key(|key| key.order);
+        let rows: Vec<(&Row, usize, usize)> = rows
+            .iter()
+            .zip(&keys)
+            .map(|((row, metric), key)| {
+                let at = series.iter().position(|other| other == key);
+                (*row, *metric, at.unwrap_or(0))
+            })
+            .collect();
+        let (title, subtitle) = (text(self.title), text(self.subtitle));
+        let words = (title.as_str(), subtitle.as_str());
+        let svg = match self.chart {
+            Chart::Bars(axis, show, by_metric) => {
+                let bar = |row: &Row, _: usize| {
+                    let [value, min, max] = [row.value, row.min, row.max].map(|v| v / self.unit);
+                    Bar { value, min, max }
+                };
+                let groups = self.groups(&rows, series.len(), by_metric, bar, |_, _| {});
+                let series = series.into_iter().map(|key| key.name).collect();
+                Bars { title: words.0, subtitle: words.1, axis, show, series, groups }.svg()
+            }
+            Chart::Ranges(axis, of_rate) => {
+                let labels: Vec<&str> = match of_rate {
+                    true => vec!["fastest", "median", "slowest"],
+                    false => self.metrics.iter().map(|(label, ..)| *label).collect(),
+                };
+                let first = |row: &Row, metric: usize| match (of_rate, metric) {
+                    (true, _) => [row.max, row.value, row.min].map(|rate| 1e9 / rate).into(),
+                    (false, 0) => vec![row.value],
+                    // Without the first percentiles the others would have their marks.
+                    (false, _) => Vec::new(),
+                };
+                let more = |values: &mut Vec<f64>, (row, metric): (&Row, usize)| {
+                    if values.len() == metric {
+                        values.push(row.value);
+                    }
+                };
+                let groups = self.groups(&rows, series.len(), false, first, more);
+                let series = series.into_iter().map(|key| key.name).collect();
+                let (title, subtitle) = words;
+                Ranges { title, subtitle, axis, percentiles: &labels, series, groups }.svg()
+            }
+            Chart::Lines(x, label, y) => self.lines(report, words, series, &rows, (x, label, y)),
+        };
+        let name = text(self.name).replace([' ', '.'], "-").to_lowercase();
+        let name = name.trim_end_matches('-').to_owned();
+        Figure { name, caption: self.caption, svg }
     }
 
-    /// For every case of a table, what `f` makes of it and each series.
-    fn groups<T>(
+    /// The series of each row.
+    fn keys(&self, report: &Report, rows: &[(&Row, usize)]) -> Vec<Key> {
+        let is_line = matches!(self.chart, Chart::Lines(..));
+        let (mut names, mut threads, mut cases) = (Vec::new(), Vec::new(), Vec::new());
+        let one = rows.iter().all(|(row, _)| row.threads == rows[0].0.threads);
+        if matches!(self.series, Series::Design | Series::Case | Series::Cache) {
+            names.extend(report.setup.designs.iter().map(String::as_str));
+        }
+        let keys = rows.iter().map(|(row, metric)| {
+            let design = row.design.as_str();
+            let (label, _, dash) = if is_line { self.metrics[*metric] } else { ("", "", 0) };
+            let one_design = matches!(self.each, Each::View) && report.setup.designs.len() == 1;
+            let (colour, dash, order, name) = match self.series {
+                _ if one_design => {
+                    let at = report.setup.threads.iter().position(|n| *n == row.threads);
+                    (at.unwrap_or(0), 0, 0, threads_text(row.threads))
+                }
+                Series::Design | Series::Named if label.is_empty() => (
+                    numbered(&mut names, design),
+                    dash,
+                    *metric * usize::from(is_line),
+                    design.into(),
+                ),
+                Series::Design | Series::Named => {
+                    (numbered(&mut names, design), dash, *metric, format!("{design}, {label}"))
+                }
+                Series::Contender => {
+                    let dash = numbered(&mut threads, row.threads);
+                    let name = format!("{design}, {}", threads_text(row.threads));
+                    let name = if one { design.to_owned() } else { name };
+                    (numbered(&mut names, design), dash, dash, name)
+                }
+                Series::Case => {
+                    let case = numbered(&mut cases, row.case.as_str());
+                    (numbered(&mut names, design), case, case, format!("{design}, {}", row.case))
+                }
+                Series::Cache => {
+                    (numbered(&mut names, design), usize::from(design != CACHING), 0, design.into())
+                }
+                Series::Drawn => {
+                    let (drawn, _) = drawn(&row.case);
+                    (numbered(&mut cases, drawn), 0, 0, drawn.to_owned())
+                }
+            };
+            Key { order: (order, colour), style: Style { colour, dash }, name }
+        });
+        keys.collect()
+    }
+
+    /// Groups with a cell for each series: of the first row, and of each more.
+    fn groups<T: Clone>(
+        &self,
+        rows: &[(&Row, usize, usize)],
+        series: usize,
+        by_metric: bool,
+        first: impl Fn(&Row, usize) -> T,
+        more: impl Fn(&mut T, (&Row, usize)),
+    ) -> Vec<(String, Vec<Option<T>>)> {
+        let mut groups: Vec<(String, Vec<Option<T>>)> = Vec::new();
+        let labels = self.metrics.iter().filter(|_| by_metric);
+        groups.extend(labels.map(|(label, ..)| ((*label).to_owned(), vec![None; series])));
+        for (row, metric, at) in rows {
+            let name = if by_metric { self.metrics[*metric].0 } else { &row.case };
+            let known = groups.iter().position(|(known, _)| known == name);
+            let known = known.unwrap_or_else(|| {
+                groups.push((name.to_owned(), vec![None; series]));
+                groups.len() - 1
+            });
+            match &mut groups[known].1[*at] {
+                Some(cell) => more(cell, (row, *metric)),
+                cell => *cell = Some(first(row, *metric)),
+            }
+        }
+        groups
+    }
+
+    fn lines(
         &self,
         report: &Report,
-        table: &str,
-        f: impl Fn(&str, &str, u64) -> Option<T>,
-    ) -> Vec<(String, Vec<Option<T>>)> {
-        let groups = report.cases(table).into_iter().map(|case| {
-            let series = self.series.iter().map(|(_, design, threads)| f(design, case, *threads));
-            (case.to_owned(), series.collect())
-        });
-        groups.collect()
-    }
-}
-
-/// A figure of what is timed in operations per second: the cases of `table`, all designs.
-fn rates(
-    report: &Report,
-    view: &View,
-    table: &'static str,
-    title: &'static str,
-    caption: &'static str,
-) -> Option<Figure> {
-    report.table(table).next()?;
-    let chart = Bars {
-        title,
-        subtitle: &view.subtitle,
-        axis: "million operations per second",
-        show: three_digits,
-        series: view.names(),
-        groups: view.groups(report, table, |design, case, threads| {
-            let row = report.find(table, design, case, threads, "ops_per_s")?;
-            Some(Bar { value: row.value / 1e6, min: row.min / 1e6, max: row.max / 1e6 })
-        }),
-    };
-    Some(Figure { name: format!("{table}{}", view.suffix), caption, svg: chart.svg() })
-}
-
-fn throughput(report: &Report, view: &View) -> Option<Figure> {
-    let caption = "More is better. Bars are medians of the repeats, whiskers reach from the slowest \
-                   to the fastest of them.";
-    rates(report, view, "throughput", "Throughput", caption)
-}
-
-/// Throughput over threads; two points make no curve.
-fn scaling(report: &Report) -> Vec<Figure> {
-    let threads = &report.setup.threads;
-    if threads.len() < 3 {
-        return Vec::new();
-    }
-    let shown = ["load", "hit", "update", "YCSB A"];
-    let cases = report.cases("throughput").into_iter();
-    let figures = cases.filter(|case| shown.contains(case)).map(|case| {
-        let point = |design: &str, t: u64| {
-            let row = report.find("throughput", design, case, t, "ops_per_s")?;
-            Some((t as f64, row.value / 1e6))
-        };
-        let series =
-            lines(report, 0, |design| threads.iter().filter_map(|t| point(design, *t)).collect());
-        let most = threads.iter().max().map_or(1.0, |t| *t as f64);
-        let chart = Lines {
-            title: &format!("Throughput over threads: {case}"),
-            subtitle: &format!("{}{}", report.place(), report.emulated()),
-            x: ("threads", Axis::linear(0.0, most, number)),
-            y: ("million operations per second", Axis::linear(0.0, highest(&series), number)),
-            series,
-            marks: 1,
-        };
-        Figure {
-            name: format!("scaling-{}", case.replace(' ', "-").to_lowercase()),
-            caption: "More is better; a straight line through zero scales perfectly.",
-            svg: chart.svg(),
-        }
-    });
-    figures.collect()
-}
-
-/// A line for each design that has points.
-fn lines(report: &Report, dash: usize, points: impl Fn(&str) -> Vec<(f64, f64)>) -> Vec<Line> {
-    let designs = report.setup.designs.iter().enumerate();
-    let lines = designs.map(|(colour, design)| Line {
-        name: design.clone(),
-        style: Style { colour, dash },
-        points: points(design),
-    });
-    lines.filter(|line| !line.points.is_empty()).collect()
-}
-
-/// The same lines with more to their names.
-fn named(mut lines: Vec<Line>, suffix: &str) -> Vec<Line> {
-    for line in &mut lines {
-        line.name = format!("{}, {suffix}", line.name);
-    }
-    lines
-}
-
-/// The percentiles of the latency figures: names and metrics.
-const PERCENTILES: [(&str, &str); 3] =
-    [("p50", "p50_ns"), ("p99", "p99_ns"), ("p99.99", "p99.99_ns")];
-
-fn latency(report: &Report, view: &View) -> Option<Figure> {
-    report.table("latency").next()?;
-    let chart = Ranges {
-        title: "Latency",
-        subtitle: &view.subtitle,
-        axis: "time of one operation (of 64, where batched), logarithmic",
-        percentiles: &PERCENTILES.map(|(name, _)| name),
-        series: view.names(),
-        groups: view.groups(report, "latency", |design, case, threads| {
-            let find = |metric| report.find("latency", design, case, threads, metric);
-            // Those that there were samples enough for, which are the first of them.
-            let values = PERCENTILES.iter().map_while(|(_, metric)| Some(find(metric)?.value));
-            let values: Vec<f64> = values.collect();
-            (!values.is_empty()).then_some(values)
-        }),
-    };
-    Some(Figure {
-        name: format!("latency{}", view.suffix),
-        caption: "Less is better. Every operation was timed by itself, in runs of their own; the \
-                  clock's own time is included.",
-        svg: chart.svg(),
-    })
-}
-
-/// A metric over the number of keys, for each design.
-fn over_keys(report: &Report, dash: usize, table: &str, metric: &str) -> Vec<Line> {
-    lines(report, dash, |design| {
-        let rows = report.table(table);
-        let rows = rows.filter(|row| row.design == *design && row.metric == metric);
-        rows.map(|row| (row.keys as f64, row.value)).collect()
-    })
-}
-
-fn growth(report: &Report) -> Vec<Figure> {
-    let load_factor = over_keys(report, 0, "growth", "load_factor");
-    let Some(marks) = load_factor.first().map(|line| line.points.len() / 8) else {
-        return Vec::new();
-    };
-    let keys = report.setup.keys as f64;
-    let x = || ("keys in the table", Axis::linear(0.0, keys, number));
-    let first = Lines {
-        title: "Load factor over growth",
-        subtitle: "slots in use, as a part of all slots",
-        x: x(),
-        y: ("load factor", Axis::linear(0.0, 1.0, number)),
-        series: load_factor,
-        marks,
-    };
-    let medium = over_keys(report, 0, "growth", "medium_bytes_per_key");
-    let dram = over_keys(report, 1, "growth", "dram_bytes_per_key");
-    let mut bytes = named(medium, "medium");
-    bytes.extend(named(dram, "DRAM"));
-    // An almost empty table costs any number of bytes for each of its keys.
-    let points = bytes.iter().flat_map(|line| &line.points);
-    let grown = points.filter(|(x, _)| *x >= keys / 16.0);
-    let most = grown.map(|(_, y)| *y).fold(16.0, f64::max);
-    let second = Lines {
-        title: "Bytes per entry over growth",
-        subtitle: "in use for keys and values of 8 bytes each",
-        x: x(),
-        y: ("bytes per entry", Axis::linear(0.0, most * 1.1, number)),
-        series: bytes,
-        marks,
-    };
-    vec![
-        Figure {
-            name: "load-factor".into(),
-            caption: "More is better, and steadier is better: the lowest point decides how much \
-                      memory must be there.",
-            svg: first.svg(),
-        },
-        Figure {
-            name: "bytes-per-entry".into(),
-            caption: "Less is better; 16 bytes are the key and the value themselves. Larger at the \
-                      very beginning, where it leaves the figure.",
-            svg: second.svg(),
-        },
-    ]
-}
-
-/// The percentiles of inserts, as a curve: the one in how many that takes longer, and the metric.
-const RESIZE_PERCENTILES: [(f64, &str); 5] = [
-    (2.0, "p50_ns"),
-    (10.0, "p90_ns"),
-    (100.0, "p99_ns"),
-    (1000.0, "p99.9_ns"),
-    (10_000.0, "p99.99_ns"),
-];
-
-fn resizes(report: &Report) -> Option<Figure> {
-    let curves = |dash, case: &str| {
-        let curves = lines(report, dash, |design| {
-            let find = |metric| report.find("resize", design, case, 1, metric);
-            let points = RESIZE_PERCENTILES
-                .iter()
-                .filter_map(|(one_in, metric)| Some((*one_in, find(metric)?.value)));
-            points.collect()
-        });
-        named(curves, case)
-    };
-    let mut series = curves(0, "insert");
-    series.extend(curves(1, "insert that splits"));
-    let points = series.iter().flat_map(|line| &line.points);
-    let lo = points.map(|(_, ns)| *ns).fold(f64::MAX, f64::min);
-    if series.is_empty() {
-        return None;
-    }
-    let subtitle = format!("1 thread, {}{}", report.place(), report.emulated());
-    let chart = Lines {
-        title: "Latency of inserts that split, and of others",
-        subtitle: &subtitle,
-        x: (
-            "percentile, logarithmic towards 100 %",
-            Axis::log_at(RESIZE_PERCENTILES.map(|(one_in, _)| one_in).into(), percentile),
-        ),
-        y: (
-            "time of one insert, logarithmic",
-            Axis::log(lo.max(1.0), highest(&series).max(1.0), duration),
-        ),
-        series,
-        marks: 1,
-    };
-    Some(Figure {
-        name: "resize-latency".into(),
-        caption: "Less is better: what growth costs the inserts that it falls upon. A doubling of \
-                  the directory shows at the right end.",
-        svg: chart.svg(),
-    })
-}
-
-/// The percentile that leaves out one in `n`.
-fn percentile(n: f64) -> String {
-    let percent = 100.0 - 100.0 / n;
-    format!("p{}", (percent * 1000.0).round() / 1000.0)
-}
-
-/// The operations of cost figures. Splits and merges, which the table has, are as rare as a unit is
-/// large, and would leave no room for the others.
-const USUAL: [&str; 5] = ["hit", "miss", "insert", "update", "remove"];
-
-/// What a cost figure shows: file name, title, axis, metric, caption.
-const COSTS: [(&str, &str, &str, &str, &str); 3] = [
-    (
-        "blocks-read",
-        "Blocks read for each operation",
-        "blocks of 256 bytes of the medium",
-        "blocks_read",
-        "Less is better: on persistent memory, reads of blocks decide what a lookup costs. \
-         Splits and merges are in the table.",
-    ),
-    (
-        "flushes",
-        "Lines written back for each operation",
-        "flushes of 64-byte lines",
-        "flushes",
-        "Less is better: what an operation must write back before it is durable. \
-         Splits and merges are in the table.",
-    ),
-    (
-        "fences",
-        "Waits for durability of each operation",
-        "fences and drains",
-        "waits",
-        "Less is better: how often an operation waits for what it wrote back. \
-         Splits and merges are in the table.",
-    ),
-];
-
-fn costs(report: &Report) -> Vec<Figure> {
-    if report.table("cost").next().is_none() {
-        return Vec::new();
-    }
-    let figures = COSTS.map(|(name, title, axis, metric, caption)| {
-        let find = |design: &str, case: &str| report.find("cost", design, case, 1, metric);
-        let bar = |row: &Row| Bar { value: row.value, min: row.value, max: row.value };
-        let designs = &report.setup.designs;
-        let usual = report.cases("cost").into_iter().filter(|case| USUAL.contains(case));
-        let groups = usual.map(|case| {
-            let bars = designs.iter().map(|design| find(design, case).map(bar));
-            (case.to_owned(), bars.collect())
-        });
-        let chart = Bars {
-            title,
-            subtitle: "counted, not timed: the same on every machine",
-            axis,
-            show: number,
-            series: designs.clone(),
-            groups: groups.collect(),
-        };
-        Figure { name: name.into(), caption, svg: chart.svg() }
-    });
-    figures.into()
-}
-
-fn recovery(report: &Report) -> Option<Figure> {
-    let series = over_keys(report, 0, "recovery", "open_ms");
-    if series.is_empty() {
-        return None;
-    }
-    let points = series.iter().flat_map(|line| &line.points);
-    let keys = points.map(|(keys, _)| *keys).fold(0.0, f64::max);
-    let chart = Lines {
-        title: "Time to open after kill -9",
-        subtitle: &format!("{}{}", report.place(), report.not_emulated()),
-        x: ("keys in the table", Axis::linear(0.0, keys, number)),
-        y: ("milliseconds", Axis::linear(0.0, highest(&series), number)),
-        series,
-        marks: 1,
-    };
-    Some(Figure {
-        name: "recovery".into(),
-        caption: "Less is better: from the open to the first operation, after a process was killed \
-                  in the middle of its inserts. Every acknowledged key was looked up afterwards.",
-        svg: chart.svg(),
-    })
-}
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use crate::report::tests::sample;
-
-    /// Enough of a parser to see that elements nest and that numbers are numbers.
-    pub(crate) fn well_formed(xml: &str) {
-        let mut open = Vec::new();
-        for tag in xml.split('<').skip(1) {
-            let (tag, text) = tag.split_once('>').expect("a tag ends");
-            assert!(!text.contains('>') || text.contains("--"), "{text}");
-            let name = tag.split([' ', '/']).find(|part| !part.is_empty());
-            let name = name.expect("a tag has a name").to_owned();
-            assert_eq!(tag.matches('"').count() % 2, 0, "{tag}");
-            if tag.starts_with('/') {
-                assert_eq!(open.pop(), Some(name));
-            } else if !tag.ends_with('/') && !tag.starts_with(['!', '?']) {
-                open.push(name);
-            }
-        }
-        assert!(open.is_empty(), "{open:?}");
-        for bad in ["NaN", "inf"] {
-            assert!(!xml.contains(bad), "{bad}");
-        }
-    }
-
-    #[test]
-    fn figures_are_well_formed_and_labelled() {
-        for (designs, threads, count) in [
-            (vec!["reh"], vec![1, 2], 2 + 2 + 1 + 3 + 1),
-            (vec!["reh", "esh", "rewo", "pea"], vec![1, 2], 4 + 2 + 1 + 3 + 1),
-            (vec!["reh", "esh"], vec![1, 2, 4], 6 + 3 + 2 + 1 + 3 + 1),
-        ] {
-            let figures = draw(&sample(&designs, &threads));
-            assert_eq!(figures.len(), count);
-            for figure in &figures {
-                well_formed(&figure.file());
-                assert!(figure.file().contains("<style>"));
-                assert!(!figure.inline().contains("<style>"));
-                for design in designs.iter().filter(|_| designs.len() > 1) {
-                    assert!(figure.svg.contains(&format!(">{design}")), "{}", figure.name);
+        (title, subtitle): (&str, &str),
+        series: Vec<Key>,
+        rows: &[(&Row, usize, usize)],
+        (x, y_label, y): (X, &str, Y),
+    ) -> String {
+        let line = |key: Key| Line { name: key.name, style: key.style, points: Vec::new() };
+        let mut series: Vec<Line> = series.into_iter().map(line).collect();
+        let keys = report.setup.keys as f64;
+        for (row, metric, at) in rows {
+            let ends = match x {
+                X::Threads | X::Clients => [Some(row.threads as f64), None],
+                X::Keys | X::KeysLog => [Some(row.keys as f64), None],
+                X::PartOfKeys => [Some(row.keys as f64 / keys), None],
+                X::Skew => [row.case.strip_prefix("zipf ").and_then(|s| s.parse().ok()), None],
+                X::Percentile => [PERCENTILES.get(*metric).copied(), None],
+                X::Cache => match drawn(&row.case).1 {
+                    None => [Some(NO_CACHE), Some(1.0)],
+                    Some("0") => [Some(NO_CACHE), None],
+                    Some(part) => {
+                        [part.strip_prefix("1/").and_then(|n| n.parse().ok()).map(f64::recip), None]
+                    }
+                },
+                X::Slice => {
+                    let of_side = rows.iter().filter(|(other, ..)| other.design == row.design);
+                    let before = of_side.clone().filter(|(_, metric, _)| *metric == 0).count();
+                    let at = of_side.clone().position(|(other, ..)| std::ptr::eq(*other, *row));
+                    let at = at.unwrap_or(0) as f64 - before as f64;
+                    [Some(at * crate::suites::resizing::SLICE_MS as f64), None]
                 }
-            }
-            let named = |name: &str| {
-                let found = figures.iter().find(|figure| figure.name.starts_with(name));
-                &found.unwrap_or_else(|| panic!("no {name}")).svg
             };
-            for (name, label) in [
-                ("throughput", "million operations per second"),
-                ("throughput", "emulated optane"),
-                ("throughput", "YCSB A"),
-                ("latency", "time of one operation"),
-                ("latency", "p99.99"),
-                ("latency", "100 ns"),
-                ("load-factor", "load factor"),
-                ("bytes-per-entry", "bytes per entry"),
-                ("resize-latency", "p99.9<"),
-                ("blocks-read", "blocks of 256 bytes"),
-                ("recovery", "nothing emulated"),
-                ("flushes", "64-byte lines"),
-                ("recovery", "milliseconds"),
-            ] {
-                assert!(named(name).contains(label), "{name} lacks {label}");
-            }
+            let points = ends.into_iter().flatten().map(|x| (x, row.value / self.unit));
+            series[*at].points.extend(points);
         }
-    }
-
-    #[test]
-    fn what_was_not_measured_is_not_drawn() {
-        assert!(draw(&Report::default()).is_empty());
-        let mut report = sample(&["reh"], &[1]);
-        report.rows.retain(|row| row.table == "recovery");
-        assert_eq!(draw(&report).len(), 1);
-    }
-
-    #[test]
-    fn names_of_others_do_no_harm() {
-        let figures = draw(&sample(&["<b>&\"x\""], &[1]));
-        figures.iter().for_each(|figure| well_formed(&figure.file()));
+        series.retain(|line| !line.points.is_empty());
+        let xs = || series.iter().flat_map(|line| &line.points).map(|(x, _)| *x);
+        let ys = || series.iter().flat_map(|line| &line.points).map(|(_, y)| *y);
+        let (left, right) = (xs().fold(f64::MAX, f64::min), xs().fold(0.0, f64::max));
+        let (least, most) = (ys().fold(f64::MAX, f64::min), ys().fold(0.0, f64::max));
+        let x_axis = match x {
+            X::Threads | X::Keys | X::Skew | X::Slice => Axis::linear(left.min(0.0), right, number),
+            X::Clients => Axis::log_at(CLIENTS.into(), number),
+            X::KeysLog => Axis::log(left, right, number),
+            X::PartOfKeys => Axis::linear(0.0, 1.0, number),
+            X::Cache => Axis::log_at(CACHES.into(), |part| match part {
+                part if part <= NO_CACHE => "0".into(),
+                part if part >= 1.0 => "1".into(),
+                part => format!("1/{}", part.recip().round()),
+            }),
+            X::Percentile => Axis::log_at(PERCENTILES.into(), |one_in| {
+                let percent = 100.0 - 100.0 / one_in;
+                format!("p{}", (percent * 1000.0).round() / 1000.0)
+            }),
+        };
+        let y_axis = match y {
+            Y::Linear(show) => Axis::linear(0.0, most, show),
+            Y::Log => Axis::log(least.max(1.0), most.max(1.0), duration),
+            Y::Part => Axis::linear(0.0, 1.0, number),
+            Y::Grown => {
+                let points = series.iter().flat_map(|line| &line.points);
+                let grown = points.filter(|(x, _)| *x >= keys / 16.0).map(|(_, y)| *y);
+                Axis::linear(0.0, grown.fold(16.0, f64::max) * 1.1, number)
+            }
+        };
+        let longest = series.iter().map(|line| line.points.len()).max().unwrap_or(0);
+        let marks = if longest > 32 { longest / 8 } else { 1 };
+        let (x, y) = ((x.label(), x_axis), (y_label, y_axis));
+        Lines { title, subtitle, x, y, series, marks }.svg()
     }
 }

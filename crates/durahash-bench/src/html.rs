@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::figures;
 use crate::report::Report;
 use crate::svg::{CLASSES, STYLE, escape};
-use crate::tables::remote::simulated;
+use crate::tables::simulated;
 use crate::tables::{Table, facts, tables};
 
 /// The looks of the page. Figures take theirs from the same colours.

@@ -1,20 +1,16 @@
-//! Tables of a report, for people: as text, and for the page.
+//! Tables of a report, for people: as text, and for the page. [`SPECS`](specs::SPECS) says which columns most have;
+//! `wide.rs` has those with a column for each design or size, and `advice.rs` words.
 
 mod advice;
-mod caches;
-mod duplicates;
-mod durability;
-mod loads;
-pub(crate) mod remote;
-mod resizing;
-mod sizes;
-mod ycsb;
+mod specs;
+#[cfg(test)]
+mod tests;
+mod wide;
 
 use std::io::{self, Write};
 
-use crate::report::{Report, Row, threads_text};
+use crate::report::{REAL, Report, Row, threads_text};
 use crate::svg::{duration, number};
-use crate::workload::Workload;
 
 /// A table of texts.
 pub(crate) struct Table {
@@ -30,7 +26,7 @@ impl Report {
     /// Writes the report as readable text: the machine, then the tables.
     ///
     /// # Errors
-    /// What `out` says.
+    /// Those of `out`.
     pub fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         for (name, fact) in facts(self) {
             writeln!(out, "{name:<11}{fact}")?;
@@ -122,7 +118,7 @@ pub(crate) fn facts(report: &Report) -> Vec<(&'static str, String)> {
         let gb = setup.written_bytes as f64 / 1e9;
         facts.push(("written", format!("{gb:.2} GB to files, which are removed")));
     }
-    facts.extend(remote::simulated(report).map(|what| ("simulated", what)));
+    facts.extend(simulated(report).map(|what| ("simulated", what)));
     facts
 }
 
@@ -152,29 +148,189 @@ fn grouped(n: u64) -> String {
     text
 }
 
+/// The specification of tables that look alike. `{threads}` in a text is the number of threads of one of several
+/// tables; `{first keys}` the keys of the first line; the others are about the whole report.
+struct Spec {
+    table: &'static str,
+    /// The metric of which each row makes a line.
+    lead: &'static str,
+    /// Whether lines are sorted by case, then threads; else they stand as they were measured.
+    sorted: bool,
+    names: &'static [(&'static str, Field)],
+    /// Header, metric, and how it is shown.
+    columns: &'static [(&'static str, &'static str, Show)],
+    title: &'static str,
+    note: &'static str,
+}
+
+/// A field that tells lines apart.
+#[derive(Clone, Copy, PartialEq)]
+enum Field {
+    Design,
+    Case,
+    Threads,
+    Keys,
+}
+
+/// How a number is shown. The usize is the number of digits after the point.
+#[derive(Clone, Copy)]
+enum Show {
+    Million(usize),
+    Thousand,
+    /// Millions of the least of the repeats.
+    Least,
+    /// Nanoseconds, or a dash where there were too few samples.
+    Duration,
+    MillisAsDuration,
+    Ms,
+    /// Whole milliseconds.
+    Whole,
+    Fixed(usize),
+    PerKey(usize),
+    Count,
+    Mib,
+    /// The median of the simulated operation beside a real one.
+    Simulated,
+}
+
+impl Show {
+    fn cell(self, report: &Report, line: &Row, found: Option<&Row>) -> String {
+        let found = match self {
+            Show::Simulated => simulated_operation(report, line),
+            _ => found,
+        };
+        let Some(row) = found else {
+            let is_time = matches!(self, Show::Duration | Show::MillisAsDuration | Show::Simulated);
+            return if is_time { "-".into() } else { String::new() };
+        };
+        let value = row.value;
+        match self {
+            Show::Million(digits) => format!("{:.digits$}", value / 1e6),
+            Show::Thousand => format!("{:.2}", value / 1e3),
+            Show::Least => format!("{:.2}", row.min / 1e6),
+            Show::Duration | Show::Simulated => duration(value),
+            Show::MillisAsDuration => duration(value * 1e6),
+            Show::Ms => format!("{value:.2} ms"),
+            Show::Whole => format!("{value} ms"),
+            Show::Fixed(digits) => format!("{value:.digits$}"),
+            Show::PerKey(digits) => format!("{:.digits$}", value / row.keys as f64),
+            Show::Count => grouped(value as u64),
+            Show::Mib => format!("{:.1} MiB", value / f64::from(1 << 20)),
+        }
+    }
+}
+
+/// The median of the simulated operation that is that of a workload on real nodes.
+fn simulated_operation<'a>(report: &'a Report, line: &Row) -> Option<&'a Row> {
+    let case = match line.case.as_str() {
+        "load" => "insert",
+        "hit" => "search",
+        same => same,
+    };
+    report.find("simulated", "sephash", case, line.threads, "p50_ns")
+}
+
+impl Spec {
+    /// One table, or one for each number of threads where the title has it.
+    fn tables(&self, report: &Report) -> Vec<Table> {
+        if !self.title.contains("{threads}") {
+            return vec![self.table(report, None)];
+        }
+        let threads = report.setup.threads.iter();
+        threads.map(|threads| self.table(report, Some(*threads))).collect()
+    }
+
+    fn table(&self, report: &Report, threads: Option<u64>) -> Table {
+        let leads = report.table(self.table).filter(|row| row.metric == self.lead);
+        let leads = leads.filter(|row| threads.is_none_or(|threads| row.threads == threads));
+        let mut leads: Vec<&Row> = leads.collect();
+        if self.sorted {
+            let cases = report.cases(self.table);
+            let case = |row: &Row| cases.iter().position(|case| *case == row.case);
+            leads.sort_by_key(|row| (case(row), row.threads));
+        }
+        let lines = leads.iter().map(|line| {
+            let names = self.names.iter().map(|(_, field)| match field {
+                Field::Design => line.design.clone(),
+                Field::Case => line.case.clone(),
+                Field::Threads => line.threads.to_string(),
+                Field::Keys => grouped(line.keys),
+            });
+            let cells = self.columns.iter().map(|(_, metric, show)| {
+                let mut rows = report.table(self.table);
+                let found = rows.find(|row| {
+                    row.metric == *metric
+                        && (&row.design, &row.case) == (&line.design, &line.case)
+                        && (row.threads, row.keys) == (line.threads, line.keys)
+                });
+                show.cell(report, line, found)
+            });
+            names.chain(cells).collect()
+        });
+        let text = |text: &str| {
+            let keys = leads.first().map_or(0, |row| row.keys);
+            text.replace("{threads}", &threads.map_or_else(String::new, threads_text))
+                .replace("{emulated}", &report.emulated())
+                .replace("{not emulated}", report.not_emulated())
+                .replace("{repeats}", &report.setup.repeats.to_string())
+                .replace("{clock}", &number(report.setup.clock_ns))
+                .replace("{first keys}", &number(keys as f64))
+                .replace("{growth}", &growth(report))
+        };
+        let headers = self.names.iter().map(|(header, _)| *header);
+        let headers = headers.chain(self.columns.iter().map(|(header, ..)| *header));
+        let is_words = |(_, field): &&(_, Field)| matches!(field, Field::Design | Field::Case);
+        Table {
+            title: text(self.title),
+            note: text(self.note),
+            header: headers.map(str::to_owned).collect(),
+            names: self.names.iter().filter(is_words).count(),
+            rows: lines.collect(),
+        }
+    }
+}
+
+/// The splits and doublings of each design.
+fn growth(report: &Report) -> String {
+    let designs = report.setup.designs.iter().filter_map(|design| {
+        let find = |metric| Some(report.find("resize", design, "all", 1, metric)?.value);
+        let (splits, doublings) = (find("splits")? as u64, find("doublings")?);
+        let longest = find("doubling_max_ns");
+        let longest = longest.map_or_else(String::new, |ns| format!(" (≤ {})", duration(ns)));
+        Some(format!("{design}: {} splits, {doublings} doublings{longest}", grouped(splits)))
+    });
+    designs.collect::<Vec<_>>().join("; ")
+}
+
+/// The assumptions about simulated nodes, where there are such.
+pub(crate) fn simulated(report: &Report) -> Option<String> {
+    let find = |metric| Some(report.find("simulated nic", "all", "assumed", 1, metric)?.value);
+    Some(format!(
+        "SepHash and RACE on simulated nodes in virtual time, not measured; NICs assumed: round trip {} ns, {} Gb/s, \
+         {} million packets and {} million atomics a second; keys of 16 bytes, values of 32",
+        find("round_trip_ns")?,
+        find("gigabits")?,
+        find("packets_per_s")? / 1e6,
+        find("atomics_per_s")? / 1e6
+    ))
+}
+
 /// All tables that the rows suffice for.
 pub(crate) fn tables(report: &Report) -> Vec<Table> {
-    let mut tables = vec![summary(report), advice::table(report), throughput(report)];
-    tables.extend(report.setup.threads.iter().map(|threads| latency(report, *threads)));
-    tables.extend([space(report), resizes(report), costs(report), recovery(report)]);
-    tables.extend(duplicates::all(report));
-    tables.extend(sizes::all(report));
-    tables.extend([loads::table(report), ycsb::table(report)]);
-    tables.extend([caches::table(report), resizing::table(report)]);
-    tables.push(durability::table(report));
-    tables.extend(remote::all(report));
+    let (simulated, local): (Vec<&Spec>, Vec<&Spec>) = specs::SPECS
+        .iter()
+        .partition(|spec| spec.table.starts_with("simulated") || spec.table == REAL);
+    let lists = |specs: Vec<&'static Spec>| specs.into_iter().flat_map(|spec| spec.tables(report));
+    let mut tables = vec![summary(report), advice::table(report), wide::throughput(report)];
+    tables.extend(lists(local));
+    tables.extend(wide::all(report));
+    tables.extend(lists(simulated));
     tables.retain(|table| !table.rows.is_empty());
     tables
 }
 
 fn texts<const N: usize>(texts: [&str; N]) -> Vec<String> {
     texts.map(str::to_owned).into()
-}
-
-/// What a workload does, for those that have a name of ours.
-pub(crate) fn described(case: &str) -> &'static str {
-    let workload = Workload::ALL.into_iter().find(|workload| workload.name() == case);
-    workload.map_or("", Workload::description)
 }
 
 /// The figures that a user asks for first.
@@ -220,299 +376,5 @@ fn summary(report: &Report) -> Table {
         header,
         names: 1,
         rows,
-    }
-}
-
-fn throughput(report: &Report) -> Table {
-    let mut header = texts(["workload"]);
-    for threads in &report.setup.threads {
-        for design in &report.setup.designs {
-            header.push(format!("{design} ×{threads}"));
-        }
-    }
-    header.push(String::new());
-    let mut spread: f64 = 0.0;
-    let mut rows = Vec::new();
-    for case in report.cases("throughput") {
-        let mut row = texts([case]);
-        for threads in &report.setup.threads {
-            for design in &report.setup.designs {
-                let found = report.find("throughput", design, case, *threads, "ops_per_s");
-                row.push(found.map_or_else(String::new, |row| format!("{:.2}", row.value / 1e6)));
-                if let Some(Row { value, min, max, .. }) = found {
-                    spread = spread.max((max - min) / value);
-                }
-            }
-        }
-        row.push(described(case).to_owned());
-        rows.push(row);
-    }
-    Table {
-        title: format!("Throughput, million operations per second (×threads{})", report.emulated()),
-        note: format!(
-            "Medians of {}. Widest spread, from the slowest to the fastest: {:.0} % of the median.",
-            report.setup.repeats,
-            spread * 100.0
-        ),
-        header,
-        names: 1,
-        rows,
-    }
-}
-
-/// A duration, if there were enough samples to tell it.
-fn duration_or_dash(ns: Option<f64>) -> String {
-    ns.map_or_else(|| "-".to_owned(), duration)
-}
-
-fn latency(report: &Report, of_threads: u64) -> Table {
-    let metrics = ["p50_ns", "p99_ns", "p99.99_ns", "max_ns"];
-    let mut rows = Vec::new();
-    for case in report.cases("latency") {
-        for design in &report.setup.designs {
-            let find =
-                |metric| Some(report.find("latency", design, case, of_threads, metric)?.value);
-            if find("max_ns").is_none() {
-                continue;
-            }
-            let mut row = texts([case, design]);
-            row.extend(metrics.map(|metric| duration_or_dash(find(metric))));
-            rows.push(row);
-        }
-    }
-    Table {
-        title: format!("Latency, {}{}", threads_text(of_threads), report.emulated()),
-        note: "Each operation timed; get_many and put_many by batches of 64, which are fewer. \
-               -: too few for this percentile."
-            .into(),
-        header: texts(["workload", "design", "p50", "p99", "p99.99", "max"]),
-        names: 2,
-        rows,
-    }
-}
-
-/// A table with a row for each design that has rows, of cells that `cells` makes of a lookup.
-fn by_design<const N: usize>(
-    report: &Report,
-    table: &'static str,
-    case: &'static str,
-    cells: impl Fn(&dyn Fn(&str) -> Option<f64>) -> Option<[String; N]>,
-) -> Vec<Vec<String>> {
-    let rows = report.setup.designs.iter().filter_map(|design| {
-        let find = |metric: &str| Some(report.find(table, design, case, 1, metric)?.value);
-        let mut row = texts([design]);
-        row.extend(cells(&find)?);
-        Some(row)
-    });
-    rows.collect()
-}
-
-fn space(report: &Report) -> Table {
-    let rows = by_design(report, "space", "load", |find| {
-        let part = |metric| Some(format!("{:.3}", find(metric)?));
-        let bytes = |metric| Some(format!("{:.1}", find(metric)?));
-        Some([
-            part("load_factor_mean")?,
-            part("load_factor_min")?,
-            part("load_factor_max")?,
-            part("utility_medium")?,
-            part("utility")?,
-            bytes("medium_bytes_per_key")?,
-            bytes("dram_bytes_per_key")?,
-            format!("{:.1} MiB", find("file_bytes")? / f64::from(1 << 20)),
-        ])
-    });
-    Table {
-        title: "Space".into(),
-        note: "Load factor: mean, least and most while the last half was inserted. Utility: bytes \
-               of entries over bytes in use on the medium, over all inserts (with DRAM: over both). \
-               The pool grows ahead of use."
-            .into(),
-        header: texts([
-            "design",
-            "load factor",
-            "least",
-            "most",
-            "utility",
-            "with DRAM",
-            "bytes/entry",
-            "in DRAM",
-            "pool",
-        ]),
-        names: 1,
-        rows,
-    }
-}
-
-fn resizes(report: &Report) -> Table {
-    let mut rows = Vec::new();
-    for design in &report.setup.designs {
-        for case in ["insert", "insert that splits"] {
-            let find = |metric| Some(report.find("resize", design, case, 1, metric)?.value);
-            let cells = || {
-                let mut row = texts([design, case]);
-                row.push(grouped(find("count")? as u64));
-                for metric in ["p50_ns", "p99_ns", "p99.99_ns", "max_ns"] {
-                    row.push(duration_or_dash(find(metric)));
-                }
-                Some(row)
-            };
-            rows.extend(cells());
-        }
-    }
-    let designs = report.setup.designs.iter().filter_map(|design| {
-        let find = |metric| Some(report.find("resize", design, "all", 1, metric)?.value);
-        let (splits, doublings) = (find("splits")? as u64, find("doublings")?);
-        let longest = find("doubling_max_ns");
-        let longest = longest.map_or_else(String::new, |ns| format!(" (≤ {})", duration(ns)));
-        Some(format!("{design}: {} splits, {doublings} doublings{longest}", grouped(splits)))
-    });
-    Table {
-        title: format!("Growth, 1 thread{}", report.emulated()),
-        note: format!("{}.", designs.collect::<Vec<_>>().join("; ")),
-        header: texts(["design", "operation", "count", "p50", "p99", "p99.99", "max"]),
-        names: 2,
-        rows,
-    }
-}
-
-fn costs(report: &Report) -> Table {
-    let metrics =
-        ["blocks_read", "blocks_written", "lines_read", "lines_written", "flushes", "waits"];
-    let mut rows = Vec::new();
-    for design in &report.setup.designs {
-        for case in report.cases("cost") {
-            let find = |metric| report.find("cost", design, case, 1, metric);
-            let values: Option<Vec<String>> =
-                metrics.iter().map(|metric| Some(format!("{:.3}", find(metric)?.value))).collect();
-            let Some(values) = values else { continue };
-            let mut row = texts([design, case]);
-            row.extend(values);
-            rows.push(row);
-        }
-    }
-    Table {
-        title: "Cost of one operation, counted on the medium".into(),
-        note: "Blocks of 256 bytes and lines of 64, distinct ones; flushes of lines; fences and \
-               drains."
-            .into(),
-        header: texts([
-            "design",
-            "operation",
-            "blocks read",
-            "written",
-            "lines read",
-            "written",
-            "flushes",
-            "fences",
-        ]),
-        names: 2,
-        rows,
-    }
-}
-
-fn recovery(report: &Report) -> Table {
-    let opened = report.table("recovery").filter(|row| row.metric == "open_ms");
-    let rows = opened.map(|open| {
-        let find = |metric: &str| {
-            let mut rows = report.table("recovery");
-            let found = rows.find(|row| {
-                row.metric == metric && row.design == open.design && row.keys == open.keys
-            });
-            found.map_or(0.0, |row| row.value)
-        };
-        vec![
-            open.design.clone(),
-            grouped(open.keys),
-            open.threads.to_string(),
-            grouped(find("acknowledged") as u64),
-            grouped(find("lost") as u64),
-            format!("{:.2} ms", open.value),
-            format!("{:.2} ms", find("first_get_ms")),
-            format!("{:.2} ms", find("open_closed_ms")),
-            grouped(find("repaired_by_first_get") as u64),
-            grouped(find("repaired") as u64),
-        ]
-    });
-    Table {
-        title: format!("Recovery after kill -9 of a process that inserts{}", report.not_emulated()),
-        note: format!(
-            "Times are medians of {} opens of the same state; the first get is answered so long after \
-             the open began. Repaired are units that the kill may have left half changed, by the first \
-             get and in all. Every acknowledged key was looked up, and every invariant checked.",
-            report.setup.repeats
-        ),
-        header: texts([
-            "design",
-            "keys",
-            "threads",
-            "acknowledged",
-            "lost",
-            "open",
-            "first get",
-            "open if closed",
-            "repaired first",
-            "repaired",
-        ]),
-        names: 1,
-        rows: rows.collect(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::report::tests::sample;
-
-    #[test]
-    fn text_has_everything_aligned() {
-        let mut text = Vec::new();
-        sample(&["reh", "esh"], &[1, 2]).write_text(&mut text).unwrap();
-        let text = String::from_utf8(text).unwrap();
-        for part in [
-            "Some <CPU> & co, 2 cores, 8.0 GiB",
-            "file on ext4; latency of optane is emulated",
-            "0.1.0 (abcdef0), 2023-11-14",
-            "1,000 keys",
-            "Throughput, million operations per second (×threads, emulated optane)",
-            "Latency, 2 threads, emulated optane",
-            "insert that splits",
-            "Recovery after kill -9",
-        ] {
-            assert!(text.contains(part), "no {part} in\n{text}");
-        }
-        let hit = text.lines().find(|line| line.trim_start().starts_with("hit"));
-        assert!(hit.unwrap().contains("4.00"), "{text}");
-    }
-
-    #[test]
-    fn percentiles_of_too_few_are_not_told() {
-        let mut report = sample(&["reh"], &[1]);
-        report.rows.retain(|row| row.metric != "p99.99_ns");
-        let mut text = Vec::new();
-        report.write_text(&mut text).unwrap();
-        let text = String::from_utf8(text).unwrap();
-        let dashes = text.lines().filter(|line| line.contains(" -  "));
-        assert_eq!(dashes.count(), 4 + 2, "{text}");
-    }
-
-    #[test]
-    fn empty_reports_have_no_tables() {
-        assert!(tables(&Report::default()).is_empty());
-    }
-
-    #[test]
-    fn days_have_dates() {
-        for (seconds, text) in [
-            (0, "1970-01-01"),
-            (951_782_400, "2000-02-29"),
-            (1_709_251_199, "2024-02-29"),
-            (1_709_251_200, "2024-03-01"),
-            (4_102_444_800, "2100-01-01"),
-        ] {
-            assert_eq!(date(seconds), text);
-        }
-        assert_eq!(grouped(1_234_567), "1,234,567");
-        assert_eq!(grouped(999), "999");
     }
 }

@@ -23,6 +23,9 @@ const OPERATIONS: [(&str, Workload); 7] = [
 ];
 const KILL_WORK: u64 = 6;
 
+/// Takes what a run found: for which number of threads, and which operation.
+type Found<'a, R> = &'a mut dyn FnMut(&mut R, (usize, usize), driver::Run) -> Result<()>;
+
 /// The work of the suite: all operations of each repeat, and once more with the time of each; and the kill.
 pub(super) fn work(config: &Config) -> u64 {
     let rounds = (u64::from(config.repeats) + 1) * config.threads.len() as u64;
@@ -67,7 +70,7 @@ impl Recorder<'_> {
         map: &Map<u64, u64>,
         round: u32,
         timed: Timed,
-        found: &mut dyn FnMut(&mut Self, (usize, usize), driver::Run) -> Result<()>,
+        found: Found<'_, Self>,
     ) -> Result<()> {
         let config = self.config;
         for (t, &threads) in config.threads.iter().enumerate() {
