@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use durahash::{Change, Finding, Index, Result, Room};
+use durahash::index::{Change, Index, Room};
+use durahash::{Finding, Result};
 use durahash_media::Pool;
 use durahash_media::sim::Sim;
 

@@ -12,10 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use durahash::esh::Esh;
+use durahash::index::Index;
 use durahash::pea::{Pea, Policy};
 use durahash::reh::Reh;
 use durahash::rewo::{Cache, Rewo};
-use durahash::{Data, Design, Index, Map, Options};
+use durahash::{Data, Design, Map, Options};
 use durahash_media::metered::Metered;
 use durahash_media::sim::Sim;
 pub use durahash_media::sim::budget;

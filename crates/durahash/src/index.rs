@@ -1,7 +1,7 @@
-//! What every design offers: an [`Index`] of `(h, payload)` words.
+//! For implementers: the traits [`Index`] and [`MultiIndex`], which a design implements over a pool.
 //!
-//! A design never sees a key. Typed keys and values become words above this trait, once for all
-//! designs (`data.rs`, `record.rs`, `map.rs`).
+//! A design stores words, a 64-bit hash and a 64-bit payload, and never sees a key. The engine above these traits
+//! turns typed keys and values into words or records, once for all designs.
 
 use durahash_media::{Event, Medium, Result};
 
@@ -162,7 +162,7 @@ pub struct RewoStats {
 /// use std::sync::Arc;
 ///
 /// use durahash::reh::Reh;
-/// use durahash::{Change, Index, Room};
+/// use durahash::index::{Change, Index, Room};
 /// use durahash_media::{Dram, Format, Geometry, Pool};
 ///
 /// let (geometry, max_bytes) = (Geometry::default(), 64 << 20);
@@ -288,7 +288,7 @@ pub trait Keys {
 /// The keys of an index whose hashes tell everything; or of whoever means all keys of a hash.
 ///
 /// ```
-/// use durahash::{Keys, OneKey};
+/// use durahash::index::{Keys, OneKey};
 /// assert!(OneKey.is_meant(7)?);
 /// # Ok::<(), durahash::Error>(())
 /// ```
@@ -334,7 +334,7 @@ pub type MultiReader<'a> = &'a mut dyn FnMut(&[u64], &dyn Fn() -> bool) -> Resul
 /// use std::sync::Arc;
 ///
 /// use durahash::pea::{MultiPea, Policy};
-/// use durahash::{MultiIndex, OneKey, Values};
+/// use durahash::index::{MultiIndex, OneKey, Values};
 /// use durahash_media::{Dram, Format, Geometry, Pool};
 ///
 /// let (geometry, max_bytes) = (Geometry::default(), 64 << 20);

@@ -103,11 +103,16 @@
 //!   absent key reads two buckets.
 //! - [`Design::Esh`]: opens in milliseconds, and its splits are small. An insert writes one more line.
 //! - [`Design::Rewo`]: answers skewed lookups on a slow medium from a table in DRAM.
+//!
+//! # Implementing
+//!
+//! A program that brings its own design or medium finds the traits of designs in [`index`], media and pools in
+//! `durahash-media`, and [`Options::create_on`].
 
 #![forbid(unsafe_code)]
 
 // From low to high: a module uses only what stands in the groups above its own (`tests/suite/layers.rs`).
-mod index;
+pub mod index;
 mod util;
 
 mod extendible;
@@ -130,9 +135,11 @@ pub use durahash_media::{
 pub use engine::data::{Data, Type};
 pub use engine::design::Design;
 pub use engine::outcome::Outcome;
-pub use engine::record::{MAX_KEY_BYTES, MAX_VALUE_BYTES, RecordHeader};
+pub use engine::record::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use engine::stats::Stats;
-pub use index::{
-    Change, EshStats, Finding, Index, IndexStats, Keys, MultiIndex, MultiReader, OneKey, PeaStats,
-    Reader, RewoStats, Room, Scanned, Updater, Values,
-};
+pub use index::{EshStats, Finding, IndexStats, PeaStats, RewoStats};
+
+/// Layouts of byte strings in a pool, for tests of the format.
+pub mod layout {
+    pub use crate::engine::record::RecordHeader;
+}

@@ -5,8 +5,9 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use durahash::Result;
+use durahash::index::Index;
 use durahash::rewo::{Cache, Rewo, SYNC_BY_CALLS};
-use durahash::{Index, Result};
 use durahash_media::sim::{Call, Hook, Sim, Site};
 
 use super::ROOMY;

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use durahash::Result;
 use durahash::esh::Esh;
+use durahash::index::Index;
 use durahash::pea::{Pea, Policy};
 use durahash::reh::Reh;
 use durahash::rewo::{Cache, Rewo};
-use durahash::{Index, Result};
 use durahash_media::sim::Sim;
 use durahash_media::{Format, Geometry, Pool};
 

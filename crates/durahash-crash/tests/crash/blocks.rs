@@ -4,8 +4,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
+use durahash::index::{Change, Index, Room};
 use durahash::reh::Reh;
-use durahash::{Change, Finding, Index, Result, Room};
+use durahash::{Finding, Result};
 use durahash_crash::case::{Case, Table};
 use durahash_crash::cases::named;
 use durahash_crash::run::Tester;

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 
+use durahash::index::Index;
 use durahash::rewo::{Cache, Fault, Rewo, SYNC_BY_CALLS, plant};
-use durahash::{Finding, Index, Result};
+use durahash::{Finding, Result};
 use durahash_crash::case::{Case, Make, Table};
 use durahash_crash::cases::rewo_with;
 use durahash_crash::linear::{Operation, outcomes};

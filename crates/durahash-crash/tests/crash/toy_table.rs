@@ -7,7 +7,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use durahash::{Change, Finding, Index, IndexStats, Reader, Result, Room, Updater};
+use durahash::index::{Change, Index, Reader, Room, Updater};
+use durahash::{Finding, IndexStats, Result};
 use durahash_crash::case::{Case, Prefill, Slots, Table};
 use durahash_crash::script::Op;
 use durahash_media::sim::Sim;

@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use durahash_media::{Durability, Result};
@@ -487,6 +488,10 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         put: "map.put(&1, &10)?;"
     }
 }
+
+// Closures of the caller run while no lock is held, so a panic in one leaves the pool as it is.
+impl<K: Data + ?Sized, V: Data + ?Sized> UnwindSafe for Map<K, V> {}
+impl<K: Data + ?Sized, V: Data + ?Sized> RefUnwindSafe for Map<K, V> {}
 
 impl<K: Data + ?Sized, V: Data + ?Sized> Clone for Map<K, V> {
     fn clone(&self) -> Self {

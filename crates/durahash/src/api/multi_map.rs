@@ -3,6 +3,7 @@
 use std::borrow::Borrow;
 use std::fmt;
 use std::marker::PhantomData;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use durahash_media::{Durability, Result};
@@ -337,6 +338,10 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
         put: "map.add(&1, &10)?;"
     }
 }
+
+// As of a map.
+impl<K: Data + ?Sized, V: Data + ?Sized> UnwindSafe for MultiMap<K, V> {}
+impl<K: Data + ?Sized, V: Data + ?Sized> RefUnwindSafe for MultiMap<K, V> {}
 
 impl<K: Data + ?Sized, V: Data + ?Sized> Clone for MultiMap<K, V> {
     fn clone(&self) -> Self {

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
-use durahash::{AnyMap, Data, Durability, ErrorKind, Map, Options, Type};
+use durahash::{AnyMap, AnyMultiMap, Data, Durability, ErrorKind, Map, MultiMap, Options, Type};
 use durahash_media::Geometry;
 
 fn options() -> Options {
@@ -148,4 +149,20 @@ fn array_types_that_the_format_cannot_name_are_refused() {
     let made = Options::new().types(Type::U64, Type::Array(1 << 24)).create::<AnyMap>(&path);
     assert!(matches!(made.unwrap_err().kind(), ErrorKind::Options { .. }));
     assert!(!path.exists());
+}
+
+#[test]
+fn handles_go_to_other_threads_and_through_panics() {
+    fn is_safe<T: Clone + Send + Sync + UnwindSafe + RefUnwindSafe>() {}
+    is_safe::<Map<u64, [u8]>>();
+    is_safe::<MultiMap<str, u64>>();
+    is_safe::<AnyMap>();
+    is_safe::<AnyMultiMap>();
+
+    let map: Map<u64, u64> = Options::new().in_memory().unwrap();
+    map.put(&1, &10).unwrap();
+    let panicked = std::panic::catch_unwind(|| map.get_with(&1, |_| panic!("in the caller")));
+    assert!(panicked.is_err());
+    map.put(&1, &11).unwrap();
+    assert_eq!(map.get(&1).unwrap(), Some(11));
 }

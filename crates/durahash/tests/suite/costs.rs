@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 
 use durahash::esh::Esh;
+use durahash::index::{Change, Index, Room};
 use durahash::pea::{Pea, Policy};
 use durahash::rewo::{Cache, Rewo};
-use durahash::{Change, Design, Index, MultiMap, Options, Room};
+use durahash::{Design, MultiMap, Options};
 use durahash_media::hash::WordMix;
 use durahash_media::metered::{Counts, Metered};
 use durahash_media::{Dram, Geometry, Medium, Pool};

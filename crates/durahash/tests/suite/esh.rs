@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use durahash::esh::Esh;
-use durahash::{Change, Design, ErrorKind, Finding, Index, Map, Options, Room, SyncMode};
+use durahash::index::{Change, Index, Room};
+use durahash::{Design, ErrorKind, Finding, Map, Options, SyncMode};
 use durahash_media::hash::WordMix;
 use durahash_media::metered::Metered;
 use durahash_media::sim::{Action, Sim};

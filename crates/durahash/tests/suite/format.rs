@@ -1,9 +1,8 @@
 //! `docs/format.md` is held to the code: its tables to what `on_media!` emits and to what pools
 //! say, its images to the bytes of pools that are made here.
 
-use durahash::{
-    AnyMap, Dax, Design, Map, MultiMap, Options, RecordHeader, Type, esh, pea, reh, rewo,
-};
+use durahash::layout::RecordHeader;
+use durahash::{AnyMap, Dax, Design, Map, MultiMap, Options, Type, esh, pea, reh, rewo};
 use durahash_media::hash::{ByteHash, WordMix};
 use durahash_media::{Dram, Field, Format, Geometry, Memory, PmU64, Pool, Superblock};
 

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use durahash::{Change, Design, Index, Room};
+use durahash::Design;
+use durahash::index::{Change, Index, Room};
 use durahash_media::{Dram, Geometry};
 use durahash_testkit::index_of;
 

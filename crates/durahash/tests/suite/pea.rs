@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use durahash::index::{Change, Index, Room};
 use durahash::pea::{Pea, Policy};
-use durahash::{Change, Index, Room};
 use durahash_media::sim::Sim;
 use durahash_media::{Dram, Geometry, Medium, Pool};
 use durahash_testkit::pool_on;

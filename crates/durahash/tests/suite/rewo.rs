@@ -6,8 +6,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
+use durahash::index::{Change, Index, Room};
 use durahash::rewo::{Cache, Rewo};
-use durahash::{Change, Design, ErrorKind, Finding, Index, Map, Options, Room};
+use durahash::{Design, ErrorKind, Finding, Map, Options};
 use durahash_media::hash::WordMix;
 use durahash_media::sim::Sim;
 use durahash_media::{Dram, Geometry, Memory, Pool, bits};

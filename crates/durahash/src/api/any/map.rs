@@ -1,6 +1,7 @@
 //! Maps whose types and design are known at run time.
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use durahash_media::{Durability, Result};
@@ -181,6 +182,10 @@ impl AnyMap {
         put: "map.put(b\"1\", b\"one\")?;"
     }
 }
+
+// As of a map with types.
+impl UnwindSafe for AnyMap {}
+impl RefUnwindSafe for AnyMap {}
 
 impl fmt::Debug for AnyMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

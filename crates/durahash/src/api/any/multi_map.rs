@@ -1,6 +1,7 @@
 //! Multimaps whose types are known at run time.
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use durahash_media::{Durability, Result};
@@ -240,6 +241,10 @@ impl AnyMultiMap {
         put: "map.add(b\"1\", b\"one\")?;"
     }
 }
+
+// As of a map with types.
+impl UnwindSafe for AnyMultiMap {}
+impl RefUnwindSafe for AnyMultiMap {}
 
 impl fmt::Debug for AnyMultiMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -207,7 +207,7 @@ impl<M: Medium> Esh<M> {
         Ok(())
     }
 
-    /// The figures of [`Index::stats`](crate::Index::stats).
+    /// The figures of [`Index::stats`](crate::index::Index::stats).
     pub(super) fn figures(&self) -> IndexStats {
         let segments = self.writers.growth.units();
         // Before all are counted, which repairs those that are not yet.

@@ -126,7 +126,7 @@ impl<M: Medium> Esh<M> {
         }
     }
 
-    /// The body of [`Index::update`](crate::Index::update): what was found, and what was done.
+    /// The body of [`Index::update`](crate::index::Index::update): what was found, and what was done.
     pub(super) fn update_slot(
         &self,
         h: u64,

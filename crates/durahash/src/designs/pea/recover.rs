@@ -137,7 +137,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         })
     }
 
-    /// The figures of [`Index::stats`](crate::Index::stats).
+    /// The figures of [`Index::stats`](crate::index::Index::stats).
     pub(super) fn figures(&self) -> IndexStats {
         let segments = self.writers.growth.units();
         let depth = self.directory.depth();

@@ -148,7 +148,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         }
     }
 
-    /// The body of [`Index::update`](crate::Index::update): what was found, and what was done.
+    /// The body of [`Index::update`](crate::index::Index::update): what was found, and what was done.
     pub(super) fn update_slot(
         &self,
         h: u64,

@@ -172,7 +172,7 @@ impl<M: Medium> Reh<M> {
         Ok(())
     }
 
-    /// The figures of [`Index::stats`](crate::Index::stats).
+    /// The figures of [`Index::stats`](crate::index::Index::stats).
     pub(super) fn figures(&self) -> IndexStats {
         let growth = &self.writers.growth;
         let buckets = growth.units();

@@ -280,7 +280,7 @@ impl<M: Medium> Rewo<M> {
         Ok(())
     }
 
-    /// The figures of [`Index::stats`](crate::Index::stats).
+    /// The figures of [`Index::stats`](crate::index::Index::stats).
     pub(super) fn figures(&self) -> IndexStats {
         let wanted = self.plans.wanted(self.plans.load());
         let buckets: u64 = wanted.all().map(|(_, table)| table.buckets()).sum();

@@ -24,7 +24,7 @@ pub(super) enum Left {
 }
 
 impl<M: Medium> Rewo<M> {
-    /// The body of [`Index::update`](crate::Index::update): what was found, and what was left.
+    /// The body of [`Index::update`](crate::index::Index::update): what was found, and what was left.
     pub(super) fn update_slot(
         &self,
         h: u64,
