@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::tool::{Answer, Work, answer};
+use crate::tool::{Answer, Work, answer, budget};
 
 /// How clients reach the memory of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -257,12 +257,13 @@ fn several_nodes_have_one_index() {
         let name = format!("{},{}", one.address, two.address);
         assert_eq!(work.run(&format!("{both} check")).ok(), format!("{name}: ok, {keys} keys\n"));
         // Not all of them, or in another order.
-        for nodes in [
-            format!("--node {}", one.address),
-            format!("--node {}", two.address),
-            format!("--node {} --node {}", two.address, one.address),
-        ] {
-            let complaint = work.run(&format!("remote {nodes} get key")).failed(3);
+        let others = [
+            format!("remote --node {} get key", one.address),
+            format!("remote --node {} get key", two.address),
+            format!("remote --node {} --node {} get key", two.address, one.address),
+        ];
+        for answer in work.run_all(&others) {
+            let complaint = answer.failed(3);
             assert!(complaint.contains("named in another order"), "{complaint}");
         }
         let twice = format!("remote --node {} --node {}", one.address, one.address);
@@ -599,7 +600,7 @@ fn a_dump_ends_with_its_node() {
     for over in Over::ALL {
         let work = over.work();
         let mut node = Node::start(&work, over, "--size 128MiB");
-        node.feed(&work, "load", lines(0..over.fewer(100_000)).as_bytes()).ok();
+        node.feed(&work, "load", lines(0..over.fewer(budget(20_000, 100_000))).as_bytes()).ok();
         let words = ["remote", "--node", &node.address, "dump"];
         let mut child = work.command(words).stdin(Stdio::null()).spawn().unwrap();
         // More than a pipe holds is to come yet.
@@ -621,7 +622,7 @@ fn a_node_that_is_stopped_is_as_one_that_is_gone() {
     let work = over.work();
     let node = Node::start(&work, over, "--size 128MiB");
     let nodes = format!("--node {}", node.address);
-    node.feed(&work, "load", lines(0..over.fewer(100_000)).as_bytes()).ok();
+    node.feed(&work, "load", lines(0..over.fewer(budget(20_000, 100_000))).as_bytes()).ok();
     let words = ["remote", "--node", &node.address, "dump"];
     let mut dump = work.command(words).stdin(Stdio::null()).spawn().unwrap();
     let mut begin = [0; 1000];
@@ -656,7 +657,7 @@ fn a_client_that_is_stopped_is_named_to_those_that_it_blocks() {
     stdin.write_all(line(0).as_bytes()).unwrap();
     wait_for(&work, &format!("--node {}", node.address), 0);
     signal(&stopped, "-STOP");
-    let complaint = node.feed(&work, "load", lines(0..100_000).as_bytes()).failed(4);
+    let complaint = node.feed(&work, "load", lines(0..budget(20_000, 100_000)).as_bytes()).failed(4);
     for part in ["the client in row ", "was stopped, as by Ctrl-Z", "entries were loaded and stay"]
     {
         assert!(complaint.contains(part), "{complaint}");
@@ -664,7 +665,7 @@ fn a_client_that_is_stopped_is_named_to_those_that_it_blocks() {
     signal(&stopped, "-CONT");
     drop(stdin);
     answer(stopped).ok();
-    node.feed(&work, "load", lines(0..100_000).as_bytes()).ok();
+    node.feed(&work, "load", lines(0..budget(20_000, 100_000)).as_bytes()).ok();
 }
 
 /// Over UCX the dead are found by time: what such a client had serves whoever waits for it.
@@ -734,11 +735,14 @@ fn damage_is_found_and_told() {
         [(&b"DURASEP\0"[..], "there is no sound index"), (b"durareg\0", "is not what a node")]
     {
         damage(&node, what, 0);
-        for line in ["check", "stats", "dump", "get key"] {
-            let complaint = node.run(&work, line).failed(3);
+        let lines = ["check", "stats", "dump", "get key", "check --json"]
+            .map(|line| format!("remote --node {address} {line}"));
+        let mut answers = work.run_all(&lines);
+        let check = answers.pop().unwrap();
+        for (line, answer) in lines.iter().zip(answers) {
+            let complaint = answer.failed(3);
             assert!(complaint.contains(wanted), "{line}: {complaint}");
         }
-        let check = node.run(&work, "check --json");
         let answer: Value = serde_json::from_slice(&check.out).unwrap();
         assert_eq!((check.code, &answer["pool"]), (Some(3), &address[..].into()));
         assert_eq!(answer["ok"], false);
@@ -772,8 +776,9 @@ fn a_benchmark_leaves_an_empty_index() {
 fn benchmarks_take_their_memory_once() {
     let work = Work::new();
     let node = Node::start(&work, Over::Local, "--size 32MiB");
+    let bench = format!("bench --keys {} --threads 2", budget(1000, 2000));
     let taken = || {
-        node.run(&work, "bench --keys 2000 --threads 2").ok();
+        node.run(&work, &bench).ok();
         json(node.run(&work, "stats --json"))["taken_bytes"].as_u64().unwrap()
     };
     let [first, _, last] = [taken(), taken(), taken()];

@@ -8,6 +8,12 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
+/// The count of a test: `usual`, or `deep` where `DURAHASH_DEEP=1` is in the environment.
+pub(crate) fn budget<T>(usual: T, deep: T) -> T {
+    let is_deep = std::env::var_os("DURAHASH_DEEP").is_some_and(|set| set != "0");
+    if is_deep { deep } else { usual }
+}
+
 /// A directory in which the command is run.
 pub(crate) struct Work {
     dir: TempDir,
@@ -67,6 +73,16 @@ impl Work {
             });
             answer(child)
         })
+    }
+
+    /// Runs commands at the same time, as is quicker where each waits for something.
+    pub(crate) fn run_all(&self, lines: &[String]) -> Vec<Answer> {
+        let start = |line: &String| {
+            let words = line.split_whitespace();
+            self.command(words).stdin(Stdio::null()).spawn().unwrap()
+        };
+        let children: Vec<_> = lines.iter().map(start).collect();
+        children.into_iter().map(answer).collect()
     }
 
     /// Starts a command whose pipes are all open.

@@ -1,7 +1,7 @@
 //! Space and strategies of Pea Hash over its growth, for each way to split and to place.
 //!
 //! ```text
-//! cargo run --release -p durahash --example pea_space -- 40
+//! cargo bench -p durahash --bench pea_space -- 40
 //! ```
 //!
 //! inserts so many million uniform keys under each policy and prints: the largest load factor, average
