@@ -600,7 +600,7 @@ fn a_dump_ends_with_its_node() {
     for over in Over::ALL {
         let work = over.work();
         let mut node = Node::start(&work, over, "--size 128MiB");
-        node.feed(&work, "load", lines(0..over.fewer(budget(20_000, 100_000))).as_bytes()).ok();
+        node.feed(&work, "load", lines(0..over.fewer(budget(50_000, 100_000))).as_bytes()).ok();
         let words = ["remote", "--node", &node.address, "dump"];
         let mut child = work.command(words).stdin(Stdio::null()).spawn().unwrap();
         // More than a pipe holds is to come yet.
@@ -657,7 +657,8 @@ fn a_client_that_is_stopped_is_named_to_those_that_it_blocks() {
     stdin.write_all(line(0).as_bytes()).unwrap();
     wait_for(&work, &format!("--node {}", node.address), 0);
     signal(&stopped, "-STOP");
-    let complaint = node.feed(&work, "load", lines(0..budget(20_000, 100_000)).as_bytes()).failed(4);
+    let complaint =
+        node.feed(&work, "load", lines(0..budget(20_000, 100_000)).as_bytes()).failed(4);
     for part in ["the client in row ", "was stopped, as by Ctrl-Z", "entries were loaded and stay"]
     {
         assert!(complaint.contains(part), "{complaint}");
