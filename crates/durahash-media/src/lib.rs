@@ -12,6 +12,11 @@
 //! - [`SharedRegion`]: memory that several processes access word by word.
 //! - [`Pool`]: superblock, extents, record blocks, and finding free space again after a crash.
 
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+compile_error!(
+    "durahash needs 64-bit Linux: it maps large files, and relies on Linux's system calls"
+);
+
 // From low to high: a module uses only what stands in the groups above its own
 // (`durahash/tests/suite/layers.rs`).
 mod error;

@@ -17,6 +17,7 @@
 //!   an operation's last step before it unlocks.
 
 // From low to high: a module uses only what stands above it (`durahash/tests/layers.rs`).
+mod line;
 mod region;
 mod sys;
 
@@ -39,14 +40,15 @@ mod zero_cost;
 #[cfg(not(loom))]
 pub(crate) use dram::Anonymous;
 pub use dram::Dram;
+pub(crate) use line::{ADDRESS_BYTES, each_line, prefetch_line};
+pub use line::{BLOCK_BYTES, LINE_BYTES};
 #[cfg(not(loom))]
 pub(crate) use logged::{
     AREA_BYTES_MIN, LOG_ALIGN, LOG_OFF, LOG_VERSION, LogSpace, format_log, place_log,
 };
 pub use logged::{Disk, FileDisk, Line, Logged, SyncMode};
 pub use mapped::{Dax, FileLock, Mapped, MappedOptions};
-pub(crate) use memory::{ADDRESS_BYTES, each_line, prefetch_line};
-pub use memory::{BLOCK_BYTES, Event, LINE_BYTES, Memory};
+pub use memory::{Event, Memory};
 pub use region::Region;
 #[cfg(not(loom))]
 pub use shared::{SharedHeader, SharedRegion};

@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::alloc::class_bytes;
-use super::log;
+use super::class::class_bytes;
 use super::superblock::{Format, Superblock, TABLE_OFF};
 use crate::error::{Error, ErrorKind, Limit, Result};
-use crate::medium::Medium;
+use crate::medium::{AREA_BYTES_MIN, Medium};
 use crate::word::bits;
 
 /// The most that a pool grows by in one step.
@@ -91,6 +90,21 @@ fn store_kind<M: Medium>(medium: &M, i: u64, kind: ExtentKind) -> Result<()> {
     Ok(())
 }
 
+/// The extents of the log that the superblock names, none for offset zero: they are there, and are its.
+fn log_extents(off: u64, bytes: u64, shift: u32, kinds: &[ExtentKind]) -> Result<Range<u64>> {
+    let place = || Error::corrupt("place of the log", std::mem::offset_of!(Superblock, log) as u64);
+    let end = off.checked_add(bytes).ok_or_else(place)?;
+    let log = off >> shift..end.div_ceil(1 << shift);
+    let is_too_short = off != 0 && bytes < AREA_BYTES_MIN;
+    if is_too_short || log.end > kinds.len() as u64 {
+        return Err(place());
+    }
+    match log.clone().find(|i| kinds[*i as usize] != ExtentKind::Log) {
+        Some(i) => Err(Error::corrupt("kind of an extent of the log", TABLE_OFF + i)),
+        None => Ok(log),
+    }
+}
+
 /// The extents of a pool, mirrored in DRAM.
 pub(crate) struct Extents {
     kinds: Vec<ExtentKind>,
@@ -155,7 +169,7 @@ impl Extents {
 
     /// Sees to it that the log has its extents, and no others are kept for it.
     fn find_log(&mut self, off: u64, bytes: u64) -> Result<()> {
-        let log = log::extents_of(off, bytes, self.shift, &self.kinds)?;
+        let log = log_extents(off, bytes, self.shift, &self.kinds)?;
         for i in 0..self.kinds.len() as u64 {
             if self.kinds[i as usize] == ExtentKind::Log && !log.contains(&i) {
                 self.kinds[i as usize] = ExtentKind::Free;

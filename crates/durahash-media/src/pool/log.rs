@@ -13,12 +13,10 @@
 //! | the area's length | sync | as before |
 //! | its offset | sync | there is an empty log |
 
-use std::ops::Range;
 use std::time::Duration;
 
 use super::extents::Extents;
-use super::superblock::TABLE_OFF;
-use super::{ExtentKind, Pool, Superblock};
+use super::{Pool, Superblock};
 use crate::error::{Error, Limit, Result};
 use crate::lock::wait_lock;
 use crate::medium::{
@@ -27,26 +25,6 @@ use crate::medium::{
 use crate::word::bits;
 
 const SYNC_MODE_OFF: u64 = std::mem::offset_of!(Superblock, sync_mode) as u64;
-
-/// The extents of the log that the superblock names, none for offset zero: they are there, and are its.
-pub(super) fn extents_of(
-    off: u64,
-    bytes: u64,
-    shift: u32,
-    kinds: &[ExtentKind],
-) -> Result<Range<u64>> {
-    let place = || Error::corrupt("place of the log", std::mem::offset_of!(Superblock, log) as u64);
-    let end = off.checked_add(bytes).ok_or_else(place)?;
-    let log = off >> shift..end.div_ceil(1 << shift);
-    let is_too_short = off != 0 && bytes < AREA_BYTES_MIN;
-    if is_too_short || log.end > kinds.len() as u64 {
-        return Err(place());
-    }
-    match log.clone().find(|i| kinds[*i as usize] != ExtentKind::Log) {
-        Some(i) => Err(Error::corrupt("kind of an extent of the log", TABLE_OFF + i)),
-        None => Ok(log),
-    }
-}
 
 /// The mode that a word stands for; `None` for a word of a later
 /// format.

@@ -30,6 +30,8 @@
 //! | | (file) | cut behind the last extent in use | file longer than the pool |
 
 mod alloc;
+mod blocks;
+mod class;
 mod extents;
 mod log;
 #[cfg(test)]
@@ -39,7 +41,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
-pub use alloc::PoolStats;
+pub use blocks::PoolStats;
 pub use extents::ExtentKind;
 pub use superblock::{Format, Geometry, Superblock};
 
@@ -51,7 +53,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::lock::wait_lock;
 use crate::medium::{Durability, Medium};
 use crate::word::{OnMedia, PmU64};
-use alloc::Blocks;
+use blocks::Blocks;
 use extents::Extents;
 use superblock::State;
 

@@ -10,23 +10,10 @@
 //!
 //! Marks live in DRAM. A crash during a sweep loses nothing: the next open sweeps again.
 
-use std::collections::BTreeMap;
-
 use super::Pool;
 use crate::error::Result;
 use crate::lock::wait_lock;
 use crate::medium::Medium;
-
-/// A sweep under way.
-#[derive(Default)]
-pub(crate) struct Sweep {
-    /// Extents of blocks that are older than this open.
-    pub(crate) extents: Vec<u64>,
-    /// First extents of older runs, and whether they are marked.
-    pub(crate) runs: BTreeMap<u64, bool>,
-    /// Older blocks freed meanwhile.
-    pub(crate) freed: Vec<u64>,
-}
 
 impl<M: Medium> Pool<M> {
     /// Whether free record space is still to be found.

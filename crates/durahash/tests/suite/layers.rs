@@ -7,11 +7,13 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::imports::{Files, cycle};
+
 fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-fn read(path: &Path) -> String {
+pub(crate) fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
@@ -30,7 +32,7 @@ fn groups(lib: &str) -> HashMap<&str, usize> {
 }
 
 /// All source files below `dir`, each with the path of its module.
-fn sources(dir: &Path, module: &[String], found: &mut Vec<(PathBuf, Vec<String>)>) {
+pub(crate) fn sources(dir: &Path, module: &[String], found: &mut Vec<(PathBuf, Vec<String>)>) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         let mut module = module.to_vec();
@@ -104,6 +106,21 @@ fn no_module_imports_upward() {
         }
     }
     assert!(wrong.is_empty(), "imports from above or the side:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn no_files_import_one_another() {
+    for name in ["durahash-media", "durahash-ucx"] {
+        let files = Files::read(&crates().join(name).join("src"));
+        let imports = files.imports();
+        assert!(imports.values().any(|to| to.len() > 3), "{name}: imports are seen");
+        if let Some(cycle) = cycle(&imports) {
+            let way: Vec<_> = cycle.iter().map(|module| module.join("::")).collect();
+            panic!(
+                "{name}: each of these imports from the next, the last from the first: {way:#?}"
+            );
+        }
+    }
 }
 
 /// The walk above is no use if it sees nothing.

@@ -8,6 +8,7 @@ mod esh;
 mod faults;
 mod format;
 mod images;
+mod imports;
 mod index;
 mod layers;
 mod logged;

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::disk::Disk;
 use super::log::{Log, Wake};
-use super::{FileDisk, SyncMode};
+use super::mode::SyncMode;
 use crate::error::{Error, Result};
 
 /// One makes checkpoints, and in `Interval` one writes.
@@ -18,7 +19,7 @@ pub(super) struct Background {
 }
 
 impl Background {
-    pub(super) fn start(log: &Arc<Log<FileDisk>>, mode: SyncMode) -> Result<Self> {
+    pub(super) fn start<D: Disk + 'static>(log: &Arc<Log<D>>, mode: SyncMode) -> Result<Self> {
         let process = std::process::id();
         let stop = Arc::new(AtomicBool::new(false));
         let mut background = Background { stop, threads: Vec::new(), process };
@@ -47,11 +48,11 @@ impl Background {
     }
 
     /// Runs `step` again and again until the end.
-    fn spawn(
+    fn spawn<D: Disk + 'static>(
         &mut self,
         name: &str,
-        log: &Arc<Log<FileDisk>>,
-        step: impl Fn(&Log<FileDisk>) + Send + 'static,
+        log: &Arc<Log<D>>,
+        step: impl Fn(&Log<D>) + Send + 'static,
     ) -> Result<std::thread::Thread> {
         let (log, stop) = (Arc::clone(log), Arc::clone(&self.stop));
         let run = move || {

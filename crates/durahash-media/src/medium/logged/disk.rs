@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use super::format::BLOCK_BYTES;
 use super::format::Line;
 use crate::error::Result;
 use crate::medium::Region;
@@ -129,4 +130,13 @@ pub trait Disk: Send + Sync {
     fn path(&self) -> Option<&Path> {
         None
     }
+}
+
+/// `bytes` bytes of `buffer`, aligned as direct writes need.
+pub(super) fn aligned(buffer: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
+    if buffer.len() < bytes + BLOCK_BYTES {
+        *buffer = vec![0; bytes + BLOCK_BYTES];
+    }
+    let lead = buffer.as_ptr().align_offset(BLOCK_BYTES);
+    &mut buffer[lead..lead + bytes]
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::Thread;
 
-use super::disk::Disk;
+use super::disk::{Disk, aligned};
 use super::format::{
     BLOCK_BYTES, BLOCK_LINES, Head, Layout, Line, STAGED_WORDS, fill_block, staged_sum,
 };
@@ -393,13 +393,4 @@ impl<D: Disk> Log<D> {
             private_bytes: self.private.bytes(),
         }
     }
-}
-
-/// `bytes` bytes of `buffer`, aligned as direct writes need.
-pub(super) fn aligned(buffer: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
-    if buffer.len() < bytes + BLOCK_BYTES {
-        *buffer = vec![0; bytes + BLOCK_BYTES];
-    }
-    let lead = buffer.as_ptr().align_offset(BLOCK_BYTES);
-    &mut buffer[lead..lead + bytes]
 }

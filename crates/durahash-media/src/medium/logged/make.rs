@@ -2,8 +2,9 @@
 
 use rustix::param::page_size;
 
-use super::file::FOLIO_PAGES_MAX;
 use super::format::{BLOCK_BYTES, LOG_ALIGN, Layout};
+use super::old::FOLIO_PAGES_MAX;
+use super::old::PoolView;
 use super::recover::Recovered;
 use crate::error::Result;
 use crate::medium::mapped::Mapped;

@@ -78,7 +78,7 @@
 //! # Memory
 //! The image is private: a page that was stored to is memory of this process, beside the page of the
 //! file. Beyond a bound (`Options::private_bytes`, half of the machine's memory unless set) pages that
-//! are equal to the file's are given back, by a step in the background (`private.rs`). What is beyond
+//! are equal to the file's are given back, by a step in the background (`reclaim.rs`). What is beyond
 //! the bound is what is flushed while that step goes on: never more than a page for each line that the
 //! log has room for, as these are the pages that may differ from the file. What the pool grows by while it
 //! is open is memory of this process from the start, in huge pages, up to a quarter of the bound.
@@ -93,7 +93,9 @@ mod log;
 #[cfg(not(loom))]
 mod make;
 mod mode;
+mod old;
 mod private;
+mod reclaim;
 pub(in crate::medium) mod recover;
 mod replay;
 #[cfg(all(test, not(loom)))]
@@ -101,15 +103,15 @@ mod tests;
 
 pub use disk::Disk;
 pub use file::FileDisk;
-pub(super) use file::{OldLog, begin_file, is_left_in_cache};
 pub use format::Line;
 pub use mode::SyncMode;
+pub(super) use old::{OldLog, PoolView, begin_file, is_left_in_cache};
 // What a pool needs in order to have a log made.
 #[cfg(not(loom))]
 pub(crate) use {
-    file::{LOG_OFF, LOG_VERSION},
     format::{AREA_BYTES_MIN, LOG_ALIGN},
     make::{LogSpace, format_log, place_log},
+    old::{LOG_OFF, LOG_VERSION},
 };
 
 use std::cell::{Cell, RefCell};

@@ -36,11 +36,10 @@ use std::ops::Range;
 use std::sync::mpsc;
 use std::thread;
 
-use super::disk::Disk;
+use super::disk::{Disk, aligned};
 use super::format::{
     AREA_BYTES_MIN, BLOCK_BYTES, BlockHead, Head, Layout, Line, STAGED_WORDS, line_of, staged_sum,
 };
-use super::log::aligned;
 use super::replay::{Replayed, Replaying};
 use crate::error::{Error, Result};
 use crate::medium::LINE_BYTES;

@@ -33,7 +33,7 @@ use crate::error::{Error, ErrorKind, Limit, Result};
 use crate::flush::{self, WriteBack};
 use crate::word::{OnMedia, PmU64};
 use file::PoolFile;
-use logged::OldLog;
+use logged::{OldLog, PoolView};
 pub(super) use map::{Mapping, Sharing};
 
 /// Whether a pool shall lie on directly mapped persistent memory.
@@ -219,19 +219,6 @@ impl Mapped {
         Ok(std::mem::replace(&mut self.mapping, mapping))
     }
 
-    /// Lets no store reach the file from now on.
-    pub(super) fn map_privately(&mut self) -> Result<()> {
-        if !self.read_only {
-            self.exchange(Sharing::Private)?;
-        }
-        Ok(())
-    }
-
-    /// The file as stores reach it, where the pages of this mapping are private.
-    pub(super) fn map_pool(&self) -> Result<(Mapping, Region)> {
-        self.map_once_more(self.sharing, self.region.len())
-    }
-
     /// The mapping with what is stored in its private pages; stores to this one reach the file again.
     pub(super) fn take_image(&mut self) -> Result<Mapping> {
         self.exchange(self.sharing)
@@ -284,19 +271,6 @@ impl Mapped {
 
     // What the log's view of the file is made of.
 
-    pub(super) fn file(&self) -> &File {
-        self.file.file()
-    }
-
-    pub(super) fn pool_path(&self) -> &Path {
-        self.file.path()
-    }
-
-    /// The name that the file has now, which is not its own before it is published.
-    pub(super) fn current_path(&self) -> PathBuf {
-        self.file.current_path()
-    }
-
     /// Makes `bytes` bytes from `off`, changed or not, something that the next sync writes.
     pub(super) fn dirty_pages(&self, off: u64, bytes: u64) -> Result<()> {
         if bytes == 0 {
@@ -305,14 +279,6 @@ impl Mapped {
         // SAFETY: the file reaches that far, and nothing is changed but for what the system knows.
         unsafe { self.mapping.populate(off, bytes) }
             .map_err(|e| self.file.error("opening the pool", e))
-    }
-
-    pub(super) fn error(&self, doing: &'static str, e: io::Error) -> Error {
-        self.file.error(doing, e)
-    }
-
-    pub(super) fn sync_pages(&self, off: u64, bytes: u64) -> io::Result<()> {
-        if bytes == 0 { Ok(()) } else { self.mapping.sync(off, bytes) }
     }
 
     /// Another holder of the file's lock, for after this medium is gone.
@@ -364,6 +330,35 @@ impl FileLock {
     /// synced; else nothing was replaced.
     pub fn replace(&self, old: &FileLock) -> Result<()> {
         self.0.replace(&old.0)
+    }
+}
+
+impl PoolView for Mapped {
+    fn file(&self) -> &File {
+        self.file.file()
+    }
+
+    fn current_path(&self) -> PathBuf {
+        self.file.current_path()
+    }
+
+    fn error(&self, doing: &'static str, e: io::Error) -> Error {
+        self.file.error(doing, e)
+    }
+
+    fn map_privately(&mut self) -> Result<()> {
+        if !self.read_only {
+            self.exchange(Sharing::Private)?;
+        }
+        Ok(())
+    }
+
+    fn map_pool(&self) -> Result<(Mapping, Region)> {
+        self.map_once_more(self.sharing, self.region.len())
+    }
+
+    fn sync_pages(&self, off: u64, bytes: u64) -> io::Result<()> {
+        if bytes == 0 { Ok(()) } else { self.mapping.sync(off, bytes) }
     }
 }
 

@@ -23,6 +23,7 @@ macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// What was done to a medium. Distinct means counted once per operation and thread.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
         pub struct Counts {
             $($(#[$doc])* pub $name: u64,)*
         }

@@ -1,0 +1,258 @@
+//! Where the log is in a pool's file, and what it holds when the file is opened.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::param::page_size;
+
+use super::disk::{Disk, aligned};
+use super::format::{AREA_BYTES_MIN, BLOCK_BYTES, LOG_ALIGN, Layout, Line};
+use super::recover::{self, Recovered};
+use crate::error::{Error, ErrorKind, Result};
+use crate::medium::mapped::Mapping;
+use crate::medium::{LINE_BYTES, Memory, Region, Storage, sys};
+use crate::word::{PmU64, bits};
+
+/// A mapped pool file, as its log sees it.
+pub(in crate::medium) trait PoolView: Memory + Storage {
+    /// The file.
+    fn file(&self) -> &File;
+
+    /// The name that the file has now, which is not its own before it is published.
+    fn current_path(&self) -> PathBuf;
+
+    /// A failure of `doing` on the file.
+    fn error(&self, doing: &'static str, e: io::Error) -> Error;
+
+    /// Lets no store reach the file from now on.
+    fn map_privately(&mut self) -> Result<()>;
+
+    /// The file as stores reach it, where the pages of this mapping are private.
+    fn map_pool(&self) -> Result<(Mapping, Region)>;
+
+    /// Writes the pages of `bytes` bytes from `off` to the disk.
+    fn sync_pages(&self, off: u64, bytes: u64) -> io::Result<()>;
+}
+
+/// The most pages of a folio.
+pub(super) const FOLIO_PAGES_MAX: u64 = 1 << 11;
+
+/// Where a log's area is in a pool's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LogArea {
+    pub(super) off: u64,
+    pub(super) bytes: u64,
+    uuid: [u64; 2],
+}
+
+/// Words of the superblock: the medium is below the pool, and needs them before there is one.
+const MAGIC: u64 = u64::from_le_bytes(*b"DURAHASH");
+/// The format in which these words stand where they are looked for.
+pub(crate) const LOG_VERSION: u64 = 3;
+const VERSION_OFF: u64 = 16;
+const GEOMETRY_OFF: u64 = 40;
+pub(super) const MAX_EXTENTS_OFF: u64 = 48;
+const UUID_OFF: u64 = 64;
+const STATE_OFF: u64 = 128;
+const EXTENTS_OFF: u64 = 152;
+pub(super) const SUPERBLOCK_BYTES: u64 = 512;
+/// Where the area's offset stands, zero if there is none, and behind it how long it is.
+pub(crate) const LOG_OFF: u64 = 160;
+
+impl LogArea {
+    /// The area of the pool in `region`, if it is a pool and has one. One of another version has none
+    /// that is known: whoever opens the pool refuses it for that.
+    pub(crate) fn find(region: &Region) -> Result<Option<LogArea>> {
+        if region.len() < SUPERBLOCK_BYTES {
+            return Ok(None);
+        }
+        let word = |off: u64| region.at::<PmU64>(off).map(PmU64::load);
+        let (off, bytes) = (word(LOG_OFF)?, word(LOG_OFF + 8)?);
+        if word(0)? != MAGIC || word(VERSION_OFF)? != LOG_VERSION || off == 0 {
+            return Ok(None);
+        }
+        let (shift, extents) = (bits(word(GEOMETRY_OFF)?, 0, 8), word(EXTENTS_OFF)?);
+        let expected_bytes = extents.checked_mul(1 << shift.min(63)).unwrap_or(0);
+        if expected_bytes > region.len() {
+            let found_bytes = region.len();
+            return Err(ErrorKind::Truncated { found_bytes, expected_bytes }.into());
+        }
+        let aligned = [off, bytes].iter().all(|v| v.is_multiple_of(LOG_ALIGN));
+        let fits = off.checked_add(bytes).is_some_and(|end| end <= region.len());
+        if !aligned || !fits || bytes < AREA_BYTES_MIN {
+            return Err(Error::corrupt("place of the log", LOG_OFF));
+        }
+        Ok(Some(LogArea { off, bytes, uuid: [word(UUID_OFF)?, word(UUID_OFF + 8)?] }))
+    }
+
+    /// Whether no folio has both pages of the ring and others.
+    pub(super) fn stands_apart(self) -> bool {
+        let folio = FOLIO_PAGES_MAX * page_size() as u64;
+        let ring = self.off + Layout::of(self.bytes).block_off(0);
+        ring.is_multiple_of(folio) && (self.off + self.bytes).is_multiple_of(folio)
+    }
+}
+
+/// Whether the pool in `region` was used without a log and not closed: pages of it may not be on the disk
+/// although the system calls them clean, as an earlier process may have failed to sync them.
+pub(in crate::medium) fn is_left_in_cache(region: &Region) -> Result<bool> {
+    const CLEAN: u32 = 32;
+    const PAGE_CACHE: u32 = 34;
+    if region.len() < SUPERBLOCK_BYTES {
+        return Ok(false);
+    }
+    let state = region.at::<PmU64>(STATE_OFF)?.load();
+    Ok(bits(state, CLEAN, 1) == 0 && bits(state, PAGE_CACHE, 1) == 1)
+}
+
+/// What a file's log held when it was opened.
+pub(in crate::medium) struct OldLog {
+    pub(super) area: LogArea,
+    pub(super) found: Recovered,
+}
+
+impl OldLog {
+    /// Looks at the log of the pool in `view`, if it has one. Changes nothing but what `view` shows, if
+    /// the log was not closed: the file as it is, in private pages, with the lines of the log.
+    pub(in crate::medium) fn look(view: &mut impl PoolView) -> Result<Option<OldLog>> {
+        let Some(area) = LogArea::find(view.region())? else {
+            return Ok(None);
+        };
+        let head = recover::newest_head(&View::new(view, area), area.uuid)?;
+        if !head.closed {
+            view.map_privately()?;
+        }
+        // Where it cannot be had, through the page cache.
+        let past_cache = if area.stands_apart() {
+            open_same(view, sys::open_direct).map_err(|e| view.error(OPENING, e))?
+        } else {
+            None
+        };
+        let ring = area.off + Layout::of(area.bytes).block_off(0);
+        let mut buffer = Vec::new();
+        let block = aligned(&mut buffer, BLOCK_BYTES);
+        let past_cache = past_cache.filter(|file| sys::read_at(file, block, ring).is_ok());
+        let found = recover::look(&View { past_cache, ..View::new(view, area) }, head)?;
+        // What is read in the image from now on must not be about another log.
+        if LogArea::find(view.region())? != Some(area) {
+            return Err(Error::corrupt("the log changes where the log is", LOG_OFF));
+        }
+        Ok(Some(OldLog { area, found }))
+    }
+
+    /// Whether the pages of the view are private.
+    pub(in crate::medium) fn is_private(&self) -> bool {
+        !self.found.is_closed()
+    }
+}
+
+/// Brings the lines of `old` from the private pages of `view` into the pool, which is used without a log
+/// from now on. A log that was closed is closed again: the head that says so was only read, and may not be
+/// on the disk, where an older one would bring its lines back over what is stored from now on.
+pub(in crate::medium) fn begin_file(view: &impl PoolView, old: &OldLog) -> Result<()> {
+    let pool = if old.is_private() { Some(view.map_pool()?) } else { None };
+    let disk = View { pool: pool.as_ref(), ..View::new(view, old.area) };
+    recover::begin(&disk, &old.found, old.found.next(true)?)
+}
+
+/// The disk of a file that is only recovered.
+pub(super) struct View<'a, V> {
+    view: &'a V,
+    area: LogArea,
+    /// The file for reads past the page cache.
+    past_cache: Option<File>,
+    /// Where the pool is written, if the pages of `view` are private.
+    pool: Option<&'a (Mapping, Region)>,
+}
+
+impl<'a, V: PoolView> View<'a, V> {
+    pub(super) fn new(view: &'a V, area: LogArea) -> Self {
+        View { view, area, past_cache: None, pool: None }
+    }
+}
+
+impl<V: PoolView> Disk for View<'_, V> {
+    fn region(&self) -> &Region {
+        self.view.region()
+    }
+
+    fn log_bytes(&self) -> u64 {
+        self.area.bytes
+    }
+
+    fn read_log(&self, off: u64, bytes: &mut [u8]) -> io::Result<()> {
+        sys::read_at(self.view.file(), bytes, self.area.off + off)
+    }
+
+    fn read_ring(&self, off: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let file = self.past_cache.as_ref().unwrap_or(self.view.file());
+        sys::read_at(file, bytes, self.area.off + off)
+    }
+
+    fn reads_drive(&self) -> bool {
+        self.past_cache.is_some()
+    }
+
+    /// A sync of data is one, whether or not there are data.
+    fn flush_drive(&self) -> io::Result<()> {
+        sys::sync_file_data(self.view.file())
+    }
+
+    fn write_log(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
+        sys::write_at(self.view.file(), bytes, self.area.off + off)?;
+        sys::sync_file(self.view.file())
+    }
+
+    fn staged(&self) -> Option<&[PmU64]> {
+        None
+    }
+
+    fn write_line(&self, off: u64, line: &Line) {
+        let pool = self.pool.map_or(self.region(), |(_, region)| region);
+        let words = pool.words(off, LINE_BYTES / 8);
+        for (word, v) in words.into_iter().flatten().zip(line) {
+            word.store(*v);
+        }
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let sync = |off, bytes| match self.pool {
+            Some((mapping, _)) => mapping.sync(off, bytes),
+            None => self.view.sync_pages(off, bytes),
+        };
+        // All but the area, which would cost as much again.
+        let end = self.area.off + self.area.bytes;
+        sync(0, self.area.off)?;
+        sync(end, self.region().len() - end)
+    }
+
+    fn grow(&self, bytes: u64) -> Result<()> {
+        Storage::grow(self.view, bytes)
+    }
+
+    fn trim(&self, bytes: u64) -> Result<()> {
+        Storage::trim(self.view, bytes)
+    }
+
+    fn path(&self) -> Option<&Path> {
+        self.view.path()
+    }
+}
+
+pub(super) const OPENING: &str = "opening the pool";
+
+/// The file of `view`, opened in another way; `None` where that cannot be done, or where the name leads to
+/// another file by now.
+pub(super) fn open_same(
+    view: &impl PoolView,
+    open: impl FnOnce(&Path) -> io::Result<File>,
+) -> io::Result<Option<File>> {
+    let Ok(file) = open(&view.current_path()) else {
+        return Ok(None);
+    };
+    let (own, other) = (sys::metadata(view.file())?, sys::metadata(&file)?);
+    let same = (own.dev(), own.ino()) == (other.dev(), other.ino());
+    Ok(Some(file).filter(|_| same))
+}
