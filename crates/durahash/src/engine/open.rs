@@ -23,7 +23,7 @@ const MEMORY_BYTES_MIN: u64 = 1 << 30;
 /// A pool that may not grow to so many times its log has none unless one is asked for.
 const LOG_PART: u64 = 8;
 
-/// Makes or opens one. `types`: of keys and values, if it must have these.
+/// Makes or opens one. `types`: of keys and values, if it must have these. An error names the file.
 pub(crate) fn make<K: Kind>(
     settings: &Settings,
     types: Option<(Type, Type)>,
@@ -31,10 +31,12 @@ pub(crate) fn make<K: Kind>(
 ) -> Result<Made<K>> {
     match at {
         At::Memory => create_in_memory(settings, types).map(|engine| (engine, None)),
-        At::New(path) => create_file(settings, path, types).map(|engine| (engine, None)),
-        At::Existing(path) => {
-            open_file(settings, path, types).map(|(engine, lock)| (engine, Some(lock)))
-        }
+        At::New(path) => create_file(settings, path, types)
+            .map(|engine| (engine, None))
+            .map_err(|e| e.at_path(path)),
+        At::Existing(path) => open_file(settings, path, types)
+            .map(|(engine, lock)| (engine, Some(lock)))
+            .map_err(|e| e.at_path(path)),
     }
 }
 

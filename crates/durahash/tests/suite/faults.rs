@@ -78,6 +78,7 @@ fn other_types_are_refused_by_name() {
     let error = Options::new().open::<Map<str, [u8]>>(&path).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Types { .. }));
     assert!(error.to_string().contains("u64"), "{error}");
+    assert_eq!(error.path(), Some(&*path), "the error names the file");
     assert!(Options::new().open::<Map<u64, i64>>(&path).is_err(), "also of the same size");
 }
 
