@@ -433,7 +433,7 @@ pub trait MultiIndex: Send + Sync {
     }
 
     /// How many entries there are beyond one a slot, if that is known.
-    fn beyond_slots(&self) -> Option<u64>;
+    fn extra_count(&self) -> Option<u64>;
 
     /// Figures about the index.
     fn stats(&self) -> IndexStats;

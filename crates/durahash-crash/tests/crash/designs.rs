@@ -285,8 +285,8 @@ const UNREACHED: &[(&str, &str, &str)] = &[
         "an operation that panics: tests/breaks.rs",
     ),
     ("esh/write.rs", "            medium.drain();", "the same"),
-    ("rewo/hold.rs", "medium.flush(bucket);", "the same"),
-    ("rewo/hold.rs", "        medium.drain();", "the same"),
+    ("rewo/locks.rs", "medium.flush(bucket);", "the same"),
+    ("rewo/locks.rs", "        medium.drain();", "the same"),
     ("rewo/check.rs", "medium.drain();", "a damaged bucket: durahash/tests/suite/images.rs"),
     (
         "pool/extents.rs",

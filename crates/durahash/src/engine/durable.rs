@@ -156,8 +156,8 @@ impl<I: MultiIndex, M: Medium> MultiIndex for Durable<I, M> {
         self.seen(self.index.len())
     }
 
-    fn beyond_slots(&self) -> Option<u64> {
-        self.index.beyond_slots()
+    fn extra_count(&self) -> Option<u64> {
+        self.index.extra_count()
     }
 
     fn stats(&self) -> IndexStats {

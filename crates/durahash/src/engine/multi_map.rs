@@ -17,7 +17,7 @@ use super::record::{Draft, check_sizes, has_checksum, lengths, offset};
 use super::records::{Pair, Record, Records, is_damage, is_whole};
 use super::settings::{DesignOptions, Settings};
 use super::{At, Engine, Kind, Made, Multi, compact, open};
-use crate::designs::pea::{BEYOND_COUNTER, MultiPea};
+use crate::designs::pea::{EXTRA_COUNTER, MultiPea};
 use crate::index::{Finding, IndexStats, Keys, MultiIndex, OneKey, Scanned, Values};
 
 impl Kind for Multi {
@@ -109,8 +109,8 @@ impl Kind for Multi {
     }
 
     fn save(engine: &Engine<Self>) {
-        let beyond = engine.index.beyond_slots();
-        engine.store.save(BEYOND_COUNTER, beyond.map_or(0, |count| count + 1));
+        let beyond = engine.index.extra_count();
+        engine.store.save(EXTRA_COUNTER, beyond.map_or(0, |count| count + 1));
     }
 }
 

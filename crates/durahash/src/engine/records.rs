@@ -13,7 +13,7 @@ use std::sync::Arc;
 use durahash_media::{Error, ErrorKind, Result};
 
 use super::record::{Hashes, Header, MAX_KEY_BYTES, MAX_VALUE_BYTES, Store, offset};
-use crate::util::cycle::Circle;
+use crate::util::cycle::CycleDetector;
 
 /// A key and its value, as bytes.
 pub(crate) type Pair = (Vec<u8>, Vec<u8>);
@@ -50,7 +50,7 @@ impl Records {
         f: &mut dyn FnMut(Record) -> Result<bool>,
     ) -> Result<()> {
         let mut name = payload;
-        let mut circle = Circle::default();
+        let mut cycle = CycleDetector::default();
         loop {
             let header = self.store.header(name)?;
             let off = offset(name);
@@ -58,7 +58,7 @@ impl Records {
                 return Ok(());
             }
             name = header.next;
-            circle.step(off, offset(name), "a chain of records runs in a circle")?;
+            cycle.step(off, offset(name), "a chain of records has a cycle")?;
         }
     }
 

@@ -50,7 +50,7 @@ impl<M: Medium> Esh<M> {
                 report(LOCKS, 0, what);
             }
         }
-        if let Some(counter) = self.tally.get().filter(|counter| *counter != live) {
+        if let Some(counter) = self.live_count.get().filter(|counter| *counter != live) {
             report(LOCKS, 0, format!("{live} live slots, the counter says {counter}"));
         }
         self.check_free(unnamed, &mut report);

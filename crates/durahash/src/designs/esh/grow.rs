@@ -215,7 +215,7 @@ impl<M: Medium> Esh<M> {
             Ok(())
         })?;
         growth.splits.add(1);
-        self.tally.add(prefix, -lost);
+        self.live_count.add(prefix, -lost);
         Ok(())
     }
 
@@ -414,7 +414,7 @@ impl<M: Medium> Esh<M> {
             self.publish(&fresh);
             Ok(())
         })?;
-        self.tally.add(prefix, -lost);
+        self.live_count.add(prefix, -lost);
         Ok(())
     }
 

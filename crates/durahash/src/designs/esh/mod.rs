@@ -113,10 +113,10 @@ mod check;
 mod grow;
 mod image;
 mod layout;
+mod live_count;
 mod overflow;
 mod recover;
 mod repair;
-mod tally;
 mod write;
 
 use std::sync::atomic::AtomicU64;
@@ -135,8 +135,8 @@ use crate::index::{
     Change, Finding, Index, IndexStats, Reader, Room, Updater, last_read, operation,
 };
 use layout::{BUCKET_BYTES, Commit, Fingerprints, MAX_BUCKETS, preferred_line};
+use live_count::LiveCount;
 use overflow::Shape;
-use tally::Tally;
 
 pub use layout::{Bucket, Slot};
 
@@ -154,7 +154,7 @@ pub struct Esh<M: Medium> {
     shape: Shape,
     epochs: Epochs,
     present: Present,
-    tally: Tally,
+    live_count: LiveCount,
     writers: Writers,
 }
 
@@ -463,8 +463,8 @@ impl<M: Medium> Index for Esh<M> {
     }
 
     fn close(&self) {
-        if let Some(live) = self.tally.get() {
-            self.pool.save(tally::SAVED, live + 1);
+        if let Some(live) = self.live_count.get() {
+            self.pool.save(live_count::SAVED, live + 1);
         }
     }
 }

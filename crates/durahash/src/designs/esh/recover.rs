@@ -12,8 +12,8 @@ use durahash_media::{Epochs, ErrorKind, Medium, Pool, Present, Result};
 
 use super::grow::Free;
 use super::layout::{MAX_BUCKETS, SLOTS};
+use super::live_count::{LiveCount, SAVED};
 use super::overflow::Shape;
-use super::tally::{SAVED, Tally};
 use super::{DATES_ROOT, Esh, Writers};
 use crate::extendible::array::{Array, Sound};
 use crate::extendible::directory::Directory;
@@ -56,7 +56,7 @@ impl<M: Medium> Esh<M> {
             let fresh = esh.write_fresh(esh.take_segment()?, prefix, 1, &[])?;
             esh.publish(&fresh);
         }
-        esh.tally.set(0);
+        esh.live_count.set(0);
         esh.pool.set_root(DATES_ROOT, esh.dates_word())?;
         // There is none before it.
         let _ = esh.writers.array.write(&esh.pool, (1, 1), &|i| esh.directory.find(i << 63))?;
@@ -85,7 +85,7 @@ impl<M: Medium> Esh<M> {
         if let Some(live) = esh.pool.saved(SAVED).and_then(|saved| saved.checked_sub(1))
             && esh.pool.was_clean()
         {
-            esh.tally.set(live);
+            esh.live_count.set(live);
         }
         esh.pool.begin()?;
         if !is_dated && !esh.pool.is_read_only() {
@@ -131,7 +131,7 @@ impl<M: Medium> Esh<M> {
             shape,
             epochs,
             present: Present::new(pool.medium().region().reserved())?,
-            tally: Tally::default(),
+            live_count: LiveCount::default(),
             writers: Writers {
                 growth,
                 array: Array::new(format.seed),

@@ -88,7 +88,7 @@ impl<M: Medium> Esh<M> {
 
     /// How many segments are to be repaired yet.
     pub(super) fn unrepaired(&self) -> u64 {
-        if self.tally.get().is_some() {
+        if self.live_count.get().is_some() {
             // Whoever counted repaired all of them.
             return 0;
         }

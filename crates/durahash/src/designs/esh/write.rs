@@ -276,7 +276,7 @@ impl<M: Medium> Esh<M> {
         medium.store(&bucket.commit, commit.with_live(commit.live() | 1 << slot, buckets).0);
         medium.flush(&bucket.commit);
         medium.drain();
-        self.tally.add(h, 1);
+        self.live_count.add(h, 1);
         held.release_changed();
     }
 
@@ -336,7 +336,7 @@ impl<M: Medium> Esh<M> {
                 self.bring_home(&held, at.slot, returns);
             }
         }
-        self.tally.add(h, -1);
+        self.live_count.add(h, -1);
         held.release_changed();
         Ok(())
     }
@@ -411,7 +411,7 @@ impl<M: Medium> Esh<M> {
         self.clear(held.other.expect("its bucket is held"), at.slot);
         medium.drain();
         self.shorten(home, left);
-        self.tally.add(h, -1);
+        self.live_count.add(h, -1);
         held.release_changed();
         Ok(())
     }

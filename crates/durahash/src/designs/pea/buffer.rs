@@ -22,7 +22,7 @@
 use durahash_media::{Error, Limit, Medium, PmU64, Result, bits, on_media};
 
 use super::{MultiPea, Table};
-use crate::util::cycle::Circle;
+use crate::util::cycle::CycleDetector;
 
 on_media! {
     /// What stands before the values of a buffer.
@@ -50,7 +50,7 @@ const COUNT_BITS: u32 = 20;
 const SUM_SHIFT: u32 = 2 * COUNT_BITS;
 const OFFSET_BITS: u32 = 48;
 /// What is said of a list that does not end.
-pub(super) const CIRCLE: &str = "a list of values runs in a circle";
+pub(super) const CYCLE: &str = "a list of values has a cycle";
 
 /// The offset in a name.
 pub(super) fn offset(name: u64) -> u64 {
@@ -238,13 +238,13 @@ impl<M: Medium> MultiPea<M> {
         f: &mut dyn FnMut(&Buffer<'_>) -> Result<bool>,
     ) -> Result<()> {
         let mut name = name;
-        let mut circle = Circle::default();
+        let mut cycle = CycleDetector::default();
         loop {
             let buffer = self.buffer(h, name)?;
             if !f(&buffer)? || buffer.next == 0 || !still() {
                 return Ok(());
             }
-            circle.step(offset(name), offset(buffer.next), CIRCLE)?;
+            cycle.step(offset(name), offset(buffer.next), CYCLE)?;
             name = buffer.next;
         }
     }

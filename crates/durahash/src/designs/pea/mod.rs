@@ -103,8 +103,8 @@
 //! - Compaction takes one key at a time, the one with most slots. A list whose last value but one
 //!   goes is given up again, and buffers shrink when a quarter is left.
 
-mod beyond;
 mod buffer;
+mod extra_count;
 mod grow;
 mod image;
 mod layout;
@@ -127,11 +127,11 @@ use crate::extendible::extend;
 use crate::extendible::growth::{Count, Growth};
 use crate::extendible::place::Place;
 use crate::index::{Change, Finding, Index, IndexStats, Reader, Room, Updater, operation};
-use beyond::Beyond;
+use extra_count::ExtraCount;
 use layout::{BUCKET_BYTES, Head, preferred_line};
 use strategy::{Homes, Shape};
 
-pub(crate) use recover::BEYOND_COUNTER;
+pub(crate) use recover::EXTRA_COUNTER;
 
 pub use buffer::BufferHeader;
 pub use layout::{Bucket, Slot};
@@ -184,7 +184,7 @@ struct Writers {
     /// The number of the next value buffer.
     numbers: AtomicU64,
     /// How many entries of a multimap there are beyond one a slot.
-    beyond: Beyond,
+    extra_count: ExtraCount,
 }
 
 /// The lock, among a segment's, of one of its buckets.

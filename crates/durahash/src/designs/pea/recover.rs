@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use durahash_media::hash::WordMix;
 use durahash_media::{ErrorKind, Medium, Pool, Reserved, Result};
 
-use super::beyond::Beyond;
+use super::extra_count::ExtraCount;
 use super::layout::{BUCKET_BYTES, SLOTS, STASH, used_slots};
 use super::strategy::{Policy, Shape, Strategy};
 use super::{STASH_LOCK, Table, Writers};
@@ -24,7 +24,7 @@ use crate::index::{Finding, IndexStats, PeaStats};
 
 /// The pool's counter of a multimap's entries beyond one a slot, and one more: zero where they were
 /// not counted.
-pub(crate) const BEYOND_COUNTER: usize = 6;
+pub(crate) const EXTRA_COUNTER: usize = 6;
 
 /// Bytes of locks and count of a segment.
 const ROW_BYTES: u64 = 128;
@@ -41,7 +41,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         for fresh in pea.write_images(0, 1, images)? {
             pea.publish(&fresh);
         }
-        pea.writers.beyond.set(0);
+        pea.writers.extra_count.set(0);
         // There is none before it.
         let _ = pea.writers.array.write(&pea.pool, (1, 1), &|i| pea.directory.find(i << 63))?;
         Ok(pea)
@@ -66,9 +66,9 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         }
         // A number that the pool cannot hold is none, whatever its checksum says.
         let max_bytes = pea.pool.format().max_bytes;
-        let saved = pea.pool.saved(BEYOND_COUNTER).and_then(|count| count.checked_sub(1));
+        let saved = pea.pool.saved(EXTRA_COUNTER).and_then(|count| count.checked_sub(1));
         if let Some(count) = saved.filter(|count| MULTI && *count <= max_bytes) {
-            pea.writers.beyond.set(count);
+            pea.writers.extra_count.set(count);
         }
         pea.pool.begin()?;
         let named: HashSet<u64> = segments.iter().map(|(_, place)| place.number()).collect();
@@ -120,7 +120,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
                 array: Array::new(format.seed),
                 scratch: std::sync::Mutex::default(),
                 numbers: AtomicU64::new(Self::first_number(pool.epoch())),
-                beyond: Beyond::default(),
+                extra_count: ExtraCount::default(),
             },
             pool,
         })

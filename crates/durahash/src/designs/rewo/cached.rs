@@ -9,7 +9,7 @@
 //!
 //! Why a lookup never sees what is old, or not durable: a writer changes the copy while it holds the locks
 //! of all buckets that its hash may be in, after the slot is durable and before anybody else can see it
-//! there (or a thread does before, with readers kept out until then: `shadow.rs`); and a copy is made under the lock of its bucket here only if the version of the bucket that it
+//! there (or a thread does before, with readers kept out until then: `cache_sync.rs`); and a copy is made under the lock of its bucket here only if the version of the bucket that it
 //! was read from is still the same, and no writer holds that. So a writer that comes later finds the
 //! copy, and one that came earlier has raised the version, or holds the lock. A lookup stores nothing
 //! but a mark that it hit, once, and what it copies; for that it tries the lock, and waits for nobody.

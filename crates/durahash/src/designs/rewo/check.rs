@@ -6,15 +6,15 @@ use durahash_media::{Medium, Result};
 
 use super::Rewo;
 use super::layout::{BUCKET_BYTES, Commit};
-use super::plan::{Plan, Wanted};
 use super::recover::read_block;
+use super::tables::{TableSet, View};
 use crate::index::Finding;
 
 /// Takes what is wrong: the invariant, the number of the bucket, and words.
 type Report<'a> = &'a mut dyn FnMut(&'static str, u64, String);
 
 /// All buckets with the numbers of their tables, and whether a resize has migrated what belonged elsewhere.
-fn with_progress(wanted: &Wanted, cursor: u64) -> impl Iterator<Item = ((usize, u64), bool)> {
+fn with_progress(wanted: &TableSet, cursor: u64) -> impl Iterator<Item = ((usize, u64), bool)> {
     let mut at = 0;
     let buckets =
         wanted.all().flat_map(|(i, t)| (t.first..t.first + t.buckets()).map(move |n| (i, n)));
@@ -39,8 +39,8 @@ impl<M: Medium> Rewo<M> {
                 return Ok(());
             }
         };
-        let plan = self.plans.load();
-        let wanted = self.plans.wanted(plan);
+        let view = self.live_tables.load();
+        let wanted = self.live_tables.wanted(view);
         let cursor = self.resizing().cursor;
         if block.wanted != wanted {
             report("REWO-1", block.number, "the tables in use are others".to_owned());
@@ -49,7 +49,7 @@ impl<M: Medium> Rewo<M> {
         self.check_extents(&wanted, block.number, &mut report);
         let mut hashes = HashMap::new();
         for ((table, number), is_done) in with_progress(&wanted, cursor) {
-            self.check_bucket(plan, (table, number), is_done, &mut hashes, &mut report)?;
+            self.check_bucket(view, (table, number), is_done, &mut hashes, &mut report)?;
         }
         if hashes.len() as u64 != self.live.get() {
             let (live, counter) = (hashes.len(), self.live.get());
@@ -63,7 +63,7 @@ impl<M: Medium> Rewo<M> {
     }
 
     /// REWO-5.
-    fn check_extents(&self, wanted: &Wanted, block: u64, report: Report<'_>) {
+    fn check_extents(&self, wanted: &TableSet, block: u64, report: Report<'_>) {
         let per_extent = self.pool.extent_bytes() / BUCKET_BYTES;
         let prepared = self.resizing().prepared.map(|prepared| prepared.table);
         for extent in self.pool.unit_extents() {
@@ -82,7 +82,7 @@ impl<M: Medium> Rewo<M> {
     /// REWO-2 to REWO-4 of one bucket, out of which a resize has migrated everything if it `is_done`.
     fn check_bucket(
         &self,
-        plan: Plan,
+        view: View,
         (table, number): (usize, u64),
         is_done: bool,
         hashes: &mut HashMap<u64, u64>,
@@ -94,8 +94,8 @@ impl<M: Medium> Rewo<M> {
         } else if commit.leaving() != 0 {
             report("REWO-4", number, "a slot is leaving, and nobody moves it".to_owned());
         }
-        self.each_slot(plan, number, &mut |slot| {
-            let is_left_behind = is_done && plan.target(slot.h) != table;
+        self.each_slot(view, number, &mut |slot| {
+            let is_left_behind = is_done && view.target(slot.h) != table;
             if !slot.is_found || is_left_behind || self.used & 1 << slot.slot == 0 {
                 let what = format!("no lookup finds {:#018x} in slot {}", slot.h, slot.slot);
                 report("REWO-2", number, what);
@@ -124,16 +124,16 @@ impl<M: Medium> Rewo<M> {
     /// Drops what no lookup finds, and marks that damage left.
     pub(super) fn mend_all(&self) -> Result<()> {
         let resizing = self.resizing();
-        let plan = self.plans.load();
-        let wanted = self.plans.wanted(plan);
+        let view = self.live_tables.load();
+        let wanted = self.live_tables.wanted(view);
         for ((table, number), is_done) in with_progress(&wanted, resizing.cursor) {
-            let mut held = self.hold_bucket(plan, number);
+            let mut held = self.hold_bucket(view, number);
             let done = self.pool.writable().and_then(|()| {
                 let bucket = self.bucket(number)?;
                 let before = self.commit(bucket);
                 let mut lost = Vec::new();
-                self.each_slot(plan, number, &mut |slot| {
-                    let is_left_behind = is_done && plan.target(slot.h) != table;
+                self.each_slot(view, number, &mut |slot| {
+                    let is_left_behind = is_done && view.target(slot.h) != table;
                     if !slot.is_found || is_left_behind || self.used & 1 << slot.slot == 0 {
                         lost.push(slot);
                     }

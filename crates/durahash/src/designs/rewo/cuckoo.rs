@@ -8,10 +8,10 @@ use durahash_media::probe::BitMask;
 use durahash_media::{Medium, Result};
 
 use super::Rewo;
-use super::hold::{Held, MOVES};
 use super::layout::{Bucket, Commit, Fingerprints};
-use super::plan::{Places, RESERVED};
+use super::locks::{Held, MOVES};
 use super::planted::{Fault, planted};
+use super::tables::{Places, RESERVED};
 
 /// Room for a new slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,10 +100,10 @@ impl<M: Medium> Rewo<M> {
 
     /// The other bucket of a hash that is in one of a table; `None` where it does not belong there.
     fn other(&self, held: &Held<'_, M>, table: usize, h: u64, number: u64) -> Option<u64> {
-        if held.plan.target(h) != table {
+        if held.view.target(h) != table {
             return None;
         }
-        match self.plans.pair(held.plan, table, self.remix.mix(h)) {
+        match self.live_tables.pair(held.view, table, self.remix.mix(h)) {
             [one, other] if one == number => Some(other),
             [one, other] if other == number => Some(one),
             _ => None,
@@ -112,8 +112,8 @@ impl<M: Medium> Rewo<M> {
 
     /// Makes room in one of two buckets, which are held and full, of the table that `h` goes to.
     pub(super) fn evict(&self, held: &mut Held<'_, M>, h: u64, pair: [u64; 2]) -> Result<Room> {
-        let table = held.plan.target(h);
-        if held.plan.is_resizing() && table != RESERVED {
+        let table = held.view.target(h);
+        if held.view.is_resizing() && table != RESERVED {
             match self.evict_to_owner(held, table, pair)? {
                 Room::None => {}
                 made => return Ok(made),
@@ -129,10 +129,11 @@ impl<M: Medium> Rewo<M> {
     fn evict_to_owner(&self, held: &mut Held<'_, M>, table: usize, pair: [u64; 2]) -> Result<Room> {
         for number in pair {
             for (slot, h) in self.hashes(number)? {
-                let (owner, remixed) = (held.plan.target(h), self.remix.mix(h));
-                let to = self.plans.pair(held.plan, owner, remixed);
+                let (owner, remixed) = (held.view.target(h), self.remix.mix(h));
+                let to = self.live_tables.pair(held.view, owner, remixed);
                 // What damage left here, or twice, does not come back to where lookups find it.
-                let is_found = || self.plans.places(held.plan, h, remixed).all().contains(&number);
+                let is_found =
+                    || self.live_tables.places(held.view, h, remixed).all().contains(&number);
                 if owner == table || !is_found() || self.probe_all(h, &Places::of(to))?.is_some() {
                     continue;
                 }

@@ -36,11 +36,11 @@ use durahash_media::{Error, ErrorKind, Event, Medium, Result, wait_lock};
 
 use super::cached;
 use super::cuckoo::{Moves, Room};
-use super::hold::Held;
 use super::layout::{self, BUCKET_BYTES, SLOTS, TABLES, Tables};
-use super::plan::{OVERTAKEN, Plan, RESERVED, Resize, Table, Wanted};
+use super::locks::Held;
 use super::planted::{Fault, planted};
 use super::scan::Listed;
+use super::tables::{OVERTAKEN, RESERVED, Resize, Table, TableSet, View};
 use super::write::Left;
 use super::{ROOT, Rewo};
 
@@ -163,26 +163,26 @@ impl<M: Medium> Rewo<M> {
         if left == Left::Helped {
             return;
         }
-        let plan = self.plans.load();
+        let view = self.live_tables.load();
         let every = self.writers.pace.every.load(Ordering::Relaxed);
-        if plan.is_resizing() {
+        if view.is_resizing() {
             let pace = &self.writers.pace;
             let todo = every * pace.todo.load(Ordering::Relaxed);
             if self.live.get() + todo > pace.limit.load(Ordering::Relaxed) {
                 let mut resizing = self.resizing();
                 // It may have been another's last bucket.
-                if self.plans.is_current(plan) {
+                if self.live_tables.is_current(view) {
                     let _ = self.work(&mut resizing, WRITER_PIECE);
                 }
                 return;
             }
         }
-        let is_wanted = if plan.is_resizing() {
+        let is_wanted = if view.is_resizing() {
             h.is_multiple_of(every)
         } else {
             self.writers.prepares.load(Ordering::Relaxed)
                 || self.writers.sweeps.load(Ordering::Relaxed)
-                || self.is_due(plan, left)
+                || self.is_due(view, left)
         };
         if !is_wanted {
             return;
@@ -194,7 +194,7 @@ impl<M: Medium> Rewo<M> {
 
     /// How often writers migrate a bucket during a resize: one of a few, if there is room for all of them to be
     /// inserts.
-    pub(super) fn set_pace(&self, wanted: &Wanted, cursor: u64) {
+    pub(super) fn set_pace(&self, wanted: &TableSet, cursor: u64) {
         let pace = &self.writers.pace;
         let todo = wanted.total() - cursor;
         let full = GROW * wanted.finished().buckets() * u64::from(self.slots) / 100;
@@ -206,12 +206,12 @@ impl<M: Medium> Rewo<M> {
     }
 
     /// Whether there may be a reason for a resize.
-    fn is_due(&self, plan: Plan, left: Left) -> bool {
+    fn is_due(&self, view: View, left: Left) -> bool {
         match left {
             Left::Nothing | Left::Helped => false,
-            Left::Full => self.load_is(PREPARE, self.plans.wanted(plan).buckets()),
+            Left::Full => self.load_is(PREPARE, self.live_tables.wanted(view).buckets()),
             Left::Sparse => {
-                let buckets = self.plans.wanted(plan).buckets();
+                let buckets = self.live_tables.wanted(view).buckets();
                 buckets > self.per_extent() && !self.load_is(SHRINK, buckets)
             }
         }
@@ -226,11 +226,11 @@ impl<M: Medium> Rewo<M> {
 
     /// The same of a resize alone.
     fn resize_some(&self, resizing: &mut Resizing, piece: u64) -> Result<bool> {
-        if self.plans.load().is_resizing() {
+        if self.live_tables.load().is_resizing() {
             self.migrate(resizing)?;
             return Ok(true);
         }
-        let wanted = self.plans.wanted(self.plans.load());
+        let wanted = self.live_tables.wanted(self.live_tables.load());
         let buckets = wanted.buckets();
         if self.load_is(PREPARE, buckets) {
             let is_done = self.prepare_some(resizing, self.larger(&wanted), piece)?;
@@ -247,7 +247,7 @@ impl<M: Medium> Rewo<M> {
         }
         if wanted.count > 1 {
             self.forget_prepared(resizing)?;
-            let shrunk = Wanted { resize: Resize::Shrink, ..wanted };
+            let shrunk = TableSet { resize: Resize::Shrink, ..wanted };
             self.begin(resizing, &shrunk)?;
             self.writers.shrinks.add(1);
         } else if self.prepare_some(resizing, buckets / 2, piece)? {
@@ -263,11 +263,11 @@ impl<M: Medium> Rewo<M> {
             return Ok(false);
         }
         for _ in 0..STEP_MIGRATES {
-            let was_resizing = self.plans.load().is_resizing();
+            let was_resizing = self.live_tables.load().is_resizing();
             // Anew for each bucket: who waits for it waits for one.
             let done = self.work(&mut self.resizing(), STEP_PIECE);
             match done {
-                Ok(true) if was_resizing && self.plans.load().is_resizing() => {}
+                Ok(true) if was_resizing && self.live_tables.load().is_resizing() => {}
                 // Without a table, for which there is no space, or which would not help, nothing is left to
                 // do here; an insert that finds no room is told.
                 Err(e) if is_no_table(&e) => return Ok(self.resizing().unswept > 0),
@@ -279,17 +279,17 @@ impl<M: Medium> Rewo<M> {
 
     /// An insert found no room when the tables were these: makes some, or a piece of what leads there. Whether that
     /// is its piece of a resize.
-    pub(super) fn make_room(&self, plan: Plan) -> Result<bool> {
+    pub(super) fn make_room(&self, view: View) -> Result<bool> {
         let mut resizing = self.resizing();
         self.pool.writable()?;
-        if !self.plans.is_current(plan) {
+        if !self.live_tables.is_current(view) {
             return Ok(false);
         }
-        if plan.is_resizing() {
+        if view.is_resizing() {
             self.migrate(&mut resizing)?;
             return Ok(true);
         }
-        let wanted = self.plans.wanted(plan);
+        let wanted = self.live_tables.wanted(view);
         if !self.load_is(HOPELESS, wanted.buckets()) {
             return Err(ErrorKind::Skewed { depth: wanted.count as u32 }.into());
         }
@@ -299,18 +299,18 @@ impl<M: Medium> Rewo<M> {
     }
 
     /// Buckets of the next table.
-    fn larger(&self, wanted: &Wanted) -> u64 {
+    fn larger(&self, wanted: &TableSet) -> u64 {
         let buckets = wanted.buckets();
         if wanted.count == TABLES { 2 * buckets } else { buckets }
     }
 
     /// Adds the table that was prepared to these.
-    fn begin_larger(&self, resizing: &mut Resizing, wanted: &Wanted) -> Result<()> {
+    fn begin_larger(&self, resizing: &mut Resizing, wanted: &TableSet) -> Result<()> {
         let is_skewed = wanted.count > 1 && !self.load_is(SKEWED, wanted.buckets());
         if wanted.count == TABLES || is_skewed {
             return self.begin_rebuild(resizing, wanted, Resize::Rebuild);
         }
-        let mut grown = Wanted { resize: Resize::Grow, count: wanted.count + 1, ..*wanted };
+        let mut grown = TableSet { resize: Resize::Grow, count: wanted.count + 1, ..*wanted };
         grown.tables[wanted.count] = resizing.prepared.map(|prepared| prepared.table);
         self.begin(resizing, &grown)?;
         resizing.prepared = None;
@@ -323,10 +323,10 @@ impl<M: Medium> Rewo<M> {
     fn begin_rebuild(
         &self,
         resizing: &mut Resizing,
-        wanted: &Wanted,
+        wanted: &TableSet,
         resize: Resize,
     ) -> Result<()> {
-        let mut rebuilt = Wanted { resize, ..*wanted };
+        let mut rebuilt = TableSet { resize, ..*wanted };
         rebuilt.tables[OVERTAKEN] = wanted.tables[RESERVED];
         rebuilt.tables[RESERVED] = resizing.prepared.map(|prepared| prepared.table);
         self.begin(resizing, &rebuilt)?;
@@ -387,7 +387,7 @@ impl<M: Medium> Rewo<M> {
     }
 
     /// Switches to these tables, whose resize begins.
-    fn begin(&self, resizing: &mut Resizing, wanted: &Wanted) -> Result<()> {
+    fn begin(&self, resizing: &mut Resizing, wanted: &TableSet) -> Result<()> {
         self.write_block(resizing, wanted, 0)?;
         resizing.cursor = 0;
         self.switch(resizing, wanted);
@@ -400,9 +400,9 @@ impl<M: Medium> Rewo<M> {
     /// Writers are passed by all locks at once, and not in pieces, as copies are swept: until the last nothing may
     /// migrate, no copy be made, no table be given up and no other switch begin, which would be a state between
     /// two resizes that the pace of writers, a close and `check` had to know.
-    fn switch(&self, resizing: &mut Resizing, wanted: &Wanted) {
+    fn switch(&self, resizing: &mut Resizing, wanted: &TableSet) {
         self.set_pace(wanted, 0);
-        self.plans.publish(wanted);
+        self.live_tables.publish(wanted);
         if resizing.unswept > 0 {
             self.pass_writers();
             return;
@@ -425,7 +425,7 @@ impl<M: Medium> Rewo<M> {
     }
 
     /// Buckets of the cached table beside these tables.
-    pub(super) fn cache_buckets(&self, wanted: &Wanted) -> u64 {
+    pub(super) fn cache_buckets(&self, wanted: &TableSet) -> u64 {
         let eighth = || wanted.buckets() * BUCKET_BYTES / 8;
         self.cache.bytes.unwrap_or_else(eighth) / cached::BUCKET_BYTES
     }
@@ -434,7 +434,7 @@ impl<M: Medium> Rewo<M> {
     pub(super) fn write_block(
         &self,
         resizing: &mut Resizing,
-        wanted: &Wanted,
+        wanted: &TableSet,
         cursor: u64,
     ) -> Result<()> {
         let medium = self.medium();
@@ -457,7 +457,7 @@ impl<M: Medium> Rewo<M> {
     }
 
     /// The words of a block, before its check sum.
-    pub(super) fn block_words(&self, wanted: &Wanted, cursor: u64) -> [u64; layout::BLOCK_WORDS] {
+    pub(super) fn block_words(&self, wanted: &TableSet, cursor: u64) -> [u64; layout::BLOCK_WORDS] {
         let per_extent = self.per_extent();
         let mut words = [0; layout::BLOCK_WORDS];
         words[0] = wanted.resize as u64 | (wanted.count as u64) << 3;
@@ -471,19 +471,19 @@ impl<M: Medium> Rewo<M> {
 
     /// Migrates a bucket, and ends the resize behind the last.
     fn migrate(&self, resizing: &mut Resizing) -> Result<()> {
-        let plan = self.plans.load();
-        let wanted = self.plans.wanted(plan);
+        let view = self.live_tables.load();
+        let wanted = self.live_tables.wanted(view);
         let total = wanted.total();
         if let Some((table, number)) = wanted.source(resizing.cursor) {
             if resizing.cursor.is_multiple_of(PASSES) {
                 let ahead = if planted(Fault::PassedFirst) { PASSES } else { 0 };
-                self.plans.pass(&wanted, resizing.cursor + ahead);
+                self.live_tables.pass(&wanted, resizing.cursor + ahead);
             }
             if planted(Fault::CursorFirst) && resizing.cursor + 1 < total {
                 self.write_block(resizing, &wanted, resizing.cursor + 1)?;
             }
             loop {
-                match self.migrate_bucket(plan, table, number)? {
+                match self.migrate_bucket(view, table, number)? {
                     Migrated::Done => break,
                     Migrated::Stuck => return self.overtake(resizing, &wanted),
                     Migrated::Busy => {
@@ -505,12 +505,12 @@ impl<M: Medium> Rewo<M> {
 
     /// Moves out of a bucket of table number `table` what belongs elsewhere, as many slots at once as there
     /// is room for where they go.
-    fn migrate_bucket(&self, plan: Plan, table: usize, number: u64) -> Result<Migrated> {
-        let mut held = self.hold_bucket(plan, number);
+    fn migrate_bucket(&self, view: View, table: usize, number: u64) -> Result<Migrated> {
+        let mut held = self.hold_bucket(view, number);
         let done = self.pool.writable().and_then(|()| {
             let mut leaving = Vec::with_capacity(SLOTS as usize);
-            self.each_slot(plan, number, &mut |slot| {
-                if plan.target(slot.h) != table {
+            self.each_slot(view, number, &mut |slot| {
+                if view.target(slot.h) != table {
                     leaving.push(slot);
                 }
             })?;
@@ -530,7 +530,7 @@ impl<M: Medium> Rewo<M> {
         let mut moves = Moves::new(number);
         for Listed { slot, h, is_found, .. } in leaving {
             let remixed = self.remix.mix(h);
-            let pair = self.plans.pair(held.plan, held.plan.target(h), remixed);
+            let pair = self.live_tables.pair(held.view, held.view.target(h), remixed);
             let is_double = moves.has(h)
                 || self.probe(h, pair[0])?.is_some()
                 || self.probe(h, pair[1])?.is_some();
@@ -598,7 +598,7 @@ impl<M: Medium> Rewo<M> {
 
     /// A resize cannot go on: everything goes to a table with more room, from all that there are.
     #[cold]
-    fn overtake(&self, resizing: &mut Resizing, wanted: &Wanted) -> Result<()> {
+    fn overtake(&self, resizing: &mut Resizing, wanted: &TableSet) -> Result<()> {
         let (resize, mut buckets) = match (wanted.resize, wanted.tables[RESERVED]) {
             (Resize::Grow | Resize::Shrink, _) => (Resize::Overtake, self.per_extent()),
             (Resize::Rebuild, Some(table)) => (Resize::Again, 2 * table.buckets()),
@@ -618,7 +618,7 @@ impl<M: Medium> Rewo<M> {
     }
 
     /// Ends a resize whose walk is at its end.
-    fn finish(&self, resizing: &mut Resizing, wanted: &Wanted) -> Result<()> {
+    fn finish(&self, resizing: &mut Resizing, wanted: &TableSet) -> Result<()> {
         let done = wanted.finished();
         if planted(Fault::GivenUpFirst) {
             for (_, table) in wanted.all() {

@@ -12,7 +12,7 @@
 //!
 //! # Where state lives
 //! Buckets are in the pool, and one block that says which tables of them there are. In DRAM: the same
-//! as words (`plan.rs`), locks, a counter, and the cached table (`cached.rs`). A lookup reads no block if
+//! as words (`tables.rs`), locks, a counter, and the cached table (`cached.rs`). A lookup reads no block if
 //! the cached table has the hash, else at most two; during a resize at most four, and six where one has to
 //! overtake another; fewer where the walk over the sources has passed those of the hash.
 //!
@@ -65,7 +65,7 @@
 //! from the cursor.
 //!
 //! # Concurrency
-//! Locks are an array of version words in DRAM that the buckets share (`hold.rs`).
+//! Locks are an array of version words in DRAM that the buckets share (`locks.rs`).
 //! Readers: tables, versions of all buckets that the hash may be in, tables again, the buckets, versions.
 //! A move needs no X of the bucket that it goes to: as long as both copies are live they are equal, and
 //! who misses both has seen the old one be cleared, under X of its bucket.
@@ -76,7 +76,7 @@
 //! before the first slot is migrated, or a table is given up. That mutex is taken before locks.
 //! In which order the buckets are looked into is a matter of speed: during a resize first those where the
 //! walk has yet to come by, else those for new slots.
-//! How far a resize has come is told every few buckets (`Plans::pass`). Who reads that leaves out the sources
+//! How far a resize has come is told every few buckets (`LiveTables::pass`). Who reads that leaves out the sources
 //! before it: all of their slots have come to where they go, under versions that are read later, and nothing
 //! comes back, as only what a table owns is put or evicted into its buckets. Two writers of one hash of whom
 //! one leaves out sources meet at the locks of the buckets for new slots, which both take.
@@ -95,7 +95,7 @@
 //! - A move marks its source first. Recovery looks for the double of what is marked everywhere where it
 //!   may be, and drops no slot that is marked without a double.
 //! - Both buckets of a hash are in one region of 512 buckets, so that iteration can give every key
-//!   exactly once while keys move (`plan.rs`): a region is read as it is at one instant.
+//!   exactly once while keys move (`tables.rs`): a region is read as it is at one instant.
 //! - A resize starts at a load of 0.92, or before, where an insert finds no room, however it looks. A table
 //!   that others cannot relieve, because hashes share their first bits, is followed by a rebuild at once.
 //! - A resize that finds no room where a slot shall go, as the paper's would never end, is overtaken by a
@@ -103,22 +103,22 @@
 //! - A shrink is its own resize, of the last table, and a rebuild into half of one.
 //! - The cached table has one bucket for a hash instead of two, and as many buckets as the largest power of
 //!   two within its bound. Who writes a slot changes its copy, before anybody else can see the slot: the
-//!   threads for that (§3.5, Figs. 6 and 7) are an option (`shadow.rs`); nobody waits for one that sleeps,
+//!   threads for that (§3.5, Figs. 6 and 7) are an option (`cache_sync.rs`); nobody waits for one that sleeps,
 //!   but for one that has begun.
 //!   Where its size follows the other tables, copies that are in another bucket since then are dropped
 //!   piece by piece, and no other change of its size begins before.
 
+mod cache_sync;
 mod cached;
 mod check;
 mod cuckoo;
 mod grow;
-mod hold;
 mod layout;
-mod plan;
+mod locks;
 mod planted;
 mod recover;
 mod scan;
-mod shadow;
+mod tables;
 mod write;
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -132,11 +132,11 @@ use crate::index::{
     Change, Finding, Index, IndexStats, Reader, Room, Updater, last_read, operation,
 };
 use crate::util::counter::Counter;
+use cache_sync::CacheSync;
 use cached::{Cached, Looked};
 use layout::{BUCKET_BYTES, Commit, Fingerprints};
-use plan::{PLACES, Places, Plans};
 use planted::planted;
-use shadow::Shadow;
+use tables::{LiveTables, PLACES, Places};
 
 pub use layout::{Bucket, Slot, Tables};
 #[doc(hidden)]
@@ -180,9 +180,9 @@ pub const SYNC_BY_CALLS: u32 = u32::MAX;
 /// Rewo-Hash over a pool. See the [module docs](self).
 pub struct Rewo<M: Medium> {
     /// First, so that its threads have ended when the others are dropped.
-    shadow: Option<Shadow>,
+    cache_sync: Option<CacheSync>,
     pool: Arc<Pool<M>>,
-    plans: Plans,
+    live_tables: LiveTables,
     /// Locks of buckets: that of a bucket is found by the lowest bits of its number.
     locks: Reserved<1>,
     stripe_mask: u64,
@@ -315,15 +315,15 @@ impl<M: Medium> Rewo<M> {
     /// damaged. [`look_again`](Self::look_again) knows what to do then.
     #[inline(always)]
     fn look(&self, h: u64, remixed: u64) -> Option<Option<u64>> {
-        let plan = self.plans.load();
+        let view = self.live_tables.load();
         self.medium().event(Event::Look);
-        let places = self.plans.places(plan, h, remixed);
+        let places = self.live_tables.places(view, h, remixed);
         self.prefetch_buckets(&places);
         let mut versions = [None; PLACES];
         for (number, version) in places.all().iter().zip(&mut versions) {
             *version = Some(self.lock_of(*number).try_read(self.medium())?);
         }
-        if !planted(Fault::TablesOnce) && !self.plans.is_current(plan) {
+        if !planted(Fault::TablesOnce) && !self.live_tables.is_current(view) {
             return None;
         }
         let found = self.probe_all(h, &places).ok()?;
@@ -374,14 +374,14 @@ impl<M: Medium> Rewo<M> {
     fn read_in_pool(&self, h: u64, f: Reader<'_>) -> Result<()> {
         let (medium, remixed) = (self.medium(), self.remix.mix(h));
         for _ in 0..READ_TRIES {
-            let plan = self.plans.load();
-            let places = self.plans.places(plan, h, remixed);
+            let view = self.live_tables.load();
+            let places = self.live_tables.places(view, h, remixed);
             self.prefetch_buckets(&places);
             let mut versions = [None; PLACES];
             for (number, version) in places.all().iter().zip(&mut versions) {
                 *version = Some(self.lock_of(*number).read(medium));
             }
-            if !self.plans.is_current(plan) {
+            if !self.live_tables.is_current(view) {
                 continue;
             }
             let is_valid = || self.are_valid(&places, &versions);
@@ -415,8 +415,8 @@ impl<M: Medium> Rewo<M> {
     /// seen before the writers have made their changes durable.
     #[doc(hidden)]
     pub fn sync_copies(&self) -> bool {
-        let shadow = self.shadow.as_ref();
-        shadow.is_some_and(|shadow| shadow.sync(self.medium(), &self.cached))
+        let cache_sync = self.cache_sync.as_ref();
+        cache_sync.is_some_and(|cache_sync| cache_sync.sync(self.medium(), &self.cached))
     }
 }
 
@@ -437,11 +437,11 @@ impl<M: Medium> Index for Rewo<M> {
     }
 
     fn prefetch(&self, h: &[u64]) {
-        let plan = self.plans.load();
+        let view = self.live_tables.load();
         for h in h {
             let remixed = self.remix.mix(*h);
             self.cached.prefetch(remixed);
-            let places = self.plans.places(plan, *h, remixed);
+            let places = self.live_tables.places(view, *h, remixed);
             self.prefetch_buckets(&places);
             places.all().iter().for_each(|number| self.locks.prefetch(self.stripe(*number)));
         }

@@ -11,12 +11,12 @@ use durahash_media::hash::WordMix;
 use durahash_media::probe::BitMask;
 use durahash_media::{Error, ErrorKind, Medium, Pool, Reserved, Result, bits, wait_lock};
 
+use super::cache_sync::CacheSync;
 use super::cached::{self, Cached};
 use super::grow::Resizing;
 use super::layout::{self, BUCKET_BYTES, SLOTS, TABLES, Tables, used_slots};
-use super::plan::{self, Plans, Resize, Table, Wanted};
 use super::planted::{Fault, planted};
-use super::shadow::Shadow;
+use super::tables::{self, LiveTables, Resize, Table, TableSet};
 use super::{Cache, Pace, ROOT, Rewo, Writers};
 use crate::extendible::growth::Count;
 use crate::index::{IndexStats, RewoStats};
@@ -54,7 +54,7 @@ impl<M: Medium> Rewo<M> {
         let extent = pool.take_directory_extents(1)?;
         let first = pool.take_unit_extents(1)? * per_extent;
         let table = Table { first, shift: per_extent.ilog2() };
-        let rewo = Self::new(pool, cache, &Wanted::one(table))?;
+        let rewo = Self::new(pool, cache, &TableSet::one(table))?;
         let medium = rewo.medium();
         for number in first..first + per_extent {
             let bucket = rewo.bucket(number)?;
@@ -65,9 +65,9 @@ impl<M: Medium> Rewo<M> {
             let mut resizing = rewo.resizing();
             resizing.block = extent * per_extent + 1;
             // Fences what was flushed, too.
-            rewo.write_block(&mut resizing, &Wanted::one(table), 0)?;
+            rewo.write_block(&mut resizing, &TableSet::one(table), 0)?;
         }
-        rewo.cached.begin(rewo.cache_buckets(&Wanted::one(table)), true);
+        rewo.cached.begin(rewo.cache_buckets(&TableSet::one(table)), true);
         Ok(rewo)
     }
 
@@ -104,7 +104,7 @@ impl<M: Medium> Rewo<M> {
                 // After a clean close nobody would look again.
                 rewo.write_block(&mut resizing, &found.wanted, found.cursor)?;
             }
-            rewo.plans.pass(&found.wanted, found.cursor);
+            rewo.live_tables.pass(&found.wanted, found.cursor);
             rewo.set_pace(&found.wanted, found.cursor);
         }
         rewo.release_unnamed(&found)?;
@@ -115,7 +115,7 @@ impl<M: Medium> Rewo<M> {
         Ok(rewo)
     }
 
-    fn new(pool: Arc<Pool<M>>, cache: Cache, wanted: &Wanted) -> Result<Self> {
+    fn new(pool: Arc<Pool<M>>, cache: Cache, wanted: &TableSet) -> Result<Self> {
         let format = pool.format();
         let slots = match u32::from(format.geometry.slots) {
             0 => SLOTS,
@@ -131,13 +131,13 @@ impl<M: Medium> Rewo<M> {
         let cache_bytes = cache.bytes.unwrap_or(bytes / 8).min(bytes);
         let cached = Arc::new(Cached::new(cache_bytes / cached::BUCKET_BYTES)?);
         Ok(Rewo {
-            plans: Plans::new(wanted),
+            live_tables: LiveTables::new(wanted),
             locks: Reserved::new(stripe_mask + 1)?,
             stripe_mask,
             remix: remix_of(format.seed),
             used: used_slots(slots),
             slots,
-            shadow: Shadow::start(cache.sync_threads, &pool, &cached)?,
+            cache_sync: CacheSync::start(cache.sync_threads, &pool, &cached)?,
             cached,
             cache,
             live: Counter::default(),
@@ -161,7 +161,7 @@ impl<M: Medium> Rewo<M> {
     }
 
     /// Reads the commit words of all buckets.
-    fn scan_all(&self, wanted: &Wanted) -> Result<Scanned> {
+    fn scan_all(&self, wanted: &TableSet) -> Result<Scanned> {
         let pieces: Vec<_> = wanted
             .all()
             .flat_map(|(_, table)| {
@@ -212,14 +212,14 @@ impl<M: Medium> Rewo<M> {
     /// Drops every slot that is leaving and has come to where it was going; the others stay.
     fn undo_moves(&self, leaving: &[u64]) -> Result<()> {
         let medium = self.medium();
-        let plan = self.plans.load();
+        let view = self.live_tables.load();
         for number in leaving {
             let bucket = self.bucket(*number)?;
             let before = self.commit(bucket);
             let mut live = before.live();
             for slot in BitMask(before.leaving() & live) {
                 let h = medium.load(&bucket.slots[slot as usize].h);
-                let places = self.plans.places(plan, h, self.remix.mix(h));
+                let places = self.live_tables.places(view, h, self.remix.mix(h));
                 if planted(Fault::MarkedDropped)
                     || !planted(Fault::BothKept)
                         && self.has_double(h, places.all(), (*number, slot))?
@@ -239,10 +239,10 @@ impl<M: Medium> Rewo<M> {
 
     /// Whether a hash is live in one of some buckets, and not leaving; not counting one slot.
     fn has_double(&self, h: u64, places: &[u64], but: (u64, u32)) -> Result<bool> {
-        let plan = self.plans.load();
+        let view = self.live_tables.load();
         let mut found = false;
         for number in places {
-            self.each_slot(plan, *number, &mut |other| {
+            self.each_slot(view, *number, &mut |other| {
                 found |= other.h == h && !other.leaves && (*number, other.slot) != but;
             })?;
         }
@@ -266,11 +266,11 @@ impl<M: Medium> Rewo<M> {
     }
 
     /// Copies everything into the cached table, as far as it goes.
-    fn fill_cache(&self, wanted: &Wanted) -> Result<()> {
+    fn fill_cache(&self, wanted: &TableSet) -> Result<()> {
         self.cached.begin(self.cache_buckets(wanted), true);
-        let plan = self.plans.load();
+        let view = self.live_tables.load();
         for number in wanted.all().flat_map(|(_, t)| t.first..t.first + t.buckets()) {
-            self.each_slot(plan, number, &mut |slot| {
+            self.each_slot(view, number, &mut |slot| {
                 if slot.is_found {
                     let remixed = self.remix.mix(slot.h);
                     self.cached.add(self.medium(), slot.h, remixed, slot.payload);
@@ -282,7 +282,7 @@ impl<M: Medium> Rewo<M> {
 
     /// The figures of [`Index::stats`](crate::index::Index::stats).
     pub(super) fn figures(&self) -> IndexStats {
-        let wanted = self.plans.wanted(self.plans.load());
+        let wanted = self.live_tables.wanted(self.live_tables.load());
         let buckets: u64 = wanted.all().map(|(_, table)| table.buckets()).sum();
         let cached = self.cached.buckets();
         IndexStats {
@@ -300,7 +300,7 @@ impl<M: Medium> Rewo<M> {
                 cached_slots: cached * u64::from(cached::SLOTS),
                 cached_all: !self.cached.overflow(),
                 replaced: self.cached.replaced(),
-                synced: self.shadow.as_ref().map_or(0, Shadow::done),
+                synced: self.cache_sync.as_ref().map_or(0, CacheSync::done),
             }),
             ..IndexStats::default()
         }
@@ -316,7 +316,7 @@ fn remix_of(seed: u64) -> WordMix {
 pub(super) struct Found {
     /// Counted in blocks.
     pub(super) number: u64,
-    pub(super) wanted: Wanted,
+    pub(super) wanted: TableSet,
     pub(super) cursor: u64,
 }
 
@@ -343,7 +343,7 @@ pub(super) fn read_block<M: Medium>(pool: &Pool<M>) -> Result<Found> {
     }
     let resize = Resize::from_code(bits(words[0], 0, 3)).ok_or_else(corrupt)?;
     let count = (words[0] >> 3) as usize;
-    let mut wanted = Wanted { resize, count, tables: [None; plan::ALL] };
+    let mut wanted = TableSet { resize, count, tables: [None; tables::ALL] };
     if !(resize.needs()..=TABLES).contains(&count) {
         return Err(corrupt());
     }

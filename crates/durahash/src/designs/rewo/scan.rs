@@ -10,7 +10,7 @@ use durahash_media::probe::BitMask;
 use durahash_media::{Event, Medium, Result};
 
 use super::layout::Fingerprints;
-use super::plan::{Plan, Wanted};
+use super::tables::{TableSet, View};
 use super::{READ_TRIES, Rewo};
 
 /// Where the unit after that of `at` begins, if units have so many bits in common.
@@ -25,16 +25,16 @@ impl<M: Medium> Rewo<M> {
         let from = out.len();
         let mut tries = 0;
         let next = loop {
-            let plan = self.plans.load();
-            let wanted = self.plans.wanted(plan);
-            if !self.plans.is_current(plan) {
+            let view = self.live_tables.load();
+            let wanted = self.live_tables.wanted(view);
+            if !self.live_tables.is_current(view) {
                 continue;
             }
             let bits = wanted.all().map(|(_, table)| table.region_bits()).max().unwrap_or(0);
             let done = if tries < READ_TRIES {
-                self.collect(plan, &wanted, (at, bits), out)
+                self.collect(view, &wanted, (at, bits), out)
             } else {
-                self.collect_locked(plan, &wanted, (at, bits), out)
+                self.collect_locked(view, &wanted, (at, bits), out)
             };
             match done {
                 Some(Ok(())) => break next_unit(at, bits),
@@ -66,7 +66,7 @@ impl<M: Medium> Rewo<M> {
     /// The regions of a unit, as ranges of buckets.
     fn regions(
         &self,
-        wanted: &Wanted,
+        wanted: &TableSet,
         at: u64,
     ) -> impl Iterator<Item = (usize, std::ops::Range<u64>)> {
         wanted.all().map(move |(i, table)| {
@@ -78,18 +78,18 @@ impl<M: Medium> Rewo<M> {
     /// Reads a unit; `None` where somebody wrote meanwhile.
     fn collect(
         &self,
-        plan: Plan,
-        wanted: &Wanted,
+        view: View,
+        wanted: &TableSet,
         (at, bits): (u64, u32),
         out: &mut Vec<(u64, u64)>,
     ) -> Option<Result<()>> {
         let medium = self.medium();
         let numbers = || self.regions(wanted, at).flat_map(|(_, range)| range);
         let versions: Vec<_> = numbers().map(|n| self.lock_of(n).read(medium)).collect();
-        if !self.plans.is_current(plan) {
+        if !self.live_tables.is_current(view) {
             return None;
         }
-        let done = self.gather(plan, wanted, (at, bits), out);
+        let done = self.gather(view, wanted, (at, bits), out);
         let is_valid = numbers().zip(&versions).all(|(n, v)| self.lock_of(n).validate(*v));
         is_valid.then_some(done)
     }
@@ -97,8 +97,8 @@ impl<M: Medium> Rewo<M> {
     /// The same, with writers kept out; `None` where the tables have changed.
     fn collect_locked(
         &self,
-        plan: Plan,
-        wanted: &Wanted,
+        view: View,
+        wanted: &TableSet,
         (at, bits): (u64, u32),
         out: &mut Vec<(u64, u64)>,
     ) -> Option<Result<()>> {
@@ -108,7 +108,8 @@ impl<M: Medium> Rewo<M> {
         stripes.sort_unstable();
         stripes.dedup();
         stripes.iter().for_each(|stripe| self.lock_at(*stripe).lock(medium));
-        let done = self.plans.is_current(plan).then(|| self.gather(plan, wanted, (at, bits), out));
+        let done =
+            self.live_tables.is_current(view).then(|| self.gather(view, wanted, (at, bits), out));
         stripes.iter().for_each(|stripe| self.lock_at(*stripe).unlock_unchanged(medium));
         done
     }
@@ -116,14 +117,14 @@ impl<M: Medium> Rewo<M> {
     /// What lookups find of a unit.
     fn gather(
         &self,
-        plan: Plan,
-        wanted: &Wanted,
+        view: View,
+        wanted: &TableSet,
         (at, bits): (u64, u32),
         out: &mut Vec<(u64, u64)>,
     ) -> Result<()> {
         for (_, numbers) in self.regions(wanted, at) {
             for number in numbers {
-                self.each_slot(plan, number, &mut |slot| {
+                self.each_slot(view, number, &mut |slot| {
                     let remixed = self.remix.mix(slot.h);
                     let is_here = prefix(remixed, bits) == prefix(at, bits);
                     if slot.is_found && is_here && remixed >= at {
@@ -138,7 +139,7 @@ impl<M: Medium> Rewo<M> {
     /// Calls `f` with every live slot of a bucket.
     pub(super) fn each_slot(
         &self,
-        plan: Plan,
+        view: View,
         number: u64,
         f: &mut dyn FnMut(Listed),
     ) -> Result<()> {
@@ -151,7 +152,7 @@ impl<M: Medium> Rewo<M> {
         for slot in BitMask(commit.live()) {
             let words = &bucket.slots[slot as usize];
             let (h, payload) = (medium.load(&words.h), medium.load(&words.payload));
-            let places = self.plans.places(plan, h, self.remix.mix(h));
+            let places = self.live_tables.places(view, h, self.remix.mix(h));
             let is_found = places.all().contains(&number) && fingerprints.names(slot, h);
             let leaves = commit.leaving() & 1 << slot != 0;
             f(Listed { slot, h, payload, is_found, leaves });

@@ -2,12 +2,12 @@
 
 use durahash_media::{Event, Medium, Result};
 
+use super::cache_sync::Ordered;
 use super::cached::Copy;
 use super::cuckoo::Room as Made;
-use super::hold::Held;
 use super::layout::Fingerprints;
+use super::locks::Held;
 use super::planted::{Fault, planted};
-use super::shadow::Ordered;
 use super::{Change, Found, Rewo, Room, Updater};
 
 /// What an operation left behind, for the maintenance after it.
@@ -44,9 +44,9 @@ impl<M: Medium> Rewo<M> {
                     continue;
                 }
                 Ok((_, Made::None)) => {
-                    let plan = held.plan;
+                    let view = held.view;
                     held.release();
-                    has_helped |= self.make_room(plan)?;
+                    has_helped |= self.make_room(view)?;
                     continue;
                 }
                 Err(e) => {
@@ -131,8 +131,8 @@ impl<M: Medium> Rewo<M> {
     /// What is copied into the cached table at its end, by a thread of it in the meantime if there is one.
     #[inline]
     fn copy_when_durable(&self, h: u64, remixed: u64, copy: Copy) -> Ordered<'_, M> {
-        let shadow = self.shadow.as_ref();
-        Ordered::new((self.medium(), &self.cached, shadow), (h, remixed), copy)
+        let cache_sync = self.cache_sync.as_ref();
+        Ordered::new((self.medium(), &self.cached, cache_sync), (h, remixed), copy)
     }
 
     fn insert(

@@ -147,7 +147,7 @@ impl<M: Medium> MultiPea<M> {
             medium.fence();
             self.store_word_of(held, number, payload, name);
         }
-        self.writers.beyond.add(h, 1);
+        self.writers.extra_count.add(h, 1);
         Ok(dead)
     }
 }

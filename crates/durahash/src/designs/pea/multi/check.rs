@@ -54,7 +54,7 @@ impl<M: Medium> MultiPea<M> {
                 }
             })?;
         }
-        if let Some(counted) = self.writers.beyond.get().filter(|counted| *counted != beyond) {
+        if let Some(counted) = self.writers.extra_count.get().filter(|counted| *counted != beyond) {
             let what = format!("{beyond} entries beyond one a slot, the counter says {counted}");
             report("PEA-6", 0, what);
         }

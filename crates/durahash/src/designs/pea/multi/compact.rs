@@ -62,7 +62,7 @@ impl<M: Medium> MultiPea<M> {
         let name = self.write_buffer(h, self.bytes_for(count), 0, values)?;
         self.replace_slots(held, (number, bucket), head, slots, (h, name, true));
         self.add_count(held.place.number(), 1 - i64::from(slots.count_ones()));
-        self.writers.beyond.add(h, count as i64 - 1);
+        self.writers.extra_count.add(h, count as i64 - 1);
         Ok(())
     }
 }

@@ -8,12 +8,12 @@ use crate::extendible::extend;
 impl<M: Medium> MultiPea<M> {
     /// Counts the lists that were not counted yet; all of them where the number is lost.
     pub(super) fn count_beyond(&self) -> Result<u64> {
-        let beyond = &self.writers.beyond;
-        let _counting = wait_lock(&beyond.counting, self.medium());
-        while let Some(at) = beyond.next() {
-            self.count_lists(at, |more, next| beyond.advance(more, next))?;
+        let extra = &self.writers.extra_count;
+        let _counting = wait_lock(&extra.counting, self.medium());
+        while let Some(at) = extra.next() {
+            self.count_lists(at, |more, next| extra.advance(more, next))?;
         }
-        if let Some(known) = beyond.get() {
+        if let Some(known) = extra.get() {
             return Ok(known);
         }
         let (mut sum, mut at) = (0, Some(0));

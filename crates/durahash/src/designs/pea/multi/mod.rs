@@ -157,8 +157,8 @@ impl<M: Medium> MultiIndex for MultiPea<M> {
         Ok(self.live_slots()? + beyond)
     }
 
-    fn beyond_slots(&self) -> Option<u64> {
-        self.writers.beyond.get()
+    fn extra_count(&self) -> Option<u64> {
+        self.writers.extra_count.get()
     }
 
     fn stats(&self) -> IndexStats {

@@ -4,11 +4,11 @@ use durahash_media::probe::BitMask;
 use durahash_media::{Medium, PmU64, Result};
 
 use crate::designs::pea::MultiPea;
-use crate::designs::pea::buffer::{Buffer, CIRCLE, offset};
+use crate::designs::pea::buffer::{Buffer, CYCLE, offset};
 use crate::designs::pea::layout::Bucket;
 use crate::designs::pea::write::Held;
 use crate::index::Keys;
-use crate::util::cycle::Circle;
+use crate::util::cycle::CycleDetector;
 
 impl<M: Medium> MultiPea<M> {
     pub(super) fn remove_value(
@@ -77,7 +77,7 @@ impl<M: Medium> MultiPea<M> {
     ) -> Result<Option<(Buffer<'a>, usize, &'a PmU64)>> {
         let medium = self.medium();
         let mut link = list;
-        let mut circle = Circle::default();
+        let mut cycle = CycleDetector::default();
         loop {
             let buffer = self.buffer(h, medium.load(link))?;
             for i in buffer.state.positions() {
@@ -88,7 +88,7 @@ impl<M: Medium> MultiPea<M> {
             if buffer.next == 0 {
                 return Ok(None);
             }
-            circle.step(offset(buffer.name), offset(buffer.next), CIRCLE)?;
+            cycle.step(offset(buffer.name), offset(buffer.next), CYCLE)?;
             link = &buffer.header.next;
         }
     }
@@ -131,7 +131,7 @@ impl<M: Medium> MultiPea<M> {
             let word = self.new_state(&buffer, state);
             self.store_word_of(held, number, &buffer.header.state, word);
         }
-        self.writers.beyond.add(h, -1);
+        self.writers.extra_count.add(h, -1);
         Ok(Some((number, gone)))
     }
 

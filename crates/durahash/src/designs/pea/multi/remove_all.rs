@@ -52,7 +52,7 @@ impl<M: Medium> MultiPea<M> {
                 self.store_head(bucket, head.without_all(slots));
                 let live = i64::from(slots.count_ones());
                 self.add_count(segment, -live);
-                self.writers.beyond.add(h, live - count as i64);
+                self.writers.extra_count.add(h, live - count as i64);
                 held.release_changed(number);
                 self.free_buffers(dead);
                 Ok(count)
@@ -107,9 +107,9 @@ impl<M: Medium> MultiPea<M> {
         self.store_head(bucket, head.without_all(slots));
         self.add_count(segment, -i64::from(slots.count_ones()));
         if whole {
-            self.writers.beyond.add(h, -beyond);
+            self.writers.extra_count.add(h, -beyond);
         } else {
-            self.writers.beyond.lose();
+            self.writers.extra_count.lose();
         }
         held.release_changed(number);
         self.free_buffers(dead);

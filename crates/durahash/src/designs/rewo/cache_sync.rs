@@ -19,7 +19,7 @@
 //!
 //! A thread looks for orders for a moment, then sleeps. An order to one that sleeps is done by the writer, which
 //! wakes it for the next ones. Where there are no threads ([`SYNC_BY_CALLS`](super::SYNC_BY_CALLS)), whoever calls
-//! [`sync`](Shadow::sync) does what one of them would do.
+//! [`sync`](CacheSync::sync) does what one of them would do.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -102,12 +102,12 @@ struct Shared {
 }
 
 /// The threads. See the head of this file.
-pub(super) struct Shadow {
+pub(super) struct CacheSync {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Shadow {
+impl CacheSync {
     /// Starts so many threads; none for none.
     ///
     /// # Errors
@@ -127,14 +127,14 @@ impl Shadow {
             ends: AtomicBool::new(false),
             done: AtomicU64::new(0),
         });
-        let mut shadow = Shadow { shared, threads: Vec::with_capacity(count) };
+        let mut cache_sync = CacheSync { shared, threads: Vec::with_capacity(count) };
         for i in 0..count {
-            let (shared, pool, cached) = (shadow.shared.clone(), pool.clone(), cached.clone());
+            let (shared, pool, cached) = (cache_sync.shared.clone(), pool.clone(), cached.clone());
             let thread = std::thread::Builder::new().name("durahash sync".into());
             let thread = thread.spawn(move || shared.serve(i, &*pool, &cached));
-            shadow.threads.push(thread.map_err(|e| Error::io("start a thread", None, e))?);
+            cache_sync.threads.push(thread.map_err(|e| Error::io("start a thread", None, e))?);
         }
-        Ok(Some(shadow))
+        Ok(Some(cache_sync))
     }
 
     /// Orders done by threads so far.
@@ -171,7 +171,7 @@ impl Shadow {
     }
 }
 
-impl Drop for Shadow {
+impl Drop for CacheSync {
     fn drop(&mut self) {
         self.shared.ends.store(true, Ordering::Release);
         for thread in self.threads.drain(..) {
@@ -290,12 +290,12 @@ impl<'a, M: Medium> Ordered<'a, M> {
     /// The writer holds the locks of the hash in the pool from here to the end.
     #[inline]
     pub(super) fn new(
-        (medium, cached, shadow): (&'a M, &'a Cached, Option<&'a Shadow>),
+        (medium, cached, cache_sync): (&'a M, &'a Cached, Option<&'a CacheSync>),
         (h, remixed): (u64, u64),
         copy: Copy,
     ) -> Self {
-        let shadow = shadow.filter(|_| !cached.ignores(copy));
-        let signal = shadow.and_then(|shadow| shadow.order(h, remixed, copy));
+        let cache_sync = cache_sync.filter(|_| !cached.ignores(copy));
+        let signal = cache_sync.and_then(|cache_sync| cache_sync.order(h, remixed, copy));
         Ordered { medium, cached, signal, h, remixed, copy }
     }
 

@@ -22,7 +22,7 @@ pub(super) const SAVED: usize = 0;
 
 /// What is counted.
 #[derive(Default)]
-pub(super) struct Tally {
+pub(super) struct LiveCount {
     live: Counter,
     /// Hashes below it are counted, in units of the deepest segment.
     cursor: AtomicU64,
@@ -30,7 +30,7 @@ pub(super) struct Tally {
     counting: Mutex<()>,
 }
 
-impl Tally {
+impl LiveCount {
     /// All is counted: so many.
     pub(super) fn set(&self, live: u64) {
         self.live.add(live as i64);
@@ -54,17 +54,17 @@ impl Tally {
 impl<M: Medium> Esh<M> {
     /// How many slots are live.
     pub(super) fn live_slots(&self) -> Result<u64> {
-        if let Some(live) = self.tally.get() {
+        if let Some(live) = self.live_count.get() {
             return Ok(live);
         }
         if self.pool.writable().is_err() {
             return self.live_now();
         }
-        let _counting = wait_lock(&self.tally.counting, self.medium());
+        let _counting = wait_lock(&self.live_count.counting, self.medium());
         loop {
-            let cursor = self.tally.cursor.load(Ordering::Relaxed);
+            let cursor = self.live_count.cursor.load(Ordering::Relaxed);
             if cursor == END {
-                return Ok(self.tally.live.get());
+                return Ok(self.live_count.live.get());
             }
             let from = cursor << SHIFT;
             let whole = self.hold_whole(from)?;
@@ -72,9 +72,9 @@ impl<M: Medium> Esh<M> {
             let prefix = extend::prefix(from, depth);
             let counted = self.count_from(whole.place, prefix, from);
             if let Ok(live) = counted {
-                self.tally.live.add(live as i64);
+                self.live_count.live.add(live as i64);
                 let next = extend::next(prefix, depth).map_or(END, |next| next >> SHIFT);
-                self.tally.cursor.store(next, Ordering::Release);
+                self.live_count.cursor.store(next, Ordering::Release);
             }
             whole.release_unchanged();
             counted?;

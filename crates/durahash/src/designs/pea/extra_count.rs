@@ -12,7 +12,7 @@ use crate::util::counter::Counter;
 
 /// A number that is counted up to some hash.
 #[derive(Default)]
-pub(super) struct Beyond {
+pub(super) struct ExtraCount {
     sum: Counter,
     /// Half of the hash up to which lists are counted: what begins a segment is even.
     counted_to: AtomicU64,
@@ -26,7 +26,7 @@ pub(super) struct Beyond {
 /// Where all is counted.
 const ALL: u64 = 1 << 63;
 
-impl Beyond {
+impl ExtraCount {
     /// The number is known.
     pub(super) fn set(&self, sum: u64) {
         self.sum.add(sum as i64);

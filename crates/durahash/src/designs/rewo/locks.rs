@@ -7,8 +7,8 @@
 use durahash_media::{Event, Medium, Result};
 
 use super::Rewo;
-use super::plan::{PLACES, Places, Plan};
 use super::planted::{Fault, planted};
+use super::tables::{PLACES, Places, View};
 
 /// The most slots that are moved at once.
 pub(super) const MOVES: usize = 8;
@@ -21,7 +21,7 @@ const _: () = assert!(HELD >= PLACES + 2);
 /// then, and nobody waits for the locks.
 pub(super) struct Held<'a, M: Medium> {
     rewo: &'a Rewo<M>,
-    pub(super) plan: Plan,
+    pub(super) view: View,
     pub(super) places: Places,
     stripes: [u64; HELD],
     count: usize,
@@ -34,10 +34,10 @@ pub(super) struct Held<'a, M: Medium> {
 }
 
 impl<'a, M: Medium> Held<'a, M> {
-    fn new(rewo: &'a Rewo<M>, plan: Plan, places: Places) -> Self {
+    fn new(rewo: &'a Rewo<M>, view: View, places: Places) -> Self {
         Held {
             rewo,
-            plan,
+            view,
             places,
             stripes: [0; HELD],
             count: 0,
@@ -155,13 +155,13 @@ impl<M: Medium> Rewo<M> {
     /// Takes the locks of all buckets that `h` may be in.
     pub(super) fn hold(&self, h: u64, remixed: u64) -> Held<'_, M> {
         loop {
-            let plan = self.plans.load();
-            let places = self.plans.places(plan, h, remixed);
+            let view = self.live_tables.load();
+            let places = self.live_tables.places(view, h, remixed);
             self.prefetch_buckets(&places);
-            let mut held = Held::new(self, plan, places);
+            let mut held = Held::new(self, view, places);
             self.medium().event(Event::Look);
             held.lock(places.all());
-            if planted(Fault::TablesOnceToWrite) || self.plans.is_current(plan) {
+            if planted(Fault::TablesOnceToWrite) || self.live_tables.is_current(view) {
                 return held;
             }
             held.release();
@@ -184,8 +184,8 @@ impl<M: Medium> Rewo<M> {
     }
 
     /// Takes the lock of one bucket, which a resize works on; tables do not change meanwhile.
-    pub(super) fn hold_bucket(&self, plan: Plan, bucket: u64) -> Held<'_, M> {
-        let mut held = Held::new(self, plan, Places::none());
+    pub(super) fn hold_bucket(&self, view: View, bucket: u64) -> Held<'_, M> {
+        let mut held = Held::new(self, view, Places::none());
         held.lock(&[bucket]);
         held
     }

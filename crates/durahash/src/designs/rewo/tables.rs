@@ -128,18 +128,18 @@ impl Table {
 
 /// Tables, and what becomes of them. In the order of the medium, the reserved one last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct TableSet {
     pub(super) resize: Resize,
     pub(super) count: usize,
     pub(super) tables: [Option<Table>; ALL],
 }
 
-impl Wanted {
+impl TableSet {
     /// One table alone.
     pub(super) fn one(table: Table) -> Self {
         let mut tables = [None; ALL];
         tables[0] = Some(table);
-        Wanted { resize: Resize::None, count: 1, tables }
+        TableSet { resize: Resize::None, count: 1, tables }
     }
 
     /// Every table with its number.
@@ -187,7 +187,7 @@ impl Wanted {
 
     /// What is left when the resize has ended.
     pub(super) fn finished(&self) -> Self {
-        let mut done = Wanted { resize: Resize::None, ..*self };
+        let mut done = TableSet { resize: Resize::None, ..*self };
         match self.resize {
             Resize::None | Resize::Grow => {}
             Resize::Shrink => {
@@ -252,7 +252,7 @@ impl Places {
 
 /// The tables in DRAM, as operations see them. One bank of entries is in use, the other is for the
 /// next change; the word of state switches, and never has the same value twice.
-pub(super) struct Plans {
+pub(super) struct LiveTables {
     state: AtomicU64,
     banks: [[AtomicU64; ALL]; 2],
     passed: Passed,
@@ -268,27 +268,27 @@ const PASSED_TABLE_BIT: u32 = 56;
 
 /// What the word of state was.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Plan(u64);
+pub(super) struct View(u64);
 
 const COUNT_BIT: u32 = 3;
 const BANK_BIT: u32 = 8;
 /// Counts changes; the lowest bit of it is the bank.
 const CHANGE: u64 = 1 << BANK_BIT;
 
-impl Plans {
-    pub(super) fn new(wanted: &Wanted) -> Self {
+impl LiveTables {
+    pub(super) fn new(wanted: &TableSet) -> Self {
         let banks = std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0)));
         let passed = Passed(AtomicU64::new(0));
-        let plans = Plans { state: AtomicU64::new(0), banks, passed };
-        plans.publish(wanted);
-        plans
+        let live_tables = LiveTables { state: AtomicU64::new(0), banks, passed };
+        live_tables.publish(wanted);
+        live_tables
     }
 
     /// From here on, these are the tables.
-    pub(super) fn publish(&self, wanted: &Wanted) {
+    pub(super) fn publish(&self, wanted: &TableSet) {
         let before = self.state.load(Ordering::Relaxed) >> BANK_BIT;
         let next = (before + 1) * CHANGE;
-        for (entry, table) in self.bank(Plan(next)).iter().zip(wanted.tables) {
+        for (entry, table) in self.bank(View(next)).iter().zip(wanted.tables) {
             entry.store(table.map_or(0, Table::to_entry), Ordering::Release);
         }
         // Before the state: who sees these tables does not see how far a walk over others came.
@@ -301,7 +301,7 @@ impl Plans {
 
     /// The walk over the sources of these tables, which are in use, has come to a position: what belonged
     /// elsewhere in the buckets before it is there, durably, and nothing comes back.
-    pub(super) fn pass(&self, wanted: &Wanted, at: u64) {
+    pub(super) fn pass(&self, wanted: &TableSet, at: u64) {
         if let Some((table, number)) = wanted.source(at) {
             let first = wanted.tables[table].map_or(0, |table| table.first);
             let passed = (table as u64) << PASSED_TABLE_BIT | (number - first);
@@ -310,58 +310,58 @@ impl Plans {
     }
 
     #[inline(always)]
-    fn bank(&self, plan: Plan) -> &[AtomicU64; ALL] {
-        &self.banks[bits(plan.0, BANK_BIT, 1) as usize]
+    fn bank(&self, view: View) -> &[AtomicU64; ALL] {
+        &self.banks[bits(view.0, BANK_BIT, 1) as usize]
     }
 
     /// The tables now.
     #[inline(always)]
-    pub(super) fn load(&self) -> Plan {
-        Plan(self.state.load(Ordering::Acquire))
+    pub(super) fn load(&self) -> View {
+        View(self.state.load(Ordering::Acquire))
     }
 
     /// Whether they are still the same.
     #[inline(always)]
-    pub(super) fn is_current(&self, plan: Plan) -> bool {
-        self.load() == plan
+    pub(super) fn is_current(&self, view: View) -> bool {
+        self.load() == view
     }
 
     #[inline(always)]
-    pub(super) fn table(&self, plan: Plan, i: usize) -> Table {
-        Table::from_entry(self.bank(plan)[i].load(Ordering::Acquire))
+    pub(super) fn table(&self, view: View, i: usize) -> Table {
+        Table::from_entry(self.bank(view)[i].load(Ordering::Acquire))
     }
 
-    /// The tables of a plan, which is current.
-    pub(super) fn wanted(&self, plan: Plan) -> Wanted {
-        let count = plan.count();
-        let table = |i| plan.resize().has(count, i).then(|| self.table(plan, i));
-        Wanted { resize: plan.resize(), count, tables: std::array::from_fn(table) }
+    /// The tables of a view, which is current.
+    pub(super) fn wanted(&self, view: View) -> TableSet {
+        let count = view.count();
+        let table = |i| view.resize().has(count, i).then(|| self.table(view, i));
+        TableSet { resize: view.resize(), count, tables: std::array::from_fn(table) }
     }
 
     /// The two buckets in one table.
     #[inline(always)]
-    pub(super) fn pair(&self, plan: Plan, table: usize, remixed: u64) -> [u64; 2] {
-        self.table(plan, table).pair(remixed)
+    pub(super) fn pair(&self, view: View, table: usize, remixed: u64) -> [u64; 2] {
+        self.table(view, table).pair(remixed)
     }
 
     /// Where a hash may be.
     #[inline(always)]
-    pub(super) fn places(&self, plan: Plan, h: u64, remixed: u64) -> Places {
+    pub(super) fn places(&self, view: View, h: u64, remixed: u64) -> Places {
         let mut places = Places { count: 2, ..Places::none() };
-        [places.buckets[0], places.buckets[1]] = self.pair(plan, plan.target(h), remixed);
-        if plan.is_resizing() {
-            self.add_sources(plan, h, remixed, &mut places);
+        [places.buckets[0], places.buckets[1]] = self.pair(view, view.target(h), remixed);
+        if view.is_resizing() {
+            self.add_sources(view, h, remixed, &mut places);
         }
         places
     }
 
-    /// Those where it may still be. Where the walk has passed them is read after the plan and before it is
-    /// looked at again: so it is of this plan, or 0, or all of this is in vain.
+    /// Those where it may still be. Where the walk has passed them is read after the view and before it is
+    /// looked at again: so it is of this view, or 0, or all of this is in vain.
     #[inline(never)]
-    fn add_sources(&self, plan: Plan, h: u64, remixed: u64, places: &mut Places) {
+    fn add_sources(&self, view: View, h: u64, remixed: u64, places: &mut Places) {
         let passed = self.passed.0.load(Ordering::Acquire);
-        for number in plan.sources(h).into_iter().flatten() {
-            let table = self.table(plan, number);
+        for number in view.sources(h).into_iter().flatten() {
+            let table = self.table(view, number);
             let pair = table.pair(remixed);
             let is_passed = |bucket: u64| {
                 let at = bucket.wrapping_sub(table.first);
@@ -380,7 +380,7 @@ impl Plans {
     }
 }
 
-impl Plan {
+impl View {
     #[inline(always)]
     pub(super) fn resize(self) -> Resize {
         Resize::from_code(bits(self.0, 0, COUNT_BIT)).unwrap_or(Resize::None)
@@ -442,8 +442,8 @@ mod tests {
         }
     }
 
-    fn tables(count: usize, resize: Resize) -> Wanted {
-        let mut wanted = Wanted::one(Table { first: 16, shift: 2 });
+    fn tables(count: usize, resize: Resize) -> TableSet {
+        let mut wanted = TableSet::one(Table { first: 16, shift: 2 });
         (wanted.count, wanted.resize) = (count, resize);
         let mut first = 20;
         for i in 1..count {
@@ -472,17 +472,17 @@ mod tests {
                 (Resize::Rebuild, count, None),
             ] {
                 let wanted = tables(count, resize);
-                let plans = Plans::new(&wanted);
-                let plan = plans.load();
-                assert_eq!(plans.wanted(plan), wanted);
+                let live_tables = LiveTables::new(&wanted);
+                let view = live_tables.load();
+                assert_eq!(live_tables.wanted(view), wanted);
                 for h in (0..500).map(|i| mix.mix(i)) {
                     let target = after.map_or(RESERVED, |after| owner(h, after));
-                    assert_eq!(plan.target(h), target);
+                    assert_eq!(view.target(h), target);
                     let source = owner(h, before);
-                    let places = plans.places(plan, h, mix.mix(h));
+                    let places = live_tables.places(view, h, mix.mix(h));
                     let want: &[usize] =
                         if source == target { &[target] } else { &[target, source] };
-                    let pairs = want.iter().flat_map(|i| plans.pair(plan, *i, mix.mix(h)));
+                    let pairs = want.iter().flat_map(|i| live_tables.pair(view, *i, mix.mix(h)));
                     assert_eq!(places.all(), pairs.collect::<Vec<_>>());
                 }
             }
@@ -497,16 +497,17 @@ mod tests {
             [Resize::Grow, Resize::Shrink, Resize::Rebuild, Resize::Overtake, Resize::Again]
         {
             let wanted = tables(4, resize);
-            let plans = Plans::new(&wanted);
-            let plan = plans.load();
+            let live_tables = LiveTables::new(&wanted);
+            let view = live_tables.load();
             for at in 0..wanted.total() {
-                plans.pass(&wanted, at);
+                live_tables.pass(&wanted, at);
                 let behind: Vec<_> = (0..at).map_while(|at| wanted.source(at)).collect();
                 for h in (0..200).map(|i| mix.mix(i)) {
-                    let places = plans.places(plan, h, mix.mix(h));
-                    assert_eq!(places.target(), plans.pair(plan, plan.target(h), mix.mix(h)));
-                    let sources = plan.sources(h).into_iter().flatten();
-                    let left = sources.map(|table| (table, plans.pair(plan, table, mix.mix(h))));
+                    let places = live_tables.places(view, h, mix.mix(h));
+                    assert_eq!(places.target(), live_tables.pair(view, view.target(h), mix.mix(h)));
+                    let sources = view.sources(h).into_iter().flatten();
+                    let left =
+                        sources.map(|table| (table, live_tables.pair(view, table, mix.mix(h))));
                     let left = left.filter(|(table, pair)| {
                         !pair.iter().all(|number| behind.contains(&(*table, *number)))
                     });
@@ -520,8 +521,8 @@ mod tests {
                     assert_eq!(order, all);
                 }
             }
-            plans.publish(&wanted);
-            let looks = |h: u64| plans.places(plans.load(), h, mix.mix(h)).all().len();
+            live_tables.publish(&wanted);
+            let looks = |h: u64| live_tables.places(live_tables.load(), h, mix.mix(h)).all().len();
             assert!((0..200).all(|i| looks(mix.mix(i)) >= 4 || !resize.is_rebuild()));
         }
     }
