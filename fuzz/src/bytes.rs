@@ -1,4 +1,9 @@
-//! Numbers from an input.
+//! Numbers from an input, and the limits of what operations from one do.
+
+/// Bytes that a map of operations may grow to.
+pub(crate) const MAX_BYTES: u64 = 4 << 20;
+/// Operations of an input that are done.
+pub(crate) const OPS_MAX: usize = 1000;
 
 /// Reads small numbers from bytes; zeros after their end.
 pub(crate) struct Bytes<'a>(std::slice::Iter<'a, u8>);

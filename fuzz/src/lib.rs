@@ -9,6 +9,7 @@
 
 mod bytes;
 mod files;
+mod image;
 mod map_files;
 mod multi_files;
 mod multi_ops;

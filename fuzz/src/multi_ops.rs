@@ -10,8 +10,7 @@ use durahash_media::sim::{Sim, Step};
 use durahash_testkit::Sample;
 
 use crate::Features;
-use crate::bytes::Bytes;
-use crate::ops_vs_model::{MAX_BYTES, OPS_MAX};
+use crate::bytes::{Bytes, MAX_BYTES, OPS_MAX};
 
 /// How often each value is there, by the numbers of their samples.
 type Bag = BTreeMap<u64, u64>;

@@ -4,25 +4,17 @@
 //! and what `check` finds nothing wrong with behaves as a map does, or a multimap. Some images are also
 //! files.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, DefaultHasher};
-
-use durahash::{
-    AnyMap, AnyMultiMap, Data, Design, ErrorKind, Finding, Map, MultiMap, Options, Result,
-};
+use durahash::{AnyMap, AnyMultiMap, Design, ErrorKind, Map, MultiMap, Options};
 use durahash_media::Geometry;
 use durahash_media::sim::Sim;
-use durahash_testkit::Sample;
 
 use crate::files::use_file;
+use crate::image::{Image, MAX_BYTES, SEED, input};
 use crate::mutate::{is_multi, mutate_words};
 use crate::{Features, Rng, Target, open_map, open_multi};
 
-/// What a pool of the seeds may grow to.
-pub(crate) const MAX_BYTES: u64 = 256 << 10;
 /// What an input begins with: types in the first byte, the seed of what is done in the second word.
 const HEAD_BYTES: usize = 16;
-pub(crate) const SEED: u64 = 7;
 /// The types of the seeds, as a superblock names them.
 const TYPES_WORD: usize = 4;
 const TYPES: [u64; 3] = [6 << 32 | 6, 13 << 32 | 14, 6 << 32 | 14];
@@ -108,42 +100,8 @@ fn words(bytes: &[u8]) -> Vec<u64> {
     bytes.as_chunks().0.iter().map(word).collect()
 }
 
-pub(crate) fn input(types: u8, rng: &mut Rng, image: &[u64]) -> Vec<u8> {
-    let head = [u64::from(types), rng.number()];
-    let all = head.iter().chain(image);
-    all.flat_map(|word| word.to_le_bytes()).collect()
-}
-
 fn options(design: Design, geometry: Geometry) -> Options {
     Options::new().design(design).geometry(geometry).seed(SEED).max_bytes(MAX_BYTES)
-}
-
-/// By key. The order is the same in every run, so that a failure can be repeated.
-pub(crate) type Keyed<K, V> = HashMap<<K as Data>::Owned, V, BuildHasherDefault<DefaultHasher>>;
-
-/// What is in an image, as one that knows its types uses it: a map or a multimap.
-pub(crate) trait Image: Sized {
-    /// What was found in it.
-    type Found: Default + PartialEq;
-
-    fn open(options: &Options, sim: Sim) -> Result<Self>;
-    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()>;
-
-    /// Reads everything in every way but `len`.
-    fn read(&self, sound: bool, features: &mut Features) -> Self::Found;
-    fn len(&self) -> Result<u64>;
-
-    /// What `len` should say.
-    fn count(found: &Self::Found) -> u64;
-
-    /// One change, or one look, of a key that is in the model as a rule; the model is changed too.
-    fn change(&self, model: &mut Self::Found, sound: bool, rng: &mut Rng) -> Result<()>;
-    fn step(&self) -> Result<bool>;
-
-    /// Notes what it did.
-    fn note(&self, features: &mut Features);
-    fn clear(&self) -> Result<()>;
-    fn close(self) -> Result<()>;
 }
 
 /// The words of a message, without the numbers: what is wrong, not where.
@@ -255,13 +213,4 @@ fn finish_sweep<I: Image>(map: &I, sound: bool, features: &mut Features) {
         }
     }
     panic!("a sweep without an end");
-}
-
-/// A key of the model, or any.
-pub(crate) fn some_key<K: Sample + ?Sized, V>(model: &Keyed<K, V>, rng: &mut Rng) -> K::Owned {
-    if !model.is_empty() && rng.below(3) > 0 {
-        let known = model.keys().nth(rng.below(model.len()));
-        return known.expect("one of them").clone();
-    }
-    K::sample(rng.below(120) as u64)
 }

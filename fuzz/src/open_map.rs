@@ -7,7 +7,7 @@ use durahash_media::hash::WordMix;
 use durahash_media::sim::{Sim, Step};
 use durahash_testkit::Sample;
 
-use crate::open_image::{Image, Keyed, MAX_BYTES, SEED, input, some_key};
+use crate::image::{Image, Keyed, MAX_BYTES, SEED, input, some_key};
 use crate::{Features, Rng};
 
 type Found<K, V> = Keyed<K, <V as Data>::Owned>;

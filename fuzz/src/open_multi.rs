@@ -6,7 +6,7 @@ use durahash::{ErrorKind, Finding, MultiMap, Options, Result};
 use durahash_media::sim::{Sim, Step};
 use durahash_testkit::Sample;
 
-use crate::open_image::{Image, Keyed, MAX_BYTES, input, some_key};
+use crate::image::{Image, Keyed, MAX_BYTES, input, some_key};
 use crate::{Features, Rng};
 
 /// How often each value is there.

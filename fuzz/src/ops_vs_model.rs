@@ -10,16 +10,13 @@ use durahash_media::{Geometry, Memory};
 use durahash_testkit::ops::{Op, apply};
 use durahash_testkit::{Model, Sample, assert_equal, assert_sound};
 
-use crate::bytes::Bytes;
+use crate::bytes::{Bytes, MAX_BYTES, OPS_MAX};
 use crate::files::{self, ops_on_a_file};
 use crate::multi_ops::MultiRun;
 use crate::{Features, Rng, Target};
 
-pub(crate) const MAX_BYTES: u64 = 4 << 20;
 /// Of so many kinds of inputs the map is no multimap.
 const MAP_TYPES: usize = 6;
-/// Operations of an input that are done.
-pub(crate) const OPS_MAX: usize = 1000;
 
 /// Byte strings as sequences of operations.
 #[derive(Default)]
