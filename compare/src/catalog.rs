@@ -7,11 +7,18 @@ use durahash::{Design, Map, Options};
 use durahash_bench::Result;
 use heed::EnvFlags;
 
-use crate::measure::{DRAM, PEA_DRAM};
 use crate::memory::{Boxed, Dash, Papaya, Scc, Sharded};
 use crate::peers::{Candy, Fjall, Lmdb, Redb, Sync, own};
 use crate::store::{Bytes, Numbered, Subject, Words};
 use crate::strings::Strings;
+
+/// Names of ours, in tables and ratios.
+pub(crate) const DRAM: &str = "REH, memory";
+pub(crate) const PEA_DRAM: &str = "Pea Hash, memory";
+pub(crate) const SHARED: &str = "REH, shared memory";
+pub(crate) const DISK: &str = "REH, disk";
+pub(crate) const PEA_SHARED: &str = "Pea Hash, shared memory";
+pub(crate) const PEA_DISK: &str = "Pea Hash, disk";
 
 /// Bytes of a store's own cache: more than any data set that is measured here takes.
 const CACHE_BYTES: usize = 4 << 30;
@@ -107,7 +114,7 @@ pub(crate) struct Store {
     pub(crate) name: &'static str,
     /// From the fastest to the safest.
     pub(crate) modes: &'static [Mode],
-    /// Whether an insert of its own is a transaction, which takes long: then fewer are measured.
+    /// True if a single insert is a transaction, which takes long: then fewer are measured.
     pub(crate) slow_inserts: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a log costs beside throughput: how long single inserts take while checkpoints run, how many
+//! The costs of a log beside throughput: how long single inserts take while checkpoints run, how many
 //! bytes of log they write, and how long a log is replayed.
 
 use std::io::{BufRead, BufReader};
@@ -89,7 +89,7 @@ pub(crate) fn recovery(parent: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// What is killed: fills a log, says how many bytes it has, and waits.
+/// The child that is killed: it fills a log, prints how many bytes it has, and waits.
 pub(crate) fn child(design: &str, path: &Path) -> Result<()> {
     let options = Options::new().design(design.parse()?).sync_mode(LONG_MODE).log_bytes(LONG_BYTES);
     let map: Map<u64, u64> = options.create(path)?;

@@ -64,10 +64,10 @@ enum Command {
         #[arg(long, default_value = ".")]
         dir: PathBuf,
     },
-    /// What is killed.
+    /// The child that is killed.
     #[command(hide = true)]
     Child { store: String, mode: String, dir: PathBuf, seed: u64, loaded: u64 },
-    /// What is killed with a long log.
+    /// The child that is killed with a long log.
     #[command(hide = true)]
     LogChild { design: String, path: PathBuf },
 }

@@ -10,7 +10,8 @@ use durahash_bench::{Result, Row};
 use tempfile::TempDir;
 
 use crate::catalog::{
-    Data, IN_MEMORY, InMemory, Mode, PEA, PEA_FLUSHED, PEERS, REH, REH_FLUSHED, Store,
+    DISK, Data, IN_MEMORY, InMemory, Mode, PEA, PEA_DISK, PEA_FLUSHED, PEA_SHARED, PEERS, REH,
+    REH_FLUSHED, SHARED, Store,
 };
 use crate::directory;
 use crate::store::Subject;
@@ -21,7 +22,7 @@ use crate::survive::{self, Tried};
 /// and faster for it.
 const SLOW_SHARE: u64 = 100;
 
-/// What is run.
+/// The configuration of a run.
 pub(crate) struct Plan {
     pub(crate) keys: u64,
     /// Lookups of a run, from all over the keys.
@@ -71,14 +72,6 @@ struct Filled {
     table: Box<dyn Subject>,
     _dir: Option<TempDir>,
 }
-
-/// Names of ours, in tables and ratios.
-pub(crate) const DRAM: &str = "REH, memory";
-pub(crate) const PEA_DRAM: &str = "Pea Hash, memory";
-pub(crate) const SHARED: &str = "REH, shared memory";
-pub(crate) const DISK: &str = "REH, disk";
-pub(crate) const PEA_SHARED: &str = "Pea Hash, shared memory";
-pub(crate) const PEA_DISK: &str = "Pea Hash, disk";
 
 fn entrants(plan: &Plan, tried: &[Tried]) -> Vec<Entrant> {
     let mut all: Vec<Entrant> = IN_MEMORY
@@ -252,7 +245,7 @@ fn run(
     Ok(cells.rows(table, "ops_per_s"))
 }
 
-/// What opening costs: an empty pool, one that was closed, one whose process was killed; and what
+/// The cost of opening: an empty pool, one that was closed, one whose process was killed; and what
 /// touching its memory for the first time adds to a load.
 pub(crate) fn opening(plan: &Plan) -> Result<Vec<Row>> {
     let mut cells = Cells::default();

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use durahash_bench::Row;
 
-use crate::measure::{DISK, DRAM, PEA_DISK, PEA_DRAM, PEA_SHARED, SHARED};
+use crate::catalog::{DISK, DRAM, PEA_DISK, PEA_DRAM, PEA_SHARED, SHARED};
 use crate::survive::Tried;
 
 /// Millions with three digits that mean something.
@@ -38,7 +38,7 @@ fn columns(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// What the kills found.
+/// The table of the kills.
 pub(crate) fn survival(tried: &[Tried]) -> String {
     let mut rows = vec![
         ["store and mode", "acknowledged", "lost", "open", "survives a kill"]
@@ -115,7 +115,7 @@ pub(crate) fn throughput(rows: &[Row], threads: u64, title: &str) -> String {
     )
 }
 
-/// What opening costs.
+/// The table of the costs of opening.
 pub(crate) fn opening(rows: &[Row]) -> String {
     let mut lines =
         vec![["milliseconds", "median", "smallest", "largest"].map(str::to_owned).to_vec()];
@@ -157,7 +157,7 @@ impl Target {
         }
     }
 
-    /// What is, what is wanted, and whether that is reached, 1 or 0.
+    /// The ratio, the target, and 1 if it is reached, else 0.
     pub(crate) fn to_rows(&self, keys: u64) -> [Row; 3] {
         let metric = if self.unit == " s" { "seconds" } else { "ratio" };
         let is_reached = f64::from(u8::from(self.is_reached()));

@@ -1,4 +1,4 @@
-//! What is measured, and how the two kinds of data reach it: words, and byte strings by number.
+//! The measured tables, and how the two kinds of data reach them: words, and byte strings by number.
 
 use std::error::Error as StdError;
 use std::io;
@@ -63,7 +63,7 @@ pub(crate) fn wrong(what: String) -> Error {
     Error::Wrong { what }
 }
 
-/// What another store says.
+/// The error of another store.
 pub(crate) fn says(e: impl StdError + Send + Sync + 'static) -> Error {
     Error::Io { doing: "another store", path: None, source: io::Error::other(e) }
 }

@@ -1,4 +1,4 @@
-//! Whether a mode of a store survives that its process is killed: tried, not believed.
+//! A trial of each mode of each store: is everything there after its process was killed?
 //!
 //! A child process inserts, and tells every acknowledged key through a pipe; it is killed at an
 //! arbitrary moment, and what it left is opened and looked through.
@@ -16,13 +16,13 @@ use durahash_bench::{Error, Result};
 use crate::catalog::{Data, Mode, Store, stores};
 use crate::store::wrong;
 
-/// What the child says when the keys are there that it inserts in batches.
+/// The child's message after the keys that it inserts in batches.
 const LOADED: u64 = u64::MAX;
 
 /// The most keys that are acknowledged one by one.
 const ONE_BY_ONE_MAX: u64 = 4096;
 
-/// What a kill left.
+/// The state that a kill left.
 pub(crate) struct Left {
     pub(crate) acknowledged: u64,
     pub(crate) lost: u64,
@@ -112,16 +112,16 @@ fn listen(child: &mut Child, one_by_one: u64) -> io::Result<Vec<u8>> {
     Ok(told)
 }
 
-/// What became of a mode.
+/// The result of a mode's trials.
 pub(crate) struct Tried {
     pub(crate) store: &'static Store,
     pub(crate) mode: &'static Mode,
-    /// What it left each time; or why that could not be opened.
+    /// The state after each kill, or why it could not be opened.
     pub(crate) left: Result<Vec<Left>>,
 }
 
 impl Tried {
-    /// Whether it may be measured.
+    /// True if it may be measured.
     pub(crate) fn survives(&self) -> bool {
         let left = self.left.as_ref();
         left.is_ok_and(|left| left.iter().all(|left| left.lost == 0))

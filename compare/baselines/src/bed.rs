@@ -24,7 +24,7 @@ const TICK_NS: u64 = 1_000_000;
 /// Pieces in which memory is copied.
 const PIECE: usize = 1 << 20;
 
-/// What is simulated.
+/// The setting of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     pub(crate) kind: Kind,
@@ -34,7 +34,7 @@ pub(crate) struct Setting {
     pub(crate) bytes: u64,
     /// At least 8.
     pub(crate) value_bytes: usize,
-    /// What clients of SepHash wait for.
+    /// The completions that clients of SepHash await.
     pub(crate) awaited: Awaited,
     pub(crate) seed: u64,
 }
@@ -48,7 +48,7 @@ pub(crate) enum Op {
     Delete(u64),
 }
 
-/// What operations took.
+/// The costs of operations.
 pub(crate) struct Phase {
     pub(crate) ops: u64,
     /// From the first one's start to the last one's end.
@@ -75,7 +75,7 @@ pub(crate) struct Bed {
     mix: WordMix,
 }
 
-/// What coroutines add up.
+/// The sums over coroutines.
 struct Sums {
     latency: RefCell<Histogram<u64>>,
     end_ns: Cell<u64>,
@@ -220,7 +220,7 @@ impl Bed {
         })
     }
 
-    /// What the index takes, as the first client sees it.
+    /// The space of the index, as the first client sees it.
     pub(crate) fn space(&self) -> Result<Space> {
         let (client, index) = &self.clients[0];
         let index = index.clone();

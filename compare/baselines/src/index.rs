@@ -23,7 +23,7 @@ pub(crate) enum Index {
     Race(Rc<Race<SimClient>>),
 }
 
-/// What clients did beside operations.
+/// The work of clients beside operations.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Done {
     pub(crate) merges: u64,
@@ -58,7 +58,7 @@ impl Done {
     }
 }
 
-/// What an index takes, which nobody changes meanwhile.
+/// The space of an index that no client changes meanwhile.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Space {
     /// Entries of keys.

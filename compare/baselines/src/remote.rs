@@ -37,7 +37,7 @@ const GROWTH_POINTS: u64 = 48;
 const GROWTH_STEP: u64 = 1000;
 /// Numbers of clients that insert into many small segments.
 const MANY_AT: [usize; 4] = [1, 16, 64, 128];
-/// What segments and subtables there are divided by.
+/// The divisor of the sizes of segments and subtables there.
 const MANY_SMALLER: u32 = 16;
 /// Lookups of each client there that make it acquainted with the index.
 const MANY_LOOKUPS: u64 = 4096;
@@ -84,7 +84,7 @@ fn many_kinds() -> [(&'static str, Kind); 3] {
     [(SEP, Kind::Sep(options)), (RACE, race(Moves::Each)), (BATCHED, race(Moves::Batched))]
 }
 
-/// What SepHash goes without: the case, whether it is about inserts, and how.
+/// The runs without a technique of SepHash: the case, whether it is about inserts, and how.
 fn without() -> Vec<(&'static str, bool, Option<Technique>, Awaited)> {
     vec![
         ("insert", true, None, Awaited::Nothing),
@@ -103,7 +103,7 @@ fn without() -> Vec<(&'static str, bool, Option<Technique>, Awaited)> {
     ]
 }
 
-/// What is varied: the case, the design, and the setting.
+/// The runs with one size varied: the case, the design, and the setting.
 fn varied() -> Vec<(String, &'static str, Kind, usize, usize)> {
     let mut all = Vec::new();
     for entries in [16, 32, 64, 128, 256] {
@@ -128,7 +128,7 @@ fn varied() -> Vec<(String, &'static str, Kind, usize, usize)> {
     all
 }
 
-/// What a run on many small segments counts as.
+/// The work of a run on many small segments.
 const MANY_WORK: u64 = 12;
 
 /// The number of runs, each of which counts as one part of the work.

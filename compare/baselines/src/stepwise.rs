@@ -3,7 +3,7 @@
 use durahash_media::Result;
 use durahash_remote::fabric::{Addr, Batch, Counts, Done, Fabric, Kind, SimClient};
 
-/// What is waited for, beyond what SepHash waits for.
+/// A completion that is awaited, beyond those that SepHash awaits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Awaited {
     #[default]
@@ -22,7 +22,7 @@ pub(crate) struct Stepwise {
 }
 
 impl Stepwise {
-    /// What is waited for at the end of an operation.
+    /// Awaits what an operation leaves unawaited.
     pub(crate) async fn end(&self) -> Result<()> {
         if self.awaited == Awaited::Hints {
             for node in 0..self.nodes() {

@@ -13,7 +13,7 @@ const BATCH: usize = 10_000;
 pub(crate) struct Fjall {
     database: Database,
     pairs: Keyspace,
-    /// Whether every insert and batch is synced.
+    /// True if every insert and batch is synced.
     synced: bool,
 }
 

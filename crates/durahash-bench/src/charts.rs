@@ -9,14 +9,14 @@ const LEFT: f64 = 14.0;
 /// A chart's head: its title, and the names of its series.
 struct Head<'a> {
     title: &'a str,
-    /// What the title leaves open: threads, medium.
+    /// The facts beside the title: threads, medium.
     subtitle: &'a str,
     series: &'a [String],
     /// The style of each series' line; none where they are bars.
     lines: &'a [Style],
 }
 
-/// What tells a line apart: its colour and mark, and its dashes.
+/// The look of a line: its colour and mark, and its dashes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Style {
     pub(crate) colour: usize,
@@ -66,7 +66,7 @@ impl Head<'_> {
     }
 }
 
-/// What one series has in one group.
+/// The bar of one series in one group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bar {
     pub(crate) value: f64,

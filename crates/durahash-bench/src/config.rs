@@ -1,4 +1,4 @@
-//! What is run, and who is told of it.
+//! The configuration of a run, and its progress.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -103,7 +103,7 @@ impl fmt::Display for Suite {
     }
 }
 
-/// What is run.
+/// The configuration of a run.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The suites.
@@ -179,7 +179,7 @@ impl Config {
         config
     }
 
-    /// Whether a suite is to be run.
+    /// True if a suite is configured.
     pub(crate) fn has(&self, suite: Suite) -> bool {
         self.suites.contains(&suite)
     }
@@ -236,7 +236,7 @@ impl Config {
     }
 }
 
-/// Whether `one` is not among those `seen`, to which it is added.
+/// Adds `one` to those `seen`; true if it was not among them.
 fn first_time<T: PartialEq>(seen: &mut Vec<T>, one: T) -> bool {
     let first = !seen.contains(&one);
     if first {
@@ -245,13 +245,13 @@ fn first_time<T: PartialEq>(seen: &mut Vec<T>, one: T) -> bool {
     first
 }
 
-/// Who wants to know how far a run is.
+/// Receives the progress of a run.
 pub trait Progress {
-    /// `done` of `total` parts, of about equal length, are done; `what` begins.
+    /// Called when `done` of `total` parts, of about equal length, are done, and `what` begins.
     fn at(&mut self, done: u64, total: u64, what: &str);
 }
 
-/// Nobody wants to know.
+/// Ignores the progress.
 impl Progress for () {
     fn at(&mut self, _done: u64, _total: u64, _what: &str) {}
 }

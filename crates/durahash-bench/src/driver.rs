@@ -15,31 +15,31 @@ pub const BATCH: usize = 64;
 /// The longest latency that is told apart.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
-/// What can be measured: a map of words, ours or another one. Every operation is as durable, when
-/// it returns, as the table promises.
+/// A map of words that can be measured, ours or another one. When an operation returns, it is as durable as
+/// the table promises.
 pub trait Table: Sync {
     /// The value of `key`.
     ///
     /// # Errors
-    /// What the table says.
+    /// Those of the table.
     fn get(&self, key: u64) -> Result<Option<u64>>;
 
     /// Inserts `key` or replaces its value.
     ///
     /// # Errors
-    /// What the table says.
+    /// Those of the table.
     fn put(&self, key: u64, value: u64) -> Result<()>;
 
     /// Removes `key`; whether it was there.
     ///
     /// # Errors
-    /// What the table says.
+    /// Those of the table.
     fn remove(&self, key: u64) -> Result<bool>;
 
     /// The values of many keys, into `out`, which is as long.
     ///
     /// # Errors
-    /// What the table says.
+    /// Those of the table.
     fn get_many(&self, keys: &[u64], out: &mut [Option<u64>]) -> Result<()> {
         for (key, out) in keys.iter().zip(out) {
             *out = self.get(*key)?;
@@ -50,7 +50,7 @@ pub trait Table: Sync {
     /// Inserts or replaces many pairs.
     ///
     /// # Errors
-    /// What the table says.
+    /// Those of the table.
     fn put_many(&self, pairs: &[(u64, u64)]) -> Result<()> {
         pairs.iter().try_for_each(|(key, value)| self.put(*key, *value))
     }
@@ -88,7 +88,7 @@ impl Table for durahash::Map<u64, u64> {
     }
 }
 
-/// What is timed.
+/// The unit that is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timed {
     /// The whole run: no clock is read in between.
@@ -98,7 +98,7 @@ pub enum Timed {
     Each,
 }
 
-/// What a run found.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// Operations, those of batches each for itself.
@@ -127,7 +127,7 @@ pub fn histogram() -> Histogram<u64> {
 /// workload says is there, or the run fails.
 ///
 /// # Errors
-/// What the table says; [`Error::Wrong`] where a key is missing, or is there and must not be.
+/// Those of the table; [`Error::Wrong`] where a key is missing, or is there and must not be.
 pub fn run(
     table: &impl Table,
     workload: Workload,

@@ -17,7 +17,7 @@ pub(crate) type Keys = Vec<(u64, u64)>;
 
 /// Entries that are added to a table.
 pub(crate) struct Entries {
-    /// What they are called in tables and rows.
+    /// Their name in tables and rows.
     pub(crate) name: String,
     pub(crate) pairs: Vec<(u64, u64)>,
     /// Every key once, in any order.

@@ -1,4 +1,4 @@
-//! What keeps a benchmark from being finished.
+//! The errors of a benchmark.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,34 +6,34 @@ use std::path::{Path, PathBuf};
 /// The result of everything here.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What keeps a benchmark from being finished.
+/// The reason why a benchmark did not finish.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// A table says no.
+    /// An operation on a table failed.
     Table(durahash::Error),
-    /// The system says no.
+    /// A call of the system failed.
     Io {
-        /// What was done.
+        /// The action.
         doing: &'static str,
-        /// To which file.
+        /// The file.
         path: Option<PathBuf>,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// A table answered wrongly: its times mean nothing.
+    /// A table gave a wrong answer, so its times mean nothing.
     Wrong {
-        /// What is wrong, in words.
+        /// The wrong answer, in words.
         what: String,
     },
     /// The configuration cannot be met.
     Config {
-        /// Why, in words.
+        /// The reason, in words.
         what: String,
     },
     /// A saved report cannot be read.
     Report {
-        /// Where and why, in words.
+        /// The place and the reason, in words.
         what: String,
     },
 }
@@ -53,7 +53,7 @@ impl fmt::Display for Error {
                 write!(f, "{doing} {}: {source}", path.display())
             }
             Error::Io { doing, path: None, source } => write!(f, "{doing}: {source}"),
-            Error::Wrong { what } => write!(f, "a table answered wrongly: {what}"),
+            Error::Wrong { what } => write!(f, "a table gave a wrong answer: {what}"),
             Error::Config { what } => write!(f, "the benchmark cannot be run so: {what}"),
             Error::Report { what } => write!(f, "the report cannot be read: {what}"),
         }

@@ -69,7 +69,7 @@ enum Each {
     View,
 }
 
-/// What has a colour of its own.
+/// The property that has a colour of its own.
 #[derive(Clone, Copy, PartialEq)]
 enum Series {
     /// The run's designs; lines are dashed by the metric.

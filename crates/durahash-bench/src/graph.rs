@@ -9,7 +9,7 @@ use flate2::bufread::MultiGzDecoder;
 use crate::error::{Error, Result};
 use crate::workload::{Random, Zipfian};
 
-/// What gzip data begin with.
+/// The first bytes of gzip data.
 const GZIP_START: [u8; 2] = [0x1f, 0x8b];
 /// Edges for each source, and the exponent of how many a source has: about those of soc-Slashdot0902
 /// (12.1 edges for each of 78,441 sources, of which the first has 0.26 % of all).

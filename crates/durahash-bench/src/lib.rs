@@ -2,9 +2,9 @@
 //! machine, as a table, as JSON, and as a page with figures.
 //!
 //! - [`workload`]: which keys and operations, YCSB's among them.
-//! - [`driver`]: threads, clocks; anything that is a [`Table`](driver::Table) can be measured.
-//! - [`run`]: all measurements, into a [`Report`].
-//! - [`figures`], and [`Report::write_page`]: what is drawn from a report, fresh or saved.
+//! - [`driver`]: threads and clocks. It measures anything that implements [`Table`](driver::Table).
+//! - [`run`] and [`measure`]: measurements, recorded by a [`Recorder`] into a [`Report`].
+//! - [`figures`], and [`Report::write_page`]: figures and a page from a report, new or saved.
 //!
 //! Wrong answers are no results: every lookup of every run must find what it has to, and every key
 //! that a killed process had acknowledged, or the run fails.

@@ -1,4 +1,4 @@
-//! What is measured of tables that have many values for a key.
+//! The operations that are measured of tables with many values for a key.
 
 use durahash::MultiMap;
 

@@ -22,10 +22,10 @@ use crate::workload::Random;
 /// Names the pool that a child shall fill; a program that finds it set is such a child.
 const CHILD_ENV: &str = "DURAHASH_BENCH_CHILD";
 
-/// What the child says when the keys are there that it does not acknowledge one by one.
+/// The child's message after the keys that it does not acknowledge one by one.
 const LOADED: u64 = u64::MAX;
 
-/// What a killed child left.
+/// The state that a killed child left.
 pub(crate) struct Recovered {
     pub(crate) threads: usize,
     /// Bytes that it had written.
@@ -46,7 +46,7 @@ pub(crate) struct Recovered {
     pub(crate) open_closed: Vec<Duration>,
 }
 
-/// What a child is to do.
+/// The task of a child.
 struct Task {
     path: PathBuf,
     design: Design,

@@ -1,4 +1,4 @@
-//! What a run found: rows, and what they were measured on and with.
+//! The result of a run: rows, the machine and the setup.
 //!
 //! A report is saved as JSON and read back from it; tables and figures are drawn from either.
 
@@ -16,7 +16,7 @@ pub const REAL: &str = "real";
 /// One number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// What it belongs to: `throughput`, `latency`, `growth`, `space`, `resize`, `cost`,
+    /// Its table: `throughput`, `latency`, `growth`, `space`, `resize`, `cost`,
     /// `recovery`, `duplicates`, `size`, `resizing`, `stall`, `load`, `ycsb`, `cache`, `slice`, `slices`
     /// or `durability`;
     /// of what is simulated, `simulated` or a name that begins with it; of real nodes beside that,
@@ -32,7 +32,7 @@ pub struct Row {
     pub threads: u64,
     /// Keys in the table, at the end or at this point of its growth.
     pub keys: u64,
-    /// What is counted.
+    /// The name of the number.
     pub metric: String,
     /// The median of the repeats.
     pub value: f64,
@@ -42,7 +42,7 @@ pub struct Row {
     pub max: f64,
 }
 
-/// What was run.
+/// The setup of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Setup {
     /// Version of durahash.
@@ -61,7 +61,7 @@ pub struct Setup {
     pub medium: String,
     /// File system that the pools lie on; empty in DRAM.
     pub file_system: String,
-    /// What an acknowledged operation survives there.
+    /// The failures that an acknowledged operation survives there.
     pub durability: String,
     /// The medium whose latency is emulated, if one is.
     pub emulates: Option<String>,
@@ -77,14 +77,14 @@ pub struct Setup {
     pub written_bytes: u64,
 }
 
-/// What a run found: rows, and what they were measured on and with.
+/// The result of a run: rows, the machine and the setup.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Where it was run.
+    /// The machine.
     pub machine: Machine,
-    /// What was run.
+    /// The setup of a run.
     pub setup: Setup,
-    /// What was found.
+    /// The numbers.
     pub rows: Vec<Row>,
 }
 
@@ -125,7 +125,7 @@ impl Report {
         cases
     }
 
-    /// What every figure must say of a medium that is emulated: `, emulated optane`, or nothing.
+    /// The words of every figure about an emulated medium: `, emulated optane`, or none.
     #[must_use]
     pub fn emulated(&self) -> String {
         let name = self.setup.emulates.as_deref();
@@ -141,7 +141,7 @@ impl Report {
         }
     }
 
-    /// What a figure says that shows the medium as it is, while others emulate.
+    /// The words of a figure that shows the medium as it is, where others emulate.
     pub(crate) fn not_emulated(&self) -> &'static str {
         match self.setup.emulates {
             Some(_) => ", nothing emulated",
@@ -344,7 +344,7 @@ pub(crate) mod tests {
         assert_eq!(Report::from_json(&Report::default().to_json()).unwrap(), Report::default());
     }
 
-    /// What other programs rely on: these fields, with these types.
+    /// Other programs rely on these fields and types.
     #[test]
     fn json_has_its_fields() {
         let json: serde_json::Value =

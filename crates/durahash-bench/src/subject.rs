@@ -69,7 +69,7 @@ impl Bench {
         self.parent.as_deref().map_or_else(String::new, machine::file_system)
     }
 
-    /// What acknowledged operations survive here.
+    /// The durability of an acknowledged operation here.
     pub(crate) fn durability(&self) -> Result<Durability> {
         Ok(self.create(Design::default())?.durability())
     }
@@ -102,7 +102,7 @@ impl Bench {
         Ok(map)
     }
 
-    /// What `make` makes on a new medium, which has no log. Its file goes as that of
+    /// The product of `make` on a new medium, which has no log. Its file goes as that of
     /// [`create`](Bench::create).
     pub fn make<T: Make>(&self, make: T) -> Result<T::Made> {
         let Some(dir) = self.dir()? else {
@@ -123,9 +123,9 @@ impl Bench {
     }
 }
 
-/// What can be made on any medium.
+/// A recipe for something on any medium.
 pub trait Make {
-    /// What comes of it.
+    /// The product.
     type Made;
 
     /// Makes it on `medium`, which is empty, and gives that its name.

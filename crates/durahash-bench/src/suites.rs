@@ -334,7 +334,7 @@ impl<'a> Recorder<'a> {
         Ok(())
     }
 
-    /// What operations do to the medium, counted on one in memory: the same everywhere.
+    /// The reads and writes of operations, counted on a medium in memory: the same on every machine.
     fn costs(&mut self) -> Result<()> {
         let config = self.config;
         let workloads = Workloads::new(config.keys.min(COUNTED_KEYS), config.seed);
@@ -351,7 +351,7 @@ impl<'a> Recorder<'a> {
         let options = Options::new().design(design).seed(self.config.seed);
         let map: Map<u64, u64> = options.create_on(medium)?;
         let load = &workloads.draw(Workload::Load, 1, 0)[0];
-        // Whoever looks at all inserts from one size to twice that size sees everything that
+        // All inserts from one size to twice that size show everything that
         // growth does, as often as it does it.
         let (first, second) = load.split_at(load.len() / 2);
         for op in first {
@@ -462,7 +462,7 @@ struct Counted {
     counts: Counts,
 }
 
-/// Whether something split, merged, doubled or halved between two looks.
+/// True if something split, merged, doubled or halved between two looks.
 fn moved(now: &IndexStats, before: &IndexStats) -> bool {
     let events = |stats: &IndexStats| (stats.splits, stats.merges, stats.doublings, stats.halvings);
     events(now) != events(before)

@@ -40,7 +40,7 @@ impl Report {
 }
 
 impl Table {
-    /// Whether a column holds words, not numbers: names, and descriptions, which have no header.
+    /// True if a column holds words, not numbers: names, and descriptions, which have no header.
     pub(crate) fn is_words(&self, column: usize) -> bool {
         column < self.names || self.header[column].is_empty()
     }
@@ -75,7 +75,7 @@ impl Table {
     }
 }
 
-/// What was run where, line by line.
+/// The machine and the setup, line by line.
 pub(crate) fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let Report { machine, setup, .. } = report;
     let gib = machine.memory_bytes as f64 / f64::from(1 << 30);
@@ -154,7 +154,7 @@ struct Spec {
     table: &'static str,
     /// The metric of which each row makes a line.
     lead: &'static str,
-    /// Whether lines are sorted by case, then threads; else they stand as they were measured.
+    /// True if lines are sorted by case, then threads; else they are in the order of measurement.
     sorted: bool,
     names: &'static [(&'static str, Field)],
     /// Header, metric, and how it is shown.

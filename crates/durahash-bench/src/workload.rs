@@ -1,4 +1,4 @@
-//! What is asked of a table: keys, the order in which they come, and the mixes of operations.
+//! Operations on a table: keys, the order in which they come, and the mixes of operations.
 //!
 //! Operations are drawn before the clock starts, so that drawing them costs nobody anything. All
 //! draws come from one seed: the same seed, keys and threads give the same operations.
@@ -130,7 +130,7 @@ fn fnv(mut v: u64) -> u64 {
     hash.cast_signed().unsigned_abs()
 }
 
-/// What one operation does.
+/// The effect of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Looks a key up.
@@ -148,7 +148,7 @@ pub enum Kind {
 pub struct Op {
     /// The key.
     pub key: u64,
-    /// What is done to it.
+    /// The operation on it.
     pub kind: Kind,
 }
 
@@ -222,7 +222,7 @@ impl Workload {
         }
     }
 
-    /// What it does, in a line.
+    /// Its description, in a line.
     #[must_use]
     pub fn description(self) -> &'static str {
         match self {

@@ -24,8 +24,8 @@ Examples:
   durahash get packages.pool bash
   durahash stats packages.pool";
 
-/// Durable hash indexes in files: what a command has done survives kill -9, and loss of power too;
-/// in the memory of nodes it lasts as long as they do.
+/// Durable hash indexes in files. A change that a command has made survives kill -9, and loss of power
+/// too; in the memory of nodes it lasts as long as the nodes do.
 #[derive(Debug, Parser)]
 #[command(name = "durahash", version, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
@@ -211,10 +211,10 @@ Examples:
 
     /// Lend memory to clients, which keep an index in it
     ///
-    /// Prints the address that it listens on, and serves until it is ended by a signal. The memory, and what
-    /// is in it, goes with the node; that it is removed is seen to by a process of its own. Who can write
-    /// to the memory is fully trusted. The token keeps out mistakes, not attackers on the wire: listen
-    /// beyond the loopback address only where everybody on the network is trusted.
+    /// Prints the address that it listens on, and serves until a signal ends it. The memory and its contents
+    /// go with the node; a process of its own removes them. Everyone who can write to the memory is fully
+    /// trusted. The token keeps out mistakes, not attackers on the wire: listen beyond the loopback address
+    /// only where everyone on the network is trusted.
     #[command(
         verbatim_doc_comment,
         after_help = "\
@@ -226,7 +226,7 @@ Examples:
 
     /// Work on an index in the memory of nodes
     ///
-    /// Up to 64 clients may do so at once, and any of them may die at any moment: what was acknowledged
+    /// Up to 64 clients may do so at once, and any of them may die at any moment: an acknowledged change
     /// stays as long as the nodes do. Exit code 4 where a node does not answer, or ends in the middle.
     #[command(
         verbatim_doc_comment,
@@ -254,7 +254,7 @@ Example:
     },
 }
 
-/// What reading commands have in common.
+/// Options of all reading commands.
 #[derive(Debug, Args)]
 pub(crate) struct Read {
     /// The pool's file
@@ -264,7 +264,7 @@ pub(crate) struct Read {
     pub(crate) accept_suspect: bool,
 }
 
-/// What writing commands have in common.
+/// Options of all writing commands.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Write {
     /// When an entry survives loss of power: process (never, it survives kill -9), interval or
@@ -286,13 +286,13 @@ pub(crate) struct Create {
     pub(crate) new: New,
 }
 
-/// What a new pool is made as.
+/// Options of a new pool.
 #[derive(Debug, Args)]
 pub(crate) struct New {
     /// Design of a new pool: reh, pea, esh or rewo [default: reh, and pea for a multimap]
     #[arg(long, value_parser = parse_design)]
     pub(crate) design: Option<Design>,
-    /// What a new pool keeps: one value for each key, or any number of them [default: map]
+    /// Values of a key in a new pool: one, or any number of them [default: map]
     #[arg(long, value_enum)]
     pub(crate) kind: Option<Kind>,
     /// Keys and values of a new pool: any bytes, or integers below 2^64 [default: bytes]

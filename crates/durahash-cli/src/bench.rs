@@ -62,7 +62,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     tell(&report, &args.saved)
 }
 
-/// Whether a report can be saved there.
+/// Fails if a report cannot be saved there.
 pub(crate) fn try_saved(saved: &Saved) -> Result<(), Failure> {
     if let Some(path) = &saved.json {
         try_file(path).map_err(|e| unwritable(path, &e))?;
@@ -94,7 +94,7 @@ fn save(report: &Report, to: &Saved) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether a file can be written; it is as it was afterwards, there or not.
+/// Fails if a file cannot be written; leaves it as it was, there or not.
 fn try_file(path: &Path) -> io::Result<()> {
     match fs::OpenOptions::new().append(true).open(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -105,7 +105,7 @@ fn try_file(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether a directory is there or can be made.
+/// Fails if a directory is not there and cannot be made.
 fn try_dir(dir: &Path) -> io::Result<()> {
     match fs::metadata(dir) {
         Ok(found) if found.is_dir() => Ok(()),

@@ -31,7 +31,7 @@ pub(crate) fn check(read: &Read, json: bool) -> Result<Exit, Failure> {
     Ok(if looked.findings.is_empty() { Exit::Ok } else { Exit::Corrupt })
 }
 
-/// What a check found.
+/// The result of a check.
 struct Looked {
     kind: Kind,
     /// The number of keys, or of a multimap's entries, where it can be told.

@@ -116,13 +116,13 @@ mod tests {
         let why = |line: &[u8]| read_line(line).unwrap_err();
         assert_eq!(why(b"\n"), "no tab between key and value");
         assert_eq!(why(b"key value\n"), "no tab between key and value");
-        assert_eq!(why(b"k\t\\d\n"), r"\d is no escape (a backslash is written \\)");
+        assert_eq!(why(b"k\t\\d\n"), r"\d is not an escape (a backslash is written \\)");
         assert_eq!(why(b"k\\\tv\n"), r"a single backslash at the end (it is written \\)");
         assert_eq!(why(b"k\tv\\\r\n"), r"a single backslash at the end (it is written \\)");
-        assert_eq!(why("k\t\\é\n".as_bytes()), r"\é is no escape (a backslash is written \\)");
+        assert_eq!(why("k\t\\é\n".as_bytes()), r"\é is not an escape (a backslash is written \\)");
         for (bad, byte) in [(&b"k\t\\\xa4x\n"[..], "0xa4"), (b"k\t\\\r\r\n", "0x0d")] {
             let wanted = format!(
-                r"a backslash and the byte {byte} are no escape (a backslash is written \\)"
+                r"a backslash and the byte {byte} are not an escape (a backslash is written \\)"
             );
             assert_eq!(why(bad), wanted);
         }

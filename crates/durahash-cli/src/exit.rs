@@ -20,7 +20,7 @@ pub(crate) enum Exit {
     Corrupt = 3,
     /// The system refused something, or there is no space.
     Io = 4,
-    /// Somebody else has the pool open.
+    /// Another process has the pool open.
     Locked = 5,
 }
 
@@ -101,7 +101,7 @@ impl Failure {
     }
 }
 
-/// Whether a node has as many clients, or connections, as it takes.
+/// True if a node has as many clients, or connections, as it takes.
 fn is_busy(kind: &ErrorKind) -> bool {
     matches!(
         kind,
@@ -134,11 +134,11 @@ fn exit_of(kind: &ErrorKind) -> Exit {
     }
 }
 
-/// What to do where a pool that exists cannot grow.
+/// Advice where a pool that exists cannot grow.
 pub(crate) const MAKE_SPACE: &str = "make space on the file system, or dump the pool and load the \
                                      dump into one with a larger --max-size";
 
-/// What to do, where the error itself does not say it.
+/// Advice where the error itself has none.
 fn advice(kind: &ErrorKind, pool: &dyn Display) -> Option<String> {
     let advice = match kind {
         ErrorKind::Io { source, .. } => match source.kind() {

@@ -1,4 +1,4 @@
-//! What `load` reads: a file, a compressed file, a pipe, or the standard input, line by line.
+//! The input of `load`: a file, a compressed file, a pipe, or the standard input, line by line.
 //!
 //! Only a regular file is read where its lines are wanted. Everything else may have nothing to say for as long
 //! as it likes, a named pipe from its opening on, so a thread of its own opens and reads it.
@@ -29,7 +29,7 @@ const PIECE_BYTES: usize = 64 << 10;
 /// How often something else is looked at while more is waited for.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What gzip data begins with. A line of text practically never does; `dump` sees to it that its
+/// The first bytes of gzip data. A line of text practically never does; `dump` sees to it that its
 /// first one does not.
 pub(crate) const GZIP_START: [u8; 3] = [0x1f, 0x8b, 8];
 
@@ -43,13 +43,13 @@ pub(crate) struct Input {
     read_bytes: Arc<AtomicU64>,
     /// The number of the last line read, from 1.
     pub(crate) line: u64,
-    /// What is looked at while more is waited for.
+    /// A check that runs while the reader waits for more.
     watch: Rc<RefCell<Option<Watch>>>,
     /// The most that a value can take in a line, and the line's end.
     value_text_bytes: u64,
 }
 
-/// What the next line is.
+/// The next line.
 pub(crate) enum Line {
     /// A line to be parsed, in the buffer.
     Entry,
@@ -116,7 +116,7 @@ impl Input {
         self.read_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether the next line may have to be waited for.
+    /// True if the next line may have to be waited for.
     pub(crate) fn may_wait(&self) -> bool {
         !self.reader.buffer().contains(&b'\n')
     }
@@ -165,7 +165,7 @@ fn fill(reader: &mut impl BufRead) -> io::Result<&[u8]> {
     reader.fill_buf()
 }
 
-/// What another thread opens and reads, so that who waits for it can look at something else meanwhile.
+/// An input that another thread opens and reads, so that the waiting thread can check other things meanwhile.
 struct Ahead {
     pieces: Receiver<io::Result<Vec<u8>>>,
     piece: io::Cursor<Vec<u8>>,

@@ -197,12 +197,12 @@ impl<S: Store> Load<'_, S> {
     }
 }
 
-/// Whether a failure is that of one line, not of the pool.
+/// True if a failure is that of one line, not of the pool.
 fn is_bad_line(e: &Error) -> bool {
     matches!(e.kind(), ErrorKind::Text { .. } | ErrorKind::TooLarge { .. })
 }
 
-/// Whether reading failed for what the input is, which reading it again does not change.
+/// True if reading failed because of the input itself, so that a retry would fail too.
 fn is_bad_data(e: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
     matches!(e.kind(), InvalidData | InvalidInput | UnexpectedEof)

@@ -61,7 +61,7 @@ fn address(listen: &str) -> Result<SocketAddr, Failure> {
     Err(failed(last))
 }
 
-/// Whether nobody can connect there from another host.
+/// True if no other host can connect there.
 fn is_loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
@@ -121,7 +121,7 @@ fn listen(
     let node = node.map_err(|e| Failure::node(&e))?;
     let text = format!("node {}: {} bytes, fabric {fabric}\n", node.address(), args.size);
     match print(text.as_bytes()) {
-        // Whoever started it need not listen.
+        // The program that started it need not listen.
         Err(failure) if failure.message.is_none() => {}
         printed => printed?,
     }

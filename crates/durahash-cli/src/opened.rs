@@ -65,7 +65,7 @@ impl Opened {
         }
     }
 
-    /// Whether putting these failed for what they are.
+    /// True if the put failed because of the key or the value itself.
     pub(crate) fn accepts(&self, key: &[u8], value: &[u8]) -> Result<()> {
         match self {
             // It may be tried again.

@@ -1,4 +1,4 @@
-//! What the command says: results on the standard output, all else on the standard error.
+//! The output of the command: results on the standard output, all else on the standard error.
 
 use std::io::{self, Write};
 

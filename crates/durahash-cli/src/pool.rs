@@ -111,7 +111,7 @@ pub(crate) fn open_or_create<'a>(pool: &'a Path, new: &New) -> Result<Pool<'a>, 
     let open = || Opened::open(pool, &in_mode(Options::new(), new.write));
     let map = match open() {
         Err(e) if is_missing(&e) => match make(pool, new) {
-            // Somebody else was quicker.
+            // Another process was quicker.
             Err(_) if pool.exists() => open().map_err(|e| open_to_write_failed(pool, &e)),
             made => made,
         },
@@ -185,7 +185,7 @@ fn creation_failed(pool: &Path, e: &Error) -> Failure {
     Failure::pool_or_full(pool, e, "no pool was made")
 }
 
-/// Whether there was no file.
+/// True if there was no file.
 fn is_missing(e: &Error) -> bool {
     matches!(e.kind(), ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }

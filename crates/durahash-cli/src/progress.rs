@@ -86,7 +86,7 @@ impl Progress {
         self.0.set_position(position);
     }
 
-    /// What else there is to say.
+    /// Sets the message beside the bar.
     pub(crate) fn say(&self, message: impl FnOnce() -> String) {
         if !self.0.is_hidden() {
             self.0.set_message(message());

@@ -15,7 +15,7 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         return Err("a size is a whole number of bytes, or one with KiB, MiB, GiB or TiB".into());
     };
     let bytes = number.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << (10 * shift)));
-    bytes.ok_or_else(|| "no size has that many bytes".into())
+    bytes.ok_or_else(|| "a size is less than 16EiB".into())
 }
 
 /// `bytes` with the unit that leaves a number below 1024.

@@ -1,4 +1,4 @@
-//! What commands need of a map, wherever it is: in a pool, or in the memory of nodes.
+//! The operations that commands need of a map, in a pool or in the memory of nodes.
 
 use durahash::{Error, MAX_VALUE_BYTES, Result};
 
@@ -8,7 +8,7 @@ use crate::exit::Failure;
 /// A key and a value.
 pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 
-/// What fails when what it was made for is no longer there.
+/// A check that fails when the store is no longer there.
 pub(crate) type Watch = Box<dyn Fn() -> Result<()>>;
 
 /// An open map, or multimap, as commands use it.
@@ -24,7 +24,7 @@ pub(crate) trait Store {
     /// Puts many; where a key comes again, the last value counts.
     fn put_many(&self, pairs: &[Pair]) -> Result<()>;
 
-    /// Whether putting these would fail for what they are. Not asked where it may be tried again.
+    /// True if a put would fail because of the key or the value itself. Not called where a retry may succeed.
     fn accepts(&self, _key: &[u8], _value: &[u8]) -> Result<()> {
         Ok(())
     }
@@ -48,7 +48,7 @@ pub(crate) trait Store {
     /// The command that lists what is damaged.
     fn check_command(&self) -> String;
 
-    /// What the command says of a failure.
+    /// The message and exit code of a failure.
     fn failed(&self, e: &Error) -> Failure;
 
     /// The same of a failed load, which may have loaded some.
@@ -56,7 +56,7 @@ pub(crate) trait Store {
         self.failed(e)
     }
 
-    /// What tells at any time whether the store is still there; nothing where nobody can take it away.
+    /// A check that the store is still there; none where nothing can take it away.
     fn watch(&self) -> Option<Watch> {
         None
     }

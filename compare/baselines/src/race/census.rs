@@ -8,7 +8,7 @@ use durahash_remote::fabric::{Batch, Fabric};
 use super::Race;
 use super::layout::{Cell, Header, ROOT_AT, Root, Slot, WORD, cell_at, decode, word};
 
-/// What there is.
+/// The contents of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Census {
     pub(crate) subtables: u64,

@@ -1,4 +1,4 @@
-//! What lies in the nodes' regions, and which bits of a hash pick it.
+//! The layout of the nodes' regions, and the bits of a hash that pick a place.
 //!
 //! ```text
 //! node 0   0  magic   8  root {depth, lock}   16  bump   64  directory, 8 bytes a cell
@@ -157,7 +157,7 @@ impl Cell {
     }
 }
 
-/// The depth of the directory, and whether somebody changes it.
+/// The depth of the directory, and whether a client changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Root(pub(super) u64);
 

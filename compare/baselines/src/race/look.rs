@@ -1,4 +1,4 @@
-//! What operations look at: the two pairs of buckets of a hash, and the blocks of their entries.
+//! The look of operations: the two pairs of buckets of a hash, and the blocks of their entries.
 
 use durahash_media::Result;
 use durahash_remote::fabric::{Addr, Batch, Fabric};
@@ -25,7 +25,7 @@ impl Look {
         })
     }
 
-    /// Whether all headers say that the hash belongs here.
+    /// True if all headers say that the hash belongs here.
     pub(super) fn owns(&self, h: u64) -> bool {
         self.buckets().all(|(_, bucket)| Header(word(bucket, 0)).owns(h))
     }
@@ -61,7 +61,7 @@ impl Look {
     }
 }
 
-/// What an operation has learnt of slots: whether they are of its key, and then the value. Blocks do not
+/// The knowledge of an operation about slots: whether they are of its key, and then the value. Blocks do not
 /// change.
 #[derive(Default)]
 pub(super) struct Known(Vec<(Slot, Option<Vec<u8>>)>);
@@ -166,7 +166,7 @@ impl<F: Fabric> Race<F> {
         Ok(found)
     }
 
-    /// Whether a hash belonged where `look` has looked for all the time of that.
+    /// True if a hash belonged where `look` has looked for all the time of that.
     pub(super) async fn owned(&self, look: &Look, h: u64) -> Result<bool> {
         if !look.owns(h) {
             return Ok(false);

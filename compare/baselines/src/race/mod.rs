@@ -114,7 +114,7 @@ impl Default for Options {
     }
 }
 
-/// What a client did.
+/// The counts of a client's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     /// Subtables split.

@@ -12,7 +12,7 @@ struct Chunk {
     end: u64,
 }
 
-/// What a client took and has not used.
+/// Space that a client took and has not used.
 pub(super) struct Space {
     chunks: Vec<Chunk>,
     turn: usize,

@@ -17,7 +17,7 @@ struct Halves {
 }
 
 impl<F: Fabric> Race<F> {
-    /// Splits the subtable of a hash, which has no room for it, or waits for whoever does.
+    /// Splits the subtable of a hash, which has no room for it, or waits for the client that does.
     pub(super) async fn make_room(&self, site: Site, h: u64) -> Result<()> {
         let cell = site.cell;
         if cell.is_locked() {
@@ -156,7 +156,7 @@ impl<F: Fabric> Race<F> {
             let mut batch = Batch::new();
             batch.read(halves.from.addr().add(off), 8);
             let slot = Slot(self.fabric.post(batch).await?.word(0));
-            // Twice the same: its place is taken, so it came late, and whoever put it takes it back.
+            // Twice the same: its place is taken, so it came late, and the client that put it takes it back.
             if slot.is_free() || tried == Some(slot) {
                 return Ok(());
             }

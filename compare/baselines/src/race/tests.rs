@@ -97,7 +97,7 @@ fn one_client_agrees_with_a_map() {
     }
 }
 
-/// What the writer of a key has begun, and what it has ended.
+/// The values that the writer of a key has begun, and has ended.
 #[derive(Clone, Copy, Default)]
 struct Written {
     begun: u64,
@@ -232,7 +232,7 @@ fn of_many_inserts_of_a_key_one_stays() {
     assert!(duplicates > 5, "{duplicates}");
 }
 
-/// What operations cost when nothing comes in between; those that met an equal fingerprint are left out.
+/// The cost of operations when nothing comes in between; those that met an equal fingerprint are left out.
 #[test]
 fn round_trips_are_as_the_table_says() {
     async fn cost<T>(

@@ -7,7 +7,7 @@ use super::Race;
 use super::layout::{Ptr, Slot, decode, encode};
 use super::look::{Found, Known, Look};
 
-/// What became of an insert.
+/// The result of an insert.
 enum Settled {
     Stays,
     /// Its subtable is being split, and its key goes: it was taken back, or has gone.

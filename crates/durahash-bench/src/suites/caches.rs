@@ -1,4 +1,4 @@
-//! What the size of Rewo-Hash's cached table does for lookups (Fig. 14, Table 2), beside the other designs.
+//! Lookups by the size of Rewo-Hash's cached table (Fig. 14, Table 2), beside the other designs.
 
 use durahash::rewo::Cache;
 use durahash::{Design, Map, Options};
@@ -15,7 +15,7 @@ use crate::workload::{Op, Workload, Workloads};
 /// The sizes, as parts of the tables: one in so many; 0 is none.
 pub(crate) const PARTS: [u64; 8] = [0, 64, 32, 16, 8, 4, 2, 1];
 
-/// What a part is called in tables and rows.
+/// The name of a part in tables and rows.
 pub(crate) fn part_name(part: u64) -> String {
     if part == 0 { "0".into() } else { format!("1/{part}") }
 }
@@ -25,7 +25,7 @@ pub(crate) fn case_of(drawn: &str, part: u64) -> String {
     format!("{drawn}, {}", part_name(part))
 }
 
-/// What is measured: Rewo-Hash with a size, or another design.
+/// A measured map: Rewo-Hash with a size, or another design.
 struct Side {
     name: String,
     part: Option<u64>,

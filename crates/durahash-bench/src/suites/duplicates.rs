@@ -27,7 +27,7 @@ const SPACE_POINTS: u64 = 128;
 /// Makes another value of one.
 const OTHER: u64 = 1 << 63;
 
-/// What is done with a table, in this order.
+/// An operation of the suite; they run in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     /// Adds all entries to an empty table.
@@ -70,7 +70,7 @@ impl Operation {
         }
     }
 
-    /// Whether it moves all values of a key: then values a second are told as well.
+    /// True if it moves all values of a key: then the report has values a second as well.
     pub(crate) fn of_all(self) -> bool {
         matches!(self, Operation::GetByEntry | Operation::GetByKey | Operation::RemoveAll)
     }
@@ -149,7 +149,7 @@ impl Recorder<'_> {
     /// Measures many values for each key: every contender in turn, on each distribution of keys.
     ///
     /// # Errors
-    /// What the tables and the system report; [`Error::Wrong`] where a table gives a wrong answer.
+    /// Those of the tables and the system; [`Error::Wrong`] where a table gives a wrong answer.
     pub fn duplicates(&mut self, contenders: &[Contender]) -> Result<()> {
         let config = self.config;
         // First, as it may fail.

@@ -18,7 +18,7 @@ pub(crate) const MODES: [(&str, SyncMode); 3] = [
     ("interval", SyncMode::INTERVAL),
     ("strict", SyncMode::Strict),
 ];
-/// What is measured: inserts one by one and in batches, lookups, and the open after a kill.
+/// The measurements: inserts one by one and in batches, lookups, and the open after a kill.
 pub(crate) const INSERT: &str = "insert";
 pub(crate) const PUT_MANY: &str = "put_many";
 pub(crate) const HIT: &str = "hit";
@@ -183,7 +183,7 @@ fn pairs(workloads: &Workloads, first: u64, count: u64) -> Vec<Pair> {
     (first..first + count).map(|i| (workloads.key(i), i)).collect()
 }
 
-/// What a map survives, as a number: 1 is the death of its process; 2 is a crash of the system and the loss of
+/// The failures that a map survives, as a number: 1 is the death of its process; 2 is a crash of the system and the loss of
 /// power, too, but for the last moments; 3 is all of these. What is in memory is gone with the system.
 fn survives(map: &Map<u64, u64>, file_system: &str) -> f64 {
     match map.durability() {

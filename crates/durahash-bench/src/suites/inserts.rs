@@ -49,7 +49,7 @@ impl<'a> Inserts<'a> {
         Ok(&self.before)
     }
 
-    /// What was done before the next insert, by others, is not that one's.
+    /// Changes by others before the next insert do not count for it.
     pub(super) fn resume(&mut self) {
         self.before = self.map.index_stats();
     }

@@ -27,7 +27,7 @@ const WORK: u64 = 4;
 
 /// With the cached table as the run has it, and without.
 pub(crate) const SIDES: [&str; 2] = ["rewo", "rewo, no cache"];
-/// What the one thread does.
+/// The work of the one thread.
 pub(crate) const CASES: [&str; 4] = ["lookups", "skewed lookups", "updates", "inserts"];
 /// The parts of a run.
 pub(crate) const PARTS: [&str; 3] = ["before", "during", "after"];
@@ -79,7 +79,7 @@ impl<'a> Slices<'a> {
         true
     }
 
-    /// Whether a resize has begun and nothing moved since so many slices, or another one has begun: that
+    /// True if a resize has begun and nothing moved since so many slices, or another one has begun: that
     /// slice is dropped.
     fn is_over(&mut self) -> bool {
         let Some((_, last)) = self.all.last().copied() else {

@@ -99,7 +99,7 @@ impl Recorder<'_> {
         Ok(())
     }
 
-    /// What growth cost the inserts on the way to the last size.
+    /// The cost of growth for the inserts on the way to the last size.
     fn resizing(&mut self, design: &str, inserts: &Inserts<'_>, keys: u64) {
         for (case, latency) in [
             ("insert", &inserts.others),

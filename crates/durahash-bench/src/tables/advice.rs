@@ -5,7 +5,7 @@ use super::{Table, grouped, texts};
 use crate::report::{Report, Row, threads_text};
 use crate::svg::{duration, three_digits};
 
-/// What somebody may need, and the rows that tell who has it.
+/// A need of a user, and the rows that tell which design meets it.
 struct Need {
     words: &'static str,
     table: &'static str,
@@ -14,7 +14,7 @@ struct Need {
     kind: Kind,
 }
 
-/// What the numbers are.
+/// The kind of the numbers.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     /// Operations per second: more is better.
@@ -29,7 +29,7 @@ enum Kind {
     Part,
 }
 
-/// What is counted is as good as the best if it differs by no more than that part.
+/// A count is as good as the best if it differs by no more than that part.
 const NO_MATTER: f64 = 0.05;
 
 const fn rate(words: &'static str, table: &'static str, case: &'static str) -> Need {
@@ -113,7 +113,7 @@ struct Figure<'a> {
 }
 
 impl Need {
-    /// What every design has of it, the best first; `None` where it was not measured of all, or only
+    /// The numbers of every design, the best first; `None` where it was not measured of all, or only
     /// once, so that how it spreads is not known.
     fn figures<'a>(&self, report: &'a Report, threads: u64) -> Option<Vec<Figure<'a>>> {
         let is_timed = !matches!(self.kind, Kind::Count(_) | Kind::Part);
@@ -191,7 +191,7 @@ impl Need {
         }
     }
 
-    /// Whether each number of threads has rows of its own.
+    /// True if each number of threads has rows of its own.
     fn is_by_threads(&self) -> bool {
         matches!(self.kind, Kind::Rate | Kind::Tail)
     }

@@ -10,7 +10,7 @@ use crate::workload::skew::Drawn;
 /// The design that has a table of copies.
 const CACHING: &str = "rewo";
 
-/// What a mode survives, by the number that rows have for it.
+/// The failures that a mode survives, by the number that rows have for it.
 const SURVIVES: [&str; 4] = [
     "",
     "survives kill -9, no system crash and no power cut",

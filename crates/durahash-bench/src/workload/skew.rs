@@ -69,7 +69,7 @@ impl<'a> Skew<'a> {
     }
 }
 
-/// What tells the draws of threads apart.
+/// The part of the seed that differs between threads.
 struct WordOfDraw {
     drawn: Drawn,
     reads: f64,

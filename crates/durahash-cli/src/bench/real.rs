@@ -29,7 +29,7 @@ const KEYS_MAX: u64 = 5000;
 const PART: u64 = 200;
 /// `remote bench` wants as many for each thread.
 const KEYS_OF_THREAD: u64 = 100;
-/// What all runs together write is less.
+/// More than all runs together write.
 const SIZE: &str = "48MiB";
 
 /// A node, which ends with this process at the latest.
@@ -46,7 +46,7 @@ impl Drop for Node {
     }
 }
 
-/// What `remote bench` finds over each fabric.
+/// The rows of `remote bench` over each fabric.
 pub(super) fn rows(config: &Config) -> Result<Vec<Row>, Failure> {
     let keys = (config.keys / PART).clamp(KEYS_MIN, KEYS_MAX);
     let threads = config.threads.iter().filter(|n| **n as u64 * KEYS_OF_THREAD <= keys);

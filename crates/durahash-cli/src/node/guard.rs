@@ -26,7 +26,7 @@ use crate::output::{complain, print};
 /// Names the directory that a guard shall make, or is empty for one of any name; a program that finds it set is
 /// such a guard. What it reads is the id of the memory, when that is there.
 const GUARD_ENV: &str = "DURAHASH_NODE_GUARD";
-/// What a guard says first: that it has made the directory, whose path follows, or why it has not. The end is a
+/// The first message of a guard: that it has made the directory, whose path follows, or why it has not. The end is a
 /// zero byte.
 const MADE: u8 = b'+';
 const NOT_MADE: u8 = b'-';

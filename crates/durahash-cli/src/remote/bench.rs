@@ -15,7 +15,7 @@ use crate::exit::{Exit, Failure};
 use crate::progress::Progress;
 use crate::store::{Pair, Store};
 
-/// What is run, in an order in which each finds its keys. What others insert is not removed by `Delete`, so
+/// The workloads, in an order in which each finds its keys. `Delete` does not remove the inserts of others, so
 /// YCSB D and the mixed workload are not among them: the index is empty afterwards.
 const WORKLOADS: [Workload; 11] = [
     Workload::Load,

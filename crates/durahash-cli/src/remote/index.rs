@@ -47,7 +47,7 @@ pub(super) struct Index<M: Memory> {
     addresses: Vec<String>,
 }
 
-/// What is in the memory of the nodes.
+/// The contents of the nodes' memory.
 enum Found<M: Memory> {
     Index(Opened<M>),
     /// Nothing in any of them.
@@ -107,7 +107,7 @@ impl<M: Memory> Index<M> {
                 self.outstay("what looks like damage may be what they change", || {
                     if self.clients()? > 1 { Err(ErrorKind::Locked.into()) } else { Ok(()) }
                 })?;
-                // Somebody may have come and gone. What is damaged is so the second time, too.
+                // Another client may have come and gone. Damage is there the second time, too.
                 self.map.check()
             }
             report => report,
@@ -190,7 +190,7 @@ fn find_or_create<M: Memory>(memory: &M) -> Result<Opened<M>> {
         let client = memory.client()?;
         let (bytes, options) = (node_bytes(&client), options(&client, Share::Much));
         match BlockingMap::create(client, options) {
-            // Somebody else was quicker.
+            // Another process was quicker.
             Err(e) if matches!(e.kind(), ErrorKind::Exists) => {}
             made => return made.map(|map| (map, bytes)),
         }
@@ -231,7 +231,7 @@ pub(super) fn named(addresses: &[String]) -> String {
     addresses.join(",")
 }
 
-/// What the command says where the memory of the nodes cannot be reached.
+/// The failure where the memory of the nodes cannot be reached.
 pub(super) fn not_attached(addresses: &[String], e: &Error) -> Failure {
     let nodes = named(addresses);
     let message = match e.kind() {
@@ -254,7 +254,7 @@ pub(super) fn not_attached(addresses: &[String], e: &Error) -> Failure {
     Failure::new(Failure::node(e).exit, message)
 }
 
-/// What the command says of a failure.
+/// The message and exit code of a failure.
 pub(super) fn explained(addresses: &[String], e: &Error) -> Failure {
     let nodes = named(addresses);
     let address = |node: u8| addresses.get(usize::from(node)).map_or("?", String::as_str);

@@ -25,7 +25,7 @@ pub(super) trait Memory: Sync {
     /// How long a client must have shown no life to be taken as dead; nothing where the dead are known at once.
     fn lease(&self) -> Option<Duration>;
 
-    /// What tells whether all nodes are still there.
+    /// A check that all nodes are still there.
     fn watch(&self) -> Watch;
 }
 

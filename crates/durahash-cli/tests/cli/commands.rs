@@ -83,7 +83,7 @@ fn a_load_leaves_bad_lines_out_and_says_which() {
     let wanted = [
         "in.tsv:3: no tab between key and value",
         "in.tsv:4: no tab between key and value",
-        r"in.tsv:5: \x is no escape (a backslash is written \\)",
+        r"in.tsv:5: \x is not an escape (a backslash is written \\)",
         r"in.tsv:8: a single backslash at the end (it is written \\)",
         "in.tsv:10: the key is too large",
         "in.tsv:9: the key has 1048577 bytes, the limit is 1048576",
