@@ -32,7 +32,7 @@ fn key(name: u64, i: u64) -> [u8; 16] {
     key
 }
 
-/// What the other process does, when this binary is started with a directory in its environment.
+/// The other process: this binary, started with a directory in its environment.
 #[test]
 fn other_process() {
     let Some(dir) = std::env::var_os(DIR) else { return };
@@ -41,7 +41,7 @@ fn other_process() {
     let map = BlockingMap::open(local.client().unwrap(), tiny()).unwrap();
     let mut out = std::io::stdout();
     writeln!(out, "\nbegins").unwrap();
-    // Whatever becomes of the test, this process does not outlive it.
+    // This process does not outlive the test.
     let parent = std::os::unix::process::parent_id();
     let mut i = 0;
     while std::os::unix::process::parent_id() == parent {

@@ -1,4 +1,4 @@
-//! What holds for every fabric, of the simulated one and of shared memory.
+//! The guarantees of every fabric, for the simulated one and for shared memory.
 
 use durahash_remote::executor::Executor;
 use durahash_remote::fabric::{

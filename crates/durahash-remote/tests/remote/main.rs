@@ -13,12 +13,12 @@ mod planted;
 mod schedules;
 mod verbs;
 
-/// Whether this is the deep run.
+/// Returns whether this is the deep run.
 fn deep() -> bool {
     std::env::var_os("DURAHASH_DEEP").is_some_and(|set| set != "0")
 }
 
-/// What the variable `name` says; without it `few`, or `many` in the deep run.
+/// The value of the variable `name`; without it `few`, or `many` in the deep run.
 fn budget(name: &str, few: u64, many: u64) -> u64 {
     let default = if deep() { many } else { few };
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))

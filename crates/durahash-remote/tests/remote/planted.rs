@@ -10,7 +10,7 @@ use crate::common::schedule::{Plan, Totals, first_wrong};
 use crate::deep;
 
 /// Faults that are there together, the schedules in which they are looked for, a seed that shows them, and the
-/// number of seeds, from 1 on, within which they are found whatever that one shows.
+/// number of seeds, from 1 on, within which the deep run finds them.
 type Case = (&'static [Fault], Shape, u64, u64);
 
 /// Changes a plan that was drawn.
@@ -123,7 +123,7 @@ fn churning(plan: &mut Plan) {
     plan.chaos.stall_ns_max = 100_000;
 }
 
-/// The same with two keys, and an end by which everybody has ended.
+/// The same with two keys, and a time by which all tasks have ended.
 fn turning(plan: &mut Plan) {
     churning(plan);
     plan.keys = 2;

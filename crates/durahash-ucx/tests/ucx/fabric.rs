@@ -91,7 +91,7 @@ fn bytes_go_to_any_offset() {
     }
 }
 
-/// What one client has awaited, or flushed, the other reads, however long it is under way.
+/// A client reads the writes that another has awaited or flushed, however long they take.
 pub(crate) fn seen() {
     const BYTES: usize = 600_000;
     let infos = hear_infos();
@@ -238,7 +238,7 @@ pub(crate) fn rows() {
     }
     drop(idle);
     assert_eq!(post(&third, |batch| batch.read(COUNTERS[1], 8)).word(0), 0);
-    // Whoever leaves has its row given out at once.
+    // The row of a client that left is given out at once.
     drop(busy);
     let fourth = client().unwrap();
     assert_eq!(fourth.row(), 0);
@@ -315,7 +315,7 @@ fn what_was_held_back_for_too_long_is_not_written() {
     nodes.kill();
 }
 
-/// Writes, and lets nobody wait for that for longer than it may be under way.
+/// Writes, and awaits nothing for longer than a verb may be under way.
 pub(crate) fn idle() {
     let client = connect();
     for _ in 0..2 {
@@ -379,7 +379,7 @@ fn what_cannot_be_is_refused() {
     for count in [0, 256] {
         let refused = reach(&vec![vec![0; 300]; count], DEADLINE).err().unwrap();
         assert!(matches!(refused.kind(), ErrorKind::Options { .. }));
-        // SAFETY: nobody is asked.
+        // SAFETY: no node is contacted.
         let nowhere = unsafe { Trusted::new(vec!["nowhere"; count]) };
         let refused = Ucx::find(&nowhere, None, &Limits::default(), DEADLINE).err().unwrap();
         assert!(matches!(refused.kind(), ErrorKind::Options { .. }));

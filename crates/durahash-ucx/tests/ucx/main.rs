@@ -17,7 +17,7 @@ use process::{Process, Transport, hear, tell};
 /// the leases, to which clients cut it.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// What the other processes do, when this binary is started with a role in its environment.
+/// The other processes: this binary, started with a role in its environment.
 #[test]
 fn a_role_in_another_process() {
     let Some(role) = process::role() else { return };
@@ -89,7 +89,7 @@ fn node() {
 struct Nodes {
     transport: Transport,
     processes: Vec<Process>,
-    /// What reaches them.
+    /// Their connect info.
     infos: String,
 }
 

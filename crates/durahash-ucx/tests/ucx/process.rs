@@ -131,7 +131,7 @@ pub(crate) fn role() -> Option<String> {
     let parent = std::os::unix::process::parent_id();
     let begun = Instant::now();
     thread::spawn(move || {
-        // Whatever becomes of the test, this process does not outlive it.
+        // This process does not outlive the test.
         while std::os::unix::process::parent_id() == parent && begun.elapsed() < LIMIT {
             thread::sleep(Duration::from_millis(50));
         }
@@ -140,7 +140,7 @@ pub(crate) fn role() -> Option<String> {
     Some(role)
 }
 
-/// A line from whoever started this process.
+/// A line from the parent process.
 pub(crate) fn hear() -> String {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).unwrap();

@@ -1,13 +1,13 @@
-//! What the tests of the index share: a history of operations, and whether it is linearizable.
+//! A history of operations, and a check that it is linearizable; the schedules that make one.
 
 pub(crate) mod schedule;
 
 use std::collections::{HashMap, HashSet};
 
-/// What a key holds: the number of a value, or nothing.
+/// The state of a key: the number of its value, or none.
 pub(crate) type State = Option<u32>;
 
-/// What an operation does to the state.
+/// The effect of an operation on the state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Effect {
     Read,
@@ -16,7 +16,7 @@ pub(crate) enum Effect {
     SetIf(State, State),
 }
 
-/// What an operation said was there before.
+/// The previous state that an operation returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// It said nothing.
@@ -31,7 +31,7 @@ pub(crate) enum Found {
 pub(crate) struct Done {
     pub(crate) key: u32,
     pub(crate) start: u64,
-    /// `None` when nobody knows whether it took effect.
+    /// `None` if it is unknown whether it took effect.
     pub(crate) end: Option<u64>,
     pub(crate) effect: Effect,
     pub(crate) found: Found,
@@ -61,7 +61,7 @@ impl History {
         self.ops[i].found = found;
     }
 
-    /// Whether each key's operations can be put in an order that explains what they found; for how
+    /// Checks that an order of each key's operations explains their results, and returns for how
     /// many keys that could not be decided.
     pub(crate) fn check(&self) -> Result<u64, String> {
         let mut undecided = 0;

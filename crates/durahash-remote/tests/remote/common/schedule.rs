@@ -60,7 +60,7 @@ fn id(value: &[u8]) -> u32 {
 /// The verbs by which a client opens an index, or those and a few more.
 const JOINING: u64 = 8;
 
-/// What a schedule is made of.
+/// The parameters of a schedule.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) clients: u64,
@@ -132,7 +132,7 @@ struct Run {
     rng: Rng,
     history: RefCell<History>,
     values: Cell<u32>,
-    /// What clients held when they were last asked.
+    /// Bytes that each client held after its last operation.
     held: RefCell<Vec<u64>>,
     /// Clients that were evicted, and those that had no room.
     evicted: Cell<u64>,
@@ -140,7 +140,7 @@ struct Run {
     totals: Rc<RefCell<Totals>>,
 }
 
-/// What was done in all schedules.
+/// Sums over all schedules.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) schedules: u64,
@@ -301,7 +301,7 @@ fn schedule(
     let deaths = clients.iter().filter(|client| !sim.lives(client)).count() as u64;
     drop(clients);
     dying.set(false);
-    // Somebody new reads everything, checks, and sweeps.
+    // A new client reads everything, checks, and sweeps.
     let last = sim.client().map_err(|e| e.to_string())?;
     let judged = sim.spawn(&last, {
         let (last, run) = (last.clone(), Rc::clone(&run));
@@ -408,7 +408,7 @@ async fn one_client(run: &Rc<Run>, number: usize, client: SimClient) -> Result<(
     }
 }
 
-/// What is lost, and the pairs of an iteration.
+/// The leaked bytes, and the pairs of an iteration.
 async fn judge(client: SimClient, run: &Run) -> Result<(u64, Vec<(u32, u32)>)> {
     let map = RemoteMap::open(client, run.plan.options).await?;
     let before = map.check().await?;
@@ -429,13 +429,13 @@ async fn judge(client: SimClient, run: &Run) -> Result<(u64, Vec<(u32, u32)>)> {
         }
     }
     assert_eq!(pairs.len() as u64, keys);
-    // The dead have their rows until somebody looks.
+    // Dead clients have their rows until a tick evicts them.
     for _ in 0..8 {
         map.tick().await?;
     }
     let lost = match map.sweep().await {
         Ok(lost) => lost,
-        // Under leases, a row may belong to a client that nobody has evicted yet.
+        // Under leases, a row may belong to a dead client that is not evicted yet.
         Err(e) if matches!(e.kind(), ErrorKind::Locked) => {
             return Ok((before.unaccounted_bytes, pairs));
         }

@@ -60,7 +60,7 @@ fn gets_take_two_round_trips() {
     });
 }
 
-/// What another client's merges and splits cost this one.
+/// The cost of another client's merges and splits to this one.
 #[test]
 fn what_was_not_seen_costs_little() {
     run(|[a, b]| async move {

@@ -11,7 +11,7 @@ fn trips(counts: &Counts, tally: &Tally) -> u64 {
     counts.round_trips - tally.chunks
 }
 
-/// What `key` has, and what that lookup cost.
+/// The value of `key`, and the cost of the lookup.
 async fn look(map: &RemoteMap<SimClient>, key: &[u8]) -> Result<(Option<Vec<u8>>, u64)> {
     let (counts, tally, found) = cost(map, map.get(key)).await?;
     Ok((found, trips(&counts, &tally)))

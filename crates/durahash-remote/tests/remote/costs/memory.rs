@@ -7,7 +7,7 @@ use durahash_remote::{Options, RemoteMap, Report};
 
 use super::key;
 
-/// What a client does once the keys are there.
+/// The operations of a client after the keys were put.
 #[derive(Clone, Copy, Debug)]
 struct Churn {
     nodes: usize,
@@ -112,7 +112,7 @@ fn what_was_left_serves_again() {
     }
 }
 
-/// Whoever merges has what the MainSegment before has left, and what lies beside it is mostly somebody else's.
+/// The client that merges owns the old MainSegment's memory, and other clients mostly own its neighbours.
 #[test]
 fn clients_that_fill_an_index_together_use_again_what_each_of_them_has() {
     let churn = Churn {

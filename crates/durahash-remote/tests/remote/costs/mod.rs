@@ -1,4 +1,4 @@
-//! What operations cost over the fabric, counted: bounds that hold for each operation, and a table that
+//! Counted costs of operations over the fabric: bounds for each operation, and a table that
 //! `docs/benchmarks.md` shows.
 
 mod bounds;

@@ -206,7 +206,7 @@ async fn conditional(table: &mut Table, map: &Map) -> Result<()> {
     Ok(())
 }
 
-/// Whether the first split moves a key.
+/// Returns whether the first split moves a key.
 fn moves(key: &[u8]) -> bool {
     ByteHash::new(options().seed).hash(key) & 1 == 1
 }

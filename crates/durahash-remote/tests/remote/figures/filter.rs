@@ -1,4 +1,4 @@
-//! What the paper's filter would cost in place of the remembered beginning of a CurSegment.
+//! The cost of the paper's filter in place of the cached prefix of a CurSegment.
 //!
 //! Ours is measured: one client puts, another looks keys up, and each verb of the lookup is told by the
 //! simulated fabric. The paper's (§4.2.1, §4.3, §4.4.1) is a model over the same keys and the same memory: at
@@ -11,7 +11,7 @@
 //!   merged;
 //! - it reads the KV blocks of entries with both fingerprints equal;
 //! - the MainSegment, and an FPTable that is read again after a merge, cost what they cost us;
-//! - an insert reads no buddies, and writes a byte of fp2 and a byte of the bitmap that nobody waits for.
+//! - an insert reads no buddies, and writes a byte of fp2 and a byte of the bitmap, unsignaled.
 //!
 //! Not in the model, in the paper's favour: clearing the bitmap at a merge, and that two inserts which write
 //! bits of one byte at the same time lose one of them.
@@ -63,7 +63,7 @@ pub(crate) struct Sums {
     put_ours: Counts,
 }
 
-/// What is looked up, and what happens between two lookups.
+/// The keys that are looked up, and the puts between two lookups.
 #[derive(Clone, Copy)]
 pub(crate) struct Workload {
     name: &'static str,
@@ -168,7 +168,7 @@ fn key(i: u64) -> [u8; 16] {
     key
 }
 
-/// What a lookup costs by the paper, where ours made `reads`.
+/// The cost of a lookup by the paper, where ours made `reads`.
 fn model(sim: &Sim, reads: &[(Addr, u64)], hash: u64) -> Result<Cost> {
     // Ours begins with word A of the CurSegment, whose layout is that of `docs/format.md`.
     let cur = reads[0].0;
@@ -249,7 +249,7 @@ pub(crate) fn tables(all: &[Sums]) -> [Table; 2] {
     [table, put_table(puts, counts)]
 }
 
-/// What a put that does not merge costs: ours, and the paper's by the model.
+/// The cost of a put that does not merge: ours, and the paper's by the model.
 fn put_table(puts: u64, counts: Counts) -> Table {
     let mean = |sum: u64, digits| number(sum as f64 / puts as f64, digits);
     let columns = &["puts", "round trips", "verbs", "of them not awaited", "bytes out", "bytes in"];

@@ -125,7 +125,7 @@ pub(crate) fn filling(samples: &[Sample]) -> Table {
     Table { columns, rows: samples.iter().map(row).collect() }
 }
 
-/// What the index and the client's cache take.
+/// The space of the index and of the client's cache.
 pub(crate) fn space(samples: &[Sample]) -> Table {
     let columns = &[
         "keys",

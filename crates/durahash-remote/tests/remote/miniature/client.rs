@@ -1,4 +1,4 @@
-//! What a client knows: its cache, which its coroutines share, its memory, and its place in the
+//! A client's state: its cache, which its coroutines share, its memory, and its place in the
 //! epochs.
 
 use std::cell::RefCell;
@@ -30,7 +30,7 @@ pub(crate) struct Table {
     pub(crate) starts: [usize; 3],
 }
 
-/// What is cached of a segment, all of it under one word A.
+/// A cached segment, under one word A.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
     pub(crate) a: A,
@@ -48,7 +48,7 @@ pub(crate) struct Client {
     registered: bool,
     /// The epoch, as last read; the row shows this or less.
     known: u64,
-    /// What the row shows, or will when a swap under way is complete.
+    /// The epoch that the row shows, or will when a swap under way is complete.
     shown: u64,
     /// Of each coroutine, the epoch of its operation.
     held: Vec<Option<u64>>,
@@ -58,7 +58,7 @@ pub(crate) struct Client {
     retired: Vec<(Addr, Class, u64)>,
 }
 
-/// What all tasks of a run share beside the world.
+/// State that all tasks of a run share beside the world.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     pub(crate) history: Vec<Operation>,
@@ -88,7 +88,7 @@ impl Deref for Coroutine {
     }
 }
 
-/// What was read of a CurSegment.
+/// A read CurSegment.
 pub(crate) struct Look {
     pub(crate) a: A,
     suffix: u64,
@@ -103,7 +103,7 @@ pub(crate) enum Way {
     Again,
 }
 
-/// What a window of entries shows.
+/// The state of a window of entries.
 pub(crate) struct Window {
     /// Live entries, up to the first free one.
     pub(crate) live: Vec<Seen>,
@@ -276,7 +276,7 @@ impl Coroutine {
         self.endpoint.client
     }
 
-    /// Gives back what nobody else has ever known of.
+    /// Frees a block that was never published.
     pub(crate) fn free(&self, addr: Addr, class: Class) {
         self.client.borrow_mut().free.push((addr, class));
     }
@@ -289,7 +289,7 @@ impl Coroutine {
 
     // ---- cache ----
 
-    /// What is cached of a segment, unless it is too old.
+    /// The cached segment, unless it is too old.
     pub(crate) fn cached(&self, cur: Addr) -> Option<Segment> {
         let held = self.held();
         let mut client = self.client.borrow_mut();
@@ -324,7 +324,7 @@ impl Coroutine {
         }
     }
 
-    /// Whether what was cached when the batch was posted is good for the word A that it read.
+    /// Returns whether the cache as of the post is valid for the word A that the batch read.
     pub(crate) fn still(&self, cur: Addr, snapshot: Option<A>, read: A) -> bool {
         let rules = self.setup.rules;
         let cached = if rules.snapshot_when_posted {

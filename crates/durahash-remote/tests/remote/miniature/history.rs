@@ -1,4 +1,4 @@
-//! What was asked and answered, and whether one order of all of it explains the answers.
+//! Operations and their answers, and a check that one order of them explains the answers.
 //!
 //! Keys are independent, so each has a history of its own: a register that holds a value or, 0,
 //! nothing. An operation takes effect at one instant between its begin and its end; one whose client
@@ -21,7 +21,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// What the register holds afterwards, and the answer.
+    /// The register's next value, and the answer.
     fn apply(self, held: Value) -> (Value, Value) {
         match self {
             Self::Get => (held, held),
@@ -45,7 +45,7 @@ pub(crate) struct Operation {
     pub(crate) end: Option<(u64, Value)>,
 }
 
-/// Whether the answers about one key can be explained. At most 64 operations.
+/// Returns whether an order explains the answers about one key. At most 64 operations.
 pub(crate) fn linearizable(history: &[Operation]) -> bool {
     assert!(history.len() <= 64, "a set of operations is one word");
     let ended = history.iter().enumerate().filter(|(_, op)| op.end.is_some());

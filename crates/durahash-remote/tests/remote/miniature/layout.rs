@@ -86,7 +86,7 @@ impl A {
     }
 }
 
-/// What an entry is under some word A.
+/// The state of an entry under some word A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Live,
@@ -145,7 +145,7 @@ impl Entry {
     }
 }
 
-/// What is written beside an entry after its swap, unsignaled.
+/// The hint, written unsignaled after an entry's swap.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hint(pub(crate) u64);
 

@@ -60,7 +60,7 @@ use rules::Rules;
 use simulate::{Counts, Violation, simulate};
 
 /// Each rule, the runs in which its absence is looked for, a seed that shows it, and the number of seeds, from 0
-/// on, within which a violation is found whatever that one shows.
+/// on, within which the deep run finds a violation.
 const NEEDED: &[(&str, Focus, u64, u64)] = &[
     ("offset_belongs_to_a", Any, 12, 100),
     ("cache_key_is_whole_a", Any, 1125, 3_000),

@@ -6,7 +6,7 @@ use super::layout::{A, Addr, CUR_HEAD, Class, Entry, Hint, MAIN_ENTRIES, MAIN_HE
 use super::rules::Key;
 use super::world::{Batch, Closed};
 
-/// What a read found.
+/// The result of a read.
 struct Found {
     cur: Addr,
     a: A,
@@ -34,7 +34,7 @@ impl Coroutine {
         let bits = self.setup.keys[key];
         let n = self.setup.entries;
         let block = self.allocate(Class::Block);
-        // A deleted key's block has a value that nobody may see.
+        // A deleted key's block has a value that no operation may return.
         let contents = [key as u64 + 1, value.unwrap_or(u64::MAX)];
         let mut written = false;
         let mut patience = self.patience();
@@ -77,7 +77,7 @@ impl Coroutine {
                 continue;
             };
             self.learn(cur, a, |segment| segment.offset = segment.offset.max(at));
-            // Whoever loses an entry tries the next of its window at once: that such a swap succeeds
+            // The loser of an entry tries the next of its window at once: that such a swap succeeds
             // proves that all before are live and word A is as it was.
             let mut batch = Batch::new();
             loop {

@@ -5,7 +5,7 @@ use super::random::Random;
 /// Declares the switches, a constructor with all of them on, and a table of their names.
 macro_rules! rules {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What the protocol asks for. A run obeys every rule that is `true`.
+        /// The rules of the protocol. A run obeys every rule that is `true`.
         #[derive(Clone, Copy, Debug)]
         pub(crate) struct Rules { $($(#[$doc])* pub(crate) $name: bool,)* }
 
@@ -37,7 +37,7 @@ rules! {
     /// Word A is compared with what the cache held when the batch was posted. *Without:* with what
     /// it holds when the batch completes, which another coroutine may have put there.
     snapshot_when_posted,
-    /// Whether to split follows from word A. *Without:* from the number of entries that this client
+    /// Word A alone decides whether to split. *Without:* the number of entries that this client
     /// would keep, counted like the paper by those hints that have arrived.
     split_by_a_alone,
     /// Where a hint is unknown, a merge compares keys. *Without:* it takes the keys for different.
@@ -55,7 +55,7 @@ rules! {
     /// A client is cut off before its row is marked dead and its memory taken. *Without:* after its
     /// death or silence its verbs may still arrive.
     eviction_fences_before_reuse,
-    /// What was unlinked in epoch e is reused from e + 3 on. *Without:* from e + 2 on.
+    /// A block that was unlinked in epoch e is reused from e + 3 on. *Without:* from e + 2 on.
     reuse_from_e_plus_3,
     /// A row shows the minimum over the operations of its client. *Without:* the epoch last read.
     row_is_minimum,
@@ -91,7 +91,7 @@ rules! {
     depth_bits_read_again,
     /// An operation that waits holds no epoch. *Without:* it holds the one that it began in.
     waiting_holds_nothing,
-    /// Whoever finds a full segment for long enough merges it. *Without:* only who filled it.
+    /// Any client that finds a segment full for long enough merges it. *Without:* only the one that filled it.
     anyone_merges,
 }
 

@@ -19,7 +19,7 @@ use super::world::{Closed, Endpoint, Event, Life, Shared, World};
 pub(crate) enum Violation {
     /// No order of the operations on a key explains the answers.
     NotLinearizable(Vec<Operation>),
-    /// Operations do not end, although everybody who is alive goes on.
+    /// Operations do not end, although all live clients go on.
     Stuck,
     /// Something that must not be followed was.
     Fault(&'static str),
@@ -45,7 +45,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What a run did, so that a test can say that it did enough.
+/// Counts of a run, so that a test can assert that it did enough.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) operations: u64,
@@ -93,7 +93,7 @@ pub(crate) fn simulate(rules: Rules, focus: Focus, seed: u64) -> Result<Counts, 
     simulation.start();
     let mut counts = Counts::default();
     simulation.until_done(&mut counts)?;
-    // Whatever has happened, a new client finds what there is.
+    // A new client reads the final state.
     simulation.verify();
     simulation.until_done(&mut counts)?;
     simulation.judge(&mut counts)?;

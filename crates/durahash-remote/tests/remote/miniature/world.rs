@@ -70,7 +70,7 @@ impl Batch {
     }
 }
 
-/// What the pieces of a batch found.
+/// The results of a batch's pieces.
 pub(crate) type Done = Vec<u64>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,7 +123,7 @@ pub(crate) struct World {
     peers: Vec<Peer>,
     /// The client that each task belongs to.
     tasks: Vec<usize>,
-    /// Objects that nobody but their client knows of.
+    /// Objects that only their client knows of.
     private: HashMap<Addr, (usize, Class)>,
     /// Memory that evicted clients have left.
     orphans: Vec<(Addr, Class)>,
@@ -349,7 +349,7 @@ impl World {
     }
 }
 
-/// A batch that was posted. It completes even if nobody waits for it.
+/// A batch that was posted. It completes even if it is not awaited.
 struct Posting<'a> {
     world: &'a Shared,
     client: usize,

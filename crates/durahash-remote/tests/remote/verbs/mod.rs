@@ -1,4 +1,4 @@
-//! What holds for every fabric: bodies of tests for two clients of one whose nodes have
+//! The guarantees of every fabric: bodies of tests for two clients of one whose nodes have
 //! [`NODE_BYTES`]. Other crates with a fabric include this file.
 
 use std::task::Poll;
@@ -84,7 +84,7 @@ pub(crate) async fn counted<F: Fabric>(one: F, two: F) {
     expected.round_trips += 1;
     assert_eq!(one.counts(), expected);
     assert_eq!(one.counts().verbs(), 7);
-    // Whoever lives is evicted where there are leases.
+    // With leases, a live client is evicted, too.
     let leased = one.lease_ns().is_some();
     assert_eq!(one.evict(two.row()).await.unwrap(), leased);
     expected.round_trips += 1;

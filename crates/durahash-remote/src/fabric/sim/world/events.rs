@@ -1,4 +1,4 @@
-//! What happens: parts take effect, posts complete.
+//! Events: parts take effect, posts complete.
 
 use std::cmp::Reverse;
 use std::task::Waker;
@@ -161,7 +161,7 @@ impl World {
         }
     }
 
-    /// What came of a post, or `None` while it is under way.
+    /// The result of a post, or `None` while it is under way.
     pub(in crate::fabric::sim) fn poll(
         &mut self,
         slot: u32,
@@ -184,7 +184,7 @@ impl World {
         Some(done)
     }
 
-    /// Nobody waits for the post any more.
+    /// The post's future was dropped.
     pub(in crate::fabric::sim) fn abandon(&mut self, slot: u32) {
         let post = &mut self.posts[slot as usize];
         post.awaited = false;

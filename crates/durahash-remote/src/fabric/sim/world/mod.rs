@@ -59,7 +59,7 @@ struct Client {
     life: Life,
     evicted: bool,
     counts: Counts,
-    /// What its clock shows more than virtual time.
+    /// By how much its clock is ahead of virtual time.
     ahead_ns: u64,
     /// It learns of nothing until then.
     stalled_until: u64,
@@ -91,7 +91,7 @@ struct Event {
 
 /// In place of a part: the post completes.
 const COMPLETE: u32 = u32::MAX;
-/// In place of a part: the nodes evict somebody.
+/// In place of a part: the nodes evict a client.
 const EVICT: u32 = u32::MAX - 1;
 
 /// Bytes of a verb that take effect together.
@@ -112,7 +112,7 @@ enum Purpose {
     Evict { row: u32 },
 }
 
-/// What becomes of the parts of a client that died.
+/// The fate of the parts of a client that died.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     All,
@@ -190,7 +190,7 @@ impl World {
         self.now = self.now.max(ns * PS_PER_NS);
     }
 
-    /// What a client's clock shows.
+    /// A client's clock.
     pub(super) fn clock_ns(&self, client: u32) -> u64 {
         self.now_ns() + self.clients[client as usize].ahead_ns
     }

@@ -1,4 +1,4 @@
-//! What is posted: cut into parts, and given times.
+//! Cuts posted verbs into parts, and schedules them.
 
 use std::cmp::Reverse;
 
