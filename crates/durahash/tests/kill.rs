@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 
 use durahash::{Design, Map, MultiMap, Options, SyncMode};
 use durahash_media::Geometry;
+use durahash_testkit::budget;
 
 const THREADS: u64 = 3;
 /// Keys of one thread; nobody else writes them.
@@ -292,7 +293,9 @@ fn run_and_kill(
 }
 
 fn rounds() -> u64 {
-    std::env::var("DURAHASH_KILL_ROUNDS").map_or(25, |rounds| rounds.parse().unwrap())
+    // Every other one is measured, and growth takes two to be seen.
+    let default = budget(4, 25);
+    std::env::var("DURAHASH_KILL_ROUNDS").map_or(default, |rounds| rounds.parse().unwrap())
 }
 
 fn survive<S: Subject>(subject: &str, design: Design, mode: &str) {

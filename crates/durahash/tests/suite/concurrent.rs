@@ -7,10 +7,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use durahash::{Map, Outcome};
-use durahash_testkit::{Exit, Model, Sample, Setup, assert_equal, assert_sound, colliding, tiny};
+use durahash_testkit::{
+    Exit, Model, Sample, Setup, assert_equal, assert_sound, budget, colliding, tiny,
+};
 
 /// Rounds of a thread: enough for every split and merge of a tiny pool to happen many times.
-const ROUNDS: u64 = 2_000;
+fn rounds() -> u64 {
+    budget(400, 2_000)
+}
 
 /// A small generator, different for each thread, equal in each run.
 struct Random(u64);
@@ -34,7 +38,7 @@ fn disjoint_keys<K: Sample + ?Sized, V: Sample + ?Sized>(place: &Setup) {
                 let map = map.clone();
                 scope.spawn(move || {
                     let (mut random, mut model) = (Random(t), Model::new());
-                    for _ in 0..ROUNDS {
+                    for _ in 0..rounds() {
                         let k = random.below(KEYS) * THREADS + t;
                         let v = random.below(64);
                         let key = K::sample(k);
@@ -72,7 +76,7 @@ fn shared_counters<K: Sample + ?Sized>(place: &Setup) {
             let map = map.clone();
             scope.spawn(move || {
                 let mut random = Random(t);
-                for _ in 0..ROUNDS {
+                for _ in 0..rounds() {
                     let key = K::sample(random.below(KEYS));
                     loop {
                         let outcome = match map.get(key.borrow()).unwrap() {
@@ -88,7 +92,7 @@ fn shared_counters<K: Sample + ?Sized>(place: &Setup) {
         }
     });
     let sum: u64 = map.iter().map(|pair| pair.unwrap().1).sum();
-    assert_eq!(sum, THREADS * ROUNDS);
+    assert_eq!(sum, THREADS * rounds());
     assert_sound(&map);
 }
 
@@ -115,7 +119,7 @@ fn readers_during_growth<K: Sample + ?Sized, V: Sample + ?Sized>(place: &Setup) 
                 for k in STABLE..STABLE + COMING {
                     map.remove(K::sample(k).borrow()).unwrap();
                 }
-                if round >= 3 && walks.load(Ordering::Relaxed) >= 6 {
+                if round >= budget(1, 3) && walks.load(Ordering::Relaxed) >= budget(2, 6) {
                     break;
                 }
             }
@@ -175,7 +179,7 @@ fn sweep_during_writes<K: Sample + ?Sized>(place: &Setup) {
         scope.spawn(|| map.len().unwrap());
         let mut random = Random(5);
         let mut model: Model = (0..KEYS).map(|k| (k, k)).collect();
-        for _ in 0..ROUNDS {
+        for _ in 0..rounds() {
             let (k, v) = (random.below(KEYS), random.below(256));
             if random.below(3) < 2 {
                 map.put(K::sample(k).borrow(), &<[u8]>::sample(v)).unwrap();

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use durahash::{Design, Error, ErrorKind, Map, Options, Result};
 use durahash_media::sim::Sim;
 use durahash_media::{Geometry, Memory, bits};
-use durahash_testkit::{Model, Sample};
+use durahash_testkit::{Model, Sample, budget};
 
 const MAX_BYTES: u64 = 256 << 10;
 /// What lies between two values of equal size.
@@ -286,8 +286,10 @@ fn is_damage(e: &Error) -> bool {
     )
 }
 
-/// Both halves of the bits at once: this is what takes the time.
+/// Both halves of the bits at once: this is what takes the time. The default tier has one bit in 13, so
+/// that every word, and every bit of a word, has its turn.
 fn all_flips<K: Sample + ?Sized, V: Sample + ?Sized>(sound: &Sound, step: usize) {
+    let step = step * budget(13, 1);
     let bits = sound.image.len() * 64;
     std::thread::scope(|scope| {
         for from in 0..2 {
@@ -329,7 +331,7 @@ fn bits_of_chains() {
 /// Words that change under an open map: directory, fingerprints and bitmaps in DRAM keep all keys
 /// readable but the one of the slot, and nothing is built on damage.
 fn live_flips<K: Sample + ?Sized, V: Sample + ?Sized>(sound: &Sound) {
-    for bit in (0..sound.image.len() * 64).step_by(11) {
+    for bit in (0..sound.image.len() * 64).step_by(budget(143, 11)) {
         let part = sound.parts[bit / 64];
         let case = format!("live word {}, bit {}, {part:?}", bit / 64, bit % 64);
         let sim = Sim::from_image(&sound.image, MAX_BYTES);

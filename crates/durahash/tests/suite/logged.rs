@@ -9,6 +9,7 @@ use std::time::Duration;
 use durahash::{AnyMap, Design, Durability, ErrorKind, Map, Options, SyncMode};
 use durahash_media::Geometry;
 use durahash_media::sim::{SimDisk, faults};
+use durahash_testkit::budget;
 
 const LOG_BYTES: u64 = 256 << 10;
 const HOUR: SyncMode = SyncMode::Interval(Duration::from_secs(3600));
@@ -87,7 +88,8 @@ fn a_long_log_is_recovered_after_a_death() {
         Design::ALL.iter().flat_map(|d| [SyncMode::Strict, HOUR].map(|mode| (*d, mode)))
     {
         // Rewo-Hash writes more than twice the lines of the others for each.
-        let count: u64 = if design == Design::Rewo { 80_000 } else { 150_000 };
+        let parts = if design == Design::Rewo { 16 } else { 30 };
+        let count: u64 = parts * budget(2_000, 5_000);
         let path = dir.path().join("pool");
         let options = Options::new()
             .design(design)

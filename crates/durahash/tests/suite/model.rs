@@ -3,7 +3,9 @@
 
 use durahash::Map;
 use durahash_testkit::ops::{Op, apply};
-use durahash_testkit::{Exit, Model, Sample, Setup, assert_equal, assert_sound, colliding, tiny};
+use durahash_testkit::{
+    Exit, Model, Sample, Setup, assert_equal, assert_sound, budget, colliding, tiny,
+};
 use proptest::prelude::*;
 
 /// What happens to a map.
@@ -59,7 +61,7 @@ macro_rules! models {
         #[test]
         fn $name() {
             for place in Setup::all($geometry) {
-                proptest!(ProptestConfig::with_cases(12), |(events in events($keys))| {
+                proptest!(ProptestConfig::with_cases(budget(3, 12)), |(events in events($keys))| {
                     run::<$key, $value>(&place, &events);
                 });
             }

@@ -9,7 +9,7 @@ use durahash::{MultiMap, Options};
 use durahash_media::metered::Metered;
 use durahash_media::sim::Sim;
 use durahash_media::{Dram, Geometry, Memory};
-use durahash_testkit::{Exit, Sample, colliding, tiny};
+use durahash_testkit::{Exit, Sample, budget, colliding, tiny};
 use proptest::prelude::*;
 
 /// Bytes that a tiny pool may grow to.
@@ -251,7 +251,7 @@ macro_rules! models {
         fn $name() {
             let options = options($geometry);
             for place in Place::all().map(std::cell::RefCell::new) {
-                proptest!(ProptestConfig::with_cases(24), |(events in events($keys))| {
+                proptest!(ProptestConfig::with_cases(budget(6, 24)), |(events in events($keys))| {
                     run::<$key, $value>(&mut place.borrow_mut(), &options, &events);
                 });
             }
@@ -323,17 +323,17 @@ fn lists_give_space_back() {
     assert_eq!(map.stats().unwrap().space.record_bytes, 0);
 }
 
-/// A million values of one key: each costs as little as the first ones, however many there are.
+/// Very many values of one key: each costs as little as the first ones, however many there are.
 #[test]
-fn a_million_values_of_one_key_take_linear_time() {
-    const VALUES: u64 = 1_000_000;
+fn many_values_of_one_key_take_linear_time() {
+    let values = budget(200_000, 1_000_000);
     const PART: u64 = 50_000;
     let medium = Metered::new(Dram::new(4 << 30).unwrap());
     let meter = Arc::clone(medium.meter());
     let map: MultiMap<u64, u64> = Options::new().seed(1).create_on(medium).unwrap();
     let counts = || meter.counts();
     let begin = counts();
-    for part in 0..VALUES / PART {
+    for part in 0..values / PART {
         let before = counts();
         for v in part * PART..(part + 1) * PART {
             map.add(&7, &v).unwrap();
@@ -347,16 +347,16 @@ fn a_million_values_of_one_key_take_linear_time() {
         assert!(each(cost.blocks_read) <= 4.0, "{} blocks read", each(cost.blocks_read));
     }
     let cost = counts() - begin;
-    assert!(cost.lines_written < VALUES * 9 / 4, "{} lines in all", cost.lines_written);
-    assert_eq!(map.count(&7).unwrap(), VALUES);
+    assert!(cost.lines_written < values * 9 / 4, "{} lines in all", cost.lines_written);
+    assert_eq!(map.count(&7).unwrap(), values);
     let mut sum = 0;
-    assert_eq!(map.each(&7, |v| sum += v).unwrap(), VALUES);
-    assert_eq!(sum, VALUES * (VALUES - 1) / 2);
+    assert_eq!(map.each(&7, |v| sum += v).unwrap(), values);
+    assert_eq!(sum, values * (values - 1) / 2);
     assert_sound(&map);
 
     // As many go at once, by one word.
     let before = counts();
-    assert_eq!(map.remove_all(&7).unwrap(), VALUES);
+    assert_eq!(map.remove_all(&7).unwrap(), values);
     let cost = counts() - before;
     assert!(map.is_empty().unwrap());
     assert!(cost.flushes < 40, "{} flushes, of the head and of extents given back", cost.flushes);
@@ -365,16 +365,16 @@ fn a_million_values_of_one_key_take_linear_time() {
 /// Keys with one value each cost what they cost a map.
 #[test]
 fn keys_with_few_values_stay_in_their_buckets() {
-    const KEYS: u64 = 200_000;
+    let keys = budget(50_000, 200_000);
     let map: MultiMap<u64, u64> = Options::new().seed(1).in_memory().unwrap();
-    for key in 0..KEYS {
+    for key in 0..keys {
         map.add(&key, &key).unwrap();
     }
-    for key in 0..KEYS / 4 {
+    for key in 0..keys / 4 {
         map.add(&key, &!key).unwrap();
     }
     let stats = map.stats().unwrap();
-    assert_eq!(stats.keys, KEYS / 4 * 5);
+    assert_eq!(stats.keys, keys / 4 * 5);
     // Most of them stand in slots of their own, however full the buckets are.
     let beyond = stats.keys - stats.index.slots_used;
     assert!(beyond * 8 < stats.keys, "{beyond} of {} in buffers", stats.keys);
@@ -534,8 +534,9 @@ fn any_flipped_bit_does_no_harm_beyond_its_key() {
         values(&map)
     };
     let (mut refused, mut silent) = (0, 0);
+    let every = budget(7, 1);
     for word in 0..image.len() {
-        for bit in 0..64 {
+        for bit in (word % every..64).step_by(every) {
             let mut damaged = image.clone();
             damaged[word] ^= 1 << bit;
             let sim = Sim::from_image(&damaged, 32 << 10);
@@ -566,5 +567,5 @@ fn any_flipped_bit_does_no_harm_beyond_its_key() {
             }
         }
     }
-    assert!(refused > 1000 && silent > 1000, "{refused} refused, {silent} silent");
+    assert!(refused * every > 1000 && silent * every > 1000, "{refused} refused, {silent} silent");
 }

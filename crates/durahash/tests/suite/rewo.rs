@@ -12,7 +12,7 @@ use durahash::{Design, ErrorKind, Finding, Map, Options};
 use durahash_media::hash::WordMix;
 use durahash_media::sim::Sim;
 use durahash_media::{Dram, Geometry, Memory, Pool, bits};
-use durahash_testkit::pool_on;
+use durahash_testkit::{budget, pool_on};
 
 const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 0 };
 const TINY_BYTES: u64 = 1 << 20;
@@ -160,12 +160,12 @@ fn everything_is_found_at_every_moment_of_every_resize() {
 /// Sixteen tables, then one of all; and halves of that.
 #[test]
 fn after_sixteen_tables_everything_is_rebuilt() {
-    const KEYS: u64 = 1_900_000;
-    let geometry = Geometry { slots: 0, ..TINY };
+    let (slots, keys) = budget((3, 380_000), (0, 1_900_000));
+    let geometry = Geometry { slots, ..TINY };
     let pool = pool_on(Dram::new(512 << 20).unwrap(), geometry);
     let rewo = Rewo::create(pool, NONE).unwrap();
     let mut most = 0;
-    for i in 0..KEYS {
+    for i in 0..keys {
         put(&rewo, spread(i), i);
         most = most.max(rewo.stats().rewo.unwrap().tables);
         if i.is_power_of_two() {
@@ -175,9 +175,9 @@ fn after_sixteen_tables_everything_is_rebuilt() {
     while rewo.step().unwrap() {}
     let stats = rewo.stats();
     assert!(most >= 16 && stats.rewo.unwrap().rebuilds >= 1, "{most} {stats:?}");
-    assert!((0..KEYS).all(|i| rewo.get(spread(i)).unwrap() == Some(i)));
+    assert!((0..keys).all(|i| rewo.get(spread(i)).unwrap() == Some(i)));
     assert_eq!(findings(&rewo), []);
-    (100..KEYS).for_each(|i| assert_eq!(remove(&rewo, spread(i)), Some(i)));
+    (100..keys).for_each(|i| assert_eq!(remove(&rewo, spread(i)), Some(i)));
     while rewo.step().unwrap() {}
     assert_eq!(findings(&rewo), []);
     assert!(rewo.stats().slots <= 1024, "{:?}", rewo.stats());
