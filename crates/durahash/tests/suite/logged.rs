@@ -89,7 +89,7 @@ fn a_long_log_is_recovered_after_a_death() {
     {
         // Rewo-Hash writes more than twice the lines of the others for each.
         let parts = if design == Design::Rewo { 16 } else { 30 };
-        let count: u64 = parts * budget(2_000, 5_000);
+        let count: u64 = parts * budget(3_500, 5_000);
         let path = dir.path().join("pool");
         let options = Options::new()
             .design(design)
