@@ -4,6 +4,8 @@
 
 use std::ops::Range;
 
+use durahash_media::sim::budget;
+
 /// A tier, and where its seeds begin.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
@@ -22,7 +24,7 @@ impl Budget {
     pub fn get() -> Self {
         let seed = std::env::var("DURAHASH_SEED");
         let seed = seed.map_or(0, |seed| seed.parse().expect("DURAHASH_SEED is a number"));
-        Budget { deep: std::env::var_os("DURAHASH_DEEP").is_some(), seed }
+        Budget { deep: budget(false, true), seed }
     }
 
     /// One of two numbers.
@@ -37,9 +39,15 @@ impl Budget {
         self.seed..self.seed + self.of(suite, deep)
     }
 
-    /// One crash state in so many is opened, of those that a script may leave.
+    /// Of many crash states at a point, about one in so many is opened.
     #[must_use]
     pub fn one_in(self, suite: u64) -> u64 {
+        self.of(suite, 1)
+    }
+
+    /// Every so manieth of what is all tried in a deep run.
+    #[must_use]
+    pub fn every(self, suite: usize) -> usize {
         self.of(suite, 1)
     }
 

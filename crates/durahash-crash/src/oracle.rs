@@ -144,8 +144,6 @@ pub struct Judge<'s> {
     case: &'s Case,
     /// Whether the media keep the order of stores to one line.
     pub(crate) line_order: bool,
-    /// One state in so many is looked at.
-    pub(crate) one_in: u64,
     keys: Vec<u64>,
     /// Positions in `keys` by key.
     order: Vec<u16>,
@@ -177,7 +175,6 @@ impl<'s> Judge<'s> {
         Judge {
             case,
             line_order: model.same_line_order(),
-            one_in: 1,
             keys,
             order,
             explorers: (0..LEVELS).map(|_| Explorer::new(model, seed)).collect(),
@@ -202,6 +199,12 @@ impl<'s> Judge<'s> {
     pub fn keep(&mut self) {
         self.known.extend(self.fresh.drain());
         self.paths.clear();
+    }
+
+    /// Of many states at a point about one in so many is looked at, inside recoveries, too.
+    pub(crate) fn one_in(&mut self, one_in: u64) {
+        let all = std::mem::take(&mut self.explorers).into_iter();
+        self.explorers = all.map(|explorer| explorer.one_in(one_in)).collect();
     }
 
     /// From here on, recoveries count as not seen before.
@@ -239,8 +242,7 @@ impl<'s> Judge<'s> {
         // What is right where an operation has not begun is right while it is in flight.
         let strict = mix(state.hash ^ settled);
         let hash = mix(state.hash ^ all);
-        if !(hash >> 16).is_multiple_of(self.one_in)
-            || self.known.contains(&strict)
+        if self.known.contains(&strict)
             || self.fresh.contains(&strict)
             || self.known.contains(&hash)
             || !self.fresh.insert(hash)

@@ -123,10 +123,11 @@ impl<'s> Tester<'s> {
         self
     }
 
-    /// The same, but that one state in so many is looked at, always the same ones.
+    /// The same, but that of many states at a point about one in so many is looked at, always the same.
     #[must_use]
     pub fn one_in(mut self, one_in: u64) -> Self {
-        self.judge.one_in = one_in;
+        self.explorer = self.explorer.one_in(one_in);
+        self.judge.one_in(one_in);
         self
     }
 

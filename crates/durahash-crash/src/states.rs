@@ -25,7 +25,7 @@ const LINE_WORDS: u32 = 8;
 /// Up to this many combinations at a point are all visited.
 const ALL: u64 = 20_000;
 /// Where there are more, so many random ones are, beside the extreme ones.
-const SAMPLES: u32 = 4_000;
+const SAMPLES: u64 = 4_000;
 
 /// What of the stores that were not fenced may survive a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,6 +134,8 @@ pub struct Explorer {
     spare: Vec<Vec<Pending>>,
     /// Something was stored or promised since states were last visited.
     changed: bool,
+    /// The share of many states that is visited.
+    one_in: u64,
 }
 
 impl Explorer {
@@ -152,7 +154,14 @@ impl Explorer {
             stores: 0,
             spare: Vec::new(),
             changed: false,
+            one_in: 1,
         }
+    }
+
+    /// The same, but that of many states at a point about one in so many is visited.
+    #[must_use]
+    pub fn one_in(self, one_in: u64) -> Self {
+        Explorer { one_in, ..self }
     }
 
     /// Walks `trace` over the durable words of `image` and shows `visit` the states of crashes
@@ -392,7 +401,9 @@ impl Explorer {
     fn visit_states<V: Visit>(&mut self, at: usize, visit: &mut V) -> ControlFlow<()> {
         self.changed = false;
         let combinations = self.cells.iter().try_fold(1_u64, |product, cell| {
-            product.checked_mul(cell.stores.len() as u64 + 1).filter(|product| *product <= ALL)
+            product
+                .checked_mul(cell.stores.len() as u64 + 1)
+                .filter(|product| *product <= ALL / self.one_in)
         });
         let flow = if combinations.is_some() {
             self.visit_all(at, visit)
@@ -451,7 +462,7 @@ impl Explorer {
             self.apply(cell, self.cells[cell].stores.len());
         }
         let mut rng = Rng::new(self.seed ^ at as u64);
-        for _ in 0..SAMPLES {
+        for _ in 0..SAMPLES / self.one_in {
             for cell in 0..count {
                 let prefixes = self.cells[cell].stores.len() + 1;
                 self.apply(cell, rng.below(prefixes));

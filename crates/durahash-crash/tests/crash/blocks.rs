@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use durahash::index::{Change, Index, Room};
 use durahash::reh::Reh;
 use durahash::{Finding, Result};
+use durahash_crash::budget::Budget;
 use durahash_crash::case::{Case, Table};
 use durahash_crash::cases::named;
 use durahash_crash::run::Tester;
@@ -186,9 +187,11 @@ fn blocks(bug: Bug) -> Case {
 /// The first thing that is found wrong.
 fn first_failure(bug: Bug, model: Model) -> Option<String> {
     let case = blocks(bug);
-    let mut tester = Tester::new(&case, model);
-    let run =
-        tester.exhaustive(2).and_then(|()| (0..4).try_for_each(|seed| tester.random(seed, 150)));
+    let budget = Budget::get();
+    let mut tester = Tester::new(&case, model).one_in(budget.one_in(16));
+    let run = tester
+        .exhaustive(budget.of(1, 2))
+        .and_then(|()| budget.seeds(2, 4).try_for_each(|seed| tester.random(seed, 150)));
     run.err().map(|failure| failure.to_string())
 }
 

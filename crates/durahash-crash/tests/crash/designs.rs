@@ -78,21 +78,21 @@ const WORD: Model = Model::Word;
 const PROGRAM: Model = Model::Program;
 
 survive! {
-    reh_survives_on_x86: > 1_000_000, scripts("reh", X86, 4, 80, 1);
-    reh_survives_where_words_have_no_order: > 1_000_000, scripts("reh", WORD, 4, 4, 1);
+    reh_survives_on_x86: > 1_000_000, scripts("reh", X86, 4, 80, 4);
+    reh_survives_where_words_have_no_order: > 1_000_000, scripts("reh", WORD, 4, 4, 16);
     reh_survives_the_death_of_its_process: > 15_000, scripts("reh", PROGRAM, 4, 12, 1);
     reh_survives_on_a_full_medium: > 100_000,
-        scripts("reh-full", X86, 2, 8, 1), scripts("reh-full", WORD, 2, 2, 1);
-    pea_survives_on_x86: > 400_000, scripts("pea", X86, 2, 30, 1);
-    pea_survives_where_words_have_no_order: > 600_000, scripts("pea", WORD, 2, 12, 1);
+        scripts("reh-full", X86, 2, 8, 16), scripts("reh-full", WORD, 2, 2, 16);
+    pea_survives_on_x86: > 400_000, scripts("pea", X86, 2, 30, 16);
+    pea_survives_where_words_have_no_order: > 600_000, scripts("pea", WORD, 2, 12, 16);
     pea_survives_the_death_of_its_process: > 15_000, scripts("pea", PROGRAM, 3, 12, 1);
     pea_survives_on_a_full_medium: > 100_000,
-        scripts("pea-full", X86, 2, 8, 1), scripts("pea-full", WORD, 2, 2, 1);
-    esh_survives_on_x86: > 1_000_000, scripts("esh", X86, 0, 1, 1);
-    esh_survives_where_words_have_no_order: > 200_000, scripts("esh", WORD, 0, 0, 1);
+        scripts("pea-full", X86, 2, 8, 16), scripts("pea-full", WORD, 2, 2, 16);
+    esh_survives_on_x86: > 1_000_000, scripts("esh", X86, 0, 1, 64);
+    esh_survives_where_words_have_no_order: > 200_000, scripts("esh", WORD, 0, 0, 64);
     esh_survives_the_death_of_its_process: > 15_000, scripts("esh", PROGRAM, 3, 12, 1);
     esh_survives_on_a_full_medium: > 100_000,
-        scripts("esh-full", X86, 0, 1, 1), scripts("esh-full", WORD, 0, 0, 1);
+        scripts("esh-full", X86, 0, 1, 64), scripts("esh-full", WORD, 0, 0, 64);
     rewo_survives_on_x86: > 500_000, scripts("rewo", X86, 3, 200, 1);
     rewo_survives_where_words_have_no_order: > 200_000, scripts("rewo", WORD, 2, 80, 1);
     rewo_survives_the_death_of_its_process: > 60_000, scripts("rewo", PROGRAM, 3, 60, 1);
@@ -104,18 +104,18 @@ survive! {
     rewo_survives_with_copies_that_others_change: > 100_000, scripts("rewo-between", X86, 2, 40, 1);
     rewo_survives_with_copies_that_others_change_where_words_have_no_order: > 20_000,
         scripts("rewo-between", WORD, 1, 20, 1);
-    multimaps_survive_on_x86: > 800_000, scripts("pea-multi", X86, 1, 20, 1);
-    multimaps_survive_where_words_have_no_order: > 300_000, scripts("pea-multi", WORD, 0, 8, 1);
+    multimaps_survive_on_x86: > 800_000, scripts("pea-multi", X86, 1, 20, 64);
+    multimaps_survive_where_words_have_no_order: > 300_000, scripts("pea-multi", WORD, 0, 8, 32);
     multimaps_survive_the_death_of_their_process: > 10_000, scripts("pea-multi", PROGRAM, 2, 8, 1);
     multimaps_survive_on_a_full_medium: > 50_000,
-        scripts("pea-multi-full", X86, 1, 8, 1), scripts("pea-multi-full", WORD, 1, 2, 1);
+        scripts("pea-multi-full", X86, 1, 8, 64), scripts("pea-multi-full", WORD, 1, 2, 64);
     multimaps_of_texts_survive_on_every_medium: > 100_000,
-        scripts("pea-multi-map", X86, 2, 6, 1), scripts("pea-multi-map", WORD, 2, 6, 1),
+        scripts("pea-multi-map", X86, 2, 6, 32), scripts("pea-multi-map", WORD, 2, 6, 32),
         scripts("pea-multi-map", PROGRAM, 2, 6, 1);
     maps_over_reh_survive_on_every_medium: > 100_000, scripts("reh-map", X86, 2, 6, 1),
-        scripts("reh-map", WORD, 2, 6, 1), scripts("reh-map", PROGRAM, 2, 6, 1);
+        scripts("reh-map", WORD, 2, 6, 8), scripts("reh-map", PROGRAM, 2, 6, 1);
     maps_over_pea_survive_on_every_medium: > 100_000, scripts("pea-map", X86, 2, 6, 1),
-        scripts("pea-map", WORD, 2, 6, 1), scripts("pea-map", PROGRAM, 2, 6, 1);
+        scripts("pea-map", WORD, 2, 6, 8), scripts("pea-map", PROGRAM, 2, 6, 1);
     /// Of deaths of the process: under the other models it takes too long; `soak --design esh-map` has them.
     maps_over_esh_survive_the_death_of_their_process: > 10, scripts("esh-map", PROGRAM, 0, 0, 1);
     maps_over_rewo_survive_on_every_medium: > 60_000, scripts("rewo-map", X86, 2, 10, 1),
@@ -136,15 +136,23 @@ fn esh_survives_crashes_of_its_repair() {
 
 /// How the mutants of everything that a case does fared.
 fn mutants(case: &Case, model: Model, length: u32) -> Vec<(Mutant, Verdict)> {
-    mutants_of_long(case, model, length, 150)
+    mutants_of_long(case, model, length, 150, 32)
 }
 
-/// The same, with random scripts of so many operations.
-fn mutants_of_long(case: &Case, model: Model, length: u32, ops: usize) -> Vec<(Mutant, Verdict)> {
-    let mut tester = Tester::new(case, model);
+/// The same, with random scripts of so many operations; of many states at a point the suite looks at one in
+/// so many.
+fn mutants_of_long(
+    case: &Case,
+    model: Model,
+    length: u32,
+    ops: usize,
+    one_in: u64,
+) -> Vec<(Mutant, Verdict)> {
+    let budget = Budget::get();
+    let mut tester = Tester::new(case, model).one_in(budget.one_in(one_in));
     tester.keep_corpus();
     let done = tester
-        .exhaustive(length)
+        .exhaustive(length.min(budget.of(1, length)))
         .and_then(|()| (0..4).try_for_each(|seed| tester.random(seed, ops)));
     if let Err(failure) = done {
         panic!("{failure}");
@@ -155,7 +163,7 @@ fn mutants_of_long(case: &Case, model: Model, length: u32, ops: usize) -> Vec<(M
 /// The same of scripts from states that are durable as a whole, and of what is done after crashes in
 /// them: all states of these are few.
 fn settled_mutants(case: &Case, model: Model) -> Vec<(Mutant, Verdict)> {
-    let mut tester = Tester::new(case, model);
+    let mut tester = Tester::new(case, model).one_in(Budget::get().one_in(32));
     tester.keep_corpus();
     let overflow = |prefill: &Prefill| ["home-full", "overflowed"].contains(&prefill.name);
     let done = tester
@@ -393,11 +401,11 @@ fn every_flush_fence_and_release_of_esh_is_needed() {
 fn every_flush_fence_and_release_of_rewo_is_needed() {
     const DIR: &str = "crates/durahash/src/designs/rewo";
     let mut verdicts = BTreeMap::new();
-    add(&mut verdicts, mutants(&named("rewo"), Model::X86, 2));
-    add(&mut verdicts, mutants(&named("rewo"), Model::Word, 2));
+    add(&mut verdicts, mutants_of_long(&named("rewo"), Model::X86, 2, 150, 4));
+    add(&mut verdicts, mutants_of_long(&named("rewo"), Model::Word, 2, 150, 4));
     // Long enough for a table where records were.
     let map = named("rewo-small-map");
-    add(&mut verdicts, mutants_of_long(&map, Model::X86, 1, 1000));
+    add(&mut verdicts, mutants_of_long(&map, Model::X86, 1, 1000, 4));
     verdicts.retain(|mutant, _| mutant.site.file().contains(DIR));
     let unproven = unproven(&verdicts, ACCEPTED_OF_REWO);
     assert!(unproven.is_empty(), "{}", unproven.join("\n"));

@@ -46,6 +46,6 @@ fn every_order_and_sync_is_missed() {
 #[test]
 fn a_call_that_fails_is_told_and_loses_nothing() {
     for case in Case::all() {
-        Tester::new(case).failing(1, 25).unwrap();
+        Tester::new(case).failing(1, Budget::get().of(8, 25)).unwrap();
     }
 }
