@@ -1,6 +1,8 @@
-//! The crash tester's command: repeats a failure, runs for as long as it is told, tries mutants.
+//! The crash tester's command: the deep run; repeats a failure, runs for as long as it is told, tries mutants.
 
 #![forbid(unsafe_code)]
+
+mod deep;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -30,6 +32,8 @@ struct Command {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Runs all tests with the counts of a deep run; fails where anything is found
+    Deep(deep::Deep),
     /// Runs one script again: as text from a prefill, or a random one by its seed
     Repeat {
         #[command(flatten)]
@@ -166,6 +170,7 @@ fn model(name: &str) -> Result<Model, String> {
 
 fn main() -> ExitCode {
     match Command::parse().task {
+        Task::Deep(deep) => deep::run(&deep),
         Task::Repeat { of, prefill, script, random } => repeat(&of, &prefill, script, &random),
         Task::Soak { of, seconds, states, threads, random, json } => {
             soak(&of, seconds, states, threads.max(1), &random, json)
