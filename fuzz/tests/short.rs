@@ -36,7 +36,7 @@ const UNREACHED: [(&str, &str); 8] = [
     ("offset out of bounds", "what would lead there is looked at before"),
     ("prefix or link of a bucket", "an image is as it was opened; `images.rs` changes open ones"),
     ("a slot names a block that was free", "takes a record that is written again just as it was"),
-    ("freed what is no block", "told to nobody: the operation has its result"),
+    ("freed an address that is not a block", "told to nobody: the operation has its result"),
     ("block freed twice", "the same"),
     ("no space although no sweep is pending", "cannot be"),
 ];

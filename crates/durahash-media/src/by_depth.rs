@@ -12,7 +12,7 @@ pub trait DepthWord: Copy + Eq + Into<u64> + sealed::Sealed {
     /// The word in memory.
     type Atomic: Send + Sync;
 
-    /// What a new array consists of.
+    /// The words of a new array.
     const ZERO: Self;
 
     /// The largest value.
@@ -103,7 +103,7 @@ impl<W: DepthWord> ByDepth<W> {
             // Of several that are made at once one is kept.
             drop(array.set(Zeroed::new(1 << depth, size_of::<W::Atomic>() as u64)?));
         }
-        let array = array.get().expect("made by whoever came first");
+        let array = array.get().expect("made by the first thread");
         // By all who come: the first may not have got here yet.
         self.starts[depth as usize].store(array.base().as_ptr().cast(), Ordering::Release);
         Ok(())

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// A `Result` with the library's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, in one pointer. See [`ErrorKind`].
+/// A failure, in one pointer. See [`ErrorKind`].
 ///
 /// ```
 /// use std::path::Path;
@@ -56,16 +56,16 @@ pub enum ErrorKind {
     ByteOrder,
     /// The pool holds another design, or another kind of map, than was asked for.
     Design {
-        /// What the pool holds.
+        /// The design or types that the pool has.
         found: String,
-        /// What was asked for.
+        /// The design or types that the caller asked for.
         wanted: String,
     },
     /// The pool holds keys or values of other types than were asked for.
     Types {
-        /// What the pool holds.
+        /// The design or types that the pool has.
         found: String,
-        /// What was asked for.
+        /// The design or types that the caller asked for.
         wanted: String,
     },
     /// The file is shorter than the pool in it.
@@ -77,7 +77,7 @@ pub enum ErrorKind {
     },
     /// Bytes on the medium contradict the format.
     Corrupt {
-        /// What is wrong.
+        /// The part of the pool that is wrong.
         what: &'static str,
         /// Offset in the pool, in bytes.
         off: u64,
@@ -104,7 +104,7 @@ pub enum ErrorKind {
     NoDax,
     /// A key or value is larger than the pool can take.
     TooLarge {
-        /// What is too large.
+        /// The thing that is too large.
         what: &'static str,
         /// Its size in bytes.
         bytes: u64,
@@ -125,7 +125,7 @@ pub enum ErrorKind {
     },
     /// The options contradict each other or the machine.
     Options {
-        /// What is wrong with them.
+        /// The reason.
         what: &'static str,
     },
     /// Access to bytes that the region of a node does not have.
@@ -165,7 +165,7 @@ pub enum ErrorKind {
         /// Why.
         why: &'static str,
     },
-    /// What answers is no node, or one of another protocol version.
+    /// The answer is not a node's, or that of a node of another protocol version.
     NotANode {
         /// Where it is.
         address: String,
@@ -178,11 +178,11 @@ pub enum ErrorKind {
     Closed,
     /// A region of shared memory is not the one that was expected.
     Region {
-        /// What differs.
+        /// The field that differs.
         what: &'static str,
-        /// What was found.
+        /// Its value.
         found: u64,
-        /// What was expected.
+        /// The value that was expected.
         expected: u64,
     },
 }
@@ -221,7 +221,7 @@ impl fmt::Display for Limit {
 }
 
 impl Error {
-    /// What kind of failure this is.
+    /// The kind of failure.
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind

@@ -151,7 +151,7 @@ mod tests {
         let mut all: Vec<_> = WriteBack::detect().into_iter().collect();
         #[cfg(target_arch = "x86_64")]
         {
-            // Whoever has a better one has the ones before it.
+            // A processor that has a better one has the ones before it.
             if all.contains(&WriteBack::Clwb) {
                 all.push(WriteBack::ClflushOpt);
             }

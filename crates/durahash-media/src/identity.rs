@@ -1,4 +1,4 @@
-//! What tells a pool from all others, and a boot of the machine.
+//! Numbers that identify a pool, and a boot of the machine.
 
 use std::sync::OnceLock;
 

@@ -14,7 +14,7 @@ use crate::medium::{ADDRESS_BYTES, Anonymous};
 /// where the system gives them.
 pub(crate) struct Zeroed {
     base: NonNull<AtomicU64>,
-    /// What keeps `base` good: a mapping, or lines on the heap where they are few (which is what
+    /// Keeps `base` valid: a mapping, or lines on the heap where they are few (which is what
     /// tests open by the thousand, and what Miri understands).
     mapping: Option<Anonymous>,
     heap: Vec<AlignedLine>,

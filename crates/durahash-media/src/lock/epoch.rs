@@ -179,7 +179,7 @@ impl<'a> EpochLock<'a> {
         medium.load(self.word) & !(W | PARITY) == version.0
     }
 
-    /// Whether what the lock guards may be relied on.
+    /// True if what the lock guards may be relied on.
     #[track_caller]
     pub fn is_covered<M: Memory>(self, medium: &M) -> bool {
         self.epochs.cover(medium.load(self.word))

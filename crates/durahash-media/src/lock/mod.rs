@@ -30,7 +30,7 @@ const W: u64 = 1;
 const X: u64 = 2;
 const VERSION: u64 = 4;
 
-/// What a reader saw of a lock: equal words mean that nothing was changed in between.
+/// The state of a lock that a reader saw: equal words mean that nothing was changed in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version(u64);
 
@@ -81,7 +81,7 @@ impl<'a> VersionLock<'a> {
         }
     }
 
-    /// Whether nothing was changed since `version` was read. Loads made before this call, with
+    /// True if nothing was changed since `version` was read. Loads made before this call, with
     /// acquire order, saw a consistent state if so.
     #[inline(always)]
     #[must_use]
@@ -153,14 +153,14 @@ impl<'a> VersionLock<'a> {
         self.0.store(word & !W, Ordering::Release);
     }
 
-    /// Whether someone holds W.
+    /// True if someone holds W.
     #[must_use]
     pub fn is_locked(self) -> bool {
         self.0.load(Ordering::Relaxed) & W != 0
     }
 }
 
-/// The lock of a directory: held shared by whoever stores entries, exclusively by doubling and
+/// The lock of a directory: held shared by threads that store entries, exclusively by doubling and
 /// halving. Readers of the directory do not take it.
 pub struct DirectoryLock(AtomicU64);
 

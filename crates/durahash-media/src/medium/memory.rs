@@ -1,10 +1,10 @@
-//! What touches bytes: words, lines and their order. Compiled into each design.
+//! Touching bytes: words, lines and their order. Compiled into each design.
 
 use super::Region;
 use crate::error::Result;
 use crate::word::{OnMedia, PmU64};
 
-/// What a thread does that is not a store: nothing in release, a yield point and a mark in the
+/// An action of a thread that is not a store: nothing in release, a yield point and a mark in the
 /// trace under simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
@@ -158,7 +158,7 @@ pub trait Memory: Send + Sync + Sized + 'static {
         }
     }
 
-    /// Whether the words begin with `bytes`.
+    /// True if the words begin with `bytes`.
     #[inline]
     fn starts_with(&self, src: &[PmU64], bytes: &[u8]) -> bool {
         let (words, rest) = bytes.as_chunks::<8>();

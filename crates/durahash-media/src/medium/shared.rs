@@ -27,11 +27,11 @@ use crate::word::PmU64;
 /// Bytes before the region in its file.
 const HEADER_BYTES: u64 = 4096;
 const MAGIC: u64 = u64::from_le_bytes(*b"durareg\0");
-/// What the words of a region, and those of its header, mean.
+/// The version of the meaning of a region's words, and those of its header.
 const PROTOCOL: u64 = 1;
 const HEADER_WORDS: usize = 8;
 
-/// What a region is part of, and how large it is.
+/// The place of a region among the nodes, and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedHeader {
     /// The same in all regions that belong together, and in no others.
@@ -51,7 +51,7 @@ pub struct SharedHeader {
 /// Offsets count from its first byte. An access of several words is not atomic as a whole: each word
 /// is, and words of one access may be seen in any order.
 ///
-/// Whoever cuts the file while it is mapped ends this process (SIGBUS).
+/// A process that cuts the file while it is mapped ends this one (SIGBUS).
 pub struct SharedRegion {
     region: Region,
     header: SharedHeader,
@@ -153,7 +153,7 @@ impl SharedRegion {
         Ok(SharedRegion { region, header, _memory: Memory::File { _mapping: mapping } })
     }
 
-    /// What the region is part of.
+    /// The place of the region among the nodes.
     #[must_use]
     pub fn header(&self) -> SharedHeader {
         self.header
@@ -184,7 +184,7 @@ impl SharedRegion {
     }
 
     /// Copies `from` to the bytes from `off` on, word by word; other bytes of the first and last word
-    /// stay as they are, whoever changes them meanwhile.
+    /// stay as they are, also where other threads change them meanwhile.
     ///
     /// # Errors
     /// [`Corrupt`](ErrorKind::Corrupt) when they are not in the region.

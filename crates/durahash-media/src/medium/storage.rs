@@ -1,11 +1,11 @@
-//! What manages storage: a file's length, its name, its way to the disk. Rare, so object-safe.
+//! Managing storage: a file's length, its name, its way to the disk. Rare, so object-safe.
 
 use std::path::Path;
 
 use crate::error::Result;
 use crate::identity;
 
-/// What an acknowledged operation survives.
+/// The failure that an acknowledged operation survives.
 ///
 /// ```
 /// use durahash_media::Durability;
@@ -38,7 +38,7 @@ impl std::fmt::Display for Durability {
     }
 }
 
-/// What a log did since the pool was opened.
+/// Counts of a log since the pool was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogStats {
@@ -89,7 +89,7 @@ pub trait Storage: Send + Sync + 'static {
     /// disk.
     ///
     /// # Errors
-    /// What the system says. A failed sync is never tried again and called success.
+    /// [`Io`](crate::ErrorKind::Io). A failed sync is never tried again and called success.
     #[track_caller]
     fn sync(&self, off: u64, bytes: u64) -> Result<()>;
 
@@ -104,15 +104,15 @@ pub trait Storage: Send + Sync + 'static {
     /// Cuts the file to `bytes` bytes; the last call to a medium.
     ///
     /// # Errors
-    /// What the system says.
+    /// [`Io`](crate::ErrorKind::Io).
     fn trim(&self, _bytes: u64) -> Result<()> {
         Ok(())
     }
 
-    /// What an acknowledged operation survives.
+    /// The failure that an acknowledged operation survives.
     fn durability(&self) -> Durability;
 
-    /// What the log did, if there is one.
+    /// Counts of the log, if there is one.
     fn log_stats(&self) -> Option<LogStats> {
         None
     }

@@ -74,7 +74,7 @@ fn gate() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the error has this number.
+/// True if the error has this number.
 pub(crate) fn is(e: &io::Error, errno: Errno) -> bool {
     e.raw_os_error() == Some(errno.raw_os_error())
 }
@@ -104,7 +104,7 @@ pub(crate) fn open_direct(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
 }
 
-/// Whether a file lies on a file system without a disk.
+/// True if a file lies on a file system without a disk.
 pub(crate) fn is_in_memory(file: &File) -> bool {
     const TMPFS: u64 = 0x0102_1994;
     const RAMFS: u64 = 0x8584_58f6;
@@ -118,13 +118,13 @@ pub(crate) fn create(path: &Path, mode: u32) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)
 }
 
-/// What there is under a name; a link is not followed.
+/// The metadata of a name; a link is not followed.
 pub(crate) fn name_metadata(path: &Path) -> io::Result<Metadata> {
     gate()?;
     std::fs::symlink_metadata(path)
 }
 
-/// What there is under a name, at the end of its links.
+/// The metadata of the file at the end of a name's links.
 pub(crate) fn target_metadata(path: &Path) -> io::Result<Metadata> {
     gate()?;
     std::fs::metadata(path)
@@ -299,7 +299,7 @@ pub(crate) fn memory_bytes() -> u64 {
     groups.lines().filter_map(group_bytes).min().unwrap_or(u64::MAX).min(machine)
 }
 
-/// What a group, a line of `/proc/self/cgroup`, and those that it is part of, are allowed.
+/// The memory limit of a group, a line of `/proc/self/cgroup`, and of its ancestors.
 fn group_bytes(line: &str) -> Option<u64> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (controllers, group) = (parts.next()?, parts.next()?);

@@ -125,7 +125,8 @@ impl<M: Medium> Pool<M> {
         let shift = self.format().geometry.extent_shift;
         let (i, within) = (off >> shift, off & (self.extent_bytes() - 1));
         let count = self.medium.region().len() >> shift;
-        let corrupt = || Error::from(ErrorKind::Corrupt { what: "no record block here", off });
+        let corrupt =
+            || Error::from(ErrorKind::Corrupt { what: "not the offset of a record block", off });
         if i >= count.min(self.format().max_bytes >> shift) {
             return Err(corrupt());
         }

@@ -30,7 +30,7 @@ impl BlockSet {
         self.0[(i / 64) as usize] & 1 << (i % 64) != 0
     }
 
-    /// Whether `i` is new in the set.
+    /// True if `i` is new in the set.
     pub(crate) fn insert(&mut self, i: u64) -> bool {
         let new = !self.contains(i);
         self.0[(i / 64) as usize] |= 1 << (i % 64);
@@ -68,7 +68,7 @@ pub(crate) struct Sweep {
     pub(crate) freed: Vec<u64>,
 }
 
-/// What the allocator knows about record space. An object is named by its offset.
+/// The allocator's view of record space. An object is named by its offset.
 pub(crate) struct Blocks {
     extent_bytes: u64,
     /// By number of extent.
@@ -94,12 +94,12 @@ pub struct PoolStats {
     pub record_bytes: u64,
     /// Bytes of extents that hold nothing.
     pub free_bytes: u64,
-    /// Whether free record space is still to be found.
+    /// True if free record space is still to be found.
     pub sweep_pending: bool,
 }
 
 impl Blocks {
-    /// What is known at an open: extents of records are full until the sweep has looked.
+    /// The state at an open: extents of records are full until the sweep has looked.
     pub(crate) fn new(extents: &Extents, extent_bytes: u64) -> Self {
         let mut blocks =
             Blocks { extent_bytes, by_extent: Vec::new(), partial: Vec::new(), sweep: None };
@@ -296,7 +296,7 @@ impl Blocks {
         self.by_extent[i as usize].as_ref().map_or(0, |extent| extent.class)
     }
 
-    /// Whether the object at `off` is older than this open and not swept yet; marks it if so. The
+    /// True if the object at `off` is older than this open and not swept yet; marks it if so. The
     /// second answer: whether the mark is new.
     pub(crate) fn mark(&mut self, off: u64) -> Result<Option<bool>> {
         if self.sweep.is_none() {

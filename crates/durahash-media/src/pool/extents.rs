@@ -12,7 +12,7 @@ use crate::word::bits;
 /// The most that a pool grows by in one step.
 const GROWTH_BYTES_MAX: u64 = 1 << 30;
 
-/// What an extent holds.
+/// The use of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtentKind {
     /// Nothing.
@@ -67,7 +67,7 @@ impl ExtentKind {
     }
 }
 
-/// Whether an extent can have two blocks of its class, if it has one.
+/// True if an extent can have two blocks of its class, if it has one.
 fn class_fits(kind: ExtentKind, extent_bytes: u64) -> bool {
     !matches!(kind, ExtentKind::Blocks(class) if class_bytes(class) > extent_bytes / 2)
 }
@@ -245,7 +245,7 @@ impl Extents {
         self.take_run_of(medium, count, ExtentKind::Units, ExtentKind::Units)
     }
 
-    /// Whether all of these extents are free, or not there yet.
+    /// True if all of these extents are free, or not there yet.
     pub(crate) fn are_free(&self, mut range: Range<u64>) -> bool {
         range.all(|i| i >= self.kinds.len() as u64 || self.kinds[i as usize] == ExtentKind::Free)
     }

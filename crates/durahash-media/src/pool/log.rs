@@ -138,7 +138,7 @@ impl Pool<Mapped> {
         self.make_log(bytes)
     }
 
-    /// Whether the pool has a log.
+    /// True if the pool has a log.
     ///
     /// # Errors
     /// Never for a pool that is open; the bounds are checked all the same.

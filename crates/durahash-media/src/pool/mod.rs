@@ -65,7 +65,7 @@ pub struct Pool<M: Medium> {
     state: State,
     /// The state of a pool that lost power, until this open has marked it as suspect.
     lost: Option<State>,
-    /// Whether the last writer closed the pool.
+    /// True if the last writer closed the pool.
     was_clean: bool,
     /// Counters of the last clean close, and those for the next.
     loaded: Option<[u64; 7]>,
@@ -133,7 +133,7 @@ impl<M: Medium> Pool<M> {
         })
     }
 
-    /// What the pool on `medium` was made for. Writes nothing.
+    /// The format of the pool on `medium`. Writes nothing.
     ///
     /// # Errors
     /// [`NotAPool`](ErrorKind::NotAPool), [`Version`](ErrorKind::Version),
@@ -270,7 +270,7 @@ impl<M: Medium> Pool<M> {
         &self.medium
     }
 
-    /// What the pool was made for.
+    /// The pool's format.
     pub fn format(&self) -> &Format {
         &self.format
     }
@@ -285,17 +285,17 @@ impl<M: Medium> Pool<M> {
         self.state.epoch
     }
 
-    /// Whether the pool was ever opened although pages may have been missing.
+    /// True if the pool was ever opened although pages may have been missing.
     pub fn is_suspect(&self) -> bool {
         self.state.suspect
     }
 
-    /// Whether the pool is new or was closed cleanly before this open.
+    /// True if the pool is new or was closed cleanly before this open.
     pub fn was_clean(&self) -> bool {
         self.was_clean
     }
 
-    /// Whether this is a read-only open.
+    /// True if this is a read-only open.
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
@@ -318,7 +318,7 @@ impl<M: Medium> Pool<M> {
         self.medium.region().words(off, count)
     }
 
-    /// Whether the pool takes writes.
+    /// True if the pool takes writes.
     ///
     /// # Errors
     /// [`ReadOnly`](ErrorKind::ReadOnly), [`Poisoned`](ErrorKind::Poisoned).
@@ -339,7 +339,7 @@ impl<M: Medium> Pool<M> {
         self.stopped.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the pool was poisoned.
+    /// True if the pool was poisoned.
     pub fn is_poisoned(&self) -> bool {
         !self.read_only && self.stopped.load(Ordering::SeqCst)
     }
@@ -379,7 +379,7 @@ impl<M: Medium> Pool<M> {
     /// cut behind its last extent in use. A poisoned pool stays unclean.
     ///
     /// # Errors
-    /// What the system says of sync and cut. Nothing is lost then: the pool is recovered at the next
+    /// [`Io`](ErrorKind::Io) from the sync or the cut. Nothing is lost then: the pool is recovered at the next
     /// open, or its file is longer than it need be.
     pub fn close(&self) -> Result<()> {
         self.writable()?;

@@ -114,7 +114,7 @@ impl Geometry {
         u64::from(u32::from_le_bytes(bytes))
     }
 
-    /// Whether every field is in its range.
+    /// True if every field is in its range.
     pub(crate) fn is_possible(&self) -> bool {
         (10..=30).contains(&self.extent_shift)
             && self.slots <= 64
@@ -135,7 +135,7 @@ impl Geometry {
     }
 }
 
-/// What a pool is made for: written once, when it is created.
+/// The format of a pool: written once, when it is created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Format {
     /// Number of the design.

@@ -1,11 +1,11 @@
 //! Finding free record blocks again after an open, in steps.
 //!
-//! Whoever knows how slots name blocks (the records above the designs) walks them unit by unit and
-//! marks each block that it meets; when all were walked, what is not marked is free. Until then:
+//! The records above the designs know how slots name blocks: they walk them unit by unit and
+//! mark each block that they meet; when all were walked, what is not marked is free. Until then:
 //!
 //! - nothing is allocated from an extent older than this open;
 //! - a block of such an extent that is freed is marked and kept, and freed when the sweep ends;
-//! - whoever publishes, moves or clears a slot that names such a block marks it first, so a record
+//! - a thread that publishes, moves or clears a slot that names such a block marks it first, so a record
 //!   that changes its place behind the walk is not taken for free.
 //!
 //! Marks live in DRAM. A crash during a sweep loses nothing: the next open sweeps again.
@@ -16,7 +16,7 @@ use crate::lock::wait_lock;
 use crate::medium::Medium;
 
 impl<M: Medium> Pool<M> {
-    /// Whether free record space is still to be found.
+    /// True if free record space is still to be found.
     pub fn sweep_pending(&self) -> bool {
         wait_lock(&self.blocks, &self.medium).sweep.is_some()
     }

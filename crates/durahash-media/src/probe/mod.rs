@@ -27,7 +27,7 @@ use sse2 as backend;
 pub struct BitMask(pub u16);
 
 impl BitMask {
-    /// Whether no position is in the set.
+    /// True if no position is in the set.
     #[inline(always)]
     #[must_use]
     pub fn is_empty(self) -> bool {

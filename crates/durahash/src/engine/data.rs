@@ -440,7 +440,7 @@ impl Data for str {
 /// A word that is no value of its type, or bytes that are none.
 #[cold]
 pub(crate) fn no_value() -> Error {
-    Error::corrupt("bytes that are no value of their type", 0)
+    Error::corrupt("bytes that are not a value of their type", 0)
 }
 
 #[cfg(test)]

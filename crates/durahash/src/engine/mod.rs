@@ -309,7 +309,7 @@ impl<K: Kind> Engine<K> {
     pub(crate) fn check_word_pair(&self, h: u64, payload: u64, found: &mut dyn FnMut(Finding)) {
         for (ty, word) in [(self.key, self.mix.unmix(h)), (self.value, payload)] {
             if !ty.has_word(word) {
-                let what = format!("{word:#x} is no {ty} (slot of hash {h:#018x})");
+                let what = format!("{word:#x} is not a valid {ty} (slot of hash {h:#018x})");
                 found(Finding { invariant: "MAP-1", off: 0, what });
             }
         }

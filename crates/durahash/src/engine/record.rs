@@ -296,7 +296,7 @@ impl<M: Medium> Store for Pool<M> {
             return Err(Error::corrupt("record longer than its block", off));
         }
         if name(off, header.checksum, header.next) != named {
-            return Err(Error::corrupt("not the record that is named", off));
+            return Err(Error::corrupt("not the record that the slot names", off));
         }
         Ok(header)
     }

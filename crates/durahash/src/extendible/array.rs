@@ -115,7 +115,7 @@ impl Array {
         let mut extents = first..first + Self::extents(pool, depth);
         if !extents.all(|extent| directories.contains(&extent)) {
             let off = Self::offset(pool, first);
-            return Err(Error::corrupt("the directory is no directory", off));
+            return Err(Error::corrupt("not a directory block", off));
         }
         let words = pool.words(Self::offset(pool, first), 1 << depth)?;
         let mut units = Vec::new();

@@ -37,7 +37,7 @@ impl Background {
             SyncMode::Interval(every) => {
                 Some(background.spawn("durahash-log", log, move |log| {
                     log.commit(log.next());
-                    // Whoever asks for less does not mean a thread that never rests.
+                    // A shorter interval would make a thread that never rests.
                     std::thread::park_timeout(every.max(Duration::from_millis(1)));
                 })?)
             }
@@ -73,7 +73,7 @@ impl Background {
         }
     }
 
-    /// Whether this process has the threads, and the mappings.
+    /// True if this process has the threads, and the mappings.
     pub(super) fn is_own(&self) -> bool {
         self.process == std::process::id()
     }
@@ -88,7 +88,7 @@ impl Background {
         for handle in self.threads.drain(..) {
             handle.thread().unpark();
             if is_own {
-                // It panics only where a bug does; whoever drops the map cannot act on it.
+                // It panics only because of a bug; the drop of a map cannot act on it.
                 let _ = handle.join();
             }
         }

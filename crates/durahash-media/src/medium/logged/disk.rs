@@ -1,4 +1,4 @@
-//! What a log needs of a disk: small enough to be simulated whole.
+//! The operations of a disk under a log: small enough to be simulated whole.
 
 use std::io;
 use std::path::Path;
@@ -32,18 +32,18 @@ pub trait Disk: Send + Sync {
     /// Reads the area.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn read_log(&self, off: u64, bytes: &mut [u8]) -> io::Result<()>;
 
     /// Reads blocks of the ring, into memory that is aligned as they are.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn read_ring(&self, off: u64, bytes: &mut [u8]) -> io::Result<()> {
         self.read_log(off, bytes)
     }
 
-    /// Whether [`read_ring`](Disk::read_ring) reads what the drive has, past the page cache.
+    /// True if [`read_ring`](Disk::read_ring) reads what the drive has, past the page cache.
     fn reads_drive(&self) -> bool {
         false
     }
@@ -51,20 +51,20 @@ pub trait Disk: Send + Sync {
     /// Puts what was written to the drive and is in its cache on the disk.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn flush_drive(&self) -> io::Result<()>;
 
     /// Writes whole blocks of the area; they are on the disk when this returns.
     ///
     /// # Errors
-    /// What the system says. Any part of it may be on the disk then.
+    /// The system's error. Any part of it may be on the disk then.
     fn write_log(&self, off: u64, bytes: &[u8]) -> io::Result<()>;
 
     /// Writes bytes of the area, whole blocks, that are read there already: on the disk, when this
     /// returns, even where an earlier write or sync of them failed.
     ///
     /// # Errors
-    /// What the system says. Any part of it may be on the disk then.
+    /// The system's error. Any part of it may be on the disk then.
     fn rewrite_log(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
         self.write_log(off, bytes)
     }
@@ -86,7 +86,7 @@ pub trait Disk: Send + Sync {
     /// Puts every line that was written before on the disk.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn sync_data(&self) -> io::Result<()>;
 
     /// Lengthens the pool to `bytes` bytes, durably: what is logged may lie there from now on.
@@ -104,7 +104,7 @@ pub trait Disk: Send + Sync {
         Ok(())
     }
 
-    /// Whether `bytes` bytes of the image from `off`, whole pages, are those of the pool, so that they may
+    /// True if `bytes` bytes of the image from `off`, whole pages, are those of the pool, so that they may
     /// be [forgotten](Disk::forget).
     fn shows_pool(&self, _off: u64, _bytes: u64) -> bool {
         false
@@ -123,7 +123,7 @@ pub trait Disk: Send + Sync {
     /// Cuts the pool to `bytes` bytes; the last thing done to a disk.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn trim(&self, bytes: u64) -> Result<()>;
 
     /// The pool's file.

@@ -82,7 +82,7 @@ pub struct FileDisk {
     /// lead to it any more, and the file of the view does this.
     cached: Option<File>,
     cached_syncs: Syncs,
-    /// Whether staged lines lie in the file.
+    /// True if staged lines lie in the file.
     keeps_staged: bool,
     private_bytes_max: u64,
     area: LogArea,

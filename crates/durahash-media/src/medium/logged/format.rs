@@ -1,4 +1,4 @@
-//! What lies in the log's area, byte by byte.
+//! The log's area, byte by byte.
 //!
 //! ```text
 //! 0      4096   8192                                          area's end
@@ -27,9 +27,9 @@ use crate::medium::LINE_BYTES;
 /// The eight words of a line.
 pub type Line = [u64; 8];
 
-/// What log writes are aligned to, and multiples of.
+/// Log writes are aligned to this, and multiples of it.
 pub(crate) const BLOCK_BYTES: usize = 4096;
-/// What an area begins and ends at multiples of.
+/// An area begins and ends at multiples of this.
 pub(crate) const LOG_ALIGN: u64 = BLOCK_BYTES as u64;
 /// Lines that a block has room for.
 pub(super) const BLOCK_LINES: u64 = 56;
@@ -47,7 +47,7 @@ const COUNT_MAX: u64 = 1 << 60;
 /// Where CRC and the other half of its word stand.
 const HEAD_CRC_AT: usize = 56;
 const BLOCK_CRC_AT: usize = 40;
-/// Whether a log that ends with this head was closed.
+/// True if a log that ends with this head was closed.
 const HEAD_CLOSED_AT: usize = 64;
 const BLOCK_DURABLE_AT: usize = 48;
 const BLOCK_CHAIN_AT: usize = 56;
@@ -106,9 +106,9 @@ pub(crate) struct Head {
     pub(crate) line: u64,
     /// The block that begins with it.
     pub(crate) block: u64,
-    /// What that block names as the CRC of the one before it.
+    /// The CRC of the block before it, as that block has it.
     pub(crate) chain: u32,
-    /// Whether nothing was logged behind it: the pool was closed, or is in use without the log.
+    /// True if nothing was logged behind it: the pool was closed, or is in use without the log.
     pub(crate) closed: bool,
 }
 
@@ -185,7 +185,7 @@ impl Head {
     }
 }
 
-/// What the head of a block says.
+/// The head of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlockHead {
     salt: u64,
@@ -228,7 +228,7 @@ impl BlockHead {
         })
     }
 
-    /// Whether `block`, of whatever open of pool `uuid`, says that line `line` was on the disk.
+    /// True if `block`, of whatever open of pool `uuid`, says that line `line` was on the disk.
     pub(super) fn proves(block: &[u8], uuid: [u64; 2], line: u64) -> bool {
         // The sum last, as nearly all blocks are older than that.
         word(block, BLOCK_DURABLE_AT) > line
@@ -268,7 +268,7 @@ pub(super) fn line_of(block: &[u8], i: u64) -> (u64, Line) {
     (word(block, at), std::array::from_fn(|i| word(block, at + 8 + i * 8)))
 }
 
-/// What a staged line's third word says of the others. It need not withstand malice: it tells a
+/// The sum over a staged line's other words, in its third. It need not withstand malice: it tells a
 /// line from one that was half written back when the power went.
 pub(super) fn staged_sum(salt: u64, number: u64, off: u64, line: &Line) -> u64 {
     const M: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -14,13 +14,13 @@ use rustix::thread::MembarrierCommand;
 
 use crate::medium::sys;
 
-/// Whether a thread is inside; in lines of its own.
+/// True if a thread is inside; in lines of its own.
 #[repr(align(128))]
 struct Slot(AtomicBool);
 
 /// One gate for all images: a store takes no longer than to wait for those of others.
 static CLOSED: AtomicBool = AtomicBool::new(false);
-/// Held by whoever closes it.
+/// Held while it is closed.
 static CLOSER: Mutex<()> = Mutex::new(());
 static SLOTS: Mutex<Slots> = Mutex::new(Slots { all: Vec::new(), free: Vec::new() });
 

@@ -3,7 +3,7 @@
 //! | Step | Who | |
 //! |---|---|---|
 //! | what it needs on the disk is staged | each | else nobody would write it |
-//! | it *comes*: it is counted, and looks whether it is served or somebody writes | each | |
+//! | it *comes*: it is counted, and looks whether it is served or another thread writes | each | |
 //! | it takes the turn if nobody writes, else it sleeps | each | |
 //! | it *gathers*: waits a moment until as many have come as were there the last time | who has the turn | |
 //! | it writes all that is staged | the same | |
@@ -27,7 +27,7 @@ const GATHERED_MAX: Duration = Duration::from_millis(1);
 
 /// Whose turn it is to write. See the module docs in the source.
 pub(super) struct Group {
-    /// Whether a write is worth waiting a moment for others.
+    /// True if a write is worth waiting a moment for others.
     gathers: bool,
     state: Mutex<State>,
     ended: Condvar,

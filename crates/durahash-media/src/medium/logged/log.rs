@@ -289,14 +289,14 @@ impl<D: Disk> Log<D> {
         (slot[1].load(), std::array::from_fn(|i| slot[3 + i].load()))
     }
 
-    /// Whether whoever writes must make room first. Where a thread in the background does so, nobody waits
+    /// True if whoever writes must make room first. Where a thread in the background does so, nobody waits
     /// for it, and for the sync of the pool, while a single block is free.
     fn is_tight(&self, in_use: u64) -> bool {
         let ring = self.layout.ring_blocks;
         if self.wake.get().is_some() { in_use == ring } else { in_use * 4 >= ring * 3 }
     }
 
-    /// Makes a checkpoint, unless somebody else has made room meanwhile.
+    /// Makes a checkpoint, unless another thread has made room meanwhile.
     fn relieve(&self) {
         let mut head = lock(&self.head);
         let in_use = lock(&self.writer).block - self.start.load(Ordering::Acquire);
@@ -316,7 +316,7 @@ impl<D: Disk> Log<D> {
         self.checkpoint_from(&mut lock(&self.head), true);
     }
 
-    /// Whether a checkpoint would be made ahead of need.
+    /// True if a checkpoint would be made ahead of need.
     pub(super) fn is_half_full(&self) -> bool {
         let in_use = lock(&self.writer).block - self.start.load(Ordering::Acquire);
         in_use * 2 >= self.layout.ring_blocks

@@ -15,7 +15,7 @@
 //! | store | a thread, to the image | | nothing happened |
 //! | flush: the line gets the next number and is copied to the staged lines | the same thread, under a short lock | | `Interval`: a line of the log, unless power fails. `Strict`: nothing happened |
 //! | fence | | | (numbers are in order as it is) |
-//! | write: staged lines, in order and without a gap, as blocks behind the last one | one thread at a time; in `Strict` whoever drains, for all that have flushed | the ring has room for them | some of the blocks: those before the first bad one count |
+//! | write: staged lines, in order and without a gap, as blocks behind the last one | one thread at a time; in `Strict` a thread that drains, for all that have flushed | the ring has room for them | some of the blocks: those before the first bad one count |
 //! | the write is durable | the disk | | lines of the log; a drain that waited for one of them returns |
 //! | the lines are written to the pool, to any of its sectors at any time | the same writer | *the write is durable* | replayed over whatever is there |
 //! | their staged places are free | | *the write is durable* | |
@@ -134,9 +134,9 @@ pub struct Logged<D: Disk> {
     strict: bool,
     /// Tells this medium from others in what threads know of it.
     id: u64,
-    /// What was flushed by batches that have deferred their drains has smaller numbers.
+    /// Lines that were flushed by batches with deferred drains have smaller numbers.
     deferred: AtomicU64,
-    /// What the log held at open, and the head to begin with, until it has begun.
+    /// The contents of the log at open, and the head to begin with, until it has begun.
     old: Mutex<Option<(Recovered, Head)>>,
     /// The threads in the background, if there are any.
     background: Option<Background>,
@@ -166,7 +166,7 @@ impl<D: Disk + 'static> Logged<D> {
         })
     }
 
-    /// What the threads in the background do, to be done by hand.
+    /// The steps of the threads in the background, to be taken by hand.
     #[cfg(any(test, feature = "sim"))]
     pub fn steps(&self) -> LogSteps<D> {
         LogSteps(Arc::clone(&self.log))

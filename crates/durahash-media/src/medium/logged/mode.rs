@@ -33,7 +33,7 @@ impl SyncMode {
     /// The interval that is meant where none is said: a tenth of a second.
     pub const INTERVAL: SyncMode = SyncMode::Interval(Duration::from_millis(100));
 
-    /// What it promises of an operation that has returned.
+    /// The failure that an operation survives once it has returned.
     ///
     /// ```
     /// use durahash_media::{Durability, SyncMode};

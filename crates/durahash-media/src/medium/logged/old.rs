@@ -63,7 +63,7 @@ pub(crate) const LOG_OFF: u64 = 160;
 
 impl LogArea {
     /// The area of the pool in `region`, if it is a pool and has one. One of another version has none
-    /// that is known: whoever opens the pool refuses it for that.
+    /// that is known: an open of the pool refuses it for that.
     pub(crate) fn find(region: &Region) -> Result<Option<LogArea>> {
         if region.len() < SUPERBLOCK_BYTES {
             return Ok(None);
@@ -87,7 +87,7 @@ impl LogArea {
         Ok(Some(LogArea { off, bytes, uuid: [word(UUID_OFF)?, word(UUID_OFF + 8)?] }))
     }
 
-    /// Whether no folio has both pages of the ring and others.
+    /// True if no folio has both pages of the ring and others.
     pub(super) fn stands_apart(self) -> bool {
         let folio = FOLIO_PAGES_MAX * page_size() as u64;
         let ring = self.off + Layout::of(self.bytes).block_off(0);
@@ -95,7 +95,7 @@ impl LogArea {
     }
 }
 
-/// Whether the pool in `region` was used without a log and not closed: pages of it may not be on the disk
+/// True if the pool in `region` was used without a log and not closed: pages of it may not be on the disk
 /// although the system calls them clean, as an earlier process may have failed to sync them.
 pub(in crate::medium) fn is_left_in_cache(region: &Region) -> Result<bool> {
     const CLEAN: u32 = 32;
@@ -107,7 +107,7 @@ pub(in crate::medium) fn is_left_in_cache(region: &Region) -> Result<bool> {
     Ok(bits(state, CLEAN, 1) == 0 && bits(state, PAGE_CACHE, 1) == 1)
 }
 
-/// What a file's log held when it was opened.
+/// The contents of a file's log when it was opened.
 pub(in crate::medium) struct OldLog {
     pub(super) area: LogArea,
     pub(super) found: Recovered,
@@ -142,7 +142,7 @@ impl OldLog {
         Ok(Some(OldLog { area, found }))
     }
 
-    /// Whether the pages of the view are private.
+    /// True if the pages of the view are private.
     pub(in crate::medium) fn is_private(&self) -> bool {
         !self.found.is_closed()
     }

@@ -44,7 +44,7 @@ impl Private {
         self.count.load(Ordering::Relaxed) * self.page_bytes
     }
 
-    /// Whether some shall be given back.
+    /// True if some shall be given back.
     pub(super) fn is_too_much(&self) -> bool {
         self.count.load(Ordering::Relaxed) > self.limit
     }

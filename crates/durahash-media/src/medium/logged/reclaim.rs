@@ -2,7 +2,7 @@
 //!
 //! A page of the image that was stored to is a copy of the file's page, which the system can neither
 //! write back nor drop. Once all that was flushed of it is in the pool, and it has no other bytes than the
-//! file's page, it may be dropped: whoever looks at it next sees the file's page. So a pool may be larger
+//! file's page, it may be dropped: the next load sees the file's page. So a pool may be larger
 //! than memory.
 //!
 //! | Step | Why |

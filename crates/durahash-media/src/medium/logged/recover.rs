@@ -1,4 +1,4 @@
-//! What the log held when the process ended: looked at, shown in the image, and, when the pool begins to
+//! The contents of the log when the process ended: looked at, shown in the image, and, when the pool begins to
 //! be written, brought into it.
 //!
 //! | Step | Then | If it stops after this step |
@@ -11,7 +11,7 @@
 //! | both heads: a new salt, from the line behind the last one on | each durable before the next | the one or the other is found; behind both there is nothing that the pool lacks |
 //!
 //! # Why it is written again
-//! What is read here may be in caches only. The process may have been killed before it was synced, or the
+//! The bytes that are read here may be in caches only. The process may have been killed before it was synced, or the
 //! sync may have failed: then the system calls these pages clean although the disk has something else,
 //! and a second sync writes nothing and succeeds. So recovery relies on no sync of what it has read: it
 //! writes what it relies on. It is not needed for the pool: all lines since the head are written to it
@@ -44,7 +44,7 @@ use super::replay::{Replayed, Replaying};
 use crate::error::{Error, Result};
 use crate::medium::LINE_BYTES;
 
-/// What was found in a log.
+/// The contents of a log.
 #[derive(Debug)]
 pub(crate) struct Recovered {
     /// The newest head.
@@ -53,15 +53,16 @@ pub(crate) struct Recovered {
     head: Head,
     /// Lines behind the head.
     pub(crate) lines: u64,
-    /// Whether some of them were staged only.
+    /// True if some of them were staged only.
     staged: bool,
-    /// Whether the blocks came from the drive.
+    /// True if the blocks came from the drive.
     from_drive: bool,
     replayed: Replayed,
 }
 
 impl Recovered {
-    /// What a new area holds, which is zero.
+    #[cfg(any(not(loom), test, feature = "sim"))]
+    /// The contents of a new area, which is zero.
     pub(crate) fn nothing(uuid: [u64; 2]) -> Recovered {
         let from = Head { generation: 0, uuid, salt: 0, line: 1, block: 0, chain: 0, closed: true };
         Recovered::behind(from, false)
@@ -78,7 +79,7 @@ impl Recovered {
         }
     }
 
-    /// Whether the pool was closed, or used without the log since.
+    /// True if the pool was closed, or used without the log since.
     pub(crate) fn is_closed(&self) -> bool {
         self.from.closed
     }
@@ -113,7 +114,7 @@ const WRITING: &str = "writing the log of the pool";
 /// lost, the other says the same.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub(crate) fn write_heads<D: Disk>(disk: &D, head: Head) -> io::Result<()> {
     head.pair().into_iter().try_for_each(|head| write_head(disk, head))
 }
@@ -121,7 +122,7 @@ pub(crate) fn write_heads<D: Disk>(disk: &D, head: Head) -> io::Result<()> {
 /// Writes one head; durable when this returns.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub(super) fn write_head<D: Disk>(disk: &D, head: Head) -> io::Result<()> {
     let mut buffer = Vec::new();
     let bytes = aligned(&mut buffer, BLOCK_BYTES);
@@ -147,7 +148,7 @@ pub(crate) fn newest_head<D: Disk>(disk: &D, uuid: [u64; 2]) -> Result<Head> {
         .ok_or_else(|| Error::corrupt("no head of the log is sound", 0))
 }
 
-/// What the log holds behind its newest head, which the image shows afterwards. Changes nothing else.
+/// The lines of the log behind its newest head, which the image shows afterwards. Changes nothing else.
 ///
 /// # Errors
 /// [`Corrupt`](crate::ErrorKind::Corrupt) where a line lies outside the pool, and where the log is damaged
@@ -161,7 +162,7 @@ pub(crate) fn look<D: Disk>(disk: &D, head: Head) -> Result<Recovered> {
     Ok(found)
 }
 
-/// Whether a line lies in a pool of so many bytes.
+/// True if a line lies in a pool of so many bytes.
 fn check(pool_bytes: u64, off: u64) -> Result<()> {
     let inside = off.is_multiple_of(LINE_BYTES) && off <= pool_bytes.saturating_sub(LINE_BYTES);
     if inside { Ok(()) } else { Err(Error::corrupt("line of the log outside the pool", off)) }

@@ -32,7 +32,7 @@ type Batch = Vec<(u64, Line)>;
 /// Which lines were shown of each group that has any, by its number.
 type Groups = HashMap<u64, u64, BuildHasherDefault<NumberHasher>>;
 
-/// What was shown.
+/// The lines that were shown.
 #[derive(Default)]
 pub(super) struct Replayed(Groups);
 
@@ -47,7 +47,7 @@ pub(super) struct Replaying<'s, 'e, D> {
 #[derive(Default)]
 struct Part<'s> {
     gathered: Batch,
-    /// What was shown without a thread.
+    /// The lines that were shown without a thread.
     groups: Groups,
     shower: Option<Shower<'s>>,
 }

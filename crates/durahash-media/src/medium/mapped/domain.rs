@@ -1,9 +1,9 @@
-//! Whether the processor's caches survive power failure (eADR), from what the system knows about
+//! Finds out if the processor's caches survive power failure (eADR), from what the system knows about
 //! the device under a file.
 
 use std::path::Path;
 
-/// Whether the caches belong to the persistence domain of block device `dev`, by the tree at
+/// True if the caches belong to the persistence domain of block device `dev`, by the tree at
 /// `sysfs`. What cannot be read counts as no: flushes are then made, which is always right.
 pub(super) fn caches_survive(sysfs: &Path, dev: u64) -> bool {
     let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));

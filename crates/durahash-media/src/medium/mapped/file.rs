@@ -87,7 +87,7 @@ impl PoolFile {
         Ok(opened)
     }
 
-    /// Whether its path leads to this file, and not to another or to nothing.
+    /// True if its path leads to this file, and not to another or to nothing.
     fn has_its_name(&self) -> Result<bool> {
         let file = self.metadata()?;
         match sys::target_metadata(&self.path) {

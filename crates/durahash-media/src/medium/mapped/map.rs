@@ -88,7 +88,7 @@ impl Mapping {
         unsafe { advise(self.base.as_ptr(), self.bytes) }
     }
 
-    /// Whether `file` can be mapped so that flushed stores survive power failure.
+    /// True if `file` can be mapped so that flushed stores survive power failure.
     pub(in crate::medium) fn can_dax(file: &File, read_only: bool) -> io::Result<bool> {
         let prot = if read_only { ProtFlags::READ } else { ProtFlags::READ | ProtFlags::WRITE };
         let bytes = page_size() as u64;
@@ -210,7 +210,7 @@ pub(super) fn round_up(bytes: u64) -> u64 {
     bytes.next_multiple_of(page_size() as u64)
 }
 
-/// Whether less might be granted: no address space, more than the file system can ever hold, or
+/// True if less might be granted: no address space, more than the file system can ever hold, or
 /// more than may be locked into memory.
 fn is_too_much(e: &io::Error) -> bool {
     let too_much = [Errno::NOMEM, Errno::OVERFLOW, Errno::AGAIN];

@@ -1,6 +1,6 @@
 //! A pool file, mapped.
 //!
-//! What an acknowledged operation survives depends on where the file lies:
+//! The place of the file decides which failure an acknowledged operation survives:
 //!
 //! - on persistent memory with a DAX file system (`MAP_SYNC`), the loss of power. Flushes and fences
 //!   are instructions; where the caches belong to the persistence domain (eADR) the flushes are left
@@ -11,7 +11,7 @@
 //! A file is locked while it is open: for one writer, or for readers, who map it privately, so that
 //! recovery happens in pages of their own. The lock belongs to the open file, not to the process: a
 //! second open in the same process is refused as well. Children of a fork do not have the mapping.
-//! The lock is advisory: whoever cuts the file by other means while it is open ends this process
+//! The lock is advisory: a process that cuts the file while it is open ends this one
 //! (SIGBUS).
 
 mod domain;
@@ -36,7 +36,7 @@ use file::PoolFile;
 use logged::{OldLog, PoolView};
 pub(super) use map::{Mapping, Sharing};
 
-/// Whether a pool shall lie on directly mapped persistent memory.
+/// The use of directly mapped persistent memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dax {
     /// It is used where it is had; [`durability`](Storage::durability) says so.
@@ -54,7 +54,7 @@ pub struct MappedOptions {
     /// Bytes of address space, beyond which the file never grows. Less may be had where the system
     /// has less, but always what the file holds already.
     pub max_bytes: u64,
-    /// Whether persistent memory is wanted.
+    /// The use of persistent memory.
     pub dax: Dax,
     /// Makes the flushes and fences real in the page cache, where they buy nothing: for benchmarks.
     pub force_flushes: bool,
@@ -90,12 +90,12 @@ pub struct Mapped {
     file: Arc<PoolFile>,
     /// How the file is mapped once it is written to; privately before, where its log was not closed.
     sharing: Sharing,
-    /// The log that the file had at open, until it is empty or somebody else's.
+    /// The log that the file had at open, until it is empty or another medium's.
     log: Mutex<Option<OldLog>>,
-    /// Whether there may be pages that are not on the disk and that the system calls clean, as an earlier
+    /// True if there may be pages that are not on the disk and that the system calls clean, as an earlier
     /// sync of them failed. Held during a sync.
     unsynced: Mutex<bool>,
-    /// Held by whoever changes the file's length; whether it was cut for good.
+    /// Held while the file's length changes; true if it was cut for good.
     trimmed: Mutex<bool>,
 }
 
@@ -126,7 +126,7 @@ impl Mapped {
     /// readers may have it open too.
     ///
     /// # Errors
-    /// [`Locked`](ErrorKind::Locked) while somebody has it open for writing, or for reading if this
+    /// [`Locked`](ErrorKind::Locked) while another handle or process has it open for writing, or for reading if this
     /// is for writing; [`NotAPool`](ErrorKind::NotAPool) where it is empty or not a regular file;
     /// [`NoDax`](ErrorKind::NoDax) where DAX is required and not there; [`Io`](ErrorKind::Io) with
     /// what the system says.
@@ -259,12 +259,12 @@ impl Mapped {
         Self::map(Arc::clone(&self.file), true, &options)
     }
 
-    /// Whether stores reach persistent memory.
+    /// True if stores reach persistent memory.
     pub fn is_dax(&self) -> bool {
         self.dax
     }
 
-    /// Whether the file lies in memory, on a file system that has no disk.
+    /// True if the file lies in memory, on a file system that has no disk.
     pub fn is_in_memory(&self) -> bool {
         sys::is_in_memory(self.file.file())
     }
@@ -322,7 +322,7 @@ impl FileLock {
     ///
     /// **Durability.** The name stands for one of the two, whole, whenever power is lost; for this
     /// one after success.
-    /// **Concurrency.** Whoever opens the name finds it locked.
+    /// **Concurrency.** An open of the name finds it locked.
     ///
     /// # Errors
     /// [`Io`](ErrorKind::Io) with what the system says, or where the path of `old` leads to another

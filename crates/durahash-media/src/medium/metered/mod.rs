@@ -21,7 +21,7 @@ use touched::Touched;
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What was done to a medium. Distinct means counted once per operation and thread.
+        /// Counts of accesses to a medium. Distinct means counted once per operation and thread.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Counts {
@@ -91,7 +91,7 @@ counts! {
 /// How much slower than DRAM an emulated medium is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latency {
-    /// What it is called: the label of every figure.
+    /// Its name: the label of every figure.
     pub name: &'static str,
     /// Nanoseconds added when an operation loads from a block for the first time.
     pub read_ns: u64,
@@ -129,13 +129,13 @@ pub struct Meter {
     /// Tells the state of this medium apart from that of others in a thread.
     id: u64,
     tallies: Mutex<Vec<Arc<Tally>>>,
-    /// What the counts were when the window began.
+    /// The counts when the window began.
     window: Mutex<Counts>,
     /// Number of the window: a new one makes threads forget what they have touched.
     windows: AtomicU64,
 }
 
-/// What a thread knows about one medium.
+/// A thread's state for one medium.
 struct Local {
     id: u64,
     window: u64,
@@ -179,13 +179,13 @@ impl<M: Medium> Metered<M> {
         &self.inner
     }
 
-    /// The counts, to be looked at while the medium is somebody else's.
+    /// The counts, to be read while a pool owns the medium.
     #[must_use]
     pub fn meter(&self) -> &Arc<Meter> {
         &self.meter
     }
 
-    /// What all threads did since the last [`reset`](Self::reset).
+    /// The counts of all threads since the last [`reset`](Self::reset).
     ///
     /// **Concurrency.** Exact while no other thread uses the medium.
     pub fn counts(&self) -> Counts {
@@ -246,7 +246,7 @@ impl<M: Medium> Metered<M> {
 }
 
 impl Meter {
-    /// What all threads did since the last [`reset`](Self::reset).
+    /// The counts of all threads since the last [`reset`](Self::reset).
     ///
     /// **Concurrency.** Exact while no other thread uses the medium.
     pub fn counts(&self) -> Counts {

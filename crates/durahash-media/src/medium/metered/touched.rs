@@ -6,7 +6,7 @@
 pub(super) struct Touched {
     slots: Vec<Slot>,
     used: usize,
-    /// What was written in another round than this is an empty slot.
+    /// A slot that was written in another round than this is empty.
     round: u32,
 }
 

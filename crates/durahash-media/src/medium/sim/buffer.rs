@@ -4,7 +4,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::RefCell;
 use std::ptr::NonNull;
 
-/// What a medium's base is aligned to, so that any struct on it is.
+/// Alignment of a medium's base, so that any struct on it is.
 const ALIGN: usize = 256;
 /// Buffers that a thread keeps for the next media.
 const KEPT: usize = 8;

@@ -20,7 +20,7 @@ use crate::word::PmU64;
 /// The pool that is simulated.
 const UUID: [u64; 2] = [0x5eed, 0xd15c];
 
-/// What was done to a disk.
+/// A call to a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiskStep {
     /// Bytes were written to the log's area, durably.
@@ -41,7 +41,7 @@ pub enum DiskStep {
     LogFailed {
         /// Where in the area.
         off: u64,
-        /// What would have been written.
+        /// The bytes that would have been written.
         bytes: Vec<u8>,
     },
     /// The staged words as they are now, written to the area without a sync.
@@ -61,7 +61,7 @@ pub enum DiskStep {
     SyncDataFailed,
     /// The pool was given this length, durably.
     Resize(u64),
-    /// Whoever runs the simulation gives it a meaning.
+    /// The test that runs the simulation gives it a meaning.
     Mark(u64),
 }
 
@@ -109,7 +109,7 @@ struct Inner {
     area_bytes: u64,
     staged: Option<Box<[PmU64]>>,
     state: Mutex<State>,
-    /// Whether writes to the log wait until they are let go, and how many do.
+    /// If writes to the log wait until they are let go, and how many do.
     held: Mutex<(bool, u64)>,
     let_go: Condvar,
     past_cache: AtomicBool,
@@ -205,7 +205,7 @@ impl SimDisk {
         self.state().steps.clone()
     }
 
-    /// What it holds now, as a kill of the process leaves it.
+    /// Its present bytes, as a kill of the process leaves them.
     #[must_use]
     pub fn image(&self) -> DiskImage {
         self.record_staged();

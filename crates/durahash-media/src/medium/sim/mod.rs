@@ -30,7 +30,7 @@ use buffer::Buffer;
 pub use disk::{DiskImage, DiskStep, SimDisk};
 pub use trace::{Action, Call, Hook, Site, Step, name_thread};
 
-/// What is done beside the call itself; bits of `Inner::modes`.
+/// Work beside the call itself; bits of `Inner::modes`.
 const RECORD: u8 = 1;
 const HOOK: u8 = 2;
 const BUDGET: u8 = 4;
@@ -124,7 +124,7 @@ impl Sim {
         std::mem::take(&mut self.inner.log().steps)
     }
 
-    /// Writes `mark` into the trace. Only whoever runs the simulation gives it a meaning.
+    /// Writes `mark` into the trace. Only the test that runs the simulation gives it a meaning.
     #[track_caller]
     pub fn mark(&self, mark: u64) {
         if self.inner.modes.load(Ordering::Relaxed) & RECORD != 0 {

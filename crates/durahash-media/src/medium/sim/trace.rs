@@ -1,4 +1,4 @@
-//! What a simulated medium writes down.
+//! The trace of a simulated medium.
 
 use std::cell::Cell;
 use std::panic::Location;
@@ -17,7 +17,7 @@ pub struct Step {
     pub thread: u32,
     /// Where in the source.
     pub site: Site,
-    /// What was done.
+    /// The action.
     pub action: Action,
 }
 
@@ -36,7 +36,7 @@ impl Step {
     }
 }
 
-/// What a [`Step`] did. Words and lines are counted from the start of the medium.
+/// The action of a [`Step`]. Words and lines are counted from the start of the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A store.
@@ -72,7 +72,7 @@ pub enum Action {
     Fence,
     /// A drain.
     Drain,
-    /// A sync: what lies in these words is durable, whoever stored it.
+    /// A sync: these words are durable, whichever thread stored them.
     Sync {
         /// The first word.
         word: u32,
@@ -88,7 +88,7 @@ pub enum Action {
     Publish,
     /// An event.
     Event(Event),
-    /// A mark of whoever runs the simulation.
+    /// A mark of the test that runs the simulation.
     Mark(u64),
 }
 

@@ -173,7 +173,7 @@ impl<M: Medium> MultiPea<M> {
         if !bytes.is_power_of_two()
             || !(self.smallest_bytes()..=self.largest_bytes()).contains(&bytes)
         {
-            return Err(corrupt("a block that is no value buffer"));
+            return Err(corrupt("a block that is not a value buffer"));
         }
         let medium = self.medium();
         let header = self.pool.at::<BufferHeader>(off)?;
@@ -181,7 +181,7 @@ impl<M: Medium> MultiPea<M> {
         if seal >> OFFSET_BITS != name >> OFFSET_BITS
             || seal != self.seal(h, medium.load(&header.number), off)
         {
-            return Err(corrupt("not the value buffer that is named"));
+            return Err(corrupt("not the value buffer that the link names"));
         }
         let next = medium.load(&header.next);
         let word = medium.load(&header.state);

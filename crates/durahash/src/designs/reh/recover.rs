@@ -304,11 +304,11 @@ fn follow(first: u64, seen: &Seen) -> Result<Vec<Unit>> {
     while let Some(position) = expected {
         let corrupt = |what| Error::corrupt(what, number.wrapping_mul(BUCKET_BYTES));
         if number >= seen.count() {
-            return Err(corrupt("a sibling is no bucket"));
+            return Err(corrupt("a sibling is not a bucket"));
         }
         let [link, prefix] = seen.row(number);
         let link = Link::from_word(link.swap(MET, Ordering::Relaxed))
-            .ok_or_else(|| corrupt("a sibling is no bucket"))?;
+            .ok_or_else(|| corrupt("a sibling is not a bucket"))?;
         if prefix.load(Ordering::Relaxed) != position
             || extend::prefix(position, link.depth) != position
         {
