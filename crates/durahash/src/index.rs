@@ -20,7 +20,7 @@ pub(crate) fn operation<M: Medium, T>(medium: &M, f: impl FnOnce() -> T) -> T {
     done
 }
 
-/// What [`Index::update`] shall do with the slot that it found, or did not find.
+/// The answer of the closure of [`Index::update`]: how the slot changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Leave everything as it is.
@@ -31,7 +31,7 @@ pub enum Change {
     Remove,
 }
 
-/// Whether an update may need a new slot. One is secured before the closure runs if so.
+/// Says if an update may need a new slot, which is then secured before the closure runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
     /// The closure may answer [`Change::Set`] where nothing was found.
@@ -44,7 +44,7 @@ pub enum Room {
 /// before trusting a length that was read: is all that was loaded so far still valid?
 pub type Reader<'a> = &'a mut dyn FnMut(Option<u64>, &dyn Fn() -> bool) -> Result<()>;
 
-/// What a read tells in the end, of all that it tried.
+/// The payload of the last try of a read.
 pub(crate) fn last_read(read: impl FnOnce(Reader<'_>) -> Result<()>) -> Result<Option<u64>> {
     let mut last = None;
     read(&mut |payload, _| {
@@ -70,7 +70,7 @@ pub struct Finding {
     pub invariant: &'static str,
     /// Offset in the pool, in bytes.
     pub off: u64,
-    /// What is wrong, in words.
+    /// The finding in words.
     pub what: String,
 }
 
@@ -144,7 +144,7 @@ pub struct RewoStats {
     pub walked: u64,
     /// Slots of the cached table.
     pub cached_slots: u64,
-    /// Whether the cached table has every slot.
+    /// True if the cached table has every slot.
     pub cached_all: bool,
     /// Copies in the cached table that gave way to others.
     pub replaced: u64,
@@ -227,7 +227,7 @@ pub trait Index: Send + Sync {
     /// A piece of background work; whether more is waiting.
     ///
     /// # Errors
-    /// What the work meets.
+    /// Errors that the work meets.
     fn step(&self) -> Result<bool> {
         Ok(false)
     }
@@ -249,7 +249,7 @@ pub trait Index: Send + Sync {
     /// As [`Index::get`].
     fn len(&self) -> Result<u64>;
 
-    /// Whether no slot is live.
+    /// True if no slot is live.
     ///
     /// # Errors
     /// As [`Index::len`].
@@ -260,32 +260,32 @@ pub trait Index: Send + Sync {
     /// Figures about the index.
     fn stats(&self) -> IndexStats;
 
-    /// Verifies every invariant of the design and changes nothing. Nobody writes meanwhile.
+    /// Verifies every invariant of the design and changes nothing. There must be no writers.
     ///
     /// # Errors
-    /// What keeps the check itself from being done; what it finds goes to `found`.
+    /// Errors that keep the check from being done; its findings go to `found`.
     fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()>;
 }
 
-/// What tells the keys of entries apart whose hashes are equal.
+/// Tells the keys of entries apart whose hashes are equal.
 ///
 /// The answers come from the entries themselves, which a reader may look at while they change: then
 /// they may be errors, and the index asks again.
 pub trait Keys {
-    /// Whether the entry with this payload is of the key that is meant.
+    /// True if the entry with this payload is of the key that is meant.
     ///
     /// # Errors
     /// [`Corrupt`](crate::ErrorKind::Corrupt) where the entry is damaged.
     fn is_meant(&self, payload: u64) -> Result<bool>;
 
-    /// Whether the entries with these payloads are of one key.
+    /// True if the entries with these payloads are of one key.
     ///
     /// # Errors
     /// As [`Keys::is_meant`].
     fn are_same(&self, one: u64, other: u64) -> Result<bool>;
 }
 
-/// The keys of an index whose hashes tell everything; or of whoever means all keys of a hash.
+/// The keys of an index without equal hashes; or the answer that means all keys of a hash.
 ///
 /// ```
 /// use durahash::index::{Keys, OneKey};
@@ -305,7 +305,7 @@ impl Keys for OneKey {
     }
 }
 
-/// What [`MultiIndex::scan`] tells of a slot.
+/// The content of a slot, as [`MultiIndex::scan`] finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scanned {
     /// It holds this payload.
@@ -314,7 +314,7 @@ pub enum Scanned {
     Many(u64),
 }
 
-/// What [`MultiIndex::read`] found.
+/// The result of [`MultiIndex::read`].
 #[derive(Clone, Debug, Default)]
 pub struct Values {
     /// The payloads, in no order.
@@ -413,7 +413,7 @@ pub trait MultiIndex: Send + Sync {
     /// Drops what is live and yet found by no lookup, which only damage leaves behind.
     ///
     /// # Errors
-    /// What keeps it from being done.
+    /// Errors that keep it from being done.
     fn mend(&self) -> Result<()> {
         Ok(())
     }
@@ -424,7 +424,7 @@ pub trait MultiIndex: Send + Sync {
     /// As [`MultiIndex::read`].
     fn len(&self) -> Result<u64>;
 
-    /// Whether there is no entry.
+    /// True if there is no entry.
     ///
     /// # Errors
     /// As [`MultiIndex::len`].
@@ -438,9 +438,9 @@ pub trait MultiIndex: Send + Sync {
     /// Figures about the index.
     fn stats(&self) -> IndexStats;
 
-    /// Verifies every invariant of the design and changes nothing. Nobody writes meanwhile.
+    /// Verifies every invariant of the design and changes nothing. There must be no writers.
     ///
     /// # Errors
-    /// What keeps the check itself from being done; what it finds goes to `found`.
+    /// Errors that keep the check from being done; its findings go to `found`.
     fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()>;
 }

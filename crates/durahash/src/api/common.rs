@@ -1,5 +1,4 @@
-//! The methods that every public type has, a map and a multimap, whether types are known or not. Their
-//! documentation is the same, too, but for the examples.
+//! The methods that all four public types have. Their documentation is the same, except for the examples.
 
 /// The methods of every handle. `entries`: what is counted; `example`: makes a `map`; `put`: puts
 /// something into it.
@@ -7,7 +6,7 @@ macro_rules! common_methods {
     (entries: $entries:literal, example: $example:expr, put: $put:literal) => {
         #[doc = concat!("How many ", $entries, " there are.")]
         ///
-        /// **Concurrency.** Exact when nobody writes meanwhile. After the pool was not closed, the
+        /// **Concurrency.** Exact while there are no writers. After the pool was not closed, the
         /// first call may count, which takes time in proportion to the pool.
         ///
         /// # Errors
@@ -23,9 +22,9 @@ macro_rules! common_methods {
             self.engine.len()
         }
 
-        /// Whether there is no key.
+        /// True if there is no key.
         ///
-        /// **Concurrency.** Exact when nobody writes meanwhile.
+        /// **Concurrency.** Exact while there are no writers.
         ///
         /// # Errors
         /// As [`len`](Self::len).
@@ -65,7 +64,7 @@ macro_rules! common_methods {
         /// Figures about the entries, their pool and its medium.
         #[doc = concat!("[`keys`](Stats::keys) is the number of ", $entries, ".")]
         ///
-        /// **Concurrency.** Exact when nobody writes meanwhile.
+        /// **Concurrency.** Exact while there are no writers.
         ///
         /// # Errors
         /// As [`len`](Self::len).
@@ -85,10 +84,10 @@ macro_rules! common_methods {
         /// Verifies every invariant of the design, of the pool and of the records, tells `found` what
         /// does not hold, and changes nothing.
         ///
-        /// **Concurrency.** Nobody may write meanwhile: what is under way looks like damage.
+        /// **Concurrency.** There must be no writers: a change under way looks like damage.
         ///
         /// # Errors
-        /// What keeps the check itself from being done.
+        /// Errors that keep the check from being done.
         ///
         /// ```
         #[doc = $example]
@@ -100,17 +99,17 @@ macro_rules! common_methods {
             self.engine.check(found, &mut |_, _| ())
         }
 
-        /// Does a piece of background work; whether more is waiting.
+        /// Does a piece of background work, and returns true if more is waiting.
         ///
         /// There are three kinds of it: finding free record space again after a pool was not closed;
         /// repairing what a crash may have left half changed, where the design is ESH; and going on with a
         /// resize, where it is Rewo-Hash. Calling this is never needed for correctness: operations do
-        /// what they rely on themselves. It helps where nobody writes.
+        /// what they rely on themselves. It helps a pool without writers.
         ///
         /// **Concurrency.** Any thread may call this at any time.
         ///
         /// # Errors
-        /// What the work meets.
+        /// Errors that the work meets.
         ///
         /// ```
         #[doc = $example]
@@ -133,7 +132,7 @@ macro_rules! common_methods {
             self.engine.design
         }
 
-        /// What an acknowledged operation survives.
+        /// The crashes that an acknowledged operation survives.
         ///
         /// ```
         #[doc = $example]

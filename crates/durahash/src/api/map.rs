@@ -32,8 +32,8 @@ const BATCH: usize = 64;
 /// own docs do not say otherwise.
 ///
 /// **Concurrency.** Every operation on one key is linearizable: it takes effect at one instant
-/// between its call and its return, and everybody agrees on the order. Readers wait for nobody but
-/// for the short commit of a writer in the same bucket, with three exceptions:
+/// between its call and its return, in one order for all threads. A reader waits only for the short commit
+/// of a writer in the same bucket, with three exceptions:
 ///
 /// - After a crash the first lookup in a segment of ESH repairs it.
 /// - In the mode [`Strict`](crate::SyncMode::Strict) a lookup waits for batches that are not on the
@@ -85,7 +85,7 @@ fn with_scratch<R>(f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
 }
 
 impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
-    /// Whether slots hold keys and values themselves.
+    /// True if slots hold keys and values themselves.
     const WORDS: bool = K::TYPE.is_word() && V::TYPE.is_word();
 
     pub(crate) fn new(engine: Engine<Single>) -> Self {
@@ -174,7 +174,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         })
     }
 
-    /// Whether there is a value of `key`.
+    /// True if `key` has a value.
     ///
     /// **Concurrency.** As [`get`](Map::get).
     ///
@@ -435,7 +435,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// All keys and values. Their order has no meaning.
     ///
     /// **Concurrency.** Every key that is there from the first step to the last is given exactly
-    /// once; one that comes or goes meanwhile may be given or not. Nobody waits for an iterator. It
+    /// once; one that comes or goes meanwhile may be given or not. Writers do not wait for an iterator. It
     /// keeps the pool open.
     ///
     /// # Errors

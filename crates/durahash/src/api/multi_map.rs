@@ -63,7 +63,7 @@ pub struct MultiMap<K: Data + ?Sized, V: Data + ?Sized> {
 }
 
 impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
-    /// Whether entries are keys and values themselves.
+    /// True if entries are keys and values themselves.
     const WORDS: bool = K::TYPE.is_word() && V::TYPE.is_word();
 
     pub(crate) fn new(engine: Engine<Multi>) -> Self {
@@ -79,7 +79,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     ///
     /// **Durability.** `Ok` means the entry outlives a crash; `Err` leaves the multimap as it was.
     /// **Concurrency.** Takes effect when it is durable. One that does not return because of a crash
-    /// may have taken effect: who adds again may have added twice.
+    /// may have taken effect: a program that adds again may have added twice.
     ///
     /// # Errors
     /// [`Full`](crate::ErrorKind::Full) when the pool has to grow and may not or cannot;
@@ -222,7 +222,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
         self.engine.count(key.bytes(&mut [0; 16]))
     }
 
-    /// Whether there is a value of `key`.
+    /// True if `key` has a value.
     ///
     /// **Concurrency.** As [`each`](MultiMap::each).
     ///
@@ -239,7 +239,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
         Ok(self.count(key)? > 0)
     }
 
-    /// Removes one of the values of `key` that equal `value`; whether there was one.
+    /// Removes one of the values of `key` that equal `value`; false if there was none.
     ///
     /// **Durability.** `Ok` means that it stays away after a crash; `Err` leaves the multimap as it
     /// was. **Concurrency.** Takes effect when it is durable. **Cost.** It looks for the value among
@@ -294,7 +294,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     ///
     /// **Concurrency.** Every pair that is there from the first step to the last is given exactly
     /// as often as it is there; one that comes or goes meanwhile may be given or not. The values of
-    /// one key are those of one instant. Nobody waits for an iterator. It keeps the pool open.
+    /// one key are those of one instant. Writers do not wait for an iterator. It keeps the pool open.
     ///
     /// # Errors
     /// An item is an error where an entry is damaged; the iterator goes on behind it if it can.

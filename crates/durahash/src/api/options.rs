@@ -117,7 +117,7 @@ impl Options {
         self
     }
 
-    /// The seed of a new pool's hashes; random unless set, so that nobody can choose keys that
+    /// The seed of a new pool's hashes; random unless set, so that no attacker can choose keys that
     /// collide. A fixed one makes costs repeatable.
     ///
     /// ```
@@ -143,7 +143,7 @@ impl Options {
         self
     }
 
-    /// Whether a file shall be mapped directly, so that it survives the loss of power.
+    /// Maps the file directly (DAX), so that it survives the loss of power.
     ///
     /// ```
     /// use durahash::{Dax, ErrorKind, Options};
@@ -209,7 +209,7 @@ impl Options {
         self
     }
 
-    /// What operations on a file in the page cache survive, and when. A new pool keeps the mode; an
+    /// Chooses the crashes that operations on a file in the page cache survive, and from when on. A new pool keeps the mode; an
     /// existing one is opened in its own mode unless this says another, for this open. On
     /// persistent memory (DAX) all is durable at once.
     ///

@@ -23,7 +23,7 @@ pub enum Design {
     /// fill. Opened in milliseconds, dense, and splits are rare.
     Pea,
     /// ESH: everything on the medium, locks too; segments that fill completely before they split.
-    /// Dense, opened in milliseconds, and repaired where somebody comes after a crash.
+    /// Dense, opened in milliseconds, and repaired segment by segment when operations first come there after a crash.
     Esh,
     /// Rewo-Hash: a cuckoo table on the medium, written without logs, and a bounded copy in DRAM of what
     /// is looked up. For skewed lookups on a slow medium.

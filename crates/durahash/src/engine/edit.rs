@@ -1,6 +1,6 @@
 //! A change of one key of byte strings, worked out while its bucket is locked.
 //!
-//! Whatever changes, the commit is the one store of the slot's payload that the index makes: a new record
+//! The commit of every change is the one store of the slot's payload that the index makes: a new record
 //! stands at the head of its chain, and records before one that is replaced or removed are copied, so
 //! nothing that is reachable is ever written to. A removal needs space for such copies.
 
@@ -49,7 +49,7 @@ pub(crate) struct Edit<'a> {
 pub(crate) enum Again {
     /// No space without growth while a sweep is pending.
     AfterSweep,
-    /// Somebody counts the chained records.
+    /// Another thread counts the chained records.
     AfterCount,
 }
 

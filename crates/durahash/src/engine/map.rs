@@ -150,7 +150,7 @@ impl Engine<Single> {
         Ok(())
     }
 
-    /// Whether there is a value of `key`.
+    /// True if `key` has a value.
     pub(crate) fn contains_bytes(&self, key: &[u8]) -> Result<bool> {
         let h = self.records.hash(key);
         let mut found = false;
@@ -224,7 +224,7 @@ impl Engine<Single> {
         }
     }
 
-    /// Whether `rule` forbids a change of `key` already before a record is written for it.
+    /// The outcome, if `rule` forbids a change of `key` before a record is written for it.
     fn refused(&self, key: &[u8], rule: Rule<'_>) -> Result<Option<Outcome>> {
         match rule {
             Rule::Always => Ok(None),
@@ -342,7 +342,7 @@ impl Engine<Single> {
         })
     }
 
-    /// Removes the slot of `h`; false while somebody counts chains.
+    /// Removes the slot of `h`; false while another thread counts chains.
     fn clear_slot(&self, h: u64) -> Result<bool> {
         let words = self.is_words();
         let mut offs = Vec::new();
@@ -373,7 +373,7 @@ impl Engine<Single> {
             return Ok(false);
         }
         if let Some(count) = chained.as_deref_mut() {
-            // Nobody knows how many hung on a damaged one: they are counted anew.
+            // How many hung on a damaged one is unknown: they are counted anew.
             *count = count
                 .filter(|_| whole)
                 .map(|count| count.saturating_sub((offs.len() as u64).saturating_sub(1)));

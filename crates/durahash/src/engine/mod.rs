@@ -63,7 +63,7 @@ const KINDS: [&str; 2] = ["map", "multimap"];
 /// Designs take theirs from the other end.
 const CHAINED_COUNTER: usize = 6;
 
-/// What differs between a map and a multimap.
+/// The differences between a map and a multimap.
 pub trait Kind: Sized + 'static {
     /// The kind's number in the superblock.
     const NUMBER: u8;
@@ -71,7 +71,7 @@ pub trait Kind: Sized + 'static {
     const DESIGN: Design;
     /// The index that a design offers for it.
     type Index: ?Sized;
-    /// What an index has in a slot.
+    /// The content of a slot, as an index scans it.
     type Slot: Copy;
 
     /// The index of a pool: a new one in an empty pool, or the one that is there.
@@ -186,7 +186,7 @@ impl<K: Kind> Engine<K> {
         }
     }
 
-    /// Whether slots hold keys and values themselves.
+    /// True if slots hold keys and values themselves.
     #[inline]
     pub(crate) fn is_words(&self) -> bool {
         self.key.is_word() && self.value.is_word()
@@ -255,7 +255,7 @@ impl<K: Kind> Engine<K> {
         self.store.sync()
     }
 
-    /// Whether free record space is still to be found.
+    /// True while free record space is still to be found.
     pub(crate) fn sweep_pending(&self) -> bool {
         if self.swept.load(Ordering::Relaxed) {
             return false;
@@ -267,7 +267,7 @@ impl<K: Kind> Engine<K> {
         pending
     }
 
-    /// Whether the pool is full only as long as a sweep has not found what is free.
+    /// True if the pool is full only until a sweep has found the free space.
     pub(crate) fn is_full_for_now(&self, e: &Error) -> bool {
         matches!(e.kind(), ErrorKind::Full { .. }) && self.sweep_pending()
     }
@@ -324,7 +324,8 @@ impl<K: Kind> Engine<K> {
     ) {
         for (ty, bytes) in [(self.key, key), (self.value, value)] {
             if !ty.has_bytes(bytes) {
-                let what = format!("{} bytes are no {ty} (slot of hash {h:#018x})", bytes.len());
+                let what =
+                    format!("{} bytes are not a valid {ty} (slot of hash {h:#018x})", bytes.len());
                 found(Finding { invariant: "MAP-1", off: offset(name), what });
             }
         }
@@ -332,7 +333,7 @@ impl<K: Kind> Engine<K> {
 
     /// **REC-3** Every block in use is one of `named` (once the sweep has ended).
     pub(crate) fn check_named(&self, named: &HashSet<u64>, found: &mut dyn FnMut(Finding)) {
-        // Whoever hears of a finding may look at the map, so no lock is held meanwhile.
+        // The closure may look at the map, so no lock is held while it runs.
         let mut unnamed = Vec::new();
         self.store.each_block(&mut |off| {
             if !named.contains(&off) {
@@ -345,7 +346,7 @@ impl<K: Kind> Engine<K> {
         }
     }
 
-    /// What `Debug` says of a handle.
+    /// The `Debug` text of a handle.
     pub(crate) fn describe(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{name}<{}, {}> ({})", self.key, self.value, self.design)
     }
@@ -401,7 +402,7 @@ impl<K: Kind> Engine<K> {
         Ok(())
     }
 
-    /// Closes the pool, if that was not done; nobody else has a handle.
+    /// Closes the pool, if that was not done; this is the last handle.
     pub(crate) fn close(&self) -> Result<()> {
         if self.closed.swap(true, Ordering::Relaxed) || self.store.is_read_only() {
             return Ok(());

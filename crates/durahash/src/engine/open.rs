@@ -171,7 +171,7 @@ fn with_less_space<T>(
     }
 }
 
-/// What a new pool is made for.
+/// The properties of a new pool.
 #[derive(Clone, Debug)]
 pub(crate) struct CreateSpec {
     pub(crate) design: Design,
@@ -182,7 +182,7 @@ pub(crate) struct CreateSpec {
     pub(crate) max_bytes: u64,
     pub(crate) sync_mode: SyncMode,
     pub(crate) design_options: DesignOptions,
-    /// Whether the file gets its name at once.
+    /// Gives the file its name at once.
     pub(crate) publish: bool,
 }
 
@@ -295,13 +295,13 @@ fn check_format<K: Kind>(
     }
 }
 
-/// Whether the system has not so much memory or address space.
+/// True if the system lacks memory or address space.
 fn is_out_of_memory(e: &Error) -> bool {
     matches!(e.kind(), ErrorKind::Io { source, .. }
         if source.kind() == std::io::ErrorKind::OutOfMemory)
 }
 
-/// Whether an open failed because there is no file.
+/// True if an open failed because there is no file.
 fn is_missing(e: &Error) -> bool {
     matches!(e.kind(), ErrorKind::Io { source, .. }
         if source.kind() == std::io::ErrorKind::NotFound)

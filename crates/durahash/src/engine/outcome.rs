@@ -1,6 +1,6 @@
-//! What came of a conditional change.
+//! The results of conditional changes.
 
-/// What came of [`Map::try_insert`](crate::Map::try_insert) or
+/// The result of [`Map::try_insert`](crate::Map::try_insert) or
 /// [`Map::compare_exchange`](crate::Map::compare_exchange).
 ///
 /// ```

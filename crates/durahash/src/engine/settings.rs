@@ -10,7 +10,7 @@ use crate::designs::rewo::Cache;
 /// Bytes of a log, unless set.
 const LOG_BYTES: u64 = 64 << 20;
 
-/// What designs leave to the user at every open.
+/// The options of designs, which may differ from open to open.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DesignOptions {
     pub(crate) policy: Policy,

@@ -32,7 +32,7 @@ pub struct Stats {
     pub index: IndexStats,
     /// Extents and blocks of the pool; `space.bytes` is the size of the file.
     pub space: PoolStats,
-    /// What an acknowledged operation survives.
+    /// The crashes that an acknowledged operation survives.
     pub durability: Durability,
     /// The mode that the pool is opened in for writing, if no other is asked for.
     pub sync_mode: SyncMode,
@@ -42,9 +42,9 @@ pub struct Stats {
     pub epoch: u32,
     /// How long the open took, recovery included.
     pub recovery: Duration,
-    /// Whether the pool was ever opened although pages may have been missing.
+    /// True if the pool was ever opened although pages may have been missing.
     pub suspect: bool,
-    /// What the log did since the open, where the pool has one and uses it.
+    /// Figures of the log since the open, if the pool uses one.
     pub log: Option<LogStats>,
 }
 

@@ -1,4 +1,4 @@
-//! Keys and values as text, for whoever knows their types at run time only.
+//! Keys and values as text, for programs that know their types at run time only.
 //!
 //! Integers are decimal, `bool` is `true` or `false`, `char` and `str` are UTF-8; bytes and arrays
 //! stand for themselves.

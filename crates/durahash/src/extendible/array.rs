@@ -2,7 +2,7 @@
 //!
 //! The word of a unit stands where its hashes begin, and says how far they reach; the next word
 //! stands there. What stands between such words is anything: lookups use the directory in DRAM
-//! (`directory.rs`), so nobody reads it. Therefore a unit is split by storing the words of all new
+//! (`directory.rs`), so it is never read. Therefore a unit is split by storing the words of all new
 //! ones but the lowest, which are not looked at yet, a fence, and then the lowest, which commits; and
 //! units are merged by one word, where the lowest of them began.
 //!

@@ -23,11 +23,11 @@ thread_local! {
 
 impl Counter {
     pub(crate) fn add(&self, n: i64) {
-        // Whoever sees the sum sees what was done before, such as a drain that was deferred.
+        // A reader of the sum sees what was done before, such as a drain that was deferred.
         self.0[STRIPE.get()].0.fetch_add(n, Ordering::Release);
     }
 
-    /// The sum: exact when nobody adds meanwhile.
+    /// The sum: exact while no thread adds.
     pub(crate) fn get(&self) -> u64 {
         let sum: i64 = self.0.iter().map(|stripe| stripe.0.load(Ordering::Acquire)).sum();
         sum.max(0) as u64

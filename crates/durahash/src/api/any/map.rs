@@ -129,7 +129,7 @@ impl AnyMap {
         })
     }
 
-    /// Removes `key`; whether it was there.
+    /// Removes `key`; false if it was not there.
     ///
     /// # Errors
     /// As [`Map::remove`](crate::Map::remove); [`Text`](crate::ErrorKind::Text).

@@ -124,8 +124,8 @@ impl AnyMultiMap {
         }
     }
 
-    /// Whether a pair could be added: whether its texts are of the pool's types, and not too large.
-    /// Who is going to add many asks before, since an error does not tell how many were added.
+    /// Checks that a pair could be added: that its texts are of the pool's types, and not too large. Check all
+    /// pairs before [`add_many`](AnyMultiMap::add_many), since its error does not tell how many were added.
     ///
     /// # Errors
     /// [`Text`](crate::ErrorKind::Text), [`TooLarge`](crate::ErrorKind::TooLarge).
@@ -165,7 +165,7 @@ impl AnyMultiMap {
         })
     }
 
-    /// Removes one of the values of `key` that equal `value`; whether there was one.
+    /// Removes one of the values of `key` that equal `value`; false if there was none.
     ///
     /// # Errors
     /// As [`MultiMap::remove_one`](crate::MultiMap::remove_one); [`Text`](crate::ErrorKind::Text).
