@@ -14,7 +14,7 @@ fn whatever_a_cut_leaves_is_recovered() {
     let (mut cuts, mut blocks) = (0, 0);
     for case in &cases {
         let mut tester = Tester::new(*case);
-        for seed in 0.. {
+        for seed in Budget::get().seed.. {
             if tester.looked.states + tester.looked.inside >= rounds / cases.len() as u64 {
                 break;
             }

@@ -350,6 +350,16 @@ fn word_every() -> u64 {
     Budget::get().word_every()
 }
 
+/// Schedules at random, from a seed of the run's on.
+fn at_random(seed: u64, schedules: usize) -> RandomScheduler {
+    RandomScheduler::new_from_seed(seed + Budget::get().seed, schedules)
+}
+
+/// Schedules by priorities that change at so many points.
+fn by_priorities(seed: u64, depth: usize, schedules: usize) -> PctScheduler {
+    PctScheduler::new_from_seed(seed + Budget::get().seed, depth, schedules)
+}
+
 fn config() -> shuttle::Config {
     let mut config = shuttle::Config::new();
     // What is compiled with few optimisations, for tests, needs more than the 32 KiB that there are.
@@ -363,7 +373,7 @@ fn explore(name: &str, model: Model, scheduler: impl Scheduler + 'static) {
 }
 
 fn explore_case(case: Case, model: Model, scheduler: impl Scheduler + 'static) {
-    let seed = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let seed = Arc::new(std::sync::atomic::AtomicU64::new(Budget::get().seed));
     let known = Arc::new(Mutex::new(HashSet::new()));
     let states = Arc::clone(&known);
     shuttle::Runner::new(scheduler, config()).run(move || {
@@ -385,7 +395,7 @@ fn fences_that_only_other_threads_need() {
     let seed = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let first = Budget::get().of(40, 200);
     let case = named("reh");
-    let scheduler = RandomScheduler::new_from_seed(6, Budget::get().of(400, 2500));
+    let scheduler = at_random(6, Budget::get().of(400, 2500));
     shuttle::Runner::new(scheduler, config()).run(move || {
         let seed = seed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let target = {
@@ -421,75 +431,75 @@ fn fences_that_only_other_threads_need() {
 
 #[test]
 fn reh_at_random_x86() {
-    explore("reh", Model::X86, RandomScheduler::new_from_seed(1, schedules()));
+    explore("reh", Model::X86, at_random(1, schedules()));
 }
 
 #[test]
 fn reh_by_priorities_x86() {
-    let scheduler = PctScheduler::new_from_seed(2, 3, schedules());
+    let scheduler = by_priorities(2, 3, schedules());
     explore("reh", Model::X86, scheduler);
 }
 
 #[test]
 fn reh_at_random_word() {
-    explore("reh", Model::Word, RandomScheduler::new_from_seed(3, schedules()));
+    explore("reh", Model::Word, at_random(3, schedules()));
 }
 
 #[test]
 fn reh_by_priorities_word() {
-    let scheduler = PctScheduler::new_from_seed(4, 3, schedules());
+    let scheduler = by_priorities(4, 3, schedules());
     explore("reh", Model::Word, scheduler);
 }
 
 #[test]
 fn pea_at_random_x86() {
-    explore("pea", Model::X86, RandomScheduler::new_from_seed(11, schedules()));
+    explore("pea", Model::X86, at_random(11, schedules()));
 }
 
 #[test]
 fn pea_by_priorities_x86() {
-    let scheduler = PctScheduler::new_from_seed(12, 3, schedules());
+    let scheduler = by_priorities(12, 3, schedules());
     explore("pea", Model::X86, scheduler);
 }
 
 #[test]
 fn pea_at_random_word() {
-    explore("pea", Model::Word, RandomScheduler::new_from_seed(13, schedules()));
+    explore("pea", Model::Word, at_random(13, schedules()));
 }
 
 #[test]
 fn pea_by_priorities_word() {
-    let scheduler = PctScheduler::new_from_seed(14, 3, schedules());
+    let scheduler = by_priorities(14, 3, schedules());
     explore("pea", Model::Word, scheduler);
 }
 
 #[test]
 fn esh_at_random_x86() {
-    explore("esh", Model::X86, RandomScheduler::new_from_seed(21, schedules()));
+    explore("esh", Model::X86, at_random(21, schedules()));
 }
 
 #[test]
 fn esh_by_priorities_x86() {
-    let scheduler = PctScheduler::new_from_seed(22, 3, schedules());
+    let scheduler = by_priorities(22, 3, schedules());
     explore("esh", Model::X86, scheduler);
 }
 
 #[test]
 fn esh_at_random_word() {
-    explore("esh", Model::Word, RandomScheduler::new_from_seed(23, schedules()));
+    explore("esh", Model::Word, at_random(23, schedules()));
 }
 
 #[test]
 fn esh_by_priorities_word() {
-    let scheduler = PctScheduler::new_from_seed(24, 3, schedules());
+    let scheduler = by_priorities(24, 3, schedules());
     explore("esh", Model::Word, scheduler);
 }
 
 /// Segments that nobody has come to since a crash: threads meet in their repair.
 #[test]
 fn esh_unrepaired_at_random() {
-    explore_case(left(), Model::X86, RandomScheduler::new_from_seed(25, schedules() / 10));
-    let scheduler = PctScheduler::new_from_seed(26, 3, schedules() / 10);
+    explore_case(left(), Model::X86, at_random(25, schedules() / 10));
+    let scheduler = by_priorities(26, 3, schedules() / 10);
     explore_case(left(), Model::Word, scheduler);
 }
 
@@ -544,24 +554,24 @@ impl Table for Reopened {
 
 #[test]
 fn rewo_at_random_x86() {
-    explore("rewo", Model::X86, RandomScheduler::new_from_seed(31, schedules()));
+    explore("rewo", Model::X86, at_random(31, schedules()));
 }
 
 #[test]
 fn rewo_by_priorities_word() {
-    let scheduler = PctScheduler::new_from_seed(32, 3, schedules());
+    let scheduler = by_priorities(32, 3, schedules());
     explore("rewo", Model::Word, scheduler);
 }
 
 /// Two buckets of copies in DRAM for all keys: what is answered from them is durable, and not old.
 #[test]
 fn rewo_cached_at_random_x86() {
-    explore("rewo-cached", Model::X86, RandomScheduler::new_from_seed(33, schedules()));
+    explore("rewo-cached", Model::X86, at_random(33, schedules()));
 }
 
 #[test]
 fn rewo_cached_by_priorities_x86() {
-    let scheduler = PctScheduler::new_from_seed(34, 3, schedules());
+    let scheduler = by_priorities(34, 3, schedules());
     explore("rewo-cached", Model::X86, scheduler);
 }
 
@@ -569,49 +579,49 @@ fn rewo_cached_by_priorities_x86() {
 /// to each other, at every call of either.
 #[test]
 fn rewo_synced_at_random_x86() {
-    explore("rewo-synced", Model::X86, RandomScheduler::new_from_seed(35, schedules()));
+    explore("rewo-synced", Model::X86, at_random(35, schedules()));
 }
 
 #[test]
 fn rewo_synced_by_priorities_word() {
-    let scheduler = PctScheduler::new_from_seed(36, 3, schedules());
+    let scheduler = by_priorities(36, 3, schedules());
     explore("rewo-synced", Model::Word, scheduler);
 }
 
 /// Lists of values, made and undone, beside readers of all values of a key.
 #[test]
 fn multimaps_at_random_x86() {
-    explore("pea-multi", Model::X86, RandomScheduler::new_from_seed(16, schedules()));
-    let scheduler = RandomScheduler::new_from_seed(17, schedules() / 5);
+    explore("pea-multi", Model::X86, at_random(16, schedules()));
+    let scheduler = at_random(17, schedules() / 5);
     explore("pea-multi-map", Model::X86, scheduler);
 }
 
 #[test]
 fn multimaps_by_priorities_x86() {
-    let scheduler = PctScheduler::new_from_seed(18, 3, schedules());
+    let scheduler = by_priorities(18, 3, schedules());
     explore("pea-multi", Model::X86, scheduler);
 }
 
 #[test]
 fn multimaps_at_random_word() {
-    explore("pea-multi", Model::Word, RandomScheduler::new_from_seed(19, schedules()));
+    explore("pea-multi", Model::Word, at_random(19, schedules()));
 }
 
 /// Byte strings with chains of equal hashes, and the sweep.
 #[test]
 fn maps_at_random_x86() {
-    let scheduler = RandomScheduler::new_from_seed(5, schedules() / 5);
+    let scheduler = at_random(5, schedules() / 5);
     explore("reh-map", Model::X86, scheduler);
-    let scheduler = RandomScheduler::new_from_seed(15, schedules() / 5);
+    let scheduler = at_random(15, schedules() / 5);
     explore("pea-map", Model::X86, scheduler);
-    let scheduler = RandomScheduler::new_from_seed(27, schedules() / 5);
+    let scheduler = at_random(27, schedules() / 5);
     explore("esh-map", Model::X86, scheduler);
-    let scheduler = RandomScheduler::new_from_seed(35, schedules() / 5);
+    let scheduler = at_random(35, schedules() / 5);
     explore("rewo-map", Model::X86, scheduler);
     // Copies in DRAM that are looked for elsewhere from some moment on, and records that they name.
-    let scheduler = RandomScheduler::new_from_seed(36, schedules() / 5);
+    let scheduler = at_random(36, schedules() / 5);
     explore("rewo-small-map", Model::X86, scheduler);
-    let scheduler = PctScheduler::new_from_seed(37, 3, schedules() / 5);
+    let scheduler = by_priorities(37, 3, schedules() / 5);
     explore("rewo-small-map", Model::X86, scheduler);
 }
 
@@ -672,7 +682,7 @@ fn what_is_seen_too_early_is_found() {
     let found = Arc::new(Mutex::new(None));
     let (told, seed) = (Arc::clone(&found), Arc::new(std::sync::atomic::AtomicU64::new(0)));
     let case = hasty();
-    let scheduler = RandomScheduler::new_from_seed(7, schedules());
+    let scheduler = at_random(7, schedules());
     shuttle::Runner::new(scheduler, config()).run(move || {
         let seed = seed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let known = Mutex::default();
