@@ -23,15 +23,20 @@ pub(crate) struct Table {
 }
 
 impl Report {
-    /// Writes the report as readable text: the machine, then the tables.
+    /// Writes the report as readable text: the figures that a user asks for first, the machine, the tables.
     ///
     /// # Errors
     /// Those of `out`.
     pub fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mut tables = tables(self).into_iter().peekable();
+        if let Some(summary) = tables.next_if(|table| table.title.starts_with("In short")) {
+            summary.write_text(out)?;
+            writeln!(out)?;
+        }
         for (name, fact) in facts(self) {
             writeln!(out, "{name:<11}{fact}")?;
         }
-        for table in tables(self) {
+        for table in tables {
             writeln!(out)?;
             table.write_text(out)?;
         }

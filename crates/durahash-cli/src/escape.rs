@@ -73,7 +73,7 @@ fn no_escape(text: &[u8]) -> String {
         Some(c) if !c.is_control() && !c.is_whitespace() => format!(r"\{c} is"),
         _ => format!("a backslash and the byte {:#04x} are", text[0]),
     };
-    format!(r"{escape} no escape (a backslash is written \\)")
+    format!(r"{escape} not an escape (a backslash is written \\)")
 }
 
 #[cfg(test)]
