@@ -93,6 +93,14 @@ impl Drop for Ends {
     }
 }
 
+#[test]
+fn every_fault_is_planted_here() {
+    for fault in Fault::ALL {
+        let is_planted = include_str!("planted_rewo.rs").contains(&format!("Fault::{fault:?}"));
+        assert!(is_planted, "{fault:?}");
+    }
+}
+
 /// What a script alone finds, with or without a crash.
 fn by_scripts(fault: Option<Fault>, cache: Cache) -> Option<String> {
     let _ends = Ends;

@@ -6,9 +6,21 @@
 
 use std::cell::Cell;
 
-/// What is wrong with a Rewo-Hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+/// Declares the faults, and a list of all.
+macro_rules! faults {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What is wrong with a Rewo-Hash.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Fault { $($(#[$doc])* $name,)* }
+
+        impl Fault {
+            /// All of them.
+            pub const ALL: &[Fault] = &[$(Fault::$name,)*];
+        }
+    };
+}
+
+faults! {
     /// The commit word may be durable before the slot.
     CommitFirst,
     /// Readers see a new payload before it is durable.
