@@ -217,7 +217,7 @@ impl Options {
     /// [`log_bytes`](Options::log_bytes); the mode [`Process`](SyncMode::Process), and no log, if the file
     /// lies in memory (tmpfs), if [`max_bytes`](Options::max_bytes) is less than eight times the log, or
     /// where flushes are forced. Where the disk has no room for a log that was not
-    /// asked for, `create` fails with [`Full`](crate::crate::ErrorKind::Full), and this is what does without.
+    /// asked for, `create` fails with [`Full`](crate::ErrorKind::Full), and this is what does without.
     ///
     /// Where the disk fails behind a log, in the mode interval or strict, every operation of the map,
     /// lookups too, is an error from then on, and nothing is tried again. Open it anew.
