@@ -65,7 +65,7 @@ enum Command {
         /// Directory for pool files [default: pools are in memory]
         #[arg(long, value_name = "DIR")]
         pool: Option<PathBuf>,
-        /// A graph: lines SOURCE<TAB>TARGET, as text or gzip [default: a made-up graph]
+        /// A graph: lines of a source, a tab and a target, as text or gzip [default: a made-up graph]
         #[arg(long, value_name = "FILE")]
         graph: Option<PathBuf>,
         /// Adds the latency of a slower medium: optane or cxl

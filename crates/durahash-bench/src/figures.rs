@@ -1,4 +1,4 @@
-//! Figures of a report: [`SPECS`](specs::SPECS) says which, and this draws any of them.
+//! Figures of a report: `SPECS` says which, and this draws any of them.
 
 mod specs;
 #[cfg(test)]

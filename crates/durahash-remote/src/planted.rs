@@ -1,7 +1,7 @@
 //! Faults of SepHash that tests plant, to prove that they would be found.
 //!
-//! The design calls [`planted`] where a fault may be. Without the cargo feature `planted` the answer is constant, and
-//! nothing of the call remains. With it, as the tests of this crate are built, [`plant`] sets the faults of the maps of
+//! The design calls `planted` where a fault may be. Without the cargo feature `planted` the answer is constant, and
+//! nothing of the call remains. With it, as the tests of this crate are built, `plant` sets the faults of the maps of
 //! a thread. A simulated world runs on one thread.
 
 use std::cell::Cell;

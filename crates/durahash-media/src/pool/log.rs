@@ -133,7 +133,7 @@ impl Pool<Mapped> {
     /// [`begin`](Pool::begin), whose place it does not take.
     ///
     /// # Errors
-    /// [`Full`](ErrorKind::Full): nothing has changed then; [`Io`](ErrorKind::Io).
+    /// [`Full`](crate::ErrorKind::Full): nothing has changed then; [`Io`](crate::ErrorKind::Io).
     pub fn add_log(&self, bytes: u64) -> Result<()> {
         self.make_log(bytes)
     }
