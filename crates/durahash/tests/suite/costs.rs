@@ -429,12 +429,12 @@ fn esh_looks_at_few_buckets_at_each_load() {
 /// Bytes of the medium for an entry of sixteen over a doubling, the least, the mean and the most: what
 /// the load factors make of a bucket's share in each slot.
 fn bytes_per_entry(design: Design) -> [f64; 3] {
-    let from = budget(200_000, 400_000);
+    const FROM: u64 = 400_000;
     let index = index_on(design, pool(dram()));
     let (mut least, mut most, mut sum, mut samples) = (f64::MAX, 0.0_f64, 0.0, 0.0);
-    for i in 0..from * 2 {
+    for i in 0..FROM * 2 {
         put(&*index, i);
-        if i >= from && i.is_multiple_of(from / 100) {
+        if i >= FROM && i.is_multiple_of(FROM / 100) {
             let stats = index.stats();
             let bytes = stats.medium_bytes as f64 / stats.slots_used as f64;
             (least, most) = (least.min(bytes), most.max(bytes));
