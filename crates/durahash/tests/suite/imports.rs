@@ -81,7 +81,7 @@ impl Files {
         let len = (0..=path.len()).rev().find(|n| self.modules.contains_key(&path[..*n]))?;
         let (module, file) = self.modules.get_key_value(&path[..len])?;
         if let Some(name) = path.get(len) {
-            for import in file.uses.iter().filter(|import| import.exports && import.name == *name) {
+            if let Some(import) = file.uses.iter().find(|use_| use_.exports && use_.name == *name) {
                 let target = self.absolute(module, &import.path)?;
                 return self.file_of(&target, depth + 1);
             }
