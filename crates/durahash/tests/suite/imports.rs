@@ -80,11 +80,11 @@ impl Files {
         assert!(depth < 20, "{path:?} leads nowhere");
         let len = (0..=path.len()).rev().find(|n| self.modules.contains_key(&path[..*n]))?;
         let (module, file) = self.modules.get_key_value(&path[..len])?;
-        if let Some(name) = path.get(len) {
-            if let Some(import) = file.uses.iter().find(|use_| use_.exports && use_.name == *name) {
-                let target = self.absolute(module, &import.path)?;
-                return self.file_of(&target, depth + 1);
-            }
+        let exports =
+            |name: &String| file.uses.iter().find(|use_| use_.exports && use_.name == *name);
+        if let Some(import) = path.get(len).and_then(exports) {
+            let target = self.absolute(module, &import.path)?;
+            return self.file_of(&target, depth + 1);
         }
         Some(module)
     }
