@@ -1,8 +1,6 @@
 //! Figures of a report: `SPECS` says which, and this draws any of them.
 
 mod specs;
-#[cfg(test)]
-pub(crate) mod tests;
 
 use crate::charts::{Bar, Bars, Line, Lines, Ranges, Style};
 use crate::report::{Report, Row, threads_text};

@@ -148,39 +148,3 @@ impl Table {
         html
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::figures::tests::well_formed;
-    use crate::report::tests::sample;
-
-    #[test]
-    fn page_is_whole_and_needs_nothing() {
-        let page = sample(&["reh", "esh"], &[1, 2]).to_html();
-        // The two elements of HTML that are never closed.
-        let (head, body) = page.split_once("<title>").unwrap();
-        assert_eq!(head.matches("<meta").count(), 2);
-        well_formed(&format!("<html><head><title>{body}"));
-        assert!(page.contains("Some &lt;CPU&gt; &amp; co"));
-        assert!(page.contains("optane is emulated"));
-        for foreign in ["<script", "<link", "src=", "href=", "url(", "@import"] {
-            assert!(!page.contains(foreign), "{foreign}");
-        }
-    }
-
-    #[test]
-    fn a_directory_holds_page_data_and_figures() {
-        let dir = tempfile::tempdir().unwrap();
-        let dir = dir.path().join("made");
-        let report = sample(&["reh"], &[1, 2]);
-        report.write_page(&dir).unwrap();
-        let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
-        assert_eq!(read("report.html"), report.to_html());
-        assert!(Report::from_json(&read("report.json")).unwrap() == report);
-        for figure in figures::draw(&report) {
-            well_formed(&read(&format!("{}.svg", figure.name)));
-        }
-        report.write_page(&dir).unwrap();
-    }
-}

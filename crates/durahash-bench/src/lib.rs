@@ -36,6 +36,8 @@ pub mod figures;
 mod tables;
 
 mod html;
+#[cfg(test)]
+mod sample;
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 

@@ -3,8 +3,6 @@
 
 mod advice;
 mod specs;
-#[cfg(test)]
-mod tests;
 mod wide;
 
 use std::io::{self, Write};
@@ -161,67 +159,55 @@ struct Spec {
     lead: &'static str,
     /// True if lines are sorted by case, then threads; else they are in the order of measurement.
     sorted: bool,
-    names: &'static [(&'static str, Field)],
-    /// Header, metric, and how it is shown.
-    columns: &'static [(&'static str, &'static str, Show)],
+    /// `header=field` of those that tell lines apart: design, case, threads, keys.
+    names: &'static str,
+    /// `header=metric:how` of each number; see [`cell`] for how it is shown if that is left out.
+    columns: &'static str,
     title: &'static str,
-    note: &'static str,
+    note: &'static [&'static str],
 }
 
-/// A field that tells lines apart.
-#[derive(Clone, Copy, PartialEq)]
-enum Field {
-    Design,
-    Case,
-    Threads,
-    Keys,
-}
-
-/// How a number is shown. The usize is the number of digits after the point.
-#[derive(Clone, Copy)]
-enum Show {
-    Million(usize),
-    Thousand,
-    /// Millions of the least of the repeats.
-    Least,
-    /// Nanoseconds, or a dash where there were too few samples.
-    Duration,
-    MillisAsDuration,
-    Ms,
-    /// Whole milliseconds.
-    Whole,
-    Fixed(usize),
-    PerKey(usize),
-    Count,
-    Mib,
-    /// The median of the simulated operation beside a real one.
-    Simulated,
-}
-
-impl Show {
-    fn cell(self, report: &Report, line: &Row, found: Option<&Row>) -> String {
-        let found = match self {
-            Show::Simulated => simulated_operation(report, line),
-            _ => found,
-        };
-        let Some(row) = found else {
-            let is_time = matches!(self, Show::Duration | Show::MillisAsDuration | Show::Simulated);
-            return if is_time { "-".into() } else { String::new() };
-        };
-        let value = row.value;
-        match self {
-            Show::Million(digits) => format!("{:.digits$}", value / 1e6),
-            Show::Thousand => format!("{:.2}", value / 1e3),
-            Show::Least => format!("{:.2}", row.min / 1e6),
-            Show::Duration | Show::Simulated => duration(value),
-            Show::MillisAsDuration => duration(value * 1e6),
-            Show::Ms => format!("{value:.2} ms"),
-            Show::Whole => format!("{value} ms"),
-            Show::Fixed(digits) => format!("{value:.digits$}"),
-            Show::PerKey(digits) => format!("{:.digits$}", value / row.keys as f64),
-            Show::Count => grouped(value as u64),
-            Show::Mib => format!("{:.1} MiB", value / f64::from(1 << 20)),
+/// The columns of a specification: header and the rest, which is the header where there is no other.
+fn columns(text: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> + Clone {
+    text.split("; ").filter(|column| !column.is_empty()).map(|column| {
+        match column.split_once('=') {
+            Some(column) => column,
+            None => (column.split(':').next().unwrap_or(column), column),
         }
+    })
+}
+
+/// The metric of a column, and how it is shown: by its unit, the end of its name, if not otherwise.
+fn metric(column: &str) -> (&str, &str) {
+    let unit = |metric: &'_ str| metric.rfind('_').map_or(metric.len(), |at| at + 1);
+    column.split_once(':').unwrap_or_else(|| (column, &column[unit(column)..]))
+}
+
+/// A number as a cell. A time of too few samples, which has no row, is a dash.
+fn cell(how: &str, report: &Report, line: &Row, found: Option<&Row>) -> String {
+    let found = if how == "simulated" { simulated_operation(report, line) } else { found };
+    let Some(row) = found else {
+        let is_time = matches!(how, "ns" | "time" | "simulated");
+        return if is_time { "-".into() } else { String::new() };
+    };
+    let value = row.value;
+    match how {
+        // Rates, in millions or thousands; and the least of the repeats.
+        "s" => format!("{:.2}", value / 1e6),
+        "M3" => format!("{:.3}", value / 1e6),
+        "k" => format!("{:.2}", value / 1e3),
+        "least" => format!("{:.2}", row.min / 1e6),
+        "ns" | "simulated" => duration(value),
+        "time" => duration(value * 1e6),
+        "ms" => format!("{value:.2} ms"),
+        "0 ms" => format!("{value} ms"),
+        "MiB" => format!("{:.1} MiB", value / f64::from(1 << 20)),
+        // Digits after the point, of the number or of its part for each key.
+        _ => match (how.strip_prefix('/').map(str::parse::<usize>), how.parse::<usize>()) {
+            (Some(Ok(digits)), _) => format!("{:.digits$}", value / row.keys as f64),
+            (_, Ok(digits)) => format!("{value:.digits$}"),
+            _ => grouped(value as u64),
+        },
     }
 }
 
@@ -254,21 +240,23 @@ impl Spec {
             let case = |row: &Row| cases.iter().position(|case| *case == row.case);
             leads.sort_by_key(|row| (case(row), row.threads));
         }
+        let (names, numbers) = (columns(self.names), columns(self.columns));
         let lines = leads.iter().map(|line| {
-            let names = self.names.iter().map(|(_, field)| match field {
-                Field::Design => line.design.clone(),
-                Field::Case => line.case.clone(),
-                Field::Threads => line.threads.to_string(),
-                Field::Keys => grouped(line.keys),
+            let names = names.clone().map(|(_, field)| match field {
+                "design" => line.design.clone(),
+                "case" => line.case.clone(),
+                "threads" => line.threads.to_string(),
+                _ => grouped(line.keys),
             });
-            let cells = self.columns.iter().map(|(_, metric, show)| {
+            let cells = numbers.clone().map(|(_, column)| {
+                let (metric, how) = metric(column);
                 let mut rows = report.table(self.table);
                 let found = rows.find(|row| {
-                    row.metric == *metric
+                    row.metric == metric
                         && (&row.design, &row.case) == (&line.design, &line.case)
                         && (row.threads, row.keys) == (line.threads, line.keys)
                 });
-                show.cell(report, line, found)
+                cell(how, report, line, found)
             });
             names.chain(cells).collect()
         });
@@ -282,14 +270,11 @@ impl Spec {
                 .replace("{first keys}", &number(keys as f64))
                 .replace("{growth}", &growth(report))
         };
-        let headers = self.names.iter().map(|(header, _)| *header);
-        let headers = headers.chain(self.columns.iter().map(|(header, ..)| *header));
-        let is_words = |(_, field): &&(_, Field)| matches!(field, Field::Design | Field::Case);
         Table {
             title: text(self.title),
-            note: text(self.note),
-            header: headers.map(str::to_owned).collect(),
-            names: self.names.iter().filter(is_words).count(),
+            note: text(&self.note.concat()),
+            header: names.clone().chain(numbers.clone()).map(|(header, _)| header.into()).collect(),
+            names: names.clone().filter(|(_, field)| ["design", "case"].contains(field)).count(),
             rows: lines.collect(),
         }
     }
@@ -381,5 +366,24 @@ fn summary(report: &Report) -> Table {
         header,
         names: 1,
         rows,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_have_dates() {
+        for (seconds, text) in [
+            (0, "1970-01-01"),
+            (951_782_400, "2000-02-29"),
+            (1_709_251_199, "2024-02-29"),
+            (1_709_251_200, "2024-03-01"),
+            (4_102_444_800, "2100-01-01"),
+        ] {
+            assert_eq!(date(seconds), text);
+        }
+        assert_eq!((grouped(1_234_567).as_str(), grouped(999).as_str()), ("1,234,567", "999"));
     }
 }

@@ -246,7 +246,6 @@ pub(super) fn table(report: &Report) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::tests::samples;
 
     fn report(rows: &[(&str, &str, &str, &str, [f64; 3])]) -> Report {
         let mut report = Report::default();
@@ -254,9 +253,10 @@ mod tests {
         report.setup.threads = vec![1];
         report.setup.repeats = 3;
         for (table, design, case, metric, [min, value, max]) in rows {
-            let mut row = samples(table, design, case, 1, 1000, &[(metric, *value)]);
-            (row[0].min, row[0].max) = (*min, *max);
-            report.rows.extend(row);
+            let [table, design, case, metric] = [table, design, case, metric].map(|s| (*s).into());
+            let (value, min, max) = (*value, *min, *max);
+            let row = Row { table, design, case, threads: 1, keys: 1000, metric, value, min, max };
+            report.rows.push(row);
         }
         report
     }
