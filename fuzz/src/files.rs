@@ -8,6 +8,7 @@ use durahash::{Error, ErrorKind, Options, Result, Type};
 use tempfile::TempDir;
 
 use crate::bytes::Bytes;
+use crate::kept::Kept;
 use crate::{Features, Rng};
 
 const MAX_BYTES: u64 = 16 << 20;
@@ -19,17 +20,13 @@ const OPS_MAX: usize = 300;
 const ARRAY_BYTES_MAX: u32 = 4096;
 
 /// What is in a file, with types that the file says: a map or a multimap.
-pub(crate) trait Held: Sized {
+pub(crate) trait Held: Kept {
     /// What it is compared with.
     type Model: Default + PartialEq;
     /// What complaints call it.
     const NAME: &'static str;
     /// How many keys there are, for three kinds of input.
     const KEYS: [usize; 3];
-
-    fn create(path: &Path, types: (Type, Type), options: &Options) -> Result<Self>;
-    fn open(path: &Path, options: &Options) -> Result<Self>;
-    fn compact(path: &Path, options: &Options) -> Result<()>;
 
     /// Everything, read in every way; `None` where something was damaged that `check` is not blind
     /// to.
@@ -47,12 +44,9 @@ pub(crate) trait Held: Sized {
 
     /// Writes something.
     fn put(&self) -> Result<()>;
-    fn clear(&self) -> Result<()>;
-    fn step(&self) -> Result<bool>;
 
     /// Notes how large it is.
     fn note(&self, features: &mut Features);
-    fn close(self) -> Result<()>;
 }
 
 /// A directory in memory where the system has one: what is synced costs no time there.
@@ -113,7 +107,7 @@ pub(crate) fn use_file<H: Held>(
     let unchanged = || fs::read(&path).expect("the image") == bytes;
     let options = options().accept_suspect(true);
 
-    let read_only = match H::open(&path, &options.clone().read_only(true)) {
+    let read_only = match options.clone().read_only(true).open::<H>(&path) {
         Ok(map) => {
             let found = map.contents(blind_to, features);
             assert!(map.put().is_err(), "a read-only {} was written to", H::NAME);
@@ -125,7 +119,7 @@ pub(crate) fn use_file<H: Held>(
         }
     };
     assert!(unchanged(), "a read-only open wrote to the file");
-    let map = match H::open(&path, &options) {
+    let map = match options.open::<H>(&path) {
         Ok(map) => map,
         Err(e) => {
             features.complain("open of a file", &e);
@@ -154,7 +148,7 @@ pub(crate) fn use_file<H: Held>(
     if let Err(e) = map.close() {
         assert!(!sound, "{e}");
     }
-    match H::compact(&path, &options) {
+    match options.compact::<H>(&path) {
         Ok(()) => {}
         Err(e) => {
             let suspect = matches!(e.kind(), ErrorKind::Options { .. });
@@ -163,7 +157,7 @@ pub(crate) fn use_file<H: Held>(
         }
     }
     if sound {
-        let map = H::open(&path, &options).expect("opens again");
+        let map = options.open::<H>(&path).expect("opens again");
         assert!(
             map.contents(blind_to, features) == Some(model),
             "compaction or closing changed something"
@@ -190,11 +184,11 @@ pub(crate) fn ops_on_a_file<H: Held>(
     options: &Options,
     features: &mut Features,
 ) {
-    let types = TYPES[bytes.below(TYPES.len())];
+    let (key, value) = TYPES[bytes.below(TYPES.len())];
     let dir = directory();
     let mut number = 0;
     let path = |number: u32| -> PathBuf { dir.path().join(format!("{number}.pool")) };
-    let made = H::create(&path(number), types, options);
+    let made = options.clone().types(key, value).create::<H>(path(number));
     let (mut map, mut model) = (made.expect("a new pool"), H::Model::default());
     let keys = H::KEYS[bytes.below(3)];
     for _ in 0..OPS_MAX {
@@ -217,17 +211,17 @@ pub(crate) fn ops_on_a_file<H: Held>(
                 fs::remove_file(path(number - 1)).expect("there");
                 if op == 57 {
                     let read_only = options.clone().read_only(true);
-                    let map = H::open(&path(number), &read_only).expect("opens read-only");
+                    let map = read_only.open::<H>(path(number)).expect("opens read-only");
                     assert!(map.contents(None, features).as_ref() == Some(&model), "read-only");
                 }
-                map = H::open(&path(number), options).expect("opens after a death");
+                map = options.open(path(number)).expect("opens after a death");
             }
             59 | 60 => {
                 map.close().expect("closes");
                 if op == 60 {
-                    H::compact(&path(number), options).expect("compacts");
+                    options.compact::<H>(path(number)).expect("compacts");
                 }
-                map = H::open(&path(number), options).expect("opens again");
+                map = options.open(path(number)).expect("opens again");
             }
             _ => assert!(map.contents(None, features).as_ref() == Some(&model), "contents"),
         }

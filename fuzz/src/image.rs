@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
-use durahash::{Data, Finding, Options, Result};
-use durahash_media::sim::Sim;
+use durahash::{Data, Result};
 use durahash_testkit::Sample;
 
+use crate::kept::Kept;
 use crate::{Features, Rng};
 
 /// What a pool of the seeds may grow to.
@@ -23,28 +23,21 @@ pub(crate) fn input(types: u8, rng: &mut Rng, image: &[u64]) -> Vec<u8> {
 pub(crate) type Keyed<K, V> = HashMap<<K as Data>::Owned, V, BuildHasherDefault<DefaultHasher>>;
 
 /// What is in an image, as one that knows its types uses it: a map or a multimap.
-pub(crate) trait Image: Sized {
+pub(crate) trait Image: Kept {
     /// What was found in it.
     type Found: Default + PartialEq;
 
-    fn open(options: &Options, sim: Sim) -> Result<Self>;
-    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()>;
-
     /// Reads everything in every way but `len`.
     fn read(&self, sound: bool, features: &mut Features) -> Self::Found;
-    fn len(&self) -> Result<u64>;
 
     /// What `len` should say.
     fn count(found: &Self::Found) -> u64;
 
     /// One change, or one look, of a key that is in the model as a rule; the model is changed too.
     fn change(&self, model: &mut Self::Found, sound: bool, rng: &mut Rng) -> Result<()>;
-    fn step(&self) -> Result<bool>;
 
     /// Notes what it did.
     fn note(&self, features: &mut Features);
-    fn clear(&self) -> Result<()>;
-    fn close(self) -> Result<()>;
 }
 
 /// A key of the model, or any.

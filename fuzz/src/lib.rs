@@ -10,6 +10,7 @@
 mod bytes;
 mod files;
 mod image;
+mod kept;
 mod map_files;
 mod multi_files;
 mod multi_ops;

@@ -1,9 +1,8 @@
 //! Files of maps, compared with maps.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use durahash::{AnyMap, Options, Result, Type};
+use durahash::{AnyMap, Result};
 
 use crate::Features;
 use crate::files::{Held, is_limit, text};
@@ -15,18 +14,6 @@ impl Held for AnyMap {
     type Model = Texts;
     const NAME: &'static str = "map";
     const KEYS: [usize; 3] = [120; 3];
-
-    fn create(path: &Path, (key, value): (Type, Type), options: &Options) -> Result<Self> {
-        options.clone().types(key, value).create(path)
-    }
-
-    fn open(path: &Path, options: &Options) -> Result<Self> {
-        options.open(path)
-    }
-
-    fn compact(path: &Path, options: &Options) -> Result<()> {
-        options.compact::<AnyMap>(path)
-    }
 
     fn contents(&self, blind_to: Option<&'static str>, features: &mut Features) -> Option<Texts> {
         let (mut found, mut sound) = (Texts::new(), true);
@@ -85,22 +72,10 @@ impl Held for AnyMap {
         AnyMap::put(self, &text(self.key_type(), 1), &text(self.value_type(), 1))
     }
 
-    fn clear(&self) -> Result<()> {
-        AnyMap::clear(self)
-    }
-
-    fn step(&self) -> Result<bool> {
-        AnyMap::step(self)
-    }
-
     fn note(&self, features: &mut Features) {
         let stats = self.stats().expect("figures");
         let types = (self.key_type(), self.value_type());
         let sizes = (stats.index.global_depth, stats.keys.checked_ilog2());
         features.add((self.design(), types, sizes));
-    }
-
-    fn close(self) -> Result<()> {
-        AnyMap::close(self)
     }
 }

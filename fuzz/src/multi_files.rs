@@ -1,9 +1,8 @@
 //! Files of multimaps, compared with multisets.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use durahash::{AnyMultiMap, Options, Result, Type};
+use durahash::{AnyMultiMap, Result};
 
 use crate::Features;
 use crate::files::{Held, is_limit, text};
@@ -15,18 +14,6 @@ impl Held for AnyMultiMap {
     type Model = Bags;
     const NAME: &'static str = "multimap";
     const KEYS: [usize; 3] = [3, 20, 120];
-
-    fn create(path: &Path, (key, value): (Type, Type), options: &Options) -> Result<Self> {
-        options.clone().types(key, value).create(path)
-    }
-
-    fn open(path: &Path, options: &Options) -> Result<Self> {
-        options.open(path)
-    }
-
-    fn compact(path: &Path, options: &Options) -> Result<()> {
-        options.compact::<AnyMultiMap>(path)
-    }
 
     fn contents(&self, blind_to: Option<&'static str>, features: &mut Features) -> Option<Bags> {
         let (mut found, mut sound, mut total) = (Bags::new(), true, 0);
@@ -103,23 +90,11 @@ impl Held for AnyMultiMap {
         self.add(&text(self.key_type(), 1), &text(self.value_type(), 1))
     }
 
-    fn clear(&self) -> Result<()> {
-        AnyMultiMap::clear(self)
-    }
-
-    fn step(&self) -> Result<bool> {
-        AnyMultiMap::step(self)
-    }
-
     fn note(&self, features: &mut Features) {
         let stats = self.stats().expect("figures");
         let types = (self.key_type(), self.value_type());
         let sizes = (stats.index.global_depth, stats.keys.checked_ilog2());
         features.add(("multimap", types, sizes));
-    }
-
-    fn close(self) -> Result<()> {
-        AnyMultiMap::close(self)
     }
 }
 

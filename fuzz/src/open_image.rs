@@ -132,7 +132,7 @@ impl OpenImage {
         let room = (size_of_val(image) as u64).max(MAX_BYTES);
         let sim = Sim::from_image(image, room);
         let options = Options::new().accept_suspect(rng.below(2) == 0);
-        let map = match I::open(&options, sim.clone()) {
+        let map = match options.open_on::<I, _>(sim.clone()) {
             Ok(map) => map,
             Err(e) => {
                 features.complain("open", &e);
@@ -158,7 +158,7 @@ impl OpenImage {
             assert!(!sound, "{e}");
             features.complain("close", &e);
         }
-        match I::open(&Options::new(), Sim::from_image(&sim.image(), room)) {
+        match Options::new().open_on::<I, _>(Sim::from_image(&sim.image(), room)) {
             Ok(map) => {
                 let still = self.findings(&map, features);
                 assert!(still || !sound, "not sound when opened again");

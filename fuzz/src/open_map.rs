@@ -2,13 +2,13 @@
 
 use std::borrow::Borrow;
 
-use durahash::{Data, Finding, Map, Options, Result};
+use durahash::{Data, Map, Options, Result};
 use durahash_media::hash::WordMix;
-use durahash_media::sim::{Sim, Step};
+use durahash_media::sim::Sim;
 use durahash_testkit::Sample;
 
-use crate::image::{Image, Keyed, MAX_BYTES, SEED, input, some_key};
-use crate::{Features, Rng};
+use crate::image::{Image, Keyed, MAX_BYTES, SEED, some_key};
+use crate::{Features, Rng, kept};
 
 type Found<K, V> = Keyed<K, <V as Data>::Owned>;
 
@@ -19,12 +19,8 @@ pub(crate) fn images<K: Sample + ?Sized, V: Sample + ?Sized>(
     rng: &mut Rng,
     out: &mut Vec<Vec<u8>>,
 ) {
-    let sim = Sim::new(MAX_BYTES);
-    let map: Map<K, V> = options.create_on(sim.clone()).expect("a new map");
-    let (mut longest, mut cut) = (0, Vec::new());
-    for i in 0..70 {
-        let mut before = sim.image();
-        sim.record(Vec::new());
+    let wanted = |i| [i % 20 == 0, i % 35 == 0];
+    kept::images((options, types), rng, out, (70, wanted), |map: &Map<K, V>, i| {
         let key = K::sample(i % 40);
         let done = if i < 40 {
             map.put(key.borrow(), V::sample(i % 16).borrow())
@@ -32,23 +28,7 @@ pub(crate) fn images<K: Sample + ?Sized, V: Sample + ?Sized>(
             map.remove(key.borrow()).map(drop)
         };
         done.expect("there is room");
-        // The operation with the most stores is one that splits or merges.
-        let steps = sim.recorded();
-        if steps.len() >= longest {
-            longest = steps.len();
-            Step::replay(&steps[..steps.len() * 2 / 3], &mut before);
-            cut = before;
-        }
-        if i % 20 == 0 {
-            out.push(input(types, rng, &sim.image()));
-        }
-        if i % 35 == 0 {
-            out.push(input(types, rng, &cut));
-            longest = 0;
-        }
-    }
-    map.close().expect("closes");
-    out.push(input(types, rng, &sim.image()));
+    });
 }
 
 /// A pool of keys that share a long prefix: a deep directory.
@@ -65,14 +45,6 @@ pub(crate) fn deep(options: &Options) -> Vec<u64> {
 
 impl<K: Sample + ?Sized, V: Sample + ?Sized> Image for Map<K, V> {
     type Found = Found<K, V>;
-
-    fn open(options: &Options, sim: Sim) -> Result<Self> {
-        options.open_on(sim)
-    }
-
-    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
-        Map::check(self, found)
-    }
 
     fn read(&self, sound: bool, features: &mut Features) -> Self::Found {
         let mut found = Found::<K, V>::default();
@@ -100,10 +72,6 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized> Image for Map<K, V> {
         found
     }
 
-    fn len(&self) -> Result<u64> {
-        Map::len(self)
-    }
-
     fn count(found: &Self::Found) -> u64 {
         found.len() as u64
     }
@@ -129,10 +97,6 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized> Image for Map<K, V> {
         }
     }
 
-    fn step(&self) -> Result<bool> {
-        Map::step(self)
-    }
-
     fn note(&self, features: &mut Features) {
         match self.stats() {
             Ok(stats) => {
@@ -151,13 +115,5 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized> Image for Map<K, V> {
             }
             Err(e) => features.complain("stats", &e),
         }
-    }
-
-    fn clear(&self) -> Result<()> {
-        Map::clear(self)
-    }
-
-    fn close(self) -> Result<()> {
-        Map::close(self)
     }
 }

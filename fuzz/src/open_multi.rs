@@ -2,12 +2,11 @@
 
 use std::borrow::Borrow;
 
-use durahash::{ErrorKind, Finding, MultiMap, Options, Result};
-use durahash_media::sim::{Sim, Step};
+use durahash::{ErrorKind, MultiMap, Options, Result};
 use durahash_testkit::Sample;
 
-use crate::image::{Image, Keyed, MAX_BYTES, input, some_key};
-use crate::{Features, Rng};
+use crate::image::{Image, Keyed, some_key};
+use crate::{Features, Rng, kept};
 
 /// How often each value is there.
 type Bag<V> = Keyed<V, u64>;
@@ -25,16 +24,11 @@ pub(crate) fn images<K: Sample + ?Sized, V: Sample + ?Sized>(
     rng: &mut Rng,
     out: &mut Vec<Vec<u8>>,
 ) {
-    let sim = Sim::new(MAX_BYTES);
-    let map: MultiMap<K, V> = options.create_on(sim.clone()).expect("a new multimap");
-    let add = |k: u64, v: u64| map.add(K::sample(k).borrow(), V::sample(v % 14).borrow());
-    let remove = |k: u64, v: u64| map.remove_one(K::sample(k).borrow(), V::sample(v % 14).borrow());
-    let (mut longest, mut cut) = (0, Vec::new());
     let few = 60;
-    let all = few + 2 * VALUES_MAX;
-    for i in 0..all {
-        let mut before = sim.image();
-        sim.record(Vec::new());
+    let wanted = |i| [[20, 59, 65, 100, 190, 199, 260, 320].contains(&i); 2];
+    let change = |map: &MultiMap<K, V>, i| {
+        let add = |k, v: u64| map.add(K::sample(k).borrow(), V::sample(v % 14).borrow());
+        let remove = |k, v: u64| map.remove_one(K::sample(k).borrow(), V::sample(v % 14).borrow());
         let done = match i {
             _ if i < few => add(i * i % 17, i),
             _ if i < few + VALUES_MAX => add(3, i),
@@ -45,32 +39,12 @@ pub(crate) fn images<K: Sample + ?Sized, V: Sample + ?Sized>(
             // More keys of one hash than a bucket has slots for.
             assert!(matches!(e.kind(), ErrorKind::Skewed { .. }), "{e}");
         }
-        let steps = sim.recorded();
-        if steps.len() >= longest {
-            longest = steps.len();
-            Step::replay(&steps[..steps.len() * 2 / 3], &mut before);
-            cut = before;
-        }
-        if [20, 59, 65, 100, 190, 199, 260, 320].contains(&i) {
-            out.push(input(types, rng, &sim.image()));
-            out.push(input(types, rng, &cut));
-            longest = 0;
-        }
-    }
-    map.close().expect("closes");
-    out.push(input(types, rng, &sim.image()));
+    };
+    kept::images((options, types), rng, out, (few + 2 * VALUES_MAX, wanted), change);
 }
 
 impl<K: Sample + ?Sized, V: Sample + ?Sized> Image for MultiMap<K, V> {
     type Found = Found<K, V>;
-
-    fn open(options: &Options, sim: Sim) -> Result<Self> {
-        options.open_on(sim)
-    }
-
-    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
-        MultiMap::check(self, found)
-    }
 
     fn read(&self, sound: bool, features: &mut Features) -> Self::Found {
         let mut found = Found::<K, V>::default();
@@ -109,10 +83,6 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized> Image for MultiMap<K, V> {
             }
         }
         found
-    }
-
-    fn len(&self) -> Result<u64> {
-        MultiMap::len(self)
     }
 
     fn count(found: &Self::Found) -> u64 {
@@ -154,10 +124,6 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized> Image for MultiMap<K, V> {
         }
     }
 
-    fn step(&self) -> Result<bool> {
-        MultiMap::step(self)
-    }
-
     fn note(&self, features: &mut Features) {
         match self.stats() {
             Ok(stats) => {
@@ -165,14 +131,6 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized> Image for MultiMap<K, V> {
             }
             Err(e) => features.complain("stats of a multimap", &e),
         }
-    }
-
-    fn clear(&self) -> Result<()> {
-        MultiMap::clear(self)
-    }
-
-    fn close(self) -> Result<()> {
-        MultiMap::close(self)
     }
 }
 

@@ -5,13 +5,14 @@
 use std::borrow::Borrow;
 
 use durahash::{AnyMap, AnyMultiMap, Design, ErrorKind, Map, Options};
-use durahash_media::sim::{Sim, Step};
-use durahash_media::{Geometry, Memory};
+use durahash_media::Geometry;
+use durahash_media::sim::Sim;
 use durahash_testkit::ops::{Op, apply};
-use durahash_testkit::{Model, Sample, assert_equal, assert_sound};
+use durahash_testkit::{Model, Sample, assert_equal};
 
-use crate::bytes::{Bytes, MAX_BYTES, OPS_MAX};
+use crate::bytes::{Bytes, MAX_BYTES};
 use crate::files::{self, ops_on_a_file};
+use crate::kept::{OnSim, Ops};
 use crate::multi_ops::MultiRun;
 use crate::{Features, Rng, Target};
 
@@ -148,48 +149,21 @@ fn options(design: Design, geometry: Geometry) -> Options {
     Options::new().design(design).geometry(geometry).seed(7).max_bytes(MAX_BYTES)
 }
 
-/// A map, what it shall hold, and its medium.
+/// A map over its medium, and what it shall hold.
 struct Run<K: Sample + ?Sized, V: Sample + ?Sized> {
-    sim: Sim,
-    /// None only while it is closed.
-    map: Option<Map<K, V>>,
+    on: OnSim<Map<K, V>>,
     model: Model,
     planted: Option<Planted>,
     /// The image before the last operation, if a planted fault needs it.
     before: Vec<u64>,
 }
 
-impl<K: Sample + ?Sized, V: Sample + ?Sized> Run<K, V> {
-    fn new(options: &Options, sim: Sim, planted: Option<Planted>) -> Self {
-        let map = options.create_on(sim.clone()).expect("a new map");
-        let before = sim.image();
-        Run { sim, map: Some(map), model: Model::new(), planted, before }
-    }
+impl<K: Sample + ?Sized, V: Sample + ?Sized> Ops for Run<K, V> {
+    type Map = Map<K, V>;
+    const KEYS: [usize; 3] = [4, 40, 256];
 
-    fn map(&self) -> &Map<K, V> {
-        self.map.as_ref().expect("open")
-    }
-
-    fn all(mut self, mut bytes: Bytes<'_>, features: &mut Features) {
-        let keys = [4, 40, 256][bytes.below(3)];
-        for _ in 0..OPS_MAX {
-            if bytes.is_empty() {
-                break;
-            }
-            self.one(keys, &mut bytes, features);
-        }
-        assert_equal(self.map(), &self.model);
-        assert_sound(self.map());
-        self.note(features);
-        self.open(&self.sim.image());
-        let mut steps = 0;
-        while self.map().step().expect("a step") {
-            steps += 1;
-            assert!(steps < 1 << 20, "a sweep without an end");
-        }
-        assert_equal(self.map(), &self.model);
-        assert_sound(self.map());
-        self.close();
+    fn on(&mut self) -> &mut OnSim<Map<K, V>> {
+        &mut self.on
     }
 
     fn one(&mut self, keys: usize, bytes: &mut Bytes<'_>, features: &mut Features) {
@@ -212,28 +186,44 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized> Run<K, V> {
             55 | 56 => {
                 self.note(features);
                 return match self.planted {
-                    Some(Planted::DeathForgets) => self.open(&self.before.clone()),
-                    _ => self.open(&self.sim.image()),
+                    Some(Planted::DeathForgets) => self.on.open(&self.before),
+                    _ => self.on.reopen(),
                 };
             }
-            57 => return self.close(),
+            57 => return self.on.close(),
             58 => return self.fill(k, bytes),
             cut => return self.cut(k, v, cut > 60, bytes),
         };
         match self.planted {
-            None => apply(self.map.as_ref().expect("open"), &mut self.model, &op),
+            None => apply(self.on.map(), &mut self.model, &op),
             Some(planted) => self.apply_with(planted, &op),
         }
     }
 
+    fn compare(&self) {
+        assert_equal(self.on.map(), &self.model);
+    }
+
+    fn note(&self, features: &mut Features) {
+        let stats = self.on.map().stats().expect("figures");
+        self.on.note(stats.design, stats.space.free_bytes, features);
+    }
+}
+
+impl<K: Sample + ?Sized, V: Sample + ?Sized> Run<K, V> {
+    fn new(options: &Options, sim: Sim, planted: Option<Planted>) -> Self {
+        let on = OnSim::new(options, sim);
+        Run { before: on.sim.image(), on, model: Model::new(), planted }
+    }
+
     /// Does `op`, and then what the fault does.
     fn apply_with(&mut self, planted: Planted, op: &Op) {
-        let index = |run: &Self| run.map().stats().expect("figures").index;
+        let index = |run: &Self| run.on.map().stats().expect("figures").index;
         let (before, had) = (index(self), self.model.clone());
         if planted == Planted::DeathForgets {
-            self.before = self.sim.image();
+            self.before = self.on.sim.image();
         }
-        apply(self.map.as_ref().expect("open"), &mut self.model, op);
+        apply(self.on.map(), &mut self.model, op);
         let after = index(self);
         let any = || had.keys().min().copied();
         let lost = match (planted, op) {
@@ -245,7 +235,7 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized> Run<K, V> {
             (Planted::MergeLoses, _) if after.merges > before.merges => any(),
             (Planted::RemoveUndone, Op::Remove(k)) if had.len() > 30 => {
                 if let Some(v) = had.get(k) {
-                    let put = self.map().put(K::sample(*k).borrow(), V::sample(*v).borrow());
+                    let put = self.on.map().put(K::sample(*k).borrow(), V::sample(*v).borrow());
                     put.expect("a put");
                 }
                 None
@@ -253,63 +243,43 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized> Run<K, V> {
             _ => None,
         };
         if let Some(k) = lost {
-            let _ = self.map().remove(K::sample(k).borrow()).expect("a removal");
+            let _ = self.on.map().remove(K::sample(k).borrow()).expect("a removal");
         }
-    }
-
-    fn open(&mut self, image: &[u64]) {
-        let order = self.sim.same_line_order();
-        self.sim = Sim::from_image(image, MAX_BYTES).with_line_order(order);
-        let opened = Options::new().open_on(self.sim.clone());
-        self.map = Some(opened.expect("opens again"));
-    }
-
-    fn close(&mut self) {
-        let map = self.map.take().expect("always put back");
-        map.close().expect("closes");
-        self.open(&self.sim.image());
     }
 
     /// Writes while the medium is full.
     fn fill(&mut self, from: u64, bytes: &mut Bytes<'_>) {
-        self.sim.set_limit(self.sim.image().len() as u64 * 8);
+        self.on.sim.set_limit(self.on.sim.image().len() as u64 * 8);
         for k in from..from + 30 {
             let v = bytes.number(64);
             let done = if v < 20 {
-                let done = self.map().remove(K::sample(k).borrow());
+                let done = self.on.map().remove(K::sample(k).borrow());
                 done.map(|_| self.model.remove(&k))
             } else {
-                let done = self.map().put(K::sample(k).borrow(), V::sample(v).borrow());
+                let done = self.on.map().put(K::sample(k).borrow(), V::sample(v).borrow());
                 done.map(|()| self.model.insert(k, v))
             };
             if let Err(e) = done {
                 assert!(matches!(e.kind(), ErrorKind::Full { .. }), "{e}");
                 if self.planted == Some(Planted::FullLoses) {
                     // What is full of chains can refuse even this.
-                    let _ = self.map().remove(K::sample(k).borrow());
+                    let _ = self.on.map().remove(K::sample(k).borrow());
                 }
             }
         }
-        self.sim.set_limit(MAX_BYTES);
+        self.on.sim.set_limit(MAX_BYTES);
     }
 
     /// The process dies within a put or a remove: some of its stores were done.
     fn cut(&mut self, k: u64, v: u64, remove: bool, bytes: &mut Bytes<'_>) {
-        let mut image = self.sim.image();
-        self.sim.record(Vec::new());
         let key = K::sample(k);
-        if remove {
-            self.map().remove(key.borrow()).expect("a removal");
-        } else {
-            let put = self.map().put(key.borrow(), V::sample(v).borrow());
-            put.expect("a put");
-        }
-        let steps = self.sim.recorded();
-        let cut = bytes.below(256) * (steps.len() + 1) / 256;
-        let torn = usize::from(self.planted == Some(Planted::DeathTears)).min(cut);
-        Step::replay(&steps[torn..cut], &mut image);
-        self.open(&image);
-        let found = self.map().get(key.borrow()).expect("readable");
+        let torn = usize::from(self.planted == Some(Planted::DeathTears));
+        let operation = |map: &Map<K, V>| match remove {
+            true => map.remove(key.borrow()).map(drop),
+            false => map.put(key.borrow(), V::sample(v).borrow()),
+        };
+        self.on.die_within(operation, torn, bytes.below(256)).expect("a change");
+        let found = self.on.map().get(key.borrow()).expect("readable");
         let old = self.model.get(&k).copied();
         let new = (!remove).then_some(v);
         let is = |number: Option<u64>| found == number.map(V::sample);
@@ -318,28 +288,6 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized> Run<K, V> {
             Some(v) => drop(self.model.insert(k, v)),
             None => drop(self.model.remove(&k)),
         }
-        assert_equal(self.map(), &self.model);
-    }
-
-    fn note(&self, features: &mut Features) {
-        let stats = self.map().stats().expect("figures");
-        let index = &stats.index;
-        let sizes = [
-            index.splits,
-            index.merges,
-            index.doublings,
-            index.halvings,
-            stats.keys,
-            stats.space.record_bytes,
-            stats.space.free_bytes,
-        ];
-        let design = self.map().design();
-        for (i, size) in sizes.into_iter().enumerate() {
-            features.add((design, i, size.checked_ilog2()));
-        }
-        for (i, count) in index.pea.map_or([0; 3], |pea| pea.strategies).into_iter().enumerate() {
-            features.add((design, "strategy", i, count.checked_ilog2()));
-        }
-        features.add((design, index.global_depth, stats.space.sweep_pending));
+        assert_equal(self.on.map(), &self.model);
     }
 }
