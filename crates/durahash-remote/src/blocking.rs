@@ -38,6 +38,8 @@ use crate::sep::{Options, Report, Tally};
 /// assert_eq!(map.get(b"key")?.as_deref(), Some(&b"value"[..]));
 /// let other = BlockingMap::open(local.client()?, Options::default())?;
 /// assert!(!other.insert_new(b"key", b"another")?);
+/// map.delete(b"key")?;
+/// assert_eq!(map.get(b"key")?, None);
 /// # Ok::<(), durahash_remote::Error>(())
 /// ```
 pub struct BlockingMap<F: Fabric + Send>(Arc<Server<F>>);
@@ -133,6 +135,33 @@ async fn serve<F: Fabric>(
     }
 }
 
+/// Methods that do as those of [`RemoteMap`] with bytes.
+macro_rules! forward {
+    ($($method:ident($($bytes:ident),*) -> $value:ty;)*) => {
+        impl<F: Fabric + Send> BlockingMap<F> {$(
+            #[doc = concat!("As [`RemoteMap::", stringify!($method), "`].")]
+            ///
+            /// # Errors
+            /// The same.
+            pub fn $method(&self, $($bytes: &[u8]),*) -> Result<$value> {
+                $(let $bytes = $bytes.to_vec();)*
+                self.call(move |map| async move { map.$method($(&$bytes),*).await })
+            }
+        )*}
+    };
+}
+
+forward! {
+    get(key) -> Option<Vec<u8>>;
+    put(key, value) -> ();
+    delete(key) -> ();
+    insert_new(key, value) -> bool;
+    replace(key, value) -> Option<Vec<u8>>;
+    take(key) -> Option<Vec<u8>>;
+    check() -> Report;
+    sweep() -> u64;
+}
+
 impl<F: Fabric + Send> BlockingMap<F> {
     /// As [`RemoteMap::create`].
     ///
@@ -208,44 +237,6 @@ impl<F: Fabric + Send> BlockingMap<F> {
             .expect("no operation has panicked, which would have ended the thread of this client")
     }
 
-    /// As [`RemoteMap::get`].
-    ///
-    /// # Errors
-    /// The same.
-    ///
-    /// ```
-    /// # use durahash_remote::{BlockingMap, Options, fabric::{Local, LocalOptions}};
-    /// # let local = Local::anonymous(&LocalOptions::default())?;
-    /// # let map = BlockingMap::create(local.client()?, Options::default())?;
-    /// assert_eq!(map.get(b"key")?, None);
-    /// map.put(b"key", b"value")?;
-    /// assert_eq!(map.get(b"key")?.as_deref(), Some(&b"value"[..]));
-    /// # Ok::<(), durahash_remote::Error>(())
-    /// ```
-    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let key = key.to_vec();
-        self.call(move |map| async move { map.get(&key).await })
-    }
-
-    /// As [`RemoteMap::put`].
-    ///
-    /// # Errors
-    /// The same.
-    ///
-    /// ```
-    /// # use durahash_remote::{BlockingMap, Options, fabric::{Local, LocalOptions}};
-    /// # let local = Local::anonymous(&LocalOptions::default())?;
-    /// # let map = BlockingMap::create(local.client()?, Options::default())?;
-    /// map.put(b"key", b"value")?;
-    /// map.put(b"key", b"another")?;
-    /// assert_eq!(map.get(b"key")?.as_deref(), Some(&b"another"[..]));
-    /// # Ok::<(), durahash_remote::Error>(())
-    /// ```
-    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        let (key, value) = (key.to_vec(), value.to_vec());
-        self.call(move |map| async move { map.put(&key, &value).await })
-    }
-
     /// As [`RemoteMap::put_many`].
     ///
     /// # Errors
@@ -254,34 +245,6 @@ impl<F: Fabric + Send> BlockingMap<F> {
     pub fn put_many(&self, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
         let pairs = pairs.to_vec();
         self.call(move |map| async move { map.put_many(&pairs).await })
-    }
-
-    /// As [`RemoteMap::delete`].
-    ///
-    /// # Errors
-    /// The same.
-    ///
-    /// ```
-    /// # use durahash_remote::{BlockingMap, Options, fabric::{Local, LocalOptions}};
-    /// # let local = Local::anonymous(&LocalOptions::default())?;
-    /// # let map = BlockingMap::create(local.client()?, Options::default())?;
-    /// map.put(b"key", b"value")?;
-    /// map.delete(b"key")?;
-    /// assert_eq!(map.get(b"key")?, None);
-    /// # Ok::<(), durahash_remote::Error>(())
-    /// ```
-    pub fn delete(&self, key: &[u8]) -> Result<()> {
-        let key = key.to_vec();
-        self.call(move |map| async move { map.delete(&key).await })
-    }
-
-    /// As [`RemoteMap::insert_new`].
-    ///
-    /// # Errors
-    /// The same.
-    pub fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        let (key, value) = (key.to_vec(), value.to_vec());
-        self.call(move |map| async move { map.insert_new(&key, &value).await })
     }
 
     /// As [`RemoteMap::compare_set`].
@@ -299,24 +262,6 @@ impl<F: Fabric + Send> BlockingMap<F> {
         self.call(move |map| async move {
             map.compare_set(&key, expected.as_deref(), new.as_deref()).await
         })
-    }
-
-    /// As [`RemoteMap::replace`].
-    ///
-    /// # Errors
-    /// The same.
-    pub fn replace(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
-        let (key, value) = (key.to_vec(), value.to_vec());
-        self.call(move |map| async move { map.replace(&key, &value).await })
-    }
-
-    /// As [`RemoteMap::take`].
-    ///
-    /// # Errors
-    /// The same.
-    pub fn take(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let key = key.to_vec();
-        self.call(move |map| async move { map.take(&key).await })
     }
 
     /// Calls `f` for all keys and values, in the order of [`RemoteMap::pages`]. `f` runs on the map's thread and must
@@ -351,22 +296,6 @@ impl<F: Fabric + Send> BlockingMap<F> {
     /// The same.
     pub fn close(self) -> Result<()> {
         self.call(|map| async move { map.close().await })
-    }
-
-    /// As [`RemoteMap::check`].
-    ///
-    /// # Errors
-    /// The same.
-    pub fn check(&self) -> Result<Report> {
-        self.call(|map| async move { map.check().await })
-    }
-
-    /// As [`RemoteMap::sweep`].
-    ///
-    /// # Errors
-    /// The same.
-    pub fn sweep(&self) -> Result<u64> {
-        self.call(|map| async move { map.sweep().await })
     }
 
     /// As [`RemoteMap::stats`].
