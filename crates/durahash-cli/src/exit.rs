@@ -46,11 +46,10 @@ impl Failure {
     /// A failure of the pool at `path`.
     pub(crate) fn pool(path: &Path, e: &Error) -> Self {
         let pool = path.display();
-        let mut message = match e.kind() {
-            // These name the file themselves.
-            ErrorKind::Io { .. } if e.path().is_some() => e.to_string(),
-            _ if e.path() == Some(path) => e.to_string(),
-            _ => format!("{pool}: {e}"),
+        let mut message = match e.path() {
+            // It names the file itself.
+            Some(_) => e.to_string(),
+            None => format!("{pool}: {e}"),
         };
         if let Some(advice) = advice(e.kind(), &pool) {
             message.push_str("; ");

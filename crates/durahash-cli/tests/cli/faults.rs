@@ -99,7 +99,8 @@ fn a_pool_is_written_by_one() {
     ];
     for line in lines {
         let complaint = work.run(line).failed(5);
-        assert!(complaint.starts_with("a.pool: another process"), "{line}: {complaint}");
+        // A compaction follows links, so it names the file that they lead to.
+        assert!(complaint.contains("a.pool: another process"), "{line}: {complaint}");
         assert!(complaint.contains("try again"), "{line}: {complaint}");
     }
     assert!(work.run("create a.pool").failed(2).contains("already exists"));
