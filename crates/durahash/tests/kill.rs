@@ -63,20 +63,10 @@ trait Subject {
     }
 }
 
-/// Bytes of records, of a map or a multimap that is open for writing.
-macro_rules! record_bytes {
-    ($map:ty) => {
-        fn record_bytes(map: &$map) -> u64 {
-            while map.step().unwrap() {}
-            map.stats().unwrap().space.record_bytes
-        }
-    };
-}
-
-/// What does not depend on how numbers become keys and values.
+/// The methods of a map or a multimap that do not depend on how numbers become keys and values.
 macro_rules! map_of {
-    ($key:ty, $value:ty) => {
-        type Map = Map<$key, $value>;
+    ($map:ty) => {
+        type Map = $map;
         fn open(options: &Options, path: &Path) -> Self::Map {
             options.open(path).unwrap()
         }
@@ -87,7 +77,10 @@ macro_rules! map_of {
             map.check(&mut |finding| panic!("{finding:?}")).unwrap();
             (map.len().unwrap(), map.iter().count() as u64)
         }
-        record_bytes!(Self::Map);
+        fn record_bytes(map: &Self::Map) -> u64 {
+            while map.step().unwrap() {}
+            map.stats().unwrap().space.record_bytes
+        }
         fn close(map: Self::Map) {
             map.close().unwrap();
         }
@@ -97,7 +90,7 @@ macro_rules! map_of {
 struct Words;
 
 impl Subject for Words {
-    map_of!(u64, u64);
+    map_of!(Map<u64, u64>);
     fn put(map: &Map<u64, u64>, key: u64, value: u64) {
         map.put(&key, &value).unwrap();
     }
@@ -119,7 +112,7 @@ fn bytes_of(value: u64) -> Vec<u8> {
 }
 
 impl Subject for Records {
-    map_of!(str, [u8]);
+    map_of!(Map<str, [u8]>);
     fn put(map: &Map<str, [u8]>, key: u64, value: u64) {
         map.put(&format!("key {key}"), &bytes_of(value)).unwrap();
     }
@@ -143,21 +136,7 @@ impl Subject for Records {
 struct Lists;
 
 impl Subject for Lists {
-    type Map = MultiMap<u64, u64>;
-    fn open(options: &Options, path: &Path) -> Self::Map {
-        options.open(path).unwrap()
-    }
-    fn open_or_create(options: &Options, path: &Path) -> Self::Map {
-        options.open_or_create(path).unwrap()
-    }
-    fn check(map: &Self::Map) -> (u64, u64) {
-        map.check(&mut |finding| panic!("{finding:?}")).unwrap();
-        (map.len().unwrap(), map.iter().count() as u64)
-    }
-    record_bytes!(Self::Map);
-    fn close(map: Self::Map) {
-        map.close().unwrap();
-    }
+    map_of!(MultiMap<u64, u64>);
     fn put(map: &Self::Map, key: u64, value: u64) {
         map.add(&key, &value).unwrap();
     }
@@ -230,8 +209,8 @@ fn child() {
     let mode = mode(&std::env::var("DURAHASH_KILL_MODE").unwrap());
     let design = std::env::var("DURAHASH_KILL_DESIGN").unwrap().parse().unwrap();
     match std::env::var("DURAHASH_KILL_SUBJECT").as_deref() {
-        Ok("words") => write_for_ever::<Words>(Path::new(&path), design, seed, mode),
-        Ok("lists") => write_for_ever::<Lists>(Path::new(&path), design, seed, mode),
+        Ok("Words") => write_for_ever::<Words>(Path::new(&path), design, seed, mode),
+        Ok("Lists") => write_for_ever::<Lists>(Path::new(&path), design, seed, mode),
         _ => write_for_ever::<Records>(Path::new(&path), design, seed, mode),
     }
 }
@@ -406,50 +385,24 @@ fn difference(found: &HashMap<u64, u64>, model: &HashMap<u64, u64>) -> String {
     told.collect::<Vec<_>>().join("; ")
 }
 
-#[test]
-fn words_survive_kills() {
-    for design in Design::ALL {
-        survive::<Words>("words", *design, "process");
-    }
+macro_rules! survive {
+    ($($name:ident: $subject:ident of $designs:expr, $mode:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            for design in $designs {
+                survive::<$subject>(stringify!($subject), *design, $mode);
+            }
+        }
+    )*};
 }
 
-#[test]
-fn records_survive_kills() {
-    for design in Design::ALL {
-        survive::<Records>("records", *design, "process");
-    }
-}
-
-#[test]
-fn lists_survive_kills() {
-    survive::<Lists>("lists", Design::Pea, "process");
-}
-
-#[test]
-fn lists_survive_kills_before_the_log_is_written() {
-    survive::<Lists>("lists", Design::Pea, "interval");
-}
-
-#[test]
-fn words_survive_kills_before_the_log_is_written() {
-    for design in Design::ALL {
-        survive::<Words>("words", *design, "interval");
-    }
-}
-
-#[test]
-fn records_survive_kills_before_the_log_is_written() {
-    survive::<Records>("records", Design::Reh, "interval");
-}
-
-#[test]
-fn words_survive_kills_while_the_log_is_written() {
-    for design in Design::ALL {
-        survive::<Words>("words", *design, "strict");
-    }
-}
-
-#[test]
-fn records_survive_kills_while_the_log_is_written() {
-    survive::<Records>("records", Design::Reh, "strict");
+survive! {
+    words_survive_kills: Words of Design::ALL, "process";
+    records_survive_kills: Records of Design::ALL, "process";
+    lists_survive_kills: Lists of &[Design::Pea], "process";
+    lists_survive_kills_before_the_log_is_written: Lists of &[Design::Pea], "interval";
+    words_survive_kills_before_the_log_is_written: Words of Design::ALL, "interval";
+    records_survive_kills_before_the_log_is_written: Records of &[Design::Reh], "interval";
+    words_survive_kills_while_the_log_is_written: Words of Design::ALL, "strict";
+    records_survive_kills_while_the_log_is_written: Records of &[Design::Reh], "strict";
 }

@@ -1,4 +1,5 @@
-//! The methods that all four public types have. Their documentation is the same, except for the examples.
+//! The methods that all four public types have, with the same documentation except for the examples; the
+//! traits of those with types.
 
 /// The methods of every handle. `entries`: what is counted; `example`: makes a `map`; `put`: puts
 /// something into it.
@@ -165,4 +166,34 @@ macro_rules! common_methods {
     };
 }
 
-pub(crate) use common_methods;
+/// The traits of a type of maps with types.
+macro_rules! typed_traits {
+    ($Map:ident, $Iter:ident) => {
+        // Closures of the caller run while no lock is held, so a panic in one leaves the pool as it is.
+        impl<K: Data + ?Sized, V: Data + ?Sized> UnwindSafe for $Map<K, V> {}
+        impl<K: Data + ?Sized, V: Data + ?Sized> RefUnwindSafe for $Map<K, V> {}
+
+        impl<K: Data + ?Sized, V: Data + ?Sized> Clone for $Map<K, V> {
+            fn clone(&self) -> Self {
+                $Map { engine: Arc::clone(&self.engine), types: PhantomData }
+            }
+        }
+
+        impl<K: Data + ?Sized, V: Data + ?Sized> fmt::Debug for $Map<K, V> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.engine.describe(stringify!($Map), f)
+            }
+        }
+
+        impl<K: Data + ?Sized, V: Data + ?Sized> IntoIterator for &$Map<K, V> {
+            type Item = Result<(K::Owned, V::Owned)>;
+            type IntoIter = $Iter<K, V>;
+
+            fn into_iter(self) -> $Iter<K, V> {
+                self.iter()
+            }
+        }
+    };
+}
+
+pub(crate) use {common_methods, typed_traits};

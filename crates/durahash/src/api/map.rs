@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use durahash_media::{Durability, Result};
 
-use super::common::common_methods;
+use super::common::{common_methods, typed_traits};
 use super::iter::Iter;
 use crate::engine::data::{Data, no_value};
 use crate::engine::design::Design;
@@ -489,27 +489,4 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     }
 }
 
-// Closures of the caller run while no lock is held, so a panic in one leaves the pool as it is.
-impl<K: Data + ?Sized, V: Data + ?Sized> UnwindSafe for Map<K, V> {}
-impl<K: Data + ?Sized, V: Data + ?Sized> RefUnwindSafe for Map<K, V> {}
-
-impl<K: Data + ?Sized, V: Data + ?Sized> Clone for Map<K, V> {
-    fn clone(&self) -> Self {
-        Map { engine: Arc::clone(&self.engine), types: PhantomData }
-    }
-}
-
-impl<K: Data + ?Sized, V: Data + ?Sized> fmt::Debug for Map<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.engine.describe("Map", f)
-    }
-}
-
-impl<K: Data + ?Sized, V: Data + ?Sized> IntoIterator for &Map<K, V> {
-    type Item = Result<(K::Owned, V::Owned)>;
-    type IntoIter = Iter<K, V>;
-
-    fn into_iter(self) -> Iter<K, V> {
-        self.iter()
-    }
-}
+typed_traits!(Map, Iter);

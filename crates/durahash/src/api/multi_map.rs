@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use durahash_media::{Durability, Result};
 
-use super::common::common_methods;
+use super::common::{common_methods, typed_traits};
 use super::iter::MultiIter;
 use crate::engine::data::{Data, no_value};
 use crate::engine::design::Design;
@@ -339,27 +339,4 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     }
 }
 
-// As of a map.
-impl<K: Data + ?Sized, V: Data + ?Sized> UnwindSafe for MultiMap<K, V> {}
-impl<K: Data + ?Sized, V: Data + ?Sized> RefUnwindSafe for MultiMap<K, V> {}
-
-impl<K: Data + ?Sized, V: Data + ?Sized> Clone for MultiMap<K, V> {
-    fn clone(&self) -> Self {
-        MultiMap { engine: Arc::clone(&self.engine), types: PhantomData }
-    }
-}
-
-impl<K: Data + ?Sized, V: Data + ?Sized> fmt::Debug for MultiMap<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.engine.describe("MultiMap", f)
-    }
-}
-
-impl<K: Data + ?Sized, V: Data + ?Sized> IntoIterator for &MultiMap<K, V> {
-    type Item = Result<(K::Owned, V::Owned)>;
-    type IntoIter = MultiIter<K, V>;
-
-    fn into_iter(self) -> MultiIter<K, V> {
-        self.iter()
-    }
-}
+typed_traits!(MultiMap, MultiIter);

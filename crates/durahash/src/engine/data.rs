@@ -191,63 +191,18 @@ impl Type {
 /// Runs `$body` with `$ty` as the type that `$of` names; arrays are for the caller.
 macro_rules! with_type {
     ($of:expr, $ty:ident => $body:expr, array $bytes:ident => $array:expr) => {
+        $crate::engine::data::with_type!(
+            @($of, $ty => $body, $bytes => $array)
+            Bool bool, Char char, U8 u8, U16 u16, U32 u32, U64 u64, U128 u128,
+            I8 i8, I16 i16, I32 i32, I64 i64, I128 i128, Bytes [u8], Str str
+        )
+    };
+    (@($of:expr, $ty:ident => $body:expr, $bytes:ident => $array:expr) $($name:ident $type:ty),*) => {
         match $of {
-            $crate::engine::data::Type::Bool => {
-                type $ty = bool;
+            $($crate::engine::data::Type::$name => {
+                type $ty = $type;
                 $body
-            }
-            $crate::engine::data::Type::Char => {
-                type $ty = char;
-                $body
-            }
-            $crate::engine::data::Type::U8 => {
-                type $ty = u8;
-                $body
-            }
-            $crate::engine::data::Type::U16 => {
-                type $ty = u16;
-                $body
-            }
-            $crate::engine::data::Type::U32 => {
-                type $ty = u32;
-                $body
-            }
-            $crate::engine::data::Type::U64 => {
-                type $ty = u64;
-                $body
-            }
-            $crate::engine::data::Type::U128 => {
-                type $ty = u128;
-                $body
-            }
-            $crate::engine::data::Type::I8 => {
-                type $ty = i8;
-                $body
-            }
-            $crate::engine::data::Type::I16 => {
-                type $ty = i16;
-                $body
-            }
-            $crate::engine::data::Type::I32 => {
-                type $ty = i32;
-                $body
-            }
-            $crate::engine::data::Type::I64 => {
-                type $ty = i64;
-                $body
-            }
-            $crate::engine::data::Type::I128 => {
-                type $ty = i128;
-                $body
-            }
-            $crate::engine::data::Type::Bytes => {
-                type $ty = [u8];
-                $body
-            }
-            $crate::engine::data::Type::Str => {
-                type $ty = str;
-                $body
-            }
+            })*
             $crate::engine::data::Type::Array($bytes) => $array,
         }
     };

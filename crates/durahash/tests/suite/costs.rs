@@ -14,6 +14,8 @@ use durahash_media::{Dram, Geometry, Medium, Pool};
 use durahash_testkit::{budget, index_on, pool_on};
 
 const MAX_BYTES: u64 = 8 << 30;
+/// Operations of each kind whose costs are counted.
+const OPS: u64 = 400;
 
 fn pool<M: Medium>(medium: M) -> std::sync::Arc<Pool<M>> {
     pool_on(medium, Geometry::default())
@@ -58,6 +60,48 @@ fn steady<M: Medium>(
         }
     }
     (total, count)
+}
+
+/// Blocks read by a hit and by a miss among `loaded` keys.
+fn lookups(index: &dyn Index, pool: &Pool<Metered<Dram>>, loaded: u64) -> [f64; 2] {
+    let (hits, n) = steady(index, pool, (0..OPS).map(|i| i * loaded / OPS), |i| {
+        assert_eq!(index.get(h(i)).unwrap(), Some(i));
+    });
+    assert_eq!((hits.flushes, hits.fences, hits.drains, hits.lines_written), (0, 0, 0, 0));
+    let (misses, of) = steady(index, pool, 0..OPS, |i| {
+        assert_eq!(index.get(h(i + (1 << 40))).unwrap(), None);
+    });
+    [hits.blocks_read as f64 / n as f64, misses.blocks_read as f64 / of as f64]
+}
+
+/// Flushes and fences of each.
+fn persists((counts, n): (Counts, u64)) -> [f64; 2] {
+    [counts.flushes, counts.fences + counts.drains].map(|count| count as f64 / n as f64)
+}
+
+/// After a tenth of the keys is left, an index takes so many times what that tenth takes by itself.
+#[test]
+fn every_design_gives_space_back() {
+    let rewo = || -> Box<dyn Index> { Box::new(rewo_of(dram(), Some(0)).1) };
+    let of = |design| move || index_on(design, pool(dram()));
+    gives_space_back(&of(Design::Reh), 1.6);
+    gives_space_back(&of(Design::Pea), 2.1);
+    gives_space_back(&of(Design::Esh), 1.6);
+    gives_space_back(&rewo, 2.1);
+}
+
+fn gives_space_back(new: &dyn Fn() -> Box<dyn Index>, most: f64) {
+    let loaded = budget(200_000, 1_000_000);
+    let (index, fresh) = (new(), new());
+    (0..loaded).for_each(|i| put(&*index, i));
+    let survives = |i: &u64| i.is_multiple_of(10);
+    (0..loaded).filter(|i| !survives(i)).for_each(|i| remove(&*index, i));
+    (0..loaded).filter(survives).for_each(|i| put(&*fresh, i));
+    while index.step().unwrap() || fresh.step().unwrap() {}
+    let ratio = index.stats().medium_bytes as f64 / fresh.stats().medium_bytes as f64;
+    assert_eq!(index.len().unwrap(), loaded / 10);
+    println!("{ratio} times a fresh load");
+    assert!(ratio <= most, "{ratio} times a fresh load, at most {most}");
 }
 
 #[test]
@@ -124,21 +168,6 @@ fn reh_keeps_its_load_factor_as_it_grows() {
     }
 }
 
-#[test]
-fn reh_gives_space_back() {
-    let loaded = budget(200_000, 1_000_000);
-    let reh = index_on(Design::Reh, pool(dram()));
-    (0..loaded).for_each(|i| put(&*reh, i));
-    let survives = |i: &u64| i.is_multiple_of(10);
-    (0..loaded).filter(|i| !survives(i)).for_each(|i| remove(&*reh, i));
-
-    let fresh = index_on(Design::Reh, pool(dram()));
-    (0..loaded).filter(survives).for_each(|i| put(&*fresh, i));
-    let ratio = reh.stats().medium_bytes as f64 / fresh.stats().medium_bytes as f64;
-    assert_eq!(reh.len().unwrap(), loaded / 10);
-    assert!(ratio <= 1.6, "{ratio} times a fresh load");
-}
-
 /// Doubling and halving in turn reuse what they have.
 #[test]
 fn reh_memory_does_not_creep() {
@@ -154,35 +183,14 @@ fn reh_memory_does_not_creep() {
     assert!(sizes.iter().all(|size| *size == sizes[0]), "{sizes:?}");
 }
 
-/// Blocks read and persists by Pea Hash, for each operation.
-#[derive(Debug)]
-struct PeaCosts {
-    hit: f64,
-    miss: f64,
-    /// Flushes and fences of an insert.
-    persists: (f64, f64),
-}
-
-/// The costs of Pea Hash with `loaded` keys, of which it removes and inserts a few.
-fn pea_costs(pea: &dyn Index, pool: &Pool<Metered<Dram>>, loaded: u64) -> PeaCosts {
-    const OPS: u64 = 500;
-    let per = |count: u64, n: u64| count as f64 / n as f64;
-    let (hits, n) = steady(pea, pool, (0..OPS).map(|i| i * loaded / OPS), |i| {
-        assert_eq!(pea.get(h(i)).unwrap(), Some(i));
-    });
-    assert_eq!((hits.flushes, hits.fences, hits.drains, hits.lines_written), (0, 0, 0, 0));
-    let hit = per(hits.blocks_read, n);
-    let (misses, n) = steady(pea, pool, 0..OPS, |i| {
-        assert_eq!(pea.get(h(i + (1 << 40))).unwrap(), None);
-    });
-    let miss = per(misses.blocks_read, n);
-    let (updates, n) = steady(pea, pool, 0..OPS, |i| put(pea, i));
-    assert_eq!((updates.flushes, updates.fences + updates.drains), (n, n), "updates");
-    let (inserts, n) = steady(pea, pool, loaded..loaded + OPS, |i| put(pea, i));
-    let persists = (per(inserts.flushes, n), per(inserts.fences + inserts.drains, n));
-    let (removes, n) = steady(pea, pool, loaded..loaded + OPS, |i| remove(pea, i));
-    assert_eq!((removes.flushes, removes.fences + removes.drains), (n, n), "removes");
-    PeaCosts { hit, miss, persists }
+/// Of Pea Hash with `loaded` keys: blocks read by a hit and by a miss, flushes and fences of an insert.
+fn pea_costs(pea: &dyn Index, pool: &Pool<Metered<Dram>>, loaded: u64) -> [f64; 4] {
+    let [hit, miss] = lookups(pea, pool, loaded);
+    let updates = persists(steady(pea, pool, 0..OPS, |i| put(pea, i)));
+    let [flushes, fences] = persists(steady(pea, pool, loaded..loaded + OPS, |i| put(pea, i)));
+    let removes = persists(steady(pea, pool, loaded..loaded + OPS, |i| remove(pea, i)));
+    assert_eq!([updates, removes], [[1.0; 2]; 2]);
+    [hit, miss, flushes, fences]
 }
 
 #[test]
@@ -198,20 +206,19 @@ fn pea_meets_its_costs() {
         (&mut keys).take(more as usize).for_each(|i| put(&*pea, i));
         assert_eq!(pea.stats().pea.unwrap().strategies, strategies);
         let costs = pea_costs(&*pea, &pool, keys.start);
-        assert!(costs.persists.0 <= 1.4 && costs.persists.1 <= 1.4);
+        assert!(costs[2] <= 1.4 && costs[3] <= 1.4);
         println!("{strategies:?} with {} keys: {costs:?}", keys.start);
         costs
     };
     let single = costs_in([2, 0, 0], 10_000);
-    assert!(single.hit <= 1.0 && single.miss <= 1.0);
+    assert!(single[0] <= 1.0 && single[1] <= 1.0);
     let two = costs_in([0, 2, 0], 5_000);
-    assert!(two.hit <= 1.2 && two.miss <= 2.0);
+    assert!(two[0] <= 1.2 && two[1] <= 2.0);
     let stash = costs_in([0, 0, 2], 0);
-    assert!(stash.hit <= 2.2 && stash.miss <= 4.0);
+    assert!(stash[0] <= 2.2 && stash[1] <= 4.0);
     // From here to the next split, and all of the next doubling.
-    let (counts, n) = steady(&*pea, &pool, keys.start..keys.start + 60_000, |i| put(&*pea, i));
-    let per = |count: u64| count as f64 / n as f64;
-    let (flushes, fences) = (per(counts.flushes), per(counts.fences + counts.drains));
+    let more = keys.start..keys.start + 60_000;
+    let [flushes, fences] = persists(steady(&*pea, &pool, more, |i| put(&*pea, i)));
     println!("{flushes} flushes and {fences} fences of an insert");
     assert!(flushes <= 1.4 && fences <= 1.4);
 }
@@ -255,21 +262,6 @@ fn pea_uses_its_space() {
     assert!(peak >= 0.90 && utility >= 0.55 && most <= 40.0);
 }
 
-#[test]
-fn pea_gives_space_back() {
-    let loaded = budget(200_000, 1_000_000);
-    let pea = index_on(Design::Pea, pool(dram()));
-    (0..loaded).for_each(|i| put(&*pea, i));
-    let survives = |i: &u64| i.is_multiple_of(10);
-    (0..loaded).filter(|i| !survives(i)).for_each(|i| remove(&*pea, i));
-
-    let fresh = index_on(Design::Pea, pool(dram()));
-    (0..loaded).filter(survives).for_each(|i| put(&*fresh, i));
-    let ratio = pea.stats().medium_bytes as f64 / fresh.stats().medium_bytes as f64;
-    assert_eq!(pea.len().unwrap(), loaded / 10);
-    assert!(ratio <= 2.1, "{ratio} times a fresh load");
-}
-
 /// Sparse buddies whose entries of a hash find no room in one bucket of one segment are not merged,
 /// and the removals that follow do not each try again: a try reads thousands of lines.
 #[test]
@@ -306,7 +298,6 @@ fn esh_of<M: Medium>(medium: M, buckets: u8) -> (std::sync::Arc<Pool<M>>, Esh<M>
 fn esh_meets_its_costs() {
     const FROM: u64 = 100_000;
     const POINTS: u32 = 24;
-    const OPS: u64 = 400;
     let (pool, esh) = esh_of(Metered::new(dram()), 4);
     let mut keys = 0;
     let mut sums = [0.0; 6];
@@ -314,25 +305,14 @@ fn esh_meets_its_costs() {
         let until = (FROM as f64 * (f64::from(point) / f64::from(POINTS)).exp2()) as u64;
         (keys..until).for_each(|i| put(&esh, i));
         keys = keys.max(until);
-        let per = |count: u64, n: u64| count as f64 / n as f64;
-        let (hits, n) = steady(&esh, &pool, (0..OPS).map(|i| i * keys / OPS), |i| {
-            assert_eq!(esh.get(h(i)).unwrap(), Some(i));
-        });
-        assert_eq!((hits.flushes, hits.fences, hits.drains, hits.lines_written), (0, 0, 0, 0));
-        let hit = per(hits.blocks_read, n);
-        let (misses, n) = steady(&esh, &pool, 0..OPS, |i| {
-            assert_eq!(esh.get(h(i + (1 << 40))).unwrap(), None);
-        });
-        let miss = per(misses.blocks_read, n);
-        let (updates, n) = steady(&esh, &pool, 0..OPS, |i| put(&esh, i));
-        assert_eq!((updates.flushes, updates.fences + updates.drains), (n, n), "updates");
-        let (inserts, n) = steady(&esh, &pool, keys..keys + OPS, |i| put(&esh, i));
-        let insert = [inserts.flushes, inserts.fences + inserts.drains].map(|c| per(c, n));
+        let [hit, miss] = lookups(&esh, &pool, keys);
+        let updates = persists(steady(&esh, &pool, 0..OPS, |i| put(&esh, i)));
+        assert_eq!(updates, [1.0; 2]);
+        let insert = persists(steady(&esh, &pool, keys..keys + OPS, |i| put(&esh, i)));
         keys += OPS;
         // Any keys, not those that were inserted last.
         let some = (0..OPS).map(|i| i * keys / OPS + u64::from(point));
-        let (removes, n) = steady(&esh, &pool, some.clone(), |i| remove(&esh, i));
-        let remove = [removes.flushes, removes.fences + removes.drains].map(|c| per(c, n));
+        let remove = persists(steady(&esh, &pool, some.clone(), |i| remove(&esh, i)));
         some.for_each(|i| put(&esh, i));
         let all = [hit, miss, insert[0], insert[1], remove[0], remove[1]];
         println!("{keys} keys, load {:.3}: {all:.3?}", load_factor(&esh));
@@ -458,22 +438,6 @@ fn bytes_of_an_entry_side_by_side() {
     assert!(near(pea, [20.1, 27.4, 37.3]), "0.45 to 0.90");
 }
 
-#[test]
-fn esh_gives_space_back() {
-    let loaded = budget(200_000, 1_000_000);
-    let (_, esh) = esh_of(dram(), 4);
-    (0..loaded).for_each(|i| put(&esh, i));
-    let survives = |i: &u64| i.is_multiple_of(10);
-    (0..loaded).filter(|i| !survives(i)).for_each(|i| remove(&esh, i));
-
-    let (_, fresh) = esh_of(dram(), 4);
-    (0..loaded).filter(survives).for_each(|i| put(&fresh, i));
-    let ratio = esh.stats().medium_bytes as f64 / fresh.stats().medium_bytes as f64;
-    assert_eq!(esh.len().unwrap(), loaded / 10);
-    println!("{ratio} times a fresh load");
-    assert!(ratio <= 1.6, "{ratio} times a fresh load");
-}
-
 /// A Rewo-Hash with a cached table of so many bytes.
 fn rewo_of<M: Medium>(medium: M, bytes: Option<u64>) -> (std::sync::Arc<Pool<M>>, Rewo<M>) {
     let pool = pool(medium);
@@ -486,7 +450,6 @@ fn rewo_of<M: Medium>(medium: M, bytes: Option<u64>) -> (std::sync::Arc<Pool<M>>
 fn rewo_meets_its_costs() {
     const FROM: u64 = 100_000;
     const POINTS: u32 = 12;
-    const OPS: u64 = 400;
     let (pool, rewo) = rewo_of(Metered::new(dram()), Some(0));
     let mut keys = 0;
     for point in 0..POINTS {
@@ -494,14 +457,7 @@ fn rewo_meets_its_costs() {
         (keys..until).for_each(|i| put(&rewo, i));
         keys = keys.max(until);
         let during = rewo.stats().rewo.unwrap().tables;
-        let (hits, n) = steady(&rewo, &pool, (0..OPS).map(|i| i * keys / OPS), |i| {
-            assert_eq!(rewo.get(h(i)).unwrap(), Some(i));
-        });
-        assert_eq!((hits.flushes, hits.fences, hits.drains, hits.lines_written), (0, 0, 0, 0));
-        let (misses, _) = steady(&rewo, &pool, 0..OPS, |i| {
-            assert_eq!(rewo.get(h(i + (1 << 40))).unwrap(), None);
-        });
-        let [hit, miss] = [hits, misses].map(|c| c.blocks_read as f64 / n as f64);
+        let [hit, miss] = lookups(&rewo, &pool, keys);
         println!(
             "{keys} keys, {during} tables, load {:.3}: {hit:.3} {miss:.3}",
             load_factor(&rewo)
@@ -515,14 +471,11 @@ fn rewo_meets_its_costs() {
             let _ = rewo.get(h(i)).unwrap();
             assert!((pool.medium().counts() - before).blocks_read <= most, "at rest");
         }
-        let (updates, n) = steady(&rewo, &pool, 0..OPS, |i| put(&rewo, i));
-        assert_eq!((updates.flushes, updates.fences + updates.drains), (n, n), "updates");
+        let updates = persists(steady(&rewo, &pool, 0..OPS, |i| put(&rewo, i)));
         let some = (0..OPS).map(|i| i * keys / OPS + u64::from(point));
-        let (removes, n) = steady(&rewo, &pool, some.clone(), |i| remove(&rewo, i));
-        assert_eq!((removes.flushes, removes.fences + removes.drains), (n, n), "removes");
-        let (inserts, n) = steady(&rewo, &pool, some, |i| put(&rewo, i));
-        let [flushes, fences] = [inserts.flushes, inserts.fences + inserts.drains];
-        let [flushes, fences] = [flushes, fences].map(|c| c as f64 / n as f64);
+        let removes = persists(steady(&rewo, &pool, some.clone(), |i| remove(&rewo, i)));
+        assert_eq!([updates, removes], [[1.0; 2]; 2]);
+        let [flushes, fences] = persists(steady(&rewo, &pool, some, |i| put(&rewo, i)));
         println!("    inserts: {flushes:.3} flushes, {fences:.3} fences");
         // One and two, but for evictions.
         assert!((1.0..1.3).contains(&flushes) && (2.0..2.4).contains(&fences));
@@ -615,22 +568,4 @@ fn rewo_fills_its_tables() {
     }
     println!("{loads:.3?}");
     assert!(loads.len() >= budget(4, 5) && loads.iter().all(|load| *load >= 0.90));
-}
-
-#[test]
-fn rewo_gives_space_back() {
-    let loaded = budget(200_000, 1_000_000);
-    let (_, rewo) = rewo_of(dram(), Some(0));
-    (0..loaded).for_each(|i| put(&rewo, i));
-    let survives = |i: &u64| i.is_multiple_of(10);
-    (0..loaded).filter(|i| !survives(i)).for_each(|i| remove(&rewo, i));
-    while rewo.step().unwrap() {}
-
-    let (_, fresh) = rewo_of(dram(), Some(0));
-    (0..loaded).filter(survives).for_each(|i| put(&fresh, i));
-    while fresh.step().unwrap() {}
-    let ratio = rewo.stats().medium_bytes as f64 / fresh.stats().medium_bytes as f64;
-    assert_eq!(rewo.len().unwrap(), loaded / 10);
-    println!("{ratio} times a fresh load");
-    assert!(ratio <= 2.1, "{ratio} times a fresh load");
 }

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use durahash::esh::Esh;
 use durahash::index::{Change, Index, Room};
-use durahash::{Design, ErrorKind, Finding, Map, Options, SyncMode};
+use durahash::{Design, ErrorKind, Map, Options, SyncMode};
 use durahash_media::hash::WordMix;
 use durahash_media::metered::Metered;
 use durahash_media::sim::{Action, Sim};
 use durahash_media::{Dram, Geometry, Pool};
 use durahash_testkit::pool_on;
+
+use super::{findings, put, remove};
 
 /// Four buckets of three slots; a segment is an extent.
 const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 4 };
@@ -29,20 +31,6 @@ fn at_home(home: u64, i: u64) -> u64 {
 fn spread(i: u64) -> u64 {
     const MIX: WordMix = WordMix::new(42);
     MIX.mix(i)
-}
-
-fn put(esh: &dyn Index, h: u64, v: u64) -> Option<u64> {
-    esh.update(h, Room::ForNew, &mut |_| Ok(Change::Set(v))).unwrap()
-}
-
-fn remove(esh: &dyn Index, h: u64) -> Option<u64> {
-    esh.update(h, Room::None, &mut |_| Ok(Change::Remove)).unwrap()
-}
-
-fn findings(esh: &dyn Index) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    esh.check(&mut |finding| findings.push(finding)).unwrap();
-    findings
 }
 
 /// What a process leaves that dies now, opened again.

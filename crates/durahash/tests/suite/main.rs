@@ -17,3 +17,21 @@ mod multi;
 mod pea;
 mod records;
 mod rewo;
+
+use durahash::Finding;
+use durahash::index::{Change, Index, Room};
+
+/// Sets the payload of `h`, and returns the one before.
+fn put(index: &dyn Index, h: u64, v: u64) -> Option<u64> {
+    index.update(h, Room::ForNew, &mut |_| Ok(Change::Set(v))).unwrap()
+}
+
+fn remove(index: &dyn Index, h: u64) -> Option<u64> {
+    index.update(h, Room::None, &mut |_| Ok(Change::Remove)).unwrap()
+}
+
+fn findings(index: &dyn Index) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    index.check(&mut |finding| findings.push(finding)).unwrap();
+    findings
+}

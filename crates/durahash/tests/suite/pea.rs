@@ -4,11 +4,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use durahash::index::{Change, Index, Room};
+use durahash::index::Index;
 use durahash::pea::{Pea, Policy};
 use durahash_media::sim::Sim;
 use durahash_media::{Dram, Geometry, Medium, Pool};
 use durahash_testkit::pool_on;
+
+use super::{put, remove};
 
 /// Two main buckets of three slots, two of stash.
 const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 0 };
@@ -27,14 +29,6 @@ fn in_bucket_1(i: u64) -> u64 {
 
 fn pea<M: Medium>(medium: M) -> Pea<M> {
     Pea::create(pool_on(medium, TINY), Policy::default()).unwrap()
-}
-
-fn put(pea: &dyn Index, h: u64, v: u64) -> Option<u64> {
-    pea.update(h, Room::ForNew, &mut |_| Ok(Change::Set(v))).unwrap()
-}
-
-fn remove(pea: &dyn Index, h: u64) -> Option<u64> {
-    pea.update(h, Room::None, &mut |_| Ok(Change::Remove)).unwrap()
 }
 
 fn assert_sound(pea: &dyn Index) {

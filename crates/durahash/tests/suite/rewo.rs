@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 
 use durahash::index::{Change, Index, Room};
 use durahash::rewo::{Cache, Rewo};
-use durahash::{Design, ErrorKind, Finding, Map, Options};
+use durahash::{Design, ErrorKind, Map, Options};
 use durahash_media::hash::WordMix;
 use durahash_media::sim::Sim;
 use durahash_media::{Dram, Geometry, Memory, Pool, bits};
 use durahash_testkit::{budget, pool_on};
+
+use super::{findings, put, remove};
 
 const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 0 };
 const TINY_BYTES: u64 = 1 << 20;
@@ -23,20 +25,6 @@ const NONE: Cache = Cache { bytes: Some(0), fill: false, sync_threads: 0 };
 /// The `i`-th of distinct uniform hashes.
 fn spread(i: u64) -> u64 {
     WordMix::new(9).mix(i)
-}
-
-fn put(rewo: &dyn Index, h: u64, v: u64) -> Option<u64> {
-    rewo.update(h, Room::ForNew, &mut |_| Ok(Change::Set(v))).unwrap()
-}
-
-fn remove(rewo: &dyn Index, h: u64) -> Option<u64> {
-    rewo.update(h, Room::None, &mut |_| Ok(Change::Remove)).unwrap()
-}
-
-fn findings(rewo: &dyn Index) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    rewo.check(&mut |finding| findings.push(finding)).unwrap();
-    findings
 }
 
 fn tiny(cache: Cache) -> (Sim, Rewo<Sim>) {
@@ -333,7 +321,7 @@ fn the_cached_table_follows_every_change() {
         for i in 0..200 {
             let h = spread(i);
             match (i + round) % 5 {
-                0 => assert_eq!(remove_any(&rewo, h), model.remove(&h)),
+                0 => assert_eq!(remove(&rewo, h), model.remove(&h)),
                 1 | 2 => assert_eq!(put(&rewo, h, round), model.insert(h, round)),
                 _ => assert_eq!(rewo.get(h).unwrap(), model.get(&h).copied()),
             }
@@ -343,10 +331,6 @@ fn the_cached_table_follows_every_change() {
     }
     let stats = rewo.stats();
     assert!(stats.rewo.unwrap().replaced > 100 && !stats.rewo.unwrap().cached_all, "{stats:?}");
-}
-
-fn remove_any(rewo: &dyn Index, h: u64) -> Option<u64> {
-    rewo.update(h, Room::None, &mut |_| Ok(Change::Remove)).unwrap()
 }
 
 #[test]

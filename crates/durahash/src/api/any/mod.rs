@@ -3,8 +3,74 @@
 mod map;
 mod multi_map;
 
-pub use map::{AnyIter, AnyMap};
-pub use multi_map::{AnyMultiIter, AnyMultiMap};
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
+
+use durahash_media::{Durability, Result};
+
+use super::common::common_methods;
+use crate::engine::data::Type;
+use crate::engine::design::Design;
+use crate::engine::entries::Entries;
+use crate::engine::records::Pair;
+use crate::engine::stats::Stats;
+use crate::engine::{Engine, Multi, Single};
+use crate::index::Finding;
+
+/// A map whose types and design are those of the pool that it finds: for command lines, servers and
+/// other languages.
+///
+/// Keys and values are texts of their types: integers in decimal, `bool` as `true` or `false`,
+/// `char` and `str` in UTF-8, bytes as they are. A text that is none of the pool's type is
+/// [`Text`](crate::ErrorKind::Text).
+///
+/// Durability and concurrency are those of [`Map`](crate::Map), method by method.
+///
+/// ```
+/// use durahash::{AnyMap, Map, Options};
+///
+/// # fn main() -> durahash::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("ages.pool");
+/// let ages: Map<str, u32> = Options::new().create(&path)?;
+/// ages.put("Ada", &36)?;
+/// ages.close()?;
+///
+/// let any: AnyMap = Options::new().open(&path)?;
+/// assert_eq!(any.get(b"Ada")?, Some(b"36".to_vec()));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct AnyMap {
+    engine: Arc<Engine<Single>>,
+}
+
+/// A multimap whose types are those of the pool that it finds, as [`AnyMap`](crate::AnyMap) is for
+/// maps: keys and values are texts of their types.
+///
+/// Durability and concurrency are those of [`MultiMap`](crate::MultiMap), method by method.
+///
+/// ```
+/// use durahash::{AnyMultiMap, MultiMap, Options};
+///
+/// # fn main() -> durahash::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("edges.pool");
+/// let edges: MultiMap<u32, u32> = Options::new().create(&path)?;
+/// edges.add(&1, &2)?;
+/// edges.close()?;
+///
+/// let any: AnyMultiMap = Options::new().open(&path)?;
+/// assert_eq!(any.get_all(b"1")?, [b"2"]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct AnyMultiMap {
+    engine: Arc<Engine<Multi>>,
+}
 
 /// The lines of an example that make a `map`.
 macro_rules! any_example {
@@ -23,58 +89,127 @@ macro_rules! any_example {
     };
 }
 
-/// Their methods that are the same.
-macro_rules! any_methods {
-    ($Any:ident, $Kind:ty) => {
-        pub(crate) fn new(engine: Engine<$Kind>) -> Self {
-            $Any { engine: Arc::new(engine) }
+use any_example;
+
+/// The methods and traits that both have. `put`: puts something into a `map`.
+macro_rules! any {
+    ($Any:ident, $Iter:ident, $Kind:ty, $Typed:literal, entries: $entries:literal, put: $put:literal) => {
+        impl $Any {
+            pub(crate) fn new(engine: Engine<$Kind>) -> Self {
+                $Any { engine: Arc::new(engine) }
+            }
+
+            /// The type of the keys.
+            ///
+            /// ```
+            #[doc = any_example!($Any)]
+            /// assert_eq!(map.key_type(), Type::U64);
+            /// # Ok::<(), durahash::Error>(())
+            /// ```
+            #[must_use]
+            pub fn key_type(&self) -> Type {
+                self.engine.key
+            }
+
+            /// The type of the values.
+            ///
+            /// ```
+            #[doc = any_example!($Any)]
+            /// assert_eq!(map.value_type(), Type::Str);
+            /// # Ok::<(), durahash::Error>(())
+            /// ```
+            #[must_use]
+            pub fn value_type(&self) -> Type {
+                self.engine.value
+            }
+
+            /// As [`check`](Self::check), and tells `watch` how many entries of how many were looked at.
+            ///
+            /// # Errors
+            /// As there.
+            ///
+            /// ```
+            #[doc = any_example!($Any)]
+            /// map.check_watched(
+            ///     &mut |finding| panic!("{finding:?}"),
+            ///     &mut |done, of| println!("{done} of {of}"),
+            /// )?;
+            /// # Ok::<(), durahash::Error>(())
+            /// ```
+            pub fn check_watched(
+                &self,
+                found: &mut dyn FnMut(Finding),
+                watch: &mut dyn FnMut(u64, u64),
+            ) -> Result<()> {
+                self.engine.check(found, watch)
+            }
+
+            #[doc = concat!("All keys and values, as [`", $Typed, "::iter`](crate::", $Typed, "::iter) gives them.")]
+            ///
+            /// # Errors
+            /// An item is an error where an entry is damaged; the iterator goes on behind it if it can.
+            ///
+            /// ```
+            #[doc = any_example!($Any)]
+            #[doc = $put]
+            /// for pair in map.iter() {
+            ///     assert_eq!(pair?, (b"1".to_vec(), b"one".to_vec()));
+            /// }
+            /// # Ok::<(), durahash::Error>(())
+            /// ```
+            #[must_use]
+            pub fn iter(&self) -> $Iter {
+                $Iter(Entries::new(Arc::clone(&self.engine)))
+            }
+
+            common_methods! { entries: $entries, example: any_example!($Any), put: $put }
         }
 
-        /// The type of the keys.
+        // As of a map with types.
+        impl UnwindSafe for $Any {}
+        impl RefUnwindSafe for $Any {}
+
+        impl fmt::Debug for $Any {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.engine.describe(stringify!($Any), f)
+            }
+        }
+
+        impl IntoIterator for &$Any {
+            type Item = Result<Pair>;
+            type IntoIter = $Iter;
+
+            fn into_iter(self) -> $Iter {
+                self.iter()
+            }
+        }
+
+        #[doc = concat!("Iterator over an [`", stringify!($Any), "`]. See [`", stringify!($Any), "::iter`].")]
         ///
         /// ```
         #[doc = any_example!($Any)]
-        /// assert_eq!(map.key_type(), Type::U64);
+        #[doc = $put]
+        /// for pair in map.iter() {
+        ///     let (key, value) = pair?;
+        ///     assert_eq!((&key[..], &value[..]), (&b"1"[..], &b"one"[..]));
+        /// }
         /// # Ok::<(), durahash::Error>(())
         /// ```
-        #[must_use]
-        pub fn key_type(&self) -> Type {
-            self.engine.key
-        }
+        pub struct $Iter(Entries<$Kind>);
 
-        /// The type of the values.
-        ///
-        /// ```
-        #[doc = any_example!($Any)]
-        /// assert_eq!(map.value_type(), Type::Str);
-        /// # Ok::<(), durahash::Error>(())
-        /// ```
-        #[must_use]
-        pub fn value_type(&self) -> Type {
-            self.engine.value
-        }
+        impl Iterator for $Iter {
+            type Item = Result<Pair>;
 
-        /// As [`check`](Self::check), and tells `watch` how many entries of how many were looked at.
-        ///
-        /// # Errors
-        /// As there.
-        ///
-        /// ```
-        #[doc = any_example!($Any)]
-        /// map.check_watched(
-        ///     &mut |finding| panic!("{finding:?}"),
-        ///     &mut |done, of| println!("{done} of {of}"),
-        /// )?;
-        /// # Ok::<(), durahash::Error>(())
-        /// ```
-        pub fn check_watched(
-            &self,
-            found: &mut dyn FnMut(Finding),
-            watch: &mut dyn FnMut(u64, u64),
-        ) -> Result<()> {
-            self.engine.check(found, watch)
+            fn next(&mut self) -> Option<Result<Pair>> {
+                self.0.next_texts()
+            }
         }
     };
 }
 
-use {any_example, any_methods};
+any!(AnyMap, AnyIter, Single, "Map", entries: "keys", put: "map.put(b\"1\", b\"one\")?;");
+any!(
+    AnyMultiMap, AnyMultiIter, Multi, "MultiMap",
+    entries: "pairs of a key and a value",
+    put: "map.add(b\"1\", b\"one\")?;"
+);
