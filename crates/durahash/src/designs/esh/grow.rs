@@ -163,18 +163,11 @@ impl<M: Medium> Esh<M> {
         let due = self.pool.writable().and_then(|()| {
             Ok(whole.place == place && self.live_of(place)? >= self.shape.capacity())
         });
-        let done = match due {
-            Ok(true) => self.split(&whole, h),
-            Ok(false) => {
-                whole.release_unchanged();
-                return Ok(());
-            }
-            Err(e) => Err(e),
-        };
-        if let Err(e) = done {
+        if !or_release!(whole, due) {
             whole.release_unchanged();
-            return Err(e);
+            return Ok(());
         }
+        or_release!(whole, self.split(&whole, h));
         self.give_up(whole);
         Ok(())
     }
@@ -426,13 +419,11 @@ impl<M: Medium> Esh<M> {
             let whole = self.hold_whole(from)?;
             let depth = whole.place.depth();
             let prefix = extend::prefix(from, depth);
-            match self.pool.writable().and_then(|()| self.mend_segment(&whole, prefix)) {
-                Ok(true) => self.give_up(whole),
-                Ok(false) => whole.release_unchanged(),
-                Err(e) => {
-                    whole.release_unchanged();
-                    return Err(e);
-                }
+            let mended = self.pool.writable().and_then(|()| self.mend_segment(&whole, prefix));
+            if or_release!(whole, mended) {
+                self.give_up(whole);
+            } else {
+                whole.release_unchanged();
             }
             at = extend::next(prefix, depth);
         }

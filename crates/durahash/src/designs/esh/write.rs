@@ -117,13 +117,8 @@ impl<M: Medium> Esh<M> {
     fn hold_to_write(&self, h: u64) -> Result<Held<'_, M>> {
         self.pool.writable()?;
         let held = self.hold(h)?;
-        match self.pool.writable() {
-            Ok(()) => Ok(held),
-            Err(e) => {
-                held.release_unchanged();
-                Err(e)
-            }
-        }
+        or_release!(held, self.pool.writable());
+        Ok(held)
     }
 
     /// The body of [`Index::update`](crate::index::Index::update): what was found, and what was done.
@@ -135,13 +130,7 @@ impl<M: Medium> Esh<M> {
     ) -> Result<(Option<u64>, Change)> {
         loop {
             let mut held = self.hold_to_write(h)?;
-            let (found, secured) = match self.prepare(&mut held, h, room) {
-                Ok(prepared) => prepared,
-                Err(e) => {
-                    held.release_unchanged();
-                    return Err(e);
-                }
-            };
+            let (found, secured) = or_release!(held, self.prepare(&mut held, h, room));
             match secured {
                 Secured::Yes => {}
                 Secured::Busy => {
@@ -166,13 +155,7 @@ impl<M: Medium> Esh<M> {
                 }
             }
             let payload = found.map(|found| found.payload);
-            let change = match f(payload) {
-                Ok(change) => change,
-                Err(e) => {
-                    held.release_unchanged();
-                    return Err(e);
-                }
-            };
+            let change = or_release!(held, f(payload));
             match (change, found) {
                 (Change::Set(v), Some(at)) => self.set(held, at, v),
                 (Change::Set(v), None) => {

@@ -451,17 +451,12 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             let depth = whole.place.depth();
             let prefix = extend::prefix(from, depth);
             let mended = self.pool.writable().and_then(|()| self.mend_segment(&whole, prefix));
-            match mended {
-                Ok(true) => {
-                    let dead = whole.place.number();
-                    whole.release_changed();
-                    self.pool.release_extent(dead)?;
-                }
-                Ok(false) => whole.release_unchanged(),
-                Err(e) => {
-                    whole.release_unchanged();
-                    return Err(e);
-                }
+            if or_release!(whole, mended) {
+                let dead = whole.place.number();
+                whole.release_changed();
+                self.pool.release_extent(dead)?;
+            } else {
+                whole.release_unchanged();
             }
             at = extend::next(prefix, depth);
         }

@@ -139,13 +139,8 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// that broke off: it must not write on.
     pub(super) fn hold_to_write(&self, h: u64) -> Result<Held<'_, M, MULTI>> {
         let held = self.hold(h);
-        match self.pool.writable() {
-            Ok(()) => Ok(held),
-            Err(e) => {
-                held.release_unchanged();
-                Err(e)
-            }
-        }
+        or_release!(held, self.pool.writable());
+        Ok(held)
     }
 
     /// The body of [`Index::update`](crate::index::Index::update): what was found, and what was done.
@@ -157,13 +152,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     ) -> Result<(Option<u64>, Change)> {
         loop {
             let mut held = self.hold_to_write(h)?;
-            let (found, target) = match self.target(&mut held, h) {
-                Ok(target) => target,
-                Err(e) => {
-                    held.release_unchanged();
-                    return Err(e);
-                }
-            };
+            let (found, target) = or_release!(held, self.target(&mut held, h));
             if found.is_none() && target.is_none() && room == Room::ForNew {
                 let place = held.place;
                 held.release_unchanged();
@@ -171,32 +160,25 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
                 continue;
             }
             let payload = found.map(|found| found.payload);
-            let change = match f(payload).and_then(|change| {
+            let done = f(payload).and_then(|change| {
                 let number = found.map(|found| found.bucket).or(target);
                 let bucket = number.map(|number| self.bucket(held.place.number(), number));
                 Ok((change, bucket.transpose()?))
-            }) {
-                Ok((change, bucket)) => {
-                    match (change, found, bucket) {
-                        (Change::Set(v), Some(at), Some(bucket)) => self.set(held, bucket, at, v),
-                        (Change::Set(v), None, Some(bucket)) => {
-                            let number = target.expect("a bucket is that of the target");
-                            self.insert(held, bucket, number, h, v);
-                        }
-                        (Change::Remove, Some(at), Some(bucket)) => self.remove(held, bucket, at),
-                        (Change::Set(_), ..) => {
-                            held.release_unchanged();
-                            panic!("Room::None was given for what inserts");
-                        }
-                        (Change::Keep | Change::Remove, ..) => held.release_unchanged(),
-                    }
-                    change
+            });
+            let (change, bucket) = or_release!(held, done);
+            match (change, found, bucket) {
+                (Change::Set(v), Some(at), Some(bucket)) => self.set(held, bucket, at, v),
+                (Change::Set(v), None, Some(bucket)) => {
+                    let number = target.expect("a bucket is that of the target");
+                    self.insert(held, bucket, number, h, v);
                 }
-                Err(e) => {
+                (Change::Remove, Some(at), Some(bucket)) => self.remove(held, bucket, at),
+                (Change::Set(_), ..) => {
                     held.release_unchanged();
-                    return Err(e);
+                    panic!("Room::None was given for what inserts");
                 }
-            };
+                (Change::Keep | Change::Remove, ..) => held.release_unchanged(),
+            }
             return Ok((payload, change));
         }
     }

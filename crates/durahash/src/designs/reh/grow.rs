@@ -42,13 +42,7 @@ impl<M: Medium> Reh<M> {
             let new = self.room_for_split(depth)?;
             Ok((old, new, self.bucket(new)?))
         });
-        let ((old_bucket, prefix, link), new, new_bucket) = match room {
-            Ok(room) => room,
-            Err(e) => {
-                held.release_unchanged();
-                return Err(e);
-            }
-        };
+        let ((old_bucket, prefix, link), new, new_bucket) = or_release!(held, room);
         let medium = self.medium();
         // Nothing leads to the new bucket; a late writer may hold its lock for a moment.
         let upper = Held::lock(self, new);

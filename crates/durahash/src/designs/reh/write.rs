@@ -86,13 +86,8 @@ impl<M: Medium> Reh<M> {
     /// write on.
     fn hold_to_write(&self, h: u64) -> Result<Held<'_, M>> {
         let held = self.hold(h);
-        match self.pool.writable() {
-            Ok(()) => Ok(held),
-            Err(e) => {
-                held.release_unchanged();
-                Err(e)
-            }
-        }
+        or_release!(held, self.pool.writable());
+        Ok(held)
     }
 
     /// The body of [`Index::update`](crate::index::Index::update): what was found, and what was done.
@@ -104,33 +99,20 @@ impl<M: Medium> Reh<M> {
     ) -> Result<(Option<u64>, Change)> {
         loop {
             let held = self.hold_to_write(h)?;
-            let found = match self.probe(h, held.bucket) {
-                Ok(found) => found,
-                Err(e) => {
-                    held.release_unchanged();
-                    return Err(e);
-                }
-            };
+            let found = or_release!(held, self.probe(h, held.bucket));
             if found.is_none() && room == Room::ForNew && held.meta.live() == self.full() {
                 self.split(held, h)?;
                 continue;
             }
             let payload = found.map(|(_, payload)| payload);
-            let change = match f(payload).and_then(|c| Ok((c, self.bucket(held.bucket)?))) {
-                Ok((change, bucket)) => {
-                    match (change, found) {
-                        (Change::Set(v), Some((i, _))) => self.set(held, bucket, i, v),
-                        (Change::Set(v), None) => self.insert(held, bucket, h, v),
-                        (Change::Remove, Some((i, _))) => self.remove(held, bucket, h, i),
-                        (Change::Keep, _) | (Change::Remove, None) => held.release_unchanged(),
-                    }
-                    change
-                }
-                Err(e) => {
-                    held.release_unchanged();
-                    return Err(e);
-                }
-            };
+            let done = f(payload).and_then(|change| Ok((change, self.bucket(held.bucket)?)));
+            let (change, bucket) = or_release!(held, done);
+            match (change, found) {
+                (Change::Set(v), Some((i, _))) => self.set(held, bucket, i, v),
+                (Change::Set(v), None) => self.insert(held, bucket, h, v),
+                (Change::Remove, Some((i, _))) => self.remove(held, bucket, h, i),
+                (Change::Keep, _) | (Change::Remove, None) => held.release_unchanged(),
+            }
             return Ok((payload, change));
         }
     }

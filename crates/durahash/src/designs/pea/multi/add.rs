@@ -25,21 +25,18 @@ impl<M: Medium> MultiPea<M> {
         loop {
             let mut held = self.hold_to_write(h)?;
             let mut dead = None;
-            match self.try_add(&mut held, h, payload, keys, &mut dead) {
-                Ok(Tried::Added(bucket)) => {
+            let tried = self.try_add(&mut held, h, payload, keys, &mut dead);
+            match or_release!(held, tried) {
+                Tried::Added(bucket) => {
                     held.release_changed(bucket);
                     self.free_buffers(dead);
                     return Ok(());
                 }
-                Ok(Tried::Compacted(bucket)) => held.release_changed(bucket),
-                Ok(Tried::NoRoom) => {
+                Tried::Compacted(bucket) => held.release_changed(bucket),
+                Tried::NoRoom => {
                     let place = held.place;
                     held.release_unchanged();
                     self.make_room(h, place)?;
-                }
-                Err(e) => {
-                    held.release_unchanged();
-                    return Err(e);
                 }
             }
         }

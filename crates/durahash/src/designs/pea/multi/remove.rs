@@ -19,21 +19,14 @@ impl<M: Medium> MultiPea<M> {
     ) -> Result<Option<u64>> {
         let mut held = self.hold_to_write(h)?;
         let mut dead = Vec::new();
-        match self.try_remove(&mut held, h, keys, wanted, &mut dead) {
-            Ok(Some((bucket, payload))) => {
-                held.release_changed(bucket);
-                self.free_buffers(dead);
-                Ok(Some(payload))
-            }
-            Ok(None) => {
-                held.release_unchanged();
-                Ok(None)
-            }
-            Err(e) => {
-                held.release_unchanged();
-                Err(e)
-            }
-        }
+        let removed = self.try_remove(&mut held, h, keys, wanted, &mut dead);
+        let Some((bucket, payload)) = or_release!(held, removed) else {
+            held.release_unchanged();
+            return Ok(None);
+        };
+        held.release_changed(bucket);
+        self.free_buffers(dead);
+        Ok(Some(payload))
     }
 
     fn try_remove<'a>(

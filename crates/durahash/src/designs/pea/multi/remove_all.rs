@@ -46,26 +46,18 @@ impl<M: Medium> MultiPea<M> {
             Ok((slots != 0).then_some((found.bucket, bucket, head, slots, count)))
         };
         let looked = look();
-        match looked {
-            Ok(Some((number, bucket, head, slots, count))) => {
-                held.exclude_readers(number);
-                self.store_head(bucket, head.without_all(slots));
-                let live = i64::from(slots.count_ones());
-                self.add_count(segment, -live);
-                self.writers.extra_count.add(h, live - count as i64);
-                held.release_changed(number);
-                self.free_buffers(dead);
-                Ok(count)
-            }
-            Ok(None) => {
-                held.release_unchanged();
-                Ok(0)
-            }
-            Err(e) => {
-                held.release_unchanged();
-                Err(e)
-            }
-        }
+        let Some((number, bucket, head, slots, count)) = or_release!(held, looked) else {
+            held.release_unchanged();
+            return Ok(0);
+        };
+        held.exclude_readers(number);
+        self.store_head(bucket, head.without_all(slots));
+        let live = i64::from(slots.count_ones());
+        self.add_count(segment, -live);
+        self.writers.extra_count.add(h, live - count as i64);
+        held.release_changed(number);
+        self.free_buffers(dead);
+        Ok(count)
     }
 
     /// Removes the slots of a hash in one bucket, damaged or not; whether there were any.
