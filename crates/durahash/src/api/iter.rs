@@ -10,9 +10,8 @@ use crate::engine::entries::Entries;
 use crate::engine::{Engine, Multi, Single};
 
 macro_rules! iterator {
-    ($Iter:ident, $Kind:ty, $Map:literal, $put:literal) => {
-        #[doc = concat!("Iterator over a [`", $Map, "`](crate::", $Map, ").")]
-        #[doc = concat!("See [`", $Map, "::iter`](crate::", $Map, "::iter).")]
+    ($(#[$doc:meta])* $Iter:ident, $Kind:ty, $Map:literal, $put:literal) => {
+        $(#[$doc])*
         ///
         /// ```
         #[doc = concat!("# let map = durahash::Options::new().in_memory::<durahash::", $Map, "<str, u64>>()?;")]
@@ -44,5 +43,11 @@ macro_rules! iterator {
     };
 }
 
-iterator!(Iter, Single, "Map", "map.put(\"one\", &1)?;");
-iterator!(MultiIter, Multi, "MultiMap", "map.add(\"one\", &1)?;");
+iterator!(
+    /// Iterator over a [`Map`](crate::Map). See [`Map::iter`](crate::Map::iter).
+    Iter, Single, "Map", "map.put(\"one\", &1)?;"
+);
+iterator!(
+    /// Iterator over a [`MultiMap`](crate::MultiMap). See [`MultiMap::iter`](crate::MultiMap::iter).
+    MultiIter, Multi, "MultiMap", "map.add(\"one\", &1)?;"
+);

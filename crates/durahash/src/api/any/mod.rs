@@ -93,7 +93,7 @@ use any_example;
 
 /// The methods and traits that both have. `put`: puts something into a `map`.
 macro_rules! any {
-    ($Any:ident, $Iter:ident, $Kind:ty, $Typed:literal, entries: $entries:literal, put: $put:literal) => {
+    ($Any:ident, $Iter:ident, $Kind:ty, entries: $entries:literal, put: $put:literal) => {
         impl $Any {
             pub(crate) fn new(engine: Engine<$Kind>) -> Self {
                 $Any { engine: Arc::new(engine) }
@@ -144,7 +144,8 @@ macro_rules! any {
                 self.engine.check(found, watch)
             }
 
-            #[doc = concat!("All keys and values, as [`", $Typed, "::iter`](crate::", $Typed, "::iter) gives them.")]
+            /// All keys and values, as [`Map::iter`](crate::Map::iter) or
+            /// [`MultiMap::iter`](crate::MultiMap::iter) gives them.
             ///
             /// # Errors
             /// An item is an error where an entry is damaged; the iterator goes on behind it if it can.
@@ -207,9 +208,9 @@ macro_rules! any {
     };
 }
 
-any!(AnyMap, AnyIter, Single, "Map", entries: "keys", put: "map.put(b\"1\", b\"one\")?;");
+any!(AnyMap, AnyIter, Single, entries: "keys", put: "map.put(b\"1\", b\"one\")?;");
 any!(
-    AnyMultiMap, AnyMultiIter, Multi, "MultiMap",
+    AnyMultiMap, AnyMultiIter, Multi,
     entries: "pairs of a key and a value",
     put: "map.add(b\"1\", b\"one\")?;"
 );
