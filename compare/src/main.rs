@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Parser, Subcommand};
-use durahash_bench::{Error, Machine, Report, Result, Setup};
+use durahash_bench::{Error, Machine, Report, Result, Row, Setup, figures};
 use tempfile::TempDir;
 
 use measure::Plan;
@@ -59,10 +59,25 @@ enum Command {
         keys: u64,
         /// Repeats, whose medians count
         #[arg(long, default_value_t = 3)]
-        repeats: usize,
+        repeats: u64,
         /// The directory in which the stores are made
         #[arg(long, default_value = ".")]
         dir: PathBuf,
+        /// Save the rows as JSON, for `front`
+        #[arg(long)]
+        json: Option<PathBuf>,
+        /// Leave the log out: how long single inserts take, and how long a long log is replayed
+        #[arg(long)]
+        no_log: bool,
+    },
+    /// Draws durable inserts and lookups of all stores from the rows that `synced` saved.
+    Front {
+        /// The saved rows
+        #[arg(long)]
+        json: PathBuf,
+        /// The figure
+        #[arg(long, default_value = "../docs/figures/front.svg")]
+        svg: PathBuf,
     },
     /// The child that is killed.
     #[command(hide = true)]
@@ -115,11 +130,7 @@ struct Run {
 /// A directory of our own in `parent`, which goes with its value.
 fn directory(parent: &Path) -> Result<TempDir> {
     let dir = tempfile::Builder::new().prefix("durahash-compare-").tempdir_in(parent);
-    dir.map_err(|source| Error::Io {
-        doing: "making a directory in",
-        path: Some(parent.to_owned()),
-        source,
-    })
+    dir.map_err(io("making a directory in", parent))
 }
 
 fn print(text: &str) -> Result<()> {
@@ -132,12 +143,10 @@ fn main() -> ExitCode {
     let done = match cli.command {
         None => run(&cli.run),
         Some(Command::Survives { keys, kills, dir }) => survives(&dir, keys, kills),
-        Some(Command::Synced { keys, repeats, dir }) => synced::measure(&dir, keys, repeats.max(1))
-            .and_then(|text| print(&text))
-            .and_then(|()| log::measure(&dir, keys))
-            .and_then(|text| print(&text))
-            .and_then(|()| log::recovery(&dir))
-            .and_then(|text| print(&text)),
+        Some(Command::Synced { keys, repeats, dir, json, no_log }) => {
+            synced(&dir, keys, repeats.max(1), json.as_deref(), !no_log)
+        }
+        Some(Command::Front { json, svg }) => front(&json, &svg),
         Some(Command::LogChild { design, path }) => log::child(&design, &path),
         Some(Command::Child { store, mode, dir, seed, loaded }) => {
             survive::child(&store, &mode, &dir, seed, loaded)
@@ -156,6 +165,50 @@ fn try_all(dir: &Path, seed: u64, keys: u64, kills: u64) -> Result<Vec<survive::
     survive::try_all(dir, seed, keys, kills, &mut |tried| {
         eprintln!("killed {kills} times: {}, {}", tried.store.name, tried.mode.name);
     })
+}
+
+fn io(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+    let path = Some(path.to_owned());
+    move |source| Error::Io { doing, path, source }
+}
+
+/// Saves rows of this run.
+fn save(path: &Path, setup: Setup, rows: Vec<Row>) -> Result<()> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let setup = Setup {
+        version: env!("CARGO_PKG_VERSION").into(),
+        unix_seconds: since.map_or(0, |since| since.as_secs()),
+        ..setup
+    };
+    let report = Report { machine: Machine::this(), setup, rows };
+    std::fs::write(path, report.to_json()).map_err(io("writing", path))
+}
+
+fn synced(dir: &Path, keys: u64, repeats: u64, json: Option<&Path>, log: bool) -> Result<()> {
+    let rows = synced::measure(dir, keys, repeats)?;
+    print(&synced::table(&rows, keys))?;
+    if let Some(path) = json {
+        let mut designs: Vec<String> = rows.iter().map(|row| row.design.clone()).collect();
+        designs.dedup();
+        let medium = "file".into();
+        save(
+            path,
+            Setup { designs, keys, threads: vec![1, 2], medium, repeats, ..Setup::default() },
+            rows,
+        )?;
+    }
+    if log {
+        print(&log::measure(dir, keys)?)?;
+        print(&log::recovery(dir)?)?;
+    }
+    Ok(())
+}
+
+fn front(json: &Path, svg: &Path) -> Result<()> {
+    let report = Report::from_json(&std::fs::read_to_string(json).map_err(io("reading", json))?)?;
+    let figure = figures::draw(&report).into_iter().find(|figure| figure.name == "front");
+    let none = || Error::Report { what: "it has no rows of `durahash-compare synced`".into() };
+    std::fs::write(svg, figure.ok_or_else(none)?.file()).map_err(io("writing", svg))
 }
 
 fn survives(dir: &Path, keys: u64, kills: u64) -> Result<()> {
@@ -208,29 +261,15 @@ fn run(run: &Run) -> Result<()> {
     print(&report::ratios(&targets))?;
     let Some(path) = &run.json else { return Ok(()) };
     let rows = [report::survival_rows(&tried), words, strings, opening].concat();
-    let report = Report {
-        machine: Machine::this(),
-        setup: Setup {
-            version: env!("CARGO_PKG_VERSION").into(),
-            unix_seconds: SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |since| since.as_secs()),
-            designs: measure::names(&plan, &tried),
-            keys: plan.keys,
-            threads: plan.threads.iter().map(|n| *n as u64).collect(),
-            medium: "memory, shared memory, disk".into(),
-            repeats: plan.repeats,
-            seed: plan.seed,
-            ..Setup::default()
-        },
-        rows: rows
-            .into_iter()
-            .chain(targets.iter().flat_map(|target| target.to_rows(plan.keys)))
-            .collect(),
+    let setup = Setup {
+        designs: measure::names(&plan, &tried),
+        keys: plan.keys,
+        threads: plan.threads.iter().map(|n| *n as u64).collect(),
+        medium: "memory, shared memory, disk".into(),
+        repeats: plan.repeats,
+        seed: plan.seed,
+        ..Setup::default()
     };
-    std::fs::write(path, report.to_json()).map_err(|source| Error::Io {
-        doing: "writing",
-        path: Some(path.clone()),
-        source,
-    })
+    let targets = targets.iter().flat_map(|target| target.to_rows(plan.keys));
+    save(path, setup, rows.into_iter().chain(targets).collect())
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use durahash::Design;
 use durahash_bench::workload::{Kind, Op, Random, Workload, Workloads};
-use durahash_bench::{Result, Row};
+use durahash_bench::{About, Result, Row, Samples};
 use tempfile::TempDir;
 
 use crate::catalog::{
@@ -104,55 +104,6 @@ pub(crate) fn names(plan: &Plan, tried: &[Tried]) -> Vec<String> {
 /// Draws the operations of a workload, a thread, and a round.
 type Draw<'a> = &'a dyn Fn(Workload, usize, u64) -> Vec<Vec<Op>>;
 
-/// Samples of one cell.
-struct Cell {
-    name: String,
-    case: &'static str,
-    threads: usize,
-    keys: u64,
-    samples: Vec<f64>,
-}
-
-/// Cells in the order in which they were first met.
-#[derive(Default)]
-struct Cells(Vec<Cell>);
-
-impl Cells {
-    fn add(&mut self, name: &str, case: &'static str, threads: usize, keys: u64, sample: f64) {
-        let mut cells = self.0.iter_mut();
-        let same = |c: &&mut Cell| (&*c.name, c.case, c.threads) == (name, case, threads);
-        match cells.find(same) {
-            Some(cell) => cell.samples.push(sample),
-            None => self.0.push(Cell {
-                name: name.to_owned(),
-                case,
-                threads,
-                keys,
-                samples: vec![sample],
-            }),
-        }
-    }
-
-    fn rows(self, table: &str, metric: &str) -> Vec<Row> {
-        let row = |mut cell: Cell| {
-            cell.samples.sort_by(f64::total_cmp);
-            let n = cell.samples.len();
-            Row {
-                table: table.to_owned(),
-                design: cell.name,
-                case: cell.case.to_owned(),
-                threads: cell.threads as u64,
-                keys: cell.keys,
-                metric: metric.to_owned(),
-                value: f64::midpoint(cell.samples[(n - 1) / 2], cell.samples[n / 2]),
-                min: cell.samples[0],
-                max: cell.samples[n - 1],
-            }
-        };
-        self.0.into_iter().map(row).collect()
-    }
-}
-
 /// Uniform words.
 pub(crate) fn words(plan: &Plan, tried: &[Tried]) -> Result<Vec<Row>> {
     let workloads = Workloads::new(plan.keys, plan.seed);
@@ -199,7 +150,7 @@ fn run(
     table: &str,
     draw: Draw<'_>,
 ) -> Result<Vec<Row>> {
-    let mut cells = Cells::default();
+    let mut samples = Samples::default();
     let entrants = entrants(plan, tried);
     for round in 0..plan.repeats {
         let loads: Vec<_> =
@@ -217,8 +168,10 @@ fn run(
         for entrant in &entrants {
             eprintln!("{table}, repeat {}: {}", round + 1, entrant.name);
             for (i, (threads, load)) in plan.threads.iter().zip(&loads).enumerate() {
+                let design = entrant.name.as_str();
                 let mut add = |case, threads, keys, run: durahash_bench::driver::Run| {
-                    cells.add(&entrant.name, case, threads, keys, run.ops_per_s());
+                    let about = About { table, design, case, threads, keys };
+                    samples.add(&about, "ops_per_s", run.ops_per_s());
                 };
                 let filled = entrant.make(data)?;
                 let done = filled.table.measure(Workload::PutMany, load)?;
@@ -242,13 +195,13 @@ fn run(
             }
         }
     }
-    Ok(cells.rows(table, "ops_per_s"))
+    Ok(samples.rows().collect())
 }
 
 /// The cost of opening: an empty pool, one that was closed, one whose process was killed; and what
 /// touching its memory for the first time adds to a load.
 pub(crate) fn opening(plan: &Plan) -> Result<Vec<Row>> {
-    let mut cells = Cells::default();
+    let mut samples = Samples::default();
     let places = [
         (SHARED, &REH, Design::Reh, &plan.shared_memory),
         (PEA_SHARED, &PEA, Design::Pea, &plan.shared_memory),
@@ -261,7 +214,10 @@ pub(crate) fn opening(plan: &Plan) -> Result<Vec<Row>> {
         for (name, store, design, parent) in places {
             let mode = &store.modes[0];
             eprintln!("opening, repeat {}: {name}", round + 1);
-            let mut add = |case, keys, ms| cells.add(name, case, 1, keys, ms);
+            let mut add = |case, keys, ms| {
+                let about = About { table: "opening", design: name, case, threads: 1, keys };
+                samples.add(&about, "ms", ms);
+            };
             let ms = |from: Instant| from.elapsed().as_secs_f64() * 1e3;
             let dir = directory(parent)?;
             let left = survive::kill(store, mode, dir.path(), plan.seed ^ round, plan.keys)?;
@@ -286,5 +242,5 @@ pub(crate) fn opening(plan: &Plan) -> Result<Vec<Row>> {
             add("bulk insert, touched memory", plan.keys, again.elapsed.as_secs_f64() * 1e3);
         }
     }
-    Ok(cells.rows("opening", "ms"))
+    Ok(samples.rows().collect())
 }

@@ -2,17 +2,19 @@
 //!
 //! Stores are prefilled in batches. Then single inserts, each on the disk when it returns, by one
 //! thread and by two; and inserts of a thousand to a sync. Beside them, ours in the mode `interval`,
-//! and theirs where nothing is forced to the disk: what they then survive is the death of the process.
+//! and theirs where nothing is forced to the disk: what they then survive is the death of the process. And a map
+//! in memory, of which nothing survives.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use durahash::{Map, Options, SyncMode};
 use durahash_bench::workload::Random;
-use durahash_bench::{Error, Result};
+use durahash_bench::{About, Error, Result, Row, Samples};
 use heed::EnvFlags;
 
 use crate::directory;
+use crate::memory::Sharded;
 use crate::peers::{Fjall, Lmdb, Redb, Sync};
 use crate::store::{Subject, Words, wrong};
 
@@ -28,7 +30,10 @@ const BATCHES: u64 = 100;
 
 struct Way {
     name: &'static str,
+    /// True if each insert is on the disk when it returns.
     synced: bool,
+    /// False where nothing survives the process.
+    durable: bool,
     open: fn(&Path) -> Result<Box<dyn Subject>>,
 }
 
@@ -37,64 +42,76 @@ fn own(dir: &Path, mode: SyncMode) -> Result<Box<dyn Subject>> {
     Ok(Box::new(map))
 }
 
-const WAYS: [Way; 9] = [
-    Way { name: "durahash, strict", synced: true, open: |dir| own(dir, SyncMode::Strict) },
+/// The measurements: of inserts one by one, of batches, and of lookups.
+const ONE_BY_ONE: &str = "inserts one by one";
+const BATCHES_OF: &str = "inserts of 1000 at a time";
+const HITS: &str = "lookups";
+/// Those of inserts that survive the process and no more: `front.svg` shows these.
+const SURVIVE: &str = "durable inserts";
+
+const fn way(name: &'static str, synced: bool, open: fn(&Path) -> Result<Box<dyn Subject>>) -> Way {
+    Way { name, synced, durable: true, open }
+}
+
+const WAYS: [Way; 10] = [
+    way("durahash, strict", true, |dir| own(dir, SyncMode::Strict)),
+    way("LMDB, synced", true, |dir| Ok(Box::new(Words(Lmdb::open(dir, EnvFlags::empty())?)))),
+    way("redb, immediate", true, |dir| {
+        Ok(Box::new(Words(Redb::open(dir, CACHE_BYTES, Sync::Disk)?)))
+    }),
+    way("fjall, SyncData", true, |dir| Ok(Box::new(Words(Fjall::open_synced(dir, CACHE_BYTES)?)))),
+    way("durahash, interval", false, |dir| own(dir, SyncMode::INTERVAL)),
+    way("durahash, process", false, |dir| own(dir, SyncMode::Process)),
+    way("LMDB, NOSYNC", false, |dir| Ok(Box::new(Words(Lmdb::open(dir, EnvFlags::NO_SYNC)?)))),
+    way("redb, no sync", false, |dir| {
+        Ok(Box::new(Words(Redb::open(dir, CACHE_BYTES, Sync::File)?)))
+    }),
+    way("fjall, journal not synced", false, |dir| {
+        Ok(Box::new(Words(Fjall::open(dir, CACHE_BYTES, false)?)))
+    }),
     Way {
-        name: "LMDB, synced",
-        synced: true,
-        open: |dir| Ok(Box::new(Words(Lmdb::open(dir, EnvFlags::empty())?))),
-    },
-    Way {
-        name: "redb, immediate",
-        synced: true,
-        open: |dir| Ok(Box::new(Words(Redb::open(dir, CACHE_BYTES, Sync::Disk)?))),
-    },
-    Way {
-        name: "fjall, SyncData",
-        synced: true,
-        open: |dir| Ok(Box::new(Words(Fjall::open_synced(dir, CACHE_BYTES)?))),
-    },
-    Way { name: "durahash, interval", synced: false, open: |dir| own(dir, SyncMode::INTERVAL) },
-    Way { name: "durahash, process", synced: false, open: |dir| own(dir, SyncMode::Process) },
-    Way {
-        name: "LMDB, NOSYNC",
+        name: "hashbrown, in memory: nothing survives",
         synced: false,
-        open: |dir| Ok(Box::new(Words(Lmdb::open(dir, EnvFlags::NO_SYNC)?))),
-    },
-    Way {
-        name: "redb, no sync",
-        synced: false,
-        open: |dir| Ok(Box::new(Words(Redb::open(dir, CACHE_BYTES, Sync::File)?))),
-    },
-    Way {
-        name: "fjall, journal not synced",
-        synced: false,
-        open: |dir| Ok(Box::new(Words(Fjall::open(dir, CACHE_BYTES, false)?))),
+        durable: false,
+        open: |_| Ok(Box::<Sharded<u64, u64>>::default()),
     },
 ];
 
-/// Measures all of them in `dir`, and returns a table.
-pub(crate) fn measure(dir: &Path, keys: u64, repeats: usize) -> Result<String> {
-    let mut rates = vec![Vec::new(); WAYS.len()];
+/// Measures all of them in `dir`: rows of the table `synced`, and of the table `stores` for the ways in which inserts
+/// survive the process and no more, beside the map in memory.
+pub(crate) fn measure(dir: &Path, keys: u64, repeats: u64) -> Result<Vec<Row>> {
+    let mut samples = Samples::default();
     for repeat in 0..repeats {
-        for (way, rates) in WAYS.iter().zip(&mut rates) {
-            let rate = one(way, dir, keys, repeat as u64)?;
-            eprintln!("{} of {repeats}: {}, {rate:.0?} a second", repeat + 1, way.name);
-            rates.push(rate);
+        for way in &WAYS {
+            let rates = one(way, dir, keys, repeat)?;
+            eprintln!("{} of {repeats}: {}, {rates:.0?} a second", repeat + 1, way.name);
+            let cases = [(ONE_BY_ONE, 1), (ONE_BY_ONE, 2), (BATCHES_OF, 1), (HITS, 1)];
+            for ((case, threads), rate) in cases.into_iter().zip(rates) {
+                let about = About { table: "synced", design: way.name, case, threads, keys };
+                samples.add(&about, "ops_per_s", rate);
+                let case = if case == ONE_BY_ONE { SURVIVE } else { case };
+                if !way.synced && way.name != "durahash, interval" && (way.durable || case == HITS)
+                {
+                    samples.add(&About { table: "stores", case, ..about }, "ops_per_s", rate);
+                }
+            }
         }
     }
+    Ok(samples.rows().collect())
+}
+
+/// The rows as a table.
+pub(crate) fn table(rows: &[Row], keys: u64) -> String {
     let mut text = format!(
         "| {keys} keys before, inserts/s | one by one, 1 thread | 2 threads | {BATCH} to a batch | \
          hits/s |\n|---|---|---|---|---|\n"
     );
-    for (way, rates) in WAYS.iter().zip(&mut rates) {
-        let medians = (0..4).map(|i| {
-            rates.sort_by(|a, b| a[i].total_cmp(&b[i]));
-            format!("{:.0}", rates[rates.len() / 2][i])
-        });
-        text += &format!("| {} | {} |\n", way.name, medians.collect::<Vec<_>>().join(" | "));
+    for way in &WAYS {
+        let rows = rows.iter().filter(|row| row.table == "synced" && row.design == way.name);
+        let medians: Vec<String> = rows.map(|row| format!("{:.0}", row.value)).collect();
+        text += &format!("| {} | {} |\n", way.name, medians.join(" | "));
     }
-    Ok(text)
+    text
 }
 
 /// Rates of single inserts by one thread and by two, of batches, and of lookups.

@@ -21,10 +21,7 @@ pub enum Medium {
 
 impl fmt::Display for Medium {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Medium::File => "file",
-            Medium::Dram => "dram",
-        })
+        f.write_str(["file", "dram"][*self as usize])
     }
 }
 
@@ -32,11 +29,9 @@ impl FromStr for Medium {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "file" => Ok(Medium::File),
-            "dram" => Ok(Medium::Dram),
-            _ => Err(Error::Config { what: format!("no such medium: {name} (file or dram)") }),
-        }
+        let mut known = [Medium::File, Medium::Dram].into_iter();
+        let no_such = || Error::Config { what: format!("no such medium: {name} (file or dram)") };
+        known.find(|medium| medium.to_string() == name).ok_or_else(no_such)
     }
 }
 
@@ -87,19 +82,7 @@ impl Suite {
 
 impl fmt::Display for Suite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Suite::Summary => "summary",
-            Suite::Standard => "standard",
-            Suite::Duplicates => "duplicates",
-            Suite::Sizes => "sizes",
-            Suite::Stall => "stall",
-            Suite::Loads => "loads",
-            Suite::Ycsb => "ycsb",
-            Suite::Caches => "caches",
-            Suite::Resizing => "resizing",
-            Suite::Recovery => "recovery",
-            Suite::Durability => "durability",
-        })
+        f.write_str(&format!("{self:?}").to_lowercase())
     }
 }
 

@@ -49,10 +49,10 @@ pub use error::{Error, Result};
 pub use machine::Machine;
 pub use multi_table::MultiTable;
 pub use recover::child_main;
-pub use report::{REAL, Report, Row, Setup};
+pub use report::{About, REAL, Report, Row, Samples, Setup};
 pub use subject::{Bench, Make};
+pub use suites::Recorder;
 pub use suites::duplicates;
-pub use suites::{About, Recorder};
 
 /// Runs the configured suites.
 ///

@@ -180,6 +180,67 @@ struct Saved<R> {
     report: R,
 }
 
+/// The subject of a row: its first fields.
+#[derive(Clone, Copy, Debug)]
+pub struct About<'a> {
+    /// [`Row::table`].
+    pub table: &'a str,
+    /// [`Row::design`].
+    pub design: &'a str,
+    /// [`Row::case`].
+    pub case: &'a str,
+    /// [`Row::threads`].
+    pub threads: usize,
+    /// [`Row::keys`].
+    pub keys: u64,
+}
+
+impl About<'_> {
+    /// The row of the median of `samples`, with the least and the greatest; zeros where there is none.
+    #[must_use]
+    pub fn row(&self, metric: &str, samples: &[f64]) -> Row {
+        let mut sorted = samples.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let at = |i: usize| sorted.get(i).copied().unwrap_or(0.0);
+        let row = Row {
+            table: self.table.to_owned(),
+            design: self.design.to_owned(),
+            case: self.case.to_owned(),
+            threads: self.threads as u64,
+            keys: self.keys,
+            metric: metric.to_owned(),
+            value: f64::midpoint(at(sorted.len().saturating_sub(1) / 2), at(sorted.len() / 2)),
+            min: at(0),
+            max: at(sorted.len().saturating_sub(1)),
+        };
+        row.rounded()
+    }
+}
+
+/// Samples of rows, in the order in which these were first met.
+#[derive(Default)]
+pub struct Samples(Vec<(Row, Vec<f64>)>);
+
+impl Samples {
+    /// Adds a sample of a row.
+    pub fn add(&mut self, about: &About<'_>, metric: &str, sample: f64) {
+        let row = about.row(metric, &[]);
+        match self.0.iter_mut().find(|(known, _)| *known == row) {
+            Some((_, samples)) => samples.push(sample),
+            None => self.0.push((row, vec![sample])),
+        }
+    }
+
+    /// The rows of all samples, which are gone then.
+    pub fn rows(&mut self) -> impl Iterator<Item = Row> {
+        self.0.drain(..).map(|(row, samples)| {
+            let Row { table, design, case, threads, keys, metric, .. } = &row;
+            About { table, design, case, threads: *threads as usize, keys: *keys }
+                .row(metric, &samples)
+        })
+    }
+}
+
 impl Row {
     /// Rounds the numbers to nine digits, more than any measurement has; these come back from JSON
     /// as they went.

@@ -24,11 +24,15 @@ use crate::config::{Config, Progress, Suite};
 use crate::driver::{self, Table, Timed};
 use crate::error::Result;
 use crate::recover;
-use crate::report::Row;
+use crate::report::{About, Row, Samples};
 use crate::subject::Bench;
-use crate::workload::{Op, Workload, Workloads};
+use crate::workload::{Kind, Op, Workload, Workloads};
 use inserts::{Inserts, SPLITTING};
 
+/// The percentiles of most operations; see [`Recorder::add_percentiles`].
+const PERCENTILES: [(&str, u64); 3] = [("p50_ns", 2), ("p99_ns", 100), ("p99.99_ns", 10_000)];
+/// Where the numbers of keys begin that are inserted and removed again.
+const PASSING: u64 = 3 << 56;
 /// Bytes of a key and its value.
 const ENTRY_BYTES: u64 = 16;
 /// Points of the curves of growth.
@@ -51,21 +55,6 @@ pub struct Recorder<'a> {
     /// Work done, and all work, in runs of all keys.
     done: u64,
     total: u64,
-}
-
-/// The subject of a row: its first fields.
-#[derive(Clone, Copy, Debug)]
-pub struct About<'a> {
-    /// [`Row::table`].
-    pub table: &'a str,
-    /// [`Row::design`].
-    pub design: &'a str,
-    /// [`Row::case`].
-    pub case: &'a str,
-    /// [`Row::threads`].
-    pub threads: usize,
-    /// [`Row::keys`].
-    pub keys: u64,
 }
 
 /// Work of the parts beside the timed runs, in runs of all keys for each design.
@@ -169,30 +158,8 @@ impl<'a> Recorder<'a> {
     }
 
     /// Adds a row of the median of `samples`, with the least and the greatest.
-    ///
-    /// # Panics
-    /// Where there is no sample.
     pub fn add_samples(&mut self, about: &About<'_>, metric: &str, samples: &[f64]) {
-        let mut sorted = samples.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        let middle = sorted.len() / 2;
-        let median = if sorted.len().is_multiple_of(2) {
-            f64::midpoint(sorted[middle - 1], sorted[middle])
-        } else {
-            sorted[middle]
-        };
-        let row = Row {
-            table: about.table.to_owned(),
-            design: about.design.to_owned(),
-            case: about.case.to_owned(),
-            threads: about.threads as u64,
-            keys: about.keys,
-            metric: metric.to_owned(),
-            value: median,
-            min: sorted[0],
-            max: sorted[sorted.len() - 1],
-        };
-        self.rows.push(row.rounded());
+        self.rows.push(about.row(metric, samples));
     }
 
     /// Adds a row for each percentile and one for the maximum. `(metric, n)` is the percentile that one
@@ -217,12 +184,14 @@ impl<'a> Recorder<'a> {
         let config = self.config;
         let small = Workloads::new((config.keys / 10).max(1), config.seed);
         let full = Workloads::new(config.keys, config.seed);
-        let mut throughput: HashMap<(usize, Workload, Design), Vec<f64>> = HashMap::new();
-        let mut latency = HashMap::new();
+        let mut samples = Samples::default();
         let last = u64::from(config.repeats) + 1;
         for round in 0..=last {
             let workloads = if round == 0 { &small } else { &full };
             let timed = if round == last { Timed::Each } else { Timed::Whole };
+            if round == last {
+                self.rows.extend(samples.rows());
+            }
             for &threads in &config.threads {
                 let mut loaded: HashMap<Design, Map<u64, u64>> = HashMap::new();
                 for workload in Workload::ALL {
@@ -245,30 +214,20 @@ impl<'a> Recorder<'a> {
                         if workload == Workload::Load {
                             settle(&loaded[&design])?;
                         }
-                        let key = (threads, workload, design);
+                        let (design, case, keys) =
+                            (&design.to_string(), workload.name(), config.keys);
+                        let about = About { table: "throughput", design, case, threads, keys };
                         match timed {
-                            Timed::Each => drop(latency.insert(key, run.latency)),
+                            Timed::Each => {
+                                let about = About { table: "latency", ..about };
+                                self.add_percentiles(&about, &run.latency, &PERCENTILES);
+                            }
                             Timed::Whole if round > 0 => {
-                                throughput.entry(key).or_default().push(run.ops_per_s());
+                                samples.add(&about, "ops_per_s", run.ops_per_s());
                             }
                             Timed::Whole => {}
                         }
                     }
-                }
-            }
-        }
-        let keys = config.keys;
-        for &threads in &config.threads {
-            for workload in Workload::ALL {
-                for &design in &config.designs {
-                    let (name, case) = (design.to_string(), workload.name());
-                    let mut about =
-                        About { table: "throughput", design: &name, case, threads, keys };
-                    let key = (threads, workload, design);
-                    self.add_samples(&about, "ops_per_s", &throughput[&key]);
-                    about.table = "latency";
-                    let percentiles = [("p50_ns", 2), ("p99_ns", 100), ("p99.99_ns", 10_000)];
-                    self.add_percentiles(&about, &latency[&key], &percentiles);
                 }
             }
         }
@@ -311,11 +270,8 @@ impl<'a> Recorder<'a> {
         for (metric, value) in utility.figures() {
             self.add(&about, metric, value);
         }
+        self.space(&about, map)?;
         let stats = map.stats()?;
-        self.add(&about, "load_factor", stats.load_factor());
-        self.add(&about, "medium_bytes_per_key", stats.medium_bytes_per_key());
-        self.add(&about, "dram_bytes_per_key", stats.dram_bytes_per_key());
-        self.add(&about, "file_bytes", stats.space.bytes as f64);
         about.table = "resize";
         about.case = "all";
         self.add(&about, "splits", stats.index.splits as f64);
@@ -331,6 +287,50 @@ impl<'a> Recorder<'a> {
             self.add(&about, "count", latency.len() as f64);
             self.add_percentiles(&about, latency, &inserts::PERCENTILES);
         }
+        Ok(())
+    }
+
+    /// The latency of operations on a map of so many keys as `about` says, which it has again afterwards: what is
+    /// inserted is removed.
+    fn timed(
+        &mut self,
+        about: &About<'_>,
+        map: &Map<u64, u64>,
+        samples: u64,
+        operations: &[(&str, Workload)],
+        percentiles: &[(&str, u64)],
+    ) -> Result<()> {
+        let workloads = Workloads::new(about.keys, self.config.seed);
+        let passing = |kind| {
+            let key = |i| workloads.key(PASSING + (about.keys << 17) + i);
+            (0..samples).map(|i| Op { key: key(i), kind }).collect()
+        };
+        for (case, workload) in operations {
+            let ops = match workload {
+                Workload::Load => passing(Kind::Put),
+                Workload::Delete => passing(Kind::Remove),
+                _ => {
+                    let mut ops = workloads.draw(*workload, 1, 0).swap_remove(0);
+                    ops.truncate(samples as usize);
+                    ops
+                }
+            };
+            let latency = driver::run(map, *workload, &[ops], Timed::Each)?.latency;
+            let about = About { case, ..*about };
+            self.add(&about, "count", latency.len() as f64);
+            self.add(&about, "mean_ns", latency.mean());
+            self.add_percentiles(&about, &latency, percentiles);
+        }
+        Ok(())
+    }
+
+    /// The space that a map takes.
+    fn space(&mut self, about: &About<'_>, map: &Map<u64, u64>) -> Result<()> {
+        let stats = map.stats()?;
+        self.add(about, "load_factor", stats.load_factor());
+        self.add(about, "medium_bytes_per_key", stats.medium_bytes_per_key());
+        self.add(about, "dram_bytes_per_key", stats.dram_bytes_per_key());
+        self.add(about, "file_bytes", stats.space.bytes as f64);
         Ok(())
     }
 
@@ -410,34 +410,44 @@ impl<'a> Recorder<'a> {
         for &keys in sizes {
             for &design in &config.designs {
                 self.next(RECOVERY_WORK / 3, &format!("{design}: kill -9 and recovery"));
-                let Some(dir) = self.bench.dir()? else {
-                    continue;
-                };
-                let path = dir.path().join("killed.pool");
-                let found = recover::kill_and_recover(config, design, &path, keys)?;
-                drop(dir);
-                self.written += found.written;
-                let about = About {
-                    table: "recovery",
-                    design: &design.to_string(),
-                    case: "kill -9",
-                    threads: found.threads,
-                    keys: found.keys,
-                };
-                self.add(&about, "acknowledged", found.acknowledged as f64);
-                self.add(&about, "lost", found.lost as f64);
-                self.add(&about, "unacknowledged", found.unacknowledged as f64);
-                self.add(&about, "repaired_by_first_get", found.repaired_by_first_get as f64);
-                self.add(&about, "repaired", found.repaired as f64);
-                for (metric, times) in [
-                    ("open_ms", found.open),
-                    ("first_get_ms", found.first_get),
-                    ("open_closed_ms", found.open_closed),
-                ] {
-                    let ms: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e3).collect();
-                    self.add_samples(&about, metric, &ms);
-                }
+                self.killed(config, "recovery", "kill -9", design, keys)?;
             }
+        }
+        Ok(())
+    }
+
+    /// What a child that was killed left, as rows of a table.
+    fn killed(
+        &mut self,
+        config: &Config,
+        table: &str,
+        case: &str,
+        design: Design,
+        keys: u64,
+    ) -> Result<()> {
+        let Some(dir) = self.bench.dir()? else { return Ok(()) };
+        let found =
+            recover::kill_and_recover(config, design, &dir.path().join("killed.pool"), keys)?;
+        drop(dir);
+        self.written += found.written;
+        let (design, threads, keys) = (&design.to_string(), found.threads, found.keys);
+        let about = About { table, design, case, threads, keys };
+        for (metric, n) in [
+            ("acknowledged", found.acknowledged),
+            ("lost", found.lost),
+            ("unacknowledged", found.unacknowledged),
+            ("repaired_by_first_get", found.repaired_by_first_get),
+            ("repaired", found.repaired),
+        ] {
+            self.add(&about, metric, n as f64);
+        }
+        for (metric, times) in [
+            ("open_ms", found.open),
+            ("first_get_ms", found.first_get),
+            ("open_closed_ms", found.open_closed),
+        ] {
+            let ms: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e3).collect();
+            self.add_samples(&about, metric, &ms);
         }
         Ok(())
     }

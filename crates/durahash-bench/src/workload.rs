@@ -205,40 +205,30 @@ impl Workload {
     /// The name in tables, figures and rows.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Workload::Load => "load",
-            Workload::PutMany => "put_many",
-            Workload::Hit => "hit",
-            Workload::Miss => "miss",
-            Workload::GetMany => "get_many",
-            Workload::Update => "update",
-            Workload::YcsbA => "YCSB A",
-            Workload::YcsbB => "YCSB B",
-            Workload::YcsbC => "YCSB C",
-            Workload::YcsbD => "YCSB D",
-            Workload::YcsbF => "YCSB F",
-            Workload::Mixed => "mixed",
-            Workload::Delete => "delete",
-        }
+        self.words().0
     }
 
     /// Its description, in a line.
     #[must_use]
     pub fn description(self) -> &'static str {
+        self.words().1
+    }
+
+    fn words(self) -> (&'static str, &'static str) {
         match self {
-            Workload::Load => "insert all keys into an empty table",
-            Workload::PutMany => "the same in batches of 64",
-            Workload::Hit => "look up keys that are there, uniformly",
-            Workload::Miss => "look up keys that are not there",
-            Workload::GetMany => "hit in batches of 64",
-            Workload::Update => "replace values, uniformly",
-            Workload::YcsbA => "50 % read, 50 % update, zipfian",
-            Workload::YcsbB => "95 % read, 5 % update, zipfian",
-            Workload::YcsbC => "100 % read, zipfian",
-            Workload::YcsbD => "95 % read of the latest, 5 % insert",
-            Workload::YcsbF => "50 % read, 50 % read-modify-write, zipfian",
-            Workload::Mixed => "50 % hit, 25 % insert, 25 % remove",
-            Workload::Delete => "remove all keys",
+            Workload::Load => ("load", "insert all keys into an empty table"),
+            Workload::PutMany => ("put_many", "the same in batches of 64"),
+            Workload::Hit => ("hit", "look up keys that are there, uniformly"),
+            Workload::Miss => ("miss", "look up keys that are not there"),
+            Workload::GetMany => ("get_many", "hit in batches of 64"),
+            Workload::Update => ("update", "replace values, uniformly"),
+            Workload::YcsbA => ("YCSB A", "50 % read, 50 % update, zipfian"),
+            Workload::YcsbB => ("YCSB B", "95 % read, 5 % update, zipfian"),
+            Workload::YcsbC => ("YCSB C", "100 % read, zipfian"),
+            Workload::YcsbD => ("YCSB D", "95 % read of the latest, 5 % insert"),
+            Workload::YcsbF => ("YCSB F", "50 % read, 50 % read-modify-write, zipfian"),
+            Workload::Mixed => ("mixed", "50 % hit, 25 % insert, 25 % remove"),
+            Workload::Delete => ("delete", "remove all keys"),
         }
     }
 }

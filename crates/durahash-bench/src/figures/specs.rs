@@ -77,7 +77,24 @@ const SIMULATED_LATENCY: Spec = Spec {
 };
 
 /// The figures, in the order of a page.
-pub(super) const SPECS: [Spec; 32] = [
+pub(super) const SPECS: [Spec; 33] = [
+    // Stores side by side: `durahash-compare synced` measures them.
+    Spec {
+        table: "stores",
+        unit: 1.0,
+        keep: |_, row| {
+            row.threads == 1 && ["durable inserts", "lookups"].contains(&row.case.as_str())
+        },
+        each: Each::All,
+        series: Series::Named,
+        chart: Chart::Bars("operations per second", number, false),
+        name: "front",
+        title: "Durable inserts and lookups per second",
+        subtitle: "one thread, {place}; inserts survive kill -9",
+        caption: "More is better. Inserts one by one, each of which survives kill -9 of the process when it has \
+                  returned. Bars are medians of the repeats, whiskers reach from the slowest to the fastest of them.",
+        ..BARS
+    },
     BARS,
     Spec {
         keep: |report, row| {

@@ -9,6 +9,7 @@ use super::{About, COUNTED_BYTES, Recorder, settle};
 use crate::config::Config;
 use crate::driver::{self, Timed};
 use crate::error::{Error, Result};
+use crate::report::Samples;
 use crate::workload::skew::{Drawn, Skew};
 use crate::workload::{Op, Workload, Workloads};
 
@@ -85,33 +86,29 @@ impl Recorder<'_> {
     /// Throughput of lookups of keys that are there.
     fn lookups_of(&mut self, sides: &[Side], skew: &Skew<'_>) -> Result<()> {
         let config = self.config;
+        let mut samples = Samples::default();
         for &threads in &config.threads {
             for drawn in Drawn::ALL {
-                let mut throughput = vec![Vec::new(); sides.len()];
                 for round in 0..=u64::from(config.repeats) {
                     let streams = skew.draw(drawn, 1.0, threads, round);
-                    for (side, samples) in sides.iter().zip(&mut throughput) {
-                        let part = side.part.map_or_else(String::new, part_name);
-                        let name = &side.name;
-                        let what = format!("{name} {part}: {}, threads: {threads}", drawn.name());
-                        self.next(1, &what);
+                    for side in sides {
+                        let (design, keys) = (side.name.as_str(), config.keys);
+                        let case = match side.part {
+                            Some(part) => case_of(drawn.name(), part),
+                            None => drawn.name().to_owned(),
+                        };
+                        self.next(1, &format!("{design}: {case}, threads: {threads}"));
                         let run = driver::run(&side.map, Workload::YcsbC, &streams, Timed::Whole)?;
                         if round > 0 {
-                            samples.push(run.ops_per_s());
+                            let about =
+                                About { table: "cache", design, case: &case, threads, keys };
+                            samples.add(&about, "ops_per_s", run.ops_per_s());
                         }
                     }
                 }
-                for (side, samples) in sides.iter().zip(&throughput) {
-                    let case = match side.part {
-                        Some(part) => case_of(drawn.name(), part),
-                        None => drawn.name().to_owned(),
-                    };
-                    let (design, keys) = (side.name.as_str(), config.keys);
-                    let about = About { table: "cache", design, case: &case, threads, keys };
-                    self.add_samples(&about, "ops_per_s", samples);
-                }
             }
         }
+        self.rows.extend(samples.rows());
         Ok(())
     }
 

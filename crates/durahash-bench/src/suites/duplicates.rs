@@ -1,7 +1,6 @@
 //! Many values for each key: multimaps, on keys of more and more skew and on the edges of a graph (Pea
 //! Hash, Figs. 8 to 10). `compare/baselines` measures lists behind a map beside them.
 
-use std::collections::HashMap;
 use std::hint::black_box;
 
 use durahash::{Design, MultiMap, Options};
@@ -13,6 +12,7 @@ use crate::driver;
 use crate::entries::{Entries, dealt};
 use crate::error::{Error, Result};
 use crate::multi_table::MultiTable;
+use crate::report::Samples;
 use crate::subject::{Bench, Make};
 use crate::workload::Random;
 
@@ -142,9 +142,6 @@ pub fn work(config: &Config, contenders: usize) -> u64 {
     CASES * contenders as u64 * rounds * ROUND_WORK
 }
 
-/// Samples of each metric of each contender at each number of threads.
-type Samples<'a> = HashMap<(&'a str, usize, String), Vec<f64>>;
-
 impl Recorder<'_> {
     /// Measures many values for each key: every contender in turn, on each distribution of keys.
     ///
@@ -168,7 +165,7 @@ impl Recorder<'_> {
             self.next(ROUND_WORK, &format!("{name}: {}, space", entries.name));
             self.fill(entries, contender)?;
         }
-        let mut samples = Samples::new();
+        let mut samples = Samples::default();
         for repeat in 0..config.repeats {
             for &threads in &config.threads {
                 let runs = Runs::draw(entries, threads, config.seed ^ u64::from(repeat));
@@ -176,26 +173,12 @@ impl Recorder<'_> {
                     let name = &contender.name;
                     self.next(ROUND_WORK, &format!("{name}: {}, threads: {threads}", entries.name));
                     let table = (contender.make)(&self.bench)?;
-                    runs.run(&*table, &mut |metric, value| {
-                        samples.entry((name, threads, metric)).or_default().push(value);
-                    })?;
+                    let about = About::duplicates(name, entries, threads);
+                    runs.run(&*table, &mut |metric, value| samples.add(&about, &metric, value))?;
                 }
             }
         }
-        for &threads in &config.threads {
-            for contender in contenders {
-                let name = &contender.name;
-                let about = About::duplicates(name, entries, threads);
-                for operation in Operation::ALL {
-                    for metric in [operation.per_s(), operation.values_per_s()] {
-                        if let Some(found) = samples.get(&(name.as_str(), threads, metric.clone()))
-                        {
-                            self.add_samples(&about, &metric, found);
-                        }
-                    }
-                }
-            }
-        }
+        self.rows.extend(samples.rows());
         Ok(())
     }
 

@@ -3,13 +3,13 @@
 
 use std::time::{Duration, Instant};
 
-use durahash::{Design, Durability, Map, SyncMode};
+use durahash::{Durability, Map, SyncMode};
 
 use super::{About, Recorder, settle};
 use crate::config::Config;
 use crate::driver::{self, Timed, together};
 use crate::error::{Error, Result};
-use crate::recover;
+use crate::report::Samples;
 use crate::workload::{Workload, Workloads};
 
 /// The modes and their names.
@@ -60,7 +60,7 @@ impl Recorder<'_> {
         let config = self.config;
         let workloads = Workloads::new(config.keys, config.seed);
         let loaded = [pairs(&workloads, 0, config.keys)];
-        let mut samples = vec![Samples::default(); config.designs.len()];
+        let mut samples: Vec<_> = config.designs.iter().map(|_| Samples::default()).collect();
         for round in 0..u64::from(config.repeats) {
             for (&design, samples) in config.designs.iter().zip(&mut samples) {
                 for (mode, sync_mode) in MODES {
@@ -70,22 +70,26 @@ impl Recorder<'_> {
                     let run =
                         inserts(&map, &loaded, BATCH, Duration::MAX, |part| map.put_many(part))?;
                     settle(&map)?;
-                    let case = case_of(PUT_MANY, mode);
-                    samples.add_inserts(&case, 1, &run);
-                    samples.add(&case, 1, "survives", survives(&map, &bench.file_system()));
-                    self.operations(&map, &workloads, round, (design, mode), samples)?;
+                    let (case, name) = (case_of(PUT_MANY, mode), design.to_string());
+                    let keys = config.keys;
+                    let about =
+                        About { table: "durability", design: &name, case: &case, threads: 1, keys };
+                    run.add_to(samples, &about);
+                    samples.add(&about, "survives", survives(&map, &bench.file_system()));
+                    self.operations(&map, &workloads, round, (&name, mode), samples)?;
                 }
             }
         }
-        for (design, samples) in config.designs.iter().zip(samples) {
-            let (design, keys) = (design.to_string(), config.keys);
-            for (case, threads, metric, samples) in samples.0 {
-                let about =
-                    About { table: "durability", design: &design, case: &case, threads, keys };
-                self.add_samples(&about, metric, &samples);
-            }
+        samples.iter_mut().for_each(|samples| self.rows.extend(samples.rows()));
+        for (&design, (mode, sync_mode)) in
+            config.designs.iter().flat_map(|design| MODES.map(|mode| (design, mode)))
+        {
+            self.next(1, &format!("{design}, {mode}: {KILLED} and recovery"));
+            let config = Config { sync_mode: Some(sync_mode), ..config.clone() };
+            let keys = config.keys.min(KILLED_KEYS);
+            self.killed(&config, "durability", &case_of(KILLED, mode), design, keys)?;
         }
-        config.designs.iter().try_for_each(|design| self.killed(*design))
+        Ok(())
     }
 
     /// Lookups in a map that has all keys, and then inserts of others, by each number of threads.
@@ -94,10 +98,13 @@ impl Recorder<'_> {
         map: &Map<u64, u64>,
         workloads: &Workloads,
         round: u64,
-        (design, mode): (Design, &str),
+        (design, mode): (&str, &str),
         samples: &mut Samples,
     ) -> Result<()> {
         let config = self.config;
+        fn about<'a>(design: &'a str, case: &'a str, threads: usize, keys: u64) -> About<'a> {
+            About { table: "durability", design, case, threads, keys }
+        }
         for &threads in &config.threads {
             self.next(1, &format!("{design}, {mode}: {HIT}, threads: {threads}"));
             let streams = workloads.draw(Workload::Hit, threads, round);
@@ -108,7 +115,11 @@ impl Recorder<'_> {
             }
             rates.sort_by(f64::total_cmp);
             let median = rates[rates.len() / 2];
-            samples.add(&case_of(HIT, mode), threads, "ops_per_s", median);
+            samples.add(
+                &about(design, &case_of(HIT, mode), threads, config.keys),
+                "ops_per_s",
+                median,
+            );
         }
         let (mut keys, mut first) = (config.keys, SINGLE);
         for &threads in &config.threads {
@@ -118,7 +129,7 @@ impl Recorder<'_> {
             let streams: Vec<_> = streams.map(|from| pairs(workloads, from, each)).collect();
             let one_by_one = |part: &[Pair]| part.iter().try_for_each(|(k, v)| map.put(k, v));
             let run = inserts(map, &streams, LOOK, INSERTS, one_by_one)?;
-            samples.add_inserts(&case_of(INSERT, mode), threads, &run);
+            run.add_to(samples, &about(design, &case_of(INSERT, mode), threads, config.keys));
             keys += run.done;
             first += config.keys;
         }
@@ -128,53 +139,6 @@ impl Recorder<'_> {
             return Err(Error::Wrong { what });
         }
         Ok(())
-    }
-
-    /// The open after a kill, of a pool in each mode.
-    fn killed(&mut self, design: Design) -> Result<()> {
-        for (mode, sync_mode) in MODES {
-            self.next(1, &format!("{design}, {mode}: {KILLED} and recovery"));
-            let Some(dir) = self.bench.dir()? else {
-                continue;
-            };
-            let config = Config { sync_mode: Some(sync_mode), ..self.config.clone() };
-            let (path, keys) = (dir.path().join("killed.pool"), config.keys.min(KILLED_KEYS));
-            let found = recover::kill_and_recover(&config, design, &path, keys)?;
-            self.written += found.written;
-            let about = About {
-                table: "durability",
-                design: &design.to_string(),
-                case: &case_of(KILLED, mode),
-                threads: found.threads,
-                keys: found.keys,
-            };
-            self.add(&about, "acknowledged", found.acknowledged as f64);
-            self.add(&about, "lost", found.lost as f64);
-            let ms: Vec<f64> = found.open.iter().map(|time| time.as_secs_f64() * 1e3).collect();
-            self.add_samples(&about, "open_ms", &ms);
-        }
-        Ok(())
-    }
-}
-
-/// The samples of a design, by case, threads and metric, in the order in which these came.
-#[derive(Clone, Default)]
-struct Samples(Vec<(String, usize, &'static str, Vec<f64>)>);
-
-impl Samples {
-    fn add(&mut self, case: &str, threads: usize, metric: &'static str, sample: f64) {
-        let mut known = self.0.iter_mut();
-        match known.find(|(c, t, m, _)| (c.as_str(), *t, *m) == (case, threads, metric)) {
-            Some((.., samples)) => samples.push(sample),
-            None => self.0.push((case.to_owned(), threads, metric, vec![sample])),
-        }
-    }
-
-    fn add_inserts(&mut self, case: &str, threads: usize, run: &Inserted) {
-        let done = run.done as f64;
-        self.add(case, threads, "count", done);
-        self.add(case, threads, "ops_per_s", done / run.elapsed.as_secs_f64().max(1e-9));
-        self.add(case, threads, "log_bytes", run.log_bytes as f64 / done);
     }
 }
 
@@ -198,6 +162,15 @@ struct Inserted {
     done: u64,
     elapsed: Duration,
     log_bytes: u64,
+}
+
+impl Inserted {
+    fn add_to(&self, samples: &mut Samples, about: &About<'_>) {
+        let done = self.done as f64;
+        samples.add(about, "count", done);
+        samples.add(about, "ops_per_s", done / self.elapsed.as_secs_f64().max(1e-9));
+        samples.add(about, "log_bytes", self.log_bytes as f64 / done);
+    }
 }
 
 /// Inserts pairs, a thread for each stream, by `insert` of so many at a time. No thread begins more of them

@@ -1,19 +1,21 @@
 //! Latency against the number of keys (Pea Hash, Fig. 4b to 4e), and what the inserts took that
 //! split something on the way (Table 3).
 
-use durahash::Map;
-
 use super::inserts::{DOUBLING, Inserts, PERCENTILES, SPLITTING};
 use super::{About, Recorder};
 use crate::config::Config;
-use crate::driver::{self, Timed};
 use crate::error::Result;
-use crate::workload::{Kind, Op, Workload, Workloads};
+use crate::workload::{Workload, Workloads};
 
 /// Operations of each kind at each size: at most these, and no more than a tenth of the keys.
 const SAMPLES: u64 = 100_000;
-/// Where the numbers of keys begin that are inserted and removed again.
-const PASSING: u64 = 3 << 56;
+/// The operations: cases and workloads.
+const OPERATIONS: [(&str, Workload); 4] = [
+    ("insert", Workload::Load),
+    ("hit", Workload::Hit),
+    ("miss", Workload::Miss),
+    ("delete", Workload::Delete),
+];
 /// Work for each design, in runs of all keys.
 const WORK: u64 = 3;
 
@@ -55,46 +57,15 @@ impl Recorder<'_> {
                 for op in &stream[from..size as usize] {
                     inserts.put(op.key)?;
                 }
-                self.at_size(name, map, &workloads, size)?;
+                let (design, keys) = (name.as_str(), size);
+                let about = About { table: "size", design, case: "", threads: 1, keys };
+                let samples = (keys / 10).clamp(1, SAMPLES);
+                self.timed(&about, map, samples, &OPERATIONS, &super::PERCENTILES[..2])?;
             }
             from = size as usize;
         }
         for ((name, _), inserts) in maps.iter().zip(&inserts) {
             self.resizing(name, inserts, config.keys);
-        }
-        Ok(())
-    }
-
-    /// The latency of operations on a map of so many keys, which it has again afterwards.
-    fn at_size(
-        &mut self,
-        design: &str,
-        map: &Map<u64, u64>,
-        workloads: &Workloads,
-        keys: u64,
-    ) -> Result<()> {
-        let samples = (keys / 10).clamp(1, SAMPLES);
-        let passing = |kind| {
-            let number = |i| PASSING + (keys << 17) + i;
-            (0..samples).map(|i| Op { key: workloads.key(number(i)), kind }).collect()
-        };
-        let of_size = Workloads::new(keys, self.config.seed);
-        let drawn = |workload| {
-            let mut ops = of_size.draw(workload, 1, 0).swap_remove(0);
-            ops.truncate(samples as usize);
-            ops
-        };
-        for (case, workload, ops) in [
-            ("insert", Workload::Load, passing(Kind::Put)),
-            ("hit", Workload::Hit, drawn(Workload::Hit)),
-            ("miss", Workload::Miss, drawn(Workload::Miss)),
-            ("delete", Workload::Delete, passing(Kind::Remove)),
-        ] {
-            let run = driver::run(map, workload, &[ops], Timed::Each)?;
-            let about = About { table: "size", design, case, threads: 1, keys };
-            self.add(&about, "count", run.latency.len() as f64);
-            self.add(&about, "mean_ns", run.latency.mean());
-            self.add_percentiles(&about, &run.latency, &[("p50_ns", 2), ("p99_ns", 100)]);
         }
         Ok(())
     }

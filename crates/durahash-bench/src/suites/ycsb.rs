@@ -1,13 +1,12 @@
 //! YCSB's A, B and C, uniformly and by Zipf's law over the keys that there are (Rewo-Hash, Fig. 13).
 
-use std::collections::HashMap;
-
 use durahash::{Design, Map};
 
 use super::{About, Recorder, settle};
 use crate::config::Config;
 use crate::driver::{self, Timed};
 use crate::error::Result;
+use crate::report::Samples;
 use crate::workload::skew::{Drawn, Skew};
 use crate::workload::{Workload, Workloads};
 
@@ -37,7 +36,7 @@ impl Recorder<'_> {
             maps.push((design, map));
         }
         drop(stream);
-        let mut throughput: HashMap<_, Vec<f64>> = HashMap::new();
+        let mut samples = Samples::default();
         for round in 0..=u64::from(config.repeats) {
             for &threads in &config.threads {
                 for (name, reads) in MIXES {
@@ -48,28 +47,17 @@ impl Recorder<'_> {
                             self.next(1, &format!("{design}: {case}, threads: {threads}"));
                             let run = driver::run(map, Workload::YcsbA, &streams, Timed::Whole)?;
                             if round > 0 {
-                                let key = (threads, case, *design);
-                                throughput.entry(key).or_default().push(run.ops_per_s());
+                                let (design, case) = (&design.to_string(), case.as_str());
+                                let keys = config.keys;
+                                let about = About { table: "ycsb", design, case, threads, keys };
+                                samples.add(&about, "ops_per_s", run.ops_per_s());
                             }
                         }
                     }
                 }
             }
         }
-        for &threads in &config.threads {
-            for (name, _) in MIXES {
-                for drawn in Drawn::ALL {
-                    for &design in &config.designs {
-                        let case = format!("{name}, {}", drawn.name());
-                        let (text, keys) = (design.to_string(), config.keys);
-                        let about =
-                            About { table: "ycsb", design: &text, case: &case, threads, keys };
-                        let key = (threads, case.clone(), design);
-                        self.add_samples(&about, "ops_per_s", &throughput[&key]);
-                    }
-                }
-            }
-        }
+        self.rows.extend(samples.rows());
         Ok(())
     }
 }
