@@ -35,55 +35,56 @@ impl FromStr for Medium {
     }
 }
 
-/// A set of measurements.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Suite {
-    /// The first figures: durable inserts, lookups, bytes for each entry, the open after kill -9.
-    Summary,
-    /// Throughput, latency, growth, costs on the medium, recovery.
-    #[default]
-    Standard,
-    /// Many values for each key: skewed keys, and a graph.
-    Duplicates,
-    /// Latency against the number of keys, and what inserts take that split something.
-    Sizes,
-    /// Lookups while another thread inserts.
-    Stall,
-    /// Latency while the table fills: with a fifth of the keys, two, three and four.
-    Loads,
-    /// YCSB's A, B and C, of keys drawn uniformly and by a zipfian distribution.
-    Ycsb,
-    /// Lookups beside the size of the cached table of Rewo-Hash.
-    Caches,
-    /// Throughput before, during and after a resize of Rewo-Hash.
-    Resizing,
-    /// Opening after kill -9, of a fortieth of the keys, a quarter, and all.
-    Recovery,
-    /// The modes of durability side by side: process, interval and strict.
-    Durability,
-}
+/// Declares the suites, in the order in which they run, with their names.
+macro_rules! suites {
+    ($($(#[$attribute:meta])* $suite:ident $name:literal,)*) => {
+        /// A set of measurements.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub enum Suite { $($(#[$attribute])* $suite,)* }
 
-impl Suite {
-    /// All suites, in the order in which they run.
-    pub const ALL: [Suite; 11] = [
-        Suite::Summary,
-        Suite::Standard,
-        Suite::Duplicates,
-        Suite::Sizes,
-        Suite::Stall,
-        Suite::Loads,
-        Suite::Ycsb,
-        Suite::Caches,
-        Suite::Resizing,
-        Suite::Recovery,
-        Suite::Durability,
-    ];
+        impl Suite {
+            /// All suites, in the order in which they run.
+            pub const ALL: &[Suite] = &[$(Suite::$suite,)*];
+
+            /// The name.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Suite::$suite => $name,)* }
+            }
+        }
+    };
 }
 
 impl fmt::Display for Suite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&format!("{self:?}").to_lowercase())
+        f.write_str(self.name())
     }
+}
+
+suites! {
+    /// The first figures: durable inserts, lookups, bytes for each entry, the open after kill -9.
+    Summary "summary",
+    /// Throughput, latency, growth, costs on the medium, recovery.
+    #[default]
+    Standard "standard",
+    /// Many values for each key: skewed keys, and a graph.
+    Duplicates "duplicates",
+    /// Latency against the number of keys, and what inserts take that split something.
+    Sizes "sizes",
+    /// Lookups while another thread inserts.
+    Stall "stall",
+    /// Latency while the table fills: with a fifth of the keys, two, three and four.
+    Loads "loads",
+    /// YCSB's A, B and C, of keys drawn uniformly and by a zipfian distribution.
+    Ycsb "ycsb",
+    /// Lookups beside the size of the cached table of Rewo-Hash.
+    Caches "caches",
+    /// Throughput before, during and after a resize of Rewo-Hash.
+    Resizing "resizing",
+    /// Opening after kill -9, of a fortieth of the keys, a quarter, and all.
+    Recovery "recovery",
+    /// The modes of durability side by side: process, interval and strict.
+    Durability "durability",
 }
 
 /// The configuration of a run.
@@ -155,7 +156,7 @@ impl Config {
     /// The same with every suite, design and number of threads once.
     pub(crate) fn without_repetitions(&self) -> Self {
         let mut config = self.clone();
-        config.suites = Suite::ALL.into_iter().filter(|suite| self.has(*suite)).collect();
+        config.suites = Suite::ALL.iter().copied().filter(|suite| self.has(*suite)).collect();
         let (mut designs, mut threads) = (Vec::new(), Vec::new());
         config.designs.retain(|design| first_time(&mut designs, *design));
         config.threads.retain(|n| first_time(&mut threads, *n));

@@ -5,9 +5,10 @@ pub(crate) mod remote;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use durahash::{Design, SyncMode, Type};
-use durahash_bench::Latency;
+use durahash_bench::{Latency, Medium};
 
 use crate::size::parse_size;
 
@@ -316,7 +317,7 @@ pub(crate) struct BenchArgs {
     /// files; nodes, SepHash on real nodes of this machine
     #[arg(
         long,
-        value_enum,
+        value_parser = parse_suite(),
         value_delimiter = ',',
         hide_possible_values = true,
         default_value = "summary",
@@ -340,7 +341,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2")]
     pub(crate) threads: Vec<usize>,
     /// Where pools are made: in memory, or in files
-    #[arg(long, value_enum, default_value_t = Medium::File)]
+    #[arg(long, value_parser = parse_medium(), default_value_t = Medium::File)]
     pub(crate) medium: Medium,
     /// Directory for pool files, which are removed afterwards; a signal in the last part, recovery,
     /// may leave a directory durahash-bench-* [default: the current one]
@@ -356,8 +357,8 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=64))]
     pub(crate) sync_threads: u32,
     /// Add the latency of a slower medium; every figure says so
-    #[arg(long, value_enum)]
-    pub(crate) emulate: Option<Emulate>,
+    #[arg(long, value_parser = parse_latency())]
+    pub(crate) emulate: Option<Latency>,
     #[command(flatten)]
     pub(crate) saved: Saved,
 }
@@ -373,75 +374,36 @@ pub(crate) struct Saved {
     pub(crate) report: Option<PathBuf>,
 }
 
-/// Sets of measurements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// A set of measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Suite {
-    Summary,
-    Standard,
-    Duplicates,
-    Sizes,
-    Stall,
-    Loads,
-    Ycsb,
-    Caches,
-    Resizing,
-    Recovery,
-    Durability,
+    /// One of the library.
+    Measured(durahash_bench::Suite),
+    /// Of real nodes, which this command measures.
     Nodes,
-    /// Simulated nodes, of another program.
+    /// Of simulated nodes, which another program measures.
     Remote,
 }
 
-impl Suite {
-    /// The suite of the library; none where this command, or another program, measures.
-    pub(crate) fn measured(self) -> Option<durahash_bench::Suite> {
-        Some(match self {
-            Suite::Summary => durahash_bench::Suite::Summary,
-            Suite::Standard => durahash_bench::Suite::Standard,
-            Suite::Duplicates => durahash_bench::Suite::Duplicates,
-            Suite::Sizes => durahash_bench::Suite::Sizes,
-            Suite::Stall => durahash_bench::Suite::Stall,
-            Suite::Loads => durahash_bench::Suite::Loads,
-            Suite::Ycsb => durahash_bench::Suite::Ycsb,
-            Suite::Caches => durahash_bench::Suite::Caches,
-            Suite::Resizing => durahash_bench::Suite::Resizing,
-            Suite::Recovery => durahash_bench::Suite::Recovery,
-            Suite::Durability => durahash_bench::Suite::Durability,
-            Suite::Nodes | Suite::Remote => return None,
-        })
-    }
+/// Suites by their names.
+fn parse_suite() -> impl TypedValueParser<Value = Suite> {
+    let all = durahash_bench::Suite::ALL;
+    let names = all.iter().map(|suite| suite.name()).chain(["nodes", "remote"]);
+    PossibleValuesParser::new(names).map(|name| {
+        let measured = all.iter().find(|suite| suite.name() == name);
+        let other = if name == "nodes" { Suite::Nodes } else { Suite::Remote };
+        measured.map_or(other, |suite| Suite::Measured(*suite))
+    })
 }
 
-/// Where a benchmark makes its pools.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Medium {
-    Dram,
-    File,
+fn parse_medium() -> impl TypedValueParser<Value = Medium> {
+    PossibleValuesParser::new(["dram", "file"]).try_map(|name| name.parse())
 }
 
-impl From<Medium> for durahash_bench::Medium {
-    fn from(medium: Medium) -> Self {
-        match medium {
-            Medium::Dram => durahash_bench::Medium::Dram,
-            Medium::File => durahash_bench::Medium::File,
-        }
-    }
-}
-
-/// Slower media.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Emulate {
-    Optane,
-    Cxl,
-}
-
-impl From<Emulate> for Latency {
-    fn from(emulate: Emulate) -> Self {
-        match emulate {
-            Emulate::Optane => Latency::OPTANE,
-            Emulate::Cxl => Latency::CXL,
-        }
-    }
+fn parse_latency() -> impl TypedValueParser<Value = Latency> {
+    let known = [Latency::OPTANE, Latency::CXL];
+    PossibleValuesParser::new(known.map(|latency| latency.name))
+        .map(move |name| if name == known[0].name { Latency::OPTANE } else { Latency::CXL })
 }
 
 /// Types of keys and values.

@@ -25,20 +25,24 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
                     suite nodes";
         return Err(Failure::new(Exit::Usage, what));
     }
-    let (designs, keys) = if args.suite == [Suite::Summary] {
+    let (designs, keys) = if args.suite == [Suite::Measured(durahash_bench::Suite::Summary)] {
         (vec![Design::default()], SUMMARY_KEYS)
     } else {
         (Design::ALL.to_vec(), Config::default().keys)
     };
+    let measured = args.suite.iter().filter_map(|suite| match suite {
+        Suite::Measured(suite) => Some(*suite),
+        Suite::Nodes | Suite::Remote => None,
+    });
     let config = Config {
-        suites: args.suite.iter().filter_map(|suite| suite.measured()).collect(),
+        suites: measured.collect(),
         designs: args.design.clone().unwrap_or(designs),
         keys: args.keys.unwrap_or(keys),
         threads: args.threads.clone(),
-        medium: args.medium.into(),
+        medium: args.medium,
         pool: args.pool.clone(),
         sync_mode: args.durability,
-        emulate: args.emulate.map(Into::into),
+        emulate: args.emulate,
         cache_bytes: args.cache,
         sync_threads: args.sync_threads,
         graph: args.graph.clone(),

@@ -2,9 +2,7 @@
 
 use std::path::Path;
 
-use durahash::{
-    AnyMap, AnyMultiMap, Design, Error, ErrorKind, Finding, Options, Result, Stats, Type,
-};
+use durahash::{AnyMap, AnyMultiMap, Design, ErrorKind, Finding, Options, Result, Stats, Type};
 
 use crate::args::Kind;
 
@@ -14,8 +12,18 @@ pub(crate) enum Opened {
     Multimap(AnyMultiMap),
 }
 
-/// A key and a value.
-type Pair = (Vec<u8>, Vec<u8>);
+/// What to do with an open map; the second, if that is something else, with a multimap.
+macro_rules! either {
+    ($opened:expr, $map:ident => $single:expr $(, $multi:expr)?) => {
+        match $opened {
+            $crate::opened::Opened::Map($map) => $single,
+            $crate::opened::Opened::Multimap($map) => either!(@ $single $(, $multi)?),
+        }
+    };
+    (@ $single:expr) => { $single };
+    (@ $single:expr, $multi:expr) => { $multi };
+}
+pub(crate) use either;
 
 impl Opened {
     pub(crate) fn create(path: &Path, kind: Kind, ty: Type, options: &Options) -> Result<Self> {
@@ -36,92 +44,24 @@ impl Opened {
     }
 
     pub(crate) fn kind(&self) -> Kind {
-        match self {
-            Opened::Map(_) => Kind::Map,
-            Opened::Multimap(_) => Kind::Multimap,
-        }
+        either!(self, _map => Kind::Map, Kind::Multimap)
     }
 
     pub(crate) fn design(&self) -> Design {
-        match self {
-            Opened::Map(map) => map.design(),
-            Opened::Multimap(map) => map.design(),
-        }
+        either!(self, map => map.design())
     }
 
     /// The types of keys and values.
     pub(crate) fn types(&self) -> [Type; 2] {
-        match self {
-            Opened::Map(map) => [map.key_type(), map.value_type()],
-            Opened::Multimap(map) => [map.key_type(), map.value_type()],
-        }
-    }
-
-    /// Puts a value, or adds it.
-    pub(crate) fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        match self {
-            Opened::Map(map) => map.put(key, value),
-            Opened::Multimap(map) => map.add(key, value),
-        }
-    }
-
-    /// True if the put failed because of the key or the value itself.
-    pub(crate) fn accepts(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        match self {
-            // It may be tried again.
-            Opened::Map(_) => Ok(()),
-            Opened::Multimap(map) => map.accepts(key, value),
-        }
-    }
-
-    pub(crate) fn put_many(&self, pairs: &[Pair]) -> Result<()> {
-        match self {
-            Opened::Map(map) => map.put_many(pairs),
-            Opened::Multimap(map) => map.add_many(pairs),
-        }
-    }
-
-    pub(crate) fn get_all(&self, key: &[u8]) -> Result<Vec<Vec<u8>>> {
-        match self {
-            Opened::Map(map) => Ok(map.get(key)?.into_iter().collect()),
-            Opened::Multimap(map) => map.get_all(key),
-        }
-    }
-
-    /// Removes a key; whether it was there.
-    pub(crate) fn remove(&self, key: &[u8]) -> Result<bool> {
-        match self {
-            Opened::Map(map) => map.remove(key),
-            Opened::Multimap(map) => Ok(map.remove_all(key)? > 0),
-        }
-    }
-
-    pub(crate) fn iter(&self) -> Box<dyn Iterator<Item = Result<Pair, Error>>> {
-        match self {
-            Opened::Map(map) => Box::new(map.iter()),
-            Opened::Multimap(map) => Box::new(map.iter()),
-        }
-    }
-
-    pub(crate) fn len(&self) -> Result<u64> {
-        match self {
-            Opened::Map(map) => map.len(),
-            Opened::Multimap(map) => map.len(),
-        }
+        either!(self, map => [map.key_type(), map.value_type()])
     }
 
     pub(crate) fn step(&self) -> Result<bool> {
-        match self {
-            Opened::Map(map) => map.step(),
-            Opened::Multimap(map) => map.step(),
-        }
+        either!(self, map => map.step())
     }
 
     pub(crate) fn stats(&self) -> Result<Stats> {
-        match self {
-            Opened::Map(map) => map.stats(),
-            Opened::Multimap(map) => map.stats(),
-        }
+        either!(self, map => map.stats())
     }
 
     pub(crate) fn check_watched(
@@ -129,17 +69,7 @@ impl Opened {
         found: &mut dyn FnMut(Finding),
         watch: &mut dyn FnMut(u64, u64),
     ) -> Result<()> {
-        match self {
-            Opened::Map(map) => map.check_watched(found, watch),
-            Opened::Multimap(map) => map.check_watched(found, watch),
-        }
-    }
-
-    pub(crate) fn close(self) -> Result<()> {
-        match self {
-            Opened::Map(map) => map.close(),
-            Opened::Multimap(map) => map.close(),
-        }
+        either!(self, map => map.check_watched(found, watch))
     }
 }
 

@@ -8,7 +8,7 @@ use durahash::{Design, Error, ErrorKind, Options};
 
 use crate::args::{Create, Kind, New, Read, Write};
 use crate::exit::{Exit, Failure, MAKE_SPACE};
-use crate::opened::Opened;
+use crate::opened::{Opened, either};
 use crate::store::{Pair, Store};
 
 /// A pool that is open, and its file.
@@ -27,32 +27,33 @@ impl Store for Pool<'_> {
     }
 
     fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.map.put(key, value)
+        either!(&self.map, map => map.put(key, value), map.add(key, value))
     }
 
     fn put_many(&self, pairs: &[Pair]) -> Result<(), Error> {
-        self.map.put_many(pairs)
+        either!(&self.map, map => map.put_many(pairs), map.add_many(pairs))
     }
 
     fn accepts(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.map.accepts(key, value)
+        // A put into a map may be tried again.
+        either!(&self.map, map => { let _ = map; Ok(()) }, map.accepts(key, value))
     }
 
     fn get_all(&self, key: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
-        self.map.get_all(key)
+        either!(&self.map, map => Ok(map.get(key)?.into_iter().collect()), map.get_all(key))
     }
 
     fn remove(&self, key: &[u8]) -> Result<bool, Error> {
-        self.map.remove(key)
+        either!(&self.map, map => map.remove(key), Ok(map.remove_all(key)? > 0))
     }
 
     fn entries(&self) -> Box<dyn Iterator<Item = Result<Pair, Error>> + '_> {
-        self.map.iter()
+        either!(&self.map, map => Box::new(map.iter()))
     }
 
     fn len(&self) -> Option<u64> {
         // Without their number there is still a dump to be had.
-        Some(self.map.len().unwrap_or(0))
+        Some(either!(&self.map, map => map.len()).unwrap_or(0))
     }
 
     fn check_command(&self) -> String {
@@ -69,7 +70,7 @@ impl Store for Pool<'_> {
 
     /// That is when its file is cut and marked as whole.
     fn close(self) -> Result<(), Failure> {
-        self.map.close().map_err(|e| Failure::pool(self.path, &e))
+        either!(self.map, map => map.close()).map_err(|e| Failure::pool(self.path, &e))
     }
 }
 

@@ -10,6 +10,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -353,6 +354,19 @@ impl<T> Future for Task<T> {
     }
 }
 
+/// Lets other tasks run.
+pub async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 /// A future that is ready at a time; see [`sleep_until`].
 #[derive(Debug)]
 pub struct Sleep {
@@ -396,18 +410,10 @@ mod tests {
 
     use super::*;
 
-    /// Pending `times` times.
-    async fn yield_now(times: u32) {
-        let mut left = times;
-        std::future::poll_fn(|cx| {
-            if left == 0 {
-                return Poll::Ready(());
-            }
-            left -= 1;
-            cx.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await;
+    async fn yields(times: u32) {
+        for _ in 0..times {
+            yield_now().await;
+        }
     }
 
     #[test]
@@ -419,7 +425,7 @@ mod tests {
             executor.spawn(0, async move {
                 for round in 0..2 {
                     log.borrow_mut().push((round, task));
-                    yield_now(1).await;
+                    yield_now().await;
                 }
                 let log = Rc::clone(&log);
                 inner.spawn(0, async move { log.borrow_mut().push((2, task)) });
@@ -448,7 +454,7 @@ mod tests {
         let suicide = executor.spawn(1, async move {
             inner.cancel(1);
             inner.spawn(2, async {});
-            yield_now(1).await;
+            yield_now().await;
         });
         let told = executor.spawn(2, of_one);
         while executor.poll_one() {}
@@ -460,7 +466,7 @@ mod tests {
         let own = Rc::clone(&waker);
         executor.spawn(
             3,
-            std::future::poll_fn(move |cx| {
+            poll_fn(move |cx| {
                 *own.borrow_mut() = Some(cx.waker().clone());
                 Poll::<()>::Pending
             }),
@@ -483,7 +489,7 @@ mod tests {
         let start = Instant::now();
         let woken = executor.spawn(
             0,
-            std::future::poll_fn(move |cx| {
+            poll_fn(move |cx| {
                 let mut shared = other.lock().unwrap();
                 if shared.0 {
                     return Poll::Ready(());
@@ -524,14 +530,14 @@ mod tests {
     fn a_future_alone_blocks_its_thread() {
         let start = Instant::now();
         block_on(async {
-            yield_now(3).await;
+            yields(3).await;
             sleep_until(start + Duration::from_millis(2)).await;
         });
         assert!(Instant::now() >= start + Duration::from_millis(2));
         // Within a task, too: it does not wait for the executor that it keeps waiting.
         let executor = Executor::new();
         let task = executor.spawn(0, async move { block_on(sleep_until(start)) });
-        executor.block_on(yield_now(5));
+        executor.block_on(yields(5));
         executor.run();
         assert_eq!(task.take(), Some(()));
     }

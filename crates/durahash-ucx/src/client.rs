@@ -407,8 +407,7 @@ impl Fabric for Ucx {
         batch.write(addr, bytes);
         endpoint.check(&batch)?;
         let mut own = endpoint.own();
-        own.counts = own.counts
-            + Counts { unsignaled: 1, bytes_out: bytes.len() as u64, ..Counts::default() };
+        own.counts.write_unsignaled(bytes);
         own.unsignaled[usize::from(addr.node())].0 += 1;
         if own.evicted {
             // The flush reports it.
@@ -431,11 +430,7 @@ impl Fabric for Ucx {
             return Ok(());
         }
         endpoint.admit().await?;
-        let one = Counts { round_trips: 1, ..Counts::default() };
-        {
-            let mut own = endpoint.own();
-            own.counts = own.counts + one;
-        }
+        endpoint.own().counts.round_trips += 1;
         endpoint.link.flush(node).await?;
         let flushed = &mut endpoint.own().unsignaled[usize::from(node)].1;
         *flushed = posted.max(*flushed);
@@ -477,11 +472,7 @@ impl Fabric for Ucx {
     async fn evict(&self, row: u32) -> Result<bool> {
         let endpoint = &*self.0;
         endpoint.admit().await?;
-        let one = Counts { round_trips: 1, ..Counts::default() };
-        {
-            let mut own = endpoint.own();
-            own.counts = own.counts + one;
-        }
+        endpoint.own().counts.round_trips += 1;
         if row < endpoint.rows {
             evict(&endpoint.link, row, endpoint.lease_ns).await?;
         }

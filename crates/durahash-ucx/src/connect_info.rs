@@ -33,12 +33,12 @@ const PART_BYTES_MAX: u64 = 1 << 20;
 pub(crate) struct ConnectInfo {
     pub(crate) id: u64,
     ucx: u64,
-    base: u64,
+    pub(crate) base: u64,
     pub(crate) region_bytes: u64,
     pub(crate) rows: u32,
     pub(crate) lease_ns: u64,
-    address: Vec<u8>,
-    rkey: Vec<u8>,
+    pub(crate) address: Vec<u8>,
+    pub(crate) rkey: Vec<u8>,
 }
 
 impl ConnectInfo {
@@ -51,18 +51,6 @@ impl ConnectInfo {
         (base, address, rkey): (u64, Vec<u8>, Vec<u8>),
     ) -> Self {
         ConnectInfo { id, ucx, base, region_bytes, rows, lease_ns, address, rkey }
-    }
-
-    pub(crate) fn base(&self) -> u64 {
-        self.base
-    }
-
-    pub(crate) fn address(&self) -> &[u8] {
-        &self.address
-    }
-
-    pub(crate) fn rkey(&self) -> &[u8] {
-        &self.rkey
     }
 
     /// Bytes of the fabric's own pages, before the region.
@@ -154,8 +142,12 @@ mod tests {
     const UCX: u64 = 1013;
     const LEASE_NS: u64 = 5_000_000_000;
 
+    fn at(base: u64) -> (u64, Vec<u8>, Vec<u8>) {
+        (base, vec![1, 2, 3], vec![4, 5])
+    }
+
     fn parts() -> (u64, Vec<u8>, Vec<u8>) {
-        (0x1000, vec![1, 2, 3], vec![4, 5])
+        at(0x1000)
     }
 
     #[test]
@@ -188,30 +180,9 @@ mod tests {
             (UCX, 4096, 4097, LEASE_NS, parts(), "the number of rows"),
             (UCX, 4096, 3, 0, parts(), "the lease"),
             (UCX, 4096, 3, u64::MAX, parts(), "the lease"),
-            (
-                UCX,
-                4096,
-                3,
-                LEASE_NS,
-                (0, address.clone(), key.clone()),
-                "the address of the region",
-            ),
-            (
-                UCX,
-                4096,
-                3,
-                LEASE_NS,
-                (0x1001, address.clone(), key.clone()),
-                "the address of the region",
-            ),
-            (
-                UCX,
-                4096,
-                3,
-                LEASE_NS,
-                (beyond, address.clone(), key.clone()),
-                "the address of the region",
-            ),
+            (UCX, 4096, 3, LEASE_NS, at(0), "the address of the region"),
+            (UCX, 4096, 3, LEASE_NS, at(0x1001), "the address of the region"),
+            (UCX, 4096, 3, LEASE_NS, at(beyond), "the address of the region"),
             (UCX, 4096, 3, LEASE_NS, (0x1000, vec![], key), "the length of the worker's address"),
             (UCX, 4096, 3, LEASE_NS, (0x1000, address, vec![]), "the length of the remote key"),
         ] {

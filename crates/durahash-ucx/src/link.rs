@@ -2,12 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use durahash_media::{Error, ErrorKind, Result};
-use durahash_remote::executor::sleep_until;
+use durahash_remote::executor::{sleep_until, yield_now};
 use durahash_remote::fabric::{Addr, Batch, Kind, Verb};
 
 use crate::connect_info::ConnectInfo;
@@ -329,16 +328,7 @@ impl Link {
             if waited < SPIN {
                 let _looker = Looker::new(self);
                 self.give_way(moved);
-                let mut yielded = false;
-                std::future::poll_fn(|cx| {
-                    if yielded {
-                        return Poll::Ready(());
-                    }
-                    yielded = true;
-                    cx.waker().wake_by_ref();
-                    Poll::Pending
-                })
-                .await;
+                yield_now().await;
             } else {
                 sleep_until(Instant::now() + (waited / 8).clamp(LOOK_MIN, LOOK_MAX)).await;
             }

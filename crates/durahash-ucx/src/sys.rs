@@ -260,11 +260,11 @@ impl Client {
     /// [`Trusted`] bytes only.
     pub(crate) fn connect(&mut self, info: &ConnectInfo) -> Result<()> {
         assert!(self.nodes.len() < 255 && self.slots.iter().all(Option::is_none));
-        let (address, rkey) = (info.address().as_ptr(), info.rkey().as_ptr());
+        let (address, rkey) = (info.address.as_ptr(), info.rkey.as_ptr());
         // SAFETY: there is room for one more, and no batch exists that was made for fewer nodes. The caller of
         // `Trusted::new` vouches that a node has made these bytes, and that they are whole; the
         // node's UCX is of this version: so UCX reads as many of them as it has written.
-        let status = unsafe { dh_client_connect(self.raw.as_ptr(), address, rkey, info.base()) };
+        let status = unsafe { dh_client_connect(self.raw.as_ptr(), address, rkey, info.base) };
         check("connecting to a node", status)?;
         self.nodes.push((info.bytes(), false));
         Ok(())

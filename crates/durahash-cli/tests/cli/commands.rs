@@ -152,8 +152,7 @@ fn a_load_agrees_with_the_pool_that_is_there() {
     work.feed("load n.pool - --codec u64", b"1\t1\n").ok();
     work.feed("load n.pool", b"2\t2\n").ok();
     work.feed("load n.pool --codec u64 --design reh", b"3\t3\n").ok();
-    let complaint = work.feed("load n.pool --codec bytes", b"4\t4\n").failed(2);
-    assert!(complaint.contains("keys of u64 and values of u64"), "{complaint}");
+    work.feed("load n.pool --codec bytes", b"4\t4\n").complains(2, "keys of u64 and values of u64");
     assert_eq!(work.run("dump n.pool").sorted_lines().len(), 3);
 }
 
@@ -395,8 +394,7 @@ fn benchmarks_of_other_suites_print_their_tables() {
         ("bench --suite durability --durability strict", "every mode"),
         ("bench --suite duplicates --design reh", "multimaps"),
     ] {
-        let complaint = work.run(line).failed(2);
-        assert!(complaint.contains(why), "{complaint}");
+        work.run(line).complains(2, why);
     }
     let missing = "bench --suite duplicates --keys 1000 --medium dram --graph none.tsv";
     assert!(work.run(missing).failed(4).contains("none.tsv"));

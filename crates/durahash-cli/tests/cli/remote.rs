@@ -67,16 +67,17 @@ impl Over {
 }
 
 /// A node that is killed in the end.
-struct Node {
+struct Node<'a> {
+    work: &'a Work,
     child: Child,
     address: String,
     /// Of files in shared memory.
     dir: Option<PathBuf>,
 }
 
-impl Node {
+impl<'a> Node<'a> {
     /// Starts a node on a port that the system chooses, with `more` arguments.
-    fn start(work: &Work, over: Over, more: &str) -> Self {
+    fn start(work: &'a Work, over: Over, more: &str) -> Self {
         // What is large does not go where memory is shared, of which a container may have little.
         static NODES: AtomicU32 = AtomicU32::new(0);
         let mib = more.split("--size ").nth(1).and_then(|size| size.split_once("MiB"));
@@ -95,16 +96,16 @@ impl Node {
         let (_, fabric) = rest.split_once(" bytes, fabric ").unwrap();
         let dir = fabric.strip_prefix("local:").map(PathBuf::from);
         assert!(dir.is_some() || fabric == "ucx", "{fabric}");
-        Node { child, address: address.into(), dir }
+        Node { work, child, address: address.into(), dir }
     }
 
     /// Runs a command on it alone, with something to read.
-    fn feed(&self, work: &Work, line: &str, input: &[u8]) -> Answer {
-        work.feed(&format!("remote --node {} {line}", self.address), input)
+    fn feed(&self, line: &str, input: &[u8]) -> Answer {
+        self.work.feed(&format!("remote --node {} {line}", self.address), input)
     }
 
-    fn run(&self, work: &Work, line: &str) -> Answer {
-        self.feed(work, line, b"")
+    fn run(&self, line: &str) -> Answer {
+        self.feed(line, b"")
     }
 
     /// kill -9
@@ -119,11 +120,19 @@ impl Node {
     }
 }
 
-impl Drop for Node {
+impl Drop for Node<'_> {
     fn drop(&mut self) {
         // It may be dead already.
         drop(self.child.kill());
         drop(self.child.wait());
+    }
+}
+
+/// Runs a test over each fabric, with a node of these arguments.
+fn over_each(arguments: &str, test: impl Fn(Over, &Work, Node<'_>)) {
+    for over in Over::ALL {
+        let work = over.work();
+        test(over, &work, Node::start(&work, over, arguments));
     }
 }
 
@@ -155,58 +164,53 @@ fn lines(range: std::ops::Range<u64>) -> String {
 
 #[test]
 fn entries_are_put_found_and_removed() {
-    for over in Over::ALL {
-        let work = over.work();
-        let node = Node::start(&work, over, "--size 64MiB");
+    over_each("--size 64MiB", |_, _, node| {
         for line in ["get key", "put key value", "del key", "dump", "stats", "check --json"] {
-            let complaint = node.run(&work, line).failed(4);
-            assert!(complaint.contains("there is no index in the memory"), "{complaint}");
+            let complaint = node.run(line).complains(4, "there is no index in the memory");
             assert!(complaint.contains(&format!("`durahash remote --node {} load`", node.address)));
         }
-        let said = node.feed(&work, "load", b"key\tvalue\n# comment\nother\t1\n").ok();
+        let said = node.feed("load", b"key\tvalue\n# comment\nother\t1\n").ok();
         let counts = "entries loaded: 2, comments skipped: 1, bad lines left out: 0 (";
         assert!(said.starts_with(counts), "{said}");
-        assert_eq!(node.run(&work, "get key").ok(), "value\n");
-        assert_eq!(node.run(&work, "put key another").ok(), "");
-        assert_eq!(node.run(&work, "get key").ok(), "another\n");
-        assert_eq!(node.run(&work, "del key").ok(), "");
+        assert_eq!(node.run("get key").ok(), "value\n");
+        assert_eq!(node.run("put key another").ok(), "");
+        assert_eq!(node.run("get key").ok(), "another\n");
+        assert_eq!(node.run("del key").ok(), "");
         for line in ["get key", "del key"] {
-            let absent = node.run(&work, line);
+            let absent = node.run(line);
             assert_eq!(
                 (absent.code, absent.err.as_str(), &absent.out[..]),
                 (Some(1), "", &b""[..])
             );
         }
-        assert_eq!(node.run(&work, "dump").ok(), "other\t1\n");
+        assert_eq!(node.run("dump").ok(), "other\t1\n");
         let address = &node.address;
-        assert_eq!(node.run(&work, "check").ok(), format!("{address}: ok, 1 keys\n"));
-        let check = json(node.run(&work, "check --json"));
+        assert_eq!(node.run("check").ok(), format!("{address}: ok, 1 keys\n"));
+        let check = json(node.run("check --json"));
         let wanted = serde_json::json!({ "pool": address, "ok": true, "keys": 1, "findings": [] });
         assert_eq!(check, wanted);
-        let stats = json(node.run(&work, "stats --json"));
+        let stats = json(node.run("stats --json"));
         assert_eq!((&stats["keys"], &stats["clients"]), (&1.into(), &1.into()));
         assert_eq!(
             (&stats["pool"], &stats["memory_bytes"]),
             (&address[..].into(), &(64 << 20).into())
         );
-        let text = node.run(&work, "stats").ok();
+        let text = node.run("stats").ok();
         for start in
             ["pool              127.0.0.1:", "keys              1\n", "memory            64.0 MiB"]
         {
             assert!(text.contains(start), "{text}");
         }
         assert!(node.dir.as_ref().is_none_or(|dir| dir.exists()));
-    }
+    });
 }
 
 #[test]
 fn keys_and_values_are_any_bytes_and_bad_lines_are_left_out() {
-    for over in Over::ALL {
-        let work = over.work();
-        let node = Node::start(&work, over, "--size 64MiB");
+    over_each("--size 64MiB", |over, work, node| {
         let long = "k".repeat((1 << 20) + 1);
         let text = format!("a\t1\nno tab\n{long}\tv\nb\t{long}\nb\t2\na\t3\n");
-        let load = node.feed(&work, "load", text.as_bytes());
+        let load = node.feed("load", text.as_bytes());
         assert_eq!(load.code, Some(2));
         assert!(
             load.out.starts_with(b"entries loaded: 3, comments skipped: 0, bad lines left out: 3")
@@ -218,7 +222,7 @@ fn keys_and_values_are_any_bytes_and_bad_lines_are_left_out() {
         ] {
             assert!(load.err.contains(wanted), "{}", load.err);
         }
-        assert_eq!(node.run(&work, "get a").ok(), "3\n");
+        assert_eq!(node.run("get a").ok(), "3\n");
         let words = ["remote", "--node", &node.address, "put", "--"].map(OsStr::new);
         let cases: [(&[u8], &[u8]); 4] =
             [(b"", b""), (b"#\xff\\n", b"a\tb\nc\r"), (b"-k", b"--json"), (b"\xf0", b"# \x01")];
@@ -226,16 +230,16 @@ fn keys_and_values_are_any_bytes_and_bad_lines_are_left_out() {
             let pair = [key, value].map(OsStr::from_bytes);
             work.run_args(words.into_iter().chain(pair)).ok();
         }
-        let dump = node.run(&work, "dump");
+        let dump = node.run("dump");
         assert_eq!(dump.sorted_lines().len(), 6);
-        let other = Node::start(&work, over, "--size 64MiB");
-        other.feed(&work, "load", &dump.out).ok();
-        assert_eq!(other.run(&work, "dump").sorted_lines(), dump.sorted_lines());
+        let other = Node::start(work, over, "--size 64MiB");
+        other.feed("load", &dump.out).ok();
+        assert_eq!(other.run("dump").sorted_lines(), dump.sorted_lines());
         // And the same of a pool.
         work.feed("load a.pool", &dump.out).ok();
         assert_eq!(work.run("dump a.pool").sorted_lines(), dump.sorted_lines());
-        assert_eq!(other.run(&work, "dump --limit 2").sorted_lines().len(), 2);
-    }
+        assert_eq!(other.run("dump --limit 2").sorted_lines().len(), 2);
+    });
 }
 
 #[test]
@@ -263,8 +267,7 @@ fn several_nodes_have_one_index() {
             format!("remote --node {} --node {} get key", two.address, one.address),
         ];
         for answer in work.run_all(&others) {
-            let complaint = answer.failed(3);
-            assert!(complaint.contains("named in another order"), "{complaint}");
+            answer.complains(3, "named in another order");
         }
         let twice = format!("remote --node {} --node {}", one.address, one.address);
         assert!(work.run(&format!("{twice} get key")).failed(2).contains("each named once"));
@@ -296,10 +299,8 @@ fn tokens_keep_out_who_has_another() {
 
 #[test]
 fn garbage_does_not_end_a_node() {
-    for over in Over::ALL {
-        let work = over.work();
-        let node = Node::start(&work, over, "--size 16MiB");
-        node.feed(&work, "load", b"key\tvalue\n").ok();
+    over_each("--size 16MiB", |_, _, node| {
+        node.feed("load", b"key\tvalue\n").ok();
         let silent = TcpStream::connect(&node.address).unwrap();
         for bytes in [
             &b"GET / HTTP/1.1\r\n\r\n"[..],
@@ -314,9 +315,9 @@ fn garbage_does_not_end_a_node() {
             drop(stream.read_to_end(&mut said));
             assert!(said.is_empty());
         }
-        assert_eq!(node.run(&work, "get key").ok(), "value\n");
+        assert_eq!(node.run("get key").ok(), "value\n");
         drop(silent);
-    }
+    });
 }
 
 #[test]
@@ -334,8 +335,7 @@ fn wrong_usage_of_nodes_says_what_is_right() {
         ("node --token-file none", 4, "reading the token none"),
         (&format!("node --size 4KiB --listen {taken}"), 4, "listening"),
     ] {
-        let complaint = work.run(line).failed(code);
-        assert!(complaint.contains(wanted), "{line}: {complaint}");
+        work.run(line).complains(code, wanted);
     }
     for line in ["node --fabric tcp", "node --listen host", "remote get k", "remote --node x get k"]
     {
@@ -354,29 +354,26 @@ fn wrong_usage_of_nodes_says_what_is_right() {
             stream.shutdown(Shutdown::Write).unwrap();
             drop(stream.read_to_end(&mut Vec::new()));
         });
-        let complaint = work.run(&format!("remote --node {address} get k")).failed(3);
-        assert!(complaint.contains("is not a node that this build can talk to"), "{complaint}");
+        work.run(&format!("remote --node {address} get k"))
+            .complains(3, "is not a node that this build can talk to");
     });
 }
 
 #[test]
 fn memory_that_is_too_small_is_full() {
-    for over in Over::ALL {
-        let work = over.work();
-        let node = Node::start(&work, over, "--size 4KiB");
-        let complaint = node.feed(&work, "load", lines(0..1000).as_bytes()).failed(4);
-        assert!(complaint.contains("no space for "), "{complaint}");
-        let node = Node::start(&work, over, "--size 1MiB");
-        let complaint = node.feed(&work, "load", lines(0..50_000).as_bytes()).failed(4);
-        assert!(complaint.contains("no space for "), "{complaint}");
+    over_each("--size 4KiB", |over, work, node| {
+        node.feed("load", lines(0..1000).as_bytes()).complains(4, "no space for ");
+        let node = Node::start(work, over, "--size 1MiB");
+        let complaint =
+            node.feed("load", lines(0..50_000).as_bytes()).complains(4, "no space for ");
         assert!(complaint.contains(" entries were loaded and stay"), "{complaint}");
-        let kept = node.run(&work, "dump").ok();
-        assert!(kept.lines().count() > 1000 && node.run(&work, "check").code == Some(0));
+        let kept = node.run("dump").ok();
+        assert!(kept.lines().count() > 1000 && node.run("check").code == Some(0));
         for line in kept.split_inclusive('\n') {
             let i = line.split(['\t', ' ']).nth(1).unwrap().parse().unwrap();
             assert_eq!(line, self::line(i));
         }
-    }
+    });
 }
 
 /// Starts to load lines without end.
@@ -403,45 +400,40 @@ fn wait_for(work: &Work, nodes: &str, i: u64) {
 
 #[test]
 fn a_node_that_is_killed_during_a_load_ends_it() {
-    for over in Over::ALL {
-        let work = over.work();
-        let mut node = Node::start(&work, over, "--size 256MiB");
+    over_each("--size 256MiB", |over, work, mut node| {
         let nodes = format!("--node {}", node.address);
         let address = node.address.clone();
-        let load = load_without_end(&work, &nodes, |_| {
-            wait_for(&work, &nodes, over.fewer(1000));
+        let load = load_without_end(work, &nodes, |_| {
+            wait_for(work, &nodes, over.fewer(1000));
             node.kill();
         });
         let complaint = load.failed(4);
         assert!(complaint.starts_with(&format!("node {address} does not answer; ")), "{complaint}");
         assert!(complaint.contains("entries were loaded, and go with the node"), "{complaint}");
         for line in ["get key", "put key v", "del key", "dump", "stats --json", "check --json"] {
-            let complaint = node.run(&work, line).failed(4);
-            assert!(complaint.contains("does not answer: "), "{line}: {complaint}");
+            node.run(line).complains(4, "does not answer: ");
         }
         // Also the memory goes, though the node could not see to it any more.
         node.wait_until_removed();
-    }
+    });
 }
 
 #[test]
 fn a_load_that_waits_for_lines_ends_with_its_node() {
-    for over in Over::ALL {
-        let work = over.work();
-        let mut node = Node::start(&work, over, "--size 16MiB");
+    over_each("--size 16MiB", |_, work, mut node| {
         let nodes = format!("--node {}", node.address);
         let mut child = work.start(&format!("remote {nodes} load"));
         let mut stdin = child.stdin.take().unwrap();
         // Half a line is waited for, too.
         stdin.write_all(format!("{}half", line(0)).as_bytes()).unwrap();
-        wait_for(&work, &nodes, 0);
+        wait_for(work, &nodes, 0);
         node.kill();
         let complaint = answer(child).failed(4);
         let wanted = format!("node {} does not answer; ", node.address);
         assert!(complaint.starts_with(&wanted), "{complaint}");
         assert!(complaint.contains("at least 1 entries were loaded, and go"), "{complaint}");
         drop(stdin);
-    }
+    });
 }
 
 /// Of a named pipe nobody writes to at first, and then nobody goes on.
@@ -462,8 +454,8 @@ fn a_load_from_a_pipe_ends_with_its_node() {
             writer = Some(file);
         } else {
             // It is a client, so it has opened what it loads into.
-            node.feed(&work, "load", b"key\tvalue\n").ok();
-            patiently(|| json(node.run(&work, "stats --json"))["clients"] == 2);
+            node.feed("load", b"key\tvalue\n").ok();
+            patiently(|| json(node.run("stats --json"))["clients"] == 2);
         }
         node.kill();
         let complaint = answer(child).failed(4);
@@ -488,7 +480,7 @@ fn what_a_pipe_brings_is_loaded() {
 fn one_client_too_many_is_told_so() {
     let work = Work::new();
     let node = Node::start(&work, Over::Local, "--size 64MiB");
-    node.feed(&work, "load", b"key\tvalue\n").ok();
+    node.feed("load", b"key\tvalue\n").ok();
     // Each is a client until its input ends.
     let start = || work.start(&format!("remote --node {} load", node.address));
     let mut clients: Vec<_> = (0..64).map(|_| start()).collect();
@@ -497,18 +489,17 @@ fn one_client_too_many_is_told_so() {
         // The one that comes last ends where a `get` has the last row just then.
         let ended = clients.iter_mut().filter_map(|c| c.try_wait().unwrap().is_some().then_some(c));
         ended.for_each(|client| *client = start());
-        let answer = node.run(&work, "get key");
+        let answer = node.run("get key");
         let full = answer.code == Some(5);
         last = Some(answer);
         full
     });
-    let complaint = last.unwrap().failed(5);
-    assert!(complaint.contains("all 64 clients are alive; try again when one"), "{complaint}");
+    last.unwrap().complains(5, "all 64 clients are alive; try again when one");
     for client in &mut clients {
         drop(client.stdin.take());
     }
     clients.into_iter().for_each(|client| drop(answer(client).ok()));
-    assert_eq!(node.run(&work, "get key").ok(), "value\n");
+    assert_eq!(node.run("get key").ok(), "value\n");
 }
 
 #[test]
@@ -529,21 +520,19 @@ fn one_of_two_nodes_that_is_killed_ends_a_load_too() {
 
 #[test]
 fn a_client_that_is_killed_during_a_load_loses_nothing_that_was_acknowledged() {
-    for over in Over::ALL {
-        let work = over.work();
-        let node = Node::start(&work, over, "--size 512MiB");
+    over_each("--size 512MiB", |over, work, node| {
         let nodes = format!("--node {}", node.address);
         let keys = over.fewer(5000);
         let first: String = (0..keys).map(|i| format!("first {i}\t{i}\n")).collect();
-        node.feed(&work, "load", first.as_bytes()).ok();
+        node.feed("load", first.as_bytes()).ok();
         for round in 1..4 {
-            let killed = load_without_end(&work, &nodes, |child| {
-                wait_for(&work, &nodes, over.fewer(round * 3000));
+            let killed = load_without_end(work, &nodes, |child| {
+                wait_for(work, &nodes, over.fewer(round * 3000));
                 over.let_node_answer(child);
                 child.kill().unwrap();
             });
             assert_eq!(killed.code, None);
-            let dump = node.run(&work, "dump").ok();
+            let dump = node.run("dump").ok();
             let all: BTreeMap<_, _> =
                 dump.lines().map(|line| line.split_once('\t').unwrap()).collect();
             for i in 0..keys {
@@ -553,11 +542,11 @@ fn a_client_that_is_killed_during_a_load_loses_nothing_that_was_acknowledged() {
                 let i = key[4..].parse().unwrap();
                 assert_eq!(line(i), format!("{key}\t{value}\n"));
             }
-            assert!(node.run(&work, "check").ok().contains(": ok, "), "round {round}");
+            assert!(node.run("check").ok().contains(": ok, "), "round {round}");
             // What was cut short is loaded again, by another client.
             let again = lines(0..over.fewer(round * 3000));
-            node.feed(&work, "load", again.as_bytes()).ok();
-            let dump = node.run(&work, "dump").ok();
+            node.feed("load", again.as_bytes()).ok();
+            let dump = node.run("dump").ok();
             let all: std::collections::BTreeSet<_> = dump.split_inclusive('\n').collect();
             assert!(
                 first
@@ -566,14 +555,12 @@ fn a_client_that_is_killed_during_a_load_loses_nothing_that_was_acknowledged() {
                     .all(|l| all.contains(l))
             );
         }
-    }
+    });
 }
 
 #[test]
 fn clients_that_load_at_the_same_time_make_one_index() {
-    for over in Over::ALL {
-        let work = over.work();
-        let node = Node::start(&work, over, "--size 256MiB");
+    over_each("--size 256MiB", |over, work, node| {
         let each = over.fewer(5000);
         let loads: Vec<_> = (0..4)
             .map(|i| {
@@ -590,17 +577,15 @@ fn clients_that_load_at_the_same_time_make_one_index() {
         for load in loads {
             load.join().unwrap();
         }
-        let check = node.run(&work, "check").ok();
+        let check = node.run("check").ok();
         assert_eq!(check, format!("{}: ok, {} keys\n", node.address, 4 * each));
-    }
+    });
 }
 
 #[test]
 fn a_dump_ends_with_its_node() {
-    for over in Over::ALL {
-        let work = over.work();
-        let mut node = Node::start(&work, over, "--size 128MiB");
-        node.feed(&work, "load", lines(0..over.fewer(budget(50_000, 100_000))).as_bytes()).ok();
+    over_each("--size 128MiB", |over, work, mut node| {
+        node.feed("load", lines(0..over.fewer(budget(50_000, 100_000))).as_bytes()).ok();
         let words = ["remote", "--node", &node.address, "dump"];
         let mut child = work.command(words).stdin(Stdio::null()).spawn().unwrap();
         // More than a pipe holds is to come yet.
@@ -612,7 +597,7 @@ fn a_dump_ends_with_its_node() {
         assert_eq!(dump.code, Some(4), "{}", dump.err);
         let wanted = format!("durahash: node {} does not answer; ", node.address);
         assert!(dump.err.starts_with(&wanted), "{}", dump.err);
-    }
+    });
 }
 
 /// Who has a connection misses a node that is stopped within 11 s, who wants one within 5 s.
@@ -622,7 +607,7 @@ fn a_node_that_is_stopped_is_as_one_that_is_gone() {
     let work = over.work();
     let node = Node::start(&work, over, "--size 128MiB");
     let nodes = format!("--node {}", node.address);
-    node.feed(&work, "load", lines(0..over.fewer(budget(20_000, 100_000))).as_bytes()).ok();
+    node.feed("load", lines(0..over.fewer(budget(20_000, 100_000))).as_bytes()).ok();
     let words = ["remote", "--node", &node.address, "dump"];
     let mut dump = work.command(words).stdin(Stdio::null()).spawn().unwrap();
     let mut begin = [0; 1000];
@@ -630,11 +615,10 @@ fn a_node_that_is_stopped_is_as_one_that_is_gone() {
     let mut load = work.start(&format!("remote {nodes} load"));
     let mut stdin = load.stdin.take().unwrap();
     stdin.write_all(b"last\t1\n").unwrap();
-    patiently(|| node.run(&work, "get last").code == Some(0));
+    patiently(|| node.run("get last").code == Some(0));
     signal(&node.child, "-STOP");
     let start = Instant::now();
-    let complaint = node.run(&work, "get last").failed(4);
-    assert!(complaint.contains("does not answer: "), "{complaint}");
+    node.run("get last").complains(4, "does not answer: ");
     let wanted = format!("node {} does not answer; ", node.address);
     let complaint = answer(load).failed(4);
     assert!(complaint.starts_with(&wanted), "{complaint}");
@@ -657,8 +641,7 @@ fn a_client_that_is_stopped_is_named_to_those_that_it_blocks() {
     stdin.write_all(line(0).as_bytes()).unwrap();
     wait_for(&work, &format!("--node {}", node.address), 0);
     signal(&stopped, "-STOP");
-    let complaint =
-        node.feed(&work, "load", lines(0..budget(20_000, 100_000)).as_bytes()).failed(4);
+    let complaint = node.feed("load", lines(0..budget(20_000, 100_000)).as_bytes()).failed(4);
     for part in ["the client in row ", "was stopped, as by Ctrl-Z", "entries were loaded and stay"]
     {
         assert!(complaint.contains(part), "{complaint}");
@@ -666,7 +649,7 @@ fn a_client_that_is_stopped_is_named_to_those_that_it_blocks() {
     signal(&stopped, "-CONT");
     drop(stdin);
     answer(stopped).ok();
-    node.feed(&work, "load", lines(0..budget(20_000, 100_000)).as_bytes()).ok();
+    node.feed("load", lines(0..budget(20_000, 100_000)).as_bytes()).ok();
 }
 
 /// Over UCX the dead are found by time: what such a client had serves whoever waits for it.
@@ -684,18 +667,18 @@ fn a_client_that_is_short_of_memory_outstays_a_dead_one() {
     dead.kill().unwrap();
     drop(answer(dead));
     let start = Instant::now();
-    let load = node.feed(&work, "load", lines(0..50_000).as_bytes());
+    let load = node.feed("load", lines(0..50_000).as_bytes());
     assert_eq!(load.code, Some(4), "{}", load.err);
     // A load that takes longer than a lease finds the dead before memory is short.
     let waits = load.err.contains("memory is short: waiting for other clients to leave");
     assert!(waits || start.elapsed() > Duration::from_secs(40), "{}", load.err);
     assert!(load.err.contains("no space for "), "{}", load.err);
-    assert_eq!(json(node.run(&work, "stats --json"))["clients"], 1);
+    assert_eq!(json(node.run("stats --json"))["clients"], 1);
     drop(stdin);
 }
 
 /// Bytes of a node's file, changed at `off` bytes behind where `what` is.
-fn damage(node: &Node, what: &[u8], off: usize) {
+fn damage(node: &Node<'_>, what: &[u8], off: usize) {
     let path = node.dir.as_ref().unwrap().join("node-0");
     let mut bytes = std::fs::read(&path).unwrap();
     let at = bytes.windows(what.len()).position(|window| window == what).unwrap() + off;
@@ -710,27 +693,27 @@ fn damage_is_found_and_told() {
     let work = Work::new();
     let node = Node::start(&work, Over::Local, "--size 1MiB");
     let address = &node.address;
-    node.feed(&work, "load", b"key\tvalue of it\nother\tsound\n").ok();
+    node.feed("load", b"key\tvalue of it\nother\tsound\n").ok();
     // A value, whose checksum tells.
     damage(&node, b"value of it", 0);
-    let check = node.run(&work, "check");
+    let check = node.run("check");
     let text = String::from_utf8(check.out).unwrap();
     assert_eq!(check.code, Some(3), "{text}{}", check.err);
     assert!(text.starts_with(&format!("{address}: at offset 0x")), "{text}");
     assert!(text.ends_with(&format!("\n{address}: 1 finding\n")), "{text}");
-    let check = node.run(&work, "check --json");
+    let check = node.run("check --json");
     let found: Value = serde_json::from_slice(&check.out).unwrap();
     assert_eq!((check.code, &found["ok"]), (Some(3), &false.into()));
     assert_eq!(found["findings"].as_array().unwrap().len(), 1, "{found}");
     for line in ["stats", "stats --json", "get key"] {
-        let complaint = node.run(&work, line).failed(3);
+        let complaint = node.run(line).failed(3);
         assert!(
             complaint.starts_with(&format!("{address}: the index is damaged: ")),
             "{complaint}"
         );
     }
-    assert_eq!(node.run(&work, "dump").code, Some(3));
-    assert_eq!(node.run(&work, "get other").ok(), "sound\n");
+    assert_eq!(node.run("dump").code, Some(3));
+    assert_eq!(node.run("get other").ok(), "sound\n");
     // The index itself, and then what says that this is the memory of a node.
     for (what, wanted) in
         [(&b"DURASEP\0"[..], "there is no sound index"), (b"durareg\0", "is not what a node")]
@@ -740,9 +723,8 @@ fn damage_is_found_and_told() {
             .map(|line| format!("remote --node {address} {line}"));
         let mut answers = work.run_all(&lines);
         let check = answers.pop().unwrap();
-        for (line, answer) in lines.iter().zip(answers) {
-            let complaint = answer.failed(3);
-            assert!(complaint.contains(wanted), "{line}: {complaint}");
+        for answer in answers {
+            answer.complains(3, wanted);
         }
         let answer: Value = serde_json::from_slice(&check.out).unwrap();
         assert_eq!((check.code, &answer["pool"]), (Some(3), &address[..].into()));
@@ -753,24 +735,22 @@ fn damage_is_found_and_told() {
 
 #[test]
 fn a_benchmark_leaves_an_empty_index() {
-    for over in Over::ALL {
-        let work = over.work();
-        let node = Node::start(&work, over, "--size 64MiB");
+    over_each("--size 64MiB", |over, work, node| {
         let threads = if over.fewer(20) == 20 { "1,2" } else { "2" };
         let bench = format!("bench --keys 1000 --threads {threads} --json out.json --report page");
-        let text = node.run(&work, &bench).ok();
+        let text = node.run(&bench).ok();
         for part in ["sephash", "put_many", "YCSB F", &node.address] {
             assert!(text.contains(part), "no {part} in {text}");
         }
         let saved: Value =
             serde_json::from_slice(&std::fs::read(work.path("out.json")).unwrap()).unwrap();
         assert!(saved.is_object() && work.path("page/report.html").exists());
-        assert_eq!(node.run(&work, "check").ok(), format!("{}: ok, 0 keys\n", node.address));
-        node.run(&work, "put key value").ok();
-        assert!(node.run(&work, "bench --keys 1000").failed(2).contains("has entries"));
-        assert_eq!(node.run(&work, "get key").ok(), "value\n");
-        assert!(node.run(&work, "bench --keys 1").failed(2).contains("too few"));
-    }
+        assert_eq!(node.run("check").ok(), format!("{}: ok, 0 keys\n", node.address));
+        node.run("put key value").ok();
+        assert!(node.run("bench --keys 1000").failed(2).contains("has entries"));
+        assert_eq!(node.run("get key").ok(), "value\n");
+        assert!(node.run("bench --keys 1").failed(2).contains("too few"));
+    });
 }
 
 #[test]
@@ -779,8 +759,8 @@ fn benchmarks_take_their_memory_once() {
     let node = Node::start(&work, Over::Local, "--size 32MiB");
     let bench = format!("bench --keys {} --threads 2", budget(1000, 2000));
     let taken = || {
-        node.run(&work, &bench).ok();
-        json(node.run(&work, "stats --json"))["taken_bytes"].as_u64().unwrap()
+        node.run(&bench).ok();
+        json(node.run("stats --json"))["taken_bytes"].as_u64().unwrap()
     };
     let [first, _, last] = [taken(), taken(), taken()];
     assert!(last < 2 * first, "{first} and {last} bytes");
@@ -790,9 +770,8 @@ fn benchmarks_take_their_memory_once() {
 fn a_benchmark_that_fails_leaves_nothing_or_says_so() {
     let work = Work::new();
     let node = Node::start(&work, Over::Local, "--size 1MiB");
-    let complaint = node.run(&work, "bench --keys 50000 --threads 2").failed(4);
-    assert!(complaint.contains("no space for "), "{complaint}");
-    let dump = node.run(&work, "dump");
+    let complaint = node.run("bench --keys 50000 --threads 2").complains(4, "no space for ");
+    let dump = node.run("dump");
     assert_eq!((dump.code, dump.err.as_str()), (Some(0), ""));
     assert!(dump.out.is_empty() || complaint.contains("may still be in the index"), "{complaint}");
 }
@@ -819,10 +798,8 @@ fn real_nodes_are_measured() {
 
 #[test]
 fn a_node_ends_with_its_input_if_it_is_told_to() {
-    for over in Over::ALL {
-        let work = over.work();
-        let mut node = Node::start(&work, over, "--size 1MiB --until-eof");
-        node.feed(&work, "load", b"key\tvalue\n").ok();
+    over_each("--size 1MiB --until-eof", |_, _, mut node| {
+        node.feed("load", b"key\tvalue\n").ok();
         drop(node.child.stdin.take());
         let mut status = None;
         patiently(|| {
@@ -831,7 +808,7 @@ fn a_node_ends_with_its_input_if_it_is_told_to() {
         });
         assert_eq!(status.unwrap().code(), Some(0));
         node.wait_until_removed();
-    }
+    });
 }
 
 /// Processes that a process has started.
@@ -876,15 +853,15 @@ fn the_memory_of_a_node_is_where_it_is_told_to_be() {
     let work = Work::new();
     let mut node = Node::start(&work, Over::Local, "--size 1MiB --fabric local:memory");
     assert_eq!(node.dir, Some(work.path("memory").canonicalize().unwrap()));
-    node.feed(&work, "load", b"key\tvalue\n").ok();
+    node.feed("load", b"key\tvalue\n").ok();
     assert!(work.path("memory").exists());
     // A second one cannot have it.
     let other = "node --listen 127.0.0.1:0 --size 1MiB --fabric local:memory";
     assert!(work.run(other).failed(2).contains("already exists"));
-    assert_eq!(node.run(&work, "get key").ok(), "value\n");
+    assert_eq!(node.run("get key").ok(), "value\n");
     node.kill();
     node.wait_until_removed();
     // And the next one begins anew.
     let next = Node::start(&work, Over::Local, "--size 1MiB --fabric local:memory");
-    assert!(next.run(&work, "get key").failed(4).contains("there is no index"));
+    assert!(next.run("get key").failed(4).contains("there is no index"));
 }

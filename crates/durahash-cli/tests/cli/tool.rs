@@ -125,6 +125,14 @@ impl Answer {
         complaint.to_string()
     }
 
+    /// The same, where the complaint has this part.
+    #[track_caller]
+    pub(crate) fn complains(self, code: i32, part: impl AsRef<str>) -> String {
+        let complaint = self.failed(code);
+        assert!(complaint.contains(part.as_ref()), "{complaint}");
+        complaint
+    }
+
     /// The lines of an output, in order.
     pub(crate) fn sorted_lines(&self) -> Vec<&[u8]> {
         let mut lines: Vec<_> = self.out.split_inclusive(|b| *b == b'\n').collect();

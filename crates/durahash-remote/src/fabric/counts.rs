@@ -30,6 +30,12 @@ impl Counts {
         self.reads + self.writes + self.unsignaled + self.swaps + self.adds
     }
 
+    /// Counts a write that is not awaited.
+    pub fn write_unsignaled(&mut self, bytes: &[u8]) {
+        self.unsignaled += 1;
+        self.bytes_out += bytes.len() as u64;
+    }
+
     fn with(self, other: Self, f: impl Fn(u64, u64) -> u64) -> Self {
         Counts {
             round_trips: f(self.round_trips, other.round_trips),

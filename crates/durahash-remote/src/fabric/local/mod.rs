@@ -32,7 +32,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use durahash_media::{Error, ErrorKind, Result, SharedHeader, SharedRegion};
@@ -41,7 +41,7 @@ use membership::{Membership, RowLock};
 
 use super::batch::{Kind, Verb};
 use super::{Addr, Batch, Counts, Done, Fabric};
-use crate::executor::sleep_until;
+use crate::executor::{sleep_until, yield_now};
 
 /// Posts of a client in a row before other tasks run.
 const POSTS_IN_A_ROW: u32 = 32;
@@ -108,22 +108,10 @@ struct Endpoint {
     row: u32,
     /// Locked as long as the client lives, unless the fabric is anonymous.
     _lock: Option<RowLock>,
-    counts: Counters,
+    counts: Mutex<Counts>,
     posts: AtomicU32,
     /// For each node, writes that were not awaited, and how many of them are flushed.
     unsignaled: Vec<[AtomicU64; 2]>,
-}
-
-#[derive(Default)]
-struct Counters {
-    round_trips: AtomicU64,
-    reads: AtomicU64,
-    writes: AtomicU64,
-    unsignaled: AtomicU64,
-    swaps: AtomicU64,
-    adds: AtomicU64,
-    bytes_out: AtomicU64,
-    bytes_in: AtomicU64,
 }
 
 impl Local {
@@ -350,7 +338,7 @@ impl Local {
             local: self.clone(),
             row,
             _lock: lock,
-            counts: Counters::default(),
+            counts: Mutex::default(),
             posts: AtomicU32::new(0),
             unsignaled: self.0.regions.iter().map(|_| Default::default()).collect(),
         })))
@@ -382,6 +370,11 @@ impl Drop for Endpoint {
 }
 
 impl Endpoint {
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        // Nothing panics while it is held.
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn check(&self, batch: &Batch) -> Result<()> {
         batch.check(|node| self.local.0.node_bytes.get(node as usize).copied())
     }
@@ -389,9 +382,7 @@ impl Endpoint {
     fn run(&self, batch: Batch) -> Result<Done> {
         self.check(&batch)?;
         self.local.0.check_lost(batch.verbs.iter().map(|verb| verb.addr.node()))?;
-        let mut counts = Counts::default();
-        batch.count(&mut counts);
-        self.counts.add(&counts);
+        batch.count(&mut self.counts());
         let Batch { verbs, out, back } = batch;
         let mut back = vec![0; back as usize];
         for verb in &verbs {
@@ -404,16 +395,7 @@ impl Endpoint {
     /// Lets other tasks run after 32 posts in a row.
     async fn turn(&self) {
         if self.posts.fetch_add(1, Ordering::Relaxed) % POSTS_IN_A_ROW == POSTS_IN_A_ROW - 1 {
-            let mut yielded = false;
-            std::future::poll_fn(|cx| {
-                if yielded {
-                    return std::task::Poll::Ready(());
-                }
-                yielded = true;
-                cx.waker().wake_by_ref();
-                std::task::Poll::Pending
-            })
-            .await;
+            yield_now().await;
         }
     }
 }
@@ -445,26 +427,6 @@ impl Shared {
     }
 }
 
-impl Counters {
-    fn add(&self, counts: &Counts) {
-        let pairs = [
-            (&self.round_trips, counts.round_trips),
-            (&self.reads, counts.reads),
-            (&self.writes, counts.writes),
-            (&self.unsignaled, counts.unsignaled),
-            (&self.swaps, counts.swaps),
-            (&self.adds, counts.adds),
-            (&self.bytes_out, counts.bytes_out),
-            (&self.bytes_in, counts.bytes_in),
-        ];
-        for (counter, n) in pairs {
-            if n != 0 {
-                counter.fetch_add(n, Ordering::Relaxed);
-            }
-        }
-    }
-}
-
 impl Fabric for LocalClient {
     async fn post(&self, batch: Batch) -> Result<Done> {
         self.0.turn().await;
@@ -480,8 +442,7 @@ impl Fabric for LocalClient {
             self.0.unsignaled[addr.node() as usize][0].fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }
-        let bytes_out = bytes.len() as u64;
-        self.0.counts.add(&Counts { unsignaled: 1, bytes_out, ..Counts::default() });
+        self.0.counts().write_unsignaled(bytes);
         self.0.local.0.regions[addr.node() as usize].write(addr.off(), bytes)?;
         self.0.unsignaled[addr.node() as usize][0].fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -498,7 +459,7 @@ impl Fabric for LocalClient {
         }
         if flushed.fetch_max(posted, Ordering::Relaxed) < posted {
             self.0.turn().await;
-            self.0.counts.add(&Counts { round_trips: 1, ..Counts::default() });
+            self.0.counts().round_trips += 1;
         }
         fence(Ordering::SeqCst);
         Ok(())
@@ -521,18 +482,7 @@ impl Fabric for LocalClient {
     }
 
     fn counts(&self) -> Counts {
-        let counts = &self.0.counts;
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Counts {
-            round_trips: get(&counts.round_trips),
-            reads: get(&counts.reads),
-            writes: get(&counts.writes),
-            unsignaled: get(&counts.unsignaled),
-            swaps: get(&counts.swaps),
-            adds: get(&counts.adds),
-            bytes_out: get(&counts.bytes_out),
-            bytes_in: get(&counts.bytes_in),
-        }
+        *self.0.counts()
     }
 
     fn row(&self) -> u32 {
@@ -550,7 +500,7 @@ impl Fabric for LocalClient {
     async fn evict(&self, row: u32) -> Result<bool> {
         // Their rows are with node 0.
         self.0.local.0.check_lost([0].into_iter())?;
-        self.0.counts.add(&Counts { round_trips: 1, ..Counts::default() });
+        self.0.counts().round_trips += 1;
         Ok(!self.0.local.0.members.taken(row)?)
     }
 }
