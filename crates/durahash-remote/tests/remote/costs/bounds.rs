@@ -1,7 +1,6 @@
 //! Bounds on what each operation costs, by how the segment stands that it meets.
 
-use durahash_remote::fabric::{Sim, SimOptions};
-use durahash_remote::{Options, RemoteMap};
+use durahash_remote::RemoteMap;
 
 use super::{cost, key, run, small};
 
@@ -91,46 +90,4 @@ fn what_was_not_seen_costs_little() {
         assert!(turned > 20 && hopped > 20, "{turned} {hopped}");
         Ok(())
     });
-}
-
-/// With the sizes of the paper: entry utilization above 90 %, about 9 bytes of index per entry, FPTables
-/// of less than half of plain ones, and all segments between half of the limit and the limit.
-#[test]
-fn space_is_as_in_the_paper() {
-    let sim = Sim::new(SimOptions { rows: 8, ..SimOptions::default() });
-    let client = sim.client().unwrap();
-    let task = sim.spawn(&client, {
-        let client = client.clone();
-        async move {
-            let mut options = Options::default();
-            options.tick_ns = 100_000;
-            let map = RemoteMap::create(client, options).await?;
-            let mut next = 0;
-            for keys in [30_000, 60_000, 100_000] {
-                while next < keys {
-                    map.put(&key(next), &[0; 32]).await?;
-                    next += 1;
-                }
-                let report = map.check().await?;
-                assert_eq!((report.keys, report.unaccounted_bytes), (keys, 0));
-                let used = report.entries as f64 / report.capacity as f64;
-                let bytes = report.index_bytes as f64 / report.entries as f64;
-                println!(
-                    "{keys} keys: {used:.3} of the entries used, {bytes:.2} bytes each, {report:?}"
-                );
-                assert!(used > 0.9 && bytes < 10.2, "{used} {bytes} {report:?}");
-                // Each segment holds more than half of the limit, but for a few that just split.
-                assert!(report.segments * (64 * 128) / 2 <= keys * 11 / 10, "{report:?}");
-            }
-            for i in 0..1000 {
-                map.get(&key(i)).await?;
-            }
-            let stats = map.stats();
-            println!("{stats:?}");
-            assert!(stats.table_bytes * 2 < stats.plain_table_bytes, "{stats:?}");
-            Ok::<_, durahash_remote::Error>(())
-        }
-    });
-    sim.run();
-    task.take().expect("the task ends").unwrap();
 }

@@ -1,20 +1,15 @@
 //! Conditional operations cost what their parts do: a lookup, and where they write, the KV block and the
 //! swap one after the other.
 
-use durahash_remote::fabric::{Counts, SimClient};
-use durahash_remote::{Compared, RemoteMap, Result, Tally};
+use durahash_remote::fabric::SimClient;
+use durahash_remote::{Compared, RemoteMap, Result};
 
 use super::{cost, key, run, small};
 
-/// Round trips of `counts` without those that took chunks.
-fn trips(counts: &Counts, tally: &Tally) -> u64 {
-    counts.round_trips - tally.chunks
-}
-
-/// The value of `key`, and the cost of the lookup.
+/// The value of `key`, and the round trips of the lookup without those that took chunks.
 async fn look(map: &RemoteMap<SimClient>, key: &[u8]) -> Result<(Option<Vec<u8>>, u64)> {
     let (counts, tally, found) = cost(map, map.get(key)).await?;
-    Ok((found, trips(&counts, &tally)))
+    Ok((found, counts.round_trips - tally.chunks))
 }
 
 /// Operations that wrote, and of these how many took three and four round trips.
@@ -26,9 +21,16 @@ struct Wrote {
 }
 
 impl Wrote {
-    /// Checks what an operation cost whose lookup takes `looked` round trips.
-    fn check(&mut self, looked: u64, counts: &Counts, tally: &Tally) {
-        let trips = trips(counts, tally);
+    /// Checks what an operation on `key` cost that writes, after a lookup; its result.
+    async fn by<T>(
+        &mut self,
+        map: &RemoteMap<SimClient>,
+        key: &[u8],
+        operation: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let (_, looked) = look(map, key).await?;
+        let (counts, tally, done) = cost(map, operation).await?;
+        let trips = counts.round_trips - tally.chunks;
         if tally.splits > 0 {
             assert!(trips <= looked + 2 + 6 + 4 * tally.doublings, "split: {trips} {tally:?}");
         } else if tally.merges > 0 {
@@ -40,13 +42,20 @@ impl Wrote {
             self.four += u64::from(trips == 4);
         }
         self.all += 1;
+        Ok(done)
     }
 }
 
-/// Checks that an operation only looked.
-fn only_looked(looked: u64, counts: &Counts) {
+/// Checks that an operation only looks; its result.
+async fn only_looks<T>(
+    map: &RemoteMap<SimClient>,
+    looked: u64,
+    operation: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let (counts, _, done) = cost(map, operation).await?;
     assert_eq!(counts.round_trips, looked, "{counts:?}");
     assert_eq!(counts.verbs(), counts.reads);
+    Ok(done)
 }
 
 #[test]
@@ -59,25 +68,20 @@ fn what_finds_nothing_to_do_costs_a_lookup() {
         for i in 0..2000 {
             let (found, looked) = look(&map, &key(i)).await?;
             assert_eq!((found.is_some(), looked), (true, 2));
-            let (counts, _, new) = cost(&map, map.insert_new(&key(i), b"new")).await?;
-            assert!(!new);
-            only_looked(looked, &counts);
             let name = key(i);
+            assert!(!only_looks(&map, looked, map.insert_new(&name, b"new")).await?);
             let differs = map.compare_set(&name, Some(b"other"), Some(b"new"));
-            let (counts, _, compared) = cost(&map, differs).await?;
+            let compared = only_looks(&map, looked, differs).await?;
             assert_eq!(compared, Compared::Differs(found));
-            only_looked(looked, &counts);
         }
         for i in 2000..3000 {
             // One round trip but where another key has the same fingerprints.
-            let (found, looked) = look(&map, &key(i)).await?;
+            let name = key(i);
+            let (found, looked) = look(&map, &name).await?;
             assert!(found.is_none() && looked <= 2);
-            let (counts, _, taken) = cost(&map, map.take(&key(i))).await?;
-            assert_eq!(taken, None);
-            only_looked(looked, &counts);
-            let (counts, _, compared) = cost(&map, map.compare_set(&key(i), None, None)).await?;
+            assert_eq!(only_looks(&map, looked, map.take(&name)).await?, None);
+            let compared = only_looks(&map, looked, map.compare_set(&name, None, None)).await?;
             assert_eq!(compared, Compared::Set);
-            only_looked(looked, &counts);
         }
         Ok(())
     });
@@ -90,45 +94,25 @@ fn new_keys_take_three_round_trips_and_keys_that_are_there_four() {
         map.put(&key(0), &[0; 32]).await?;
         let mut of_new = Wrote::default();
         for i in (1..3000).step_by(3) {
-            let (_, looked) = look(&map, &key(i)).await?;
-            let (counts, tally, new) = cost(&map, map.insert_new(&key(i), &[1; 32])).await?;
-            assert!(new);
-            of_new.check(looked, &counts, &tally);
-            let (_, looked) = look(&map, &key(i + 1)).await?;
-            let name = key(i + 1);
-            let absent = map.compare_set(&name, None, Some(&[1; 32]));
-            let (counts, tally, compared) = cost(&map, absent).await?;
-            assert_eq!(compared, Compared::Set);
-            of_new.check(looked, &counts, &tally);
-            let (_, looked) = look(&map, &key(i + 2)).await?;
-            let (counts, tally, old) = cost(&map, map.replace(&key(i + 2), &[1; 32])).await?;
-            assert_eq!(old, None);
-            of_new.check(looked, &counts, &tally);
+            let [one, two, three] = [i, i + 1, i + 2].map(key);
+            assert!(of_new.by(&map, &one, map.insert_new(&one, &[1; 32])).await?);
+            let absent = map.compare_set(&two, None, Some(&[1; 32]));
+            assert_eq!(of_new.by(&map, &two, absent).await?, Compared::Set);
+            assert_eq!(of_new.by(&map, &three, map.replace(&three, &[1; 32])).await?, None);
         }
         // The others had to compare a key, or filled a segment.
         assert!(of_new.three > 2700 && of_new.all == 3000, "{of_new:?}");
 
         let mut of_old = Wrote::default();
         for i in (1..3000).step_by(3) {
-            let (_, looked) = look(&map, &key(i)).await?;
-            let name = key(i);
-            let equal = map.compare_set(&name, Some(&[1; 32]), Some(&[2; 32]));
-            let (counts, tally, compared) = cost(&map, equal).await?;
-            assert_eq!(compared, Compared::Set);
-            of_old.check(looked, &counts, &tally);
-            let (_, looked) = look(&map, &key(i + 1)).await?;
-            let (counts, tally, old) = cost(&map, map.replace(&key(i + 1), &[2; 32])).await?;
-            assert_eq!(old, Some(vec![1; 32]));
-            of_old.check(looked, &counts, &tally);
-            let (_, looked) = look(&map, &key(i + 2)).await?;
-            let (counts, tally, old) = cost(&map, map.take(&key(i + 2))).await?;
-            assert_eq!(old, Some(vec![1; 32]));
-            of_old.check(looked, &counts, &tally);
-            let (_, looked) = look(&map, &key(i)).await?;
-            let equal = map.compare_set(&name, Some(&[2; 32]), None);
-            let (counts, tally, compared) = cost(&map, equal).await?;
-            assert_eq!(compared, Compared::Set);
-            of_old.check(looked, &counts, &tally);
+            let [one, two, three] = [i, i + 1, i + 2].map(key);
+            let old = Some(vec![1; 32]);
+            let equal = map.compare_set(&one, Some(&[1; 32]), Some(&[2; 32]));
+            assert_eq!(of_old.by(&map, &one, equal).await?, Compared::Set);
+            assert_eq!(of_old.by(&map, &two, map.replace(&two, &[2; 32])).await?, old);
+            assert_eq!(of_old.by(&map, &three, map.take(&three)).await?, old);
+            let equal = map.compare_set(&one, Some(&[2; 32]), None);
+            assert_eq!(of_old.by(&map, &one, equal).await?, Compared::Set);
         }
         assert!(of_old.four > 3600 && of_old.all == 4000 && of_old.three == 0, "{of_old:?}");
         Ok(())

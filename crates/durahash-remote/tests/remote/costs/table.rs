@@ -47,18 +47,8 @@ impl Table {
     }
 
     fn of_document(&self) -> document::Table {
-        let columns = &[
-            "operation",
-            "of",
-            "round trips",
-            "reads",
-            "writes",
-            "not awaited",
-            "swaps",
-            "adds",
-            "bytes out",
-            "bytes in",
-        ];
+        let head = "| operation | of | round trips | reads | writes | not awaited | swaps | adds | bytes out \
+                | bytes in |";
         let row = |(kind, n, sum): &(&str, u64, Counts)| {
             let Counts { round_trips, reads, writes, unsignaled, swaps, adds, bytes_out, bytes_in } =
                 *sum;
@@ -71,7 +61,7 @@ impl Table {
             let bytes = [bytes_out, bytes_in].map(|sum| mean(sum, 0));
             [vec![(*kind).to_owned(), n.to_string()], verbs.into(), bytes.into()].concat()
         };
-        document::Table { columns, rows: self.0.iter().map(row).collect() }
+        document::Table { head, rows: self.0.iter().map(row).collect() }
     }
 }
 

@@ -227,16 +227,9 @@ fn settled(sim: &Sim, cur: Addr, fp: u8, fp2: u8) -> Result<u64> {
 
 /// Lookups of the workloads in their order, and puts.
 pub(crate) fn tables(all: &[Sums]) -> [Table; 2] {
-    let columns = &[
-        "the key; puts by another client since the last lookup",
-        "round trips",
-        "verbs",
-        "bytes in",
-        "bitmap: round trips",
-        "bitmap: verbs",
-        "bitmap: bytes in",
-    ];
-    let mut table = Table { columns, rows: Vec::new() };
+    let head = "| the key; puts by another client since the last lookup | round trips | verbs | bytes in \
+                | bitmap: round trips | bitmap: verbs | bitmap: bytes in |";
+    let mut table = Table { head, rows: Vec::new() };
     let (mut puts, mut counts) = (0, Counts::default());
     for (workload, sums) in WORKLOADS.iter().zip(all) {
         let mut row = vec![workload.name.to_owned()];
@@ -252,7 +245,7 @@ pub(crate) fn tables(all: &[Sums]) -> [Table; 2] {
 /// The cost of a put that does not merge: ours, and the paper's by the model.
 fn put_table(puts: u64, counts: Counts) -> Table {
     let mean = |sum: u64, digits| number(sum as f64 / puts as f64, digits);
-    let columns = &["puts", "round trips", "verbs", "of them not awaited", "bytes out", "bytes in"];
+    let head = "| puts | round trips | verbs | of them not awaited | bytes out | bytes in |";
     let ours = vec![
         "measured".to_owned(),
         mean(counts.round_trips, 2),
@@ -273,5 +266,5 @@ fn put_table(puts: u64, counts: Counts) -> Table {
         ]
     };
     let rows = vec![ours, paper("with the bitmap", 0), paper("with the bitmap, awaited", 1)];
-    Table { columns, rows }
+    Table { head, rows }
 }

@@ -103,14 +103,8 @@ impl Sample {
 
 /// The curve of filling.
 pub(crate) fn filling(samples: &[Sample]) -> Table {
-    let columns = &[
-        "keys",
-        "merges",
-        "splits",
-        "splits, all together",
-        "MainSegments filled to",
-        "the same, all together",
-    ];
+    let head = "| keys | merges | splits | splits, all together | MainSegments filled to | the same, all \
+                together |";
     let row = |sample: &Sample| {
         let (splits, fill) = sample.together();
         vec![
@@ -122,22 +116,13 @@ pub(crate) fn filling(samples: &[Sample]) -> Table {
             number(fill, 3),
         ]
     };
-    Table { columns, rows: samples.iter().map(row).collect() }
+    Table { head, rows: samples.iter().map(row).collect() }
 }
 
 /// The space of the index and of the client's cache.
 pub(crate) fn space(samples: &[Sample]) -> Table {
-    let columns = &[
-        "keys",
-        "segments",
-        "entries used",
-        "index bytes an entry",
-        "FPTable, bytes a segment",
-        "plain",
-        "part of it",
-        "bytes of all FPTables",
-        "directory, bytes",
-    ];
+    let head = "| keys | segments | entries used | index bytes an entry | FPTable, bytes a segment | \
+                plain | part of it | bytes of all FPTables | directory, bytes |";
     let row = |sample: &Sample| {
         let [table, plain] = sample.table_bytes();
         vec![
@@ -152,5 +137,5 @@ pub(crate) fn space(samples: &[Sample]) -> Table {
             count(sample.tally.directory_bytes),
         ]
     };
-    Table { columns, rows: samples.iter().map(row).collect() }
+    Table { head, rows: samples.iter().map(row).collect() }
 }

@@ -29,7 +29,7 @@ fn assert_as_in_the_paper(samples: &[Sample], most_bytes: f64) {
 
 #[test]
 fn segments_fill_together() {
-    let most = if deep() { u64::MAX } else { 72_000 };
+    let most = if deep() { u64::MAX } else { 100_000 };
     let keys: Vec<u64> = KEYS.into_iter().take_while(|&keys| keys <= most).collect();
     let samples = growth::samples(DEFAULT, &keys).unwrap();
     let few = samples.iter().take_while(|sample| sample.report.keys < 4_000).count();
