@@ -121,6 +121,21 @@ impl Image<'_> {
         from + self.below(buckets) * BUCKET_WORDS
     }
 
+    /// The first words of two buckets, if both are whole.
+    fn buckets(&mut self) -> Option<(usize, usize)> {
+        let (bucket, other) = (self.bucket(), self.bucket());
+        (bucket.max(other) + BUCKET_WORDS <= self.words.len()).then_some((bucket, other))
+    }
+
+    /// The name of some record, mostly; or its offset with anything beside it.
+    fn some_name(&mut self) -> u64 {
+        let at = self.record_word();
+        match self.below(4) {
+            0 => (at * 8) as u64 | self.rng.number() & !OFFSET,
+            _ => self.name(at),
+        }
+    }
+
     /// The number of a slot; more often than not one that small buckets have.
     fn slot_number(&mut self) -> usize {
         match self.below(4) {

@@ -2,7 +2,7 @@
 
 use durahash_media::hash::{WordMix, fingerprint};
 
-use super::{BUCKET_WORDS, CHAINED, DIRECTORY, Image, OFFSET, ROOT, SEED, UNITS, is_multi};
+use super::{CHAINED, DIRECTORY, Image, ROOT, SEED, UNITS, is_multi};
 
 /// Slots stand behind the head.
 const SLOTS: usize = 2;
@@ -136,10 +136,7 @@ impl Image<'_> {
     }
 
     fn head(&mut self) {
-        let (bucket, other) = (self.bucket(), self.bucket());
-        if bucket.max(other) + BUCKET_WORDS > self.words.len() {
-            return;
-        }
+        let Some((bucket, other)) = self.buckets() else { return };
         let i = self.slot_number();
         match self.below(6) {
             0 => self.change(bucket),
@@ -156,10 +153,7 @@ impl Image<'_> {
 
     /// A slot and what the head says of it.
     fn entry(&mut self) {
-        let (bucket, other) = (self.bucket(), self.bucket());
-        if bucket.max(other) + BUCKET_WORDS > self.words.len() {
-            return;
-        }
+        let Some((bucket, other)) = self.buckets() else { return };
         let i = self.slot_number();
         let slot = bucket + SLOTS + 2 * i;
         let from = [bucket, bucket, other][self.below(3)] + SLOTS + 2 * self.slot_number();
@@ -172,13 +166,7 @@ impl Image<'_> {
             4 => self.change(slot + 1),
             5 => self.words[slot + 1] = self.words[from + 1],
             6 => self.words[slot + 1] ^= CHAINED,
-            _ => {
-                let at = self.record_word();
-                self.words[slot + 1] = match self.below(4) {
-                    0 => (at * 8) as u64 | self.rng.number() & !OFFSET,
-                    _ => self.name(at),
-                };
-            }
+            _ => self.words[slot + 1] = self.some_name(),
         }
         if self.below(4) > 0 {
             self.enliven(bucket, i);

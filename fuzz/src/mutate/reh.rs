@@ -1,6 +1,6 @@
 //! What REH has on the medium: chains of buckets, and their slots.
 
-use super::{BUCKET_WORDS, CHAINED, Image, OFFSET};
+use super::{BUCKET_WORDS, CHAINED, Image};
 
 const LINK: usize = 30;
 const PREFIX: usize = 31;
@@ -15,10 +15,7 @@ impl Image<'_> {
 
     /// Links and prefixes. One way keeps the chain sound: the last bucket becomes two, and so on.
     fn sibling(&mut self) {
-        let (bucket, other) = (self.bucket(), self.bucket());
-        if bucket.max(other) + BUCKET_WORDS > self.words.len() {
-            return;
-        }
+        let Some((bucket, other)) = self.buckets() else { return };
         let link = self.words[bucket + LINK];
         let sibling = (other * 8) as u64;
         match self.below(6) {
@@ -52,13 +49,7 @@ impl Image<'_> {
             3 => self.change(slot + 1),
             4 => self.words[slot + 1] = self.words[other + 1],
             5 => self.words[slot + 1] ^= CHAINED,
-            _ => {
-                let at = self.record_word();
-                self.words[slot + 1] = match self.below(4) {
-                    0 => (at * 8) as u64 | self.rng.number() & !OFFSET,
-                    _ => self.name(at),
-                };
-            }
+            _ => self.words[slot + 1] = self.some_name(),
         }
     }
 }

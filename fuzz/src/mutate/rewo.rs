@@ -2,7 +2,7 @@
 
 use durahash_media::hash::WordMix;
 
-use super::{BUCKET_WORDS, Image, OFFSET, ROOT, SEED, UNITS};
+use super::{BUCKET_WORDS, Image, ROOT, SEED, UNITS};
 
 /// Words of a block that its check sum is of.
 const BLOCK_WORDS: usize = 20;
@@ -83,10 +83,7 @@ impl Image<'_> {
 
     /// A slot, with its fingerprint; often one that is in another bucket, too.
     fn cuckoo_slot(&mut self) {
-        let (bucket, other) = (self.bucket(), self.bucket());
-        if bucket.max(other) + BUCKET_WORDS > self.words.len() {
-            return;
-        }
+        let Some((bucket, other)) = self.buckets() else { return };
         let i = self.slot_number();
         let slot = bucket + 2 + 2 * i;
         let from = other + 2 + 2 * self.slot_number();
@@ -95,13 +92,7 @@ impl Image<'_> {
             1 => self.change(slot + 1),
             2 => self.change(bucket + 1),
             3 => self.words[slot] = self.words[from],
-            4 => {
-                let at = self.record_word();
-                self.words[slot + 1] = match self.below(4) {
-                    0 => (at * 8) as u64 | self.rng.number() & !OFFSET,
-                    _ => self.name(at),
-                };
-            }
+            4 => self.words[slot + 1] = self.some_name(),
             _ => {
                 [self.words[slot], self.words[slot + 1]] = [self.words[from], self.words[from + 1]];
                 let word = self.words[bucket] | 1 << i;
