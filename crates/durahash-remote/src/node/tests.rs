@@ -10,6 +10,15 @@ use super::*;
 use crate::executor::Executor;
 use crate::fabric::{Addr, Batch, Fabric};
 
+/// The error of what fails so.
+macro_rules! fails {
+    ($result:expr, $kind:pat) => {{
+        let error = $result.err().expect("it fails");
+        assert!(matches!(error.kind(), $kind), "{error}");
+        error
+    }};
+}
+
 /// Long enough never to be reached by what answers, short enough to be waited for.
 fn limits() -> Limits {
     Limits { handshake: Duration::from_secs(20), ..Limits::default() }
@@ -84,8 +93,7 @@ fn the_token_must_be_the_same_or_none_on_both_sides() {
         (&node, None, "requires a token"),
         (&open, Some("secret"), "requires no token"),
     ] {
-        let error = connect(node, token).err().unwrap();
-        assert!(matches!(error.kind(), ErrorKind::Refused { .. }), "{error}");
+        let error = fails!(connect(node, token), ErrorKind::Refused { .. });
         assert!(error.to_string().contains(wanted), "{error}");
         assert!(error.to_string().contains(&node.address().to_string()), "{error}");
     }
@@ -150,16 +158,14 @@ fn what_is_no_node_is_told_from_one() {
         (answer(VERSION, 2, 8, b""), "malformed"),
     ] {
         let address = impostor(bytes);
-        let error = Link::connect(&address, None, &limits()).err().unwrap();
-        assert!(matches!(error.kind(), ErrorKind::NotANode { .. }), "{error}");
+        let error = fails!(Link::connect(&address, None, &limits()), ErrorKind::NotANode { .. });
         assert!(error.to_string().contains(wanted), "{error}");
     }
     for bytes in
         [answer(VERSION, 0, 4000, b"too short"), b"dur".to_vec(), answer(VERSION, 5, 0, b"")]
     {
         let address = impostor(bytes);
-        let error = Link::connect(&address, None, &limits()).err().unwrap();
-        assert!(matches!(error.kind(), ErrorKind::Unreachable { .. }), "{error}");
+        let error = fails!(Link::connect(&address, None, &limits()), ErrorKind::Unreachable { .. });
         assert!(error.to_string().contains(&format!("node {address} does not answer: ")));
     }
 }
@@ -190,8 +196,7 @@ fn memory_that_is_not_the_nodes_is_refused() {
     assert!(Listening::bind("127.0.0.1:0", offer, None, limits()).is_err());
     let node = listen(&memory, None, &limits());
     let twice = [node.address().to_string(), node.address().to_string()];
-    let error = Nodes::connect(&twice, None, &limits()).err().unwrap();
-    assert!(matches!(error.kind(), ErrorKind::Options { .. }), "{error}");
+    fails!(Nodes::connect(&twice, None, &limits()), ErrorKind::Options { .. });
     assert!(Nodes::connect(&[], None, &limits()).is_err());
 }
 
@@ -220,8 +225,7 @@ fn silent_peers_are_not_waited_for() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let short = Limits { handshake: Duration::from_millis(50), ..limits() };
-    let error = Link::connect(&address, None, &short).err().unwrap();
-    assert!(matches!(error.kind(), ErrorKind::Unreachable { .. }), "{error}");
+    fails!(Link::connect(&address, None, &short), ErrorKind::Unreachable { .. });
 }
 
 #[test]
@@ -230,8 +234,7 @@ fn a_node_takes_so_many_clients_and_then_others_again() {
     let few = Limits { connections: 2, ..limits() };
     let node = listen(&memory, None, &few);
     let [one, two] = [0, 1].map(|_| connect(&node, None).unwrap());
-    let error = connect(&node, None).err().unwrap();
-    assert!(matches!(error.kind(), ErrorKind::Unreachable { .. }), "{error}");
+    let error = fails!(connect(&node, None), ErrorKind::Unreachable { .. });
     assert!(error.to_string().contains("limit of connections"), "{error}");
     drop(two);
     while connect(&node, None).is_err() {
@@ -266,8 +269,7 @@ fn names_are_resolved_within_the_deadline() {
     assert!(Link::connect(&name, None, &limits()).is_ok());
     // Whatever the system makes of such a name, and whenever.
     let over = Limits { handshake: Duration::ZERO, ..limits() };
-    let error = Link::connect(&name, None, &over).err().unwrap();
-    assert!(matches!(error.kind(), ErrorKind::Unreachable { .. }), "{error}");
+    fails!(Link::connect(&name, None, &over), ErrorKind::Unreachable { .. });
 }
 
 #[test]
@@ -349,8 +351,7 @@ fn the_memory_of_a_node_goes_with_it() {
     LentPlace::clear(made, inode).unwrap();
     assert!(!dir.exists());
     for bytes in [0, 100, 4097] {
-        let error = LentMemory::create(Some(&dir), bytes).err().unwrap();
-        assert!(matches!(error.kind(), ErrorKind::Options { .. }), "{error}");
+        fails!(LentMemory::create(Some(&dir), bytes), ErrorKind::Options { .. });
         assert!(!dir.exists());
     }
 }

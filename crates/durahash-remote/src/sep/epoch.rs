@@ -223,7 +223,7 @@ impl<F: Fabric> Core<F> {
         while self.epochs.borrow().swapping {
             self.fabric.sleep_ns(1000).await;
         }
-        let guard = Swapping::new(&self.epochs);
+        let guard = Flag::set(&self.epochs, |epochs| &mut epochs.swapping);
         loop {
             let old = self.epochs.borrow().row;
             let epoch = epoch.max(old.epoch());
@@ -243,7 +243,7 @@ impl<F: Fabric> Core<F> {
                 // A swap whose future was dropped has won.
                 epochs.row = found;
             } else {
-                return Err(evicted());
+                return Err(ErrorKind::Evicted.into());
             }
         }
         drop(guard);
@@ -252,10 +252,10 @@ impl<F: Fabric> Core<F> {
 
     /// Sends a heartbeat, advances the epoch if possible, and frees memory that waited for it.
     pub(crate) async fn tick(&self) -> Result<()> {
-        if self.closed.get() || std::mem::replace(&mut self.epochs.borrow_mut().ticking, true) {
+        if self.closed.get() || self.epochs.borrow().ticking {
             return Ok(());
         }
-        let guard = Ticking(&self.epochs);
+        let guard = Flag::set(&self.epochs, |epochs| &mut epochs.ticking);
         let mut batch = Batch::new();
         batch.read(EPOCH, 8);
         let global = epoch_of(self.fabric.post(batch).await?.word(0))?;
@@ -433,29 +433,18 @@ impl<F: Fabric> Core<F> {
     }
 }
 
-fn evicted() -> Error {
-    ErrorKind::Evicted.into()
-}
+/// Sets a flag of the epochs until it is dropped.
+struct Flag<'a>(&'a RefCell<Epochs>, fn(&mut Epochs) -> &mut bool);
 
-struct Swapping<'a>(&'a RefCell<Epochs>);
-
-impl<'a> Swapping<'a> {
-    fn new(epochs: &'a RefCell<Epochs>) -> Self {
-        epochs.borrow_mut().swapping = true;
-        Swapping(epochs)
+impl<'a> Flag<'a> {
+    fn set(epochs: &'a RefCell<Epochs>, flag: fn(&mut Epochs) -> &mut bool) -> Self {
+        *flag(&mut epochs.borrow_mut()) = true;
+        Flag(epochs, flag)
     }
 }
 
-impl Drop for Swapping<'_> {
+impl Drop for Flag<'_> {
     fn drop(&mut self) {
-        self.0.borrow_mut().swapping = false;
-    }
-}
-
-struct Ticking<'a>(&'a RefCell<Epochs>);
-
-impl Drop for Ticking<'_> {
-    fn drop(&mut self) {
-        self.0.borrow_mut().ticking = false;
+        *self.1(&mut self.0.borrow_mut()) = false;
     }
 }

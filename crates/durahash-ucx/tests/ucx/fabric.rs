@@ -34,9 +34,7 @@ pub(crate) fn verb_bodies() {
 fn what_holds_for_every_fabric(transport: Transport) {
     for body in BODIES {
         // So long a lease that no beat is due.
-        let nodes = Nodes::start(transport, &verbs::NODE_BYTES, 4, 12_000);
-        nodes.client("verbs", &[body]).end();
-        nodes.end();
+        Nodes::serve("verbs", &[body], transport, &verbs::NODE_BYTES, 4, 12_000);
     }
 }
 
@@ -85,9 +83,7 @@ pub(crate) fn lengths() {
 #[test]
 fn bytes_go_to_any_offset() {
     for transport in Transport::ALL {
-        let nodes = Nodes::start(transport, &[REGION], 4, 60_000);
-        nodes.client("lengths", &[]).end();
-        nodes.end();
+        Nodes::serve("lengths", &[], transport, &[REGION], 4, 60_000);
     }
 }
 
@@ -113,9 +109,7 @@ pub(crate) fn seen() {
 #[test]
 fn what_is_long_is_awaited_whole() {
     for transport in Transport::ALL {
-        let nodes = Nodes::start(transport, &[REGION], 4, 60_000);
-        nodes.client("seen", &[]).end();
-        nodes.end();
+        Nodes::serve("seen", &[], transport, &[REGION], 4, 60_000);
     }
 }
 
@@ -328,9 +322,7 @@ pub(crate) fn idle() {
 #[test]
 fn what_nobody_waits_for_is_written() {
     let lease_ms = LATE_LEASE.as_millis() as u64;
-    let nodes = Nodes::start(Transport::Tcp, &[REGION], 4, lease_ms);
-    nodes.client("idle", &[]).end();
-    nodes.end();
+    Nodes::serve("idle", &[], Transport::Tcp, &[REGION], 4, lease_ms);
 }
 
 /// Uses one node while the other ends.

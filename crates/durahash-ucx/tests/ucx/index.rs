@@ -228,20 +228,25 @@ pub(crate) fn stale() {
     tell("refused");
 }
 
+/// Has a client that runs `lose`, and has lost its node once, lose it again in every other way.
+fn loses_again(mut client: Process) {
+    client.say("again");
+    client.expect("lost");
+    client.expect("lost");
+    client.end();
+}
+
 #[test]
 fn a_node_that_is_killed_is_lost_and_a_new_one_is_another() {
     for transport in Transport::ALL {
         let nodes = Nodes::start(transport, &[16 << 20], 8, 60_000);
-        let mut client = nodes.client("lose", &[]);
+        let client = nodes.client("lose", &[]);
         client.expect("puts");
         let infos = nodes.infos.clone();
         nodes.kill();
         client.expect("lost");
         let new = Nodes::start(transport, &[16 << 20], 8, 60_000);
-        client.say("again");
-        client.expect("lost");
-        client.expect("lost");
-        client.end();
+        loses_again(client);
         let old = Nodes { transport, processes: Vec::new(), infos };
         let stale = old.client("stale", &[]);
         stale.expect("refused");
@@ -260,14 +265,11 @@ fn a_node_that_is_killed_is_lost_and_a_new_one_is_another() {
 fn a_node_that_does_not_answer_is_lost_after_the_deadline() {
     for transport in Transport::ALL {
         let nodes = Nodes::start(transport, &[16 << 20], 8, 60_000);
-        let mut client = nodes.client("lose", &[]);
+        let client = nodes.client("lose", &[]);
         client.expect("puts");
         nodes.processes[0].stop();
         client.expect("lost");
-        client.say("again");
-        client.expect("lost");
-        client.expect("lost");
-        client.end();
+        loses_again(client);
         nodes.kill();
     }
 }
@@ -275,12 +277,9 @@ fn a_node_that_does_not_answer_is_lost_after_the_deadline() {
 #[test]
 fn a_node_that_ends_is_lost() {
     let nodes = Nodes::start(Transport::Tcp, &[16 << 20], 8, 60_000);
-    let mut client = nodes.client("lose", &[]);
+    let client = nodes.client("lose", &[]);
     client.expect("puts");
     nodes.end();
     client.expect("lost");
-    client.say("again");
-    client.expect("lost");
-    client.expect("lost");
-    client.end();
+    loses_again(client);
 }

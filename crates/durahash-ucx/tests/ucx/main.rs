@@ -105,6 +105,20 @@ impl Nodes {
         Nodes { transport, processes, infos: infos.join(" ") }
     }
 
+    /// Runs one client to its end, with nodes as `start` makes them.
+    fn serve(
+        role: &str,
+        arguments: &[&str],
+        transport: Transport,
+        bytes: &[u64],
+        rows: u32,
+        lease_ms: u64,
+    ) {
+        let nodes = Nodes::start(transport, bytes, rows, lease_ms);
+        nodes.client(role, arguments).end();
+        nodes.end();
+    }
+
     /// Starts a process with a client that is told so much more.
     fn client(&self, role: &str, arguments: &[&str]) -> Process {
         let mut lines = vec![self.infos.clone()];
