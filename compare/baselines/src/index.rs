@@ -37,24 +37,22 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    pub(crate) fn with(self, other: Done) -> Done {
+    fn zip(self, other: Done, f: fn(u64, u64) -> u64) -> Done {
         Done {
-            merges: self.merges + other.merges,
-            splits: self.splits + other.splits,
-            split_ns: self.split_ns + other.split_ns,
-            conflicts: self.conflicts + other.conflicts,
-            waits: self.waits + other.waits,
+            merges: f(self.merges, other.merges),
+            splits: f(self.splits, other.splits),
+            split_ns: f(self.split_ns, other.split_ns),
+            conflicts: f(self.conflicts, other.conflicts),
+            waits: f(self.waits, other.waits),
         }
     }
 
+    pub(crate) fn with(self, other: Done) -> Done {
+        self.zip(other, |one, other| one + other)
+    }
+
     pub(crate) fn since(self, before: Done) -> Done {
-        Done {
-            merges: self.merges - before.merges,
-            splits: self.splits - before.splits,
-            split_ns: self.split_ns - before.split_ns,
-            conflicts: self.conflicts - before.conflicts,
-            waits: self.waits - before.waits,
-        }
+        self.zip(before, |now, before| now - before)
     }
 }
 
@@ -146,24 +144,13 @@ impl Index {
     pub(crate) fn done(&self) -> Done {
         match self {
             Index::Sep(map, _) => {
-                let tally = map.stats();
-                Done {
-                    merges: tally.merges,
-                    splits: tally.splits,
-                    split_ns: 0,
-                    conflicts: tally.conflicts,
-                    waits: tally.waits,
-                }
+                let stats = map.stats();
+                let (merges, splits) = (stats.merges, stats.splits);
+                Done { merges, splits, split_ns: 0, conflicts: stats.conflicts, waits: stats.waits }
             }
             Index::Race(race) => {
-                let tally = race.tally();
-                Done {
-                    merges: 0,
-                    splits: tally.splits,
-                    split_ns: tally.split_ns,
-                    conflicts: tally.conflicts,
-                    waits: tally.waits,
-                }
+                let race::Tally { splits, split_ns, conflicts, waits, .. } = race.tally();
+                Done { merges: 0, splits, split_ns, conflicts, waits }
             }
         }
     }

@@ -155,6 +155,13 @@ pub(crate) fn measure(recorder: &mut Recorder<'_>) -> Result<()> {
     Run { recorder, keys, seed }.all()
 }
 
+/// An index, and the image that runs go on from.
+struct Loaded {
+    name: &'static str,
+    kind: Kind,
+    image: Image,
+}
+
 /// The measurements under way.
 struct Run<'a, 'b> {
     recorder: &'a mut Recorder<'b>,
@@ -168,29 +175,31 @@ impl Run<'_, '_> {
         let mut images = Vec::new();
         for (name, kind) in kinds() {
             self.recorder.next(1, &format!("simulated: {name}, load"));
-            images.push((name, kind, self.load(kind)?));
+            images.push(Loaded { name, kind, image: self.load(kind)? });
         }
-        for (name, kind, image) in &images {
+        for index in &images {
             for clients in CLIENTS {
-                self.inserts(name, *kind, image, clients, 1)?;
-                self.searches(name, *kind, image, clients)?;
+                self.inserts(index, clients, 1)?;
+                self.searches(index, clients)?;
             }
             for clients in CHANGED_AT {
-                self.changes(name, *kind, image, clients)?;
+                self.changes(index, clients)?;
             }
             for coroutines in COROUTINES {
-                self.inserts(name, *kind, image, 32, coroutines)?;
+                self.inserts(index, 32, coroutines)?;
             }
         }
+        (images[1].name, images[1].kind) = (BATCHED, batched());
         for clients in BATCHED_AT {
-            self.inserts(BATCHED, batched(), &images[1].2, clients, 1)?;
+            self.inserts(&images[1], clients, 1)?;
         }
-        for (name, kind, image) in &images {
-            self.mixes(name, *kind, image)?;
-            self.ycsb(name, *kind, image)?;
+        (images[1].name, images[1].kind) = kinds()[1];
+        for index in &images {
+            self.mixes(index)?;
+            self.ycsb(index)?;
         }
         for clients in WITHOUT_AT {
-            self.without(&images[0].2, clients)?;
+            self.without(&images[0].image, clients)?;
         }
         drop(images);
         let [sep, race, batched] = many_kinds();
@@ -242,54 +251,53 @@ impl Run<'_, '_> {
         bed.into_image()
     }
 
+    /// Says what begins, and opens an index by so many clients.
+    fn opened(&mut self, index: &Loaded, clients: usize, what: &str) -> Result<Bed> {
+        self.recorder.next(1, &format!("simulated: {}, {what}, {clients} clients", index.name));
+        Bed::from_image(self.setting(index.kind, clients), &index.image)
+    }
+
     /// As many inserts as there are keys.
-    fn inserts(
-        &mut self,
-        name: &str,
-        kind: Kind,
-        image: &Image,
-        clients: usize,
-        coroutines: usize,
-    ) -> Result<()> {
-        self.recorder.next(1, &format!("simulated: {name}, inserts, {clients} clients"));
+    fn inserts(&mut self, index: &Loaded, clients: usize, coroutines: usize) -> Result<()> {
         let keys = base(self.keys);
-        let bed = Bed::from_image(self.setting(kind, clients), image)?;
+        let bed = self.opened(index, clients, "inserts")?;
         let ops = streams(clients * coroutines, keys, |_, i| Op::Put(keys + i));
         let phase = bed.run(ops, true)?;
         let case = match coroutines {
             1 => "insert".to_owned(),
             _ => format!("insert, {coroutines} coroutines"),
         };
-        self.add_phase("simulated", name, &case, clients, &phase);
+        self.add_phase("simulated", index.name, &case, clients, &phase);
         Ok(())
     }
 
     /// A quarter as many lookups as there are keys, after as many that only make the clients acquainted
     /// with the index.
-    fn searches(&mut self, name: &str, kind: Kind, image: &Image, clients: usize) -> Result<()> {
-        self.recorder.next(1, &format!("simulated: {name}, searches, {clients} clients"));
+    fn lookups(&self, bed: &Bed, clients: usize) -> Result<Phase> {
         let keys = base(self.keys);
-        let bed = Bed::from_image(self.setting(kind, clients), image)?;
         let mut random = Random::new(self.seed);
         let mut lookups = || streams(clients, keys / 4, |_, _| Op::Get(random.below(keys)));
         let (first, second) = (lookups(), lookups());
         bed.run(first, false)?;
-        let phase = bed.run(second, true)?;
-        self.add_phase("simulated", name, "search", clients, &phase);
+        bed.run(second, true)
+    }
+
+    fn searches(&mut self, index: &Loaded, clients: usize) -> Result<()> {
+        let bed = self.opened(index, clients, "searches")?;
+        let phase = self.lookups(&bed, clients)?;
+        self.add_phase("simulated", index.name, "search", clients, &phase);
         Ok(())
     }
 
     /// An update and a delete for every fourth key, each once.
-    fn changes(&mut self, name: &str, kind: Kind, image: &Image, clients: usize) -> Result<()> {
-        self.recorder
-            .next(1, &format!("simulated: {name}, updates and deletes, {clients} clients"));
+    fn changes(&mut self, index: &Loaded, clients: usize) -> Result<()> {
         let quarter = base(self.keys) / 4;
-        let bed = Bed::from_image(self.setting(kind, clients), image)?;
+        let bed = self.opened(index, clients, "updates and deletes")?;
         bed.run(streams(clients, quarter, |_, i| Op::Get(4 * i)), false)?;
         let updates = bed.run(streams(clients, quarter, |_, i| Op::Put(4 * i)), false)?;
         let deletes = bed.run(streams(clients, quarter, |_, i| Op::Delete(4 * i)), true)?;
-        self.add_phase("simulated", name, "update", clients, &updates);
-        self.add_phase("simulated", name, "delete", clients, &deletes);
+        self.add_phase("simulated", index.name, "update", clients, &updates);
+        self.add_phase("simulated", index.name, "delete", clients, &deletes);
         Ok(())
     }
 
@@ -305,11 +313,7 @@ impl Run<'_, '_> {
             let phase = if inserts {
                 bed.run(streams(clients, keys, |_, i| Op::Put(keys + i)), true)?
             } else {
-                let mut random = Random::new(self.seed);
-                let mut lookups = || streams(clients, keys / 4, |_, _| Op::Get(random.below(keys)));
-                let (first, second) = (lookups(), lookups());
-                bed.run(first, false)?;
-                bed.run(second, true)?
+                self.lookups(&bed, clients)?
             };
             self.add_phase("simulated techniques", SEP, case, clients, &phase);
         }
@@ -348,13 +352,12 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    fn mixes(&mut self, name: &str, kind: Kind, image: &Image) -> Result<()> {
+    fn mixes(&mut self, index: &Loaded) -> Result<()> {
         let keys = base(self.keys);
         let clients = CLIENTS[CLIENTS.len() - 1];
         for inserts in MIXES {
             let case = format!("{inserts} % inserts");
-            self.recorder.next(1, &format!("simulated: {name}, {case}"));
-            let bed = Bed::from_image(self.setting(kind, clients), image)?;
+            let bed = self.opened(index, clients, &case)?;
             let mut random = Random::new(self.seed);
             let warm = streams(clients, keys / 8, |_, _| Op::Get(random.below(keys)));
             bed.run(warm, false)?;
@@ -363,20 +366,19 @@ impl Run<'_, '_> {
                 if inserted { Op::Put(keys + i) } else { Op::Get(random.below(keys)) }
             });
             let phase = bed.run(ops, true)?;
-            self.add_phase("simulated mix", name, &case, clients, &phase);
+            self.add_phase("simulated mix", index.name, &case, clients, &phase);
         }
         Ok(())
     }
 
     /// YCSB's mixes by Zipf's law; reads of D are of the latest keys of the same client.
-    fn ycsb(&mut self, name: &str, kind: Kind, image: &Image) -> Result<()> {
+    fn ycsb(&mut self, index: &Loaded) -> Result<()> {
         let keys = base(self.keys);
         let clients = CLIENTS[CLIENTS.len() - 1];
         let zipfian = Zipfian::new(keys);
         for (case, reads, inserts) in YCSB {
             let case = format!("YCSB {case}");
-            self.recorder.next(1, &format!("simulated: {name}, {case}"));
-            let bed = Bed::from_image(self.setting(kind, clients), image)?;
+            let bed = self.opened(index, clients, &case)?;
             let mut random = Random::new(self.seed);
             let warm = streams(clients, keys / 8, |_, _| Op::Get(zipfian.draw(&mut random)));
             bed.run(warm, false)?;
@@ -399,7 +401,7 @@ impl Run<'_, '_> {
                 })
             });
             let phase = bed.run(ops, true)?;
-            self.add_phase("simulated ycsb", name, &case, clients, &phase);
+            self.add_phase("simulated ycsb", index.name, &case, clients, &phase);
         }
         Ok(())
     }

@@ -19,27 +19,15 @@ const LATENCY_NS_MAX: u64 = 60_000_000_000;
 /// the table promises.
 pub trait Table: Sync {
     /// The value of `key`.
-    ///
-    /// # Errors
-    /// Those of the table.
     fn get(&self, key: u64) -> Result<Option<u64>>;
 
     /// Inserts `key` or replaces its value.
-    ///
-    /// # Errors
-    /// Those of the table.
     fn put(&self, key: u64, value: u64) -> Result<()>;
 
     /// Removes `key`; whether it was there.
-    ///
-    /// # Errors
-    /// Those of the table.
     fn remove(&self, key: u64) -> Result<bool>;
 
     /// The values of many keys, into `out`, which is as long.
-    ///
-    /// # Errors
-    /// Those of the table.
     fn get_many(&self, keys: &[u64], out: &mut [Option<u64>]) -> Result<()> {
         for (key, out) in keys.iter().zip(out) {
             *out = self.get(*key)?;
@@ -48,9 +36,6 @@ pub trait Table: Sync {
     }
 
     /// Inserts or replaces many pairs.
-    ///
-    /// # Errors
-    /// Those of the table.
     fn put_many(&self, pairs: &[(u64, u64)]) -> Result<()> {
         pairs.iter().try_for_each(|(key, value)| self.put(*key, *value))
     }

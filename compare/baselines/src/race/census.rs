@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use durahash_media::{ErrorKind, Result};
-use durahash_remote::fabric::{Batch, Fabric};
+use durahash_remote::fabric::Fabric;
 
 use super::Race;
 use super::layout::{Cell, Header, ROOT_AT, Root, Slot, WORD, cell_at, decode, word};
@@ -30,15 +30,11 @@ impl<F: Fabric> Race<F> {
     /// there twice; those of the fabric.
     pub(crate) async fn census(&self) -> Result<Census> {
         let wrong = |what| Err(ErrorKind::Corrupt { what, off: 0 }.into());
-        let mut batch = Batch::new();
-        batch.read(ROOT_AT, 8);
-        let root = Root(self.fabric.post(batch).await?.word(0));
+        let root = Root(self.read(ROOT_AT, 8).await?.word(0));
         if root != Root::new(root.depth()) {
             return wrong("the root is locked");
         }
-        let mut batch = Batch::new();
-        batch.read(cell_at(0), (WORD << root.depth()) as usize);
-        let cells = self.fabric.post(batch).await?;
+        let cells = self.read(cell_at(0), (WORD << root.depth()) as usize).await?;
         let mut census = Census { depth: root.depth(), ..Census::default() };
         let mut seen = HashSet::new();
         let mut keys = HashSet::new();
@@ -70,9 +66,8 @@ impl<F: Fabric> Race<F> {
     ) -> Result<()> {
         let wrong = |what| Err(ErrorKind::Corrupt { what, off: 0 }.into());
         census.subtables += 1;
-        let mut batch = Batch::new();
-        batch.read(cell.subtable().addr(), self.geometry.subtable_bytes() as usize);
-        let subtable = self.fabric.post(batch).await?;
+        let subtable =
+            self.read(cell.subtable().addr(), self.geometry.subtable_bytes() as usize).await?;
         let bytes = self.geometry.bucket_bytes();
         for bucket in 0..self.geometry.buckets() {
             let off = bucket * bytes;
@@ -83,12 +78,7 @@ impl<F: Fabric> Race<F> {
             }
             let slots = (1..=self.geometry.slots as usize).map(|i| Slot(word(words, i)));
             let slots: Vec<Slot> = slots.filter(|slot| !slot.is_free()).collect();
-            let mut batch = Batch::new();
-            for slot in &slots {
-                let (at, bytes) = slot.block();
-                batch.read(at, bytes);
-            }
-            let blocks = self.fabric.post(batch).await?;
+            let blocks = self.read_blocks(slots.iter().copied()).await?;
             for (i, slot) in slots.iter().enumerate() {
                 let (key, _) = decode(blocks.bytes(i))?;
                 let h = self.hash(key);

@@ -65,9 +65,7 @@ impl<F: Fabric> Race<F> {
 
     /// Reads all cells of a directory that is at least so deep.
     pub(super) async fn read_directory(&self, depth: u32) -> Result<()> {
-        let mut batch = Batch::new();
-        batch.read(cell_at(0), (WORD << depth) as usize);
-        let done = self.fabric.post(batch).await?;
+        let done = self.read(cell_at(0), (WORD << depth) as usize).await?;
         let cells: Vec<(u64, Cell)> =
             (0..1 << depth).map(|idx| (idx, Cell(word(done.bytes(0), idx as usize)))).collect();
         let sites = self.sites(&cells).await?;
@@ -119,9 +117,7 @@ impl<F: Fabric> Race<F> {
 
     /// Doubles the directory, whose lock is held; its depth then.
     pub(super) async fn double(&self, depth: u32) -> Result<u32> {
-        let mut batch = Batch::new();
-        batch.read(cell_at(0), (WORD << depth) as usize);
-        let half = self.fabric.post(batch).await?;
+        let half = self.read(cell_at(0), (WORD << depth) as usize).await?;
         let mut batch = Batch::new();
         batch.write(cell_at(1 << depth), half.bytes(0));
         self.fabric.post(batch).await?;

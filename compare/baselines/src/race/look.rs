@@ -147,17 +147,13 @@ impl<F: Fabric> Race<F> {
         let mut found: Vec<Found> =
             look.slots().filter(|(_, slot)| !slot.is_free() && slot.fp() == fp).collect();
         found.sort_unstable_by_key(|(off, _)| *off);
-        let mut batch = Batch::new();
         let mut new = Vec::new();
-        for (_, slot) in &found {
-            let slot = slot.unmarked();
+        for slot in found.iter().map(|(_, slot)| slot.unmarked()) {
             if known.of(slot).is_none() && !new.contains(&slot) {
-                let (at, bytes) = slot.block();
-                batch.read(at, bytes);
                 new.push(slot);
             }
         }
-        let done = self.fabric.post(batch).await?;
+        let done = self.read_blocks(new.iter().copied()).await?;
         for (i, slot) in new.into_iter().enumerate() {
             let (of_block, value) = decode(done.bytes(i))?;
             known.0.push((slot, (of_block == key).then(|| value.to_vec())));

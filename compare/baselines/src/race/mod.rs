@@ -66,10 +66,11 @@ use std::cell::{Cell as Single, RefCell};
 
 use durahash_media::hash::{ByteHash, WordMix};
 use durahash_media::{ErrorKind, Result};
-use durahash_remote::fabric::{Addr, Batch, Fabric};
+use durahash_remote::fabric::{Addr, Batch, Done, Fabric};
 
 use directory::Directory;
-use layout::{Cell, Geometry, Header, MAGIC, MAGIC_AT, ROOT_AT, Root, bump_at, cell_at, data_off};
+use layout::{Cell, Geometry, Header, MAGIC, MAGIC_AT, ROOT_AT, Root, Slot};
+use layout::{bump_at, cell_at, data_off};
 use space::Space;
 
 /// How a split moves entries.
@@ -236,6 +237,21 @@ impl<F: Fabric> Race<F> {
         let mut batch = Batch::new();
         batch.compare_swap(at, old, new);
         Ok(self.fabric.post(batch).await?.word(0))
+    }
+
+    async fn read(&self, at: Addr, bytes: usize) -> Result<Done> {
+        let mut batch = Batch::new();
+        batch.read(at, bytes);
+        self.fabric.post(batch).await
+    }
+
+    /// The blocks of slots, in their order.
+    async fn read_blocks(&self, slots: impl Iterator<Item = Slot>) -> Result<Done> {
+        let mut batch = Batch::new();
+        for (at, bytes) in slots.map(Slot::block) {
+            batch.read(at, bytes);
+        }
+        self.fabric.post(batch).await
     }
 
     async fn write_word(&self, at: Addr, word: u64) -> Result<()> {

@@ -84,9 +84,8 @@ impl<F: Fabric> Race<F> {
     }
 
     async fn move_entries(&self, halves: Halves) -> Result<()> {
-        let mut batch = Batch::new();
-        batch.read(halves.from.addr(), self.geometry.subtable_bytes() as usize);
-        let subtable = self.fabric.post(batch).await?;
+        let subtable =
+            self.read(halves.from.addr(), self.geometry.subtable_bytes() as usize).await?;
         let bytes = self.geometry.bucket_bytes();
         for bucket in 0..self.geometry.buckets() {
             let off = bucket * bytes;
@@ -103,12 +102,7 @@ impl<F: Fabric> Race<F> {
 
     /// Moves the entries of a bucket that go.
     async fn move_bucket(&self, halves: Halves, mut slots: Vec<(u64, Slot)>) -> Result<()> {
-        let mut batch = Batch::new();
-        for (_, slot) in &slots {
-            let (at, bytes) = slot.block();
-            batch.read(at, bytes);
-        }
-        let blocks = self.fabric.post(batch).await?;
+        let blocks = self.read_blocks(slots.iter().map(|(_, slot)| *slot)).await?;
         let mut i = 0;
         let mut wrong = Ok(());
         slots.retain(|_| {
@@ -153,9 +147,7 @@ impl<F: Fabric> Race<F> {
     async fn move_changed(&self, halves: Halves, off: u64) -> Result<()> {
         let mut tried = None;
         loop {
-            let mut batch = Batch::new();
-            batch.read(halves.from.addr().add(off), 8);
-            let slot = Slot(self.fabric.post(batch).await?.word(0));
+            let slot = Slot(self.read(halves.from.addr().add(off), 8).await?.word(0));
             // Twice the same: its place is taken, so it came late, and the client that put it takes it back.
             if slot.is_free() || tried == Some(slot) {
                 return Ok(());
@@ -164,10 +156,8 @@ impl<F: Fabric> Race<F> {
                 self.pause().await;
                 continue;
             }
-            let mut batch = Batch::new();
             let (at, bytes) = slot.block();
-            batch.read(at, bytes);
-            let block = self.fabric.post(batch).await?;
+            let block = self.read(at, bytes).await?;
             if halves.stays.owns(self.hash(decode(block.bytes(0))?.0)) {
                 return Ok(());
             }

@@ -187,10 +187,8 @@ impl<F: Fabric> Race<F> {
                 return Ok(());
             }
             // An update of it by one who did not see the split either; it came before this insert.
-            let mut batch = Batch::new();
             let (block, bytes) = found.block();
-            batch.read(block, bytes);
-            let done = self.fabric.post(batch).await?;
+            let done = self.read(block, bytes).await?;
             if decode(done.bytes(0))?.0 != key {
                 return Ok(());
             }
