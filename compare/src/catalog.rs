@@ -106,7 +106,7 @@ pub(crate) const IN_MEMORY: [InMemory; 6] = [
 pub(crate) struct Mode {
     pub(crate) name: &'static str,
     /// Opens what is in a directory, or makes it.
-    pub(crate) open: fn(&Data, &Path) -> Made,
+    pub(crate) open: Open,
 }
 
 /// A store on files.
@@ -118,98 +118,63 @@ pub(crate) struct Store {
     pub(crate) slow_inserts: bool,
 }
 
-/// REH, as it is used.
-pub(crate) const REH: Store = Store {
-    name: "REH",
-    modes: &[Mode { name: "default", open: |data, dir| data.own_file(dir, Design::Reh, false) }],
-    slow_inserts: false,
-};
+type Open = fn(&Data, &Path) -> Made;
 
-/// REH, doing what a file in the page cache does not need.
-pub(crate) const REH_FLUSHED: Store = Store {
-    name: "REH, flushes forced",
-    modes: &[Mode {
-        name: "flushes forced",
-        open: |data, dir| data.own_file(dir, Design::Reh, true),
-    }],
-    slow_inserts: false,
-};
+const fn mode(name: &'static str, open: Open) -> Mode {
+    Mode { name, open }
+}
 
-/// Pea Hash, as it is used.
-pub(crate) const PEA: Store = Store {
-    name: "Pea Hash",
-    modes: &[Mode { name: "default", open: |data, dir| data.own_file(dir, Design::Pea, false) }],
-    slow_inserts: false,
-};
+const fn store(name: &'static str, modes: &'static [Mode], slow_inserts: bool) -> Store {
+    Store { name, modes, slow_inserts }
+}
 
-/// Pea Hash, doing what a file in the page cache does not need.
-pub(crate) const PEA_FLUSHED: Store = Store {
-    name: "Pea Hash, flushes forced",
-    modes: &[Mode {
-        name: "flushes forced",
-        open: |data, dir| data.own_file(dir, Design::Pea, true),
-    }],
-    slow_inserts: false,
-};
+/// REH and Pea Hash, as they are used; and doing what a file in the page cache does not need.
+pub(crate) const REH: Store =
+    store("REH", &[mode("default", |data, dir| data.own_file(dir, Design::Reh, false))], false);
+pub(crate) const REH_FLUSHED: Store = store(
+    "REH, flushes forced",
+    &[mode("flushes forced", |data, dir| data.own_file(dir, Design::Reh, true))],
+    false,
+);
+pub(crate) const PEA: Store = store(
+    "Pea Hash",
+    &[mode("default", |data, dir| data.own_file(dir, Design::Pea, false))],
+    false,
+);
+pub(crate) const PEA_FLUSHED: Store = store(
+    "Pea Hash, flushes forced",
+    &[mode("flushes forced", |data, dir| data.own_file(dir, Design::Pea, true))],
+    false,
+);
+
+const LMDB: [Mode; 3] = [
+    mode("NOSYNC, WRITEMAP", |data, dir| {
+        data.on(Lmdb::open(dir, EnvFlags::NO_SYNC | EnvFlags::WRITE_MAP)?)
+    }),
+    mode("NOSYNC", |data, dir| data.on(Lmdb::open(dir, EnvFlags::NO_SYNC)?)),
+    mode("default", |data, dir| data.on(Lmdb::open(dir, EnvFlags::empty())?)),
+];
+const REDB: [Mode; 3] = [
+    mode("Durability::None", |data, dir| data.on(Redb::open(dir, CACHE_BYTES, Sync::Never)?)),
+    mode("Immediate, fsync left out", |data, dir| {
+        data.on(Redb::open(dir, CACHE_BYTES, Sync::File)?)
+    }),
+    mode("Immediate", |data, dir| data.on(Redb::open(dir, CACHE_BYTES, Sync::Disk)?)),
+];
+const FJALL: [Mode; 2] = [
+    mode("journal persisted by hand", |data, dir| data.on(Fjall::open(dir, CACHE_BYTES, true)?)),
+    mode("default", |data, dir| data.on(Fjall::open(dir, CACHE_BYTES, false)?)),
+];
+const CANDY: [Mode; 2] = [
+    mode("no checkpoints", |data, dir| data.on(Candy::open(dir, false)?)),
+    mode("default", |data, dir| data.on(Candy::open(dir, true)?)),
+];
 
 pub(crate) const PEERS: [Store; 4] = [
-    Store {
-        name: "LMDB",
-        modes: &[
-            Mode {
-                name: "NOSYNC, WRITEMAP",
-                open: |data, dir| {
-                    data.on(Lmdb::open(dir, EnvFlags::NO_SYNC | EnvFlags::WRITE_MAP)?)
-                },
-            },
-            Mode { name: "NOSYNC", open: |data, dir| data.on(Lmdb::open(dir, EnvFlags::NO_SYNC)?) },
-            Mode {
-                name: "default",
-                open: |data, dir| data.on(Lmdb::open(dir, EnvFlags::empty())?),
-            },
-        ],
-        slow_inserts: true,
-    },
-    Store {
-        name: "redb",
-        modes: &[
-            Mode {
-                name: "Durability::None",
-                open: |data, dir| data.on(Redb::open(dir, CACHE_BYTES, Sync::Never)?),
-            },
-            Mode {
-                name: "Immediate, fsync left out",
-                open: |data, dir| data.on(Redb::open(dir, CACHE_BYTES, Sync::File)?),
-            },
-            Mode {
-                name: "Immediate",
-                open: |data, dir| data.on(Redb::open(dir, CACHE_BYTES, Sync::Disk)?),
-            },
-        ],
-        slow_inserts: true,
-    },
-    Store {
-        name: "fjall",
-        modes: &[
-            Mode {
-                name: "journal persisted by hand",
-                open: |data, dir| data.on(Fjall::open(dir, CACHE_BYTES, true)?),
-            },
-            Mode {
-                name: "default",
-                open: |data, dir| data.on(Fjall::open(dir, CACHE_BYTES, false)?),
-            },
-        ],
-        slow_inserts: false,
-    },
-    Store {
-        name: "candystore",
-        modes: &[
-            Mode { name: "no checkpoints", open: |data, dir| data.on(Candy::open(dir, false)?) },
-            Mode { name: "default", open: |data, dir| data.on(Candy::open(dir, true)?) },
-        ],
-        slow_inserts: false,
-    },
+    store("LMDB", &LMDB, true),
+    store("redb", &REDB, true),
+    store("fjall", &FJALL, false),
+    store("candystore", &CANDY, false),
 ];
 
 /// All stores on files.

@@ -1,8 +1,6 @@
 //! Tables and ratios of what was measured.
 
-use std::fmt::Write as _;
-
-use durahash_bench::Row;
+use durahash_bench::{About, Row, Table};
 
 use crate::catalog::{DISK, DRAM, PEA_DISK, PEA_DRAM, PEA_SHARED, SHARED};
 use crate::survive::Tried;
@@ -17,34 +15,19 @@ fn millions(per_s: f64) -> String {
     }
 }
 
-/// Columns that are as wide as they must be; the first is text, the others are numbers.
-fn columns(rows: &[Vec<String>]) -> String {
-    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |i| rows.iter().filter_map(|row| row.get(i)).map(String::len).max();
-    let widths: Vec<usize> = (0..count).map(|i| width(i).unwrap_or(0)).collect();
-    let mut text = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            // Writing to a string cannot fail.
-            let _ = match i {
-                0 => write!(line, "{cell:<width$}"),
-                _ => write!(line, "  {cell:>width$}"),
-            };
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
+/// A table whose first column is text; the others are numbers.
+fn columns(title: &str, header: &[&str], rows: Vec<Vec<String>>) -> String {
+    let header = header.iter().map(|name| (*name).to_owned()).collect();
+    let table = Table { title: title.into(), note: String::new(), header, names: 1, rows };
+    let mut text = Vec::new();
+    // Writing to memory cannot fail.
+    let _ = table.write_text(&mut text);
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// The table of the kills.
 pub(crate) fn survival(tried: &[Tried]) -> String {
-    let mut rows = vec![
-        ["store and mode", "acknowledged", "lost", "open", "survives a kill"]
-            .map(str::to_owned)
-            .to_vec(),
-    ];
+    let mut rows = Vec::new();
     for this in tried {
         let mut row = vec![format!("{}: {}", this.store.name, this.mode.name)];
         match &this.left {
@@ -60,7 +43,8 @@ pub(crate) fn survival(tried: &[Tried]) -> String {
         }
         rows.push(row);
     }
-    format!("Killed with kill -9 while it inserts\n\n{}", columns(&rows))
+    let header = ["store and mode", "acknowledged", "lost", "open", "survives a kill"];
+    columns("Killed with kill -9 while it inserts", &header, rows)
 }
 
 /// The same as rows of the report.
@@ -99,8 +83,7 @@ pub(crate) fn throughput(rows: &[Row], threads: u64, title: &str) -> String {
             names.push(&row.design);
         }
     }
-    let mut lines = vec![vec![String::new()]];
-    lines[0].extend(CASES.map(str::to_owned));
+    let mut lines = Vec::new();
     for name in names {
         let mut line = vec![name.to_owned()];
         line.extend(CASES.map(|case| {
@@ -109,22 +92,20 @@ pub(crate) fn throughput(rows: &[Row], threads: u64, title: &str) -> String {
         lines.push(line);
     }
     let s = if threads == 1 { "" } else { "s" };
-    format!(
-        "{title}, {threads} thread{s}: millions of operations per second, medians\n\n{}",
-        columns(&lines)
-    )
+    let title = format!("{title}, {threads} thread{s}: millions of operations per second, medians");
+    columns(&title, &[&["table"], &CASES[..]].concat(), lines)
 }
 
 /// The table of the costs of opening.
 pub(crate) fn opening(rows: &[Row]) -> String {
-    let mut lines =
-        vec![["milliseconds", "median", "smallest", "largest"].map(str::to_owned).to_vec()];
+    let mut lines = Vec::new();
     for row in rows {
         let mut line = vec![format!("{}: {}", row.design, row.case)];
         line.extend([row.value, row.min, row.max].map(|ms| format!("{ms:.2}")));
         lines.push(line);
     }
-    format!("Opening and growing, 1 thread\n\n{}", columns(&lines))
+    let header = ["milliseconds", "median", "smallest", "largest"];
+    columns("Opening and growing, 1 thread", &header, lines)
 }
 
 fn find<'a>(rows: &'a [Row], name: &str, case: &str, threads: u64) -> Option<&'a Row> {
@@ -161,19 +142,10 @@ impl Target {
     pub(crate) fn to_rows(&self, keys: u64) -> [Row; 3] {
         let metric = if self.unit == " s" { "seconds" } else { "ratio" };
         let is_reached = f64::from(u8::from(self.is_reached()));
-        [(metric, self.reached), ("wanted", self.wanted), ("reached", is_reached)].map(
-            |(metric, value)| Row {
-                table: "targets".into(),
-                design: self.own.into(),
-                case: self.case(),
-                threads: self.threads,
-                keys,
-                metric: metric.into(),
-                value,
-                min: value,
-                max: value,
-            },
-        )
+        let (case, threads) = (&self.case(), self.threads as usize);
+        let about = About { table: "targets", design: self.own, case, threads, keys };
+        [(metric, self.reached), ("wanted", self.wanted), ("reached", is_reached)]
+            .map(|(metric, value)| about.row(metric, &[value]))
     }
 
     /// The workload, and whose it is compared with.
@@ -240,8 +212,7 @@ pub(crate) fn targets(words: &[Row], opening: &[Row], threads: &[usize]) -> Vec<
 
 /// Ratios against what is wanted.
 pub(crate) fn ratios(targets: &[Target]) -> String {
-    let mut lines =
-        vec![["", "threads", "target", "against", "is", "wanted", ""].map(str::to_owned).to_vec()];
+    let mut lines = Vec::new();
     for target in targets {
         let unit = target.unit;
         let sign = if unit == " s" { "<" } else { ">=" };
@@ -255,5 +226,6 @@ pub(crate) fn ratios(targets: &[Target]) -> String {
             if target.is_reached() { "reached" } else { "NOT REACHED" }.to_owned(),
         ]);
     }
-    format!("Targets: ratios of medians of this run\n\n{}", columns(&lines))
+    let header = ["table", "threads", "target", "against", "is", "wanted", ""];
+    columns("Targets: ratios of medians of this run", &header, lines)
 }

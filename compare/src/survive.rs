@@ -4,14 +4,14 @@
 //! arbitrary moment, and what it left is opened and looked through.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use durahash_bench::workload::Random;
-use durahash_bench::{Error, Result};
+use durahash_bench::{Error, Result, told_by};
 
 use crate::catalog::{Data, Mode, Store, stores};
 use crate::store::wrong;
@@ -68,25 +68,12 @@ pub(crate) fn kill(store: &Store, mode: &Mode, dir: &Path, seed: u64, keys: u64)
     let loaded = keys - one_by_one;
     let error = |doing| move |source| Error::Io { doing, path: None, source };
     let program = std::env::current_exe().map_err(error("looking for this program"))?;
-    let mut child = Command::new(program)
-        .args(["child", store.name, mode.name])
-        .arg(dir)
-        .args([seed, loaded].map(|n| n.to_string()))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(error("starting a child"))?;
-    let listened = listen(&mut child, one_by_one);
-    // Dead or not, whatever went wrong: no child is left behind.
-    let killed = child.kill();
-    let rest = child.wait_with_output().map_err(error("waiting"))?;
-    let mut told = listened.map_err(error("listening to the child"))?;
-    killed.map_err(error("killing the child"))?;
-    told.extend_from_slice(&rest.stdout);
-    let (told, _torn) = told.as_chunks::<8>();
-    let told: Vec<u64> = told.iter().map(|word| u64::from_le_bytes(*word)).collect();
-    if told.first() != Some(&LOADED) || (told.len() as u64) <= one_by_one {
-        return Err(wrong(format!("{}'s child ended by itself", store.name)));
+    let mut command = Command::new(program);
+    command.args(["child", store.name, mode.name]).arg(dir);
+    command.args([seed, loaded].map(|n| n.to_string()));
+    let told = told_by(command, one_by_one + 1)?.words;
+    if told.first() != Some(&LOADED) {
+        return Err(wrong(format!("{}'s child said something else", store.name)));
     }
 
     let from = Instant::now();
@@ -101,15 +88,6 @@ pub(crate) fn kill(store: &Store, mode: &Mode, dir: &Path, seed: u64, keys: u64)
         lost += u64::from(table.get(key)? != Some(value));
     }
     Ok(Left { acknowledged, lost, open })
-}
-
-/// Listens to a child until it has loaded and acknowledged `one_by_one` keys more.
-fn listen(child: &mut Child, one_by_one: u64) -> io::Result<Vec<u8>> {
-    let mut told = Vec::new();
-    if let Some(pipe) = child.stdout.as_mut() {
-        pipe.take((one_by_one + 1) * 8).read_to_end(&mut told)?;
-    }
-    Ok(told)
 }
 
 /// The result of a mode's trials.

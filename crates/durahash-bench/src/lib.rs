@@ -48,11 +48,12 @@ pub use config::{Config, Medium, Progress, Suite};
 pub use error::{Error, Result};
 pub use machine::Machine;
 pub use multi_table::MultiTable;
-pub use recover::child_main;
+pub use recover::{Told, child_main, told_by};
 pub use report::{About, REAL, Report, Row, Samples, Setup};
 pub use subject::{Bench, Make};
 pub use suites::Recorder;
 pub use suites::duplicates;
+pub use tables::Table;
 
 /// Runs the configured suites.
 ///

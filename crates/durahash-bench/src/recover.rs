@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use durahash::{Design, Map, Options, SyncMode};
@@ -92,21 +92,19 @@ impl Task {
         Ok(Task { path, design, threads, seed, loaded, sync_mode })
     }
 
-    fn spawn(&self, program: Option<&Path>) -> Result<Child> {
+    fn command(&self, program: Option<&Path>) -> Result<Command> {
         let program = match program {
             Some(program) => program.to_owned(),
             None => std::env::current_exe()
                 .map_err(|e| Error::io("looking for this program", None, e))?,
         };
-        Command::new(&program)
+        let mut command = Command::new(program);
+        command
             .env(CHILD_ENV, &self.path)
             .arg(self.design.to_string())
             .args([self.threads, self.seed, self.loaded].map(|n| n.to_string()))
-            .args(self.sync_mode.map(|mode| mode.to_string()))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|e| Error::io("starting", Some(&program), e))
+            .args(self.sync_mode.map(|mode| mode.to_string()));
+        Ok(command)
     }
 
     /// The child's work. It ends when it is killed, or when nobody listens any more.
@@ -190,18 +188,8 @@ pub(crate) fn kill_and_recover(
         loaded: keys - one_by_one,
         sync_mode: config.sync_mode,
     };
-    let mut child = task.spawn(config.child.as_deref())?;
-    let listened = listen(&mut child, one_by_one);
-    let written = written_bytes(&child.id().to_string());
-    // Dead or not, and after any failure: no child is left behind.
-    let killed = child.kill();
-    let rest = child.wait_with_output().map_err(|e| Error::io("waiting for the child", None, e))?;
-    let mut told = listened?;
-    killed.map_err(|e| Error::io("killing the child", None, e))?;
-    told.extend_from_slice(&rest.stdout);
-    let (told, _torn) = told.as_chunks::<8>();
-    let told: Vec<u64> = told.iter().map(|word| u64::from_le_bytes(*word)).collect();
-
+    let Told { words: told, written } =
+        told_by(task.command(config.child.as_deref())?, one_by_one + 1)?;
     let (mut open, mut first_get) = (Vec::new(), Vec::new());
     for _ in 1..config.repeats {
         // An open recovers, so every other one gets a copy of what the child left.
@@ -260,17 +248,37 @@ pub(crate) fn kill_and_recover(
     })
 }
 
-/// Listens to a child until it has loaded and acknowledged `one_by_one` keys more; what it said.
-fn listen(child: &mut Child, one_by_one: u64) -> Result<Vec<u8>> {
+/// What a child said until it was killed.
+pub struct Told {
+    /// The numbers that it wrote to its output, of eight bytes each.
+    pub words: Vec<u64>,
+    /// Bytes that it had written to files.
+    pub written: u64,
+}
+
+/// Starts a child, kills it (`kill -9`) when it has written at least so many numbers of eight bytes to its output, and
+/// returns all that it wrote. No child is left behind, whatever fails.
+///
+/// # Errors
+/// [`Error::Io`]; [`Error::Wrong`] where the child ended by itself.
+pub fn told_by(mut command: Command, wanted: u64) -> Result<Told> {
+    let error = |doing| move |e| Error::io(doing, None, e);
+    let program = Path::new(command.get_program()).to_owned();
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let mut child = child.map_err(|e| Error::io("starting", Some(&program), e))?;
     let pipe = child.stdout.as_mut().expect("the child was started with a pipe");
-    let wanted = (one_by_one as usize + 1) * 8;
-    let mut told = Vec::with_capacity(wanted);
-    pipe.take(wanted as u64)
-        .read_to_end(&mut told)
-        .map_err(|e| Error::io("listening to the child", None, e))?;
-    if told.len() < wanted {
+    let mut told = Vec::with_capacity(wanted as usize * 8);
+    let listened = pipe.take(wanted * 8).read_to_end(&mut told);
+    let written = written_bytes(&child.id().to_string());
+    let killed = child.kill();
+    let rest = child.wait_with_output().map_err(error("waiting for the child"))?;
+    listened.map_err(error("listening to the child"))?;
+    if (told.len() as u64) < wanted * 8 {
         let what = "the child process ended before it was killed".into();
         return Err(Error::Wrong { what });
     }
-    Ok(told)
+    killed.map_err(error("killing the child"))?;
+    told.extend_from_slice(&rest.stdout);
+    let (told, _torn) = told.as_chunks::<8>();
+    Ok(Told { words: told.iter().map(|word| u64::from_le_bytes(*word)).collect(), written })
 }

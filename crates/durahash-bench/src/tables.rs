@@ -11,13 +11,17 @@ use crate::report::{REAL, Report, Row, threads_text};
 use crate::svg::{duration, number};
 
 /// A table of texts.
-pub(crate) struct Table {
-    pub(crate) title: String,
-    pub(crate) note: String,
-    pub(crate) header: Vec<String>,
+pub struct Table {
+    /// The line above it.
+    pub title: String,
+    /// The line below it, if it is not empty.
+    pub note: String,
+    /// The names of the columns.
+    pub header: Vec<String>,
     /// How many columns, from the left, hold names; the others hold numbers.
-    pub(crate) names: usize,
-    pub(crate) rows: Vec<Vec<String>>,
+    pub names: usize,
+    /// The lines.
+    pub rows: Vec<Vec<String>>,
 }
 
 impl Report {
@@ -48,7 +52,11 @@ impl Table {
         column < self.names || self.header[column].is_empty()
     }
 
-    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+    /// Writes the table with columns as wide as they must be.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}", self.title)?;
         let lines = || std::iter::once(&self.header).chain(&self.rows);
         let width = |column: usize| {
