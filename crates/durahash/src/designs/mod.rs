@@ -13,6 +13,32 @@ macro_rules! or_release {
     };
 }
 
+/// The methods of [`Index`](crate::index::Index) that designs of extendible hashing have alike.
+macro_rules! index_methods {
+    () => {
+        fn read(&self, h: u64, f: Reader<'_>) -> Result<()> {
+            operation(self.medium(), || self.read_with(h, f))
+        }
+
+        fn update(&self, h: u64, room: Room, f: Updater<'_>) -> Result<Option<u64>> {
+            self.pool.writable()?;
+            let (found, change) = operation(self.medium(), || self.update_slot(h, room, f))?;
+            if change == Change::Remove && found.is_some() {
+                self.merge_around(h);
+            }
+            Ok(found)
+        }
+
+        fn stats(&self) -> IndexStats {
+            self.figures()
+        }
+
+        fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+            self.check_all(found)
+        }
+    };
+}
+
 pub mod esh;
 pub mod pea;
 pub mod reh;

@@ -52,13 +52,36 @@ impl<I, M: Medium> Durable<I, M> {
     }
 }
 
+/// The methods that both traits have.
+macro_rules! alike {
+    () => {
+        fn prefetch(&self, h: &[u64]) {
+            self.index.prefetch(h);
+        }
+
+        fn len(&self) -> Result<u64> {
+            self.seen(self.index.len())
+        }
+
+        fn stats(&self) -> IndexStats {
+            self.index.stats()
+        }
+
+        fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+            self.index.check(found)
+        }
+
+        fn mend(&self) -> Result<()> {
+            self.changed(|index| index.mend())
+        }
+    };
+}
+
 impl<I: Index, M: Medium> Index for Durable<I, M> {
+    alike!();
+
     fn get(&self, h: u64) -> Result<Option<u64>> {
         self.seen(self.index.get(h))
-    }
-
-    fn prefetch(&self, h: &[u64]) {
-        self.index.prefetch(h);
     }
 
     fn get_many(&self, h: &[u64], out: &mut [Option<u64>]) -> Result<()> {
@@ -70,11 +93,7 @@ impl<I: Index, M: Medium> Index for Durable<I, M> {
     }
 
     fn update(&self, h: u64, room: Room, f: Updater<'_>) -> Result<Option<u64>> {
-        // Before, too: a log that has failed takes nothing more.
-        self.wait()?;
-        let found = self.index.update(h, room, f);
-        self.wait()?;
-        found
+        self.changed(|index| index.update(h, room, f))
     }
 
     fn scan(&self, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
@@ -90,26 +109,11 @@ impl<I: Index, M: Medium> Index for Durable<I, M> {
     fn close(&self) {
         self.index.close();
     }
-
-    fn mend(&self) -> Result<()> {
-        self.index.mend()?;
-        self.wait()
-    }
-
-    fn len(&self) -> Result<u64> {
-        self.seen(self.index.len())
-    }
-
-    fn stats(&self) -> IndexStats {
-        self.index.stats()
-    }
-
-    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
-        self.index.check(found)
-    }
 }
 
 impl<I: MultiIndex, M: Medium> MultiIndex for Durable<I, M> {
+    alike!();
+
     fn add(&self, h: u64, payload: u64, keys: &dyn Keys) -> Result<()> {
         self.changed(|index| index.add(h, payload, keys))
     }
@@ -120,10 +124,6 @@ impl<I: MultiIndex, M: Medium> MultiIndex for Durable<I, M> {
 
     fn count(&self, h: u64, keys: &dyn Keys) -> Result<u64> {
         self.seen(self.index.count(h, keys))
-    }
-
-    fn prefetch(&self, h: &[u64]) {
-        self.index.prefetch(h);
     }
 
     fn remove_one(
@@ -147,23 +147,7 @@ impl<I: MultiIndex, M: Medium> MultiIndex for Durable<I, M> {
         self.seen(self.index.scan(at, out))
     }
 
-    fn mend(&self) -> Result<()> {
-        self.changed(|index| index.mend())
-    }
-
-    fn len(&self) -> Result<u64> {
-        self.seen(self.index.len())
-    }
-
     fn extra_count(&self) -> Option<u64> {
         self.index.extra_count()
-    }
-
-    fn stats(&self) -> IndexStats {
-        self.index.stats()
-    }
-
-    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
-        self.index.check(found)
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use durahash_media::{Event, Medium};
+
 use crate::extendible::extend::MAX_DEPTH;
 use crate::index::IndexStats;
 
@@ -23,6 +25,20 @@ pub(crate) enum Merge {
     NotDue,
     /// Another writer was in the way.
     Busy,
+}
+
+/// Merges as often as that does something.
+pub(crate) fn merge_all<M: Medium>(medium: &M, mut merge_once: impl FnMut() -> Merge) {
+    loop {
+        match merge_once() {
+            Merge::Done => {}
+            Merge::NotDue => return,
+            Merge::Busy => {
+                medium.event(Event::Wait);
+                std::thread::yield_now();
+            }
+        }
+    }
 }
 
 /// How often something happened.

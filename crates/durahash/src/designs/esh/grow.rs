@@ -3,14 +3,14 @@
 
 use std::sync::MutexGuard;
 
-use durahash_media::{Event, Medium, Result, Taken, wait_lock};
+use durahash_media::{Medium, Result, Taken, wait_lock};
 
 use super::check::LOCKS;
 use super::image::Image;
 use super::overflow::Record;
 use super::{Esh, Place};
 use crate::extendible::extend;
-use crate::extendible::growth::Merge;
+use crate::extendible::growth::{Merge, merge_all};
 
 /// Segments that exist and that nothing names.
 #[derive(Default)]
@@ -299,17 +299,8 @@ impl<M: Medium> Esh<M> {
         if home.is_ok_and(|home| self.commit(home).count() * 2 > self.shape.slots) {
             return;
         }
-        loop {
-            // What was removed is removed; damage, and a full medium, are for others to meet.
-            match self.merge_once(h) {
-                Ok(Merge::Done) => {}
-                Ok(Merge::NotDue) | Err(_) => return,
-                Ok(Merge::Busy) => {
-                    self.medium().event(Event::Wait);
-                    std::thread::yield_now();
-                }
-            }
-        }
+        // What was removed is removed; damage, and a full medium, are for others to meet.
+        merge_all(self.medium(), || self.merge_once(h).unwrap_or(Merge::NotDue));
     }
 
     fn merge_once(&self, h: u64) -> Result<Merge> {

@@ -320,20 +320,16 @@ impl<M: Medium> Esh<M> {
             }
             let is_valid = || lock.validate(medium, version);
             // An error that comes of reading what a writer has since taken away is no error.
-            let done = match self.probe(h, place, home) {
-                Ok(found) => f(found.map(|found| found.payload), &is_valid),
-                Err(e) => Err(e),
-            };
+            let found = self.probe(h, place, home);
+            let done = found.and_then(|found| f(found.map(|found| found.payload), &is_valid));
             if is_valid() {
                 return done;
             }
             medium.event(Event::Wait);
         }
         let held = self.hold(h)?;
-        let done = match self.probe(h, held.place, held.home) {
-            Ok(found) => f(found.map(|found| found.payload), &|| true),
-            Err(e) => Err(e),
-        };
+        let found = self.probe(h, held.place, held.home);
+        let done = found.and_then(|found| f(found.map(|found| found.payload), &|| true));
         held.release_unchanged();
         done
     }
@@ -425,18 +421,7 @@ impl<M: Medium> Index for Esh<M> {
         }
     }
 
-    fn read(&self, h: u64, f: Reader<'_>) -> Result<()> {
-        operation(self.medium(), || self.read_with(h, f))
-    }
-
-    fn update(&self, h: u64, room: Room, f: Updater<'_>) -> Result<Option<u64>> {
-        self.pool.writable()?;
-        let (found, change) = operation(self.medium(), || self.update_slot(h, room, f))?;
-        if change == Change::Remove && found.is_some() {
-            self.merge_around(h);
-        }
-        Ok(found)
-    }
+    index_methods!();
 
     fn scan(&self, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
         self.scan_unit(at, out)
@@ -452,14 +437,6 @@ impl<M: Medium> Index for Esh<M> {
 
     fn len(&self) -> Result<u64> {
         self.live_slots()
-    }
-
-    fn stats(&self) -> IndexStats {
-        self.figures()
-    }
-
-    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
-        self.check_all(found)
     }
 
     fn close(&self) {

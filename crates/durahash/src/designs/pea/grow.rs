@@ -3,13 +3,13 @@
 
 use std::sync::atomic::Ordering;
 
-use durahash_media::{Event, Medium, Result, VersionLock, bits, hash, wait_lock};
+use durahash_media::{Medium, Result, VersionLock, bits, hash, wait_lock};
 
 use super::image::Image;
 use super::strategy::Strategy;
 use super::{COUNT, COUNT_BITS, Entry, STASH_LOCK, Segment, Table, Writers};
 use crate::extendible::extend;
-use crate::extendible::growth::Merge;
+use crate::extendible::growth::{Merge, merge_all};
 use crate::extendible::place::Place;
 
 /// W of all locks of a segment, and the place that was found right under it. Dropped as `Held` is.
@@ -330,17 +330,8 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
 
     /// Merges the segment of `h` with its buddy, as often as both are sparse.
     pub(super) fn merge_around(&self, h: u64) {
-        loop {
-            // What was removed is removed; damage, and a full medium, are for others to meet.
-            match self.merge_once(h) {
-                Ok(Merge::Done) => {}
-                Ok(Merge::NotDue) | Err(_) => return,
-                Ok(Merge::Busy) => {
-                    self.medium().event(Event::Wait);
-                    std::thread::yield_now();
-                }
-            }
-        }
+        // What was removed is removed; damage, and a full medium, are for others to meet.
+        merge_all(self.medium(), || self.merge_once(h).unwrap_or(Merge::NotDue));
     }
 
     fn merge_once(&self, h: u64) -> Result<Merge> {

@@ -620,18 +620,7 @@ impl<M: Medium> Index for Table<M, false> {
         self.prefetch_all(h);
     }
 
-    fn read(&self, h: u64, f: Reader<'_>) -> Result<()> {
-        operation(self.medium(), || self.read_with(h, f))
-    }
-
-    fn update(&self, h: u64, room: Room, f: Updater<'_>) -> Result<Option<u64>> {
-        self.pool.writable()?;
-        let (found, change) = operation(self.medium(), || self.update_slot(h, room, f))?;
-        if change == Change::Remove && found.is_some() {
-            self.merge_around(h);
-        }
-        Ok(found)
-    }
+    index_methods!();
 
     fn scan(&self, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
         let from = out.len();
@@ -657,13 +646,5 @@ impl<M: Medium> Index for Table<M, false> {
 
     fn len(&self) -> Result<u64> {
         self.live_slots()
-    }
-
-    fn stats(&self) -> IndexStats {
-        self.figures()
-    }
-
-    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
-        self.check_all(found)
     }
 }

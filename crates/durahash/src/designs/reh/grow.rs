@@ -1,13 +1,13 @@
 //! Split and merge. The commit steps are in the [module docs](super).
 
 use durahash_media::probe::BitMask;
-use durahash_media::{Error, Event, Limit, Medium, Result, wait_lock};
+use durahash_media::{Error, Limit, Medium, Result, wait_lock};
 
 use super::Reh;
 use super::layout::{ALL_SLOTS, BUCKET_BYTES, Bucket, Link, MAX_BUCKETS, SLOTS, marker, slot_for};
 use super::write::Held;
 use crate::extendible::extend::{self, MAX_DEPTH};
-use crate::extendible::growth::Merge;
+use crate::extendible::growth::{Merge, merge_all};
 
 impl<M: Medium> Reh<M> {
     /// The bucket of `h`, which is held, with its prefix and link. What is on the medium must agree
@@ -139,16 +139,7 @@ impl<M: Medium> Reh<M> {
 
     /// Merges the bucket of `h` with its buddy, as often as both are sparse.
     pub(super) fn merge_around(&self, h: u64) {
-        loop {
-            match self.merge_once(h) {
-                Merge::Done => {}
-                Merge::NotDue => return,
-                Merge::Busy => {
-                    self.medium().event(Event::Wait);
-                    std::thread::yield_now();
-                }
-            }
-        }
+        merge_all(self.medium(), || self.merge_once(h));
     }
 
     fn merge_once(&self, h: u64) -> Merge {

@@ -262,20 +262,17 @@ impl<M: Medium> Reh<M> {
                 continue;
             }
             // An error that comes of reading what a writer has since taken away is no error.
-            let done = match self.probe(h, bucket) {
-                Ok(found) => f(found.map(|(_, payload)| payload), &|| lock.validate(version)),
-                Err(e) => Err(e),
-            };
+            let done = self
+                .probe(h, bucket)
+                .and_then(|found| f(found.map(|(_, payload)| payload), &|| lock.validate(version)));
             if lock.validate(version) {
                 return done;
             }
             medium.event(Event::Wait);
         }
         let held = self.hold(h);
-        let done = match self.probe(h, held.bucket) {
-            Ok(found) => f(found.map(|(_, payload)| payload), &|| true),
-            Err(e) => Err(e),
-        };
+        let found = self.probe(h, held.bucket);
+        let done = found.and_then(|found| f(found.map(|(_, payload)| payload), &|| true));
         held.release_unchanged();
         done
     }
@@ -357,18 +354,7 @@ impl<M: Medium> Index for Reh<M> {
         Ok(())
     }
 
-    fn read(&self, h: u64, f: Reader<'_>) -> Result<()> {
-        operation(self.medium(), || self.read_with(h, f))
-    }
-
-    fn update(&self, h: u64, room: Room, f: Updater<'_>) -> Result<Option<u64>> {
-        self.pool.writable()?;
-        let (found, change) = operation(self.medium(), || self.update_slot(h, room, f))?;
-        if change == Change::Remove && found.is_some() {
-            self.merge_around(h);
-        }
-        Ok(found)
-    }
+    index_methods!();
 
     fn scan(&self, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
         self.scan_unit(at, out)
@@ -376,13 +362,5 @@ impl<M: Medium> Index for Reh<M> {
 
     fn len(&self) -> Result<u64> {
         Ok(self.live.get())
-    }
-
-    fn stats(&self) -> IndexStats {
-        self.figures()
-    }
-
-    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
-        self.check_all(found)
     }
 }
