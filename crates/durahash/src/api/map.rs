@@ -218,18 +218,9 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// ```
     pub fn insert(&self, key: &K, value: &V) -> Result<Option<V::Owned>> {
         if Self::WORDS {
-            let new = value.to_word();
-            // An old value that is none is found before anything changes.
-            let mut update = |old| Self::value(old).map(|_| Change::Set(new));
-            return Self::value(self.engine.index.update(
-                self.hash(key),
-                Room::ForNew,
-                &mut update,
-            )?);
+            return self.change_word(key, Room::ForNew, Change::Set(value.to_word()));
         }
-        let mut old = Vec::new();
-        let (_, had) = self.change(key, Some(value), Rule::Always, Some(&mut old))?;
-        if had { V::from_vec(old).map(Some).ok_or_else(no_value) } else { Ok(None) }
+        self.change_bytes(key, Some(value))
     }
 
     /// Inserts or replaces the value of `key`, and reads nothing back.
@@ -332,15 +323,21 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// ```
     pub fn remove(&self, key: &K) -> Result<Option<V::Owned>> {
         if Self::WORDS {
-            let mut update = |old| Self::value(old).map(|_| Change::Remove);
-            return Self::value(self.engine.index.update(
-                self.hash(key),
-                Room::None,
-                &mut update,
-            )?);
+            return self.change_word(key, Room::None, Change::Remove);
         }
+        self.change_bytes(key, None)
+    }
+
+    /// A change of a map of words; the value before. One that is damaged is found before anything changes.
+    fn change_word(&self, key: &K, room: Room, change: Change) -> Result<Option<V::Owned>> {
+        let mut update = |old| Self::value(old).map(|_| change);
+        Self::value(self.engine.index.update(self.hash(key), room, &mut update)?)
+    }
+
+    /// The same of a map of bytes.
+    fn change_bytes(&self, key: &K, new: Option<&V>) -> Result<Option<V::Owned>> {
         let mut old = Vec::new();
-        let (_, had) = self.change(key, None, Rule::Always, Some(&mut old))?;
+        let (_, had) = self.change(key, new, Rule::Always, Some(&mut old))?;
         if had { V::from_vec(old).map(Some).ok_or_else(no_value) } else { Ok(None) }
     }
 

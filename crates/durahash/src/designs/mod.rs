@@ -1,5 +1,16 @@
 //! The designs, each an [`Index`](crate::index::Index) over a pool. None uses another.
 
+use durahash_media::{ErrorKind, Format, Result};
+
+/// Slots of a bucket of a pool: all that there are, unless the geometry says fewer; `what` is the error.
+fn slots_of(format: &Format, all: u32, what: &'static str) -> Result<u32> {
+    match u32::from(format.geometry.slots) {
+        0 => Ok(all),
+        slots if (2..=all).contains(&slots) => Ok(slots),
+        _ => Err(ErrorKind::Options { what }.into()),
+    }
+}
+
 /// The value of a result; where that is an error, releases the locks that are held and returns it.
 macro_rules! or_release {
     ($held:ident, $done:expr) => {

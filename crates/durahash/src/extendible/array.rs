@@ -55,9 +55,23 @@ impl Array {
         Array { mix: WordMix::new(seed), first: AtomicU64::new(0) }
     }
 
-    /// From here on, the array is that which begins with this extent.
-    pub(crate) fn adopt(&self, first: u64) {
-        self.first.store(first, Ordering::Release);
+    /// From here on, the array is this one, which was read: counts its units, and makes the directory in
+    /// DRAM that names them.
+    pub(crate) fn adopt(&self, sound: &Sound, growth: &Growth) -> Result<Directory<u64>> {
+        self.first.store(sound.first, Ordering::Release);
+        sound.units.iter().for_each(|(_, place)| growth.count(place.depth(), 1));
+        let directory = Directory::new(sound.depth, growth)?;
+        for (prefix, place) in &sound.units {
+            directory.set(*prefix, place.depth(), place.to_entry());
+        }
+        Ok(directory)
+    }
+
+    /// Gives back extents of directories that are no part of the array, which has this depth.
+    pub(crate) fn release_others<M: Medium>(&self, pool: &Pool<M>, depth: u32) -> Result<()> {
+        let used = self.first()..self.first() + Self::extents(pool, depth);
+        let mut others = pool.directory_extents().into_iter().filter(|i| !used.contains(i));
+        others.try_for_each(|extent| pool.release_extent(extent))
     }
 
     /// Its first extent.

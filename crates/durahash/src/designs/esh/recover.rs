@@ -15,9 +15,9 @@ use super::layout::{MAX_BUCKETS, SLOTS};
 use super::live_count::{LiveCount, SAVED};
 use super::overflow::Shape;
 use super::{DATES_ROOT, Esh, Writers};
+use crate::designs::slots_of;
 use crate::extendible::array::{Array, Sound};
 use crate::extendible::directory::Directory;
-use crate::extendible::extend::MAX_DEPTH;
 use crate::extendible::growth::{Count, Growth};
 use crate::index::{EshStats, IndexStats};
 
@@ -71,16 +71,8 @@ impl<M: Medium> Esh<M> {
     pub fn open(pool: Arc<Pool<M>>) -> Result<Self> {
         let now = pool.epoch();
         let mut esh = Self::new(pool, Epochs { now, trusted_from: now })?;
-        let (Sound { first, depth, units }, named) = esh.read_array()?;
-        esh.writers.array.adopt(first);
-        let mut depths = [0; MAX_DEPTH as usize + 1];
-        units.iter().for_each(|(_, place)| depths[place.depth() as usize] += 1);
-        let growth = &esh.writers.growth;
-        (0..).zip(depths).for_each(|(depth, count)| growth.count(depth, count));
-        esh.directory = Directory::new(depth, growth)?;
-        for (prefix, place) in &units {
-            esh.directory.set(*prefix, place.depth(), place.to_entry());
-        }
+        let (sound, named) = esh.read_array()?;
+        esh.directory = esh.writers.array.adopt(&sound, &esh.writers.growth)?;
         let is_dated = esh.pool.was_clean() && esh.trust_dates()?;
         if let Some(live) = esh.pool.saved(SAVED).and_then(|saved| saved.checked_sub(1))
             && esh.pool.was_clean()
@@ -93,25 +85,13 @@ impl<M: Medium> Esh<M> {
             esh.pool.set_root(DATES_ROOT, esh.dates_word())?;
         }
         esh.find_free(&named)?;
-        let used = first..first + Array::extents(&esh.pool, depth);
-        for extent in esh.pool.directory_extents() {
-            if !used.contains(&extent) {
-                esh.pool.release_extent(extent)?;
-            }
-        }
+        esh.writers.array.release_others(&esh.pool, sound.depth)?;
         Ok(esh)
     }
 
     fn new(pool: Arc<Pool<M>>, epochs: Epochs) -> Result<Self> {
         let format = pool.format();
-        let slots = match u32::from(format.geometry.slots) {
-            0 => SLOTS,
-            slots @ 2..=SLOTS => slots,
-            _ => {
-                let what = "ESH has 2 to 14 slots a bucket";
-                return Err(ErrorKind::Options { what }.into());
-            }
-        };
+        let slots = slots_of(format, SLOTS, "ESH has 2 to 14 slots a bucket")?;
         let buckets = match u32::from(format.geometry.buckets) {
             0 => BUCKETS,
             buckets @ 2..=MAX_BUCKETS if buckets.is_power_of_two() => buckets,

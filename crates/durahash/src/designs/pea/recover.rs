@@ -16,6 +16,7 @@ use super::extra_count::ExtraCount;
 use super::layout::{BUCKET_BYTES, SLOTS, STASH, used_slots};
 use super::strategy::{Policy, Shape, Strategy};
 use super::{STASH_LOCK, Table, Writers};
+use crate::designs::slots_of;
 use crate::extendible::array::{Array, Sound};
 use crate::extendible::directory::Directory;
 use crate::extendible::growth::{Count, Growth};
@@ -54,16 +55,9 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// [`Options`](ErrorKind::Options) for a policy that cannot be.
     pub fn open(pool: Arc<Pool<M>>, policy: Policy) -> Result<Self> {
         let mut pea = Self::new(pool, policy)?;
-        let Sound { first, depth, units: segments } = pea.read_array()?;
-        pea.writers.array.adopt(first);
-        for (_, place) in &segments {
-            pea.writers.growth.count(place.depth(), 1);
-            pea.count_strategy(*place, 1);
-        }
-        pea.directory = Directory::new(depth, &pea.writers.growth)?;
-        for (prefix, place) in &segments {
-            pea.directory.set(*prefix, place.depth(), place.to_entry());
-        }
+        let sound = pea.read_array()?;
+        sound.units.iter().for_each(|(_, place)| pea.count_strategy(*place, 1));
+        pea.directory = pea.writers.array.adopt(&sound, &pea.writers.growth)?;
         // A number that the pool cannot hold is none, whatever its checksum says.
         let max_bytes = pea.pool.format().max_bytes;
         let saved = pea.pool.saved(EXTRA_COUNTER).and_then(|count| count.checked_sub(1));
@@ -71,30 +65,18 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             pea.writers.extra_count.set(count);
         }
         pea.pool.begin()?;
-        let named: HashSet<u64> = segments.iter().map(|(_, place)| place.number()).collect();
+        let named: HashSet<u64> = sound.units.iter().map(|(_, place)| place.number()).collect();
         let units = pea.pool.unit_extents();
         for segment in units.into_iter().filter(|extent| !named.contains(extent)) {
             pea.pool.release_extent(segment)?;
         }
-        let used = first..first + Array::extents(&pea.pool, depth);
-        for extent in pea.pool.directory_extents() {
-            if !used.contains(&extent) {
-                pea.pool.release_extent(extent)?;
-            }
-        }
+        pea.writers.array.release_others(&pea.pool, sound.depth)?;
         Ok(pea)
     }
 
     fn new(pool: Arc<Pool<M>>, policy: Policy) -> Result<Self> {
         let format = pool.format();
-        let slots = match u32::from(format.geometry.slots) {
-            0 => SLOTS,
-            slots @ 2..=SLOTS => slots,
-            _ => {
-                let what = "Pea Hash has 2 to 15 slots a bucket";
-                return Err(ErrorKind::Options { what }.into());
-            }
-        };
+        let slots = slots_of(format, SLOTS, "Pea Hash has 2 to 15 slots a bucket")?;
         if !(1..=2).contains(&policy.split_bits) || policy.first > policy.last {
             let what = "Pea Hash splits in two or four, and starts before it ends";
             return Err(ErrorKind::Options { what }.into());

@@ -14,6 +14,7 @@ use durahash_media::{Error, ErrorKind, Medium, Pool, Reserved, Result, wait_lock
 
 use super::layout::{BUCKET_BYTES, Bucket, Link, MAX_BUCKETS, SLOTS, marker};
 use super::{ROOT, Reh, Writers};
+use crate::designs::slots_of;
 use crate::extendible::directory::{Directory, is_proportionate};
 use crate::extendible::extend::{self, MAX_DEPTH};
 use crate::extendible::growth::Growth;
@@ -97,13 +98,7 @@ impl<M: Medium> Reh<M> {
 
     fn new(pool: Arc<Pool<M>>) -> Result<Self> {
         let format = pool.format();
-        let slots = match u32::from(format.geometry.slots) {
-            0 => SLOTS,
-            slots @ 2..=SLOTS => slots,
-            _ => {
-                return Err(ErrorKind::Options { what: "REH has 2 to 15 slots a bucket" }.into());
-            }
-        };
+        let slots = slots_of(format, SLOTS, "REH has 2 to 15 slots a bucket")?;
         let bytes = format.max_bytes.min(pool.medium().region().reserved());
         let growth = Growth::default();
         Ok(Reh {

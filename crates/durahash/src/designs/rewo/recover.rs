@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use durahash_media::hash::WordMix;
 use durahash_media::probe::BitMask;
-use durahash_media::{Error, ErrorKind, Medium, Pool, Reserved, Result, bits, wait_lock};
+use durahash_media::{Error, Medium, Pool, Reserved, Result, bits, wait_lock};
 
 use super::cache_sync::CacheSync;
 use super::cached::{self, Cached};
@@ -18,6 +18,7 @@ use super::layout::{self, BUCKET_BYTES, SLOTS, TABLES, Tables, used_slots};
 use super::planted::{Fault, planted};
 use super::tables::{self, LiveTables, Resize, Table, TableSet};
 use super::{Cache, Pace, ROOT, Rewo, Writers};
+use crate::designs::slots_of;
 use crate::extendible::growth::Count;
 use crate::index::{IndexStats, RewoStats};
 use crate::util::counter::Counter;
@@ -48,7 +49,7 @@ impl<M: Medium> Rewo<M> {
     /// Makes the first table, and the root.
     ///
     /// # Errors
-    /// [`Full`](ErrorKind::Full); [`Options`](ErrorKind::Options) for a geometry that cannot be.
+    /// [`Full`](crate::ErrorKind::Full); [`Options`](crate::ErrorKind::Options) for a geometry that cannot be.
     pub fn create(pool: Arc<Pool<M>>, cache: Cache) -> Result<Self> {
         let per_extent = pool.extent_bytes() / BUCKET_BYTES;
         let extent = pool.take_directory_extents(1)?;
@@ -74,8 +75,8 @@ impl<M: Medium> Rewo<M> {
     /// Reads which tables there are, and undoes what a crash left half done.
     ///
     /// # Errors
-    /// [`Corrupt`](ErrorKind::Corrupt) where the block of tables is damaged;
-    /// [`Options`](ErrorKind::Options) for a geometry that cannot be.
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) where the block of tables is damaged;
+    /// [`Options`](crate::ErrorKind::Options) for a geometry that cannot be.
     pub fn open(pool: Arc<Pool<M>>, cache: Cache) -> Result<Self> {
         let mut found = read_block(&pool)?;
         let rewo = Self::new(pool, cache, &found.wanted)?;
@@ -117,14 +118,7 @@ impl<M: Medium> Rewo<M> {
 
     fn new(pool: Arc<Pool<M>>, cache: Cache, wanted: &TableSet) -> Result<Self> {
         let format = pool.format();
-        let slots = match u32::from(format.geometry.slots) {
-            0 => SLOTS,
-            slots @ 2..=SLOTS => slots,
-            _ => {
-                let what = "Rewo-Hash has 2 to 15 slots a bucket";
-                return Err(ErrorKind::Options { what }.into());
-            }
-        };
+        let slots = slots_of(format, SLOTS, "Rewo-Hash has 2 to 15 slots a bucket")?;
         let bytes = format.max_bytes.min(pool.medium().region().reserved());
         let locks = (bytes / LOCK_BYTES).clamp(LOCKS_MIN, LOCKS_MAX);
         let stripe_mask = locks.next_power_of_two() - 1;
@@ -323,7 +317,7 @@ pub(super) struct Found {
 /// Reads the block that the root names.
 ///
 /// # Errors
-/// [`Corrupt`](ErrorKind::Corrupt) where it is damaged, or names what is no table.
+/// [`Corrupt`](crate::ErrorKind::Corrupt) where it is damaged, or names what is no table.
 pub(super) fn read_block<M: Medium>(pool: &Pool<M>) -> Result<Found> {
     let medium = pool.medium();
     let mix = remix_of(pool.format().seed);
