@@ -180,9 +180,9 @@ Examples:
 
     /// Measure designs on this machine
     ///
-    /// Without options, the default design, in less than a minute: durable inserts and lookups a second,
+    /// Without options, the default design, in at most 45 s: durable inserts and lookups a second,
     /// latencies, bytes for each entry, and the time to open after kill -9, with every acknowledged key
-    /// verified. It writes less than 2 GB to files, which are removed.
+    /// verified. It writes at most 2 GB to files, which are removed.
     ///
     /// With --all, all designs, for some minutes, and tens of GB: load, hits, misses, updates, deletes and
     /// mixed work by threads; load factor and bytes per entry; lines, blocks, flushes and fences of each

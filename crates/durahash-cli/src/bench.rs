@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::print;
 use crate::progress::Progress;
 
-/// Keys of the suite summary: it is over within a minute, and writes less than 2 GB.
+/// Keys of the suite summary: it takes at most 45 s and writes at most 2 GB.
 const SUMMARY_KEYS: u64 = 150_000;
 
 /// `durahash bench`.

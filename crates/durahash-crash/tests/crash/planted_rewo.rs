@@ -1,6 +1,6 @@
-//! Faults that Rewo-Hash's paper invites, and that its own departures do, each planted in a copy of the
-//! design's sources and found: by crash states of scripts, and by threads that are held up. The same copy
-//! without a fault passes all of it.
+//! Faults that Rewo-Hash's paper invites, and that its own departures do, each planted by the
+//! design itself under the feature `planted`, and found: by crash states of scripts, and by threads that are held
+//! up. The design without a fault passes all of it.
 
 use std::cell::Cell;
 use std::collections::HashMap;

@@ -16,7 +16,7 @@
 //!   are one instruction; a medium with a log makes the fence free and the drain dear. The drain is
 //!   an operation's last step before it unlocks.
 
-// From low to high: a module uses only what stands above it (`durahash/tests/layers.rs`).
+// From low to high: a module uses only what stands above it (`durahash/tests/suite/layers.rs`).
 mod line;
 mod region;
 mod sys;

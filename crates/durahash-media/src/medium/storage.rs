@@ -5,7 +5,8 @@ use std::path::Path;
 use crate::error::Result;
 use crate::identity;
 
-/// The failure that an acknowledged operation survives.
+/// The failure that an acknowledged operation survives, if the file lies on a disk or on persistent memory. A file in
+/// memory (tmpfs) is lost with the machine, whatever the mode.
 ///
 /// ```
 /// use durahash_media::Durability;

@@ -27,9 +27,10 @@ const BATCH: usize = 64;
 /// A map is a handle: clones share one pool, every operation takes `&self`, and threads need nothing
 /// else. The pool is closed when the last handle, and the last iterator, is gone.
 ///
-/// **Durability.** When an operation returns, what it did and what it saw survives whatever
-/// [`durability`](Map::durability) says. An operation that returns an error changed nothing, if its
-/// own docs do not say otherwise.
+/// **Durability.** When an operation returns, what it did and what it saw survives the crashes that
+/// [`durability`](Map::durability) names. An operation that returns an error has
+/// changed nothing, with two exceptions: the earlier part of a batch may be there, and after
+/// [`Io`](crate::ErrorKind::Io) behind a log the next open may find the operation or not.
 ///
 /// **Concurrency.** Every operation on one key is linearizable: it takes effect at one instant
 /// between its call and its return, in one order for all threads. A reader waits only for the short commit
@@ -109,7 +110,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
 
     /// The value of `key`.
     ///
-    /// **Concurrency.** Blocks no writer, but for the exceptions that [`Map`] names. Never returns what a
+    /// **Concurrency.** Does not block writers (exceptions: see [`Map`]). Never returns what a
     /// crash that [`durability`](Map::durability) covers could take back.
     ///
     /// # Errors
@@ -146,8 +147,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
 
     /// Calls `f` with the value of `key`, if there is one, and returns its result.
     ///
-    /// The value is a copy in a buffer of this thread's, so nothing is allocated for it and no lock
-    /// is held: `f` may use the map.
+    /// The value is a copy in a buffer of the thread, which is reused (up to 64 KiB). No lock is
+    /// held: `f` may use the map.
     ///
     /// **Concurrency.** As [`get`](Map::get).
     ///
@@ -197,7 +198,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
 
     /// Inserts or replaces the value of `key`; returns the value it had.
     ///
-    /// **Durability.** `Ok` means the entry outlives a crash; `Err` leaves the map as it was.
+    /// **Durability.** `Ok` means the entry outlives a crash; `Err` leaves the map as it was, except as [`Map`] says.
     /// **Concurrency.** Takes effect when it is durable; readers see the old value until then.
     ///
     /// # Errors
@@ -306,7 +307,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
 
     /// Removes `key`; returns the value it had.
     ///
-    /// **Durability.** `Ok` means the key stays away after a crash; `Err` leaves the map as it was.
+    /// **Durability.** `Ok` means the key stays away after a crash; `Err` leaves the map as it was, except as [`Map`]
+    /// says.
     /// **Concurrency.** As [`insert`](Map::insert).
     ///
     /// # Errors
@@ -402,8 +404,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
 
     /// Inserts or replaces many pairs, in their order.
     ///
-    /// **Durability.** `Ok` means that all entries outlive a crash. After a crash, or an error, any
-    /// first part of the pairs is in the map.
+    /// **Durability.** `Ok` means that all entries outlive a crash. After a crash, or an error, a
+    /// prefix of the pairs is in the map.
     /// **Concurrency.** Each pair is put as by [`put`](Map::put), at an instant of its own.
     ///
     /// # Errors

@@ -26,9 +26,10 @@ use crate::index::{Finding, OneKey, PREFETCHED, Values};
 /// A multimap is a handle: clones share one pool, every operation takes `&self`, and threads need
 /// nothing else. The pool is closed when the last handle, and the last iterator, is gone.
 ///
-/// **Durability.** When an operation returns, what it did and what it saw survives whatever
-/// [`durability`](MultiMap::durability) says. An operation that returns an error changed nothing, if
-/// its own docs do not say otherwise.
+/// **Durability.** When an operation returns, what it did and what it saw survives the crashes that
+/// [`durability`](MultiMap::durability) names. An operation that returns an error has
+/// changed nothing, with two exceptions: the earlier part of a batch may be there, and after
+/// [`Io`](crate::ErrorKind::Io) behind a log the next open may find the operation or not.
 ///
 /// **Concurrency.** Every operation on one key is linearizable, also one that reads or removes all of
 /// its values: it takes effect at one instant between its call and its return. Readers take no lock,
@@ -77,7 +78,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
 
     /// Adds a value of `key`, beside those that it has.
     ///
-    /// **Durability.** `Ok` means the entry outlives a crash; `Err` leaves the multimap as it was.
+    /// **Durability.** `Ok` means the entry outlives a crash; `Err` leaves the multimap as it was, except as
+    /// [`MultiMap`] says.
     /// **Concurrency.** Takes effect when it is durable. One that does not return because of a crash
     /// may have taken effect: a program that adds again may have added twice.
     ///
@@ -107,8 +109,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
 
     /// Adds many pairs, in their order.
     ///
-    /// **Durability.** `Ok` means that all entries outlive a crash. After a crash, or an error, any
-    /// first part of the pairs was added.
+    /// **Durability.** `Ok` means that all entries outlive a crash. After a crash, or an error, a
+    /// prefix of the pairs was added.
     /// **Concurrency.** Each pair is added as by [`add`](MultiMap::add), at an instant of its own.
     ///
     /// # Errors

@@ -219,6 +219,8 @@ impl Options {
     /// where flushes are forced. Where the disk has no room for a log that was not
     /// asked for, `create` fails with [`Full`](crate::ErrorKind::Full), and this is what does without.
     ///
+    /// A file in memory (tmpfs) is lost with the machine, whatever the mode.
+    ///
     /// Where the disk fails behind a log, in the mode interval or strict, every operation of the map,
     /// lookups too, is an error from then on, and nothing is tried again. Open it anew.
     ///

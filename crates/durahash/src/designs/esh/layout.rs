@@ -19,7 +19,7 @@
 //! [`EpochLock`](durahash_media::EpochLock).
 //!
 //! A segment is a run of buckets, and its number is its offset divided by its size. Its word in the
-//! array of the directory is that of `crate::array`, without a tag.
+//! array of the directory is that of `crate::extendible::array`, without a tag.
 
 use durahash_media::hash::fingerprint;
 use durahash_media::probe::{self, BitMask};

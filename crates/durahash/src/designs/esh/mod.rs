@@ -10,7 +10,7 @@
 //!
 //! # Where state lives
 //! Everything is in the pool, locks too: a bucket's is in its head, beside what a lookup reads anyway.
-//! Beside them, in DRAM, a copy of the directory (`crate::directory`), which is made at every open
+//! Beside them, in DRAM, a copy of the directory (`crate::extendible::directory`), which is made at every open
 //! from the array alone, and a counter. A lookup reads one bucket, and those that OFRB tells of if it
 //! does not find its hash there.
 //!
@@ -105,7 +105,7 @@
 //!   1.04 and misses 1.63 instead of 1.21. It also leaves nothing stale behind that a crash could keep
 //!   and a merge revive.
 //! - Lookups use the copy of the directory, so on the medium only the first word of a segment's
-//!   range counts (`crate::array`). It grows by a new array; its words have check sums.
+//!   range counts (`crate::extendible::array`). It grows by a new array; its words have check sums.
 //! - A reader validates one version, that of the home.
 //! - Sparse buddies merge, and the directory halves.
 

@@ -23,7 +23,7 @@
 //! buffer (`buffer.rs`) instead of being a value. Slots 12 to 14 have no fingerprint.
 //!
 //! A segment is an extent: main buckets, and behind them two stash buckets. Its word in the array of
-//! the directory (`crate::array`) has the strategy as its tag.
+//! the directory (`crate::extendible::array`) has the strategy as its tag.
 
 use durahash_media::hash::fingerprint;
 use durahash_media::probe::{self, BitMask};

@@ -9,9 +9,9 @@
 //!
 //! # Where state lives
 //! Segments and the directory are in the pool; a root word names the array of the directory. Locks,
-//! a copy of the directory (`crate::directory`), and one count for each segment are in DRAM. The copy and the locks are
-//! made at every open from the array alone, a count when it is first asked for: no segment is read.
-//! A lookup reads one bucket while its segment is single, and at most four.
+//! a copy of the directory (`crate::extendible::directory`), and one count for each segment are in DRAM. The copy and
+//! the locks are made at every open from the array alone, a count when it is first asked for: no segment is read. A
+//! lookup reads one bucket while its segment is single, and at most four.
 //!
 //! # Layout
 //! `layout.rs`, with a picture. A segment is one extent, and its stash buckets are its own last two.

@@ -73,7 +73,7 @@
 //! - The reserved word holds the prefix, so that recovery reads all extents in parallel and follows
 //!   the chain in DRAM afterwards. Because the chain decides what is live, a bucket that left it
 //!   needs no mark of its own.
-//! - A second, shallower directory in DRAM answers most lookups (`crate::directory`): the paper's has
+//! - A second, shallower directory in DRAM answers most lookups (`crate::extendible::directory`): the paper's has
 //!   a local depth in each entry and is asked alone. An entry is the number of a bucket here, and the
 //!   local depth is with the metadata.
 //! - The lock word is 62 bits of version with W and X instead of 31 bits with one.
