@@ -2,7 +2,7 @@
 
 use crate::figures::draw;
 use crate::machine::Machine;
-use crate::report::{Report, Row, Setup};
+use crate::report::{About, Report, Setup};
 use crate::tables::tables;
 
 /// Lines of table, designs, cases, threads, keys, and metrics with values. `*` stands for the designs, or the
@@ -107,18 +107,9 @@ pub(crate) fn sample(designs: &[&str], threads: &[u64]) -> Report {
                             let grown = 1.0 + (d as f64 * 4.0 + c as f64 + t as f64 * 2.0) / 20.0;
                             let grown = grown + (k % 3) as f64 / 50.0;
                             let value = value.parse::<f64>().unwrap() * grown;
-                            let row = Row {
-                                table: table.into(),
-                                design: design.into(),
-                                case: case.into(),
-                                threads: *threads,
-                                keys,
-                                metric: metric.into(),
-                                value,
-                                min: value * 0.9,
-                                max: value * 1.4,
-                            };
-                            report.rows.push(row.rounded());
+                            let about =
+                                About { table, design, case, threads: *threads as usize, keys };
+                            report.rows.push(about.row(metric, &[value * 0.9, value, value * 1.4]));
                         }
                     }
                 }

@@ -204,24 +204,22 @@ impl Axis {
 
 /// A number in three digits: `0`, `0.25`, `12.5`, `250k`, `10M`.
 pub(crate) fn number(v: f64) -> String {
-    let (v, unit) = match v.abs() {
-        a if a >= 999.5e6 => (v / 1e9, "G"),
-        a if a >= 999.5e3 => (v / 1e6, "M"),
-        a if a >= 10_000.0 => (v / 1e3, "k"),
-        _ => (v, ""),
-    };
-    format!("{}{unit}", digits(v))
+    scaled(v, &[(999.5e6, 1e9, "G"), (999.5e3, 1e6, "M"), (10_000.0, 1e3, "k"), (0.0, 1.0, "")])
 }
 
 /// Nanoseconds in three digits: `250 ns`, `1.5 µs`, `20 ms`.
 pub(crate) fn duration(ns: f64) -> String {
-    let (v, unit) = match ns.abs() {
-        a if a >= 999.5e6 => (ns / 1e9, "s"),
-        a if a >= 999.5e3 => (ns / 1e6, "ms"),
-        a if a >= 999.5 => (ns / 1e3, "µs"),
-        _ => (ns, "ns"),
-    };
-    format!("{} {unit}", digits(v))
+    scaled(
+        ns,
+        &[(999.5e6, 1e9, " s"), (999.5e3, 1e6, " ms"), (999.5, 1e3, " µs"), (0.0, 1.0, " ns")],
+    )
+}
+
+/// A number in the first unit that it is large enough for.
+fn scaled(v: f64, units: &[(f64, f64, &str)]) -> String {
+    let unit = units.iter().find(|(least, ..)| v.abs() >= *least);
+    let (_, unit, name) = unit.unwrap_or(&(0.0, 1.0, ""));
+    format!("{}{name}", digits(v / unit))
 }
 
 /// Three digits, without zeros at the end of a fraction.

@@ -6,6 +6,13 @@ use crate::svg::{duration, number, three_digits};
 
 const MILLION: &str = "million operations per second";
 const RATE: &[(&str, &str, usize)] = &[("", "ops_per_s", 0)];
+const INSERT_PERCENTILES: [(&str, &str, usize); 5] = [
+    ("", "p50_ns", 0),
+    ("", "p90_ns", 0),
+    ("", "p99_ns", 0),
+    ("", "p99.9_ns", 0),
+    ("", "p99.99_ns", 0),
+];
 const ALL: fn(&Report, &Row) -> bool = |_, _| true;
 const RATES: Chart = Chart::Bars(MILLION, three_digits, false);
 const COUNTS: &str = "counted, not timed: the same on every machine";
@@ -144,13 +151,7 @@ pub(super) const SPECS: [Spec; 33] = [
     },
     Spec {
         table: "resize",
-        metrics: &[
-            ("", "p50_ns", 0),
-            ("", "p90_ns", 0),
-            ("", "p99_ns", 0),
-            ("", "p99.9_ns", 0),
-            ("", "p99.99_ns", 0),
-        ],
+        metrics: &INSERT_PERCENTILES,
         series: Series::Case,
         chart: Chart::Lines(X::Percentile, "time of one insert, logarithmic", Y::Log),
         name: "resize-latency",

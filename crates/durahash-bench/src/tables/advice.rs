@@ -32,18 +32,12 @@ enum Kind {
 /// A count is as good as the best if it differs by no more than that part.
 const NO_MATTER: f64 = 0.05;
 
-const fn rate(words: &'static str, table: &'static str, case: &'static str) -> Need {
-    Need { words, table, case, metric: "ops_per_s", kind: Kind::Rate }
+const fn need(words: &'static str, [table, case, metric]: [&'static str; 3], kind: Kind) -> Need {
+    Need { words, table, case, metric, kind }
 }
 
-const fn count(
-    words: &'static str,
-    table: &'static str,
-    case: &'static str,
-    metric: &'static str,
-    unit: &'static str,
-) -> Need {
-    Need { words, table, case, metric, kind: Kind::Count(unit) }
+const fn rate(words: &'static str, table: &'static str, case: &'static str) -> Need {
+    need(words, [table, case, "ops_per_s"], Kind::Rate)
 }
 
 /// All needs, in the order in which they are told.
@@ -61,48 +55,25 @@ const NEEDS: [Need; 24] = [
     rate("reads of few hot keys", "ycsb", "C, zipf 0.99"),
     rate("the same, 5 % updates", "ycsb", "B, zipf 0.99"),
     rate("the same, half updates", "ycsb", "A, zipf 0.99"),
-    Need {
-        words: "no insert takes long (p99.99)",
-        table: "latency",
-        case: "load",
-        metric: "p99.99_ns",
-        kind: Kind::Tail,
-    },
-    Need {
-        words: "no lookup takes long (p99.99)",
-        table: "latency",
-        case: "hit",
-        metric: "p99.99_ns",
-        kind: Kind::Tail,
-    },
-    Need {
-        words: "a soon restart after kill -9",
-        table: "recovery",
-        case: "kill -9",
-        metric: "open_ms",
-        kind: Kind::Open,
-    },
-    Need {
-        words: "the first lookup soon after kill -9",
-        table: "recovery",
-        case: "kill -9",
-        metric: "first_get_ms",
-        kind: Kind::Open,
-    },
-    count("little space on the medium", "space", "load", "medium_bytes_per_key", "bytes an entry"),
-    count("little DRAM", "space", "load", "dram_bytes_per_key", "bytes an entry"),
-    Need {
-        words: "slots full at all times",
-        table: "space",
-        case: "load",
-        metric: "load_factor_min",
-        kind: Kind::Part,
-    },
-    count("few reads of the medium: lookups", "cost", "hit", "blocks_read", "blocks"),
-    count("the same, of what is not there", "cost", "miss", "blocks_read", "blocks"),
-    count("few writes to the medium: inserts", "cost", "insert", "lines_written", "lines"),
-    count("few waits for the medium: inserts", "cost", "insert", "waits", "fences"),
+    need("no insert takes long (p99.99)", ["latency", "load", "p99.99_ns"], Kind::Tail),
+    need("no lookup takes long (p99.99)", ["latency", "hit", "p99.99_ns"], Kind::Tail),
+    need("a soon restart after kill -9", ["recovery", "kill -9", "open_ms"], Kind::Open),
+    need(
+        "the first lookup soon after kill -9",
+        ["recovery", "kill -9", "first_get_ms"],
+        Kind::Open,
+    ),
+    need("little space on the medium", ["space", "load", "medium_bytes_per_key"], BYTES),
+    need("little DRAM", ["space", "load", "dram_bytes_per_key"], BYTES),
+    need("slots full at all times", ["space", "load", "load_factor_min"], Kind::Part),
+    need("few reads of the medium: lookups", ["cost", "hit", "blocks_read"], BLOCKS),
+    need("the same, of what is not there", ["cost", "miss", "blocks_read"], BLOCKS),
+    need("few writes to the medium: inserts", ["cost", "insert", "lines_written"], LINES),
+    need("few waits for the medium: inserts", ["cost", "insert", "waits"], Kind::Count("fences")),
 ];
+const BYTES: Kind = Kind::Count("bytes an entry");
+const BLOCKS: Kind = Kind::Count("blocks");
+const LINES: Kind = Kind::Count("lines");
 
 /// A number of a design, and how far it spread.
 struct Figure<'a> {
