@@ -16,7 +16,7 @@ use durahash::index::Index;
 use durahash::pea::{Pea, Policy};
 use durahash::reh::Reh;
 use durahash::rewo::{Cache, Rewo};
-use durahash::{Data, Design, Map, Options};
+use durahash::{Data, Design, Finding, Map, MultiMap, Openable, Options, Result};
 use durahash_media::metered::Metered;
 use durahash_media::sim::Sim;
 pub use durahash_media::sim::budget;
@@ -33,6 +33,29 @@ mod guide {}
 
 /// Bytes that a tiny pool may grow to.
 const TINY_BYTES: u64 = 16 << 20;
+
+/// A map or a multimap, as far as they are left, opened and checked alike.
+pub trait Handle: Openable {
+    /// As `Map::close`.
+    fn close(self) -> Result<()>;
+    /// As `Map::check`.
+    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()>;
+}
+
+macro_rules! handles {
+    ($($map:ident)*) => {$(
+        impl<K: Data + ?Sized, V: Data + ?Sized> Handle for $map<K, V> {
+            fn close(self) -> Result<()> {
+                self.close()
+            }
+            fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+                self.check(found)
+            }
+        }
+    )*};
+}
+
+handles!(Map MultiMap);
 
 /// Where the words of a test live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,8 +139,8 @@ impl Setup {
         self.path()
     }
 
-    /// A new, empty map.
-    pub fn create<K: Data + ?Sized, V: Data + ?Sized>(&self) -> Map<K, V> {
+    /// A new, empty map or multimap.
+    pub fn create<T: Handle>(&self) -> T {
         let made = match self.medium {
             Backing::Memory => self.options.in_memory(),
             Backing::Sim | Backing::SimWord => {
@@ -135,11 +158,7 @@ impl Setup {
     }
 
     /// Leaves a map and opens it again; in memory it just stays.
-    pub fn reopen<K: Data + ?Sized, V: Data + ?Sized>(
-        &self,
-        map: Map<K, V>,
-        exit: Exit,
-    ) -> Map<K, V> {
+    pub fn reopen<T: Handle>(&self, map: T, exit: Exit) -> T {
         let opened = match self.medium {
             Backing::Memory => return map,
             Backing::Sim | Backing::SimWord => {
@@ -174,7 +193,7 @@ fn file_options() -> MappedOptions {
 }
 
 /// Runs `copy` after the map was closed, or while it is in use.
-fn leave<K: Data + ?Sized, V: Data + ?Sized>(map: Map<K, V>, exit: Exit, copy: impl FnOnce()) {
+fn leave<T: Handle>(map: T, exit: Exit, copy: impl FnOnce()) {
     match exit {
         Exit::Closed => {
             map.close().expect("the map closes");
@@ -277,7 +296,7 @@ impl Sample for [u8] {
 }
 
 /// `check` finds nothing wrong with the map.
-pub fn assert_sound<K: Data + ?Sized, V: Data + ?Sized>(map: &Map<K, V>) {
+pub fn assert_sound(map: &impl Handle) {
     let mut findings = Vec::new();
     map.check(&mut |finding| findings.push(finding)).expect("the check runs");
     assert!(findings.is_empty(), "{findings:#?}");

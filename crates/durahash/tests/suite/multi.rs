@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use durahash::{MultiMap, Options};
+use durahash::{Design, MultiMap, Options};
 use durahash_media::metered::Metered;
 use durahash_media::sim::Sim;
-use durahash_media::{Dram, Geometry, Memory};
-use durahash_testkit::{Exit, Sample, budget, colliding, tiny};
+use durahash_media::{Dram, Geometry};
+use durahash_testkit::{Backing, Exit, Sample, Setup, assert_sound, budget, colliding, tiny};
 use proptest::prelude::*;
 
 /// Bytes that a tiny pool may grow to.
@@ -116,85 +116,12 @@ fn assert_equal<K: Sample + ?Sized, V: Sample + ?Sized>(map: &MultiMap<K, V>, mo
     }
 }
 
-fn assert_sound<K: Sample + ?Sized, V: Sample + ?Sized>(map: &MultiMap<K, V>) {
-    let mut findings = Vec::new();
-    map.check(&mut |finding| findings.push(finding)).unwrap();
-    assert!(findings.is_empty(), "{findings:#?}");
-}
-
-/// Where a multimap of a test lives, and how it is opened again.
-enum Place {
-    Sim(Sim),
-    File(tempfile::TempDir, u32),
-}
-
 fn options(geometry: Geometry) -> Options {
     Options::new().geometry(geometry).seed(7).max_bytes(TINY_BYTES)
 }
 
-impl Place {
-    fn all() -> [Place; 3] {
-        [
-            Place::Sim(Sim::new(TINY_BYTES)),
-            Place::Sim(Sim::new(TINY_BYTES).with_line_order(false)),
-            Place::File(tempfile::tempdir().unwrap(), 0),
-        ]
-    }
-
-    fn create<K: Sample + ?Sized, V: Sample + ?Sized>(
-        &mut self,
-        options: &Options,
-    ) -> MultiMap<K, V> {
-        match self {
-            Place::Sim(sim) => {
-                *sim = Sim::new(TINY_BYTES).with_line_order(sim.same_line_order());
-                options.create_on(sim.clone()).unwrap()
-            }
-            Place::File(dir, number) => {
-                *number += 1;
-                options.create(dir.path().join(number.to_string())).unwrap()
-            }
-        }
-    }
-
-    fn reopen<K: Sample + ?Sized, V: Sample + ?Sized>(
-        &mut self,
-        options: &Options,
-        map: MultiMap<K, V>,
-        exit: Exit,
-    ) -> MultiMap<K, V> {
-        let map = match exit {
-            Exit::Closed => {
-                map.close().unwrap();
-                None
-            }
-            Exit::Dead => Some(map),
-        };
-        let opened = match self {
-            Place::Sim(sim) => {
-                let order = sim.same_line_order();
-                *sim = Sim::from_image(&sim.image(), TINY_BYTES).with_line_order(order);
-                options.open_on(sim.clone())
-            }
-            Place::File(dir, number) => {
-                let from = dir.path().join(number.to_string());
-                *number += 1;
-                let to = dir.path().join(number.to_string());
-                std::fs::copy(from, &to).unwrap();
-                options.open(to)
-            }
-        };
-        drop(map);
-        opened.unwrap()
-    }
-}
-
-fn run<K: Sample + ?Sized, V: Sample + ?Sized>(
-    place: &mut Place,
-    options: &Options,
-    events: &[Event],
-) {
-    let mut map: MultiMap<K, V> = place.create(options);
+fn run<K: Sample + ?Sized, V: Sample + ?Sized>(place: &Setup, events: &[Event]) {
+    let mut map: MultiMap<K, V> = place.create();
     let mut model = Model::new();
     let add = |map: &MultiMap<K, V>, model: &mut Model, key: u64, value: u64| {
         map.add(K::sample(key).borrow(), V::sample(value).borrow()).unwrap();
@@ -234,12 +161,12 @@ fn run<K: Sample + ?Sized, V: Sample + ?Sized>(
                 map.clear().unwrap();
                 model.clear();
             }
-            Event::Reopen(exit) => map = place.reopen(options, map, exit),
+            Event::Reopen(exit) => map = place.reopen(map, exit),
         }
     }
     assert_equal(&map, &model);
     assert_sound(&map);
-    let map = place.reopen(options, map, Exit::Dead);
+    let map = place.reopen(map, Exit::Dead);
     while map.step().unwrap() {}
     assert_equal(&map, &model);
     assert_sound(&map);
@@ -249,10 +176,10 @@ macro_rules! models {
     ($($name:ident: $key:ty => $value:ty, $keys:literal keys, $geometry:expr;)*) => {$(
         #[test]
         fn $name() {
-            let options = options($geometry);
-            for place in Place::all().map(std::cell::RefCell::new) {
+            for medium in [Backing::Sim, Backing::SimWord, Backing::File] {
+                let place = Setup::new(Design::Pea, medium, $geometry);
                 proptest!(ProptestConfig::with_cases(budget(6, 24)), |(events in events($keys))| {
-                    run::<$key, $value>(&mut place.borrow_mut(), &options, &events);
+                    run::<$key, $value>(&place, &events);
                 });
             }
         }
