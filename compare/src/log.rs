@@ -1,14 +1,14 @@
 //! The costs of a log beside throughput: how long single inserts take while checkpoints run, how many
 //! bytes of log they write, and how long a log is replayed.
 
-use std::io::{BufRead, BufReader};
+use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 use durahash::{Design, Map, Options, SyncMode};
 use durahash_bench::workload::Random;
-use durahash_bench::{Error, Result};
+use durahash_bench::{Error, Result, told_by};
 
 use crate::directory;
 use crate::store::wrong;
@@ -42,6 +42,10 @@ pub(crate) fn measure(dir: &Path, keys: u64) -> Result<String> {
     Ok(text)
 }
 
+fn error(doing: &'static str) -> impl FnOnce(std::io::Error) -> Error {
+    move |source| Error::Io { doing, path: None, source }
+}
+
 fn key(i: u64) -> u64 {
     Random::new(i.rotate_left(32)).word()
 }
@@ -54,23 +58,10 @@ pub(crate) fn recovery(parent: &Path) -> Result<String> {
     for design in [Design::Reh, Design::Pea] {
         let dir = directory(parent)?;
         let path = dir.path().join("map.pool");
-        let error = |doing| move |source| Error::Io { doing, path: None, source };
         let program = std::env::current_exe().map_err(error("looking for this program"))?;
-        let mut child = Command::new(program)
-            .args(["log-child", &design.to_string()])
-            .arg(&path)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(error("starting a child"))?;
-        let mut told = String::new();
-        let listened = child.stdout.take().map(|pipe| BufReader::new(pipe).read_line(&mut told));
-        // Dead or not, whatever went wrong: no child is left behind.
-        let killed = child.kill();
-        child.wait().map_err(error("waiting"))?;
-        killed.map_err(error("killing the child"))?;
-        listened.transpose().map_err(error("listening to the child"))?;
-        let bytes: f64 = told.trim().parse().map_err(|_| wrong("a child said nothing".into()))?;
+        let mut command = Command::new(program);
+        command.args(["log-child", &design.to_string()]).arg(&path);
+        let bytes = told_by(command, 1)?.words[0] as f64;
         let start = Instant::now();
         let map: Map<u64, u64> = Options::new().sync_mode(LONG_MODE).open(&path)?;
         let seconds = start.elapsed().as_secs_f64();
@@ -101,7 +92,8 @@ pub(crate) fn child(design: &str, path: &Path) -> Result<()> {
     if log.checkpoints > 0 {
         return Err(wrong("the log was written back: it is too short".into()));
     }
-    crate::print(&log.bytes.to_string())?;
+    let told = std::io::stdout().write_all(&log.bytes.to_le_bytes());
+    told.and_then(|()| std::io::stdout().flush()).map_err(error("writing to the pipe"))?;
     loop {
         std::thread::park();
     }
