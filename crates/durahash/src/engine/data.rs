@@ -134,7 +134,7 @@ const PLAIN: [(Type, u32, &str); 14] = [
 const ARRAY: u32 = 15;
 
 impl Type {
-    /// Whether values of this type fit a word.
+    /// True if values of this type fit a word.
     ///
     /// ```
     /// use durahash::Type;
@@ -210,13 +210,13 @@ macro_rules! with_type {
 pub(crate) use with_type;
 
 impl Type {
-    /// Whether a word is a value of this type.
+    /// True if a word is a value of this type.
     pub(crate) fn has_word(self, word: u64) -> bool {
         with_type!(self, T => T::from_word(word).is_some(),
             array bytes => bytes >= 8 || word >> (8 * bytes) == 0)
     }
 
-    /// Whether bytes are a value of this type.
+    /// True if bytes are a value of this type.
     pub(crate) fn has_bytes(self, bytes: &[u8]) -> bool {
         with_type!(self, T => T::with(bytes, |_| ()).is_some(),
             array n => bytes.len() == n as usize)

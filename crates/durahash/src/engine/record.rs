@@ -69,7 +69,7 @@ fn name(off: u64, checksum: u64, next: u64) -> u64 {
     off | checksum << OFFSET_BITS & !CHAINED | chained
 }
 
-/// Whether a name is that of a record with this checksum and no next one, as far as it says.
+/// True if a name is that of a record with this checksum and no next one, as far as it says.
 pub(crate) fn has_checksum(named: u64, checksum: u64) -> bool {
     name(offset(named), checksum, 0) == named
 }
@@ -79,7 +79,7 @@ pub(crate) fn offset(name: u64) -> u64 {
     name & OFFSET
 }
 
-/// Whether a name says that its record has a next one.
+/// True if a name says that its record has a next one.
 pub(crate) fn is_chained(name: u64) -> bool {
     name & CHAINED != 0
 }
@@ -183,7 +183,7 @@ pub(crate) trait Store: Send + Sync {
     /// Loads the header of the record that has this name, checks its lengths against the block, and
     /// that it is the one that is meant. What follows the header is on its way then.
     fn header(&self, name: u64) -> Result<Header>;
-    /// Whether the record at `off` has this key.
+    /// True if the record at `off` has this key.
     fn key_is(&self, off: u64, header: &Header, key: &[u8]) -> Result<bool>;
     /// Copies `out.len()` bytes of the record at `off`, from byte `skip` of its key on.
     fn copy(&self, off: u64, skip: usize, out: &mut [u8]) -> Result<()>;

@@ -134,7 +134,7 @@ impl Records {
         self.store.copy(record.off, range.start, out)
     }
 
-    /// Whether a key whose hash is `key_hash` belongs to slot `h`.
+    /// True if a key whose hash is `key_hash` belongs to slot `h`.
     pub(crate) fn of_slot(&self, record: &Record, h: u64, key_hash: u64) -> Result<()> {
         if self.hashes.h(key_hash) == h {
             Ok(())
@@ -185,7 +185,7 @@ impl Records {
     }
 }
 
-/// Whether a walk came to its end; damage on the way is no error here.
+/// True if a walk came to its end; damage on the way is no error here.
 pub(crate) fn is_whole(walked: Result<()>) -> Result<bool> {
     match walked {
         Err(e) if is_damage(&e) => Ok(false),

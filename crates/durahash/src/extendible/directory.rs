@@ -54,8 +54,8 @@ impl<W: DepthWord> Sought<'_, W> {
     }
 }
 
-/// The directory. Readers take no lock; whoever stores entries holds [`Directory::lock`] shared,
-/// whoever changes the view holds it exclusively. While nobody does the latter, every array that is
+/// The directory. Readers take no lock; a writer that stores entries holds [`Directory::lock`] shared,
+/// one that changes the view holds it exclusively. While none does the latter, every array that is
 /// not in the view is zero; so a word that is not zero was right when it was loaded, whatever the
 /// view was that led to it.
 pub(crate) struct Directory<W: DepthWord> {
@@ -89,7 +89,7 @@ const RECOVERED_DEPTH_MAX: u32 = 26;
 /// Some of those units may have gone back to the pool since the directory was that deep.
 const RECOVERED_ENTRIES_PER_UNIT: u64 = 4 * ENTRIES_PER_UNIT;
 
-/// Whether a directory is in proportion to the units that were ever written, free ones too. Else a file
+/// True if a directory is in proportion to the units that were ever written, free ones too. Else a file
 /// with holes that was made with malice would take all memory.
 pub(crate) fn is_proportionate(depth: u32, units: u64) -> bool {
     depth <= RECOVERED_DEPTH_MAX || 1 << depth <= units.saturating_mul(RECOVERED_ENTRIES_PER_UNIT)
@@ -155,7 +155,7 @@ impl<W: DepthWord> Directory<W> {
         (entry != W::ZERO).then_some(Sought { entry, view, word })
     }
 
-    /// Whether an entry still stands where it was found.
+    /// True if an entry still stands where it was found.
     #[inline(always)]
     pub(crate) fn is_current(&self, sought: &Sought<'_, W>) -> bool {
         W::load(sought.word) == sought.entry && self.view() == sought.view
@@ -180,7 +180,7 @@ impl<W: DepthWord> Directory<W> {
         }
     }
 
-    /// Whether a unit has this entry everywhere.
+    /// True if a unit has this entry everywhere.
     pub(crate) fn names(&self, prefix: u64, local: u32, entry: u64) -> bool {
         let (view, entry) = (self.view(), W::from_u64(entry));
         let all = |levels, depth, local, entry| {
@@ -324,7 +324,7 @@ impl<W: DepthWord> Directory<W> {
     }
 }
 
-/// The arrays of `view` that `used` has not: given up when this is dropped, also by whoever panics.
+/// The arrays of `view` that `used` has not: given up when this is dropped, also by a panic.
 struct Unused<'a, W: DepthWord> {
     directory: &'a Directory<W>,
     view: View,
@@ -342,7 +342,7 @@ impl<W: DepthWord> Drop for Unused<'_, W> {
     }
 }
 
-/// Whether too many units are deeper than a front of depth `front`.
+/// True if too many units are deeper than a front of depth `front`.
 fn is_shallow(front: u32, growth: &Growth) -> bool {
     growth.deeper_than(front) * DEEP_SHARE > growth.units()
 }

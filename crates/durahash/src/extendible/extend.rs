@@ -26,7 +26,7 @@ pub(crate) const fn span(depth: u32) -> u64 {
     1 << (64 - depth)
 }
 
-/// Whether a unit covers `h`.
+/// True if a unit covers `h`.
 #[inline(always)]
 #[must_use]
 pub(crate) const fn covers(unit: u64, depth: u32, h: u64) -> bool {

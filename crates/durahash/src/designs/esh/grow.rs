@@ -15,7 +15,7 @@ use crate::extendible::growth::{Merge, merge_all};
 /// Segments that exist and that nothing names.
 #[derive(Default)]
 pub(super) struct Free {
-    /// Those that were in use since the pool was opened: somebody may still be on the way to them.
+    /// Those that were in use since the pool was opened: a thread may still be on the way to them.
     pub(super) used: Vec<u64>,
     /// All others: what they hold is anything.
     pub(super) fresh: Vec<u64>,
@@ -315,7 +315,7 @@ impl<M: Medium> Esh<M> {
             return Ok(Merge::NotDue);
         }
         if buddy == place {
-            // Somebody has merged them, and the depth above was that before.
+            // Another writer has merged them; the depth above was that before.
             return Ok(Merge::Busy);
         }
         let ((first, h_first), (second, h_second)) = if place.number() < buddy.number() {
@@ -421,7 +421,7 @@ impl<M: Medium> Esh<M> {
         Ok(())
     }
 
-    /// Whether there was something to mend.
+    /// True if there was something to mend.
     fn mend_segment(&self, whole: &Whole<'_, M>, prefix: u64) -> Result<bool> {
         let mut is_sound = true;
         // Its locks are held, and by whom is known.

@@ -89,7 +89,7 @@ pub(super) const fn far_slot_for(h: u64, free: u16) -> u32 {
     best.trailing_zeros()
 }
 
-/// Whether slot `i` lies in the line of the head.
+/// True if slot `i` lies in the line of the head.
 pub(super) const fn is_near(i: u32) -> bool {
     LINES[0] & 1 << i != 0
 }
@@ -160,13 +160,13 @@ impl Commit {
         bits(self.0, DEPTH_BIT, 6) as u32
     }
 
-    /// Whether it can be told that a bit has flipped.
+    /// True if it can be told that a bit has flipped.
     #[inline(always)]
     const fn is_intact(self) -> bool {
         self.0.count_ones().is_multiple_of(2)
     }
 
-    /// Whether its parts agree.
+    /// True if its parts agree.
     pub(super) const fn is_sound(self) -> bool {
         let reach = bits(self.0, REACH_BIT, 6) as u32;
         self.0 == Commit::new(self.live(), (self.overflowed(), reach), self.depth()).0
@@ -202,7 +202,7 @@ impl Fingerprints {
         BitMask(probe::match_byte(self.0, fingerprint(h)).0 & live)
     }
 
-    /// Whether slot `i` may hold `h`.
+    /// True if slot `i` may hold `h`.
     pub(super) fn names(self, i: u32, h: u64) -> bool {
         self.0[i as usize / 8] >> (i % 8 * 8) & 0xff == u64::from(fingerprint(h))
     }
@@ -243,7 +243,7 @@ mod tests {
             for bit in 0..64 {
                 let flipped = Commit(commit.0 ^ 1 << bit);
                 assert!(!flipped.is_sound());
-                assert_eq!(flipped.reach(64), 63, "whoever looks for something looks everywhere");
+                assert_eq!(flipped.reach(64), 63, "a lookup looks everywhere");
             }
         }
         assert_eq!(Commit::new(0, (1, 7), 1).reach(4), 3, "not beyond the segment");

@@ -86,7 +86,7 @@
 //! another home gave up may be filled for this one, before that is committed and X is set. So a lookup
 //! that found its hash looks again whether the slot is live; it is again only under X. The commit word of another bucket is shared
 //! with its own writers, so W of that is taken too: by waiting if it is the higher one, else by trying,
-//! after which all is let go and begun again. Whoever takes all locks of a segment takes them in
+//! after which all is let go and begun again. A writer that takes all locks of a segment takes them in
 //! ascending order, then a second segment's by trying, then the directory's.
 //! Readers never wait for a split: the old segment stays as it is until the directory is switched, and
 //! is given up with higher versions, so a reader that is still in it starts over. Two writers wait for
@@ -273,7 +273,7 @@ impl<M: Medium> Esh<M> {
         Ok(None)
     }
 
-    /// One optimistic look; `None` where it was in vain: somebody wrote meanwhile, the segment is not
+    /// One optimistic look; `None` where it was in vain: a writer came meanwhile, the segment is not
     /// repaired yet, or the medium is damaged. [`look_again`](Self::look_again) knows what to do then.
     #[inline(always)]
     fn look(&self, h: u64) -> Option<Option<u64>> {
@@ -311,7 +311,7 @@ impl<M: Medium> Esh<M> {
                 if self.repair(h, place)? {
                     continue;
                 }
-                // Nobody repairs it, so nobody writes to it either.
+                // No thread repairs it, so none writes to it either.
                 let found = self.probe_everywhere(h, place)?;
                 return f(found.map(|found| found.payload), &|| true);
             };
@@ -391,7 +391,7 @@ impl<M: Medium> Esh<M> {
         Ok(Some(versions))
     }
 
-    /// Whether no bucket of a segment was changed.
+    /// True if no bucket of a segment was changed.
     fn are_valid(&self, place: Place, versions: &[Option<Version>]) -> Result<bool> {
         for (number, version) in (0..self.shape.buckets).zip(versions) {
             let lock = self.lock_of(self.bucket(place, number)?);

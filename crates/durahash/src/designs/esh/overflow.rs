@@ -163,7 +163,7 @@ impl<M: Medium> Esh<M> {
         Ok((count, furthest))
     }
 
-    /// Whether a bucket has a free slot.
+    /// True if a bucket has a free slot.
     pub(super) fn has_room(&self, bucket: &Bucket) -> bool {
         self.commit(bucket).count() < self.shape.slots
     }

@@ -36,7 +36,7 @@ impl Segments {
         self.0.get((number / 64) as usize).is_some_and(|word| word & 1 << (number % 64) != 0)
     }
 
-    /// Whether `number`, which is in range, is new in the set.
+    /// True if `number`, which is in range, is new in the set.
     fn insert(&mut self, number: u64) -> bool {
         let new = !self.contains(number);
         self.0[(number / 64) as usize] |= 1 << (number % 64);

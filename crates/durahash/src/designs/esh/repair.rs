@@ -21,7 +21,7 @@ struct Claim<'a, M: Medium> {
     place: Place,
     /// How many are held, from the first on.
     count: u32,
-    /// Whether one of them could not be relied on.
+    /// True if one of them could not be relied on.
     is_stale: bool,
 }
 
@@ -89,7 +89,7 @@ impl<M: Medium> Esh<M> {
     /// How many segments are to be repaired yet.
     pub(super) fn unrepaired(&self) -> u64 {
         if self.live_count.get().is_some() {
-            // Whoever counted repaired all of them.
+            // The thread that counted repaired all of them.
             return 0;
         }
         let (mut count, mut at) = (0, Some(0));
@@ -102,7 +102,7 @@ impl<M: Medium> Esh<M> {
         count
     }
 
-    /// Whether all buckets of a segment have a date that is to be trusted.
+    /// True if all buckets of a segment have a date that is to be trusted.
     fn is_repaired(&self, place: Place) -> Result<bool> {
         for number in 0..self.shape.buckets {
             if !self.lock_of(self.bucket(place, number)?).is_covered(self.medium()) {

@@ -20,7 +20,7 @@ pub(super) struct Held<'a, M: Medium> {
 
 impl<'a, M: Medium> Held<'a, M> {
     /// Takes one more bucket of the segment. [`Busy`](Taken::Busy) where that would not be in order, and
-    /// somebody else has it: the caller lets go of all, and begins again.
+    /// another writer has it: the caller lets go of all, and begins again.
     fn take(&mut self, number: u32) -> Result<Taken> {
         let (esh, medium) = (self.esh, self.esh.medium());
         let bucket = esh.bucket(self.place, number)?;
@@ -112,7 +112,7 @@ impl<M: Medium> Esh<M> {
         }
     }
 
-    /// As [`hold`](Self::hold), for a writer. Whoever waited for a lock may get it from an operation
+    /// As [`hold`](Self::hold), for a writer. A writer that waited for a lock may get it from an operation
     /// that broke off: it must not write on.
     fn hold_to_write(&self, h: u64) -> Result<Held<'_, M>> {
         self.pool.writable()?;

@@ -1,7 +1,7 @@
 //! How many entries of a multimap there are beyond one a slot.
 //!
 //! The number is saved by a clean close. After any other end it is counted when it is first asked
-//! for, segment by segment in the order of hashes, each with all its locks held: whoever changes a
+//! for, segment by segment in the order of hashes, each with all its locks held: a writer that changes a
 //! list adds to the number if its hash was counted already, and leaves it alone otherwise. So the
 //! number is exact although others write meanwhile.
 
@@ -40,7 +40,7 @@ impl ExtraCount {
         }
     }
 
-    /// Whether the list of `h` is counted.
+    /// True if the list of `h` is counted.
     pub(super) fn is_counted(&self, h: u64) -> bool {
         h >> 1 < self.counted_to.load(Ordering::Acquire)
     }

@@ -106,7 +106,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     }
 
     /// A writer found no room for `h` in the segment at `place`: changes its strategy or splits it,
-    /// unless somebody has done so meanwhile.
+    /// unless another writer has done so meanwhile.
     pub(super) fn make_room(&self, h: u64, place: Place) -> Result<()> {
         let whole = self.hold_whole(h);
         let writable = self.pool.writable();
@@ -314,7 +314,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         (self.merge_limit() / 64).max(1)
     }
 
-    /// Whether two buddies, the first of which this is, could not be merged when they had about as
+    /// True if two buddies, the first of which this is, could not be merged when they had about as
     /// many entries.
     fn had_no_room(&self, first: Segment, live: u64) -> bool {
         let then = self.word(first, COUNT).load(Ordering::Relaxed) >> COUNT_BITS;
@@ -454,7 +454,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         Ok(())
     }
 
-    /// Whether there was something to mend.
+    /// True if there was something to mend.
     fn mend_segment(&self, whole: &Whole<'_, M, MULTI>, prefix: u64) -> Result<bool> {
         let mut found = 0;
         self.each_hash(whole.place, prefix, &mut |_, _, entries| found += entries.len() as u64)?;

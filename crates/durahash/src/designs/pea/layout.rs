@@ -133,7 +133,7 @@ impl<const MULTI: bool> Head<MULTI> {
         if MULTI { bits(self.0[0], Self::LISTS_BIT, SLOTS) as u16 & self.live() } else { 0 }
     }
 
-    /// Whether a slot that is not live is said to name a buffer, which only damage leaves behind.
+    /// True if a slot that is not live is said to name a buffer, which only damage leaves behind.
     pub(super) const fn has_stray_lists(self) -> bool {
         MULTI && bits(self.0[0], Self::LISTS_BIT, SLOTS) as u16 & !self.live() != 0
     }
@@ -145,7 +145,7 @@ impl<const MULTI: bool> Head<MULTI> {
         BitMask((equal | Self::UNNAMED) & self.live())
     }
 
-    /// Whether slot `i` is live, and a lookup of `h` looks into it.
+    /// True if slot `i` is live, and a lookup of `h` looks into it.
     pub(super) fn names(self, i: u32, h: u64) -> bool {
         self.candidates(h).0 & 1 << i != 0
     }

@@ -216,7 +216,7 @@ struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    /// Whether nothing was changed that the lookup relied on.
+    /// True if nothing was changed that the lookup relied on.
     #[inline(always)]
     fn is_valid(&self) -> bool {
         let valid = |(lock, version): (VersionLock<'_>, Version)| lock.validate(version);
@@ -461,7 +461,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         Ok(())
     }
 
-    /// Whether lookups find `h` in this slot (PEA-2).
+    /// True if lookups find `h` in this slot (PEA-2).
     fn is_found(
         &self,
         place: Place,
@@ -604,7 +604,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// Adds to a segment's count. One of its locks is held, so that it is not being counted.
     fn add_count(&self, segment: Segment, by: i64) {
         if self.counted(segment) != 0 {
-            // Whoever sees the count sees what was done before, such as a drain that was deferred.
+            // A thread that sees the count sees all that was done before, such as a deferred drain.
             self.word(segment, COUNT).fetch_add(by as u64, Ordering::Release);
         }
     }

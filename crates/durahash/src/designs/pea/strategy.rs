@@ -63,7 +63,7 @@ pub struct Policy {
     pub first: Strategy,
     /// The last strategy before a split.
     pub last: Strategy,
-    /// Whether an insert behind the first line of a bucket moves entries out of that line (§3.4).
+    /// True if an insert behind the first line of a bucket moves entries out of that line (§3.4).
     pub moving: bool,
 }
 

@@ -80,7 +80,7 @@ impl<M: Medium> Reh<M> {
         medium.fence();
 
         self.switch_directory(|| {
-            // Not before: whoever makes another directory may hold its lock for long.
+            // Not before: a thread that makes another directory may hold its lock for long.
             held.exclude_readers();
             self.count_depths(depth, -1, 2);
             self.directory.set(upper_prefix, depth + 1, new);
@@ -154,7 +154,7 @@ impl<M: Medium> Reh<M> {
         let h_buddy = h ^ extend::span(depth);
         let buddy = self.find(h_buddy);
         if bucket == buddy {
-            // Somebody has merged them, and the depth above was that before.
+            // Another writer has merged them; the depth above was that before.
             return Merge::Busy;
         }
         let due = || {

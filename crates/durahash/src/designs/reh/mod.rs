@@ -153,7 +153,7 @@ impl<M: Medium> Reh<M> {
         self.directory.find(h)
     }
 
-    /// Whether `h` still belongs to a bucket: asked after reading the version of that bucket, or
+    /// True if `h` still belongs to a bucket: asked after reading the version of that bucket, or
     /// taking its lock.
     #[inline(always)]
     fn still(&self, h: u64, bucket: u64) -> bool {
@@ -193,7 +193,7 @@ impl<M: Medium> Reh<M> {
         Ok(None)
     }
 
-    /// One optimistic look; `None` where it was in vain: somebody wrote meanwhile, or the medium is
+    /// One optimistic look; `None` where it was in vain: a writer came meanwhile, or the medium is
     /// damaged. [`look_again`](Self::look_again) knows what to do then.
     #[inline(always)]
     fn look(&self, h: u64) -> Option<Option<u64>> {

@@ -81,7 +81,7 @@ impl<M: Medium> Reh<M> {
         }
     }
 
-    /// As [`hold`](Self::hold), for a writer. Whoever waited for the lock may get it from an
+    /// As [`hold`](Self::hold), for a writer. A writer that waited for the lock may get it from an
     /// operation that broke off, which leaves what is in DRAM behind what is durable: it must not
     /// write on.
     fn hold_to_write(&self, h: u64) -> Result<Held<'_, M>> {

@@ -8,7 +8,7 @@
 //! | `CLAIMED` → `ORDERED` | writer | it goes on to the medium |
 //! | `ORDERED` → `TAKEN` | thread | it locks the bucket of the copy, keeps readers out, changes the copy |
 //! | `TAKEN` → `DONE` | thread | the bucket stays locked |
-//! | `TAKEN` → `REFUSED` | thread | somebody has the bucket: the writer does it, when its change is durable |
+//! | `TAKEN` → `REFUSED` | thread | the bucket is locked: the writer does it, when its change is durable |
 //! | `DONE` → `FREE` | writer, when its change is durable | it unlocks the bucket, so that readers see the copy |
 //! | `ORDERED` → `CLAIMED` → `FREE` | writer, when its change is durable | nobody came for it: the writer does all of it |
 //!
@@ -18,7 +18,7 @@
 //! nothing but the medium, threads wait for no bucket, and they take none that a writer waits for.
 //!
 //! A thread looks for orders for a moment, then sleeps. An order to one that sleeps is done by the writer, which
-//! wakes it for the next ones. Where there are no threads ([`SYNC_BY_CALLS`](super::SYNC_BY_CALLS)), whoever calls
+//! wakes it for the next ones. Where there are no threads ([`SYNC_BY_CALLS`](super::SYNC_BY_CALLS)), a thread that calls
 //! [`sync`](CacheSync::sync) does what one of them would do.
 
 use std::cell::Cell;
@@ -93,7 +93,7 @@ thread_local! {
 
 /// What threads and writers share.
 struct Shared {
-    /// Not in the struct: they would lie on the stack of whoever opens a pool first, which may be a small one.
+    /// Not in the struct: they would lie on the stack of the thread that opens a pool first, which may be a small one.
     signals: Box<[Signal]>,
     /// Which threads sleep, or are about to.
     sleeps: Vec<AtomicBool>,
@@ -152,7 +152,7 @@ impl CacheSync {
         self.shared.take_all(self.shared.signals.iter(), medium, cached)
     }
 
-    /// Gives an order, if a thread is awake to take it. Whoever gives it holds the locks of the hash in the pool.
+    /// Gives an order, if a thread is awake to take it. The writer that gives it holds the locks of the hash in the pool.
     fn order(&self, h: u64, remixed: u64, copy: Copy) -> Option<&Signal> {
         let at = SIGNAL.get();
         if let Some((sleeps, thread)) = self.thread(at)

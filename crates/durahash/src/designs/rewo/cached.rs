@@ -100,7 +100,7 @@ pub(super) struct Copied<'a> {
 }
 
 impl Copied<'_> {
-    /// Whether all that was loaded before was that of the payload.
+    /// True if all that was loaded before was that of the payload.
     pub(super) fn is_valid(&self) -> bool {
         // Writers do not change copies any more once it is stopped.
         self.seen.is_valid() && !self.seen.cached.stopped.load(Ordering::SeqCst)
@@ -130,11 +130,11 @@ pub(super) struct Cached {
     rows: Reserved<16>,
     /// Buckets in use: a power of two, or none.
     buckets: AtomicU64,
-    /// Whether there are slots that are not here.
+    /// True if there are slots that are not here.
     overflow: AtomicBool,
-    /// Whether copies are made: not while the number of buckets changes.
+    /// True if copies are made: not while the number of buckets changes.
     fills: AtomicBool,
-    /// Whether nobody looks here any more.
+    /// True if nobody looks here any more.
     stopped: AtomicBool,
     replaced: Count,
 }
@@ -176,18 +176,18 @@ impl Cached {
         self.stopped.store(true, Ordering::SeqCst);
     }
 
-    /// Whether there is room for a bucket.
+    /// True if there is room for a bucket.
     pub(super) fn can_be_on(&self) -> bool {
         self.rows.count() > 0
     }
 
-    /// Whether nothing is ever here.
+    /// True if nothing is ever here.
     #[inline(always)]
     pub(super) fn is_off(&self) -> bool {
         self.buckets.load(Ordering::Relaxed) == 0
     }
 
-    /// Whether some slots are not here.
+    /// True if some slots are not here.
     pub(super) fn overflow(&self) -> bool {
         self.overflow.load(Ordering::SeqCst) || self.stopped.load(Ordering::SeqCst)
     }
@@ -242,7 +242,7 @@ impl Cached {
         None
     }
 
-    /// The bucket of a hash, and the payload of the copy if there is one; `None` where somebody writes to
+    /// The bucket of a hash, and the payload of the copy if there is one; `None` where a writer changes
     /// it.
     #[inline(always)]
     fn seek<M: Medium>(&self, medium: &M, h: u64, remixed: u64) -> Option<(Seen<'_>, Option<u64>)> {
@@ -315,7 +315,7 @@ impl Cached {
         }
     }
 
-    /// Whether a lookup makes a copy: where there is room, or if it is its turn.
+    /// True if a lookup makes a copy: where there is room, or if it is its turn.
     fn is_due(row: &[AtomicU64; 16], buckets: u64, h: u64) -> bool {
         if buckets <= ALWAYS || bits(row[1].load(Ordering::Relaxed), 0, SLOTS) != ALL {
             return true;
@@ -380,7 +380,7 @@ impl Cached {
         self.change_locked(medium, (row, buckets), (h, remixed), copy)
     }
 
-    /// The same, unless somebody has the lock of the bucket, or waits for it: then it is for the writer to do.
+    /// The same, unless a thread has the lock of the bucket, or waits for it: then the writer does it.
     pub(super) fn try_change<M: Medium>(
         &self,
         medium: &M,
@@ -452,7 +452,7 @@ impl Cached {
         self.show(medium, bucket);
     }
 
-    /// Whether a change would not be for this table anyway.
+    /// True if a change would not be for this table anyway.
     #[inline(always)]
     pub(super) fn ignores(&self, copy: Copy) -> bool {
         self.is_off() || matches!(copy, Copy::Insert(_)) && self.overflow.load(Ordering::SeqCst)
@@ -511,7 +511,7 @@ impl Cached {
             let lock = VersionLock::new(&row[0]);
             while !lock.try_lock(medium) {
                 if self.stopped.load(Ordering::SeqCst) {
-                    // Whoever broke off may have it.
+                    // A writer that broke off may have it.
                     return;
                 }
                 medium.event(Event::Wait);
@@ -534,7 +534,7 @@ impl Cached {
     }
 
     /// Calls `f` with every copy, and whether its bucket is the right one and unlocked; not with what is to be
-    /// swept from the first buckets, `unswept` of them. Nobody writes meanwhile.
+    /// swept from the first buckets, `unswept` of them. There are no writers meanwhile.
     pub(super) fn each(
         &self,
         unswept: u64,

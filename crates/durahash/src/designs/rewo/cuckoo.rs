@@ -62,7 +62,7 @@ impl Moves {
         self.count == MOVES
     }
 
-    /// Whether a slot of this hash is among them.
+    /// True if a slot of this hash is among them.
     pub(super) fn has(&self, h: u64) -> bool {
         self.all().iter().any(|one| one.h == h)
     }
@@ -79,7 +79,7 @@ impl Moves {
 }
 
 impl<M: Medium> Rewo<M> {
-    /// Whether a bucket has a free slot.
+    /// True if a bucket has a free slot.
     fn has_room(&self, number: u64) -> Result<bool> {
         Ok(self.commit(self.bucket(number)?).count() < self.slots)
     }

@@ -124,7 +124,7 @@ impl<M: Medium> Drop for Guard<'_, M> {
     }
 }
 
-/// Whether a resize cannot begin: there is no space for its table, or it would not help.
+/// True if a resize cannot begin: there is no space for its table, or it would not help.
 fn is_no_table(e: &Error) -> bool {
     matches!(e.kind(), ErrorKind::Full { .. } | ErrorKind::Skewed { .. })
 }
@@ -152,7 +152,7 @@ impl<M: Medium> Rewo<M> {
         Some(Guard { rewo: self, resizing })
     }
 
-    /// Whether so many hundredths of the slots of some buckets are live.
+    /// True if so many hundredths of the slots of some buckets are live.
     fn load_is(&self, hundredths: u64, buckets: u64) -> bool {
         self.live.get() * 100 >= hundredths * buckets * u64::from(self.slots)
     }
@@ -205,7 +205,7 @@ impl<M: Medium> Rewo<M> {
         pace.todo.store(todo, Ordering::Relaxed);
     }
 
-    /// Whether there may be a reason for a resize.
+    /// True if there may be a reason for a resize.
     fn is_due(&self, view: View, left: Left) -> bool {
         match left {
             Left::Nothing | Left::Helped => false,

@@ -127,7 +127,7 @@ impl Commit {
         self.live().count_ones()
     }
 
-    /// Whether its parts agree, and nothing leaves that is not live.
+    /// True if its parts agree, and nothing leaves that is not live.
     pub(super) const fn is_sound(self) -> bool {
         self.0 == Commit::new(self.live(), self.leaving()).0 && self.leaving() & !self.live() == 0
     }
@@ -168,7 +168,7 @@ impl Fingerprints {
         BitMask(probe::match_nibble(self.0, fingerprint(h)).0 & live)
     }
 
-    /// Whether slot `i` may hold `h`.
+    /// True if slot `i` may hold `h`.
     pub(super) const fn names(self, i: u32, h: u64) -> bool {
         bits(self.0, i * 4, 4) as u8 == fingerprint(h)
     }

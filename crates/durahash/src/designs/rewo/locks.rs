@@ -169,7 +169,7 @@ impl<M: Medium> Rewo<M> {
         }
     }
 
-    /// As [`hold`](Self::hold), for a writer. Whoever waited for a lock may get it from an operation
+    /// As [`hold`](Self::hold), for a writer. A writer that waited for a lock may get it from an operation
     /// that broke off: it must not write on.
     pub(super) fn hold_to_write(&self, h: u64, remixed: u64) -> Result<Held<'_, M>> {
         self.pool.writable()?;

@@ -164,7 +164,7 @@ pub struct Cache {
     /// Bytes at the most; 0 is no cached table. Unless set, an eighth of the tables in the pool,
     /// whatever that is.
     pub bytes: Option<u64>,
-    /// Whether it is filled when a pool is opened, as far as it goes, instead of by lookups.
+    /// True if it is filled when a pool is opened, as far as it goes, instead of by lookups.
     pub fill: bool,
     /// Threads that change copies while writers wait for the medium, 64 at the most. With none, the
     /// default, writers do that themselves. A thread keeps its core busy until it has looked for work
@@ -172,7 +172,7 @@ pub struct Cache {
     pub sync_threads: u32,
 }
 
-/// No threads change copies while writers wait for the medium, but whoever calls
+/// No threads change copies while writers wait for the medium, but a thread that calls
 /// [`sync_copies`](Rewo::sync_copies): a tester chooses the moments.
 #[doc(hidden)]
 pub const SYNC_BY_CALLS: u32 = u32::MAX;
@@ -303,7 +303,7 @@ impl<M: Medium> Rewo<M> {
         Ok(None)
     }
 
-    /// Whether no bucket was changed since its version was read.
+    /// True if no bucket was changed since its version was read.
     #[inline(always)]
     fn are_valid(&self, places: &Places, versions: &Versions) -> bool {
         places.all().iter().zip(versions).all(|(number, version)| {
@@ -311,7 +311,7 @@ impl<M: Medium> Rewo<M> {
         })
     }
 
-    /// One optimistic look; `None` where it was in vain: somebody wrote meanwhile, or the medium is
+    /// One optimistic look; `None` where it was in vain: a writer came meanwhile, or the medium is
     /// damaged. [`look_again`](Self::look_again) knows what to do then.
     #[inline(always)]
     fn look(&self, h: u64, remixed: u64) -> Option<Option<u64>> {

@@ -79,7 +79,7 @@ pub fn plant(fault: Option<Fault>) {
     PLANTED.set(fault);
 }
 
-/// Whether the table that this thread works on has this fault.
+/// True if the table that this thread works on has this fault.
 pub(super) fn planted(fault: Fault) -> bool {
     cfg!(feature = "planted") && PLANTED.get() == Some(fault)
 }

@@ -231,7 +231,7 @@ impl<M: Medium> Rewo<M> {
         Ok(())
     }
 
-    /// Whether a hash is live in one of some buckets, and not leaving; not counting one slot.
+    /// True if a hash is live in one of some buckets, and not leaving; not counting one slot.
     fn has_double(&self, h: u64, places: &[u64], but: (u64, u32)) -> Result<bool> {
         let view = self.live_tables.load();
         let mut found = false;

@@ -75,7 +75,7 @@ impl<M: Medium> Rewo<M> {
         })
     }
 
-    /// Reads a unit; `None` where somebody wrote meanwhile.
+    /// Reads a unit; `None` where a writer came meanwhile.
     fn collect(
         &self,
         view: View,
@@ -167,7 +167,7 @@ pub(super) struct Listed {
     pub(super) slot: u32,
     pub(super) h: u64,
     pub(super) payload: u64,
-    /// Whether lookups find it.
+    /// True if lookups find it.
     pub(super) is_found: bool,
     pub(super) leaves: bool,
 }

@@ -66,14 +66,14 @@ impl Resize {
         if matches!(self, Resize::Grow | Resize::Shrink | Resize::Overtake) { 2 } else { 1 }
     }
 
-    /// Whether it has a table, of `count` and those behind.
+    /// True if it has a table, of `count` and those behind.
     pub(super) const fn has(self, count: usize, table: usize) -> bool {
         table < count
             || (table == RESERVED && self.is_rebuild())
             || (table == OVERTAKEN && matches!(self, Resize::Again))
     }
 
-    /// Whether all hashes go to the reserved table.
+    /// True if all hashes go to the reserved table.
     pub(super) const fn is_rebuild(self) -> bool {
         matches!(self, Resize::Rebuild | Resize::Overtake | Resize::Again)
     }
@@ -91,7 +91,7 @@ impl Table {
         1 << self.shift
     }
 
-    /// Whether a bucket is one of its own.
+    /// True if a bucket is one of its own.
     pub(super) const fn has(self, bucket: u64) -> bool {
         bucket.wrapping_sub(self.first) < self.buckets()
     }
@@ -169,7 +169,7 @@ impl TableSet {
         self.sources().map(|(_, table)| table.buckets()).sum()
     }
 
-    /// Whether the sources are given up in the end, so that nothing may be left in them.
+    /// True if the sources are given up in the end, so that nothing may be left in them.
     pub(super) const fn empties_sources(&self) -> bool {
         !matches!(self.resize, Resize::None | Resize::Grow)
     }
@@ -320,7 +320,7 @@ impl LiveTables {
         View(self.state.load(Ordering::Acquire))
     }
 
-    /// Whether they are still the same.
+    /// True if they are still the same.
     #[inline(always)]
     pub(super) fn is_current(&self, view: View) -> bool {
         self.load() == view
