@@ -31,15 +31,24 @@ fn found_after(target: &dyn Target, executions_max: u64) -> u64 {
 
 /// What the library says is damaged, and no image leads to, with the reason.
 const UNREACHED: [(&str, &str); 9] = [
-    ("key longer than any", "no block of an input is larger than the largest key"),
-    ("value longer than any", "nor than the largest value"),
+    (
+        "a record's key length exceeds the maximum",
+        "no block of an input is larger than the largest key",
+    ),
+    ("a record's value length exceeds the maximum", "nor than the largest value"),
     ("offset out of bounds", "what would lead there is looked at before"),
-    ("prefix or link of a bucket", "an image is as it was opened; `images.rs` changes open ones"),
+    (
+        "a bucket's prefix or link is invalid",
+        "an image is as it was opened; `images.rs` changes open ones",
+    ),
     ("a slot names a block that was free", "takes a record that is written again just as it was"),
-    ("freed an address that is not a block", "told to nobody: the operation has its result"),
+    ("a freed address is not a block", "told to nobody: the operation has its result"),
     ("block freed twice", "the same"),
-    ("kind of an extent of the log", "few images have a log that ends inside the pool"),
-    ("no space although no sweep is pending", "cannot be"),
+    (
+        "the kind of an extent of the log is wrong",
+        "few images have a log that ends inside the pool",
+    ),
+    ("a sweep is reported, but none is pending", "cannot be"),
 ];
 
 /// The files of a folder and of those in it.

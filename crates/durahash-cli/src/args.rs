@@ -93,7 +93,7 @@ Examples:
         pool: PathBuf,
         /// The key
         key: OsString,
-        /// Of a multimap, the value of which one goes and the others stay
+        /// Remove one entry with this value (multimap only)
         value: Option<OsString>,
         #[command(flatten)]
         write: Write,
@@ -268,9 +268,9 @@ pub(crate) struct Read {
 /// Options of all writing commands.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Write {
-    /// When an entry survives loss of power: process (never, it survives kill -9), interval or
-    /// interval:MS (after so many milliseconds), strict (when it is stored) [default: the pool's, and
-    /// of a new pool interval; process if it lies in memory, or may not grow to eight times the log]
+    /// process: survives kill -9, not power loss; interval[:MS]: written every MS ms; strict: written
+    /// before the command returns [default: the pool's, and of a new pool interval; process if it
+    /// lies in memory, or may not grow to eight times the log]
     #[arg(long, value_name = "MODE", value_parser = str::parse::<SyncMode>)]
     pub(crate) durability: Option<SyncMode>,
     /// Memory for copies of what is looked up often, for design rewo: as 64MiB, 0 for none [default: an

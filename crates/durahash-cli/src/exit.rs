@@ -78,8 +78,8 @@ impl Failure {
     #[cfg(not(feature = "ucx"))]
     pub(crate) fn no_ucx(what: &str) -> Self {
         let message = format!(
-            "{what}, which this build does not have; `cargo install --path crates/durahash-cli \
-             --features ucx` makes one that has, where UCX 1.13 or later is with its headers (Debian: libucx-dev)"
+            "{what}: this build has no UCX; install UCX 1.13 or later with headers (Debian: libucx-dev), then \
+             `cargo install --path crates/durahash-cli --features ucx`"
         );
         Failure::new(Exit::Usage, message)
     }
@@ -146,7 +146,7 @@ fn advice(kind: &ErrorKind, pool: &dyn Display) -> Option<String> {
             }
             _ => return None,
         },
-        ErrorKind::NotAPool { .. } => "is the path right?",
+        ErrorKind::NotAPool { .. } => "check the path",
         ErrorKind::Truncated { .. } => "copy it again, or take a backup",
         ErrorKind::Corrupt { .. } => {
             return Some(format!(

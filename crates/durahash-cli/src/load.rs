@@ -174,7 +174,9 @@ impl<S: Store> Load<'_, S> {
         if matches!(e.kind(), ErrorKind::NodeLost { .. }) {
             // They stay if it was only silent.
             let loaded = self.loaded;
-            failure.add(&format!("at least {loaded} entries were loaded, and go with the node"));
+            failure.add(&format!(
+                "at least {loaded} entries were loaded; they are lost if the node has ended"
+            ));
             return failure;
         }
         self.stopped(failure, again)

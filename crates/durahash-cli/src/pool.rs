@@ -181,7 +181,7 @@ fn open_to_write_failed(pool: &Path, e: &Error) -> Failure {
 /// Where a pool was to be made, a missing file is its directory.
 fn creation_failed(pool: &Path, e: &Error) -> Failure {
     if is_missing(e) {
-        return Failure::new(Exit::Io, format!("{e}; does its directory exist?"));
+        return Failure::new(Exit::Io, format!("{e}; check that its directory exists"));
     }
     Failure::pool_or_full(pool, e, "no pool was made")
 }

@@ -111,7 +111,7 @@ pub enum ErrorKind {
         /// The limit in bytes.
         limit_bytes: u64,
     },
-    /// A text is no key or value of the type that the pool holds.
+    /// The text does not parse as the pool's type.
     Text {
         /// The text, or its beginning.
         text: String,
@@ -151,7 +151,7 @@ pub enum ErrorKind {
         /// The node.
         node: u8,
     },
-    /// Nobody answers where a node should be, or not within the deadline.
+    /// No node answers at the address in time.
     Unreachable {
         /// Where the node should be.
         address: String,
@@ -210,7 +210,9 @@ impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Limit::Disk => f.write_str("the disk is full, or a quota is reached"),
-            Limit::FileSize => f.write_str("the process may write no longer file (`ulimit -f`)"),
+            Limit::FileSize => {
+                f.write_str("the file-size limit of the process (`ulimit -f`) is reached")
+            }
             Limit::Pool { max_bytes } => {
                 write!(f, "the pool reaches its maximum size of {max_bytes} bytes")
             }
@@ -296,7 +298,8 @@ impl fmt::Display for Error {
             ErrorKind::ByteOrder => {
                 write!(
                     f,
-                    "the pool was written on a machine of the other byte order: dump it there"
+                    "the pool was written on a machine of the other byte order: dump it on a machine of that \
+                     byte order, and load the dump here"
                 )
             }
             ErrorKind::Design { found, wanted } => {
@@ -345,7 +348,7 @@ impl fmt::Display for Error {
             ErrorKind::Skewed { depth } => write!(
                 f,
                 "too many keys share a hash prefix of {depth} bits: the directory would outgrow \
-                 its bound (were the keys chosen by someone who knows the pool's seed?)"
+                 its bound; dump the pool and load it into a new one, which has another seed"
             ),
             ErrorKind::Options { what } => write!(f, "invalid options: {what}"),
             ErrorKind::OutOfRegion { node, off, bytes, region_bytes } => write!(

@@ -264,8 +264,8 @@ pub(super) fn explained(addresses: &[String], e: &Error) -> Failure {
             address(*node)
         ),
         ErrorKind::Full { wanted_bytes, limit } => format!(
-            "{nodes}: no space for {wanted_bytes} more bytes: {limit}; a client that is alone finds \
-             the memory again that clients had when they ended"
+            "{nodes}: no space for {wanted_bytes} more bytes: {limit}; run a command while no other \
+             client is connected: it reclaims the memory of ended clients"
         ),
         ErrorKind::Locked => format!(
             "{nodes}: other clients change the index meanwhile; try again when they have left"

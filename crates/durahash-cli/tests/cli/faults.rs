@@ -230,7 +230,7 @@ fn missing_files_are_named() {
     assert!(work.run("load a.pool .").failed(4).starts_with("reading .: "));
     assert!(!work.path("a.pool").exists(), "nothing to load, no pool");
     for line in ["create none/a.pool", "load none/a.pool -"] {
-        assert!(work.run(line).failed(4).ends_with("does its directory exist?"));
+        assert!(work.run(line).failed(4).ends_with("check that its directory exists"));
     }
 }
 

@@ -409,7 +409,10 @@ fn a_node_that_is_killed_during_a_load_ends_it() {
         });
         let complaint = load.failed(4);
         assert!(complaint.starts_with(&format!("node {address} does not answer; ")), "{complaint}");
-        assert!(complaint.contains("entries were loaded, and go with the node"), "{complaint}");
+        assert!(
+            complaint.contains("entries were loaded; they are lost if the node has ended"),
+            "{complaint}"
+        );
         for line in ["get key", "put key v", "del key", "dump", "stats --json", "check --json"] {
             node.run(line).complains(4, "does not answer: ");
         }

@@ -150,7 +150,7 @@ impl<'a> EpochLock<'a> {
     /// The version, after waiting for X to be released; `None` where what the lock guards is stale.
     ///
     /// # Errors
-    /// [`Corrupt`](crate::ErrorKind::Corrupt) where nobody will release it.
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) where the lock word says locked, but no thread holds it.
     #[track_caller]
     pub fn read<M: Memory>(self, medium: &M) -> Result<Option<Version>> {
         let mut backoff = Backoff::new();
@@ -188,7 +188,7 @@ impl<'a> EpochLock<'a> {
     /// Takes W if it is free.
     ///
     /// # Errors
-    /// [`Corrupt`](crate::ErrorKind::Corrupt) where nobody will release it.
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) where the lock word says locked, but no thread holds it.
     #[inline]
     #[track_caller]
     pub fn try_lock<M: Memory>(self, medium: &M) -> Result<Taken> {

@@ -89,7 +89,7 @@ impl<'a> VersionLock<'a> {
         self.0.load(Ordering::Acquire) & !W == version.0
     }
 
-    /// The same, and whether no writer holds it: whoever takes W from here on comes after.
+    /// Validates the version and that the lock is free; later writers are ordered after this call.
     #[inline]
     #[must_use]
     pub fn is_free_at(self, version: Version) -> bool {
@@ -197,7 +197,7 @@ impl DirectoryLock {
         done
     }
 
-    /// Runs `f` while nobody stores entries. Waiting writers keep later ones out.
+    /// Runs `f` exclusively: no thread stores entries. Waiting writers keep later ones out.
     #[track_caller]
     pub fn exclusive<M: Memory, T>(&self, medium: &M, f: impl FnOnce() -> T) -> T {
         let mut backoff = Backoff::new();

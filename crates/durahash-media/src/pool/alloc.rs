@@ -126,7 +126,7 @@ impl<M: Medium> Pool<M> {
         let (i, within) = (off >> shift, off & (self.extent_bytes() - 1));
         let count = self.medium.region().len() >> shift;
         let corrupt =
-            || Error::from(ErrorKind::Corrupt { what: "not the offset of a record block", off });
+            || Error::from(ErrorKind::Corrupt { what: "an offset names no record block", off });
         if i >= count.min(self.format().max_bytes >> shift) {
             return Err(corrupt());
         }

@@ -188,7 +188,7 @@ impl Blocks {
         block: u64,
     ) -> Result<()> {
         let Some(extent) = self.extent_mut(i) else {
-            return Err(Error::corrupt("freed an address that is not a block", i));
+            return Err(Error::corrupt("a freed address is not a block", i));
         };
         let class = extent.class;
         if extent.free.contains(block) {
@@ -235,7 +235,7 @@ impl Blocks {
         if !off.is_multiple_of(self.extent_bytes)
             || extents.kinds().get(first as usize) != Some(&ExtentKind::RunHead)
         {
-            return Err(Error::corrupt("freed an address that is not a block", off));
+            return Err(Error::corrupt("a freed address is not a block", off));
         }
         let rest = extents.kinds()[first as usize + 1..]
             .iter()

@@ -100,7 +100,7 @@ fn log_extents(off: u64, bytes: u64, shift: u32, kinds: &[ExtentKind]) -> Result
         return Err(place());
     }
     match log.clone().find(|i| kinds[*i as usize] != ExtentKind::Log) {
-        Some(i) => Err(Error::corrupt("kind of an extent of the log", TABLE_OFF + i)),
+        Some(i) => Err(Error::corrupt("the kind of an extent of the log is wrong", TABLE_OFF + i)),
         None => Ok(log),
     }
 }
@@ -143,7 +143,7 @@ impl Extents {
             let kind = ExtentKind::from_code(bits(word, (i % 8) as u32 * 8, 8) as u8)
                 .filter(|kind| (*kind == ExtentKind::Head) == (i < format.head_extents()))
                 .filter(|kind| class_fits(*kind, format.extent_bytes()))
-                .ok_or_else(|| Error::corrupt("kind of an extent", TABLE_OFF + i))?;
+                .ok_or_else(|| Error::corrupt("the kind of an extent is unknown", TABLE_OFF + i))?;
             if kind == ExtentKind::Free {
                 free.insert(i);
             }

@@ -52,7 +52,7 @@ impl<M: Medium> Pool<M> {
     /// [`Corrupt`](crate::ErrorKind::Corrupt) where it says none that is known.
     pub fn sync_mode(medium: &M) -> Result<SyncMode> {
         let word = medium.load(&medium.region().at::<Superblock>(0)?.sync_mode);
-        mode_of(word).ok_or_else(|| Error::corrupt("mode of the pool", SYNC_MODE_OFF))
+        mode_of(word).ok_or_else(|| Error::corrupt("the stored mode is unknown", SYNC_MODE_OFF))
     }
 
     /// Stores the mode that the pool is opened in from now on.

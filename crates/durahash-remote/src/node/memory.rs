@@ -137,7 +137,7 @@ fn some_dir() -> Result<PathBuf> {
 /// Why this build cannot reach memory on the fabric of this name.
 pub(super) fn unknown(fabric: &str) -> Error {
     let what = match fabric {
-        "ucx" => "the node lends its memory over UCX, which this build does not have",
+        "ucx" => "the node lends its memory over UCX; this build has no UCX",
         _ => "the node lends its memory over a fabric that this build does not know",
     };
     ErrorKind::Options { what }.into()

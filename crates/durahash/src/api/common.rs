@@ -5,7 +5,7 @@
 /// something into it.
 macro_rules! common_methods {
     (entries: $entries:literal, example: $example:expr, put: $put:literal) => {
-        #[doc = concat!("How many ", $entries, " there are.")]
+        #[doc = concat!("Returns the number of ", $entries, ".")]
         ///
         /// **Concurrency.** Exact while there are no writers. After the pool was not closed, the
         /// first call may count, which takes time in proportion to the pool.
@@ -23,7 +23,7 @@ macro_rules! common_methods {
             self.engine.len()
         }
 
-        /// True if there is no key.
+        /// True if there is no entry.
         ///
         /// **Concurrency.** Exact while there are no writers.
         ///

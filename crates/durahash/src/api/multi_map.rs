@@ -204,7 +204,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
         Ok(all)
     }
 
-    /// How many values `key` has, without a look at them.
+    /// Returns the number of values of `key`, without reading them.
     ///
     /// **Concurrency.** As [`each`](MultiMap::each).
     ///
@@ -328,7 +328,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
         self.engine.sync()
     }
 
-    /// How many keys have their values in buffers. It looks at every slot.
+    /// Returns the number of keys that have their values in buffers. It looks at every slot.
     #[doc(hidden)]
     pub fn lists(&self) -> Result<u64> {
         self.engine.lists()

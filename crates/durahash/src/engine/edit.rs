@@ -82,7 +82,7 @@ impl<'a> Edit<'a> {
                 Some(off) => off,
                 None => {
                     engine.finish_sweep()?;
-                    let none = || Error::corrupt("no space although no sweep is pending", 0);
+                    let none = || Error::corrupt("a sweep is reported, but none is pending", 0);
                     engine.store.alloc(draft.bytes())?.ok_or_else(none)?
                 }
             };

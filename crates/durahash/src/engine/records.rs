@@ -101,7 +101,7 @@ impl Records {
     ) -> Result<()> {
         let bytes = record.header.key_bytes;
         if bytes > MAX_KEY_BYTES {
-            return Err(Error::corrupt("key longer than any", record.off));
+            return Err(Error::corrupt("a record's key length exceeds the maximum", record.off));
         }
         self.copy(record, 0..bytes, out, still)
     }
@@ -114,7 +114,7 @@ impl Records {
     ) -> Result<()> {
         let bytes = record.header.value_bytes;
         if bytes > MAX_VALUE_BYTES {
-            return Err(Error::corrupt("value longer than any", record.off));
+            return Err(Error::corrupt("a record's value length exceeds the maximum", record.off));
         }
         self.copy(record, record.header.key_bytes..record.header.key_bytes + bytes, out, still)
     }
@@ -139,7 +139,7 @@ impl Records {
         if self.hashes.h(key_hash) == h {
             Ok(())
         } else {
-            Err(Error::corrupt("record of another hash", record.off))
+            Err(Error::corrupt("a slot names a record with another hash", record.off))
         }
     }
 
@@ -149,7 +149,7 @@ impl Records {
         if self.hashes.checksum(key_hash, lengths, next, value) == checksum {
             Ok(())
         } else {
-            Err(Error::corrupt("checksum of a record", record.off))
+            Err(Error::corrupt("a record's checksum does not match", record.off))
         }
     }
 

@@ -129,7 +129,7 @@ impl Array {
         let mut extents = first..first + Self::extents(pool, depth);
         if !extents.all(|extent| directories.contains(&extent)) {
             let off = Self::offset(pool, first);
-            return Err(Error::corrupt("not a directory block", off));
+            return Err(Error::corrupt("the root names a block that is no directory", off));
         }
         let words = pool.words(Self::offset(pool, first), 1 << depth)?;
         let mut units = Vec::new();
@@ -144,7 +144,7 @@ impl Array {
             });
             let Some(place) = sound else {
                 let off = Self::offset(pool, first) + i * 8;
-                return Err(Error::corrupt("a word of the directory", off));
+                return Err(Error::corrupt("a directory entry is invalid", off));
             };
             units.push((prefix, place));
             i += 1 << (depth - place.depth());

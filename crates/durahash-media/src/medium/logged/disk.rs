@@ -15,7 +15,7 @@ use crate::word::PmU64;
 ///
 /// | bytes | written by | on the disk |
 /// |---|---|---|
-/// | the image, [`region`](Disk::region) | everybody's stores | never |
+/// | the image, [`region`](Disk::region) | all stores | never |
 /// | the pool | [`write_line`](Disk::write_line) | at any time, sector by sector in any order; after [`sync_data`](Disk::sync_data) surely |
 /// | the area | [`write_log`](Disk::write_log) | when that returns; if it does not, any of its sectors |
 ///
@@ -110,7 +110,7 @@ pub trait Disk: Send + Sync {
         false
     }
 
-    /// Lets the image show the pool there, with what is written to it from now on; whether it does.
+    /// Drops private pages so that the image shows the pool again. Returns true on success.
     fn forget(&self, _off: u64, _bytes: u64) -> bool {
         false
     }

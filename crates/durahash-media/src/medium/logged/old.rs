@@ -137,7 +137,10 @@ impl OldLog {
         let found = recover::look(&View { past_cache, ..View::new(view, area) }, head)?;
         // What is read in the image from now on must not be about another log.
         if LogArea::find(view.region())? != Some(area) {
-            return Err(Error::corrupt("the log changes where the log is", LOG_OFF));
+            return Err(Error::corrupt(
+                "the log holds a line that overwrites the log's own location",
+                LOG_OFF,
+            ));
         }
         Ok(Some(OldLog { area, found }))
     }

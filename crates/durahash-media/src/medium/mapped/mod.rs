@@ -39,7 +39,7 @@ pub(super) use map::{Mapping, Sharing};
 /// The use of directly mapped persistent memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dax {
-    /// It is used where it is had; [`durability`](Storage::durability) says so.
+    /// Used where available; [`durability`](Storage::durability) says so.
     #[default]
     Auto,
     /// Without it the pool is not opened.

@@ -144,7 +144,7 @@ impl Sim {
         self.inner.modes.fetch_or(HOOK, Ordering::Release);
     }
 
-    /// Panics after `calls` more calls into the medium: whatever runs on it is bounded, or caught.
+    /// Panics after `calls` more calls into the medium, so that an endless loop fails.
     /// `None` lifts the bound.
     pub fn set_budget(&self, calls: Option<u64>) {
         if let Some(calls) = calls {

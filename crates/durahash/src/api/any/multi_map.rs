@@ -39,7 +39,7 @@ impl AnyMultiMap {
         Ok(all)
     }
 
-    /// How many values `key` has.
+    /// Returns the number of values of `key`.
     ///
     /// # Errors
     /// As [`MultiMap::count`](crate::MultiMap::count); [`Text`](crate::ErrorKind::Text).

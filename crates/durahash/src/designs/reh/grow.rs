@@ -26,7 +26,7 @@ impl<M: Medium> Reh<M> {
             Ok((bucket, prefix, link))
         } else {
             let off = held.bucket * BUCKET_BYTES;
-            Err(Error::corrupt("prefix or link of a bucket", off))
+            Err(Error::corrupt("a bucket's prefix or link is invalid", off))
         }
     }
 
