@@ -74,6 +74,12 @@ impl Features {
             self.damage.insert(what);
         }
     }
+
+    /// The same, which a sound pool never says.
+    pub(crate) fn damaged(&mut self, sound: bool, doing: &str, e: &Error) {
+        assert!(!sound, "{e}");
+        self.complain(doing, e);
+    }
 }
 
 /// An input that broke something, and what was said.

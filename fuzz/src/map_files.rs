@@ -32,10 +32,7 @@ impl Held for AnyMap {
                     let twice = found.insert(key, value).is_some();
                     assert!(!twice || !sound, "a key twice");
                 }
-                Err(e) => {
-                    assert!(!sound, "{e}");
-                    features.complain("iteration of a file", &e);
-                }
+                Err(e) => features.damaged(sound, "iteration of a file", &e),
             }
         }
         match self.len() {

@@ -28,10 +28,7 @@ impl Held for AnyMultiMap {
                     *found.entry(key).or_default().entry(value).or_default() += 1;
                     total += 1;
                 }
-                Err(e) => {
-                    assert!(!sound, "{e}");
-                    features.complain("iteration of a file", &e);
-                }
+                Err(e) => features.damaged(sound, "iteration of a file", &e),
             }
         }
         for (key, bag) in &found {

@@ -53,10 +53,7 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized> Image for MultiMap<K, V> {
                 Ok((key, value)) => {
                     *found.entry(key).or_default().entry(value).or_default() += 1;
                 }
-                Err(e) => {
-                    assert!(!sound, "{e}");
-                    features.complain("iteration of a multimap", &e);
-                }
+                Err(e) => features.damaged(sound, "iteration of a multimap", &e),
             }
         }
         for (key, values) in &found {
@@ -76,10 +73,7 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized> Image for MultiMap<K, V> {
                         "{count} values iterated, {each} read, {counted} counted"
                     );
                 }
-                Err(e) => {
-                    assert!(!sound, "{e}");
-                    features.complain("values of a key", &e);
-                }
+                Err(e) => features.damaged(sound, "values of a key", &e),
             }
         }
         found

@@ -198,7 +198,7 @@ fn figures_are_printed() {
     let work = Work::new();
     let text: String = (0..10_000).map(|i| format!("{i}\t{i}\n")).collect();
     work.feed("load n.pool - --codec u64", text.as_bytes()).ok();
-    let stats: Value = serde_json::from_str(&work.run("stats n.pool --json").ok()).unwrap();
+    let stats = work.run("stats n.pool --json").json();
     let names: Vec<_> = stats.as_object().unwrap().keys().map(String::as_str).collect();
     let wanted = [
         "pool",
@@ -257,7 +257,7 @@ fn a_pool_keeps_the_durability_that_it_was_made_with() {
     work.run("put a.pool other value --durability interval:50").ok();
     work.run("del a.pool other --durability process").ok();
     assert_eq!(work.run("get a.pool key").ok(), "value\n");
-    let stats: Value = serde_json::from_str(&work.run("stats a.pool --json").ok()).unwrap();
+    let stats = work.run("stats a.pool --json").json();
     assert_eq!((&stats["mode"], &stats["durability"]), (&"strict".into(), &"power".into()));
     let answer = work.run("create b.pool --durability often");
     assert_eq!(answer.code, Some(2));
@@ -270,7 +270,7 @@ fn a_sound_pool_passes_the_check_and_stays_as_it_is() {
     work.feed("load a.pool", b"a\t1\nb\t2\n").ok();
     let before = std::fs::read(work.path("a.pool")).unwrap();
     assert_eq!(work.run("check a.pool").ok(), "a.pool: ok, 2 keys\n");
-    let check: Value = serde_json::from_str(&work.run("check a.pool --json").ok()).unwrap();
+    let check = work.run("check a.pool --json").json();
     let wanted = serde_json::json!({
         "pool": "a.pool", "ok": true, "keys": 2, "suspect": false, "findings": [],
     });

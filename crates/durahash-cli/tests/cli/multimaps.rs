@@ -29,11 +29,9 @@ fn every_command_knows_multimaps() {
 
     let stats = work.run("stats e.pool").ok();
     assert!(stats.contains("multimap") && stats.contains("entries           4\n"), "{stats}");
-    let json: serde_json::Value =
-        serde_json::from_str(&work.run("stats e.pool --json").ok()).unwrap();
+    let json = work.run("stats e.pool --json").json();
     assert_eq!((&json["kind"], &json["entries"]), (&"multimap".into(), &4.into()));
-    let json: serde_json::Value =
-        serde_json::from_str(&work.run("check e.pool --json").ok()).unwrap();
+    let json = work.run("check e.pool --json").json();
     assert_eq!((&json["ok"], &json["entries"]), (&true.into(), &4.into()));
 
     // One value, then all of them.

@@ -150,10 +150,6 @@ fn patiently(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn json(answer: Answer) -> Value {
-    serde_json::from_str(&answer.ok()).unwrap()
-}
-
 fn line(i: u64) -> String {
     format!("key {i}\tvalue {}\n", i.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
@@ -186,10 +182,10 @@ fn entries_are_put_found_and_removed() {
         assert_eq!(node.run("dump").ok(), "other\t1\n");
         let address = &node.address;
         assert_eq!(node.run("check").ok(), format!("{address}: ok, 1 keys\n"));
-        let check = json(node.run("check --json"));
+        let check = node.run("check --json").json();
         let wanted = serde_json::json!({ "pool": address, "ok": true, "keys": 1, "findings": [] });
         assert_eq!(check, wanted);
-        let stats = json(node.run("stats --json"));
+        let stats = node.run("stats --json").json();
         assert_eq!((&stats["keys"], &stats["clients"]), (&1.into(), &1.into()));
         assert_eq!(
             (&stats["pool"], &stats["memory_bytes"]),
@@ -255,7 +251,7 @@ fn several_nodes_have_one_index() {
         let mut wanted: Vec<_> = text.split_inclusive('\n').map(str::as_bytes).collect();
         wanted.sort();
         assert_eq!(dump.sorted_lines(), wanted);
-        let stats = json(work.run(&format!("{both} stats --json")));
+        let stats = work.run(&format!("{both} stats --json")).json();
         assert_eq!((&stats["keys"], &stats["memory_bytes"]), (&keys.into(), &(32 << 20).into()));
         assert_eq!(stats["nodes"], serde_json::json!([one.address, two.address]));
         let name = format!("{},{}", one.address, two.address);
@@ -458,7 +454,7 @@ fn a_load_from_a_pipe_ends_with_its_node() {
         } else {
             // It is a client, so it has opened what it loads into.
             node.feed("load", b"key\tvalue\n").ok();
-            patiently(|| json(node.run("stats --json"))["clients"] == 2);
+            patiently(|| node.run("stats --json").json()["clients"] == 2);
         }
         node.kill();
         let complaint = answer(child).failed(4);
@@ -676,7 +672,7 @@ fn a_client_that_is_short_of_memory_outstays_a_dead_one() {
     let waits = load.err.contains("memory is short: waiting for other clients to leave");
     assert!(waits || start.elapsed() > Duration::from_secs(40), "{}", load.err);
     assert!(load.err.contains("no space for "), "{}", load.err);
-    assert_eq!(json(node.run("stats --json"))["clients"], 1);
+    assert_eq!(node.run("stats --json").json()["clients"], 1);
     drop(stdin);
 }
 
@@ -705,7 +701,7 @@ fn damage_is_found_and_told() {
     assert!(text.starts_with(&format!("{address}: at offset 0x")), "{text}");
     assert!(text.ends_with(&format!("\n{address}: 1 finding\n")), "{text}");
     let check = node.run("check --json");
-    let found: Value = serde_json::from_slice(&check.out).unwrap();
+    let found = check.value();
     assert_eq!((check.code, &found["ok"]), (Some(3), &false.into()));
     assert_eq!(found["findings"].as_array().unwrap().len(), 1, "{found}");
     for line in ["stats", "stats --json", "get key"] {
@@ -729,7 +725,7 @@ fn damage_is_found_and_told() {
         for answer in answers {
             answer.complains(3, wanted);
         }
-        let answer: Value = serde_json::from_slice(&check.out).unwrap();
+        let answer = check.value();
         assert_eq!((check.code, &answer["pool"]), (Some(3), &address[..].into()));
         assert_eq!(answer["ok"], false);
         assert!(answer["error"].as_str().unwrap().contains(wanted), "{answer}");
@@ -763,7 +759,7 @@ fn benchmarks_take_their_memory_once() {
     let bench = format!("bench --keys {} --threads 2", budget(1000, 2000));
     let taken = || {
         node.run(&bench).ok();
-        json(node.run("stats --json"))["taken_bytes"].as_u64().unwrap()
+        node.run("stats --json").json()["taken_bytes"].as_u64().unwrap()
     };
     let [first, _, last] = [taken(), taken(), taken()];
     assert!(last < 2 * first, "{first} and {last} bytes");

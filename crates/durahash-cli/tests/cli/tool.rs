@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 /// The count of a test: `usual`, or `deep` where `DURAHASH_DEEP=1` is in the environment.
@@ -112,6 +113,18 @@ impl Answer {
     pub(crate) fn ok(self) -> String {
         assert_eq!((self.code, self.err.as_str()), (Some(0), ""), "{self:?}");
         String::from_utf8(self.out).unwrap()
+    }
+
+    /// The same, as JSON.
+    #[track_caller]
+    pub(crate) fn json(self) -> Value {
+        serde_json::from_str(&self.ok()).unwrap()
+    }
+
+    /// The output as JSON, however the command ended.
+    #[track_caller]
+    pub(crate) fn value(&self) -> Value {
+        serde_json::from_slice(&self.out).unwrap()
     }
 
     /// The complaint of a command that failed with `code`, which is one line.

@@ -90,19 +90,25 @@ pub(super) fn hello(token: Option<&Token>) -> Vec<u8> {
     bytes
 }
 
-/// Reads what [`hello`] has written.
-pub(super) fn read_hello(stream: &TcpStream, until: Instant) -> Result<Option<Token>, Wrong> {
-    let mut head = [0; HELLO_BYTES];
+/// Reads the start of a first message, of this version.
+fn read_head<const N: usize>(stream: &TcpStream, until: Instant) -> Result<[u8; N], Wrong> {
+    let mut head = [0; N];
     // The first bytes of garbage are answered; the rest is not waited for.
     read_all(stream, &mut head[..MAGIC.len()], until)?;
     if head[..MAGIC.len()] != MAGIC {
         return Err(Wrong::Magic);
     }
     read_all(stream, &mut head[MAGIC.len()..], until)?;
-    let (version, len) = (number(&head[8..]), number(&head[12..]) as usize);
-    if version != VERSION {
-        return Err(Wrong::Version(version));
+    match number(&head[8..]) {
+        VERSION => Ok(head),
+        version => Err(Wrong::Version(version)),
     }
+}
+
+/// Reads what [`hello`] has written.
+pub(super) fn read_hello(stream: &TcpStream, until: Instant) -> Result<Option<Token>, Wrong> {
+    let head: [u8; HELLO_BYTES] = read_head(stream, until)?;
+    let len = number(&head[12..]) as usize;
     if len == 0 {
         return Ok(None);
     }
@@ -133,16 +139,7 @@ pub(super) fn read_answer(
     stream: &TcpStream,
     until: Instant,
 ) -> Result<Result<Offer, Verdict>, Wrong> {
-    let mut head = [0; ANSWER_BYTES];
-    read_all(stream, &mut head[..MAGIC.len()], until)?;
-    if head[..MAGIC.len()] != MAGIC {
-        return Err(Wrong::Magic);
-    }
-    read_all(stream, &mut head[MAGIC.len()..], until)?;
-    let version = number(&head[8..]);
-    if version != VERSION {
-        return Err(Wrong::Version(version));
-    }
+    let head: [u8; ANSWER_BYTES] = read_head(stream, until)?;
     let (verdict, len) = (number(&head[12..]) as usize, number(&head[16..]) as usize);
     match VERDICTS.get(verdict) {
         Some(Verdict::Welcome) if len <= OFFER_BYTES => {
