@@ -324,7 +324,7 @@ fn wrong_usage_of_nodes_says_what_is_right() {
     let taken = taken.local_addr().unwrap();
     for (line, code, wanted) in [
         #[cfg(not(feature = "ucx"))]
-        ("node --fabric ucx", 2, "--features ucx` makes one"),
+        ("node --fabric ucx", 2, "this build has no UCX"),
         ("node --fabric local:there", 2, "already exists"),
         ("node --fabric local:none/there", 4, "none/there"),
         ("node --size 5000", 2, "a multiple of 4096"),
@@ -430,7 +430,7 @@ fn a_load_that_waits_for_lines_ends_with_its_node() {
         let complaint = answer(child).failed(4);
         let wanted = format!("node {} does not answer; ", node.address);
         assert!(complaint.starts_with(&wanted), "{complaint}");
-        assert!(complaint.contains("at least 1 entries were loaded, and go"), "{complaint}");
+        assert!(complaint.contains("at least 1 entries were loaded; they are lost"), "{complaint}");
         drop(stdin);
     });
 }
