@@ -181,7 +181,7 @@ impl SimDisk {
     /// An empty pool behind a log on this disk.
     ///
     /// # Errors
-    /// [`Options`](ErrorKind::Options) for a mode without a log.
+    /// [`Options`](crate::ErrorKind::Options) for a mode without a log.
     pub fn create(self, mode: SyncMode) -> Result<Logged<SimDisk>> {
         let logged = Logged::over(self, Recovered::nothing(UUID), mode.is_strict()?)?;
         logged.begin()?;
@@ -191,8 +191,8 @@ impl SimDisk {
     /// The pool behind the log on this disk, to be recovered when it [begins](Storage::begin).
     ///
     /// # Errors
-    /// [`Corrupt`](ErrorKind::Corrupt) where there is no log, or a damaged one;
-    /// [`Options`](ErrorKind::Options) for a mode without a log.
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) where there is no log, or a damaged one;
+    /// [`Options`](crate::ErrorKind::Options) for a mode without a log.
     pub fn open(self, mode: SyncMode) -> Result<Logged<SimDisk>> {
         let found = recover::look(&self, recover::newest_head(&self, UUID)?)?;
         Logged::over(self, found, mode.is_strict()?)
