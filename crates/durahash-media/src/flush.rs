@@ -31,7 +31,9 @@ impl WriteBack {
         use std::arch::x86_64::{__cpuid, __cpuid_count};
         const CLFLUSHOPT: u32 = 1 << 23;
         const CLWB: u32 = 1 << 24;
-        let features = if __cpuid(0).eax >= 7 { __cpuid_count(7, 0).ebx } else { 0 };
+        #[allow(unused_unsafe, reason = "safe functions in newer versions of the standard library")]
+        // SAFETY: every x86-64 processor has the instruction.
+        let features = unsafe { if __cpuid(0).eax >= 7 { __cpuid_count(7, 0).ebx } else { 0 } };
         Some(if features & CLWB != 0 {
             WriteBack::Clwb
         } else if features & CLFLUSHOPT != 0 {
