@@ -27,7 +27,7 @@ pub(crate) struct Segment {
     pub(crate) steps: Vec<Step>,
     /// What each operation changed.
     pub(crate) effects: Vec<Effect>,
-    /// States before this step are somebody else's.
+    /// States before this step belong to another segment.
     pub(crate) from: usize,
 }
 

@@ -56,9 +56,9 @@ impl Zeroed {
         self.base
     }
 
-    /// Gives the memory back to the system, after which it reads as zero; whether that worked. If
-    /// not, nothing has changed: whoever knows how the words are accessed can zero them. A thread
-    /// that still reads sees the old value or zero.
+    /// Gives the memory back to the system, after which it reads as zero. False if the system refused:
+    /// nothing has changed then, and the owner of the words can store zeros. A thread that still reads
+    /// sees the old value or zero.
     #[must_use]
     pub(crate) fn give_back(&self) -> bool {
         self.mapping.as_ref().is_some_and(|mapping| {

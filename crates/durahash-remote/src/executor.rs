@@ -459,7 +459,7 @@ mod tests {
         let told = executor.spawn(2, of_one);
         while executor.poll_one() {}
         assert!(also_of_one.ended() && suicide.ended() && !of_two.ended());
-        assert_eq!(told.take(), Some(None), "whoever waits for a task is told");
+        assert_eq!(told.take(), Some(None), "a task that waits for another is told of its end");
         assert_eq!((executor.live(), Rc::strong_count(&held)), (1, 2));
         // Their places are used again, and a late wake of the dead harms nobody.
         let waker = Rc::new(RefCell::new(None));

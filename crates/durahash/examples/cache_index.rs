@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             };
             match outcome {
                 Outcome::Done => println!("miss: now in {}", dir.join(file).display()),
-                Outcome::Present | Outcome::Absent => println!("somebody else was quicker"),
+                Outcome::Present | Outcome::Absent => println!("cached meanwhile"),
             }
         }
     }

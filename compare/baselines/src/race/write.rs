@@ -177,7 +177,7 @@ impl<F: Fabric> Race<F> {
     }
 
     /// Removes what an insert has put into a subtable that its key does not belong to any more, unless
-    /// somebody has moved it, or does.
+    /// another client has moved it, or is moving it.
     async fn take_back(&self, at: Addr, own: Slot, key: &[u8]) -> Result<()> {
         self.count(|tally| tally.taken_back += 1);
         let mut expected = own;

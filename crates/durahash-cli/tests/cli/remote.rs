@@ -337,7 +337,7 @@ fn wrong_usage_of_nodes_says_what_is_right() {
     {
         assert_eq!(work.run(line).code, Some(2), "{line}");
     }
-    // Nobody there, and somebody else.
+    // An address where nothing listens, and one where another program does.
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let complaint = work.run(&format!("remote --node {nobody} get k")).failed(4);
     assert!(complaint.starts_with(&format!("node {nobody} does not answer: ")), "{complaint}");
@@ -651,7 +651,7 @@ fn a_client_that_is_stopped_is_named_to_those_that_it_blocks() {
     node.feed("load", lines(0..budget(20_000, 100_000)).as_bytes()).ok();
 }
 
-/// Over UCX the dead are found by time: what such a client had serves whoever waits for it.
+/// Over UCX the dead are found by time: then others can take what such a client had.
 #[cfg(feature = "ucx")]
 #[test]
 fn a_client_that_is_short_of_memory_outstays_a_dead_one() {
@@ -822,8 +822,8 @@ fn children(of: u32) -> Vec<String> {
     all.collect()
 }
 
-/// As who stops a service does, or ends all processes of a name. Other signals may be ignored by whoever runs
-/// the tests, and then by the node.
+/// The signals by which services are stopped. The process that runs the tests may ignore others, and its
+/// children then ignore them as well.
 #[test]
 fn a_signal_to_a_node_and_who_removes_its_memory_leaves_nothing() {
     let work = Work::new();

@@ -58,7 +58,7 @@ impl Table for Strings {
     fn apply(&self, op: Op, key: u64) -> Result<Option<u64>> {
         let map = &self.0;
         let name = key.to_string();
-        // Where the answer comes from another call than the change, a change by somebody else in
+        // Where the answer comes from another call than the change, a change by another thread in
         // between is seen, and all is done again.
         let found = match op {
             Op::Put(_, v) => map.insert(&name, &text(v))?,

@@ -119,7 +119,7 @@ impl Drop for Undo {
     }
 }
 
-/// Until it succeeds: whoever looks at a device that has just appeared keeps it busy for a moment.
+/// Tries until it succeeds: services that probe a new device keep it busy for a moment.
 fn patiently(mut attempt: impl FnMut() -> Result<(), String>) -> Result<(), String> {
     const ATTEMPTS: u32 = 100;
     let mut done = attempt();

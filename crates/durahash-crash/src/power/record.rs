@@ -12,7 +12,7 @@ const SECTOR_BYTES: usize = 512;
 /// mount where its checksum is wrong.
 const SUPERBLOCK: Range<usize> = 2..4;
 
-/// What happened to a disk, or to whoever uses it.
+/// What happened to a disk, or to the program that uses it.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Write {

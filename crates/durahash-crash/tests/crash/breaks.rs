@@ -23,7 +23,7 @@ use durahash_media::sim::{Action, Call, Hook, Sim, Site, Step};
 #[derive(Default)]
 struct Break {
     left: AtomicI64,
-    /// Done before the panic: somebody else begins an operation, and waits for what is held.
+    /// Done before the panic: another thread begins an operation, and waits for what is held.
     before: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     other: Mutex<Other>,
     turned: Condvar,
@@ -39,7 +39,7 @@ struct Other {
 
 thread_local! {
     static IS_OTHER: Cell<bool> = const { Cell::new(false) };
-    /// Done before each call, by somebody whose own calls do not count.
+    /// Done before each call, by a thread whose own calls do not count.
     static SYNC: RefCell<Option<Arc<OnceLock<SyncCopies>>>> = const { RefCell::new(None) };
     static SYNCS: Cell<bool> = const { Cell::new(false) };
     /// How often there was something to do.
@@ -162,8 +162,8 @@ fn all(table: &dyn Table, keys: &[u64]) -> Vec<Option<u64>> {
 /// The value that the other one brings.
 const OTHERS: u64 = 88;
 
-/// Runs `op` on the table in `image` and breaks off at call `n`; whether it came so far. Somebody
-/// else meanwhile replaces the value of `other`.
+/// Runs `op` on the table in `image` and breaks off at call `n`; true if it came so far. Another
+/// thread meanwhile replaces the value of `other`.
 fn breaks_at(case: &Case, model: Model, image: &[u64], op: Op, n: i64, other: Option<u16>) -> bool {
     let keys = case.keys.clone();
     let sim = Sim::from_image(image, case.max_bytes).with_line_order(model.same_line_order());

@@ -435,7 +435,7 @@ fn what_is_seen_before_it_is_durable_is_found() {
     assert_eq!(first_wrong(CACHED, None, replaced(true)), None);
 }
 
-/// A copy is changed while its writer is held up, and somebody reads.
+/// A copy is changed while its writer is held up and a reader comes.
 fn synced() -> impl Iterator<Item = Scene> {
     [1, 4, 8_u16].into_iter().flat_map(|count| {
         let before: Vec<Op> = (0..=count).map(|i| Op::Put(i * 9 % 32, 1)).collect();

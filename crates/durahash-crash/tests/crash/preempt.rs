@@ -164,7 +164,7 @@ fn play(
 
     ROLE.set(Role::Reader);
     let answer = stage.apply(&*table, Op::Get(scene.read));
-    // What was seen once stays, also while whoever is held up still is. It is not held up itself.
+    // What was seen once stays, also while the writer is held up. The reader is not held up itself.
     stage.reader.store(0, Ordering::Relaxed);
     let again = stage.apply(&*table, Op::Get(scene.read));
     ROLE.set(Role::Nobody);
@@ -491,7 +491,7 @@ fn readers_of_copies() {
     every_place(&named("rewo-cached"), &scenes);
 }
 
-/// The same, where somebody else changes it while the writer waits for the medium.
+/// The same, where another thread changes it while the writer waits for the medium.
 #[test]
 fn readers_of_copies_that_others_change() {
     let full: Vec<u16> = (0..9).map(|i| i * 9 % 32).collect();

@@ -8,7 +8,7 @@
 //!
 //! A reader takes the version before it looks and [validates](VersionLock::validate) it after its
 //! last load. It stores nothing. It is enough that data are loaded with acquire and stored with
-//! release order, as a [`Medium`] does: whoever sees a store made under X also sees X, or the higher
+//! release order, as a [`Medium`] does: a reader that sees a store made under X also sees X, or the higher
 //! version, when it validates. Versions never restart while a pool is open: at 62 bits they do not
 //! wrap either. A [`EpochLock`] has 29 bits for it: it wraps, and a reader would be wrong that was held up
 //! between two of its loads for exactly a multiple of 2^29 changes of one bucket.

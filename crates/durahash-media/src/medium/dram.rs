@@ -97,7 +97,7 @@ pub(crate) struct Anonymous {
     pub(crate) bytes: u64,
 }
 
-// SAFETY: plain memory; whoever lends it out says how it is accessed.
+// SAFETY: plain memory; the owner that lends it out says how it is accessed.
 unsafe impl Send for Anonymous {}
 // SAFETY: as above.
 unsafe impl Sync for Anonymous {}
@@ -142,7 +142,7 @@ impl Anonymous {
 
 impl Drop for Anonymous {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, and whoever borrowed from it is gone.
+        // SAFETY: our own mapping, and no borrow of it is left.
         unsafe { sys::unmap(self.base.as_ptr(), self.bytes) };
     }
 }

@@ -19,7 +19,7 @@ pub struct Region {
     reserved: u64,
 }
 
-// SAFETY: the region is plain memory that is read and written through atomics only; whoever made it
+// SAFETY: the region is plain memory that is read and written through atomics only; its maker
 // keeps it mapped for the region's life.
 unsafe impl Send for Region {}
 // SAFETY: as above.

@@ -337,7 +337,7 @@ fn the_memory_of_a_node_goes_with_it() {
     assert!(crate::fabric::Local::remove(&dir, memory.offer().id ^ 1).is_err());
     drop(memory);
     assert!(!dir.exists());
-    // Whoever has it keeps it.
+    // A client that has the memory keeps it.
     let mut batch = Batch::new();
     batch.read(Addr::new(0, 64), 8);
     assert_eq!(Executor::new().block_on(client.post(batch)).unwrap().word(0), 0);

@@ -53,7 +53,7 @@ fn named<'a>(line: &'a str, module: &[String]) -> Vec<&'a str> {
         let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
         &rest[..end.unwrap_or(rest.len())]
     };
-    // `$crate::` is written in a macro, for whoever uses it.
+    // A macro writes `$crate::` for the crate that uses it.
     let paths = code.match_indices("crate::").filter(|(i, _)| !code[..*i].ends_with('$'));
     let mut names: Vec<_> = paths.map(|(i, path)| name(&code[i + path.len()..])).collect();
     let mut rest = code.trim_start();

@@ -1,7 +1,7 @@
 //! Stores to an image pass a gate, which is closed for a moment where a page of it is exchanged.
 //!
 //! It must cost a store next to nothing. A thread says in a word of its own that it is inside, and looks
-//! whether the gate is closed; whoever closes it says so, and looks at these words. Each would have to
+//! whether the gate is closed; the thread that closes it says so, and looks at these words. Each would have to
 //! make its store visible before its load: here only the closing thread pays for that, by a system call
 //! that is a full barrier in every running thread of the process (`membarrier`). Where there is no such
 //! call the gate cannot be closed.

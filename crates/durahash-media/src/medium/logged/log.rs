@@ -289,8 +289,8 @@ impl<D: Disk> Log<D> {
         (slot[1].load(), std::array::from_fn(|i| slot[3 + i].load()))
     }
 
-    /// True if whoever writes must make room first. Where a thread in the background does so, nobody waits
-    /// for it, and for the sync of the pool, while a single block is free.
+    /// True if a writer must make room first. Where a thread in the background does so, no writer waits for
+    /// it, and for the sync of the pool, while a single block is free.
     fn is_tight(&self, in_use: u64) -> bool {
         let ring = self.layout.ring_blocks;
         if self.wake.get().is_some() { in_use == ring } else { in_use * 4 >= ring * 3 }

@@ -56,8 +56,8 @@
 //!
 //! # Modes
 //! `Strict`: a drain waits until what was flushed is durable. It is written by the first thread that
-//! comes to wait, for all; who comes meanwhile waits for the next write, and is often served by
-//! whoever makes it (`group.rs`). A batch of operations may [`defer`](Memory::defer) its drains: its locks are
+//! comes to wait, for all; a thread that comes meanwhile waits for the next write, which
+//! often another thread makes for it (`group.rs`). A batch of operations may [`defer`](Memory::defer) its drains: its locks are
 //! released before it is durable, so from then on every operation of any thread, before it returns,
 //! waits for all that was deferred ([`wait_until_durable`](Memory::wait_until_durable)). Nobody is ever told what might
 //! still be lost.

@@ -535,7 +535,7 @@ fn a_damaged_head_is_told_and_one_of_two_is_enough() {
     assert!(matches!(e.kind(), ErrorKind::Corrupt { .. }), "{e}");
 }
 
-/// The system tells of a write-back that failed once: whoever is told tells the others.
+/// The system reports a failed write-back once: the thread that gets the report tells the others.
 #[test]
 fn whichever_call_of_a_growth_fails_no_sync_succeeds_any_more() {
     const EIO: i32 = 5;

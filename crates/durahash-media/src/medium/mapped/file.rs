@@ -56,7 +56,7 @@ impl PoolFile {
             // Before it was locked, a compaction may have put another file in its place: what is
             // stored in this one would be lost.
             if opened.has_its_name()? {
-                // Only now: whoever held the lock may have changed it.
+                // Only now: the process that held the lock may have changed it.
                 if opened.metadata()?.len() == 0 {
                     return Err(not_a_pool("it is empty", path));
                 }

@@ -74,7 +74,7 @@ impl Mapping {
     /// Maps the file in another way, at the same addresses.
     ///
     /// # Safety
-    /// Whoever points into the mapping copes with other bytes there: those of the file.
+    /// All readers of the mapping cope with other bytes there: those of the file.
     pub(in crate::medium) unsafe fn replace(
         &self,
         file: &File,
@@ -154,14 +154,14 @@ impl Mapping {
     /// Lets go of private pages: what is seen there from now on is the file.
     ///
     /// # Safety
-    /// Whoever points into them copes with other bytes there.
+    /// All readers of these pages cope with other bytes there.
     pub(in crate::medium) unsafe fn forget(&self, off: u64, bytes: u64) -> io::Result<()> {
         // SAFETY: inside our own mapping; the rest is the caller's promise.
         unsafe { sys::advise(self.at(off), bytes, Advice::LinuxDontNeed) }
     }
 
-    /// Lets go of the file from offset `from` on: what is there now are zeros of our own, so that
-    /// whoever still looks at it does not die of a file that is too short.
+    /// Lets go of the file from offset `from` on: zeros of our own take its place, so that
+    /// a late reader does not die of a file that is too short.
     pub(in crate::medium) fn detach(&self, from: u64) -> io::Result<()> {
         self.own(round_up(from), self.bytes)
     }
@@ -189,7 +189,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, and whoever borrowed from it is gone.
+        // SAFETY: our own mapping, and no borrow of it is left.
         unsafe { sys::unmap(self.base.as_ptr(), self.bytes) };
     }
 }

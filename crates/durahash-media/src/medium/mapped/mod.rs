@@ -233,7 +233,7 @@ impl Mapped {
         self.file.fill_holes()
     }
 
-    /// The log that the file had at open: whoever takes it brings its lines into the file.
+    /// Takes the log that the file had at open. The caller brings its lines into the file.
     pub(super) fn take_log(&self) -> Option<OldLog> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

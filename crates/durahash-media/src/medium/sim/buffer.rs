@@ -92,7 +92,7 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout, and whoever borrowed from it is gone.
+        // SAFETY: allocated with this layout, and no borrow of it is left.
         unsafe { dealloc(self.allocated.as_ptr(), Buffer::layout(self.bytes)) };
     }
 }

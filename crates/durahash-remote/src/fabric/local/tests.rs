@@ -143,7 +143,7 @@ fn what_is_not_the_fabric_that_was_meant_is_refused() {
     File::options().write(true).open(dir.join("node-0")).unwrap().set_len(5000).unwrap();
     assert!(matches!(refused(None).kind(), ErrorKind::Truncated { .. }));
 
-    // Whoever has the right headers, but of no fabric that could be.
+    // Headers that are well formed, but describe a fabric that cannot be.
     for (count, rows) in [(0, 1), (256, 1), (1, 0), (1, 1 << 32)] {
         let header = SharedHeader { id: 1, number: 0, count, rows, bytes: 4096 };
         fs::remove_file(dir.join("node-0")).unwrap();
