@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{MapFlags, ProtFlags};
 
 use super::{ADDRESS_BYTES, Durability, Memory, Region, Storage, each_line, prefetch_line, sys};
 use crate::error::{Error, Limit, Result};
@@ -128,8 +128,8 @@ impl Anonymous {
         }
         let base = NonNull::new(base).expect("the system never maps page zero");
         if huge {
-            // SAFETY: advice on our own mapping; it changes no contents. A refusal only costs speed.
-            let _ = unsafe { sys::advise(base.as_ptr(), bytes, Advice::LinuxHugepage) };
+            // SAFETY: our own mapping.
+            unsafe { sys::wish_huge_pages(base.as_ptr(), bytes) };
         }
         Ok(Anonymous { base, bytes })
     }

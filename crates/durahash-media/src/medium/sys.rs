@@ -285,6 +285,15 @@ pub(crate) unsafe fn advise(addr: *mut u8, bytes: u64, advice: Advice) -> io::Re
     Ok(retry_on_intr(|| unsafe { rustix::mm::madvise(addr.cast(), bytes as usize, advice) })?)
 }
 
+/// Asks for huge pages. A refusal only costs speed, so it is no error.
+///
+/// # Safety
+/// The range is the caller's own mapping.
+pub(crate) unsafe fn wish_huge_pages(addr: *mut u8, bytes: u64) {
+    // SAFETY: the caller's promise; this changes no contents.
+    let _ = unsafe { rustix::mm::madvise(addr.cast(), bytes as usize, Advice::LinuxHugepage) };
+}
+
 /// A barrier in every running thread of this process, or the wish to use it.
 pub(crate) fn membarrier(command: MembarrierCommand) -> io::Result<()> {
     gate()?;

@@ -201,8 +201,8 @@ impl Drop for Mapping {
 unsafe fn advise(start: *mut u8, bytes: u64) -> io::Result<()> {
     // SAFETY: the caller's mapping; children of a fork shall not have it.
     unsafe { sys::advise(start, bytes, Advice::LinuxDontFork) }?;
-    // SAFETY: the caller's mapping; this changes no contents. A refusal only costs speed.
-    let _ = unsafe { sys::advise(start, bytes, Advice::LinuxHugepage) };
+    // SAFETY: the caller's mapping.
+    unsafe { sys::wish_huge_pages(start, bytes) };
     Ok(())
 }
 

@@ -490,9 +490,9 @@ fn whichever_call_fails_a_creation_is_whole_or_leaves_nothing() {
                 }
             },
         );
-        // The last run, and that in which huge pages were refused, always succeed.
-        assert!(survived >= 2, "{errno:?}");
-        assert_eq!(survived > 2, has_another_way, "{errno:?}");
+        // The last run, in which no call failed, always succeeds.
+        assert!(survived >= 1, "{errno:?}");
+        assert_eq!(survived > 1, has_another_way, "{errno:?}");
     }
 }
 
