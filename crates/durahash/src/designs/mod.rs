@@ -50,6 +50,7 @@ macro_rules! index_methods {
     };
 }
 
+// From low to high.
 pub mod esh;
 pub mod pea;
 pub mod reh;

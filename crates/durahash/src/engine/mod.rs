@@ -47,6 +47,7 @@ pub(crate) mod entries;
 pub(crate) mod open;
 
 pub(crate) mod compact;
+
 pub(crate) mod map;
 pub(crate) mod multi_map;
 

@@ -2,6 +2,7 @@
 //! on the medium, and figures.
 
 // From low to high.
+pub(crate) mod count;
 pub(crate) mod extend;
 pub(crate) mod place;
 

@@ -6,6 +6,9 @@ use std::path::Path;
 
 use super::layers::{read, sources};
 
+/// Macros stand at the root of the crate, whatever file has them.
+const MACROS: [&str; 1] = ["on_media"];
+
 /// The files of a crate.
 pub(crate) struct Files {
     /// By path of module, `crate` being the empty one.
@@ -13,6 +16,7 @@ pub(crate) struct Files {
 }
 
 struct File {
+    text: String,
     /// The code, without tests and comments.
     code: String,
     /// Names that are visible here from elsewhere, and paths of what they stand for.
@@ -40,7 +44,7 @@ impl Files {
             let lines = code.lines().map(|line| line.split("//").next().unwrap_or(""));
             let code = lines.collect::<Vec<_>>().join("\n");
             let uses = uses(&code);
-            modules.insert(module, File { code, uses });
+            modules.insert(module, File { text, code, uses });
         }
         Files { modules }
     }
@@ -89,15 +93,22 @@ impl Files {
         Some(module)
     }
 
-    /// Which files each file imports from.
-    pub(crate) fn imports(&self) -> BTreeMap<&Vec<String>, BTreeSet<&Vec<String>>> {
+    /// The text of a module.
+    pub(crate) fn text(&self, module: &[String]) -> &str {
+        &self.modules[module].text
+    }
+
+    /// Which files each file imports from, and those that it re-exports from if `exports`.
+    pub(crate) fn imports(&self, exports: bool) -> BTreeMap<&Vec<String>, BTreeSet<&Vec<String>>> {
         let mut all = BTreeMap::new();
         for (module, file) in &self.modules {
             let inline = paths_in(&file.code);
             let named =
-                file.uses.iter().filter(|import| !import.exports).map(|import| &import.path);
+                file.uses.iter().filter(|import| exports && !module.is_empty() || !import.exports);
             let to: BTreeSet<_> = named
+                .map(|import| &import.path)
                 .chain(&inline)
+                .filter(|path| path.last().is_none_or(|name| !MACROS.contains(&name.as_str())))
                 .filter_map(|path| self.file_of(&self.absolute(module, path)?, 0))
                 .filter(|to| *to != module)
                 .collect();

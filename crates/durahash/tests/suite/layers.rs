@@ -1,7 +1,8 @@
 //! Modules import downward only, designs do not import one another, and unsafe code has one home.
 //!
-//! The order is the one that each `lib.rs` shows: groups of `mod` lines, from low to high. A module
-//! may use what stands in a group above its own; those of one group stand side by side.
+//! The order is the one that each `lib.rs` shows, and the `mod.rs` of each folder that says so: groups of `mod`
+//! lines, from low to high. A module may use what stands in a group above its own; those of one group stand side by
+//! side. No files, in whatever folder, import one another.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,12 +18,20 @@ pub(crate) fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// The group of each module, by the `mod` lines of `lib.rs`.
+/// The crates whose imports are looked at.
+const CRATES: [&str; 5] =
+    ["durahash-media", "durahash", "durahash-bench", "durahash-remote", "durahash-ucx"];
+
+/// Stands above the `mod` lines of a folder that are in order.
+const LISTED: &str = "// From low to high.\n";
+
+/// The group of each module, by the `mod` lines of `lib.rs` or of a folder.
 fn groups(lib: &str) -> HashMap<&str, usize> {
     let mut groups = HashMap::new();
     for (number, group) in lib.split("\n\n").enumerate() {
         for line in group.lines() {
-            let line = line.strip_prefix("pub ").unwrap_or(line);
+            let line =
+                line.strip_prefix("pub").unwrap_or(line).trim_start_matches("(crate)").trim_start();
             if let Some(name) = line.strip_prefix("mod ") {
                 groups.insert(name.trim_end_matches([';', '{', '}', ' ']), number);
             }
@@ -46,62 +55,31 @@ pub(crate) fn sources(dir: &Path, module: &[String], found: &mut Vec<(PathBuf, V
     }
 }
 
-/// The top modules of this crate that a line of `module` names by `crate::` or `super::`.
-fn named<'a>(line: &'a str, module: &[String]) -> Vec<&'a str> {
-    let code = line.split("//").next().unwrap_or("");
-    let name = |rest: &'a str| {
-        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
-        &rest[..end.unwrap_or(rest.len())]
-    };
-    // A macro writes `$crate::` for the crate that uses it.
-    let paths = code.match_indices("crate::").filter(|(i, _)| !code[..*i].ends_with('$'));
-    let mut names: Vec<_> = paths.map(|(i, path)| name(&code[i + path.len()..])).collect();
-    let mut rest = code.trim_start();
-    rest = rest.split_once("use ").map_or("", |(_, rest)| rest);
-    let mut depth = module.len();
-    while let Some(after) = rest.strip_prefix("super::") {
-        (rest, depth) = (after, depth - 1);
-        // In a test module within the file, the first `super` is the file itself.
-        if depth == 0 && !rest.starts_with('*') {
-            names.push(name(rest));
-            break;
-        }
-    }
-    names
-}
-
 #[test]
 fn no_module_imports_upward() {
     let mut wrong = Vec::new();
-    for (name, macros) in [
-        ("durahash-media", &["on_media"][..]),
-        ("durahash", &[]),
-        ("durahash-bench", &[]),
-        ("durahash-remote", &[]),
-        ("durahash-ucx", &[]),
-    ] {
-        let src = crates().join(name).join("src");
-        let lib = read(&src.join("lib.rs"));
-        let groups = groups(&lib);
-        let mut files = Vec::new();
-        sources(&src, &[], &mut files);
-        assert!(files.len() > groups.len(), "{name}: {groups:?}");
-        for (path, module) in files.iter().filter(|(_, module)| module[0] != "lib") {
-            let own = groups[module[0].as_str()];
-            let text = read(path);
-            // Tests may use the whole crate.
-            let code = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap();
-            for (i, line) in code.lines().enumerate() {
-                for used in named(line, module) {
-                    let fine = match groups.get(used) {
-                        Some(group) => used == module[0] || *group < own,
-                        // What the crate re-exports would hide which module is used.
-                        None => macros.contains(&used),
-                    };
-                    if !fine {
-                        wrong.push(format!("{}:{}: {}", path.display(), i + 1, line.trim()));
-                    }
+    for name in CRATES {
+        let files = Files::read(&crates().join(name).join("src"));
+        let imports = files.imports(true);
+        assert!(imports.values().any(|to| to.len() > 3), "{name}: imports are seen");
+        for (from, to) in
+            imports.iter().flat_map(|(from, all)| all.iter().map(move |to| (*from, *to)))
+        {
+            // Each folder that is listed from low to high has an order of its own.
+            let common = from.iter().zip(to).take_while(|(a, b)| a == b).count();
+            let (Some(own), Some(other)) = (from.get(common), to.get(common)) else {
+                // What the root of the crate re-exports hides which module is used.
+                if to.is_empty() {
+                    wrong.push(format!("{name}: {} from the root", from.join("::")));
                 }
+                continue;
+            };
+            let folder = files.text(&from[..common]);
+            let groups = groups(folder);
+            if (common == 0 || folder.contains(LISTED))
+                && groups[other.as_str()] >= groups[own.as_str()]
+            {
+                wrong.push(format!("{name}: {} from {}", from.join("::"), to.join("::")));
             }
         }
     }
@@ -110,11 +88,8 @@ fn no_module_imports_upward() {
 
 #[test]
 fn no_files_import_one_another() {
-    for name in ["durahash-media", "durahash-ucx"] {
-        let files = Files::read(&crates().join(name).join("src"));
-        let imports = files.imports();
-        assert!(imports.values().any(|to| to.len() > 3), "{name}: imports are seen");
-        if let Some(cycle) = cycle(&imports) {
+    for name in ["durahash-media", "durahash", "durahash-ucx"] {
+        if let Some(cycle) = cycle(&Files::read(&crates().join(name).join("src")).imports(false)) {
             let way: Vec<_> = cycle.iter().map(|module| module.join("::")).collect();
             panic!(
                 "{name}: each of these imports from the next, the last from the first: {way:#?}"
@@ -123,18 +98,8 @@ fn no_files_import_one_another() {
     }
 }
 
-/// The walk above is no use if it sees nothing.
 #[test]
-fn imports_are_seen() {
-    let module = ["reh", "grow"].map(String::from);
-    let seen = |line| named(line, &module);
-    assert_eq!(seen("use crate::map::Map;"), ["map"]);
-    assert_eq!(seen("    crate::a::b(crate::c::D)"), ["a", "c"]);
-    assert_eq!(seen("use super::super::esh::Esh;"), ["esh"]);
-    assert!(seen("use super::layout::Link;").is_empty());
-    assert!(seen("/// [`Map`](crate::Map)").is_empty());
-    assert!(seen("$crate::Field {").is_empty());
-    assert_eq!(named("pub(crate) use super::raw::Raw;", &module[..1]), ["raw"]);
+fn groups_are_seen() {
     let lib = "mod a;\npub mod b;\n\n#[cfg(x)]\nmod c;\n";
     assert_eq!(groups(lib), [("a", 0), ("b", 0), ("c", 1)].into());
 }

@@ -7,7 +7,7 @@ use durahash_media::{Medium, Result, Taken, wait_lock};
 
 use super::check::LOCKS;
 use super::image::Image;
-use super::overflow::Record;
+use super::records::Record;
 use super::{Esh, Place};
 use crate::extendible::extend;
 use crate::extendible::growth::{Merge, merge_all};
@@ -150,7 +150,7 @@ impl<M: Medium> Esh<M> {
     }
 
     /// How many slots of a segment are live, by the commit words.
-    fn live_of(&self, place: Place) -> Result<u64> {
+    pub(super) fn live_of(&self, place: Place) -> Result<u64> {
         (0..self.shape.buckets).try_fold(0, |sum, number| {
             Ok(sum + u64::from(self.commit(self.bucket(place, number)?).count()))
         })

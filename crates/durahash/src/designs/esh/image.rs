@@ -3,7 +3,8 @@
 use durahash_media::{Medium, Result};
 
 use super::layout::{BUCKET_WORDS, Bucket, Commit, Fingerprints, LINES, MAX_BUCKETS, far_slot_for};
-use super::overflow::{Record, Shape};
+use super::overflow::Shape;
+use super::records::Record;
 use super::{Esh, Place};
 
 /// What is to be in a segment.

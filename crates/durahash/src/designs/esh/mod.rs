@@ -110,11 +110,12 @@
 //! - Sparse buddies merge, and the directory halves.
 
 mod check;
+mod count;
 mod grow;
 mod image;
 mod layout;
-mod live_count;
 mod overflow;
+mod records;
 mod recover;
 mod repair;
 mod write;
@@ -127,6 +128,7 @@ use durahash_media::{
 };
 
 use crate::extendible::array::Array;
+use crate::extendible::count::IncrementalCount;
 use crate::extendible::directory::Directory;
 use crate::extendible::extend;
 use crate::extendible::growth::{Count, Growth};
@@ -135,7 +137,6 @@ use crate::index::{
     Change, Finding, Index, IndexStats, Reader, Room, Updater, last_read, operation,
 };
 use layout::{BUCKET_BYTES, Commit, Fingerprints, MAX_BUCKETS, preferred_line};
-use live_count::LiveCount;
 use overflow::Shape;
 
 pub use layout::{Bucket, Slot};
@@ -154,7 +155,7 @@ pub struct Esh<M: Medium> {
     shape: Shape,
     epochs: Epochs,
     present: Present,
-    live_count: LiveCount,
+    live_count: IncrementalCount,
     writers: Writers,
 }
 
@@ -441,7 +442,7 @@ impl<M: Medium> Index for Esh<M> {
 
     fn close(&self) {
         if let Some(live) = self.live_count.get() {
-            self.pool.save(live_count::SAVED, live + 1);
+            self.pool.save(recover::SAVED, live + 1);
         }
     }
 }

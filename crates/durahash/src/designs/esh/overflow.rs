@@ -4,12 +4,7 @@
 //! three, then further, so that a segment fills completely before it splits; OFRB bounds how far
 //! lookups follow.
 
-use durahash_media::probe::BitMask;
-use durahash_media::{Medium, Result};
-
-use super::layout::{BUCKET_BYTES, Bucket, MAX_BUCKETS, used_slots};
-use super::{Esh, Place};
-use crate::extendible::extend;
+use super::layout::{BUCKET_BYTES, used_slots};
 
 /// Buckets after its home that a new slot prefers.
 const NEXT: u32 = 3;
@@ -71,101 +66,6 @@ impl Shape {
             }
         }
         best
-    }
-}
-
-/// A live slot of a segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Record {
-    pub(super) h: u64,
-    /// How far from its home it is.
-    pub(super) distance: u32,
-    pub(super) bucket: u32,
-    pub(super) slot: u32,
-    pub(super) payload: u64,
-}
-
-impl<M: Medium> Esh<M> {
-    /// The slots of a segment that lookups find, in the order of their hashes. What is there twice, as
-    /// a crash may leave it, counts where it is nearest to its home; the others go to `twice`. Where
-    /// the heads may not be relied on, `dated` is false, and a slot may be anywhere.
-    pub(super) fn records(
-        &self,
-        place: Place,
-        prefix: u64,
-        dated: bool,
-        twice: &mut Vec<Record>,
-    ) -> Result<Vec<Record>> {
-        let (medium, shape) = (self.medium(), self.shape);
-        let mut reach = [shape.buckets; MAX_BUCKETS as usize];
-        if dated {
-            for bucket in 0..shape.buckets {
-                let commit = self.commit(self.bucket(place, bucket)?);
-                reach[bucket as usize] = commit.reach(shape.buckets);
-            }
-        }
-        let mut records = Vec::with_capacity(shape.capacity() as usize);
-        for number in 0..shape.buckets {
-            let bucket = self.bucket(place, number)?;
-            let (commit, fingerprints) = (self.commit(bucket), self.fingerprints(bucket));
-            for slot in BitMask(commit.live() & shape.used) {
-                let words = &bucket.slots[slot as usize];
-                let h = medium.load(&words.h);
-                let home = shape.home(h);
-                let distance = shape.distance(home, number);
-                if extend::covers(prefix, place.depth(), h)
-                    && fingerprints.names(slot, h)
-                    && distance <= reach[home as usize]
-                {
-                    let payload = medium.load(&words.payload);
-                    records.push(Record { h, distance, bucket: number, slot, payload });
-                }
-            }
-        }
-        records.sort_unstable();
-        records.dedup_by(|next, kept| {
-            let is_double = next.h == kept.h;
-            if is_double {
-                twice.push(*next);
-            }
-            is_double
-        });
-        Ok(records)
-    }
-
-    /// How many slots elsewhere belong to `home`, and how far the furthest of them is, without the one
-    /// at `except`. Calls `f` with each of them, the furthest first, until it says that it has seen
-    /// enough. The caller holds W of the home, so that none of them moves.
-    pub(super) fn overflow_of(
-        &self,
-        place: Place,
-        home: u32,
-        reach: u32,
-        except: Option<(u32, u32)>,
-        mut f: impl FnMut(Record),
-    ) -> Result<(u32, u32)> {
-        let (medium, shape) = (self.medium(), self.shape);
-        let (mut count, mut furthest) = (0, 0);
-        for distance in (1..=reach).rev() {
-            let number = shape.after(home, distance);
-            let bucket = self.bucket(place, number)?;
-            for slot in BitMask(self.commit(bucket).live()) {
-                let words = &bucket.slots[slot as usize];
-                let h = medium.load(&words.h);
-                if shape.home(h) == home && except != Some((number, slot)) {
-                    count += 1;
-                    furthest = furthest.max(distance);
-                    let payload = medium.load(&words.payload);
-                    f(Record { h, distance, bucket: number, slot, payload });
-                }
-            }
-        }
-        Ok((count, furthest))
-    }
-
-    /// True if a bucket has a free slot.
-    pub(super) fn has_room(&self, bucket: &Bucket) -> bool {
-        self.commit(bucket).count() < self.shape.slots
     }
 }
 

@@ -12,14 +12,17 @@ use durahash_media::{Epochs, ErrorKind, Medium, Pool, Present, Result};
 
 use super::grow::Free;
 use super::layout::{MAX_BUCKETS, SLOTS};
-use super::live_count::{LiveCount, SAVED};
 use super::overflow::Shape;
 use super::{DATES_ROOT, Esh, Writers};
 use crate::designs::slots_of;
 use crate::extendible::array::{Array, Sound};
+use crate::extendible::count::IncrementalCount;
 use crate::extendible::directory::Directory;
 use crate::extendible::growth::{Count, Growth};
 use crate::index::{EshStats, IndexStats};
+
+/// The pool's counter of live slots, and one more: zero where they were not counted.
+pub(super) const SAVED: usize = 0;
 
 /// Buckets of a segment, where the geometry does not say.
 const BUCKETS: u32 = 4;
@@ -111,7 +114,7 @@ impl<M: Medium> Esh<M> {
             shape,
             epochs,
             present: Present::new(pool.medium().region().reserved())?,
-            live_count: LiveCount::default(),
+            live_count: IncrementalCount::default(),
             writers: Writers {
                 growth,
                 array: Array::new(format.seed),

@@ -3,7 +3,7 @@
 use durahash_media::{Event, Medium, Result, Taken};
 
 use super::layout::{Bucket, is_near, slot_for};
-use super::overflow::Record;
+use super::records::Record;
 use super::{Change, Esh, Found, Place, Room, Updater};
 
 /// W of the home of a hash, and the place that was found right under it; W of one more bucket once that

@@ -104,7 +104,6 @@
 //!   goes is given up again, and buffers shrink when a quarter is left.
 
 mod buffer;
-mod extra_count;
 mod grow;
 mod image;
 mod layout;
@@ -122,12 +121,12 @@ use durahash_media::{
 };
 
 use crate::extendible::array::Array;
+use crate::extendible::count::IncrementalCount;
 use crate::extendible::directory::Directory;
 use crate::extendible::extend;
 use crate::extendible::growth::{Count, Growth};
 use crate::extendible::place::Place;
 use crate::index::{Change, Finding, Index, IndexStats, Reader, Room, Updater, operation};
-use extra_count::ExtraCount;
 use layout::{BUCKET_BYTES, Head, preferred_line};
 use strategy::{Homes, Shape};
 
@@ -184,7 +183,7 @@ struct Writers {
     /// The number of the next value buffer.
     numbers: AtomicU64,
     /// How many entries of a multimap there are beyond one a slot.
-    extra_count: ExtraCount,
+    extra_count: IncrementalCount,
 }
 
 /// The lock, among a segment's, of one of its buckets.

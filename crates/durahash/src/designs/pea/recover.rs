@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use durahash_media::hash::WordMix;
 use durahash_media::{ErrorKind, Medium, Pool, Reserved, Result};
 
-use super::extra_count::ExtraCount;
 use super::layout::{BUCKET_BYTES, SLOTS, STASH, used_slots};
 use super::strategy::{Policy, Shape, Strategy};
 use super::{STASH_LOCK, Table, Writers};
 use crate::designs::slots_of;
 use crate::extendible::array::{Array, Sound};
+use crate::extendible::count::IncrementalCount;
 use crate::extendible::directory::Directory;
 use crate::extendible::growth::{Count, Growth};
 use crate::extendible::place::Place;
@@ -102,7 +102,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
                 array: Array::new(format.seed),
                 scratch: std::sync::Mutex::default(),
                 numbers: AtomicU64::new(Self::first_number(pool.epoch())),
-                extra_count: ExtraCount::default(),
+                extra_count: IncrementalCount::default(),
             },
             pool,
         })

@@ -18,7 +18,7 @@
 //! nothing but the medium, threads wait for no bucket, and they take none that a writer waits for.
 //!
 //! A thread looks for orders for a moment, then sleeps. An order to one that sleeps is done by the writer, which
-//! wakes it for the next ones. Where there are no threads ([`SYNC_BY_CALLS`](super::SYNC_BY_CALLS)), a thread that calls
+//! wakes it for the next ones. Where there are no threads ([`SYNC_BY_CALLS`]), a thread that calls
 //! [`sync`](CacheSync::sync) does what one of them would do.
 
 use std::cell::Cell;
@@ -28,9 +28,12 @@ use std::thread::{JoinHandle, Thread};
 
 use durahash_media::{Error, Event, Medium, Pool, Result};
 
-use super::SYNC_BY_CALLS;
 use super::cached::{Cached, Copy, Tried};
 use super::planted::{Fault, planted};
+
+/// No threads change copies while writers wait for the medium, but a thread that calls
+/// [`sync_copies`](super::Rewo::sync_copies): a tester chooses the moments.
+pub const SYNC_BY_CALLS: u32 = u32::MAX;
 
 const FREE: u8 = 0;
 const CLAIMED: u8 = 1;

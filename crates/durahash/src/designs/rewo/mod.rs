@@ -138,6 +138,8 @@ use layout::{BUCKET_BYTES, Commit, Fingerprints};
 use planted::planted;
 use tables::{LiveTables, PLACES, Places};
 
+#[doc(hidden)]
+pub use cache_sync::SYNC_BY_CALLS;
 pub use layout::{Bucket, Slot, Tables};
 #[doc(hidden)]
 pub use planted::Fault;
@@ -171,11 +173,6 @@ pub struct Cache {
     /// 20,000 times in vain; then it sleeps.
     pub sync_threads: u32,
 }
-
-/// No threads change copies while writers wait for the medium, but a thread that calls
-/// [`sync_copies`](Rewo::sync_copies): a tester chooses the moments.
-#[doc(hidden)]
-pub const SYNC_BY_CALLS: u32 = u32::MAX;
 
 /// Rewo-Hash over a pool. See the [module docs](self).
 pub struct Rewo<M: Medium> {
