@@ -22,7 +22,7 @@ const KEYS: u64 = 1500;
 /// Operations after which a thread turns from filling to emptying, so that units split and merge.
 const PHASE: u64 = 4000;
 
-/// What thread `thread` does as its operation number `i`: a key, and its new value if it is put.
+/// Operation number `i` of a thread: a key, and its new value if it is put.
 fn operation(seed: u64, thread: u64, i: u64) -> (u64, Option<u64>) {
     let random = mix(seed ^ (thread << 56) ^ i);
     let puts_of_ten = if (i / PHASE).is_multiple_of(2) { 8 } else { 3 };
@@ -57,7 +57,7 @@ trait Subject {
         operation(seed, thread, i)
     }
 
-    /// What a key has that had `before` and to which `value` was put.
+    /// The value of a key that had `before` and to which `value` was put.
     fn after(_before: Option<u64>, value: u64) -> u64 {
         value
     }

@@ -37,7 +37,7 @@ mod sealed {
 /// # }
 /// ```
 pub trait Data: sealed::Sealed + 'static {
-    /// What a map gives back.
+    /// The type that a map returns.
     type Owned: Borrow<Self> + Clone + fmt::Debug + Send + Sync + 'static;
 
     /// The type's name on the medium.

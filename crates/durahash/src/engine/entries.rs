@@ -19,7 +19,7 @@ pub(crate) struct Entries<E: Kind> {
     engine: Arc<Engine<E>>,
     /// Where the next unit begins.
     at: Option<u64>,
-    /// What is left of this one, in reverse.
+    /// The rest of this one, in reverse.
     unit: Vec<(u64, E::Slot)>,
     /// Entries that were found: hash and value, where they are words,
     words: Vec<(u64, u64)>,

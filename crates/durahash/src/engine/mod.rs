@@ -135,7 +135,7 @@ pub enum At<'a> {
     Existing(&'a Path),
 }
 
-/// What was made or opened, and the lock of its file.
+/// A map that was made or opened, and the lock of its file.
 pub(crate) type Made<K> = (Engine<K>, Option<FileLock>);
 
 /// An index and its pool: what [`Map`](crate::Map), [`MultiMap`](crate::MultiMap) and the types with `Any`
@@ -193,7 +193,7 @@ impl<K: Kind> Engine<K> {
         self.key.is_word() && self.value.is_word()
     }
 
-    /// What the index knows a key by; `words` is [`is_words`](Self::is_words), known beforehand.
+    /// The hash that the index gets of a key; `words` is [`is_words`](Self::is_words), known beforehand.
     #[inline(always)]
     pub(crate) fn hash<Q: Data + ?Sized>(&self, key: &Q, words: bool) -> u64 {
         if words { self.mix.mix(key.to_word()) } else { self.records.hash(key.bytes(&mut [0; 16])) }

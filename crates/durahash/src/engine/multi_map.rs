@@ -140,7 +140,7 @@ impl Keys for ByteKey<'_> {
     }
 }
 
-/// What is done with the slots of each hash.
+/// A closure over the slots of a hash.
 type OfHash<'a> = &'a mut dyn FnMut(u64, &[(u64, Scanned)]) -> Result<()>;
 
 /// How many values are copied before it is asked whether that was in vain.
@@ -492,7 +492,7 @@ impl Engine<Multi> {
         }
     }
 
-    /// What a lookup of a key finds, where others of its hash may be in the way.
+    /// Checks a lookup of a key, where others of its hash may be in the way.
     fn check_key(&self, h: u64, key: &[u8], in_slot: bool, found: &mut dyn FnMut(Finding)) {
         let keys = self.byte_key(key);
         let mut own = Values::default();

@@ -28,7 +28,7 @@ use durahash_media::{
 };
 
 on_media! {
-    /// What stands before the key and value of a record.
+    /// The header of a record.
     pub struct RecordHeader: 24, align 8 {
         /// Bytes of the key (bits 0-31) and of the value (bits 32-63).
         pub lengths: PmU64,
@@ -117,7 +117,7 @@ impl Hashes {
         self.bytes.hash(key)
     }
 
-    /// What an index knows a key by whose hash is `key_hash`.
+    /// The hash that an index gets of a key whose hash is `key_hash`.
     pub(crate) fn h(&self, key_hash: u64) -> u64 {
         key_hash & self.used
     }
@@ -134,7 +134,7 @@ pub(crate) fn lengths(key_bytes: usize, value_bytes: usize) -> u64 {
     key_bytes as u64 | (value_bytes as u64) << 32
 }
 
-/// What is to become a record.
+/// The content of a record that is to be written.
 #[derive(Clone, Copy)]
 pub(crate) struct Draft<'a> {
     pub(crate) key_hash: u64,

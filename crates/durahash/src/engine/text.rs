@@ -10,7 +10,7 @@ use super::data::{Data, Type, no_value, with_type};
 trait Text: Data {
     /// The bytes in a record of what `text` says.
     fn parse(text: &[u8]) -> Option<Vec<u8>>;
-    /// What is said of the value.
+    /// The reason in words.
     fn show(&self) -> Vec<u8>;
 }
 

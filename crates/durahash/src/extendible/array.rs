@@ -23,7 +23,7 @@ use durahash_media::{Error, ErrorKind, Medium, Pool, Result, bits};
 use crate::extendible::directory::{Directory, is_proportionate};
 use crate::extendible::extend::{self, MAX_DEPTH};
 use crate::extendible::growth::Growth;
-use crate::extendible::place::Place;
+use crate::extendible::unit::Unit;
 
 /// Stands for the first hash in the root word's check sum. No unit begins there.
 const ROOT_PREFIX: u64 = u64::MAX;
@@ -46,7 +46,7 @@ pub(crate) struct Sound {
     pub(crate) first: u64,
     pub(crate) depth: u32,
     /// Every unit, with the first of its hashes.
-    pub(crate) units: Vec<(u64, Place)>,
+    pub(crate) units: Vec<(u64, Unit)>,
 }
 
 impl Array {
@@ -62,7 +62,7 @@ impl Array {
         sound.units.iter().for_each(|(_, place)| growth.count(place.depth(), 1));
         let directory = Directory::new(sound.depth, growth)?;
         for (prefix, place) in &sound.units {
-            directory.set(*prefix, place.depth(), place.to_entry());
+            directory.set(*prefix, place.depth(), place.to_word());
         }
         Ok(directory)
     }
@@ -89,17 +89,17 @@ impl Array {
     }
 
     /// The word of the unit at `place` whose hashes begin at `prefix`.
-    fn word(&self, place: Place, prefix: u64) -> u64 {
+    fn word(&self, place: Unit, prefix: u64) -> u64 {
         let word = place.number() << 8 | u64::from(place.tag()) << 6 | u64::from(place.depth());
         word | self.sum(word, prefix) << SUM_SHIFT
     }
 
-    /// What a word says; `None` where it is none.
-    fn place(&self, word: u64, prefix: u64) -> Option<Place> {
+    /// The unit of a word; `None` where it is none.
+    fn place(&self, word: u64, prefix: u64) -> Option<Unit> {
         let depth = bits(word, 0, 6) as u32;
         let sound = (1..=MAX_DEPTH).contains(&depth)
             && bits(word, SUM_SHIFT, 64 - SUM_SHIFT) == self.sum(word, prefix);
-        sound.then(|| Place::new(bits(word, 8, 38), depth).with_tag(bits(word, 6, 2) as u8))
+        sound.then(|| Unit::new(bits(word, 8, 38), depth).with_tag(bits(word, 6, 2) as u8))
     }
 
     fn offset<M: Medium>(pool: &Pool<M>, extent: u64) -> u64 {
@@ -117,7 +117,7 @@ impl Array {
         &self,
         pool: &Pool<M>,
         segments: u64,
-        mut may_be: impl FnMut(Place) -> bool,
+        mut may_be: impl FnMut(Unit) -> bool,
     ) -> Result<Sound> {
         let array = self.place(pool.root(ROOT)?, ROOT_PREFIX);
         let array = array.ok_or_else(|| Error::corrupt("the root of the directory", 256))?;
@@ -157,7 +157,7 @@ impl Array {
         &self,
         pool: &Pool<M>,
         depth: u32,
-        place: Place,
+        place: Unit,
         prefix: u64,
     ) -> Result<()> {
         let medium = pool.medium();
@@ -172,7 +172,7 @@ impl Array {
         &self,
         pool: &Pool<M>,
         depth: u32,
-        place: Place,
+        place: Unit,
         prefix: u64,
     ) -> Result<()> {
         self.store(pool, depth, place, prefix)?;
@@ -193,14 +193,14 @@ impl Array {
         let words = pool.words(Self::offset(pool, first), 1 << depth)?;
         let mut i = 0;
         while i < 1 << depth {
-            let place = Place::from_entry(entry(i));
+            let place = Unit::from_word(entry(i));
             let prefix = i << (64 - depth);
             medium.store(&words[i as usize], self.word(place, prefix));
             i += 1 << (depth - place.depth());
         }
         medium.flush_fresh(words);
         medium.fence();
-        pool.set_root(ROOT, self.word(Place::new(first, depth), ROOT_PREFIX))?;
+        pool.set_root(ROOT, self.word(Unit::new(first, depth), ROOT_PREFIX))?;
         let old = self.first.swap(first, Ordering::AcqRel);
         Ok(old..old + Self::extents(pool, before))
     }
@@ -252,7 +252,7 @@ mod tests {
     fn words_come_back_and_damage_does_not() {
         let array = Array::new(7);
         for tag in 0..4 {
-            let place = Place::new((1 << 38) - 2, 44).with_tag(tag);
+            let place = Unit::new((1 << 38) - 2, 44).with_tag(tag);
             let word = array.word(place, 1 << 63);
             assert_eq!(array.place(word, 1 << 63), Some(place));
             assert_eq!(array.place(word, 0), None);

@@ -100,7 +100,7 @@ pub(crate) fn is_proportionate(depth: u32, units: u64) -> bool {
 const DEEP_SHARE: u64 = 8;
 
 impl<W: DepthWord> Directory<W> {
-    /// What the front says where units are deeper than itself.
+    /// The entry of the front where units are deeper than itself.
     pub(crate) const DEEP: W = W::MAX;
 
     /// A directory of global depth `depth`, without entries, for the units that were counted.

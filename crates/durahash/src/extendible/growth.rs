@@ -1,4 +1,4 @@
-//! What extendible hashing counts: units by depth, and what happened since the pool was opened.
+//! Counters of extendible hashing: units by depth, and events since the pool was opened.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

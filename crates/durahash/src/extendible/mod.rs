@@ -4,7 +4,7 @@
 // From low to high.
 pub(crate) mod count;
 pub(crate) mod extend;
-pub(crate) mod place;
+pub(crate) mod unit;
 
 pub(crate) mod growth;
 

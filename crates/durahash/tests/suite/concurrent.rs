@@ -153,7 +153,7 @@ fn readers_during_growth<K: Sample + ?Sized, V: Sample + ?Sized>(place: &Setup) 
     assert_sound(&map);
 }
 
-/// Whether a stable key may have this value.
+/// True if a stable key may have this value.
 fn is_one_of<V: Sample + ?Sized>(k: u64, v: &V::Owned) -> bool {
     (0..3).any(|i| *v == V::sample(k % 8 + i * 8))
 }

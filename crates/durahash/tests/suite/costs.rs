@@ -1,4 +1,4 @@
-//! What each design promises to cost, counted and asserted: blocks read, flushes, fences, load
+//! The costs that each design promises, counted and asserted: blocks read, flushes, fences, load
 //! factor, space. All counts are deterministic.
 
 use std::collections::BTreeMap;
@@ -223,7 +223,7 @@ fn pea_meets_its_costs() {
     assert!(flushes <= 1.4 && fences <= 1.4);
 }
 
-/// What entry moving saves (§3.4).
+/// Entry moving saves persists (§3.4).
 #[test]
 fn pea_moves_entries_to_save_persists() {
     let persists = |moving| {

@@ -33,14 +33,14 @@ fn spread(i: u64) -> u64 {
     MIX.mix(i)
 }
 
-/// What a process leaves that dies now, opened again.
+/// The image that a process leaves that dies now, opened again.
 fn reopen(sim: &Sim) -> (Sim, Esh<Sim>) {
     let sim = Sim::from_image(&sim.image(), TINY_BYTES);
     let esh = Esh::open(Arc::new(Pool::open(sim.clone(), false).unwrap())).unwrap();
     (sim, esh)
 }
 
-/// What lies there, opened so that nobody writes to it.
+/// An image, opened so that nothing writes to it.
 fn as_left(sim: Sim) -> Esh<Sim> {
     let pool = Arc::new(Pool::open(sim, false).unwrap());
     let esh = Esh::open(pool.clone()).unwrap();
@@ -237,7 +237,7 @@ fn reparity(word: u64) -> u64 {
     word | u64::from(word.count_ones() % 2) << 63
 }
 
-/// What a crash leaves between the two commits of a slot on its way home, and the hashes of that home:
+/// The image that a crash leaves between the two commits of a slot on its way home, and the hashes of that home:
 /// the second was removed, and the fourth, which came into its place, is still there twice.
 fn on_its_way_home() -> (Sim, Vec<u64>) {
     let (sim, esh) = tiny();

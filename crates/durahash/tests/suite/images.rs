@@ -13,16 +13,16 @@ use durahash_media::{Geometry, Memory, bits};
 use durahash_testkit::{Model, Sample, budget};
 
 const MAX_BYTES: u64 = 256 << 10;
-/// What lies between two values of equal size.
+/// The distance of two values of equal size.
 const OLD: u64 = 16;
 const EXTENT_WORDS: usize = 128;
 const BUCKET_WORDS: usize = 32;
 const TABLE_BYTE: usize = 512;
 
-/// What a word of an image is.
+/// The role of a word of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// What a checksum covers, and what units must agree about: damage is always found.
+    /// Covered by a checksum, or units must agree about it: damage is always found.
     Guarded,
     /// A slot of a live bucket, or what says that it is live.
     Slot,
@@ -30,7 +30,7 @@ enum Part {
     Record,
     /// Kinds of extents, and their number.
     Table,
-    /// What nothing depends on.
+    /// Nothing depends on it.
     Loose,
 }
 
@@ -203,7 +203,7 @@ fn write<K: Sample + ?Sized, V: Sample + ?Sized>(
     }
 }
 
-/// What was cleared is sound and empty after the next open, whatever the damage was.
+/// A map that was cleared is sound and empty after the next open, whatever the damage was.
 fn heal<K: Sample + ?Sized, V: Sample + ?Sized>(map: Map<K, V>, sim: &Sim, case: &str) {
     map.clear().unwrap();
     assert_eq!(map.iter().count(), 0, "{case}");

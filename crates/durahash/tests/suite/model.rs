@@ -8,7 +8,7 @@ use durahash_testkit::{
 };
 use proptest::prelude::*;
 
-/// What happens to a map.
+/// An event in the life of a map.
 #[derive(Clone, Debug)]
 enum Event {
     Op(Op),

@@ -15,7 +15,7 @@ use proptest::prelude::*;
 /// Bytes that a tiny pool may grow to.
 const TINY_BYTES: u64 = 16 << 20;
 
-/// What happens to a multimap; keys and values are numbers of samples.
+/// An event in the life of a multimap; keys and values are numbers of samples.
 #[derive(Clone, Debug)]
 enum Event {
     Add(u64, u64),
@@ -367,7 +367,7 @@ fn too_many_keys_of_one_hash_are_refused_and_nothing_is_lost() {
     assert_sound(&map);
 }
 
-/// What a reader gets of a key is what it had at one instant: of each writer's values, the first so
+/// A reader gets the values that a key had at one instant: of each writer's values, the first so
 /// many, whatever grows, splits and goes meanwhile.
 #[test]
 fn readers_see_all_values_of_an_instant() {

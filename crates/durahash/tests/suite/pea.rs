@@ -1,4 +1,4 @@
-//! What went wrong in public code of Pea Hash, each once: with the hashes chosen so that what is to
+//! Mistakes of public code of Pea Hash, each once: with the hashes chosen so that what is to
 //! happen happens.
 
 use std::sync::Arc;

@@ -199,7 +199,7 @@ fn a_flipped_bit_harms_one_entry_at_most() {
     }
 }
 
-/// What a new entry costs: the lines of its record and one of its slot, a fence before it is linked
+/// The costs of a new entry: the lines of its record and one of its slot, a fence before it is linked
 /// and a drain after.
 #[test]
 fn a_put_costs_what_its_record_and_slot_do() {

@@ -386,7 +386,7 @@ fn the_cached_table_grows_and_shrinks_with_the_others() {
     assert_eq!(rewo.stats().rewo.unwrap().cached_slots, first);
 }
 
-/// What a size of the cached table left in other buckets is not found again when it has that size again.
+/// Copies that a size of the cached table left in other buckets are not found again when it has that size again.
 #[test]
 fn copies_of_a_size_before_do_not_come_back() {
     const KEYS: u64 = 3000;
@@ -706,7 +706,7 @@ fn forged_counters_lead_to_no_work_without_end() {
     }
 }
 
-/// What is prepared of the next table is no part of a pool that is closed, or was left.
+/// The part of the next table that is prepared is no part of a pool that is closed, or was left.
 #[test]
 fn what_was_prepared_is_given_back() {
     let (sim, rewo) = tiny(NONE);

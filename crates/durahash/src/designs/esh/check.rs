@@ -6,7 +6,7 @@ use durahash_media::probe::BitMask;
 use durahash_media::{Medium, Result};
 
 use super::layout::{BUCKET_BYTES, MAX_BUCKETS};
-use super::{Esh, Place};
+use super::{Esh, Unit};
 use crate::extendible::array::Array;
 use crate::extendible::extend;
 use crate::index::Finding;
@@ -37,7 +37,7 @@ impl<M: Medium> Esh<M> {
         let mut live = 0;
         for (prefix, place) in &sound.units {
             depths[place.depth() as usize] += 1;
-            if !self.directory.names(*prefix, place.depth(), place.to_entry()) {
+            if !self.directory.names(*prefix, place.depth(), place.to_word()) {
                 let what = format!("a directory entry of {prefix:#018x} names something else");
                 report("ESH-1", self.offset(*place), what);
             }
@@ -83,7 +83,7 @@ impl<M: Medium> Esh<M> {
     pub(super) fn check_segment(
         &self,
         prefix: u64,
-        place: Place,
+        place: Unit,
         report: Report<'_>,
     ) -> Result<u64> {
         let (medium, shape) = (self.medium(), self.shape);

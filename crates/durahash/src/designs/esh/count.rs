@@ -2,7 +2,7 @@
 
 use durahash_media::{Medium, Result, wait_lock};
 
-use super::{Esh, Place};
+use super::{Esh, Unit};
 use crate::extendible::extend;
 
 impl<M: Medium> Esh<M> {
@@ -28,7 +28,7 @@ impl<M: Medium> Esh<M> {
     }
 
     /// Counts the live slots of a segment whose hashes are not below `from`.
-    fn count_from(&self, place: Place, prefix: u64, from: u64) -> Result<u64> {
+    fn count_from(&self, place: Unit, prefix: u64, from: u64) -> Result<u64> {
         if prefix == from {
             return self.live_of(place);
         }

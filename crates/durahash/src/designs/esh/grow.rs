@@ -1,4 +1,4 @@
-//! What replaces a segment as a whole: split, merge, mending. The commit steps are in the
+//! Replacements of a segment as a whole: split, merge, mending. The commit steps are in the
 //! [module docs](super).
 
 use std::sync::MutexGuard;
@@ -8,7 +8,7 @@ use durahash_media::{Medium, Result, Taken, wait_lock};
 use super::check::LOCKS;
 use super::image::Image;
 use super::records::Record;
-use super::{Esh, Place};
+use super::{Esh, Unit};
 use crate::extendible::extend;
 use crate::extendible::growth::{Merge, merge_all};
 
@@ -34,10 +34,10 @@ impl Free {
     }
 }
 
-/// W of all locks of a segment, and the place that was found right under it. Dropped as `Held` is.
+/// W of all locks of a segment, and the place that was found right under it. Dropped as `Locks` is.
 pub(super) struct Whole<'a, M: Medium> {
     esh: &'a Esh<M>,
-    pub(super) place: Place,
+    pub(super) place: Unit,
     /// How many of the locks are held: all, but while they are taken.
     count: u32,
     released: bool,
@@ -53,7 +53,7 @@ enum All<'a, M: Medium> {
 impl<'a, M: Medium> Whole<'a, M> {
     /// Takes all locks of the segment at `place`, which the caller checks afterwards; waits for them,
     /// unless it is to `try` only.
-    fn lock(esh: &'a Esh<M>, place: Place, only_try: bool) -> Result<All<'a, M>> {
+    fn lock(esh: &'a Esh<M>, place: Unit, only_try: bool) -> Result<All<'a, M>> {
         let mut whole = Whole { esh, place, count: 0, released: false };
         while whole.count < esh.shape.buckets {
             let taken = esh.bucket(place, whole.count).and_then(|bucket| {
@@ -128,7 +128,7 @@ impl<M: Medium> Drop for Whole<'_, M> {
 
 /// A new segment that nothing names yet, and the first of its hashes.
 pub(super) struct Fresh {
-    pub(super) place: Place,
+    pub(super) place: Unit,
     pub(super) prefix: u64,
 }
 
@@ -150,7 +150,7 @@ impl<M: Medium> Esh<M> {
     }
 
     /// How many slots of a segment are live, by the commit words.
-    pub(super) fn live_of(&self, place: Place) -> Result<u64> {
+    pub(super) fn live_of(&self, place: Unit) -> Result<u64> {
         (0..self.shape.buckets).try_fold(0, |sum, number| {
             Ok(sum + u64::from(self.commit(self.bucket(place, number)?).count()))
         })
@@ -158,7 +158,7 @@ impl<M: Medium> Esh<M> {
 
     /// A writer found no slot free in the segment of `h`, which was at `place`: splits it, unless
     /// there is one by now.
-    pub(super) fn make_room(&self, h: u64, place: Place) -> Result<()> {
+    pub(super) fn make_room(&self, h: u64, place: Unit) -> Result<()> {
         let whole = self.hold_whole(h)?;
         let due = self.pool.writable().and_then(|()| {
             Ok(whole.place == place && self.live_of(place)? >= self.shape.capacity())
@@ -221,7 +221,7 @@ impl<M: Medium> Esh<M> {
         depth: u32,
         records: &[Record],
     ) -> Result<Fresh> {
-        let place = Place::new(number, depth);
+        let place = Unit::new(number, depth);
         let words = wait_lock(&self.writers.scratch, self.medium()).pop();
         let image = Image::new(self.shape, records.iter(), words.unwrap_or_default());
         let done = self.write(place, used_before, &image);
@@ -237,7 +237,7 @@ impl<M: Medium> Esh<M> {
 
     /// The directory in DRAM names a new segment from here on.
     pub(super) fn publish(&self, fresh: &Fresh) {
-        self.directory.set(fresh.prefix, fresh.place.depth(), fresh.place.to_entry());
+        self.directory.set(fresh.prefix, fresh.place.depth(), fresh.place.to_word());
         self.writers.growth.count(fresh.place.depth(), 1);
     }
 
@@ -358,7 +358,7 @@ impl<M: Medium> Esh<M> {
     }
 
     /// Repairs a segment that is to be merged.
-    fn before_merge(&self, h: u64, place: Place) -> Result<Merge> {
+    fn before_merge(&self, h: u64, place: Unit) -> Result<Merge> {
         Ok(if self.repair(h, place)? { Merge::Busy } else { Merge::NotDue })
     }
 

@@ -5,9 +5,9 @@ use durahash_media::{Medium, Result};
 use super::layout::{BUCKET_WORDS, Bucket, Commit, Fingerprints, LINES, MAX_BUCKETS, far_slot_for};
 use super::overflow::Shape;
 use super::records::Record;
-use super::{Esh, Place};
+use super::{Esh, Unit};
 
-/// What is to be in a segment.
+/// The future content of a segment.
 pub(super) struct Image {
     shape: Shape,
     words: Vec<u64>,
@@ -84,7 +84,7 @@ impl<M: Medium> Esh<M> {
     /// Writes a segment, which nothing names yet, every line that has something in it; the caller
     /// fences. Locks of a segment that was in use since the pool was opened go on where they are: a
     /// late writer may hold one for a moment, and readers know their versions.
-    pub(super) fn write(&self, place: Place, used_before: bool, image: &Image) -> Result<()> {
+    pub(super) fn write(&self, place: Unit, used_before: bool, image: &Image) -> Result<()> {
         let medium = self.medium();
         for number in 0..self.shape.buckets {
             let bucket: &Bucket = self.bucket(place, number)?;

@@ -79,7 +79,7 @@
 //! word 1 keeps the epoch of the last unclean open, so that a clean one need not repair.
 //!
 //! # Concurrency
-//! What is done to a hash is done under W of its home, and raises the home's version, wherever in the
+//! Every change of a hash is made under W of its home, and raises the home's version, wherever in the
 //! segment its slot is. Readers: directory entry, version of the home, entry again, the home, the
 //! buckets up to OFRB, version. Another bucket on the way may change meanwhile, and slots of the home
 //! bucket that are another home's: live slots of this home nobody else touches, but a slot that
@@ -132,7 +132,7 @@ use crate::extendible::count::IncrementalCount;
 use crate::extendible::directory::Directory;
 use crate::extendible::extend;
 use crate::extendible::growth::{Count, Growth};
-use crate::extendible::place::Place;
+use crate::extendible::unit::Unit;
 use crate::index::{
     Change, Finding, Index, IndexStats, Reader, Room, Updater, last_read, operation,
 };
@@ -159,7 +159,7 @@ pub struct Esh<M: Medium> {
     writers: Writers,
 }
 
-/// What structure changes store to: kept off the lines that every lookup reads.
+/// The state that structure changes store to: kept off the lines that every lookup reads.
 #[repr(align(128))]
 struct Writers {
     growth: Growth,
@@ -174,7 +174,7 @@ struct Writers {
 
 /// A live slot that was found.
 #[derive(Clone, Copy)]
-struct Found {
+struct Hit {
     bucket: u32,
     slot: u32,
     payload: u64,
@@ -188,17 +188,17 @@ impl<M: Medium> Esh<M> {
 
     /// The place of `h` now.
     #[inline(always)]
-    fn find(&self, h: u64) -> Place {
-        Place::from_entry(self.directory.find(h))
+    fn find(&self, h: u64) -> Unit {
+        Unit::from_word(self.directory.find(h))
     }
 
     #[inline(always)]
-    fn offset(&self, place: Place) -> u64 {
+    fn offset(&self, place: Unit) -> u64 {
         place.number() * self.shape.segment_bytes()
     }
 
     #[inline(always)]
-    fn bucket(&self, place: Place, bucket: u32) -> Result<&Bucket> {
+    fn bucket(&self, place: Unit, bucket: u32) -> Result<&Bucket> {
         self.pool.at(self.offset(place) + u64::from(bucket) * BUCKET_BYTES)
     }
 
@@ -221,7 +221,7 @@ impl<M: Medium> Esh<M> {
 
     /// Starts to fetch the head of the home of `h`, and the line in which `h` probably is.
     #[inline(always)]
-    fn prefetch_home(&self, h: u64, place: Place) {
+    fn prefetch_home(&self, h: u64, place: Unit) {
         let off = self.offset(place) + u64::from(self.shape.home(h)) * BUCKET_BYTES;
         let region = self.medium().region();
         region.speculate(off);
@@ -230,7 +230,7 @@ impl<M: Medium> Esh<M> {
 
     /// The slot of `h` in one bucket.
     #[inline(always)]
-    fn probe_bucket(&self, h: u64, number: u32, bucket: &Bucket) -> Option<Found> {
+    fn probe_bucket(&self, h: u64, number: u32, bucket: &Bucket) -> Option<Hit> {
         let medium = self.medium();
         let live = self.commit(bucket).live();
         for slot in self.fingerprints(bucket).candidates(h, live) {
@@ -240,7 +240,7 @@ impl<M: Medium> Esh<M> {
                 // The slot may have been another home's when it was live, and be that of an insert
                 // now which is not committed. If it is live again, that has raised the home's version.
                 if self.commit(bucket).live() & 1 << slot != 0 {
-                    return Some(Found { bucket: number, slot, payload });
+                    return Some(Hit { bucket: number, slot, payload });
                 }
             }
         }
@@ -250,7 +250,7 @@ impl<M: Medium> Esh<M> {
     /// The slot of `h`, as far from its home as it may be. The caller holds W of the home, or validates
     /// its version afterwards.
     #[inline(always)]
-    fn probe(&self, h: u64, place: Place, home: &Bucket) -> Result<Option<Found>> {
+    fn probe(&self, h: u64, place: Unit, home: &Bucket) -> Result<Option<Hit>> {
         self.medium().event(Event::Look);
         let number = self.shape.home(h);
         if let Some(found) = self.probe_bucket(h, number, home) {
@@ -262,7 +262,7 @@ impl<M: Medium> Esh<M> {
 
     /// The slot of `h` in the next `reach` buckets after its home.
     #[inline(always)]
-    fn probe_beyond(&self, h: u64, place: Place, home: u32, reach: u32) -> Result<Option<Found>> {
+    fn probe_beyond(&self, h: u64, place: Unit, home: u32, reach: u32) -> Result<Option<Hit>> {
         for distance in 1..=reach {
             self.medium().event(Event::Look);
             let number = self.shape.after(home, distance);
@@ -279,7 +279,7 @@ impl<M: Medium> Esh<M> {
     #[inline(always)]
     fn look(&self, h: u64) -> Option<Option<u64>> {
         let sought = self.directory.seek(h)?;
-        let place = Place::from_entry(sought.entry());
+        let place = Unit::from_word(sought.entry());
         self.prefetch_home(h, place);
         let home = self.bucket(place, self.shape.home(h)).ok()?;
         let lock = self.lock_of(home);
@@ -336,7 +336,7 @@ impl<M: Medium> Esh<M> {
     }
 
     /// The slot of `h` in a segment whose heads may not be relied on. In its home it counts first.
-    fn probe_everywhere(&self, h: u64, place: Place) -> Result<Option<Found>> {
+    fn probe_everywhere(&self, h: u64, place: Unit) -> Result<Option<Hit>> {
         let number = self.shape.home(h);
         match self.probe_bucket(h, number, self.bucket(place, number)?) {
             None => self.probe_beyond(h, place, number, self.shape.buckets - 1),
@@ -381,7 +381,7 @@ impl<M: Medium> Esh<M> {
     }
 
     /// The versions of all buckets of a segment; `None` where it is not repaired yet.
-    fn versions(&self, place: Place) -> Result<Option<[Option<Version>; MAX_BUCKETS as usize]>> {
+    fn versions(&self, place: Unit) -> Result<Option<[Option<Version>; MAX_BUCKETS as usize]>> {
         let mut versions = [None; MAX_BUCKETS as usize];
         for (number, version) in (0..self.shape.buckets).zip(&mut versions) {
             *version = self.lock_of(self.bucket(place, number)?).read(self.medium())?;
@@ -393,7 +393,7 @@ impl<M: Medium> Esh<M> {
     }
 
     /// True if no bucket of a segment was changed.
-    fn are_valid(&self, place: Place, versions: &[Option<Version>]) -> Result<bool> {
+    fn are_valid(&self, place: Unit, versions: &[Option<Version>]) -> Result<bool> {
         for (number, version) in (0..self.shape.buckets).zip(versions) {
             let lock = self.lock_of(self.bucket(place, number)?);
             if !version.is_some_and(|version| lock.validate(self.medium(), version)) {

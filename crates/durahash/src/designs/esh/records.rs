@@ -4,7 +4,7 @@ use durahash_media::probe::BitMask;
 use durahash_media::{Medium, Result};
 
 use super::layout::{Bucket, MAX_BUCKETS};
-use super::{Esh, Place};
+use super::{Esh, Unit};
 use crate::extendible::extend;
 
 /// A live slot of a segment.
@@ -24,7 +24,7 @@ impl<M: Medium> Esh<M> {
     /// the heads may not be relied on, `dated` is false, and a slot may be anywhere.
     pub(super) fn records(
         &self,
-        place: Place,
+        place: Unit,
         prefix: u64,
         dated: bool,
         twice: &mut Vec<Record>,
@@ -71,7 +71,7 @@ impl<M: Medium> Esh<M> {
     /// enough. The caller holds W of the home, so that none of them moves.
     pub(super) fn overflow_of(
         &self,
-        place: Place,
+        place: Unit,
         home: u32,
         reach: u32,
         except: Option<(u32, u32)>,

@@ -154,7 +154,7 @@ impl<M: Medium> Esh<M> {
         self.pool.extent_bytes() / self.shape.segment_bytes()
     }
 
-    /// What the array says, and which segments that names.
+    /// Reads the array, and the set of segments that it names.
     fn read_array(&self) -> Result<(Sound, Segments)> {
         let per_extent = self.per_extent();
         let extents = self.pool.unit_extents();
@@ -209,7 +209,7 @@ impl<M: Medium> Esh<M> {
         }
     }
 
-    /// What the array says, every segment that is named, and every one that is free, for `check`.
+    /// Reads the array, and lists the segments that it does not name, for `check`.
     pub(super) fn read_all(&self) -> Result<(Sound, Vec<u64>)> {
         let (sound, named) = self.read_array()?;
         let per_extent = self.per_extent();

@@ -9,16 +9,16 @@ use std::sync::atomic::Ordering;
 use durahash_media::{Medium, Result};
 
 use super::layout::{Commit, MAX_BUCKETS};
-use super::{Esh, Place};
+use super::{Esh, Unit};
 use crate::extendible::extend;
 
 /// Segments that a step of background work looks at.
 const STEP: u32 = 64;
 
-/// W and X of the buckets of a segment that is being repaired. Dropped as `Held` is.
+/// W and X of the buckets of a segment that is being repaired. Dropped as `Locks` is.
 struct Claim<'a, M: Medium> {
     esh: &'a Esh<M>,
-    place: Place,
+    place: Unit,
     /// How many are held, from the first on.
     count: u32,
     /// True if one of them could not be relied on.
@@ -27,7 +27,7 @@ struct Claim<'a, M: Medium> {
 
 impl<'a, M: Medium> Claim<'a, M> {
     /// Takes all, in their order, and stamps them with the present epoch. The caller checks the place afterwards.
-    fn of(esh: &'a Esh<M>, place: Place) -> Result<Self> {
+    fn of(esh: &'a Esh<M>, place: Unit) -> Result<Self> {
         let mut claim = Claim { esh, place, count: 0, is_stale: false };
         while claim.count < esh.shape.buckets {
             let lock = esh.lock_of(esh.bucket(place, claim.count)?);
@@ -68,7 +68,7 @@ impl<M: Medium> Esh<M> {
     /// Sees to it that the segment of `h`, of which a bucket was found at `place` with a date from
     /// before a crash, is repaired; false where the pool must not be written to.
     #[cold]
-    pub(super) fn repair(&self, h: u64, place: Place) -> Result<bool> {
+    pub(super) fn repair(&self, h: u64, place: Unit) -> Result<bool> {
         // First, as a segment may be repaired and written to before the pool takes no more writes.
         let is_writable = self.pool.writable().is_ok();
         if self.is_repaired(place)? || self.find(h) != place {
@@ -103,7 +103,7 @@ impl<M: Medium> Esh<M> {
     }
 
     /// True if all buckets of a segment have a date that is to be trusted.
-    fn is_repaired(&self, place: Place) -> Result<bool> {
+    fn is_repaired(&self, place: Unit) -> Result<bool> {
         for number in 0..self.shape.buckets {
             if !self.lock_of(self.bucket(place, number)?).is_covered(self.medium()) {
                 return Ok(false);
@@ -114,7 +114,7 @@ impl<M: Medium> Esh<M> {
 
     /// Makes the commit words of a segment exact, and durable with the epochs beside them, also those
     /// that were exact before: a killed process may not have flushed them.
-    fn make_exact(&self, place: Place, prefix: u64) -> Result<()> {
+    fn make_exact(&self, place: Unit, prefix: u64) -> Result<()> {
         let (medium, shape) = (self.medium(), self.shape);
         let mut twice = Vec::new();
         let records = self.records(place, prefix, false, &mut twice)?;

@@ -4,21 +4,21 @@ use durahash_media::{Event, Medium, Result, Taken};
 
 use super::layout::{Bucket, is_near, slot_for};
 use super::records::Record;
-use super::{Change, Esh, Found, Place, Room, Updater};
+use super::{Change, Esh, Hit, Room, Unit, Updater};
 
 /// W of the home of a hash, and the place that was found right under it; W of one more bucket once that
 /// is asked for. What is dropped without being released broke off: the pool takes no more writes then,
 /// and nobody waits for the locks.
-pub(super) struct Held<'a, M: Medium> {
+pub(super) struct Locks<'a, M: Medium> {
     esh: &'a Esh<M>,
-    pub(super) place: Place,
+    pub(super) place: Unit,
     number: u32,
     pub(super) home: &'a Bucket,
     other: Option<&'a Bucket>,
     released: bool,
 }
 
-impl<'a, M: Medium> Held<'a, M> {
+impl<'a, M: Medium> Locks<'a, M> {
     /// Takes one more bucket of the segment. [`Busy`](Taken::Busy) where that would not be in order, and
     /// another writer has it: the caller lets go of all, and begins again.
     fn take(&mut self, number: u32) -> Result<Taken> {
@@ -62,7 +62,7 @@ impl<'a, M: Medium> Held<'a, M> {
     }
 }
 
-impl<M: Medium> Drop for Held<'_, M> {
+impl<M: Medium> Drop for Locks<'_, M> {
     fn drop(&mut self) {
         if self.released {
             return;
@@ -92,7 +92,7 @@ enum Secured {
 
 impl<M: Medium> Esh<M> {
     /// Takes W of the home of `h`.
-    pub(super) fn hold(&self, h: u64) -> Result<Held<'_, M>> {
+    pub(super) fn hold(&self, h: u64) -> Result<Locks<'_, M>> {
         let number = self.shape.home(h);
         loop {
             let place = self.find(h);
@@ -104,7 +104,7 @@ impl<M: Medium> Esh<M> {
                 }
                 continue;
             }
-            let held = Held { esh: self, place, number, home, other: None, released: false };
+            let held = Locks { esh: self, place, number, home, other: None, released: false };
             if self.find(h) == place {
                 return Ok(held);
             }
@@ -114,7 +114,7 @@ impl<M: Medium> Esh<M> {
 
     /// As [`hold`](Self::hold), for a writer. A writer that waited for a lock may get it from an operation
     /// that broke off: it must not write on.
-    fn hold_to_write(&self, h: u64) -> Result<Held<'_, M>> {
+    fn hold_to_write(&self, h: u64) -> Result<Locks<'_, M>> {
         self.pool.writable()?;
         let held = self.hold(h)?;
         or_release!(held, self.pool.writable());
@@ -175,10 +175,10 @@ impl<M: Medium> Esh<M> {
     /// The slot of `h`, whose bucket is held then; else, if that may be needed, the bucket for it.
     fn prepare(
         &self,
-        held: &mut Held<'_, M>,
+        held: &mut Locks<'_, M>,
         h: u64,
         room: Room,
-    ) -> Result<(Option<Found>, Secured)> {
+    ) -> Result<(Option<Hit>, Secured)> {
         let found = self.probe(h, held.place, held.home)?;
         let secured = match found {
             Some(at) if at.bucket == held.number => Secured::Yes,
@@ -194,7 +194,7 @@ impl<M: Medium> Esh<M> {
     }
 
     /// A bucket with room for a hash of this home.
-    fn secure(&self, held: &mut Held<'_, M>) -> Result<Secured> {
+    fn secure(&self, held: &mut Locks<'_, M>) -> Result<Secured> {
         if self.has_room(held.home) {
             return Ok(Secured::Yes);
         }
@@ -238,7 +238,7 @@ impl<M: Medium> Esh<M> {
         !medium.same_line_order() || !is_near(slot)
     }
 
-    fn insert(&self, held: Held<'_, M>, h: u64, payload: u64) {
+    fn insert(&self, held: Locks<'_, M>, h: u64, payload: u64) {
         let medium = self.medium();
         let buckets = self.shape.buckets;
         let bucket = held.other.unwrap_or(held.home);
@@ -264,13 +264,13 @@ impl<M: Medium> Esh<M> {
     }
 
     /// How far from the home another bucket of its segment is.
-    fn distance_of(&self, held: &Held<'_, M>, bucket: &Bucket) -> u32 {
+    fn distance_of(&self, held: &Locks<'_, M>, bucket: &Bucket) -> u32 {
         let region = self.medium().region();
         let off = region.offset_of(&bucket.commit) - self.offset(held.place);
         self.shape.distance(held.number, (off / super::BUCKET_BYTES) as u32)
     }
 
-    fn set(&self, held: Held<'_, M>, at: Found, payload: u64) {
+    fn set(&self, held: Locks<'_, M>, at: Hit, payload: u64) {
         let medium = self.medium();
         let bucket = held.other.unwrap_or(held.home);
         let word = &bucket.slots[at.slot as usize].payload;
@@ -296,7 +296,7 @@ impl<M: Medium> Esh<M> {
         medium.flush(&bucket.commit);
     }
 
-    fn remove_at_home(&self, mut held: Held<'_, M>, h: u64, at: Found) -> Result<()> {
+    fn remove_at_home(&self, mut held: Locks<'_, M>, h: u64, at: Hit) -> Result<()> {
         let medium = self.medium();
         let home = self.commit(held.home);
         let returns = if home.count() == self.shape.slots && home.reach(self.shape.buckets) > 0 {
@@ -328,7 +328,7 @@ impl<M: Medium> Esh<M> {
     /// then, can be had; and what overflow is left without it.
     fn returning(
         &self,
-        held: &mut Held<'_, M>,
+        held: &mut Locks<'_, M>,
         reach: u32,
     ) -> Result<Option<(Record, (u32, u32))>> {
         let (place, number) = (held.place, held.number);
@@ -348,7 +348,7 @@ impl<M: Medium> Esh<M> {
     }
 
     /// Moves a slot from the other bucket into a free one of the home.
-    fn bring_home(&self, held: &Held<'_, M>, slot: u32, (record, left): (Record, (u32, u32))) {
+    fn bring_home(&self, held: &Locks<'_, M>, slot: u32, (record, left): (Record, (u32, u32))) {
         let medium = self.medium();
         let (home, buckets) = (held.home, self.shape.buckets);
         let from = held.other.expect("the other bucket is held");
@@ -376,7 +376,7 @@ impl<M: Medium> Esh<M> {
         }
     }
 
-    fn remove_elsewhere(&self, held: Held<'_, M>, h: u64, at: Found) -> Result<()> {
+    fn remove_elsewhere(&self, held: Locks<'_, M>, h: u64, at: Hit) -> Result<()> {
         let medium = self.medium();
         let (home, buckets) = (held.home, self.shape.buckets);
         let reach = self.commit(home).reach(buckets);

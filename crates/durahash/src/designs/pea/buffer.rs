@@ -25,7 +25,7 @@ use super::{MultiPea, Table};
 use crate::util::cycle::CycleDetector;
 
 on_media! {
-    /// What stands before the values of a buffer.
+    /// The header of a buffer.
     pub struct BufferHeader: 32, align 32 {
         /// Positions in use, the missing one, check sum.
         pub state: PmU64,
@@ -49,7 +49,7 @@ pub(super) const BESIDE_HEADER: usize = 4;
 const COUNT_BITS: u32 = 20;
 const SUM_SHIFT: u32 = 2 * COUNT_BITS;
 const OFFSET_BITS: u32 = 48;
-/// What is said of a list that does not end.
+/// The error of a list that does not end.
 pub(super) const CYCLE: &str = "a list of values has a cycle";
 
 /// The offset in a name.

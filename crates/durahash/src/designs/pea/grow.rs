@@ -1,4 +1,4 @@
-//! What changes a segment as a whole: transition, split, merge; and a new array for the directory.
+//! Changes of a segment as a whole: transition, split, merge; and a new array for the directory.
 //! The commit steps are in the [module docs](super).
 
 use std::sync::atomic::Ordering;
@@ -10,12 +10,12 @@ use super::strategy::Strategy;
 use super::{COUNT, COUNT_BITS, Entry, STASH_LOCK, Segment, Table, Writers};
 use crate::extendible::extend;
 use crate::extendible::growth::{Merge, merge_all};
-use crate::extendible::place::Place;
+use crate::extendible::unit::Unit;
 
-/// W of all locks of a segment, and the place that was found right under it. Dropped as `Held` is.
+/// W of all locks of a segment, and the place that was found right under it. Dropped as `Locks` is.
 pub(super) struct Whole<'a, M: Medium, const MULTI: bool> {
     pea: &'a Table<M, MULTI>,
-    pub(super) place: Place,
+    pub(super) place: Unit,
     /// How many of the locks are held: all, but while they are taken.
     count: u32,
     released: bool,
@@ -26,7 +26,7 @@ const LOCKS: u32 = STASH_LOCK + 1;
 
 impl<'a, M: Medium, const MULTI: bool> Whole<'a, M, MULTI> {
     /// Takes all locks of the segment at `place`, which the caller checks afterwards.
-    fn lock(pea: &'a Table<M, MULTI>, place: Place) -> Self {
+    fn lock(pea: &'a Table<M, MULTI>, place: Unit) -> Self {
         let mut whole = Whole { pea, place, count: 0, released: false };
         while whole.count < LOCKS {
             pea.lock(place.number(), whole.count).lock(pea.medium());
@@ -36,7 +36,7 @@ impl<'a, M: Medium, const MULTI: bool> Whole<'a, M, MULTI> {
     }
 
     /// As [`Whole::lock`], unless another writer holds one of them.
-    fn try_lock(pea: &'a Table<M, MULTI>, place: Place) -> Option<Self> {
+    fn try_lock(pea: &'a Table<M, MULTI>, place: Unit) -> Option<Self> {
         let mut whole = Whole { pea, place, count: 0, released: false };
         while whole.count < LOCKS {
             if !pea.lock(place.number(), whole.count).try_lock(pea.medium()) {
@@ -88,7 +88,7 @@ impl<M: Medium, const MULTI: bool> Drop for Whole<'_, M, MULTI> {
 
 /// A new segment that nothing names yet, and the first of its hashes.
 pub(super) struct Fresh {
-    place: Place,
+    place: Unit,
     prefix: u64,
     live: u64,
 }
@@ -107,7 +107,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
 
     /// A writer found no room for `h` in the segment at `place`: changes its strategy or splits it,
     /// unless another writer has done so meanwhile.
-    pub(super) fn make_room(&self, h: u64, place: Place) -> Result<()> {
+    pub(super) fn make_room(&self, h: u64, place: Unit) -> Result<()> {
         let whole = self.hold_whole(h);
         let writable = self.pool.writable();
         if whole.place != place || writable.is_err() {
@@ -136,7 +136,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         let place = whole.place.with_tag(next.tag());
         self.directory.lock.shared(self.medium(), || {
             self.commit_word(place, prefix)?;
-            self.directory.set(prefix, place.depth(), place.to_entry());
+            self.directory.set(prefix, place.depth(), place.to_word());
             self.count_strategy(whole.place, -1);
             self.count_strategy(place, 1);
             Ok(())
@@ -168,13 +168,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     }
 
     /// Spreads the entries of a segment over those that take its place.
-    fn distribute(
-        &self,
-        old: Place,
-        prefix: u64,
-        bits: u32,
-        to: &mut [Image<MULTI>],
-    ) -> Result<()> {
+    fn distribute(&self, old: Unit, prefix: u64, bits: u32, to: &mut [Image<MULTI>]) -> Result<()> {
         let child = |h: u64| hash::prefix(h << old.depth(), bits) as usize;
         let mut fits = vec![true; to.len()];
         self.each_hash(old, prefix, &mut |_, h, entries| {
@@ -196,7 +190,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// Calls `f` with every hash of a segment that is held, its bucket, and its entries: one in a map.
     pub(super) fn each_hash(
         &self,
-        place: Place,
+        place: Unit,
         prefix: u64,
         f: &mut dyn FnMut(u32, u64, &[Entry]),
     ) -> Result<()> {
@@ -236,7 +230,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         for image in images {
             if done.is_ok() {
                 done = self.pool.take_unit_extent().and_then(|segment| {
-                    let place = Place::new(segment, depth).with_tag(image.strategy.tag());
+                    let place = Unit::new(segment, depth).with_tag(image.strategy.tag());
                     made.push(Fresh { place, prefix: at, live: image.live });
                     self.write(segment, &image)
                 });
@@ -275,7 +269,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// The directory in DRAM names a new segment from here on.
     pub(super) fn publish(&self, fresh: &Fresh) {
         self.set_count(fresh.place.number(), fresh.live);
-        self.directory.set(fresh.prefix, fresh.place.depth(), fresh.place.to_entry());
+        self.directory.set(fresh.prefix, fresh.place.depth(), fresh.place.to_word());
         self.writers.growth.count(fresh.place.depth(), 1);
         self.count_strategy(fresh.place, 1);
         self.writers.started[usize::from(fresh.place.tag())].add(1);
@@ -288,17 +282,17 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         self.word(whole.place.number(), COUNT).store(0, Ordering::Release);
     }
 
-    pub(super) fn count_strategy(&self, place: Place, by: i64) {
+    pub(super) fn count_strategy(&self, place: Unit, by: i64) {
         self.writers.in_force[usize::from(place.tag())].fetch_add(by as u64, Ordering::Relaxed);
     }
 
     /// Stores and flushes a segment's word in the array. The caller holds the directory's lock.
-    fn store_word(&self, place: Place, prefix: u64) -> Result<()> {
+    fn store_word(&self, place: Unit, prefix: u64) -> Result<()> {
         self.writers.array.store(&self.pool, self.directory.depth(), place, prefix)
     }
 
     /// The same, and fences.
-    fn commit_word(&self, place: Place, prefix: u64) -> Result<()> {
+    fn commit_word(&self, place: Unit, prefix: u64) -> Result<()> {
         self.writers.array.commit(&self.pool, self.directory.depth(), place, prefix)
     }
 

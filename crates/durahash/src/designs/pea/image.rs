@@ -13,7 +13,7 @@ const LINE_WORDS: usize = 8;
 pub(super) struct Image<const MULTI: bool> {
     shape: Shape,
     words: Vec<u64>,
-    /// What finds all that is in it.
+    /// The strategy that finds all entries.
     pub(super) strategy: Strategy,
     /// How many entries it has.
     pub(super) live: u64,

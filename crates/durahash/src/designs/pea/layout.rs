@@ -110,7 +110,7 @@ impl<const MULTI: bool> Head<MULTI> {
     /// Of a new bucket: its slots have zeros, but not the fingerprint of that.
     pub(super) const EMPTY: Self = Head(if MULTI { [u64::MAX << 32, !0] } else { [!0xfffe, !0] });
 
-    /// What stands before the bits of live slots: one.
+    /// The bits before those of live slots: one, which is set.
     const FIRST_BIT: u32 = if MULTI { 0 } else { 1 };
     /// Bytes before the fingerprints.
     const FIRST_BYTE: u32 = if MULTI { 4 } else { 2 };

@@ -15,7 +15,7 @@
 //!
 //! # Layout
 //! `layout.rs`, with a picture. A segment is one extent, and its stash buckets are its own last two.
-//! What a multimap adds is in `multi/`, with commit steps of its own, and `buffer.rs`.
+//! The parts that only a multimap has are in `multi/`, with commit steps of its own, and `buffer.rs`.
 //!
 //! # Invariants
 //! As cited by `check`:
@@ -125,7 +125,7 @@ use crate::extendible::count::IncrementalCount;
 use crate::extendible::directory::Directory;
 use crate::extendible::extend;
 use crate::extendible::growth::{Count, Growth};
-use crate::extendible::place::Place;
+use crate::extendible::unit::Unit;
 use crate::index::{Change, Finding, Index, IndexStats, Reader, Room, Updater, operation};
 use layout::{BUCKET_BYTES, Head, preferred_line};
 use strategy::{Homes, Shape};
@@ -170,7 +170,7 @@ pub struct Table<M: Medium, const MULTI: bool> {
     writers: Writers,
 }
 
-/// What structure changes store to: kept off the lines that every lookup reads.
+/// The state that structure changes store to: kept off the lines that every lookup reads.
 #[repr(align(128))]
 struct Writers {
     growth: Growth,
@@ -192,7 +192,7 @@ fn stripe(bucket: u32, main: u32) -> u32 {
     if bucket < main { bucket % STRIPES } else { STASH_LOCK }
 }
 
-/// What a live slot has beside its hash: a payload, or in a multimap the name of a value buffer.
+/// The content of a live slot beside its hash: a payload, or in a multimap the name of a value buffer.
 #[derive(Clone, Copy)]
 struct Entry {
     payload: u64,
@@ -201,7 +201,7 @@ struct Entry {
 
 /// A live slot that was found.
 #[derive(Clone, Copy)]
-struct Found {
+struct Hit {
     bucket: u32,
     slot: u32,
     payload: u64,
@@ -231,8 +231,8 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
 
     /// The place of `h` now.
     #[inline(always)]
-    fn find(&self, h: u64) -> Place {
-        Place::from_entry(self.directory.find(h))
+    fn find(&self, h: u64) -> Unit {
+        Unit::from_word(self.directory.find(h))
     }
 
     fn offset(&self, segment: Segment) -> u64 {
@@ -264,7 +264,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
 
     /// Starts to fetch the heads of the buckets in which `h` may be.
     #[inline(always)]
-    fn prefetch_heads(&self, place: Place, homes: Homes) {
+    fn prefetch_heads(&self, place: Unit, homes: Homes) {
         if let Ok(bucket) = self.bucket(place.number(), homes.first) {
             self.medium().prefetch(&bucket.head);
         }
@@ -278,13 +278,13 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// Starts to fetch the line of the first bucket in which `h` probably is, if not in that of the
     /// head.
     #[inline(always)]
-    fn prefetch_preferred(&self, h: u64, place: Place, homes: Homes) {
+    fn prefetch_preferred(&self, h: u64, place: Unit, homes: Homes) {
         let bucket = self.offset(place.number()) + u64::from(homes.first) * BUCKET_BYTES;
         self.medium().region().speculate(bucket + preferred_line(h) as u64 * LINE_BYTES);
     }
 
     /// Starts to fetch the slot that probably has `h`, whose bucket's head was fetched.
-    fn prefetch_slot(&self, h: u64, place: Place) {
+    fn prefetch_slot(&self, h: u64, place: Unit) {
         let homes = self.shape.homes(h);
         let strategy = Strategy::of(place).min(Strategy::TwoChoice);
         for bucket in homes.buckets(strategy, self.shape.main) {
@@ -313,7 +313,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
 
     /// The slot of `h` in one bucket. The caller holds its lock, or validates its version afterwards.
     #[inline(always)]
-    fn probe(&self, h: u64, segment: Segment, number: u32) -> Result<Option<Found>> {
+    fn probe(&self, h: u64, segment: Segment, number: u32) -> Result<Option<Hit>> {
         let medium = self.medium();
         medium.event(Event::Look);
         let bucket = self.bucket(segment, number)?;
@@ -321,7 +321,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             let words = &bucket.slots[slot as usize];
             if medium.load(&words.h) == h {
                 let payload = medium.load(&words.payload);
-                return Ok(Some(Found { bucket: number, slot, payload }));
+                return Ok(Some(Hit { bucket: number, slot, payload }));
             }
         }
         Ok(None)
@@ -337,9 +337,9 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// One try of a reader: what was found counts if what was seen is valid afterwards. `None` where
     /// the directory was changed at that moment.
     #[inline(always)]
-    fn glance(&self, h: u64) -> Option<(Result<Option<Found>>, Seen<'_>)> {
+    fn glance(&self, h: u64) -> Option<(Result<Option<Hit>>, Seen<'_>)> {
         let sought = self.directory.seek(h)?;
-        let place = Place::from_entry(sought.entry());
+        let place = Unit::from_word(sought.entry());
         let homes = self.shape.homes(h);
         self.prefetch_heads(place, homes);
         self.prefetch_preferred(h, place, homes);
@@ -362,10 +362,10 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     fn glance_further<'a>(
         &'a self,
         h: u64,
-        place: Place,
+        place: Unit,
         homes: Homes,
         seen: &mut Seen<'a>,
-    ) -> Result<Option<Found>> {
+    ) -> Result<Option<Hit>> {
         let segment = place.number();
         seen.second = Some(self.version(segment, homes.second));
         let found = self.probe(h, segment, homes.second)?;
@@ -377,7 +377,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     }
 
     /// The slot of `h` in the stash; as [`probe`](Self::probe).
-    fn probe_stash(&self, h: u64, segment: Segment) -> Result<Option<Found>> {
+    fn probe_stash(&self, h: u64, segment: Segment) -> Result<Option<Hit>> {
         for bucket in self.shape.main..self.shape.buckets() {
             if let Some(found) = self.probe(h, segment, bucket)? {
                 return Ok(Some(found));
@@ -414,7 +414,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     fn look<T>(
         &self,
         h: u64,
-        mut f: impl FnMut(Result<Option<Found>>, &dyn Fn() -> bool) -> Result<T>,
+        mut f: impl FnMut(Result<Option<Hit>>, &dyn Fn() -> bool) -> Result<T>,
     ) -> Result<T> {
         for _ in 0..READ_TRIES {
             let Some((found, seen)) = self.glance(h) else {
@@ -441,7 +441,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// or validates its version afterwards.
     fn each_in(
         &self,
-        place: Place,
+        place: Unit,
         prefix: u64,
         number: u32,
         f: &mut dyn FnMut(u64, Entry),
@@ -463,7 +463,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// True if lookups find `h` in this slot (PEA-2).
     fn is_found(
         &self,
-        place: Place,
+        place: Unit,
         prefix: u64,
         bucket: u32,
         head: Head<MULTI>,
@@ -501,7 +501,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             let Some(sought) = self.directory.seek(at) else {
                 continue;
             };
-            let place = Place::from_entry(sought.entry());
+            let place = Unit::from_word(sought.entry());
             let stash = self.version(place.number(), self.shape.main);
             if !self.directory.is_current(&sought) {
                 continue;
@@ -521,7 +521,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// the stash's version is unchanged afterwards.
     fn collect<T>(
         &self,
-        place: Place,
+        place: Unit,
         at: u64,
         out: &mut Vec<T>,
         item: &impl Fn(u32, u64, Entry) -> T,
@@ -548,7 +548,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     }
 
     /// How many live slots the segment of `h` has; counts them if that was not done yet.
-    fn live_around(&self, h: u64) -> Result<(Place, u64)> {
+    fn live_around(&self, h: u64) -> Result<(Unit, u64)> {
         loop {
             let place = self.find(h);
             let count = self.counted(place.number());

@@ -20,7 +20,7 @@ use crate::extendible::array::{Array, Sound};
 use crate::extendible::count::IncrementalCount;
 use crate::extendible::directory::Directory;
 use crate::extendible::growth::{Count, Growth};
-use crate::extendible::place::Place;
+use crate::extendible::unit::Unit;
 use crate::index::{Finding, IndexStats, PeaStats};
 
 /// The pool's counter of a multimap's entries beyond one a slot, and one more: zero where they were
@@ -108,7 +108,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         })
     }
 
-    /// What the array says: each segment is an extent of its own, with a strategy.
+    /// Reads the array: each segment is an extent of its own, with a strategy.
     pub(super) fn read_array(&self) -> Result<Sound> {
         let units = self.pool.unit_extents();
         let mut named = HashSet::new();
@@ -156,7 +156,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         let mut depths = vec![0; depth as usize + 1];
         for (prefix, place) in &segments {
             depths[place.depth() as usize] += 1;
-            if !self.directory.names(*prefix, place.depth(), place.to_entry()) {
+            if !self.directory.names(*prefix, place.depth(), place.to_word()) {
                 let what = format!("a directory entry of {prefix:#018x} names something else");
                 report("PEA-1", self.offset(place.number()), what);
             }
@@ -183,7 +183,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     fn check_segment(
         &self,
         prefix: u64,
-        place: Place,
+        place: Unit,
         report: &mut impl FnMut(&'static str, u64, String),
     ) -> Result<()> {
         let segment = place.number();

@@ -4,7 +4,7 @@
 //! segment changes its strategy by one word, without moving an entry.
 
 use super::layout::STASH;
-use crate::extendible::place::Place;
+use crate::extendible::unit::Unit;
 
 /// How the entries of a segment are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,7 +36,7 @@ impl Strategy {
 
     /// The strategy of the segment at `place`.
     #[inline(always)]
-    pub(super) const fn of(place: Place) -> Self {
+    pub(super) const fn of(place: Unit) -> Self {
         match place.tag() {
             0 => Strategy::Single,
             1 => Strategy::TwoChoice,

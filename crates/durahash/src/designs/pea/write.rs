@@ -5,15 +5,15 @@ use durahash_media::{Medium, PmU64, Result};
 
 use super::layout::{Bucket, Head, LINES, better, preferred_line};
 use super::strategy::{Homes, Strategy};
-use super::{Change, Found, Room, STASH_LOCK, Table, Updater, stripe};
-use crate::extendible::place::Place;
+use super::{Change, Hit, Room, STASH_LOCK, Table, Updater, stripe};
+use crate::extendible::unit::Unit;
 
 /// W of the locks of a key's main buckets, and of the stash's once it is asked for, and the place
 /// that was found right under them. What is dropped without being released broke off: the pool takes
 /// no more writes then, and nobody waits for the locks.
-pub(super) struct Held<'a, M: Medium, const MULTI: bool> {
+pub(super) struct Locks<'a, M: Medium, const MULTI: bool> {
     pea: &'a Table<M, MULTI>,
-    pub(super) place: Place,
+    pub(super) place: Unit,
     pub(super) homes: Homes,
     /// The locks that are held, ascending.
     locks: [u32; 3],
@@ -23,13 +23,13 @@ pub(super) struct Held<'a, M: Medium, const MULTI: bool> {
     released: bool,
 }
 
-impl<'a, M: Medium, const MULTI: bool> Held<'a, M, MULTI> {
+impl<'a, M: Medium, const MULTI: bool> Locks<'a, M, MULTI> {
     /// Takes the locks for `h`, which the caller finds right afterwards or releases.
-    fn lock(pea: &'a Table<M, MULTI>, h: u64, place: Place) -> Self {
+    fn lock(pea: &'a Table<M, MULTI>, h: u64, place: Unit) -> Self {
         let homes = pea.shape.homes(h);
         let (a, b) = (stripe(homes.first, pea.shape.main), stripe(homes.second, pea.shape.main));
         let mut held =
-            Held { pea, place, homes, locks: [0; 3], count: 0, touched: None, released: false };
+            Locks { pea, place, homes, locks: [0; 3], count: 0, touched: None, released: false };
         if Strategy::of(place) == Strategy::Single || a == b {
             held.take(a);
         } else {
@@ -47,7 +47,7 @@ impl<'a, M: Medium, const MULTI: bool> Held<'a, M, MULTI> {
     }
 
     /// The slot of `h`. Takes the stash's lock where `h` may be there.
-    pub(super) fn find(&mut self, h: u64) -> Result<Option<Found>> {
+    pub(super) fn find(&mut self, h: u64) -> Result<Option<Hit>> {
         let (pea, segment) = (self.pea, self.place.number());
         let strategy = Strategy::of(self.place);
         let mut found = pea.probe(h, segment, self.homes.first)?;
@@ -97,7 +97,7 @@ impl<'a, M: Medium, const MULTI: bool> Held<'a, M, MULTI> {
     }
 }
 
-impl<M: Medium, const MULTI: bool> Drop for Held<'_, M, MULTI> {
+impl<M: Medium, const MULTI: bool> Drop for Locks<'_, M, MULTI> {
     fn drop(&mut self) {
         if self.released {
             return;
@@ -123,11 +123,11 @@ impl<M: Medium, const MULTI: bool> Drop for Held<'_, M, MULTI> {
 
 impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// Takes the locks of `h`.
-    pub(super) fn hold(&self, h: u64) -> Held<'_, M, MULTI> {
+    pub(super) fn hold(&self, h: u64) -> Locks<'_, M, MULTI> {
         loop {
             let place = self.find(h);
             self.prefetch_heads(place, self.shape.homes(h));
-            let held = Held::lock(self, h, place);
+            let held = Locks::lock(self, h, place);
             if self.find(h) == place {
                 return held;
             }
@@ -137,7 +137,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
 
     /// As [`hold`](Self::hold), for a writer. A writer that waited for a lock may get it from an operation
     /// that broke off: it must not write on.
-    pub(super) fn hold_to_write(&self, h: u64) -> Result<Held<'_, M, MULTI>> {
+    pub(super) fn hold_to_write(&self, h: u64) -> Result<Locks<'_, M, MULTI>> {
         let held = self.hold(h);
         or_release!(held, self.pool.writable());
         Ok(held)
@@ -184,11 +184,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     }
 
     /// The slot of `h`, or the bucket that has room for it; neither where none has.
-    fn target(
-        &self,
-        held: &mut Held<'_, M, MULTI>,
-        h: u64,
-    ) -> Result<(Option<Found>, Option<u32>)> {
+    fn target(&self, held: &mut Locks<'_, M, MULTI>, h: u64) -> Result<(Option<Hit>, Option<u32>)> {
         let found = held.find(h)?;
         if found.is_some() {
             return Ok((found, None));
@@ -202,7 +198,14 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         Ok((None, self.shape.choose(Strategy::of(held.place), held.homes, live)))
     }
 
-    fn insert(&self, held: Held<'_, M, MULTI>, bucket: &Bucket, number: u32, h: u64, payload: u64) {
+    fn insert(
+        &self,
+        held: Locks<'_, M, MULTI>,
+        bucket: &Bucket,
+        number: u32,
+        h: u64,
+        payload: u64,
+    ) {
         self.insert_into(&held, bucket, number, h, payload);
         held.release_changed(number);
     }
@@ -210,7 +213,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// Puts an entry into a free slot of a bucket.
     pub(super) fn insert_into(
         &self,
-        held: &Held<'_, M, MULTI>,
+        held: &Locks<'_, M, MULTI>,
         bucket: &Bucket,
         number: u32,
         h: u64,
@@ -299,7 +302,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         new
     }
 
-    fn set(&self, held: Held<'_, M, MULTI>, bucket: &Bucket, at: Found, payload: u64) {
+    fn set(&self, held: Locks<'_, M, MULTI>, bucket: &Bucket, at: Hit, payload: u64) {
         let medium = self.medium();
         let slot = &bucket.slots[at.slot as usize];
         held.exclude_readers(at.bucket);
@@ -309,7 +312,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         held.release_changed(at.bucket);
     }
 
-    fn remove(&self, held: Held<'_, M, MULTI>, bucket: &Bucket, at: Found) {
+    fn remove(&self, held: Locks<'_, M, MULTI>, bucket: &Bucket, at: Hit) {
         let medium = self.medium();
         let new = self.head(bucket).without(at.slot);
         held.exclude_readers(at.bucket);

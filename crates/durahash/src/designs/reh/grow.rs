@@ -5,7 +5,7 @@ use durahash_media::{Error, Limit, Medium, Result, wait_lock};
 
 use super::Reh;
 use super::layout::{ALL_SLOTS, BUCKET_BYTES, Bucket, Link, MAX_BUCKETS, SLOTS, marker, slot_for};
-use super::write::Held;
+use super::write::Guard;
 use crate::extendible::extend::{self, MAX_DEPTH};
 use crate::extendible::growth::{Merge, merge_all};
 
@@ -15,7 +15,7 @@ impl<M: Medium> Reh<M> {
     ///
     /// The next bucket is the same for as long as this one is held: it stays the lower one in all
     /// that happens to it, unless it merges with this one.
-    fn sound(&self, held: &Held<'_, M>, h: u64) -> Result<(&Bucket, u64, Link)> {
+    fn sound(&self, held: &Guard<'_, M>, h: u64) -> Result<(&Bucket, u64, Link)> {
         let medium = self.medium();
         let bucket = self.bucket(held.bucket)?;
         let depth = held.meta.depth();
@@ -32,7 +32,7 @@ impl<M: Medium> Reh<M> {
 
     /// Splits the bucket of `h` that is held, and lets go of it. Nothing is changed where that
     /// fails.
-    pub(super) fn split(&self, held: Held<'_, M>, h: u64) -> Result<()> {
+    pub(super) fn split(&self, held: Guard<'_, M>, h: u64) -> Result<()> {
         let depth = held.meta.depth();
         // All four lines of it will be read.
         if let Ok(bucket) = self.bucket(held.bucket) {
@@ -45,7 +45,7 @@ impl<M: Medium> Reh<M> {
         let ((old_bucket, prefix, link), new, new_bucket) = or_release!(held, room);
         let medium = self.medium();
         // Nothing leads to the new bucket; a late writer may hold its lock for a moment.
-        let upper = Held::lock(self, new);
+        let upper = Guard::lock(self, new);
         let upper_prefix = extend::buddy(prefix, depth + 1);
 
         // Step 1: the upper half aside.
@@ -165,8 +165,8 @@ impl<M: Medium> Reh<M> {
             return Merge::NotDue;
         }
         let (first, second) = if bucket < buddy { (bucket, buddy) } else { (buddy, bucket) };
-        let first = Held::lock(self, first);
-        let Some(second) = Held::try_lock(self, second) else {
+        let first = Guard::lock(self, first);
+        let Some(second) = Guard::try_lock(self, second) else {
             first.release_unchanged();
             return Merge::Busy;
         };
@@ -184,7 +184,7 @@ impl<M: Medium> Reh<M> {
 
     /// Moves everything into the lower of two buddies, one of which is that of `h`, and lets go of
     /// both.
-    fn merge(&self, lower: Held<'_, M>, upper: Held<'_, M>, h: u64) -> Merge {
+    fn merge(&self, lower: Guard<'_, M>, upper: Guard<'_, M>, h: u64) -> Merge {
         let medium = self.medium();
         let depth = lower.meta.depth();
         let bit = extend::span(depth);

@@ -56,7 +56,7 @@ on_media! {
     }
 }
 
-/// What stands in the `h` of an empty slot: a value whose first bit is not that of the bucket's
+/// The `h` of an empty slot: a value whose first bit is not that of the bucket's
 /// prefix, so every key remains legal. It stays right for the bucket's whole life, because local
 /// depths begin at 1.
 #[inline(always)]

@@ -123,7 +123,7 @@ pub struct Reh<M: Medium> {
     writers: Writers,
 }
 
-/// What splits and merges store to: kept off the lines that every lookup reads.
+/// The state that splits and merges store to: kept off the lines that every lookup reads.
 #[repr(align(128))]
 struct Writers {
     /// Buckets that exist and are not on the chain.

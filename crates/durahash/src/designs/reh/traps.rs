@@ -1,4 +1,4 @@
-//! What is easy to get wrong about REH, each by itself: ambiguities of the paper's text, and faults
+//! Easy mistakes of an implementation of REH, each by itself: ambiguities of the paper's text, and faults
 //! of extendible hash tables that were published. The crash tester meets most of them too, but it
 //! does not say which one it was.
 

@@ -8,27 +8,27 @@ use super::{Change, Reh, Room, Updater};
 
 /// W of one bucket. What is dropped without being
 /// released broke off: the pool takes no more writes then, and nobody waits for the lock.
-pub(super) struct Held<'a, M: Medium> {
+pub(super) struct Guard<'a, M: Medium> {
     reh: &'a Reh<M>,
     pub(super) bucket: u64,
     pub(super) meta: Meta<'a>,
     released: bool,
 }
 
-impl<'a, M: Medium> Held<'a, M> {
+impl<'a, M: Medium> Guard<'a, M> {
     /// Takes W of a bucket; the caller checks afterwards that it is still the right one.
     pub(super) fn lock(reh: &'a Reh<M>, bucket: u64) -> Self {
         let meta = reh.meta(bucket);
         meta.lock().lock(reh.medium());
-        Held { reh, bucket, meta, released: false }
+        Guard { reh, bucket, meta, released: false }
     }
 
-    /// As [`Held::lock`], unless another writer holds it.
+    /// As [`Guard::lock`], unless another writer holds it.
     pub(super) fn try_lock(reh: &'a Reh<M>, bucket: u64) -> Option<Self> {
         let meta = reh.meta(bucket);
         let taken = meta.lock().try_lock(reh.medium());
         // Lazily: a value that is made and dropped would release another writer's lock.
-        taken.then(|| Held { reh, bucket, meta, released: false })
+        taken.then(|| Guard { reh, bucket, meta, released: false })
     }
 
     /// Stops readers: visible stores follow.
@@ -48,7 +48,7 @@ impl<'a, M: Medium> Held<'a, M> {
     }
 }
 
-impl<M: Medium> Drop for Held<'_, M> {
+impl<M: Medium> Drop for Guard<'_, M> {
     fn drop(&mut self) {
         if self.released {
             return;
@@ -65,7 +65,7 @@ impl<M: Medium> Drop for Held<'_, M> {
 
 impl<M: Medium> Reh<M> {
     /// Takes W of the bucket of `h`.
-    pub(super) fn hold(&self, h: u64) -> Held<'_, M> {
+    pub(super) fn hold(&self, h: u64) -> Guard<'_, M> {
         loop {
             let bucket = self.find(h);
             // The line that will be stored to, together with the lock's: a store, a write-back and
@@ -73,7 +73,7 @@ impl<M: Medium> Reh<M> {
             if let Ok(bucket) = self.bucket(bucket) {
                 self.medium().prefetch(&bucket.slots[preferred_slot(h) as usize]);
             }
-            let held = Held::lock(self, bucket);
+            let held = Guard::lock(self, bucket);
             if self.still(h, held.bucket) {
                 return held;
             }
@@ -84,7 +84,7 @@ impl<M: Medium> Reh<M> {
     /// As [`hold`](Self::hold), for a writer. A writer that waited for the lock may get it from an
     /// operation that broke off, which leaves what is in DRAM behind what is durable: it must not
     /// write on.
-    fn hold_to_write(&self, h: u64) -> Result<Held<'_, M>> {
+    fn hold_to_write(&self, h: u64) -> Result<Guard<'_, M>> {
         let held = self.hold(h);
         or_release!(held, self.pool.writable());
         Ok(held)
@@ -117,7 +117,7 @@ impl<M: Medium> Reh<M> {
         }
     }
 
-    fn insert(&self, held: Held<'_, M>, bucket: &Bucket, h: u64, payload: u64) {
+    fn insert(&self, held: Guard<'_, M>, bucket: &Bucket, h: u64, payload: u64) {
         let medium = self.medium();
         let free = self.full() & !held.meta.live();
         assert!(free != 0, "Room::None was given for what inserts");
@@ -144,7 +144,7 @@ impl<M: Medium> Reh<M> {
         held.release_changed();
     }
 
-    fn set(&self, held: Held<'_, M>, bucket: &Bucket, i: u32, payload: u64) {
+    fn set(&self, held: Guard<'_, M>, bucket: &Bucket, i: u32, payload: u64) {
         let medium = self.medium();
         let slot = &bucket.slots[i as usize];
         held.exclude_readers();
@@ -154,7 +154,7 @@ impl<M: Medium> Reh<M> {
         held.release_changed();
     }
 
-    fn remove(&self, held: Held<'_, M>, bucket: &Bucket, h: u64, i: u32) {
+    fn remove(&self, held: Guard<'_, M>, bucket: &Bucket, h: u64, i: u32) {
         let medium = self.medium();
         let slot = &bucket.slots[i as usize];
         if !M::DRAIN_WAITS {

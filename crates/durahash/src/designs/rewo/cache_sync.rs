@@ -48,12 +48,12 @@ const TRIES: usize = 4;
 /// Looks at all its signals, in vain, after which a thread sleeps.
 const LOOKS: u32 = 20_000;
 
-/// What one writer wants done. Alone in its pair of lines.
+/// The order of one writer. Alone in its pair of lines.
 #[repr(align(128))]
 #[derive(Default)]
 struct Signal {
     state: AtomicU8,
-    /// What of a copy, and with what.
+    /// The kind of the change, and its payload.
     what: AtomicU8,
     h: AtomicU64,
     remixed: AtomicU64,
@@ -94,7 +94,7 @@ thread_local! {
     };
 }
 
-/// What threads and writers share.
+/// The state that threads and writers share.
 struct Shared {
     /// Not in the struct: they would lie on the stack of the thread that opens a pool first, which may be a small one.
     signals: Box<[Signal]>,
@@ -279,7 +279,7 @@ impl Drop for Answer<'_> {
     }
 }
 
-/// What shall be copied when it is durable. Dropped without an end: the writer broke off.
+/// A change to copy when it is durable. Dropped without an end: the writer broke off.
 pub(super) struct Ordered<'a, M: Medium> {
     medium: &'a M,
     cached: &'a Cached,
@@ -323,7 +323,7 @@ impl<'a, M: Medium> Ordered<'a, M> {
     }
 }
 
-/// What a thread has locked; `Busy` where none came, or did it. The signal is free then.
+/// The bucket that a thread has locked; `Busy` where none came, or did it. The signal is free then.
 fn collect<M: Medium>(medium: &M, signal: &Signal) -> Tried {
     let state = &signal.state;
     let back = state.compare_exchange(ORDERED, CLAIMED, Ordering::Acquire, Ordering::Acquire);

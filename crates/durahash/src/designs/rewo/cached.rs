@@ -65,7 +65,7 @@ thread_local! {
     static DRAW: Cell<u64> = const { Cell::new(0) };
 }
 
-/// What a bucket says.
+/// The answer of a bucket.
 pub(super) enum Looked {
     Hit(u64),
     /// Not here, and nowhere.
@@ -74,7 +74,7 @@ pub(super) enum Looked {
     Miss,
 }
 
-/// What a writer does to the copy of a slot.
+/// A writer's change of the copy of a slot.
 #[derive(Clone, Copy)]
 pub(super) enum Copy {
     /// The slot is new: it is here, too, while everything is.
@@ -93,7 +93,7 @@ pub(super) enum Tried {
     Busy,
 }
 
-/// What stands in a bucket, and what tells whether it still does.
+/// A payload from a bucket, and a way to ask if it is still there.
 pub(super) struct Copied<'a> {
     pub(super) payload: u64,
     seen: Seen<'a>,
@@ -220,7 +220,7 @@ impl Cached {
         }
     }
 
-    /// What the word of state says of a hash.
+    /// The bits of a hash that the word of state has.
     #[inline(always)]
     const fn tag(remixed: u64) -> u64 {
         remixed >> (64 - TAG_BITS)

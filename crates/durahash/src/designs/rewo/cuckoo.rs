@@ -9,7 +9,7 @@ use durahash_media::{Medium, Result};
 
 use super::Rewo;
 use super::layout::{Bucket, Commit, Fingerprints};
-use super::locks::{Held, MOVES};
+use super::locks::{Locks, MOVES};
 use super::planted::{Fault, planted};
 use super::tables::{Places, RESERVED};
 
@@ -99,7 +99,7 @@ impl<M: Medium> Rewo<M> {
     }
 
     /// The other bucket of a hash that is in one of a table; `None` where it does not belong there.
-    fn other(&self, held: &Held<'_, M>, table: usize, h: u64, number: u64) -> Option<u64> {
+    fn other(&self, held: &Locks<'_, M>, table: usize, h: u64, number: u64) -> Option<u64> {
         if held.view.target(h) != table {
             return None;
         }
@@ -111,7 +111,7 @@ impl<M: Medium> Rewo<M> {
     }
 
     /// Makes room in one of two buckets, which are held and full, of the table that `h` goes to.
-    pub(super) fn evict(&self, held: &mut Held<'_, M>, h: u64, pair: [u64; 2]) -> Result<Room> {
+    pub(super) fn evict(&self, held: &mut Locks<'_, M>, h: u64, pair: [u64; 2]) -> Result<Room> {
         let table = held.view.target(h);
         if held.view.is_resizing() && table != RESERVED {
             match self.evict_to_owner(held, table, pair)? {
@@ -126,7 +126,12 @@ impl<M: Medium> Rewo<M> {
     }
 
     /// Migrates a slot that the new table owns.
-    fn evict_to_owner(&self, held: &mut Held<'_, M>, table: usize, pair: [u64; 2]) -> Result<Room> {
+    fn evict_to_owner(
+        &self,
+        held: &mut Locks<'_, M>,
+        table: usize,
+        pair: [u64; 2],
+    ) -> Result<Room> {
         for number in pair {
             for (slot, h) in self.hashes(number)? {
                 let (owner, remixed) = (held.view.target(h), self.remix.mix(h));
@@ -152,7 +157,7 @@ impl<M: Medium> Rewo<M> {
         Ok(Room::None)
     }
 
-    fn evict_one(&self, held: &mut Held<'_, M>, table: usize, pair: [u64; 2]) -> Result<Room> {
+    fn evict_one(&self, held: &mut Locks<'_, M>, table: usize, pair: [u64; 2]) -> Result<Room> {
         for number in pair {
             for (slot, h) in self.hashes(number)? {
                 let Some(to) = self.other(held, table, h, number) else {
@@ -170,7 +175,7 @@ impl<M: Medium> Rewo<M> {
         Ok(Room::None)
     }
 
-    fn evict_two(&self, held: &mut Held<'_, M>, table: usize, pair: [u64; 2]) -> Result<Room> {
+    fn evict_two(&self, held: &mut Locks<'_, M>, table: usize, pair: [u64; 2]) -> Result<Room> {
         for number in pair {
             for (slot, h) in self.hashes(number)? {
                 let Some(between) = self.other(held, table, h, number) else {
@@ -217,7 +222,12 @@ impl<M: Medium> Rewo<M> {
     }
 
     /// Drops slots of a bucket that is held: there are others for their hashes, or no lookup finds them.
-    pub(super) fn drop_slots(&self, held: &mut Held<'_, M>, number: u64, slots: u16) -> Result<()> {
+    pub(super) fn drop_slots(
+        &self,
+        held: &mut Locks<'_, M>,
+        number: u64,
+        slots: u16,
+    ) -> Result<()> {
         let (medium, bucket) = (self.medium(), self.bucket(number)?);
         held.exclude_readers(number);
         self.clear(bucket, BitMask(slots).fold(self.commit(bucket), Commit::without));
@@ -228,7 +238,7 @@ impl<M: Medium> Rewo<M> {
     /// Moves a slot to another bucket, which has room; both are held.
     pub(super) fn move_slot(
         &self,
-        held: &mut Held<'_, M>,
+        held: &mut Locks<'_, M>,
         (number, slot): (u64, u32),
         to: u64,
     ) -> Result<()> {
@@ -247,7 +257,7 @@ impl<M: Medium> Rewo<M> {
     }
 
     /// Ends the moves that were begun: three fences, however many they are.
-    pub(super) fn retire(&self, held: &mut Held<'_, M>, moves: &mut Moves) -> Result<()> {
+    pub(super) fn retire(&self, held: &mut Locks<'_, M>, moves: &mut Moves) -> Result<()> {
         if moves.count == 0 {
             return Ok(());
         }

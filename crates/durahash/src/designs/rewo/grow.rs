@@ -37,7 +37,7 @@ use durahash_media::{Error, ErrorKind, Event, Medium, Result, wait_lock};
 use super::cached;
 use super::cuckoo::{Moves, Room};
 use super::layout::{self, BUCKET_BYTES, SLOTS, TABLES, Tables};
-use super::locks::Held;
+use super::locks::Locks;
 use super::planted::{Fault, planted};
 use super::scan::Listed;
 use super::tables::{OVERTAKEN, RESERVED, Resize, Table, TableSet, View};
@@ -65,7 +65,7 @@ const PREPARE: u64 = 80;
 const GROW: u64 = 92;
 const SHRINK: u64 = 30;
 
-/// What the mutex of resizes guards.
+/// The state that the mutex of resizes guards.
 #[derive(Default)]
 pub(super) struct Resizing {
     /// The block of tables that the root names, counted in blocks.
@@ -157,7 +157,7 @@ impl<M: Medium> Rewo<M> {
         self.live.get() * 100 >= hundredths * buckets * u64::from(self.slots)
     }
 
-    /// What is done after a write of `h`. What that did is done; damage, and a full medium, are for
+    /// Maintenance after a write of `h`. The write is done; damage, and a full medium, are for
     /// others to meet.
     pub(super) fn maintain(&self, h: u64, left: Left) {
         if left == Left::Helped {
@@ -522,7 +522,7 @@ impl<M: Medium> Rewo<M> {
 
     fn migrate_slots(
         &self,
-        held: &mut Held<'_, M>,
+        held: &mut Locks<'_, M>,
         number: u64,
         leaving: Vec<Listed>,
     ) -> Result<Migrated> {
@@ -563,7 +563,7 @@ impl<M: Medium> Rewo<M> {
     /// there was.
     fn add_move(
         &self,
-        held: &mut Held<'_, M>,
+        held: &mut Locks<'_, M>,
         moves: &mut Moves,
         slot: u32,
         pair: [u64; 2],
@@ -580,13 +580,13 @@ impl<M: Medium> Rewo<M> {
     }
 
     /// Ends the moves that were begun.
-    fn end_moves(&self, held: &mut Held<'_, M>, moves: &mut Moves) -> Result<()> {
+    fn end_moves(&self, held: &mut Locks<'_, M>, moves: &mut Moves) -> Result<()> {
         self.writers.migrated.add(moves.count() as u64);
         self.retire(held, moves)
     }
 
     /// A bucket of two for a slot alone, out of which others go if need be.
-    fn make_place(&self, held: &mut Held<'_, M>, h: u64, pair: [u64; 2]) -> Result<Room> {
+    fn make_place(&self, held: &mut Locks<'_, M>, h: u64, pair: [u64; 2]) -> Result<Room> {
         if !held.try_take(pair[0]) || !held.try_take(pair[1]) {
             return Ok(Room::Busy);
         }

@@ -67,7 +67,7 @@ on_media! {
 
     /// Which tables there are, and how far a resize has come.
     pub struct Tables: 256, align 256 {
-        /// What resize is under way, and how many tables there are.
+        /// The resize that is under way, and how many tables there are.
         pub state: PmU64,
         /// Buckets that the resize has migrated.
         pub cursor: PmU64,

@@ -19,7 +19,7 @@ const _: () = assert!(HELD >= PLACES + 2);
 
 /// W of some locks. What is dropped without being released broke off: the pool takes no more writes
 /// then, and nobody waits for the locks.
-pub(super) struct Held<'a, M: Medium> {
+pub(super) struct Locks<'a, M: Medium> {
     rewo: &'a Rewo<M>,
     pub(super) view: View,
     pub(super) places: Places,
@@ -27,15 +27,15 @@ pub(super) struct Held<'a, M: Medium> {
     count: usize,
     /// Of which readers were stopped, one bit each.
     changed: u32,
-    /// What may have been stored to.
+    /// Buckets that may have been stored to.
     buckets: [u64; HELD],
     bucket_count: usize,
     released: bool,
 }
 
-impl<'a, M: Medium> Held<'a, M> {
+impl<'a, M: Medium> Locks<'a, M> {
     fn new(rewo: &'a Rewo<M>, view: View, places: Places) -> Self {
-        Held {
+        Locks {
             rewo,
             view,
             places,
@@ -133,7 +133,7 @@ impl<'a, M: Medium> Held<'a, M> {
     }
 }
 
-impl<M: Medium> Drop for Held<'_, M> {
+impl<M: Medium> Drop for Locks<'_, M> {
     fn drop(&mut self) {
         if self.released {
             return;
@@ -153,12 +153,12 @@ impl<M: Medium> Drop for Held<'_, M> {
 
 impl<M: Medium> Rewo<M> {
     /// Takes the locks of all buckets that `h` may be in.
-    pub(super) fn hold(&self, h: u64, remixed: u64) -> Held<'_, M> {
+    pub(super) fn hold(&self, h: u64, remixed: u64) -> Locks<'_, M> {
         loop {
             let view = self.live_tables.load();
             let places = self.live_tables.places(view, h, remixed);
             self.prefetch_buckets(&places);
-            let mut held = Held::new(self, view, places);
+            let mut held = Locks::new(self, view, places);
             self.medium().event(Event::Look);
             held.lock(places.all());
             if planted(Fault::TablesOnceToWrite) || self.live_tables.is_current(view) {
@@ -171,7 +171,7 @@ impl<M: Medium> Rewo<M> {
 
     /// As [`hold`](Self::hold), for a writer. A writer that waited for a lock may get it from an operation
     /// that broke off: it must not write on.
-    pub(super) fn hold_to_write(&self, h: u64, remixed: u64) -> Result<Held<'_, M>> {
+    pub(super) fn hold_to_write(&self, h: u64, remixed: u64) -> Result<Locks<'_, M>> {
         self.pool.writable()?;
         let held = self.hold(h, remixed);
         match self.pool.writable() {
@@ -184,8 +184,8 @@ impl<M: Medium> Rewo<M> {
     }
 
     /// Takes the lock of one bucket, which a resize works on; tables do not change meanwhile.
-    pub(super) fn hold_bucket(&self, view: View, bucket: u64) -> Held<'_, M> {
-        let mut held = Held::new(self, view, Places::none());
+    pub(super) fn hold_bucket(&self, view: View, bucket: u64) -> Locks<'_, M> {
+        let mut held = Locks::new(self, view, Places::none());
         held.lock(&[bucket]);
         held
     }

@@ -193,11 +193,11 @@ pub struct Rewo<M: Medium> {
     writers: Writers,
 }
 
-/// What resizes store to: kept off the lines that every lookup reads.
+/// The state that resizes store to: kept off the lines that every lookup reads.
 #[repr(align(128))]
 struct Writers {
     resizing: Mutex<grow::Resizing>,
-    /// Whether a table is being prepared, and whether copies are being swept.
+    /// True if a table is being prepared; if copies are being swept.
     prepares: AtomicBool,
     sweeps: AtomicBool,
     pace: Pace,
@@ -220,7 +220,7 @@ struct Pace {
 
 /// A live slot that was found.
 #[derive(Clone, Copy)]
-struct Found {
+struct Hit {
     bucket: u64,
     slot: u32,
     payload: u64,
@@ -270,7 +270,7 @@ impl<M: Medium> Rewo<M> {
 
     /// The slot of `h` in one bucket. The caller holds W, or validates the version afterwards.
     #[inline(always)]
-    fn probe(&self, h: u64, number: u64) -> Result<Option<Found>> {
+    fn probe(&self, h: u64, number: u64) -> Result<Option<Hit>> {
         let medium = self.medium();
         medium.event(Event::Look);
         let bucket = self.bucket(number)?;
@@ -280,7 +280,7 @@ impl<M: Medium> Rewo<M> {
             let words = &bucket.slots[slot as usize];
             if medium.load(&words.h) == h {
                 let payload = medium.load(&words.payload);
-                return Ok(Some(Found { bucket: number, slot, payload }));
+                return Ok(Some(Hit { bucket: number, slot, payload }));
             }
         }
         Ok(None)
@@ -288,7 +288,7 @@ impl<M: Medium> Rewo<M> {
 
     /// The slot of `h`, wherever it may be.
     #[inline(always)]
-    fn probe_all(&self, h: u64, places: &Places) -> Result<Option<Found>> {
+    fn probe_all(&self, h: u64, places: &Places) -> Result<Option<Hit>> {
         for numbers in places.in_order() {
             for number in numbers {
                 let found = self.probe(h, *number)?;
@@ -335,7 +335,7 @@ impl<M: Medium> Rewo<M> {
 
     /// Makes a copy of what was found in the cached table, unless a writer came meanwhile.
     #[inline(always)]
-    fn copy(&self, h: u64, remixed: u64, places: &Places, versions: &Versions, found: Found) {
+    fn copy(&self, h: u64, remixed: u64, places: &Places, versions: &Versions, found: Hit) {
         if self.cached.is_off() {
             return;
         }

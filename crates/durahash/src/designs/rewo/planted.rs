@@ -9,7 +9,7 @@ use std::cell::Cell;
 /// Declares the faults, and a list of all.
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What is wrong with a Rewo-Hash.
+        /// A fault of a Rewo-Hash.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Fault { $($(#[$doc])* $name,)* }
 

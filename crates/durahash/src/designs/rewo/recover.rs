@@ -37,7 +37,7 @@ const LOCK_BYTES: u64 = 1 << 14;
 const PIECE: u64 = 4096;
 const PIECES_PER_THREAD: usize = 8;
 
-/// What a scan of all buckets found.
+/// The result of a scan of all buckets.
 #[derive(Default)]
 struct Scanned {
     live: u64,
@@ -188,7 +188,7 @@ impl<M: Medium> Rewo<M> {
     /// The cursor of a resize, or the first bucket before it that is not as empty as it should be: of what
     /// is not moved when its table is given up, nothing would be known any more. Where a part of each
     /// bucket stays and pages may be of different ages, all of the sources are walked over again.
-    fn trusted_cursor(&self, found: &Found) -> Result<u64> {
+    fn trusted_cursor(&self, found: &TablesBlock) -> Result<u64> {
         if self.pool.is_suspect() && !found.wanted.empties_sources() {
             return Ok(0);
         }
@@ -244,7 +244,7 @@ impl<M: Medium> Rewo<M> {
     }
 
     /// Extents that the block does not name, directly or by its tables, go back to the pool.
-    fn release_unnamed(&self, found: &Found) -> Result<()> {
+    fn release_unnamed(&self, found: &TablesBlock) -> Result<()> {
         let per_extent = self.pool.extent_bytes() / BUCKET_BYTES;
         for extent in self.pool.unit_extents() {
             if !found.wanted.all().any(|(_, table)| table.has(extent * per_extent)) {
@@ -307,7 +307,7 @@ fn remix_of(seed: u64) -> WordMix {
 }
 
 /// A block of tables that was read and found sound.
-pub(super) struct Found {
+pub(super) struct TablesBlock {
     /// Counted in blocks.
     pub(super) number: u64,
     pub(super) wanted: TableSet,
@@ -318,7 +318,7 @@ pub(super) struct Found {
 ///
 /// # Errors
 /// [`Corrupt`](crate::ErrorKind::Corrupt) where it is damaged, or names what is no table.
-pub(super) fn read_block<M: Medium>(pool: &Pool<M>) -> Result<Found> {
+pub(super) fn read_block<M: Medium>(pool: &Pool<M>) -> Result<TablesBlock> {
     let medium = pool.medium();
     let mix = remix_of(pool.format().seed);
     let per_extent = pool.extent_bytes() / BUCKET_BYTES;
@@ -376,5 +376,5 @@ pub(super) fn read_block<M: Medium>(pool: &Pool<M>) -> Result<Found> {
     if !is_disjoint || cursor > wanted.total() {
         return Err(corrupt());
     }
-    Ok(Found { number, wanted, cursor })
+    Ok(TablesBlock { number, wanted, cursor })
 }

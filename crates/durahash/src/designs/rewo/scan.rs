@@ -114,7 +114,7 @@ impl<M: Medium> Rewo<M> {
         done
     }
 
-    /// What lookups find of a unit.
+    /// The slots of a unit that lookups find.
     fn gather(
         &self,
         view: View,

@@ -29,7 +29,7 @@ pub(super) const OVERTAKEN: usize = TABLES + 1;
 /// All of them.
 pub(super) const ALL: usize = TABLES + 2;
 
-/// What resize is under way.
+/// The resize that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Resize {
     None,
@@ -185,7 +185,7 @@ impl TableSet {
         None
     }
 
-    /// What is left when the resize has ended.
+    /// The tables that are left when the resize has ended.
     pub(super) fn finished(&self) -> Self {
         let mut done = TableSet { resize: Resize::None, ..*self };
         match self.resize {
@@ -266,7 +266,7 @@ struct Passed(AtomicU64);
 
 const PASSED_TABLE_BIT: u32 = 56;
 
-/// What the word of state was.
+/// A value of the word of state.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct View(u64);
 

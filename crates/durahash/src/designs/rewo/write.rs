@@ -6,11 +6,11 @@ use super::cache_sync::Ordered;
 use super::cached::Copy;
 use super::cuckoo::Room as Made;
 use super::layout::Fingerprints;
-use super::locks::Held;
+use super::locks::Locks;
 use super::planted::{Fault, planted};
-use super::{Change, Found, Rewo, Room, Updater};
+use super::{Change, Hit, Rewo, Room, Updater};
 
-/// What an operation left behind, for the maintenance after it.
+/// The state in which an operation left its bucket, for the maintenance after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
     /// Nothing worth a look.
@@ -71,7 +71,7 @@ impl<M: Medium> Rewo<M> {
     }
 
     /// The slot of `h`; else, if that may be needed, a bucket with room for it.
-    fn prepare(&self, held: &mut Held<'_, M>, h: u64, room: Room) -> Result<(Option<Found>, Made)> {
+    fn prepare(&self, held: &mut Locks<'_, M>, h: u64, room: Room) -> Result<(Option<Hit>, Made)> {
         if let Some(found) = self.probe_all(h, &held.places)? {
             return Ok((Some(found), Made::At(found.bucket)));
         }
@@ -128,7 +128,7 @@ impl<M: Medium> Rewo<M> {
         Ok(slot)
     }
 
-    /// What is copied into the cached table at its end, by a thread of it in the meantime if there is one.
+    /// An order for the cached table, which a thread of it may prepare; it takes effect when it is ended.
     #[inline]
     fn copy_when_durable(&self, h: u64, remixed: u64, copy: Copy) -> Ordered<'_, M> {
         let cache_sync = self.cache_sync.as_ref();
@@ -137,7 +137,7 @@ impl<M: Medium> Rewo<M> {
 
     fn insert(
         &self,
-        held: &mut Held<'_, M>,
+        held: &mut Locks<'_, M>,
         (h, remixed): (u64, u64),
         number: u64,
         payload: u64,
@@ -162,9 +162,9 @@ impl<M: Medium> Rewo<M> {
     /// In place: a payload is one word. Not past the cache, where it would be in no order for readers.
     fn set(
         &self,
-        held: &mut Held<'_, M>,
+        held: &mut Locks<'_, M>,
         (h, remixed): (u64, u64),
-        at: Found,
+        at: Hit,
         payload: u64,
     ) -> Result<Left> {
         let medium = self.medium();
@@ -186,7 +186,7 @@ impl<M: Medium> Rewo<M> {
         Ok(Left::Nothing)
     }
 
-    fn remove(&self, held: &mut Held<'_, M>, (h, remixed): (u64, u64), at: Found) -> Result<Left> {
+    fn remove(&self, held: &mut Locks<'_, M>, (h, remixed): (u64, u64), at: Hit) -> Result<Left> {
         let medium = self.medium();
         let bucket = self.bucket(at.bucket)?;
         let copied = self.copy_when_durable(h, remixed, Copy::Remove);

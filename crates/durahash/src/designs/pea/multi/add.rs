@@ -6,11 +6,11 @@ use crate::designs::pea::MultiPea;
 use crate::designs::pea::buffer::offset;
 use crate::designs::pea::layout::Bucket;
 use crate::designs::pea::strategy::Strategy;
-use crate::designs::pea::write::Held;
+use crate::designs::pea::write::Locks;
 use crate::extendible::extend;
 use crate::index::Keys;
 
-/// What became of a try to add.
+/// The result of a try to add.
 enum Tried {
     /// The entry is in this bucket.
     Added(u32),
@@ -44,7 +44,7 @@ impl<M: Medium> MultiPea<M> {
 
     fn try_add<'a>(
         &'a self,
-        held: &mut Held<'a, M, true>,
+        held: &mut Locks<'a, M, true>,
         h: u64,
         payload: u64,
         keys: &dyn Keys,
@@ -89,7 +89,7 @@ impl<M: Medium> MultiPea<M> {
     /// As [`try_add`](Self::try_add), where there is no entry of the hash.
     fn try_add_new(
         &self,
-        held: &mut Held<'_, M, true>,
+        held: &mut Locks<'_, M, true>,
         h: u64,
         payload: u64,
         keys: &dyn Keys,
@@ -120,7 +120,7 @@ impl<M: Medium> MultiPea<M> {
     /// Adds a value to a list. The buffer that was replaced, if one was.
     fn append<'a>(
         &'a self,
-        held: &mut Held<'a, M, true>,
+        held: &mut Locks<'a, M, true>,
         (number, bucket, slot): (u32, &'a Bucket, u32),
         h: u64,
         v: u64,

@@ -7,14 +7,14 @@ use durahash_media::{Medium, Result};
 use crate::designs::pea::MultiPea;
 use crate::designs::pea::buffer::offset;
 use crate::designs::pea::layout::BUCKET_BYTES;
-use crate::extendible::place::Place;
+use crate::extendible::unit::Unit;
 use crate::index::Finding;
 
 impl<M: Medium> MultiPea<M> {
     /// PEA-7 and PEA-8, and the number of entries beyond one a slot.
     pub(super) fn check_lists(
         &self,
-        segments: &[(u64, Place)],
+        segments: &[(u64, Unit)],
         found: &mut dyn FnMut(Finding),
     ) -> Result<()> {
         let mut report = |invariant, off, what| found(Finding { invariant, off, what });

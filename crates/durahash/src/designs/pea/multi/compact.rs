@@ -5,7 +5,7 @@ use durahash_media::{Medium, Result};
 
 use crate::designs::pea::MultiPea;
 use crate::designs::pea::layout::{Bucket, Head, SLOTS};
-use crate::designs::pea::write::Held;
+use crate::designs::pea::write::Locks;
 use crate::index::Keys;
 
 impl<M: Medium> MultiPea<M> {
@@ -48,7 +48,7 @@ impl<M: Medium> MultiPea<M> {
     /// Gives the key of `slots` a list of their values, and of one that is `added`.
     pub(super) fn compact(
         &self,
-        held: &Held<'_, M, true>,
+        held: &Locks<'_, M, true>,
         (number, bucket): (u32, &Bucket),
         head: Head<true>,
         slots: u16,

@@ -5,20 +5,20 @@ use durahash_media::{Medium, Result};
 
 use crate::designs::pea::buffer::offset;
 use crate::designs::pea::layout::Bucket;
-use crate::designs::pea::{Found, MultiPea};
+use crate::designs::pea::{Hit, MultiPea};
 use crate::index::{Keys, MultiReader, Values};
 
 impl<M: Medium> MultiPea<M> {
     /// The bucket in which a lookup found a hash: of another segment only if what it saw is not valid
     /// any more.
-    fn bucket_of(&self, h: u64, found: Found) -> Result<&Bucket> {
+    fn bucket_of(&self, h: u64, found: Hit) -> Result<&Bucket> {
         self.bucket(self.find(h).number(), found.bucket)
     }
 
     /// Collects the entries of a key, which was found in this bucket.
     fn gather(
         &self,
-        found: Option<Found>,
+        found: Option<Hit>,
         h: u64,
         keys: &dyn Keys,
         out: &mut Values,
@@ -74,7 +74,7 @@ impl<M: Medium> MultiPea<M> {
     /// How many entries a key has that was found in this bucket.
     fn count_found(
         &self,
-        found: Option<Found>,
+        found: Option<Hit>,
         h: u64,
         keys: &dyn Keys,
         still: &dyn Fn() -> bool,

@@ -6,7 +6,7 @@ use durahash_media::{Medium, PmU64, Result};
 use crate::designs::pea::MultiPea;
 use crate::designs::pea::buffer::{Buffer, CYCLE, offset};
 use crate::designs::pea::layout::Bucket;
-use crate::designs::pea::write::Held;
+use crate::designs::pea::write::Locks;
 use crate::index::Keys;
 use crate::util::cycle::CycleDetector;
 
@@ -31,7 +31,7 @@ impl<M: Medium> MultiPea<M> {
 
     fn try_remove<'a>(
         &'a self,
-        held: &mut Held<'a, M, true>,
+        held: &mut Locks<'a, M, true>,
         h: u64,
         keys: &dyn Keys,
         wanted: &mut dyn FnMut(u64) -> Result<bool>,
@@ -88,7 +88,7 @@ impl<M: Medium> MultiPea<M> {
 
     fn remove_from_list<'a>(
         &'a self,
-        held: &mut Held<'a, M, true>,
+        held: &mut Locks<'a, M, true>,
         (number, bucket, slot): (u32, &'a Bucket, u32),
         h: u64,
         wanted: &mut dyn FnMut(u64) -> Result<bool>,

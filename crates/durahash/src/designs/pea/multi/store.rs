@@ -5,13 +5,13 @@ use durahash_media::{Medium, PmU64};
 use crate::designs::pea::MultiPea;
 use crate::designs::pea::buffer::{BESIDE_HEADER, Buffer};
 use crate::designs::pea::layout::{Bucket, Head, LINES, better};
-use crate::designs::pea::write::Held;
+use crate::designs::pea::write::Locks;
 
 impl<M: Medium> MultiPea<M> {
     /// Puts one entry in the place of several slots of a bucket, in a free one: by one word.
     pub(super) fn replace_slots(
         &self,
-        held: &Held<'_, M, true>,
+        held: &Locks<'_, M, true>,
         (number, bucket): (u32, &Bucket),
         head: Head<true>,
         slots: u16,
@@ -52,7 +52,7 @@ impl<M: Medium> MultiPea<M> {
     /// Stores the word that commits a change of a list.
     pub(super) fn store_word_of<'a>(
         &self,
-        held: &mut Held<'a, M, true>,
+        held: &mut Locks<'a, M, true>,
         bucket: u32,
         word: &'a PmU64,
         v: u64,

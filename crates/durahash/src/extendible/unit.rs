@@ -2,28 +2,28 @@
 
 use durahash_media::bits;
 
-/// Where the segment of a hash is, and its strategy. Equal places are the same segment at the same
-/// depth and with the same strategy.
+/// A unit as the directory names it: number, local depth, and a tag. Equal ones are the same segment at the same
+/// depth and with the same tag, which is the strategy in Pea Hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(u64);
+pub(crate) struct Unit(u64);
 
-impl Place {
+impl Unit {
     pub(crate) const fn new(number: u64, depth: u32) -> Self {
-        Place(number << 16 | depth as u64)
+        Unit(number << 16 | depth as u64)
     }
 
     /// The same with another tag.
     pub(crate) const fn with_tag(self, tag: u8) -> Self {
-        Place(self.0 & !0xff00 | (tag as u64) << 8)
+        Unit(self.0 & !0xff00 | (tag as u64) << 8)
     }
 
     #[inline(always)]
-    pub(crate) const fn from_entry(entry: u64) -> Self {
-        Place(entry)
+    pub(crate) const fn from_word(entry: u64) -> Self {
+        Unit(entry)
     }
 
     #[inline(always)]
-    pub(crate) const fn to_entry(self) -> u64 {
+    pub(crate) const fn to_word(self) -> u64 {
         self.0
     }
 
