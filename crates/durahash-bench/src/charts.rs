@@ -1,4 +1,4 @@
-//! The three kinds of charts: bars, lines, and ranges of percentiles.
+//! The kinds of charts: groups of bars or of marks, and lines.
 
 use crate::svg::{Anchor, Axis, Canvas, Show, WIDTH, colour, duration, number, width_of};
 
@@ -6,14 +6,12 @@ use crate::svg::{Anchor, Axis, Canvas, Show, WIDTH, colour, duration, number, wi
 const RIGHT: f64 = 18.0;
 const LEFT: f64 = 14.0;
 
-/// A chart's head: its title, and the names of its series.
-struct Head<'a> {
-    title: &'a str,
-    /// The facts beside the title: threads, medium.
-    subtitle: &'a str,
-    series: &'a [String],
-    /// The style of each series' line; none where they are bars.
-    lines: &'a [Style],
+/// A series: its name, its look as a line, and where it stands among the others.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Series {
+    pub(crate) order: (usize, usize),
+    pub(crate) style: Style,
+    pub(crate) name: String,
 }
 
 /// The look of a line: its colour and mark, and its dashes.
@@ -34,9 +32,17 @@ impl Style {
     }
 }
 
+/// A chart's head: its title, and its series.
+pub(crate) struct Head<'a> {
+    pub(crate) title: &'a str,
+    /// The facts beside the title: threads, medium.
+    pub(crate) subtitle: &'a str,
+    pub(crate) series: Vec<Series>,
+}
+
 impl Head<'_> {
     /// Draws it; returns where the room below begins.
-    fn draw(&self, canvas: &mut Canvas) -> f64 {
+    fn draw(&self, canvas: &mut Canvas, has_lines: bool) -> f64 {
         canvas.text(LEFT, 22.0, Anchor::Start, "title", self.title);
         let mut y = 22.0;
         if !self.subtitle.is_empty() {
@@ -45,19 +51,17 @@ impl Head<'_> {
         }
         y += 22.0;
         let mut x = LEFT;
-        for (i, name) in self.series.iter().enumerate() {
-            let line = self.lines.get(i);
-            let mark = if line.is_some() { 34.0 } else { 18.0 };
+        let mark = if has_lines { 34.0 } else { 18.0 };
+        for (i, Series { style, name, .. }) in self.series.iter().enumerate() {
             let width = mark + width_of(name) + 14.0;
             if x > LEFT && x + width > WIDTH {
                 (x, y) = (LEFT, y + 18.0);
             }
-            match line {
-                Some(style) => {
-                    style.path(canvas, &[(x, y - 4.0), (x + 28.0, y - 4.0)]);
-                    style.mark(canvas, (x + 14.0, y - 4.0), name);
-                }
-                None => canvas.bar(x, y - 10.0, (12.0, 12.0), &colour(i), name),
+            if has_lines {
+                style.path(canvas, &[(x, y - 4.0), (x + 28.0, y - 4.0)]);
+                style.mark(canvas, (x + 14.0, y - 4.0), name);
+            } else {
+                canvas.bar(x, y - 10.0, (12.0, 12.0), &colour(i), name);
             }
             canvas.text(x + mark, y, Anchor::Start, "", name);
             x += width;
@@ -66,96 +70,100 @@ impl Head<'_> {
     }
 }
 
-/// The bar of one series in one group.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Bar {
-    pub(crate) value: f64,
-    pub(crate) min: f64,
-    pub(crate) max: f64,
-}
+/// A name, and the values of each series.
+pub(crate) type Group = (String, Vec<Option<Vec<f64>>>);
 
-/// Groups of horizontal bars, one for each series.
-pub(crate) struct Bars<'a> {
-    pub(crate) title: &'a str,
-    pub(crate) subtitle: &'a str,
+/// Groups of rows, one row for each series: horizontal bars, or marks on lines.
+pub(crate) struct Groups<'a> {
+    pub(crate) head: Head<'a>,
     pub(crate) axis: &'a str,
     /// How a bar's number is written beside it.
     pub(crate) show: Show,
-    pub(crate) series: Vec<String>,
-    /// A name, and a bar for each series.
-    pub(crate) groups: Vec<(String, Vec<Option<Bar>>)>,
+    /// The marks of each line, which are nanoseconds on a logarithmic axis. Without them the values are a bar, and the
+    /// ends of its whisker.
+    pub(crate) marks: &'a [&'a str],
+    pub(crate) groups: Vec<Group>,
 }
 
-impl Bars<'_> {
+impl Groups<'_> {
     pub(crate) fn svg(&self) -> String {
-        const BAR: f64 = 13.0;
+        const ROW: f64 = 14.0;
+        const GAP: f64 = 8.0;
         let mut canvas = Canvas::default();
-        let top =
-            Head { title: self.title, subtitle: self.subtitle, series: &self.series, lines: &[] }
-                .draw(&mut canvas);
-        let bars = || self.groups.iter().flat_map(|(_, bars)| bars.iter().flatten());
-        let max = bars().map(|bar| bar.max).fold(0.0, f64::max);
-        let axis = Axis::linear(0.0, max, number);
+        let mut top = self.head.draw(&mut canvas, false);
+        let values = || {
+            let rows = self.groups.iter().flat_map(|(_, rows)| rows.iter().flatten());
+            rows.flatten().copied().filter(|value| *value > 0.0)
+        };
+        let most = values().fold(0.0, f64::max);
+        // Right of it is room for the number beside the longest bar, or half the last mark.
+        let (axis, right) = if self.marks.is_empty() {
+            (Axis::linear(0.0, most, number), WIDTH - 44.0)
+        } else {
+            let (y, mut x) = (top + 12.0, LEFT + 6.0);
+            for (shape, name) in self.marks.iter().enumerate() {
+                canvas.mark(x, y - 4.0, shape, "ink", name);
+                canvas.text(x + 11.0, y, Anchor::Start, "soft", name);
+                x += 11.0 + width_of(name) + 16.0;
+            }
+            top = y + 12.0;
+            let most = most.max(1.0);
+            let axis = Axis::log(values().fold(f64::MAX, f64::min).min(most), most, duration);
+            (axis, WIDTH - RIGHT - 8.0)
+        };
         let left = labels(self.groups.iter().map(|(name, _)| name.as_str()));
-        // Room for the number beside the longest bar.
-        let right = WIDTH - 44.0;
         let x = |v: f64| left + axis.at(v) * (right - left);
-        let group = BAR * self.series.len() as f64 + 9.0;
+        let group = ROW * self.head.series.len() as f64 + GAP;
         let bottom = top + group * self.groups.len() as f64 + 3.0;
         vertical_rules(&mut canvas, &axis, &x, (top, bottom), self.axis);
-        for (i, (name, bars)) in self.groups.iter().enumerate() {
-            let y = top + group * i as f64 + 6.0;
-            let middle = y + (group - 9.0) / 2.0 + 4.5;
+        for (i, (name, rows)) in self.groups.iter().enumerate() {
+            let y = top + group * i as f64 + 5.5;
+            let middle = y + (group - GAP) / 2.0 + 4.5;
             canvas.text(left - 8.0, middle, Anchor::End, "", name);
-            for (s, bar) in bars.iter().enumerate() {
-                let Some(bar) = bar else { continue };
-                let y = y + BAR * s as f64;
-                let value = (self.show)(bar.value);
-                let title = format!("{name}, {}: {value}", self.series[s]);
-                let width = (x(bar.value) - left).max(0.5);
-                canvas.bar(left, y, (width, BAR - 1.5), &colour(s), &title);
-                if bar.max - bar.min > 0.0 {
-                    let y = y + (BAR - 1.5) / 2.0;
-                    canvas.rule((x(bar.min), y), (x(bar.max), y), "whisker");
+            for (s, values) in rows.iter().enumerate() {
+                let Some(values) = values else { continue };
+                let (y, middle) = (y + ROW * s as f64, y + ROW * (s as f64 + 0.5) - 0.75);
+                let series = &self.head.series[s].name;
+                let at = |v: &f64| (x(*v), middle);
+                if let ([], [value, min, max]) = (self.marks, &values[..]) {
+                    let text = (self.show)(*value);
+                    let size = ((x(*value) - left).max(0.5), ROW - 1.5);
+                    canvas.bar(left, y, size, &colour(s), &format!("{name}, {series}: {text}"));
+                    if max > min {
+                        canvas.rule(at(min), at(max), "whisker");
+                    }
+                    let end = x(value.max(*max));
+                    canvas.text(end + 4.0, y + ROW - 3.4, Anchor::Start, "value", &text);
+                    continue;
                 }
-                let end = x(bar.value).max(x(bar.max));
-                canvas.text(end + 4.0, y + BAR - 3.2, Anchor::Start, "value", &value);
+                canvas.path(&values.iter().map(at).collect::<Vec<_>>(), &colour(s), 0);
+                for (shape, (mark, ns)) in self.marks.iter().zip(values).enumerate() {
+                    let title = format!("{name}, {series}: {mark} {}", duration(*ns));
+                    canvas.mark(x(*ns), middle, shape, &format!("fill {}", colour(s)), &title);
+                }
             }
         }
         canvas.rule((left, top), (left, bottom), "axis");
-        canvas.finish(bottom + 42.0, self.title)
+        canvas.finish(bottom + 42.0, self.head.title)
     }
-}
-
-/// One line.
-pub(crate) struct Line {
-    pub(crate) name: String,
-    pub(crate) style: Style,
-    pub(crate) points: Vec<(f64, f64)>,
 }
 
 /// Lines over a common axis.
 pub(crate) struct Lines<'a> {
-    pub(crate) title: &'a str,
-    pub(crate) subtitle: &'a str,
+    pub(crate) head: Head<'a>,
     pub(crate) x: (&'a str, Axis),
     pub(crate) y: (&'a str, Axis),
-    pub(crate) series: Vec<Line>,
-    /// Points between two marks, at least 1.
-    pub(crate) marks: usize,
+    /// Of each series.
+    pub(crate) points: Vec<Vec<(f64, f64)>>,
 }
 
 impl Lines<'_> {
     pub(crate) fn svg(&self) -> String {
         const HEIGHT: f64 = 210.0;
         let mut canvas = Canvas::default();
-        let names: Vec<String> = self.series.iter().map(|line| line.name.clone()).collect();
-        let styles: Vec<Style> = self.series.iter().map(|line| line.style).collect();
-        let head =
-            Head { title: self.title, subtitle: self.subtitle, series: &names, lines: &styles };
         let (x_label, x_axis) = &self.x;
         let (y_label, y_axis) = &self.y;
-        let top = head.draw(&mut canvas) + 24.0;
+        let top = self.head.draw(&mut canvas, true) + 24.0;
         let bottom = top + HEIGHT;
         let shown: Vec<String> = y_axis.ticks.iter().map(|v| (y_axis.show)(*v)).collect();
         let left = labels(shown.iter().map(String::as_str));
@@ -169,75 +177,17 @@ impl Lines<'_> {
         }
         vertical_rules(&mut canvas, x_axis, &x, (top, bottom), x_label);
         canvas.rule((left, bottom), (right, bottom), "axis");
-        for Line { name, style, points } in &self.series {
+        let longest = self.points.iter().map(Vec::len).max().unwrap_or(0);
+        let step = if longest > 32 { longest / 8 } else { 1 };
+        for (Series { name, style, .. }, points) in self.head.series.iter().zip(&self.points) {
             let at: Vec<(f64, f64)> = points.iter().map(|(px, py)| (x(*px), y(*py))).collect();
             style.path(&mut canvas, &at);
-            let marked = points.iter().zip(&at).step_by(self.marks.max(1));
-            for ((px, py), at) in marked {
+            for ((px, py), at) in points.iter().zip(&at).step_by(step) {
                 let (px, py) = ((x_axis.show)(*px), (y_axis.show)(*py));
                 style.mark(&mut canvas, *at, &format!("{name}: {py} at {px}"));
             }
         }
-        canvas.finish(bottom + 42.0, self.title)
-    }
-}
-
-/// Groups of percentiles of nanoseconds, on a logarithmic axis: a line from the first to the last
-/// for each series, and a mark for each percentile.
-pub(crate) struct Ranges<'a> {
-    pub(crate) title: &'a str,
-    pub(crate) subtitle: &'a str,
-    pub(crate) axis: &'a str,
-    pub(crate) percentiles: &'a [&'a str],
-    pub(crate) series: Vec<String>,
-    /// A name, and the percentiles of each series.
-    pub(crate) groups: Vec<(String, Vec<Option<Vec<f64>>>)>,
-}
-
-impl Ranges<'_> {
-    pub(crate) fn svg(&self) -> String {
-        const ROW: f64 = 15.0;
-        let mut canvas = Canvas::default();
-        let head =
-            Head { title: self.title, subtitle: self.subtitle, series: &self.series, lines: &[] };
-        let y = head.draw(&mut canvas) + 12.0;
-        let mut x = LEFT + 6.0;
-        for (shape, name) in self.percentiles.iter().enumerate() {
-            canvas.mark(x, y - 4.0, shape, "ink", name);
-            canvas.text(x + 11.0, y, Anchor::Start, "soft", name);
-            x += 11.0 + width_of(name) + 16.0;
-        }
-        let top = y + 12.0;
-        let all = || {
-            let series = self.groups.iter().flat_map(|(_, series)| series.iter().flatten());
-            series.flatten().copied().filter(|ns| *ns > 0.0)
-        };
-        let (lo, hi) = (all().fold(f64::MAX, f64::min), all().fold(1.0, f64::max));
-        let axis = Axis::log(lo.min(hi), hi, duration);
-        let left = labels(self.groups.iter().map(|(name, _)| name.as_str()));
-        let right = WIDTH - RIGHT - 8.0;
-        let x = |v: f64| left + axis.at(v) * (right - left);
-        let group = ROW * self.series.len() as f64 + 6.0;
-        let bottom = top + group * self.groups.len() as f64 + 4.0;
-        vertical_rules(&mut canvas, &axis, &x, (top, bottom), self.axis);
-        for (i, (name, series)) in self.groups.iter().enumerate() {
-            let y = top + group * i as f64 + 5.0;
-            let middle = y + (group - 6.0) / 2.0 + 4.5;
-            canvas.text(left - 8.0, middle, Anchor::End, "", name);
-            for (s, values) in series.iter().enumerate() {
-                let Some(values) = values else { continue };
-                let y = y + ROW * s as f64 + ROW / 2.0;
-                let points: Vec<(f64, f64)> = values.iter().map(|ns| (x(*ns), y)).collect();
-                canvas.path(&points, &colour(s), 0);
-                for (shape, (ns, at)) in values.iter().zip(&points).enumerate() {
-                    let (percentile, ns) = (self.percentiles[shape], duration(*ns));
-                    let title = format!("{name}, {}: {percentile} {ns}", self.series[s]);
-                    canvas.mark(at.0, at.1, shape, &format!("fill {}", colour(s)), &title);
-                }
-            }
-        }
-        canvas.rule((left, top), (left, bottom), "axis");
-        canvas.finish(bottom + 42.0, self.title)
+        canvas.finish(bottom + 42.0, self.head.title)
     }
 }
 

@@ -1,10 +1,8 @@
-//! Figures of a report: `SPECS` says which, and this draws any of them.
+//! Figures of a report: `figures/specs.txt` says which, and this draws any of them.
 
-mod specs;
-
-use crate::charts::{Bar, Bars, Line, Lines, Ranges, Style};
-use crate::report::{Report, Row, threads_text};
-use crate::svg::{Axis, Show, duration, number, stand_alone};
+use crate::charts::{Group, Groups, Head, Lines, Series, Style};
+use crate::report::{Report, Row, paragraphs, threads_text};
+use crate::svg::{Axis, duration, number, stand_alone, three_digits};
 
 /// A figure.
 #[derive(Clone, Debug)]
@@ -32,115 +30,29 @@ impl Figure {
 /// All figures that the rows of a report suffice for.
 #[must_use]
 pub fn draw(report: &Report) -> Vec<Figure> {
-    specs::SPECS.iter().flat_map(|spec| spec.draw(report)).collect()
+    let specs = paragraphs(include_str!("figures/specs.txt")).map(Spec::parse);
+    specs.flat_map(|spec| spec.draw(report)).collect()
 }
 
-/// The specification of figures that look alike: their rows, the chart, and the words. `{each}` in a text is
-/// the case or the number of threads that a figure is about; `{place}`, `{emulated}` and `{not emulated}` are
-/// about the medium; `{on}` is all of what a [`Each::View`] holds still.
+/// The specification of figures that look alike: a paragraph of `specs.txt`, which tells the format.
 struct Spec {
-    table: &'static str,
-    /// Labels and names of the metrics, and the dashes of their lines.
-    metrics: &'static [(&'static str, &'static str, usize)],
-    /// Values are divided by it.
-    unit: f64,
-    keep: fn(&Report, &Row) -> bool,
-    each: Each,
-    series: Series,
-    chart: Chart,
     name: &'static str,
+    table: &'static str,
+    metrics: Vec<Metric>,
+    rows: &'static str,
+    each: &'static str,
+    series: &'static str,
+    chart: Vec<&'static str>,
+    axis: &'static str,
     title: &'static str,
     subtitle: &'static str,
     caption: &'static str,
 }
 
-/// The figures of a specification.
-#[derive(Clone, Copy)]
-enum Each {
-    /// One.
-    All,
-    /// One for each case.
-    Case,
-    /// One for each way in which keys are drawn: the case up to its second comma.
-    Drawn,
-    /// One for each number of threads, of all designs; of one design, one of all numbers of threads.
-    View,
-}
-
-/// The property that has a colour of its own.
-#[derive(Clone, Copy, PartialEq)]
-enum Series {
-    /// The run's designs; lines are dashed by the metric.
-    Design,
-    /// The names in the rows, in the order of the rows; as above.
-    Named,
-    /// These, dashed by the number of threads.
-    Contender,
-    /// Designs, dashed by the case.
-    Case,
-    /// Rewo-Hash, and the other designs dashed.
-    Cache,
-    /// Ways in which keys are drawn.
-    Drawn,
-}
-
-/// The kinds of charts.
-#[derive(Clone, Copy)]
-enum Chart {
-    /// The label of the axis, how a number is shown, and whether groups are metrics and not cases.
-    Bars(&'static str, Show, bool),
-    /// The label of the axis, and whether marks are the fastest, the median and the slowest time by a rate; else
-    /// they are metrics.
-    Ranges(&'static str, bool),
-    /// The axis below, and the label and kind of the other one.
-    Lines(X, &'static str, Y),
-}
-
-/// Where a point lies, and the axis.
-#[derive(Clone, Copy, PartialEq)]
-enum X {
-    Threads,
-    /// Threads of simulated nodes, logarithmic.
-    Clients,
-    Keys,
-    KeysLog,
-    PartOfKeys,
-    /// The exponent in the case.
-    Skew,
-    /// The size of the cached table in the case; other designs have a line from none to all.
-    Cache,
-    /// The metric: one in how many takes longer.
-    Percentile,
-    /// Slices of time, from the begin of a resize.
-    Slice,
-}
-
-impl X {
-    fn label(self) -> &'static str {
-        match self {
-            X::Threads => "threads",
-            X::Clients => "clients, logarithmic",
-            X::Keys => "keys in the table",
-            X::KeysLog => "keys in the table, logarithmic",
-            X::PartOfKeys => "keys in the table, as a part of all",
-            X::Skew => "exponent of the zipfian distribution",
-            X::Cache => "copies in DRAM, as a part of the tables, logarithmic",
-            X::Percentile => "percentile, logarithmic towards 100 %",
-            X::Slice => "milliseconds from its begin",
-        }
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Y {
-    /// From zero.
-    Linear(Show),
-    /// Times, logarithmic.
-    Log,
-    /// Parts of a whole.
-    Part,
-    /// Bytes of an entry, without those of an almost empty table.
-    Grown,
+struct Metric {
+    label: &'static str,
+    name: &'static str,
+    dash: usize,
 }
 
 /// Numbers of clients that are simulated.
@@ -153,14 +65,6 @@ const CACHES: [f64; 8] =
     [NO_CACHE, 1.0 / 64.0, 1.0 / 32.0, 1.0 / 16.0, 1.0 / 8.0, 1.0 / 4.0, 1.0 / 2.0, 1.0];
 /// The design that has it.
 const CACHING: &str = "rewo";
-
-/// A series of a figure.
-#[derive(Clone, PartialEq)]
-struct Key {
-    order: (usize, usize),
-    style: Style,
-    name: String,
-}
 
 /// The position of an item among those seen, to which it is added.
 fn numbered<T: PartialEq>(seen: &mut Vec<T>, item: T) -> usize {
@@ -176,19 +80,57 @@ fn drawn(case: &str) -> (&str, Option<&str>) {
 }
 
 impl Spec {
+    fn parse([head, title, subtitle, caption]: [&'static str; 4]) -> Self {
+        let mut fields = head.split(" | ");
+        let mut field = || fields.next().unwrap_or_default();
+        let metric = |text: &'static str| {
+            let (label, name) = text.split_once('=').unwrap_or(("", text));
+            let dashed = label.strip_prefix('~');
+            Metric { label: dashed.unwrap_or(label), name, dash: dashed.is_some().into() }
+        };
+        Spec {
+            name: field(),
+            table: field(),
+            metrics: field().split("; ").map(metric).collect(),
+            rows: field(),
+            each: field(),
+            series: field(),
+            chart: field().split(' ').collect(),
+            axis: field(),
+            title,
+            subtitle,
+            caption,
+        }
+    }
+
+    /// True if a row is the figure's by its case, where `*` is any end, and its threads; the rule `scaling` wants at
+    /// least three numbers of threads.
+    fn keeps(&self, report: &Report, row: &Row) -> bool {
+        let threads = &report.setup.threads;
+        let is_case = |case: &str| match case.strip_suffix('*') {
+            Some(start) => row.case.starts_with(start),
+            None => row.case == case,
+        };
+        self.rows.trim().split("; ").all(|rule| match rule.split_once('=') {
+            Some(("case", cases)) => cases.split(',').any(is_case),
+            Some((_, "first")) => threads.first() == Some(&row.threads),
+            Some((_, n)) => n.parse() == Ok(row.threads),
+            None => rule.is_empty() || threads.len() >= 3,
+        })
+    }
+
     fn draw(&self, report: &Report) -> Vec<Figure> {
-        let rows = report.table(self.table).filter(|row| (self.keep)(report, row));
+        let rows = report.table(self.table).filter(|row| self.keeps(report, row));
         let rows = rows.filter_map(|row| {
-            let metric = self.metrics.iter().position(|(_, metric, _)| *metric == row.metric)?;
-            Some((row, metric))
+            Some((row, self.metrics.iter().position(|metric| metric.name == row.metric)?))
         });
         let mut figures: Vec<(String, Vec<(&Row, usize)>)> = Vec::new();
         for (row, metric) in rows {
             let key = match self.each {
-                Each::Case => row.case.clone(),
-                Each::Drawn => drawn(&row.case).0.to_owned(),
-                Each::View if report.setup.designs.len() > 1 => row.threads.to_string(),
-                Each::All | Each::View => String::new(),
+                "case" => row.case.clone(),
+                "drawn" => drawn(&row.case).0.to_owned(),
+                "view" if report.setup.designs.len() > 1 => row.threads.to_string(),
+                _ => String::new(),
             };
             match figures.iter_mut().find(|(known, _)| *known == key) {
                 Some((_, rows)) => rows.push((row, metric)),
@@ -200,8 +142,8 @@ impl Spec {
 
     fn figure(&self, report: &Report, each: &str, rows: &[(&Row, usize)]) -> Figure {
         let on = match (self.each, &report.setup.designs[..]) {
-            (Each::View, [design]) => design.clone(),
-            (Each::View, _) => threads_text(each.parse().unwrap_or(1)),
+            ("view", [design]) => design.clone(),
+            ("view", _) => threads_text(each.parse().unwrap_or(1)),
             _ => threads_text(report.setup.threads.first().copied().unwrap_or(1)),
         };
         let text = |text: &str| {
@@ -212,56 +154,25 @@ impl Spec {
                 .replace("{not emulated}", report.not_emulated())
                 .replace("{graph}", rows[0].0.case.trim_start_matches("graph "))
         };
-        let keys = self.keys(report, rows);
-        let mut series: Vec<Key> = Vec::new();
-        for key in &keys {
-            if !series.contains(key) {
-                series.push(key.clone());
-            }
+        let of_row = self.series(report, rows);
+        let mut series: Vec<Series> = Vec::new();
+        for one in &of_row {
+            numbered(&mut series, one.clone());
         }
-        series.sort_by_key(|key| key.order);
-        let rows: Vec<(&Row, usize, usize)> = rows
-            .iter()
-            .zip(&keys)
-            .map(|((row, metric), key)| {
-                let at = series.iter().position(|other| other == key);
-                (*row, *metric, at.unwrap_or(0))
-            })
-            .collect();
+        series.sort_by_key(|one| one.order);
+        let at = |of_row| series.iter().position(|one| one == of_row).unwrap_or(0);
+        let rows = rows.iter().zip(&of_row);
+        let rows: Vec<_> = rows.map(|((row, metric), one)| (*row, *metric, at(one))).collect();
         let (title, subtitle) = (text(self.title), text(self.subtitle));
-        let words = (title.as_str(), subtitle.as_str());
-        let svg = match self.chart {
-            Chart::Bars(axis, show, by_metric) => {
-                let bar = |row: &Row, _: usize| {
-                    let [value, min, max] = [row.value, row.min, row.max].map(|v| v / self.unit);
-                    Bar { value, min, max }
-                };
-                let groups = self.groups(&rows, series.len(), by_metric, bar, |_, _| {});
-                let series = series.into_iter().map(|key| key.name).collect();
-                Bars { title: words.0, subtitle: words.1, axis, show, series, groups }.svg()
+        let head = Head { title: &title, subtitle: &subtitle, series };
+        let svg = match self.chart[..] {
+            ["lines", x, y] => self.lines(report, head, &rows, (x, y)),
+            ["ranges"] => {
+                let marks: Vec<&str> = self.metrics.iter().map(|metric| metric.label).collect();
+                self.groups(head, &rows, &marks)
             }
-            Chart::Ranges(axis, of_rate) => {
-                let labels: Vec<&str> = match of_rate {
-                    true => vec!["fastest", "median", "slowest"],
-                    false => self.metrics.iter().map(|(label, ..)| *label).collect(),
-                };
-                let first = |row: &Row, metric: usize| match (of_rate, metric) {
-                    (true, _) => [row.max, row.value, row.min].map(|rate| 1e9 / rate).into(),
-                    (false, 0) => vec![row.value],
-                    // Without the first percentiles the others would have their marks.
-                    (false, _) => Vec::new(),
-                };
-                let more = |values: &mut Vec<f64>, (row, metric): (&Row, usize)| {
-                    if values.len() == metric {
-                        values.push(row.value);
-                    }
-                };
-                let groups = self.groups(&rows, series.len(), false, first, more);
-                let series = series.into_iter().map(|key| key.name).collect();
-                let (title, subtitle) = words;
-                Ranges { title, subtitle, axis, percentiles: &labels, series, groups }.svg()
-            }
-            Chart::Lines(x, label, y) => self.lines(report, words, series, &rows, (x, label, y)),
+            ["ranges", ..] => self.groups(head, &rows, &["fastest", "median", "slowest"]),
+            _ => self.groups(head, &rows, &[]),
         };
         let name = text(self.name).replace([' ', '.'], "-").to_lowercase();
         let name = name.trim_end_matches('-').to_owned();
@@ -269,150 +180,166 @@ impl Spec {
     }
 
     /// The series of each row.
-    fn keys(&self, report: &Report, rows: &[(&Row, usize)]) -> Vec<Key> {
-        let is_line = matches!(self.chart, Chart::Lines(..));
+    fn series(&self, report: &Report, rows: &[(&Row, usize)]) -> Vec<Series> {
+        let is_line = self.chart[0] == "lines";
         let (mut names, mut threads, mut cases) = (Vec::new(), Vec::new(), Vec::new());
         let one = rows.iter().all(|(row, _)| row.threads == rows[0].0.threads);
-        if matches!(self.series, Series::Design | Series::Case | Series::Cache) {
+        if ["design", "case", "cache"].contains(&self.series) {
             names.extend(report.setup.designs.iter().map(String::as_str));
         }
-        let keys = rows.iter().map(|(row, metric)| {
+        let one_design = self.each == "view" && report.setup.designs.len() == 1;
+        let series = rows.iter().map(|(row, metric)| {
             let design = row.design.as_str();
-            let (label, _, dash) = if is_line { self.metrics[*metric] } else { ("", "", 0) };
-            let one_design = matches!(self.each, Each::View) && report.setup.designs.len() == 1;
-            let (colour, dash, order, name) = match self.series {
+            let of_threads = threads_text(row.threads);
+            let Metric { label, dash, .. } = self.metrics[*metric];
+            let mut colour = numbered(&mut names, design);
+            let (dash, order, name) = match self.series {
                 _ if one_design => {
                     let at = report.setup.threads.iter().position(|n| *n == row.threads);
-                    (at.unwrap_or(0), 0, 0, threads_text(row.threads))
+                    colour = at.unwrap_or(0);
+                    (0, 0, of_threads)
                 }
-                Series::Design | Series::Named if label.is_empty() => (
-                    numbered(&mut names, design),
-                    dash,
-                    *metric * usize::from(is_line),
-                    design.into(),
-                ),
-                Series::Design | Series::Named => {
-                    (numbered(&mut names, design), dash, *metric, format!("{design}, {label}"))
-                }
-                Series::Contender => {
+                "contender" => {
                     let dash = numbered(&mut threads, row.threads);
-                    let name = format!("{design}, {}", threads_text(row.threads));
-                    let name = if one { design.to_owned() } else { name };
-                    (numbered(&mut names, design), dash, dash, name)
+                    let name = format!("{design}, {of_threads}");
+                    (dash, dash, if one { design.to_owned() } else { name })
                 }
-                Series::Case => {
+                "case" => {
                     let case = numbered(&mut cases, row.case.as_str());
-                    (numbered(&mut names, design), case, case, format!("{design}, {}", row.case))
+                    (case, case, format!("{design}, {}", row.case))
                 }
-                Series::Cache => {
-                    (numbered(&mut names, design), usize::from(design != CACHING), 0, design.into())
-                }
-                Series::Drawn => {
+                "cache" => (usize::from(design != CACHING), 0, design.to_owned()),
+                "drawn" => {
                     let (drawn, _) = drawn(&row.case);
-                    (numbered(&mut cases, drawn), 0, 0, drawn.to_owned())
+                    colour = numbered(&mut cases, drawn);
+                    (0, 0, drawn.to_owned())
                 }
+                _ if is_line && !label.is_empty() => (dash, *metric, format!("{design}, {label}")),
+                _ => (dash, 0, design.to_owned()),
             };
-            Key { order: (order, colour), style: Style { colour, dash }, name }
+            Series { order: (order, colour), style: Style { colour, dash }, name }
         });
-        keys.collect()
+        series.collect()
     }
 
-    /// Groups with a cell for each series: of the first row, and of each more.
-    fn groups<T: Clone>(
-        &self,
-        rows: &[(&Row, usize, usize)],
-        series: usize,
-        by_metric: bool,
-        first: impl Fn(&Row, usize) -> T,
-        more: impl Fn(&mut T, (&Row, usize)),
-    ) -> Vec<(String, Vec<Option<T>>)> {
-        let mut groups: Vec<(String, Vec<Option<T>>)> = Vec::new();
+    /// What values are divided by.
+    fn unit(&self) -> f64 {
+        if self.axis.starts_with("million") { 1e6 } else { 1.0 }
+    }
+
+    /// Groups of bars, or of these marks.
+    fn groups(&self, head: Head<'_>, rows: &[(&Row, usize, usize)], marks: &[&str]) -> String {
+        let by_metric = self.chart[..] == ["bars", "by", "metric"];
+        let of_rate = self.chart[..] == ["ranges", "of", "rate"];
+        let empty = || vec![None; head.series.len()];
         let labels = self.metrics.iter().filter(|_| by_metric);
-        groups.extend(labels.map(|(label, ..)| ((*label).to_owned(), vec![None; series])));
+        let mut groups: Vec<Group> =
+            labels.map(|metric| (metric.label.to_owned(), empty())).collect();
         for (row, metric, at) in rows {
-            let name = if by_metric { self.metrics[*metric].0 } else { &row.case };
+            let name = if by_metric { self.metrics[*metric].label } else { &row.case };
             let known = groups.iter().position(|(known, _)| known == name);
             let known = known.unwrap_or_else(|| {
-                groups.push((name.to_owned(), vec![None; series]));
+                groups.push((name.to_owned(), empty()));
                 groups.len() - 1
             });
-            match &mut groups[known].1[*at] {
-                Some(cell) => more(cell, (row, *metric)),
-                cell => *cell = Some(first(row, *metric)),
+            let cell = groups[known].1[*at].get_or_insert_default();
+            if of_rate {
+                *cell = [row.max, row.value, row.min].map(|rate| 1e9 / rate).into();
+            } else if marks.is_empty() {
+                *cell = [row.value, row.min, row.max].map(|value| value / self.unit()).into();
+            } else if cell.len() == *metric {
+                // Without the first percentiles the others would have their marks.
+                cell.push(row.value);
             }
         }
-        groups
+        let show = if self.unit() > 1.0 { three_digits } else { number };
+        Groups { head, axis: self.axis, show, marks, groups }.svg()
     }
 
+    /// Lines over an axis `x`: threads, clients, keys, keys-log, part-of-keys, skew (the exponent in the case), cache
+    /// (the size of the cached table in the case; other designs have a line from none to all), percentile (the
+    /// metric), or slice (of time, from the begin of a resize). The axis `y` is one of numbers or durations from zero;
+    /// log, of durations; part, of a whole; or grown, without the bytes of an almost empty table.
     fn lines(
         &self,
         report: &Report,
-        (title, subtitle): (&str, &str),
-        series: Vec<Key>,
+        mut head: Head<'_>,
         rows: &[(&Row, usize, usize)],
-        (x, y_label, y): (X, &str, Y),
+        (x, y): (&str, &str),
     ) -> String {
-        let line = |key: Key| Line { name: key.name, style: key.style, points: Vec::new() };
-        let mut series: Vec<Line> = series.into_iter().map(line).collect();
+        let mut lines = vec![Vec::new(); head.series.len()];
         let keys = report.setup.keys as f64;
         for (row, metric, at) in rows {
-            let ends = match x {
-                X::Threads | X::Clients => [Some(row.threads as f64), None],
-                X::Keys | X::KeysLog => [Some(row.keys as f64), None],
-                X::PartOfKeys => [Some(row.keys as f64 / keys), None],
-                X::Skew => [row.case.strip_prefix("zipf ").and_then(|s| s.parse().ok()), None],
-                X::Percentile => [PERCENTILES.get(*metric).copied(), None],
-                X::Cache => match drawn(&row.case).1 {
-                    None => [Some(NO_CACHE), Some(1.0)],
-                    Some("0") => [Some(NO_CACHE), None],
+            let xs = match x {
+                "threads" | "clients" => Some(row.threads as f64),
+                "keys" | "keys-log" => Some(row.keys as f64),
+                "part-of-keys" => Some(row.keys as f64 / keys),
+                "skew" => row.case.strip_prefix("zipf ").and_then(|s| s.parse().ok()),
+                "percentile" => PERCENTILES.get(*metric).copied(),
+                "cache" => match drawn(&row.case).1 {
+                    None | Some("0") => Some(NO_CACHE),
                     Some(part) => {
-                        [part.strip_prefix("1/").and_then(|n| n.parse().ok()).map(f64::recip), None]
+                        part.strip_prefix("1/").and_then(|n| n.parse().ok()).map(f64::recip)
                     }
                 },
-                X::Slice => {
-                    let of_side = rows.iter().filter(|(other, ..)| other.design == row.design);
-                    let before = of_side.clone().filter(|(_, metric, _)| *metric == 0).count();
-                    let at = of_side.clone().position(|(other, ..)| std::ptr::eq(*other, *row));
+                _ => {
+                    let of_side = || rows.iter().filter(|(other, ..)| other.design == row.design);
+                    let before = of_side().filter(|(_, metric, _)| *metric == 0).count();
+                    let at = of_side().position(|(other, ..)| std::ptr::eq(*other, *row));
                     let at = at.unwrap_or(0) as f64 - before as f64;
-                    [Some(at * crate::suites::resizing::SLICE_MS as f64), None]
+                    Some(at * crate::suites::resizing::SLICE_MS as f64)
                 }
             };
-            let points = ends.into_iter().flatten().map(|x| (x, row.value / self.unit));
-            series[*at].points.extend(points);
+            let other_end = (x == "cache" && drawn(&row.case).1.is_none()).then_some(1.0);
+            let points = xs.into_iter().chain(other_end).map(|x| (x, row.value / self.unit()));
+            lines[*at].extend(points);
         }
-        series.retain(|line| !line.points.is_empty());
-        let xs = || series.iter().flat_map(|line| &line.points).map(|(x, _)| *x);
-        let ys = || series.iter().flat_map(|line| &line.points).map(|(_, y)| *y);
-        let (left, right) = (xs().fold(f64::MAX, f64::min), xs().fold(0.0, f64::max));
-        let (least, most) = (ys().fold(f64::MAX, f64::min), ys().fold(0.0, f64::max));
-        let x_axis = match x {
-            X::Threads | X::Keys | X::Skew | X::Slice => Axis::linear(left.min(0.0), right, number),
-            X::Clients => Axis::log_at(CLIENTS.into(), number),
-            X::KeysLog => Axis::log(left, right, number),
-            X::PartOfKeys => Axis::linear(0.0, 1.0, number),
-            X::Cache => Axis::log_at(CACHES.into(), |part| match part {
-                part if part <= NO_CACHE => "0".into(),
-                part if part >= 1.0 => "1".into(),
-                part => format!("1/{}", part.recip().round()),
-            }),
-            X::Percentile => Axis::log_at(PERCENTILES.into(), |one_in| {
-                let percent = 100.0 - 100.0 / one_in;
-                format!("p{}", (percent * 1000.0).round() / 1000.0)
-            }),
+        let mut has_points = lines.iter().map(|points| !points.is_empty());
+        head.series.retain(|_| has_points.next().unwrap_or(false));
+        lines.retain(|points| !points.is_empty());
+        let points = || lines.iter().flatten().copied();
+        let ends = |values: &mut dyn Iterator<Item = f64>| {
+            values.fold((f64::MAX, 0.0_f64), |(least, most), v| (least.min(v), most.max(v)))
         };
-        let y_axis = match y {
-            Y::Linear(show) => Axis::linear(0.0, most, show),
-            Y::Log => Axis::log(least.max(1.0), most.max(1.0), duration),
-            Y::Part => Axis::linear(0.0, 1.0, number),
-            Y::Grown => {
-                let points = series.iter().flat_map(|line| &line.points);
-                let grown = points.filter(|(x, _)| *x >= keys / 16.0).map(|(_, y)| *y);
+        let (left, right) = ends(&mut points().map(|(x, _)| x));
+        let (least, most) = ends(&mut points().map(|(_, y)| y));
+        let linear = || Axis::linear(left.min(0.0), right, number);
+        let x = match x {
+            "threads" => ("threads", linear()),
+            "clients" => ("clients, logarithmic", Axis::log_at(CLIENTS.into(), number)),
+            "keys" => ("keys in the table", linear()),
+            "keys-log" => ("keys in the table, logarithmic", Axis::log(left, right, number)),
+            "part-of-keys" => {
+                ("keys in the table, as a part of all", Axis::linear(0.0, 1.0, number))
+            }
+            "skew" => ("exponent of the zipfian distribution", linear()),
+            "percentile" => {
+                let axis = Axis::log_at(PERCENTILES.into(), |one_in| {
+                    let percent = 100.0 - 100.0 / one_in;
+                    format!("p{}", (percent * 1000.0).round() / 1000.0)
+                });
+                ("percentile, logarithmic towards 100 %", axis)
+            }
+            "cache" => {
+                let axis = Axis::log_at(CACHES.into(), |part| match part {
+                    part if part <= NO_CACHE => "0".into(),
+                    part if part >= 1.0 => "1".into(),
+                    part => format!("1/{}", part.recip().round()),
+                });
+                ("copies in DRAM, as a part of the tables, logarithmic", axis)
+            }
+            _ => ("milliseconds from its begin", linear()),
+        };
+        let y = match y {
+            "duration" => Axis::linear(0.0, most, duration),
+            "log" => Axis::log(least.max(1.0), most.max(1.0), duration),
+            "part" => Axis::linear(0.0, 1.0, number),
+            "grown" => {
+                let grown = points().filter(|(x, _)| *x >= keys / 16.0).map(|(_, y)| y);
                 Axis::linear(0.0, grown.fold(16.0, f64::max) * 1.1, number)
             }
+            _ => Axis::linear(0.0, most, number),
         };
-        let longest = series.iter().map(|line| line.points.len()).max().unwrap_or(0);
-        let marks = if longest > 32 { longest / 8 } else { 1 };
-        let (x, y) = ((x.label(), x_axis), (y_label, y_axis));
-        Lines { title, subtitle, x, y, series, marks }.svg()
+        Lines { head, x, y: (self.axis, y), points: lines }.svg()
     }
 }

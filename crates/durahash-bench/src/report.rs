@@ -256,3 +256,12 @@ impl Row {
 pub(crate) fn threads_text(n: u64) -> String {
     if n == 1 { "1 thread".into() } else { format!("{n} threads") }
 }
+
+/// The paragraphs of a file of specifications: four lines each, and comments, which begin with `#`.
+pub(crate) fn paragraphs(text: &'static str) -> impl Iterator<Item = [&'static str; 4]> {
+    let paragraphs = text.split("\n\n").map(|paragraph| {
+        let mut lines = paragraph.lines().filter(|line| !line.starts_with('#'));
+        [(); 4].map(|()| lines.next().unwrap_or_default())
+    });
+    paragraphs.filter(|lines| !lines[0].is_empty())
+}

@@ -8,6 +8,7 @@ use crate::tables::tables;
 /// Lines of table, designs, cases, threads, keys, and metrics with values. `*` stands for the designs, or the
 /// numbers of threads, of the report; `others` for the designs but rewo.
 const ROWS: &str = "\
+stores|durahash;LMDB|durable inserts;inserts of 1000;lookups|1,2|1000|ops_per_s=2e6
 throughput|*|load;put_many;hit;miss;YCSB A|*|1000|ops_per_s=2e6
 latency|*|load;hit;YCSB A|*|1000|p50_ns=90;p99_ns=800;p99.99_ns=31e3;max_ns=2e6
 latency|*|put_many|*|1000|p50_ns=900;max_ns=2e6

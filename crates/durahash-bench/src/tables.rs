@@ -1,14 +1,14 @@
-//! Tables of a report, for people: as text, and for the page. [`SPECS`](specs::SPECS) says which columns most have;
-//! `wide.rs` has those with a column for each design or size, and `advice.rs` words.
+//! Tables of a report, for people: as text, and for the page. `tables/specs.txt` says which and with which columns,
+//! `advice.rs` has one of words.
 
 mod advice;
-mod specs;
-mod wide;
 
+use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use crate::report::{REAL, Report, Row, threads_text};
+use crate::report::{Report, Row, paragraphs, threads_text};
 use crate::svg::{duration, number};
+use crate::workload::Workload;
 
 /// A table of texts.
 pub struct Table {
@@ -159,36 +159,74 @@ fn grouped(n: u64) -> String {
     text
 }
 
-/// The specification of tables that look alike. `{threads}` in a text is the number of threads of one of several
-/// tables; `{first keys}` the keys of the first line; the others are about the whole report.
+/// The specification of a table, or of one for each number of threads: a paragraph of `specs.txt`, which tells the
+/// format.
 struct Spec {
     table: &'static str,
-    /// The metric of which each row makes a line.
-    lead: &'static str,
-    /// True if lines are sorted by case, then threads; else they are in the order of measurement.
-    sorted: bool,
-    /// `header=field` of those that tell lines apart: design, case, threads, keys.
-    names: &'static str,
-    /// `header=metric:how` of each number; see [`cell`] for how it is shown if that is left out.
-    columns: &'static str,
+    leads: Vec<&'static str>,
+    names: Vec<(&'static str, &'static str)>,
+    order: Vec<&'static str>,
+    columns: Vec<(&'static str, &'static str)>,
     title: &'static str,
-    note: &'static [&'static str],
+    note: &'static str,
 }
 
-/// The columns of a specification: header and the rest, which is the header where there is no other.
-fn columns(text: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> + Clone {
-    text.split("; ").filter(|column| !column.is_empty()).map(|column| {
-        match column.split_once('=') {
-            Some(column) => column,
-            None => (column.split(':').next().unwrap_or(column), column),
+/// A column of numbers, and the line's fields that it has in place of the line's own.
+#[derive(Clone)]
+struct Column {
+    header: String,
+    source: &'static str,
+    design: Option<String>,
+    threads: Option<u64>,
+    keys: Option<u64>,
+}
+
+/// `header=rest` of each; the rest begins with the header where there is no other.
+fn pairs(text: &'static str) -> Vec<(&'static str, &'static str)> {
+    let pair = |one: &'static str| {
+        let header = || one.split([':', '@']).next().unwrap_or(one);
+        one.split_once('=').unwrap_or_else(|| (header(), one))
+    };
+    text.split("; ").map(pair).collect()
+}
+
+/// Columns for each of `values`, in place of those whose header has `mark`.
+fn each<T>(
+    columns: Vec<Column>,
+    mark: &str,
+    values: &[T],
+    set: impl Fn(&mut Column, &T) -> String,
+) -> Vec<Column> {
+    let expand = |column: Column| {
+        if !column.header.contains(mark) {
+            return vec![column];
         }
-    })
+        let of_value = |value| {
+            let mut column = column.clone();
+            let text = set(&mut column, value);
+            column.header = column.header.replace(mark, &text);
+            column
+        };
+        values.iter().map(of_value).collect()
+    };
+    columns.into_iter().flat_map(expand).collect()
 }
 
-/// The metric of a column, and how it is shown: by its unit, the end of its name, if not otherwise.
-fn metric(column: &str) -> (&str, &str) {
-    let unit = |metric: &'_ str| metric.rfind('_').map_or(metric.len(), |at| at + 1);
-    column.split_once(':').unwrap_or_else(|| (column, &column[unit(column)..]))
+/// The end of a case from its comma on.
+fn tail(row: &Row) -> &str {
+    row.case.find(", ").map_or("", |at| &row.case[at..])
+}
+
+/// A field of a line, as a name.
+fn name(field: &str, line: &Row) -> String {
+    match field {
+        "design" => line.design.clone(),
+        "case" => line.case.clone(),
+        "tail" => tail(line).trim_start_matches(", ").to_owned(),
+        "metric" => line.metric.strip_suffix("_ns").unwrap_or_default().to_owned(),
+        "threads" => line.threads.to_string(),
+        _ => grouped(line.keys),
+    }
 }
 
 /// A number as a cell. A time of too few samples, which has no row, is a dash.
@@ -199,17 +237,29 @@ fn cell(how: &str, report: &Report, line: &Row, found: Option<&Row>) -> String {
         return if is_time { "-".into() } else { String::new() };
     };
     let value = row.value;
+    let mib = value / f64::from(1 << 20);
     match how {
         // Rates, in millions or thousands; and the least of the repeats.
         "s" => format!("{:.2}", value / 1e6),
         "M3" => format!("{:.3}", value / 1e6),
         "k" => format!("{:.2}", value / 1e3),
+        "thousands" => grouped(value as u64 / 1000 * 1000),
+        "short" => number(value),
         "least" => format!("{:.2}", row.min / 1e6),
         "ns" | "simulated" => duration(value),
         "time" => duration(value * 1e6),
         "ms" => format!("{value:.2} ms"),
         "0 ms" => format!("{value} ms"),
-        "MiB" => format!("{:.1} MiB", value / f64::from(1 << 20)),
+        "MiB" => format!("{mib:.1} MiB"),
+        "2 MiB" => format!("{mib:.2}"),
+        "B" => format!("{value:.0} B"),
+        "%" => format!("{:.1} %", value * 100.0),
+        "factor" => format!("{value:.3}"),
+        "survives" => SURVIVES.get(value as usize).copied().unwrap_or_default().into(),
+        "description" => {
+            let workload = Workload::ALL.into_iter().find(|workload| workload.name() == line.case);
+            workload.map_or("", Workload::description).into()
+        }
         // Digits after the point, of the number or of its part for each key.
         _ => match (how.strip_prefix('/').map(str::parse::<usize>), how.parse::<usize>()) {
             (Some(Ok(digits)), _) => format!("{:.digits$}", value / row.keys as f64),
@@ -218,6 +268,14 @@ fn cell(how: &str, report: &Report, line: &Row, found: Option<&Row>) -> String {
         },
     }
 }
+
+/// The failures that a mode survives, by the number that rows have for it.
+const SURVIVES: [&str; 4] = [
+    "",
+    "survives kill -9, no system crash and no power cut",
+    "survives kill -9; system crash and power cut but for the last moments",
+    "survives kill -9, system crash and power cut",
+];
 
 /// The median of the simulated operation that is that of a workload on real nodes.
 fn simulated_operation<'a>(report: &'a Report, line: &Row) -> Option<&'a Row> {
@@ -230,6 +288,20 @@ fn simulated_operation<'a>(report: &'a Report, line: &Row) -> Option<&'a Row> {
 }
 
 impl Spec {
+    fn parse([head, columns, title, note]: [&'static str; 4]) -> Self {
+        let mut fields = head.split(" | ");
+        let mut field = || fields.next().unwrap_or_default();
+        Spec {
+            table: field(),
+            leads: field().split(", ").collect(),
+            names: pairs(field()),
+            order: field().split(", ").collect(),
+            columns: pairs(columns),
+            title,
+            note,
+        }
+    }
+
     /// One table, or one for each number of threads where the title has it.
     fn tables(&self, report: &Report) -> Vec<Table> {
         if !self.title.contains("{threads}") {
@@ -240,51 +312,123 @@ impl Spec {
     }
 
     fn table(&self, report: &Report, threads: Option<u64>) -> Table {
-        let leads = report.table(self.table).filter(|row| row.metric == self.lead);
-        let leads = leads.filter(|row| threads.is_none_or(|threads| row.threads == threads));
-        let mut leads: Vec<&Row> = leads.collect();
-        if self.sorted {
-            let cases = report.cases(self.table);
-            let case = |row: &Row| cases.iter().position(|case| *case == row.case);
-            leads.sort_by_key(|row| (case(row), row.threads));
-        }
-        let (names, numbers) = (columns(self.names), columns(self.columns));
-        let lines = leads.iter().map(|line| {
-            let names = names.clone().map(|(_, field)| match field {
-                "design" => line.design.clone(),
-                "case" => line.case.clone(),
-                "threads" => line.threads.to_string(),
-                _ => grouped(line.keys),
-            });
-            let cells = numbers.clone().map(|(_, column)| {
-                let (metric, how) = metric(column);
-                let mut rows = report.table(self.table);
-                let found = rows.find(|row| {
-                    row.metric == metric
-                        && (&row.design, &row.case) == (&line.design, &line.case)
-                        && (row.threads, row.keys) == (line.threads, line.keys)
-                });
-                cell(how, report, line, found)
-            });
-            names.chain(cells).collect()
-        });
-        let text = |text: &str| {
-            let keys = leads.first().map_or(0, |row| row.keys);
-            text.replace("{threads}", &threads.map_or_else(String::new, threads_text))
-                .replace("{emulated}", &report.emulated())
-                .replace("{not emulated}", report.not_emulated())
-                .replace("{repeats}", &report.setup.repeats.to_string())
-                .replace("{clock}", &number(report.setup.clock_ns))
-                .replace("{first keys}", &number(keys as f64))
-                .replace("{growth}", &growth(report))
+        let names = |line: &Row| -> Vec<String> {
+            self.names.iter().map(|(_, field)| name(field, line)).collect()
         };
-        Table {
-            title: text(self.title),
-            note: text(&self.note.concat()),
-            header: names.clone().chain(numbers.clone()).map(|(header, _)| header.into()).collect(),
-            names: names.clone().filter(|(_, field)| ["design", "case"].contains(field)).count(),
-            rows: lines.collect(),
+        let mut lines: Vec<(Vec<String>, &Row)> = Vec::new();
+        let leads = report.table(self.table).filter(|row| self.leads.contains(&&*row.metric));
+        for row in leads.filter(|row| threads.is_none_or(|threads| row.threads == threads)) {
+            let names = names(row);
+            if lines.iter().all(|(known, _)| *known != names) {
+                lines.push((names, row));
+            }
         }
+        let cases = report.cases(self.table);
+        lines.sort_by_cached_key(|(_, row)| {
+            let rank = |field: &&str| match *field {
+                "case" => cases.iter().position(|case| *case == row.case),
+                "design" => report.setup.designs.iter().position(|design| *design == row.design),
+                "metric" => self.leads.iter().position(|metric| *metric == row.metric),
+                "threads" => Some(row.threads as usize),
+                _ => None,
+            };
+            self.order.iter().map(rank).collect::<Vec<_>>()
+        });
+        let columns = self.columns(report);
+        let cells = |(names, line): &(Vec<String>, &Row)| {
+            let cells = columns.iter().map(|column| self.cell(report, line, column));
+            names.iter().cloned().chain(cells).collect()
+        };
+        let headers = self.names.iter().map(|(header, _)| (*header).to_owned());
+        let is_word = |(_, field): &&(&str, &str)| !["threads", "keys"].contains(field);
+        let first_keys = lines.first().map_or(0, |(_, row)| row.keys);
+        Table {
+            title: self.text(self.title, report, threads, first_keys),
+            note: self.text(self.note, report, threads, first_keys),
+            header: headers.chain(columns.iter().map(|column| column.header.clone())).collect(),
+            names: self.names.iter().filter(is_word).count(),
+            rows: lines.iter().map(cells).collect(),
+        }
+    }
+
+    fn columns(&self, report: &Report) -> Vec<Column> {
+        let column = |(header, source): &(&str, &'static str)| {
+            let header = (*header).to_owned();
+            Column { header, source, design: None, threads: None, keys: None }
+        };
+        let columns = self.columns.iter().map(column).collect();
+        let mut keys: Vec<u64> = report.table(self.table).map(|row| row.keys).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let columns = each(columns, "{n}", &report.setup.threads, |column, n| {
+            column.threads = Some(*n);
+            n.to_string()
+        });
+        let columns = each(columns, "{design}", &report.setup.designs, |column, design| {
+            column.design = Some(design.clone());
+            design.clone()
+        });
+        let columns = each(columns, "{keys}", &keys, |column, keys| {
+            column.keys = Some(*keys);
+            number(*keys as f64)
+        });
+        each(columns, "{load}", &keys, |column, keys| {
+            column.keys = Some(*keys);
+            (*keys as f64 / report.setup.keys as f64).to_string()
+        })
+    }
+
+    /// The cell of a line and a column: of rows with other numbers of keys, as where the number is not known before,
+    /// that of the most.
+    fn cell(&self, report: &Report, line: &Row, column: &Column) -> String {
+        let (source, threads) = column.source.split_once('#').unwrap_or((column.source, ""));
+        let (source, place) = source.split_once('@').unwrap_or((source, ""));
+        let (metric, how) = source.split_once(':').unwrap_or((source, ""));
+        let metric = if metric == "*" { &line.metric } else { metric };
+        let unit = metric.rsplit('_').next().unwrap_or_default();
+        let how = if how.is_empty() { unit } else { how };
+        let (table, cases) = place.split_once('/').unwrap_or((self.table, place));
+        let cases = cases.replace("{tail}", tail(line));
+        let design = column.design.as_ref().unwrap_or(&line.design);
+        let threads = match threads {
+            "" => Some(column.threads.unwrap_or(line.threads)),
+            n => n.parse().ok(),
+        };
+        let found = report.table(table).filter(|row| {
+            row.metric == metric
+                && row.design == *design
+                && match &*cases {
+                    "" => row.case == line.case,
+                    cases => cases.split('|').any(|case| case == row.case),
+                }
+                && threads.is_none_or(|threads| row.threads == threads)
+                && column.keys.is_none_or(|keys| row.keys == keys)
+        });
+        let found = found.min_by_key(|row| (row.keys != line.keys, Reverse(row.keys)));
+        cell(how, report, line, found)
+    }
+
+    /// A title or a note, with the facts of the report.
+    fn text(&self, text: &str, report: &Report, threads: Option<u64>, first_keys: u64) -> String {
+        const BEFORE: &str =
+            "Virtual time, no measurement. {first keys} keys lie in the index before. ";
+        const AFTER: &str =
+            "Trips, verbs and bytes are of one operation, with those that splits and merges add.";
+        let rates = report.table(self.table).filter(|row| row.metric == "ops_per_s");
+        let spread = rates.map(|row| (row.max - row.min) / row.value).fold(0.0, f64::max);
+        let killed = report.table(self.table).find(|row| row.metric == "lost");
+        text.replace("{trips before}", BEFORE)
+            .replace("{trips after}", AFTER)
+            .replace("{threads}", &threads.map_or_else(String::new, threads_text))
+            .replace("{emulated}", &report.emulated())
+            .replace("{not emulated}", report.not_emulated())
+            .replace("{durability}", &report.setup.durability)
+            .replace("{repeats}", &report.setup.repeats.to_string())
+            .replace("{clock}", &number(report.setup.clock_ns))
+            .replace("{first keys}", &number(first_keys as f64))
+            .replace("{spread}", &format!("{:.0}", spread * 100.0))
+            .replace("{killed}", &grouped(killed.map_or(0, |row| row.keys)))
+            .replace("{growth}", &growth(report))
     }
 }
 
@@ -315,66 +459,12 @@ pub(crate) fn simulated(report: &Report) -> Option<String> {
 
 /// All tables that the rows suffice for.
 pub(crate) fn tables(report: &Report) -> Vec<Table> {
-    let (simulated, local): (Vec<&Spec>, Vec<&Spec>) = specs::SPECS
-        .iter()
-        .partition(|spec| spec.table.starts_with("simulated") || spec.table == REAL);
-    let lists = |specs: Vec<&'static Spec>| specs.into_iter().flat_map(|spec| spec.tables(report));
-    let mut tables = vec![summary(report), advice::table(report), wide::throughput(report)];
-    tables.extend(lists(local));
-    tables.extend(wide::all(report));
-    tables.extend(lists(simulated));
+    let specs = paragraphs(include_str!("tables/specs.txt")).map(Spec::parse);
+    let mut tables: Vec<Table> = specs.flat_map(|spec| spec.tables(report)).collect();
+    // Behind the figures that a user asks for first.
+    tables.insert(1, advice::table(report));
     tables.retain(|table| !table.rows.is_empty());
     tables
-}
-
-fn texts<const N: usize>(texts: [&str; N]) -> Vec<String> {
-    texts.map(str::to_owned).into()
-}
-
-/// The figures that a user asks for first.
-fn summary(report: &Report) -> Table {
-    let mut header = texts(["design"]);
-    for what in ["inserts", "lookups"] {
-        header.extend(report.setup.threads.iter().map(|threads| format!("{what}/s ×{threads}")));
-    }
-    header.extend(texts(["bytes/entry", "in DRAM", "open after kill -9"]));
-    let mut rows = Vec::new();
-    for design in &report.setup.designs {
-        let rates = [["insert", "load"], ["hit", "hit"]].into_iter().flat_map(|cases| {
-            report.setup.threads.iter().map(move |threads| {
-                let find = |case| report.find("throughput", design, case, *threads, "ops_per_s");
-                cases.into_iter().find_map(find).map(|row| row.value)
-            })
-        });
-        let space = ["medium_bytes_per_key", "dram_bytes_per_key"]
-            .map(|metric| report.find("space", design, "load", 1, metric).map(|row| row.value));
-        let open = report.table("recovery").filter(|row| row.design == *design);
-        let open = open.filter(|row| row.metric == "open_ms").max_by_key(|row| row.keys);
-        let rates: Vec<_> = rates.collect();
-        if rates.iter().all(Option::is_none) {
-            continue;
-        }
-        let cell =
-            |value: Option<f64>, show: fn(f64) -> String| value.map_or_else(String::new, show);
-        let mut row = texts([design]);
-        row.extend(
-            rates.into_iter().map(|rate| cell(rate, |rate| grouped(rate as u64 / 1000 * 1000))),
-        );
-        row.extend(space.map(|bytes| cell(bytes, |bytes| format!("{bytes:.1}"))));
-        row.push(cell(open.map(|row| row.value), |ms| format!("{ms:.2} ms")));
-        rows.push(row);
-    }
-    Table {
-        title: format!("In short: operations a second, by threads{}", report.emulated()),
-        note: format!(
-            "Durability of an insert that has returned: {}. Keys and values have 8 bytes each. The process \
-             that was killed was inserting; every insert that had returned was found again.",
-            report.setup.durability
-        ),
-        header,
-        names: 1,
-        rows,
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Which design to choose, in words: from the rows of a report and nothing else, and only where they differ
 //! by more than they spread.
 
-use super::{Table, grouped, texts};
+use super::{Table, grouped};
 use crate::report::{Report, Row, threads_text};
 use crate::svg::{duration, three_digits};
 
@@ -190,7 +190,7 @@ pub(super) fn table(report: &Report) -> Table {
             if let Some(last) = because.last_mut() {
                 *last = format!("{last} {}", need.unit()).trim_end().to_owned();
             }
-            rows.push(texts([&words, &names.join(" or "), &because.join(", ")]));
+            rows.push(vec![words, names.join(" or "), because.join(", ")]);
         }
     }
     let emulated = match &report.setup.emulates {
@@ -208,7 +208,7 @@ pub(super) fn table(report: &Report) -> Table {
             grouped(report.setup.keys),
             NO_MATTER * 100.0
         ),
-        header: texts(["where it matters", "choose", "because"]),
+        header: ["where it matters", "choose", "because"].map(str::to_owned).into(),
         names: 3,
         rows,
     }
