@@ -70,15 +70,10 @@ impl<'a> VersionLock<'a> {
 
     #[cold]
     fn read_slow<M: Memory>(self, medium: &M) -> Version {
-        let mut backoff = Backoff::new();
-        loop {
-            medium.event(Event::Wait);
-            backoff.wait();
+        wait_for(medium, || {
             let word = self.0.load(Ordering::Acquire);
-            if word & X == 0 {
-                return Version(word & !W);
-            }
-        }
+            (word & X == 0).then_some(Version(word & !W))
+        })
     }
 
     /// True if nothing was changed since `version` was read. Loads made before this call, with
@@ -176,50 +171,30 @@ impl DirectoryLock {
     /// Runs `f` while no doubling or halving happens.
     #[track_caller]
     pub fn shared<M: Memory, T>(&self, medium: &M, f: impl FnOnce() -> T) -> T {
-        let mut backoff = Backoff::new();
-        loop {
-            let word = self.0.load(Ordering::Relaxed);
-            if word & EXCLUSIVE == 0
-                && self
-                    .0
-                    .compare_exchange(word, word + 1, Ordering::Acquire, Ordering::Relaxed)
-                    .is_ok()
-            {
-                break;
-            }
-            medium.event(Event::Wait);
-            backoff.wait();
-        }
-        medium.event(Event::Locked(self.id()));
-        let _release = Release { lock: self, by: 1 };
-        let done = f();
-        medium.event(Event::Unlocked(self.id()));
-        done
+        wait_for(medium, || self.try_add(1));
+        self.run(medium, 1, f)
     }
 
     /// Runs `f` exclusively: no thread stores entries. Waiting writers keep later ones out.
     #[track_caller]
     pub fn exclusive<M: Memory, T>(&self, medium: &M, f: impl FnOnce() -> T) -> T {
-        let mut backoff = Backoff::new();
-        loop {
-            let word = self.0.load(Ordering::Relaxed);
-            if word & EXCLUSIVE == 0
-                && self
-                    .0
-                    .compare_exchange(word, word | EXCLUSIVE, Ordering::Acquire, Ordering::Relaxed)
-                    .is_ok()
-            {
-                break;
-            }
-            medium.event(Event::Wait);
-            backoff.wait();
-        }
-        while self.0.load(Ordering::Acquire) != EXCLUSIVE {
-            medium.event(Event::Wait);
-            backoff.wait();
-        }
+        wait_for(medium, || self.try_add(EXCLUSIVE));
+        wait_for(medium, || (self.0.load(Ordering::Acquire) == EXCLUSIVE).then_some(()));
+        self.run(medium, EXCLUSIVE, f)
+    }
+
+    /// Adds a holder, unless one has the lock exclusively.
+    fn try_add(&self, n: u64) -> Option<()> {
+        let word = self.0.load(Ordering::Relaxed);
+        let is_free = word & EXCLUSIVE == 0;
+        let added = || self.0.compare_exchange(word, word + n, Ordering::Acquire, Ordering::Relaxed);
+        (is_free && added().is_ok()).then_some(())
+    }
+
+    #[track_caller]
+    fn run<M: Memory, T>(&self, medium: &M, by: u64, f: impl FnOnce() -> T) -> T {
         medium.event(Event::Locked(self.id()));
-        let _release = Release { lock: self, by: EXCLUSIVE };
+        let _release = Release { lock: self, by };
         let done = f();
         medium.event(Event::Unlocked(self.id()));
         done
@@ -251,16 +226,23 @@ impl Drop for Release<'_> {
 /// Takes a mutex whose holder may call the medium: it is polled, so that a simulated schedule can
 /// let the holder go on.
 pub fn wait_lock<'a, M: Memory, T>(mutex: &'a Mutex<T>, medium: &M) -> MutexGuard<'a, T> {
+    wait_for(medium, || match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        // What it guards is only ever changed after the steps that may fail.
+        Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    })
+}
+
+/// Polls until there is an answer.
+#[track_caller]
+fn wait_for<M: Memory, T>(medium: &M, mut poll: impl FnMut() -> Option<T>) -> T {
     let mut backoff = Backoff::new();
     loop {
-        match mutex.try_lock() {
-            Ok(guard) => return guard,
-            // What it guards is only ever changed after the steps that may fail.
-            Err(TryLockError::Poisoned(guard)) => return guard.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                medium.event(Event::Wait);
-                backoff.wait();
-            }
+        if let Some(answer) = poll() {
+            return answer;
         }
+        medium.event(Event::Wait);
+        backoff.wait();
     }
 }

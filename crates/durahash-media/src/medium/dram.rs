@@ -4,9 +4,9 @@ use std::ptr::NonNull;
 
 use rustix::mm::{MapFlags, ProtFlags};
 
-use super::{ADDRESS_BYTES, Durability, Memory, Region, Storage, each_line, prefetch_line, sys};
+use super::{ADDRESS_BYTES, Durability, Memory, Region, Storage, sys};
 use crate::error::{Error, Limit, Result};
-use crate::word::{OnMedia, PmU64};
+use crate::word::OnMedia;
 
 /// 2 MiB: the huge page of x86-64 and of aarch64 with 4 KiB granules.
 pub(crate) const HUGE_PAGE_BYTES: u64 = 2 << 20;
@@ -41,31 +41,9 @@ impl Memory for Dram {
         &self.region
     }
     #[inline(always)]
-    fn load(&self, word: &PmU64) -> u64 {
-        word.load()
-    }
-    #[inline(always)]
-    fn store(&self, word: &PmU64, v: u64) {
-        word.store(v);
-    }
-    #[inline(always)]
-    fn cas(&self, word: &PmU64, old: u64, new: u64) -> Result<u64, u64> {
-        word.cas(old, new)
-    }
-    #[inline(always)]
-    fn store_nt(&self, word: &PmU64, v: u64) {
-        word.store(v);
-    }
-    #[inline(always)]
-    fn prefetch<T: OnMedia + ?Sized>(&self, obj: &T) {
-        each_line(obj, prefetch_line);
-    }
-    #[inline(always)]
     fn flush<T: OnMedia + ?Sized>(&self, _obj: &T) {}
     #[inline(always)]
     fn fence(&self) {}
-    #[inline(always)]
-    fn drain(&self) {}
 }
 
 impl Storage for Dram {

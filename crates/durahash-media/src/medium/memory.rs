@@ -1,6 +1,6 @@
 //! Touching bytes: words, lines and their order. Compiled into each design.
 
-use super::Region;
+use super::{Region, each_line, prefetch_line};
 use crate::error::Result;
 use crate::word::{OnMedia, PmU64};
 
@@ -42,27 +42,41 @@ pub trait Memory: Send + Sync + Sized + 'static {
     fn region(&self) -> &Region;
 
     /// Acquire load.
+    #[inline(always)]
     #[track_caller]
-    fn load(&self, word: &PmU64) -> u64;
+    fn load(&self, word: &PmU64) -> u64 {
+        word.load()
+    }
 
     /// Release store.
+    #[inline(always)]
     #[track_caller]
-    fn store(&self, word: &PmU64, v: u64);
+    fn store(&self, word: &PmU64, v: u64) {
+        word.store(v);
+    }
 
     /// Compare and swap; orders like a store on success. The result is the word's former value.
     ///
     /// # Errors
     /// The value found, where it was not `old`.
+    #[inline(always)]
     #[track_caller]
-    #[allow(clippy::missing_errors_doc, reason = "the error is the other answer")]
-    fn cas(&self, word: &PmU64, old: u64, new: u64) -> Result<u64, u64>;
+    fn cas(&self, word: &PmU64, old: u64, new: u64) -> Result<u64, u64> {
+        word.cas(old, new)
+    }
 
     /// Non-temporal store: bypasses the cache where fences are real.
+    #[inline(always)]
     #[track_caller]
-    fn store_nt(&self, word: &PmU64, v: u64);
+    fn store_nt(&self, word: &PmU64, v: u64) {
+        self.store(word, v);
+    }
 
     /// Starts to fetch every line of `obj`.
-    fn prefetch<T: OnMedia + ?Sized>(&self, obj: &T);
+    #[inline(always)]
+    fn prefetch<T: OnMedia + ?Sized>(&self, obj: &T) {
+        each_line(obj, prefetch_line);
+    }
 
     /// Starts the write-back of every line that `obj` touches.
     #[track_caller]
@@ -83,8 +97,11 @@ pub trait Memory: Send + Sync + Sized + 'static {
     /// Waits: lines that this thread flushed before are durable when this returns. Behind a log it
     /// blocks on I/O, so only the step that makes a key's change durable needs it: a step that moves
     /// a key and changes none ends with a [`fence`](Memory::fence).
+    #[inline(always)]
     #[track_caller]
-    fn drain(&self);
+    fn drain(&self) {
+        self.fence();
+    }
 
     /// With `true`, this thread's drains only order, like fences, until it is called with `false`:
     /// a batch of operations then waits once, in

@@ -37,7 +37,7 @@ impl<M: Medium> Pool<M> {
     /// # Errors
     /// [`Full`](ErrorKind::Full); nothing has changed then.
     pub fn take_unit_extents(&self, count: u64) -> Result<u64> {
-        wait_lock(&self.extents, &self.medium).take_units(&self.medium, count)
+        wait_lock(&self.extents, &self.medium).take_run(&self.medium, count, [ExtentKind::Units; 2])
     }
 
     /// Takes `count` extents in a row for a directory, whose contents are anything; returns the
@@ -46,7 +46,8 @@ impl<M: Medium> Pool<M> {
     /// # Errors
     /// [`Full`](ErrorKind::Full); nothing has changed then.
     pub fn take_directory_extents(&self, count: u64) -> Result<u64> {
-        wait_lock(&self.extents, &self.medium).take_directory(&self.medium, count)
+        let kinds = [ExtentKind::Directory; 2];
+        wait_lock(&self.extents, &self.medium).take_run(&self.medium, count, kinds)
     }
 
     /// Gives back an extent of units or of a directory that nothing durable names.
@@ -84,7 +85,8 @@ impl<M: Medium> Pool<M> {
             if !may_grow && extents.find_run(count).is_none() {
                 return Ok(None);
             }
-            return Ok(Some(extents.take_run(medium, count)? * extent_bytes));
+            let kinds = [ExtentKind::RunHead, ExtentKind::RunRest];
+            return Ok(Some(extents.take_run(medium, count, kinds)? * extent_bytes));
         };
         if let Some(off) = blocks.pop(class) {
             return Ok(Some(off));

@@ -229,22 +229,6 @@ impl Extents {
         Ok(i)
     }
 
-    /// Takes `count` extents in a row for one object. Their kinds are durable with what the caller
-    /// writes there and fences before anything names it.
-    pub(crate) fn take_run<M: Medium>(&mut self, medium: &M, count: u64) -> Result<u64> {
-        self.take_run_of(medium, count, ExtentKind::RunHead, ExtentKind::RunRest)
-    }
-
-    /// The same for a directory.
-    pub(crate) fn take_directory<M: Medium>(&mut self, medium: &M, count: u64) -> Result<u64> {
-        self.take_run_of(medium, count, ExtentKind::Directory, ExtentKind::Directory)
-    }
-
-    /// The same for a unit that is larger than an extent.
-    pub(crate) fn take_units<M: Medium>(&mut self, medium: &M, count: u64) -> Result<u64> {
-        self.take_run_of(medium, count, ExtentKind::Units, ExtentKind::Units)
-    }
-
     /// True if all of these extents are free, or not there yet.
     pub(crate) fn are_free(&self, mut range: Range<u64>) -> bool {
         range.all(|i| i >= self.kinds.len() as u64 || self.kinds[i as usize] == ExtentKind::Free)
@@ -265,12 +249,13 @@ impl Extents {
         Ok(())
     }
 
-    fn take_run_of<M: Medium>(
+    /// Takes `count` extents in a row for one object, of which the first is `head`. Their kinds are
+    /// durable with what the caller writes there and fences before anything names it.
+    pub(crate) fn take_run<M: Medium>(
         &mut self,
         medium: &M,
         count: u64,
-        head: ExtentKind,
-        rest: ExtentKind,
+        [head, rest]: [ExtentKind; 2],
     ) -> Result<u64> {
         let first = match self.find_run(count) {
             Some(first) => first,

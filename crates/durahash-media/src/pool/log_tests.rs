@@ -1,15 +1,14 @@
 //! Power that is lost while a log is made.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 
 use super::log::place;
 use super::superblock::TABLE_OFF;
 use super::{ExtentKind, Format, Geometry, Pool, Superblock};
 use crate::error::{ErrorKind, Result};
 use crate::lock::wait_lock;
-use crate::medium::{Dram, Durability, LogSpace, Memory, Region, Storage};
-use crate::word::{OnMedia, PmU64};
+use crate::medium::sim::{Action, Sim};
+use crate::medium::{LogSpace, Memory, Storage};
 
 const MAX_BYTES: u64 = 1 << 20;
 const EXTENT_SHIFT: u8 = 10;
@@ -17,101 +16,17 @@ const LOG_BYTES: u64 = 32 << 10;
 const SECTOR_WORDS: usize = 64;
 const PAGE_WORDS: usize = 512;
 
-#[derive(Clone)]
-enum Step {
-    Store(u64, u64),
-    Write(u64, Vec<u64>),
-    Grow(u64),
-    Sync(u64, u64),
-    SyncFile,
-}
-
-/// A file in the page cache, which tells what was done to it.
-struct Cached {
-    words: Dram,
-    steps: Mutex<Vec<Step>>,
-}
-
-impl Cached {
-    fn new(image: &[u64]) -> Cached {
-        let words = Dram::new(MAX_BYTES).unwrap();
-        words.grow(image.len() as u64 * 8).unwrap();
-        for (i, v) in image.iter().enumerate() {
-            words.store(words.region().at(i as u64 * 8).unwrap(), *v);
-        }
-        Cached { words, steps: Mutex::default() }
-    }
-
-    fn did(&self, step: Step) {
-        self.steps.lock().unwrap().push(step);
-    }
-
-    fn image(&self) -> Vec<u64> {
-        let region = self.region();
-        region.words(0, region.len() / 8).unwrap().iter().map(|w| self.load(w)).collect()
-    }
-}
-
-impl Memory for Cached {
-    #[inline(always)]
-    fn same_line_order(&self) -> bool {
-        true
-    }
-    fn region(&self) -> &Region {
-        self.words.region()
-    }
-    fn load(&self, word: &PmU64) -> u64 {
-        word.load()
-    }
-    fn store(&self, word: &PmU64, v: u64) {
-        self.did(Step::Store(self.region().offset_of(word), v));
-        word.store(v);
-    }
-    fn cas(&self, word: &PmU64, old: u64, new: u64) -> Result<u64, u64> {
-        word.cas(old, new).inspect(|_| self.did(Step::Store(self.region().offset_of(word), new)))
-    }
-    fn store_nt(&self, word: &PmU64, v: u64) {
-        self.store(word, v);
-    }
-    fn prefetch<T: OnMedia + ?Sized>(&self, _obj: &T) {}
-    fn flush<T: OnMedia + ?Sized>(&self, _obj: &T) {}
-    fn fence(&self) {}
-    fn drain(&self) {}
-}
-
-impl Storage for Cached {
-    fn grow(&self, bytes: u64) -> Result<()> {
-        if bytes > self.region().len() {
-            self.did(Step::Grow(bytes));
-        }
-        self.words.grow(bytes)
-    }
-    fn sync(&self, off: u64, bytes: u64) -> Result<()> {
-        self.did(Step::Sync(off, bytes));
-        Ok(())
-    }
-    fn durability(&self) -> Durability {
-        Durability::Process
-    }
-}
-
-impl LogSpace for Cached {
+impl LogSpace for Sim {
     fn write_file(&self, off: u64, bytes: &[u8]) -> Result<()> {
-        let words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
-        for (word, v) in self.region().words(off, bytes.len() as u64 / 8)?.iter().zip(words.clone())
-        {
-            word.store(v);
-        }
-        self.did(Step::Write(off, words.collect()));
+        self.copy_in(self.region().words(off, bytes.len() as u64 / 8)?, bytes);
         Ok(())
     }
     fn sync_file(&self) -> Result<()> {
-        self.did(Step::SyncFile);
-        Ok(())
+        self.sync(0, self.region().len())
     }
 }
 
-/// What is on the disk, and what may be.
+/// The bytes on the disk of a file in the page cache, and those that may be there.
 struct Disk {
     durable: Vec<u64>,
     current: Vec<u64>,
@@ -120,25 +35,21 @@ struct Disk {
 }
 
 impl Disk {
-    fn take(&mut self, step: &Step) {
-        match step {
-            Step::Store(off, v) => self.write(*off as usize / 8, &[*v]),
-            Step::Write(off, words) => self.write(*off as usize / 8, words),
-            Step::Grow(bytes) => self.current.resize(*bytes as usize / 8, 0),
-            Step::Sync(off, bytes) => {
-                let first = *off as usize / 8 / PAGE_WORDS * PAGE_WORDS;
-                let end = ((off + bytes) as usize / 8).next_multiple_of(PAGE_WORDS);
+    fn take(&mut self, action: Action) {
+        match action {
+            Action::Store { word, v } => {
+                let (word, sector) = (word as usize, word as usize / SECTOR_WORDS);
+                self.current[word] = v;
+                let version = self.current[sector * SECTOR_WORDS..][..SECTOR_WORDS].to_vec();
+                self.pending.entry(sector).or_default().push(version);
+            }
+            Action::Resize { words } => self.current.resize(words as usize, 0),
+            Action::Sync { word, words } => {
+                let first = word as usize / PAGE_WORDS * PAGE_WORDS;
+                let end = ((word + words) as usize).next_multiple_of(PAGE_WORDS);
                 self.settle(first / SECTOR_WORDS..end / SECTOR_WORDS);
             }
-            Step::SyncFile => self.settle(0..usize::MAX),
-        }
-    }
-
-    fn write(&mut self, at: usize, words: &[u64]) {
-        self.current[at..at + words.len()].copy_from_slice(words);
-        for sector in at / SECTOR_WORDS..(at + words.len()).div_ceil(SECTOR_WORDS) {
-            let version = self.current[sector * SECTOR_WORDS..][..SECTOR_WORDS].to_vec();
-            self.pending.entry(sector).or_default().push(version);
+            _ => {}
         }
     }
 
@@ -152,8 +63,8 @@ impl Disk {
         }
     }
 
-    /// What a loss of power leaves; `choose` says which of so many versions, 0 is the one that was
-    /// synced.
+    /// The image that a loss of power leaves. `choose` picks one of so many versions; 0 is the one that
+    /// was synced.
     fn cut(&self, choose: &mut dyn FnMut(usize) -> usize) -> Vec<u64> {
         let mut image = self.durable.clone();
         if choose(1) == 1 {
@@ -182,19 +93,25 @@ fn closed_pool() -> Vec<u64> {
         seed: 7,
         max_bytes: MAX_BYTES,
     };
-    let pool = Pool::create(Cached::new(&[]), &format).unwrap();
+    let pool = Pool::create(Sim::new(MAX_BYTES), &format).unwrap();
     for _ in 0..500 {
         let mut extents = wait_lock(&pool.extents, &pool.medium);
         let _ = extents.take(&pool.medium, ExtentKind::Units).unwrap();
     }
     pool.close().unwrap();
-    let extents = pool.medium.load(&pool.at::<Superblock>(0).unwrap().extents);
-    let mut image = pool.medium.image();
-    image.truncate((extents << EXTENT_SHIFT) as usize / 8);
-    image
+    pool.medium.image()
 }
 
-fn area(pool: &Pool<Cached>) -> [u64; 2] {
+fn open(image: &[u64]) -> Result<Pool<Sim>> {
+    Pool::open(Sim::from_image(image, MAX_BYTES), false)
+}
+
+/// True for what changes a file, or the part of it that is on the disk.
+fn is_of_file(action: Action) -> bool {
+    matches!(action, Action::Store { .. } | Action::Resize { .. } | Action::Sync { .. })
+}
+
+fn area(pool: &Pool<Sim>) -> [u64; 2] {
     let superblock = pool.at::<Superblock>(0).unwrap();
     [0, 1].map(|i| pool.medium.load(&superblock.log[i]))
 }
@@ -202,12 +119,14 @@ fn area(pool: &Pool<Cached>) -> [u64; 2] {
 #[test]
 fn a_log_is_made_whole_or_not_at_all() {
     let image = closed_pool();
-    let pool = Pool::open(Cached::new(&image), false).unwrap();
+    let pool = open(&image).unwrap();
     let wanted = {
         let extents = wait_lock(&pool.extents, &pool.medium);
         place(&extents, 1 << EXTENT_SHIFT, LOG_BYTES).unwrap()
     };
+    pool.medium.record(Vec::new());
     pool.make_log(LOG_BYTES).unwrap();
+    let steps = pool.medium.recorded();
     let [off, bytes] = area(&pool);
     assert_eq!((off, bytes), wanted);
     let first = off >> EXTENT_SHIFT;
@@ -215,12 +134,16 @@ fn a_log_is_made_whole_or_not_at_all() {
     let whole = pool.medium.image();
     let in_area = (off / 8) as usize..((off + bytes) / 8) as usize;
 
-    let steps = pool.medium.steps.lock().unwrap().clone();
     let mut disk = Disk { durable: image.clone(), current: image, pending: BTreeMap::new() };
     let mut random = 1_u64;
     let (mut with, mut without) = (0, 0);
-    for step in steps.iter().map(Some).chain([None]) {
-        for pick in 0..10 {
+    let (mut last, actions) = (None, steps.into_iter().map(|step| step.action));
+    for action in actions.map(Some).chain([None]) {
+        // Cuts within a write of many words are those of its sectors' versions.
+        let goes_on = matches!((last, action), (Some(Action::Store { word, .. }),
+            Some(Action::Store { word: next, .. })) if next == word + 1);
+        let picks = if goes_on || action.is_some_and(|action| !is_of_file(action)) { 0 } else { 10 };
+        for pick in 0..picks {
             let mut choose = |count: usize| match pick {
                 0 => 0,
                 1 => count,
@@ -230,7 +153,7 @@ fn a_log_is_made_whole_or_not_at_all() {
                 }
             };
             let left = disk.cut(&mut choose);
-            let pool = Pool::open(Cached::new(&left), false).unwrap();
+            let pool = open(&left).unwrap();
             assert!(pool.was_clean());
             if area(&pool)[0] == 0 {
                 without += 1;
@@ -240,29 +163,28 @@ fn a_log_is_made_whole_or_not_at_all() {
                 assert!(left[in_area.clone()] == whole[in_area.clone()], "the log is not whole");
             }
             assert_eq!(area(&pool)[1], bytes);
-            let pool = Pool::open(Cached::new(&pool.medium.image()), false).unwrap();
+            let pool = open(&pool.medium.image()).unwrap();
             pool.begin().unwrap();
             let kinds = wait_lock(&pool.extents, &pool.medium).kinds().to_vec();
             let logs = kinds.iter().filter(|kind| **kind == ExtentKind::Log).count();
             assert_eq!(logs as u64, bytes >> EXTENT_SHIFT);
         }
-        if let Some(step) = step {
-            disk.take(step);
-        }
+        action.into_iter().for_each(|action| disk.take(action));
+        last = action;
     }
     assert!(with > 5 && without > 100, "{with} with a log, {without} without");
 }
 
 #[test]
 fn a_log_that_has_not_all_of_its_extents_is_damage() {
-    let pool = Pool::open(Cached::new(&closed_pool()), false).unwrap();
+    let pool = open(&closed_pool()).unwrap();
     pool.make_log(LOG_BYTES).unwrap();
     let [off, bytes] = area(&pool);
     let whole = pool.medium.image();
     let refused = |change: &dyn Fn(&mut Vec<u64>)| {
         let mut image = whole.clone();
         change(&mut image);
-        let e = Pool::open(Cached::new(&image), false).err().unwrap();
+        let e = open(&image).err().unwrap();
         assert!(matches!(e.kind(), ErrorKind::Corrupt { .. }), "{e}");
     };
     for extent in [off, off + bytes - 1].map(|at| TABLE_OFF + (at >> EXTENT_SHIFT)) {
@@ -272,5 +194,5 @@ fn a_log_that_has_not_all_of_its_extents_is_damage() {
     refused(&|image| image[log] += 4096);
     refused(&|image| image[log + 1] += MAX_BYTES);
     refused(&|image| image[log + 1] = 4096);
-    assert!(Pool::open(Cached::new(&whole), false).is_ok());
+    assert!(open(&whole).is_ok());
 }

@@ -339,11 +339,6 @@ impl<M: Medium> Pool<M> {
         self.stopped.store(true, Ordering::SeqCst);
     }
 
-    /// True if the pool was poisoned.
-    pub fn is_poisoned(&self) -> bool {
-        !self.read_only && self.stopped.load(Ordering::SeqCst)
-    }
-
     /// Root word `i` of the design.
     ///
     /// # Errors

@@ -120,7 +120,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Durability, LINE_BYTES, LogStats, Memory, Region, Storage, each_line, prefetch_line};
+use super::{Durability, LINE_BYTES, LogStats, Memory, Region, Storage};
 use crate::error::{ErrorKind, Result};
 use crate::word::{OnMedia, PmU64};
 use background::Background;
@@ -247,10 +247,6 @@ impl<D: Disk + 'static> Memory for Logged<D> {
     fn region(&self) -> &Region {
         self.log.disk.region()
     }
-    #[inline(always)]
-    fn load(&self, word: &PmU64) -> u64 {
-        word.load()
-    }
     #[inline]
     fn store(&self, word: &PmU64, v: u64) {
         gate::pass(|| word.store(v));
@@ -276,10 +272,6 @@ impl<D: Disk + 'static> Memory for Logged<D> {
         }
     }
 
-    #[inline(always)]
-    fn prefetch<T: OnMedia + ?Sized>(&self, obj: &T) {
-        each_line(obj, prefetch_line);
-    }
     #[inline]
     fn flush<T: OnMedia + ?Sized>(&self, obj: &T) {
         self.append(std::ptr::from_ref(obj).addr(), size_of_val(obj));

@@ -1,8 +1,10 @@
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use tempfile::TempDir;
 
 use super::*;
 use crate::error::ErrorKind;
@@ -13,8 +15,18 @@ use crate::pool::{Format, Geometry, Pool};
 const POOL_BYTES: u64 = 64 << 10;
 const AREA_BYTES: u64 = 7 * 4096;
 
-fn sim(keeps_staged: bool) -> SimDisk {
-    SimDisk::new(POOL_BYTES, AREA_BYTES, keeps_staged)
+/// A disk with a log's area of so many bytes, and an empty pool on it. In `Interval` staged lines outlive
+/// the process.
+fn empty(area_bytes: u64, mode: SyncMode) -> (SimDisk, Logged<SimDisk>) {
+    let disk = SimDisk::new(POOL_BYTES, area_bytes, mode != SyncMode::Strict);
+    let medium = disk.clone().create(mode).unwrap();
+    medium.grow(POOL_BYTES).unwrap();
+    (disk, medium)
+}
+
+/// The disk that a kill of the process leaves.
+fn left(image: DiskImage, mode: SyncMode) -> SimDisk {
+    SimDisk::resume(image, Vec::new(), POOL_BYTES, mode != SyncMode::Strict)
 }
 
 fn word<M: Medium>(medium: &M, off: u64) -> &PmU64 {
@@ -22,49 +34,49 @@ fn word<M: Medium>(medium: &M, off: u64) -> &PmU64 {
 }
 
 /// The pool on `disk`, recovered.
-fn reopen(disk: SimDisk, mode: SyncMode) -> Logged<SimDisk> {
+fn recovered(disk: SimDisk, mode: SyncMode) -> Logged<SimDisk> {
     let medium = disk.open(mode).unwrap();
     medium.begin().unwrap();
     medium
 }
 
+fn reopen(image: DiskImage, mode: SyncMode) -> Logged<SimDisk> {
+    recovered(left(image, mode), mode)
+}
+
+/// Stores `v`, flushes and drains.
+fn put<M: Medium>(medium: &M, off: u64, v: u64) {
+    let word = word(medium, off);
+    medium.store(word, v);
+    medium.flush(word);
+    medium.drain();
+}
+
 /// Stores and drains a line of its own for each of `numbers`.
 fn write<M: Medium>(medium: &M, numbers: std::ops::Range<u64>) {
-    for i in numbers {
-        let word = word(medium, i % 100 * 64);
-        medium.store(word, i);
-        medium.flush(word);
-        medium.drain();
-    }
+    numbers.for_each(|i| put(medium, i % 100 * 64, i));
 }
 
 #[test]
 fn what_was_drained_is_there_and_what_was_never_flushed_is_not() {
-    let disk = sim(false);
-    let medium = disk.clone().create(SyncMode::Strict).unwrap();
-    medium.grow(POOL_BYTES).unwrap();
+    let (disk, medium) = empty(AREA_BYTES, SyncMode::Strict);
     write(&medium, 1..8);
     medium.store(word(&medium, 8 * 64), 8);
     medium.store(word(&medium, 9 * 64), 9);
     medium.flush(word(&medium, 9 * 64));
     medium.fence();
-    let image = disk.image();
-    let after = SimDisk::resume(image, Vec::new(), POOL_BYTES, false);
-    let after = reopen(after, SyncMode::Strict);
+    let after = reopen(disk.image(), SyncMode::Strict);
     let found: Vec<u64> = (1..10).map(|i| after.load(word(&after, i * 64))).collect();
     assert_eq!(found, [1, 2, 3, 4, 5, 6, 7, 0, 0]);
 }
 
 #[test]
 fn an_interval_loses_nothing_to_a_kill() {
-    let disk = sim(true);
-    let medium = disk.clone().create(SyncMode::INTERVAL).unwrap();
-    medium.grow(POOL_BYTES).unwrap();
+    let (disk, medium) = empty(AREA_BYTES, SyncMode::INTERVAL);
     // Less than is written by itself.
     write(&medium, 1..30);
     assert_eq!(medium.log_stats().unwrap().writes, 0);
-    let after = SimDisk::resume(disk.image(), Vec::new(), POOL_BYTES, true);
-    let after = reopen(after, SyncMode::INTERVAL);
+    let after = reopen(disk.image(), SyncMode::INTERVAL);
     assert!((1..30).all(|i| after.load(word(&after, i * 64)) == i));
 }
 
@@ -72,9 +84,7 @@ fn an_interval_loses_nothing_to_a_kill() {
 /// give its number to another line must not take it for its own.
 #[test]
 fn lines_of_an_earlier_open_never_come_back() {
-    let disk = sim(true);
-    let medium = disk.clone().create(SyncMode::INTERVAL).unwrap();
-    medium.grow(POOL_BYTES).unwrap();
+    let (disk, medium) = empty(AREA_BYTES, SyncMode::INTERVAL);
     write(&medium, 1..3);
     medium.sync(0, 0).unwrap();
     write(&medium, 3..20);
@@ -82,13 +92,12 @@ fn lines_of_an_earlier_open_never_come_back() {
     // Of the staged lines, the first behind the log's last did not reach the disk.
     let slot = 3 * format::STAGED_WORDS * 8;
     image.area[format::Layout::STAGED_OFF as usize + slot..][..8].fill(0);
-    let disk = SimDisk::resume(image, Vec::new(), POOL_BYTES, false);
-    let medium = reopen(disk.clone(), SyncMode::Strict);
+    let disk = left(image, SyncMode::Strict);
+    let medium = recovered(disk.clone(), SyncMode::Strict);
     assert_eq!(medium.load(word(&medium, 3 * 64)), 0);
     // As many as it takes for the next number to be that of a line that is still there.
     write(&medium, 50..51);
-    let disk = SimDisk::resume(disk.image(), Vec::new(), POOL_BYTES, false);
-    let medium = reopen(disk, SyncMode::Strict);
+    let medium = reopen(disk.image(), SyncMode::Strict);
     let found: Vec<u64> = (1..6).map(|i| medium.load(word(&medium, i * 64))).collect();
     assert_eq!(found, [1, 2, 0, 0, 0]);
     assert_eq!(medium.load(word(&medium, 50 * 64)), 50);
@@ -96,54 +105,44 @@ fn lines_of_an_earlier_open_never_come_back() {
 
 #[test]
 fn a_line_is_private_as_its_last_flush_left_it() {
-    let disk = sim(false);
-    let medium = disk.clone().create(SyncMode::Strict).unwrap();
-    medium.grow(POOL_BYTES).unwrap();
+    let (disk, medium) = empty(AREA_BYTES, SyncMode::Strict);
     // Round the ring many times, always the same lines.
     write(&medium, 1..1001);
     let stats = medium.log_stats().unwrap();
     assert!(stats.checkpoints > 100 && stats.lines == 1000 && stats.writes == 1000, "{stats:?}");
-    let after = SimDisk::resume(disk.image(), Vec::new(), POOL_BYTES, false);
-    let after = reopen(after, SyncMode::Strict);
+    let after = reopen(disk.image(), SyncMode::Strict);
     assert!((901..1001).all(|i| after.load(word(&after, i % 100 * 64)) == i));
 }
 
 #[test]
 fn more_than_the_ring_holds_is_logged_in_parts() {
-    let disk = sim(true);
-    let medium = disk.clone().create(SyncMode::INTERVAL).unwrap();
-    medium.grow(POOL_BYTES).unwrap();
+    let (disk, medium) = empty(AREA_BYTES, SyncMode::INTERVAL);
     let words = medium.region().words(0, POOL_BYTES / 8).unwrap();
     for (i, word) in words.iter().enumerate() {
         medium.store(word, i as u64);
     }
     medium.flush_fresh(words);
     medium.drain();
-    let after = SimDisk::resume(disk.image(), Vec::new(), POOL_BYTES, true);
-    let after = reopen(after, SyncMode::INTERVAL);
+    let after = reopen(disk.image(), SyncMode::INTERVAL);
     let words = after.region().words(0, POOL_BYTES / 8).unwrap();
     assert!(words.iter().enumerate().all(|(i, word)| after.load(word) == i as u64));
 }
 
 #[test]
 fn stores_past_the_cache_are_logged_line_by_line() {
-    let disk = sim(false);
-    let medium = disk.clone().create(SyncMode::Strict).unwrap();
-    medium.grow(POOL_BYTES).unwrap();
+    let (disk, medium) = empty(AREA_BYTES, SyncMode::Strict);
     for i in 0..32 {
         medium.store_nt(word(&medium, i * 8), i + 1);
     }
     medium.drain();
     assert_eq!(medium.log_stats().unwrap().lines, 4);
-    let after = SimDisk::resume(disk.image(), Vec::new(), POOL_BYTES, false);
-    let after = reopen(after, SyncMode::Strict);
+    let after = reopen(disk.image(), SyncMode::Strict);
     assert!((0..32).all(|i| after.load(word(&after, i * 8)) == i + 1));
 }
 
 #[test]
 fn a_batch_waits_once_and_others_wait_for_it() {
-    let medium = Arc::new(sim(false).create(SyncMode::Strict).unwrap());
-    medium.grow(POOL_BYTES).unwrap();
+    let medium = Arc::new(empty(AREA_BYTES, SyncMode::Strict).1);
     let writes = || medium.log_stats().unwrap().writes;
     medium.defer(true);
     write(&*medium, 1..10);
@@ -160,9 +159,7 @@ fn a_batch_waits_once_and_others_wait_for_it() {
 
 #[test]
 fn a_failed_write_ends_the_log_and_is_never_tried_again() {
-    let disk = sim(false);
-    let medium = disk.clone().create(SyncMode::Strict).unwrap();
-    medium.grow(POOL_BYTES).unwrap();
+    let (disk, medium) = empty(AREA_BYTES, SyncMode::Strict);
     write(&medium, 1..3);
     disk.fail_at(1);
     write(&medium, 3..4);
@@ -179,25 +176,15 @@ fn a_failed_write_ends_the_log_and_is_never_tried_again() {
 /// last flush of it saw, and nothing is lost.
 #[test]
 fn lines_that_threads_share_end_as_the_last_flush_saw_them() {
-    let disk = sim(true);
-    let medium = Arc::new(disk.clone().create(SyncMode::INTERVAL).unwrap());
-    medium.grow(POOL_BYTES).unwrap();
-    let threads: Vec<_> = (0..4_u64)
-        .map(|thread| {
-            let medium = Arc::clone(&medium);
-            std::thread::spawn(move || {
-                for i in 1..=500 {
-                    let word = word(&*medium, i % 10 * 64 + thread * 8);
-                    medium.store(word, i);
-                    medium.flush(word);
-                    medium.drain();
-                }
-            })
-        })
-        .collect();
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
-    let after = SimDisk::resume(disk.image(), Vec::new(), POOL_BYTES, true);
-    let after = reopen(after, SyncMode::INTERVAL);
+    let (disk, medium) = empty(AREA_BYTES, SyncMode::INTERVAL);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let medium = &medium;
+            let stores = move || (1..=500).for_each(|i| put(medium, i % 10 * 64 + thread * 8, i));
+            scope.spawn(stores);
+        }
+    });
+    let after = reopen(disk.image(), SyncMode::INTERVAL);
     for i in 491..=500 {
         for thread in 0..4 {
             assert_eq!(after.load(word(&after, i % 10 * 64 + thread * 8)), i);
@@ -207,15 +194,13 @@ fn lines_that_threads_share_end_as_the_last_flush_saw_them() {
 
 /// A disk whose log has several blocks, each of them waited for.
 fn blocks(lines: u64) -> DiskImage {
-    let disk = SimDisk::new(POOL_BYTES, 64 * 4096, false);
-    let medium = disk.clone().create(SyncMode::Strict).unwrap();
-    medium.grow(POOL_BYTES).unwrap();
+    let (disk, medium) = empty(64 * 4096, SyncMode::Strict);
     write(&medium, 1..lines + 1);
     disk.image()
 }
 
 fn found(image: DiskImage) -> Result<Vec<u64>> {
-    let medium = SimDisk::resume(image, Vec::new(), POOL_BYTES, false).open(SyncMode::Strict)?;
+    let medium = left(image, SyncMode::Strict).open(SyncMode::Strict)?;
     Ok((1..100).map(|i| medium.load(word(&medium, i * 64))).filter(|v| *v != 0).collect())
 }
 
@@ -247,9 +232,7 @@ fn damage_before_the_end_is_told_and_the_end_may_be_cut() {
 /// Of one write of several blocks any may be on the disk.
 #[test]
 fn a_write_that_was_cut_is_no_damage() {
-    let disk = SimDisk::new(POOL_BYTES, 64 * 4096, false);
-    let medium = disk.clone().create(SyncMode::Strict).unwrap();
-    medium.grow(POOL_BYTES).unwrap();
+    let (disk, medium) = empty(64 * 4096, SyncMode::Strict);
     write(&medium, 1..3);
     medium.defer(true);
     write(&medium, 3..300);
@@ -269,9 +252,7 @@ fn a_write_that_was_cut_is_no_damage() {
 fn a_damaged_head_loses_nothing_or_is_told() {
     let mut refused = 0;
     for lines in 0..100 {
-        let disk = sim(false);
-        let medium = disk.clone().create(SyncMode::Strict).unwrap();
-        medium.grow(POOL_BYTES).unwrap();
+        let (disk, medium) = empty(AREA_BYTES, SyncMode::Strict);
         write(&medium, 1..lines + 1);
         for head in [0, 4096] {
             let mut image = disk.image();
@@ -291,39 +272,34 @@ fn a_damaged_head_loses_nothing_or_is_told() {
 /// An old line would come back where the pool was changed without the log meanwhile.
 #[test]
 fn a_log_that_was_closed_is_empty_whichever_head_is_left() {
-    let disk = sim(false);
-    let medium = disk.clone().create(SyncMode::Strict).unwrap();
-    medium.grow(POOL_BYTES).unwrap();
+    let (disk, medium) = empty(AREA_BYTES, SyncMode::Strict);
     write(&medium, 1..3);
     medium.trim(POOL_BYTES).unwrap();
     for head in [0, 4096] {
         let mut image = disk.image();
         image.area[head + 50] ^= 1;
         image.pool.fill(7);
-        let medium = SimDisk::resume(image, Vec::new(), POOL_BYTES, false);
-        let medium = medium.open(SyncMode::Strict).unwrap();
+        let medium = left(image, SyncMode::Strict).open(SyncMode::Strict).unwrap();
         assert!((1..3).all(|i| medium.load(word(&medium, i * 64)) == 7));
     }
 }
 
 #[test]
 fn nothing_is_written_before_the_pool_begins() {
-    let disk = SimDisk::resume(blocks(10), Vec::new(), POOL_BYTES, false);
+    let disk = left(blocks(10), SyncMode::Strict);
     let before = disk.image();
     let medium = disk.clone().open(SyncMode::Strict).unwrap();
     assert!((1..11).all(|i| medium.load(word(&medium, i * 64)) == i));
     drop(medium);
     assert!(disk.step_count() == 0 && disk.image() == before);
-    reopen(disk.clone(), SyncMode::Strict);
+    recovered(disk.clone(), SyncMode::Strict);
     assert!(disk.step_count() > 0);
 }
 
 /// After a write that failed the system may show what is not on the disk, and write it in no later sync.
 #[test]
 fn what_is_relied_on_is_written_again_before_the_pool_is() {
-    let disk = SimDisk::new(POOL_BYTES, 64 * 4096, false);
-    let medium = disk.clone().create(SyncMode::Strict).unwrap();
-    medium.grow(POOL_BYTES).unwrap();
+    let (disk, medium) = empty(64 * 4096, SyncMode::Strict);
     write(&medium, 1..3);
     medium.defer(true);
     write(&medium, 3..100);
@@ -331,8 +307,8 @@ fn what_is_relied_on_is_written_again_before_the_pool_is() {
     disk.fail_at(1);
     assert!(medium.wait_until_durable().is_err());
     let shown = disk.image();
-    let disk = SimDisk::resume(shown.clone(), Vec::new(), POOL_BYTES, false);
-    let medium = reopen(disk.clone(), SyncMode::Strict);
+    let disk = left(shown.clone(), SyncMode::Strict);
+    let medium = recovered(disk.clone(), SyncMode::Strict);
     assert!((1..100).all(|i| medium.load(word(&medium, i * 64)) == i));
     let steps = disk.steps();
     let is_line = |step: &DiskStep| matches!(step, DiskStep::Line { .. });
@@ -347,7 +323,7 @@ fn what_is_relied_on_is_written_again_before_the_pool_is() {
 
 #[test]
 fn a_growth_that_fails_ends_the_log_but_for_want_of_space() {
-    let disk = sim(false);
+    let disk = SimDisk::new(POOL_BYTES, AREA_BYTES, false);
     let medium = disk.clone().create(SyncMode::Strict).unwrap();
     medium.grow(POOL_BYTES / 2).unwrap();
     disk.set_limit(POOL_BYTES / 2);
@@ -364,29 +340,37 @@ fn a_growth_that_fails_ends_the_log_but_for_want_of_space() {
     assert_eq!(disk.step_count(), steps);
 }
 
-fn format() -> Format {
-    Format {
-        design: 1,
-        kind: 0,
-        key_type: 6,
-        value_type: 6,
-        geometry: Geometry::default(),
-        seed: 7,
-        max_bytes: 1 << 30,
-    }
+/// A closed pool in a file, in strict mode, with a log of about so many bytes.
+fn made(log_bytes: u64) -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    make(&path, log_bytes);
+    (dir, path)
 }
 
 fn make(path: &Path, log_bytes: u64) {
-    let pool = Pool::create(Mapped::create(path, &MappedOptions::default()).unwrap(), &format());
-    let pool = pool.unwrap();
+    let geometry = Geometry::default();
+    let (key_type, value_type, max_bytes) = (6, 6, 1 << 30);
+    let format = Format { design: 1, kind: 0, key_type, value_type, geometry, seed: 7, max_bytes };
+    let file = Mapped::create(path, &MappedOptions::default()).unwrap();
+    let pool = Pool::create(file, &format).unwrap();
     pool.publish().unwrap();
     pool.add_log(log_bytes).unwrap();
     pool.set_sync_mode(SyncMode::Strict).unwrap();
     pool.close().unwrap();
 }
 
+fn mapped(path: &Path, read_only: bool) -> Result<Mapped> {
+    Mapped::open(path, read_only, &MappedOptions::default())
+}
+
+fn assert_damaged<T>(result: Result<T>) {
+    let e = result.err().unwrap();
+    assert!(matches!(e.kind(), ErrorKind::Corrupt { .. }), "{e}");
+}
+
 fn open(path: &Path, mode: SyncMode) -> Logged<FileDisk> {
-    let file = Mapped::open(path, false, &MappedOptions::default()).unwrap();
+    let file = mapped(path, false).unwrap();
     assert_eq!(Pool::sync_mode(&file).unwrap(), SyncMode::Strict);
     let medium = Logged::over_file(file, mode, Some(1 << 20)).unwrap();
     medium.begin().unwrap();
@@ -395,32 +379,24 @@ fn open(path: &Path, mode: SyncMode) -> Logged<FileDisk> {
 
 #[test]
 fn a_log_that_says_that_it_is_elsewhere_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("pool");
-    make(&path, 1 << 20);
+    let (_dir, path) = made(1 << 20);
     let medium = open(&path, SyncMode::Strict);
-    let place = word(&medium, LOG_OFF);
-    let was = medium.load(place);
-    medium.store(place, 0);
-    medium.flush(place);
-    medium.drain();
+    let was = medium.load(word(&medium, LOG_OFF));
+    put(&medium, LOG_OFF, 0);
     // As if the pool had not got it yet.
     let mut left = fs::read(&path).unwrap();
     left[LOG_OFF as usize..][..8].copy_from_slice(&was.to_le_bytes());
     drop(medium);
     fs::write(&path, &left).unwrap();
     for read_only in [true, false] {
-        let refused = Mapped::open(&path, read_only, &MappedOptions::default()).err().unwrap();
-        assert!(matches!(refused.kind(), ErrorKind::Corrupt { .. }), "{refused}");
+        assert_damaged(mapped(&path, read_only));
     }
     assert!(fs::read(&path).unwrap() == left, "what is refused is left alone");
 }
 
 #[test]
 fn the_log_of_a_file_brings_back_what_the_file_did_not_get() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("pool");
-    make(&path, 1 << 20);
+    let (_dir, path) = made(1 << 20);
     let end = fs::metadata(&path).unwrap().len();
     for mode in [SyncMode::Strict, SyncMode::Interval(Duration::from_secs(3600))] {
         let medium = open(&path, mode);
@@ -432,35 +408,24 @@ fn the_log_of_a_file_brings_back_what_the_file_did_not_get() {
         drop(medium);
         fs::write(&path, left).unwrap();
         for read_only in [true, false] {
-            let file = Mapped::open(&path, read_only, &MappedOptions::default()).unwrap();
+            let file = mapped(&path, read_only).unwrap();
             assert!((1..30).all(|i| file.load(word(&file, end + i * 64)) == i), "{mode:?}");
             assert_eq!(file.load(word(&file, end)), 0, "never flushed");
             file.begin().unwrap();
             assert!((1..30).all(|i| file.load(word(&file, end + i * 64)) == i), "{mode:?}");
-            write_at_zero(&file, end);
+            (1..30).for_each(|i| file.store(word(&file, end + i * 64), 0));
         }
     }
 }
 
 fn write_at<M: Medium>(medium: &M, off: u64, numbers: std::ops::Range<u64>) {
-    for i in numbers {
-        let word = word(medium, off + i * 64);
-        medium.store(word, i);
-        medium.flush(word);
-        medium.drain();
-    }
-}
-
-fn write_at_zero<M: Medium>(medium: &M, off: u64) {
-    (1..30).for_each(|i| medium.store(word(medium, off + i * 64), 0));
+    numbers.for_each(|i| put(medium, off + i * 64, i));
 }
 
 /// A map that was poisoned is not closed, and nobody may open its pool for long.
 #[test]
 fn what_is_staged_is_written_when_the_medium_is_dropped() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("pool");
-    make(&path, 1 << 20);
+    let (_dir, path) = made(1 << 20);
     let blocks = || {
         let bytes = fs::read(&path).unwrap();
         bytes.chunks(4096).filter(|block| block.starts_with(b"DURALOGB")).count()
@@ -474,19 +439,17 @@ fn what_is_staged_is_written_when_the_medium_is_dropped() {
 /// A head that says so may have been read from the page cache only.
 #[test]
 fn a_closed_log_is_closed_again_before_the_pool_is_used_without_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("pool");
-    make(&path, 1 << 20);
+    let (_dir, path) = made(1 << 20);
     let heads = || {
         let bytes = fs::read(&path).unwrap();
         let area = u64::from_le_bytes(bytes[LOG_OFF as usize..][..8].try_into().unwrap()) as usize;
         [0, 4096].map(|at| bytes[area + at..][..4096].to_vec())
     };
     let before = heads();
-    let file = Mapped::open(&path, true, &MappedOptions::default()).unwrap();
+    let file = mapped(&path, true).unwrap();
     file.begin().unwrap();
     drop(file);
-    let file = Mapped::open(&path, false, &MappedOptions::default()).unwrap();
+    let file = mapped(&path, false).unwrap();
     assert!(heads() == before, "nothing is written by an open alone");
     file.begin().unwrap();
     let after = heads();
@@ -495,14 +458,10 @@ fn a_closed_log_is_closed_again_before_the_pool_is_used_without_it() {
 
 #[test]
 fn a_log_is_added_once_and_stays_when_the_pool_is_cut() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("pool");
-    make(&path, 1 << 20);
+    let (_dir, path) = made(1 << 20);
     let bytes = fs::metadata(&path).unwrap().len();
     for _ in 0..2 {
-        let pool =
-            Pool::open(Mapped::open(&path, false, &MappedOptions::default()).unwrap(), false);
-        let pool = pool.unwrap();
+        let pool = Pool::open(mapped(&path, false).unwrap(), false).unwrap();
         pool.add_log(16 << 20).unwrap();
         pool.begin().unwrap();
         pool.close().unwrap();
@@ -512,9 +471,7 @@ fn a_log_is_added_once_and_stays_when_the_pool_is_cut() {
 
 #[test]
 fn a_damaged_head_is_told_and_one_of_two_is_enough() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("pool");
-    make(&path, 1 << 20);
+    let (_dir, path) = made(1 << 20);
     drop(open(&path, SyncMode::Strict));
     let whole = fs::read(&path).unwrap();
     let area = u64::from_le_bytes(whole[LOG_OFF as usize..][..8].try_into().unwrap()) as usize;
@@ -525,14 +482,12 @@ fn a_damaged_head_is_told_and_one_of_two_is_enough() {
         drop(open(&path, SyncMode::Strict));
         damaged[area + 4096 - first + 40] ^= 1;
         fs::write(&path, &damaged).unwrap();
-        let e = Mapped::open(&path, false, &MappedOptions::default()).err().unwrap();
-        assert!(matches!(e.kind(), ErrorKind::Corrupt { .. }), "{e}");
+        assert_damaged(mapped(&path, false));
     }
     let mut elsewhere = whole;
     elsewhere[LOG_OFF as usize] ^= 1;
     fs::write(&path, &elsewhere).unwrap();
-    let e = Mapped::open(&path, false, &MappedOptions::default()).err().unwrap();
-    assert!(matches!(e.kind(), ErrorKind::Corrupt { .. }), "{e}");
+    assert_damaged(mapped(&path, false));
 }
 
 /// The system reports a failed write-back once: the thread that gets the report tells the others.
@@ -596,14 +551,14 @@ fn the_ring_of_a_large_log_shares_no_folio_and_that_of_a_small_one_is_cached() {
         // Blocks through the cache and past it are read alike.
         write_at(&medium, end, 1..30);
         drop(medium);
-        let file = Mapped::open(&path, false, &MappedOptions::default()).unwrap();
+        let file = mapped(&path, false).unwrap();
         assert!((1..30).all(|i| file.load(word(&file, end + i * 64)) == i));
         drop(file);
         fs::remove_file(&path).unwrap();
     }
 }
 
-/// What `/proc` says of the image: bytes in pages of this process.
+/// Bytes of the image in pages of this process, by `/proc`.
 fn private_bytes_of_image(medium: &Logged<FileDisk>) -> u64 {
     let start = format!("{:x}-", medium.region().base().addr());
     let maps = fs::read_to_string("/proc/self/smaps").unwrap();
@@ -617,20 +572,14 @@ fn private_bytes_of_image(medium: &Logged<FileDisk>) -> u64 {
 #[test]
 fn pages_that_are_equal_to_the_file_are_given_back_and_no_store_is_lost() {
     const PAGES: u64 = 2048;
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("pool");
-    make(&path, 4 << 20);
+    let (_dir, path) = made(4 << 20);
     let end = fs::metadata(&path).unwrap().len();
     let medium = open(&path, SyncMode::Interval(Duration::from_secs(3600)));
     medium.grow(end + PAGES * 4096).unwrap();
     let steps = medium.steps();
     let private = || medium.log_stats().unwrap().private_bytes;
     let page = |i: u64| word(&medium, end + i * 4096);
-    let stored = |i: u64| {
-        medium.store(page(i), i + 1);
-        medium.flush(page(i));
-        medium.drain();
-    };
+    let stored = |i: u64| put(&medium, end + i * 4096, i + 1);
     // The bound is a megabyte: a quarter of these, and what one step cannot see yet.
     (0..PAGES).for_each(stored);
     // The gate stays open where a thread of another test sleeps inside.
@@ -655,11 +604,10 @@ fn pages_that_are_equal_to_the_file_are_given_back_and_no_store_is_lost() {
                 scope.spawn(move || {
                     for round in 1..=40 {
                         for i in (0..PAGES).step_by(4) {
-                            let word = word(medium, end + i * 4096 + 64 + thread * 8);
+                            let off = end + i * 4096 + 64 + thread * 8;
+                            let word = word(medium, off);
                             assert_eq!(medium.load(word), round - 1, "page {i}");
-                            medium.store(word, round);
-                            medium.flush(word);
-                            medium.drain();
+                            put(medium, off, round);
                             assert_eq!(medium.load(word), round, "page {i}");
                         }
                     }
@@ -683,9 +631,7 @@ fn pages_that_are_equal_to_the_file_are_given_back_and_no_store_is_lost() {
 
 #[test]
 fn threads_that_drain_share_writes() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("pool");
-    make(&path, 1 << 20);
+    let (_dir, path) = made(1 << 20);
     let end = fs::metadata(&path).unwrap().len();
     let medium = Arc::new(open(&path, SyncMode::Strict));
     medium.grow(end + (1 << 20)).unwrap();

@@ -26,9 +26,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{
-    ADDRESS_BYTES, Durability, Memory, Region, Storage, each_line, logged, prefetch_line, sys,
-};
+use super::{ADDRESS_BYTES, Durability, Memory, Region, Storage, each_line, logged, sys};
 use crate::error::{Error, ErrorKind, Limit, Result};
 use crate::flush::{self, WriteBack};
 use crate::word::{OnMedia, PmU64};
@@ -372,19 +370,6 @@ impl Memory for Mapped {
         &self.region
     }
     #[inline(always)]
-    fn load(&self, word: &PmU64) -> u64 {
-        word.load()
-    }
-    #[inline(always)]
-    fn store(&self, word: &PmU64, v: u64) {
-        word.store(v);
-    }
-    #[inline(always)]
-    fn cas(&self, word: &PmU64, old: u64, new: u64) -> Result<u64, u64> {
-        word.cas(old, new)
-    }
-
-    #[inline(always)]
     fn store_nt(&self, word: &PmU64, v: u64) {
         match self.flushes {
             Flushes::Real(write_back) => flush::store_nt(Some(write_back), word, v),
@@ -393,10 +378,6 @@ impl Memory for Mapped {
         }
     }
 
-    #[inline(always)]
-    fn prefetch<T: OnMedia + ?Sized>(&self, obj: &T) {
-        each_line(obj, prefetch_line);
-    }
     #[inline(always)]
     fn flush<T: OnMedia + ?Sized>(&self, obj: &T) {
         if let Flushes::Real(write_back) = self.flushes {
@@ -408,10 +389,6 @@ impl Memory for Mapped {
         if self.flushes != Flushes::None {
             flush::fence();
         }
-    }
-    #[inline(always)]
-    fn drain(&self) {
-        self.fence();
     }
 }
 
