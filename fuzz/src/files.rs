@@ -4,11 +4,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use durahash::{Error, ErrorKind, Options, Result, Type};
+use durahash::{Error, ErrorKind, Options, Type};
 use tempfile::TempDir;
 
 use crate::bytes::Bytes;
-use crate::kept::Kept;
+use crate::kept::{Do, Kept, Model, is_sound, note, read};
 use crate::{Features, Rng};
 
 const MAX_BYTES: u64 = 16 << 20;
@@ -19,34 +19,35 @@ const OPS_MAX: usize = 300;
 /// Texts are made no longer than this for an array.
 const ARRAY_BYTES_MAX: u32 = 4096;
 
-/// What is in a file, with types that the file says: a map or a multimap.
-pub(crate) trait Held: Kept {
-    /// What it is compared with.
-    type Model: Default + PartialEq;
-    /// What complaints call it.
-    const NAME: &'static str;
-    /// How many keys there are, for three kinds of input.
-    const KEYS: [usize; 3];
+/// Everything in a map, read in every way; `None` where something was damaged that `check` is not blind
+/// to.
+fn contents<H: Kept>(
+    map: &H,
+    blind_to: Option<&'static str>,
+    features: &mut Features,
+) -> Option<Model<H>> {
+    let sound = is_sound(map, blind_to, features);
+    let found = read(map, sound, features);
+    sound.then_some(found)
+}
 
-    /// Everything, read in every way; `None` where something was damaged that `check` is not blind
-    /// to.
-    fn contents(
-        &self,
-        blind_to: Option<&'static str>,
-        features: &mut Features,
-    ) -> Option<Self::Model>;
-
-    /// A change of the key of number `k`, of which `v` says what it is, here and in the model.
-    fn change(&self, model: &mut Self::Model, k: u64, v: u64, sound: bool, features: &mut Features);
-
-    /// Reads one key, and compares.
-    fn look(&self, model: &Self::Model, k: u64);
-
-    /// Writes something.
-    fn put(&self) -> Result<()>;
-
-    /// Notes how large it is.
-    fn note(&self, features: &mut Features);
+/// A change of the key of number `k`, which `v` chooses, here and in the model.
+fn change<H: Kept>(
+    map: &H,
+    model: &mut Model<H>,
+    [k, v]: [u64; 2],
+    sound: bool,
+    features: &mut Features,
+) {
+    let op = match v {
+        0..100 => Do::Put(1),
+        100..150 => Do::Remove(1),
+        _ => Do::RemoveAll,
+    };
+    if let Err(e) = map.change(model, map.key(k), v % H::VALUES, op, sound) {
+        assert!(!sound || is_limit(&e), "{e}");
+        features.complain("change of a file", &e);
+    }
 }
 
 /// A directory in memory where the system has one: what is synced costs no time there.
@@ -81,8 +82,8 @@ pub(crate) fn text(ty: Type, n: u64) -> Vec<u8> {
     }
 }
 
-/// Whether a sound pool may refuse a change with this error.
-pub(crate) fn is_limit(e: &Error) -> bool {
+/// True if a sound pool may refuse a change with this error.
+fn is_limit(e: &Error) -> bool {
     matches!(
         e.kind(),
         ErrorKind::Full { .. }
@@ -94,7 +95,7 @@ pub(crate) fn is_limit(e: &Error) -> bool {
 
 /// An image as a file of whatever types it says. Opened read-only it is not written to; refused, it
 /// is left as it was; and it holds the same whichever way it is opened.
-pub(crate) fn use_file<H: Held>(
+pub(crate) fn use_file<H: Kept>(
     image: &[u64],
     blind_to: Option<&'static str>,
     rng: &mut Rng,
@@ -109,8 +110,9 @@ pub(crate) fn use_file<H: Held>(
 
     let read_only = match options.clone().read_only(true).open::<H>(&path) {
         Ok(map) => {
-            let found = map.contents(blind_to, features);
-            assert!(map.put().is_err(), "a read-only {} was written to", H::NAME);
+            let found = contents(&map, blind_to, features);
+            let put = map.change(&mut Model::<H>::default(), map.key(1), 1, Do::Put(1), false);
+            assert!(put.is_err(), "a read-only {} was written to", H::NAME);
             found
         }
         Err(e) => {
@@ -130,18 +132,19 @@ pub(crate) fn use_file<H: Held>(
             return;
         }
     };
-    let found = map.contents(blind_to, features);
+    let found = contents(&map, blind_to, features);
     if let Some(read_only) = &read_only {
         assert!(found.as_ref() == Some(read_only), "read-only and not, it holds different things");
     }
     let sound = found.is_some();
     let mut model = found.unwrap_or_default();
     for _ in 0..30 {
-        map.change(&mut model, rng.below(120) as u64, rng.below(160) as u64, sound, features);
+        let numbers = [rng.below(120), rng.below(160)].map(|n| n as u64);
+        change(&map, &mut model, numbers, sound, features);
     }
     if sound {
         assert!(
-            map.contents(blind_to, features).as_ref() == Some(&model),
+            contents(&map, blind_to, features).as_ref() == Some(&model),
             "what was written is not there"
         );
     }
@@ -159,7 +162,7 @@ pub(crate) fn use_file<H: Held>(
     if sound {
         let map = options.open::<H>(&path).expect("opens again");
         assert!(
-            map.contents(blind_to, features) == Some(model),
+            contents(&map, blind_to, features) == Some(model),
             "compaction or closing changed something"
         );
     }
@@ -179,7 +182,7 @@ const TYPES: [(Type, Type); 8] = [
 
 /// Operations on a file, compared with a model; copied while it is open, as a death of the process
 /// leaves it, closed, opened read-only, compacted.
-pub(crate) fn ops_on_a_file<H: Held>(
+pub(crate) fn ops_on_a_file<H: Kept>(
     mut bytes: Bytes<'_>,
     options: &Options,
     features: &mut Features,
@@ -189,7 +192,7 @@ pub(crate) fn ops_on_a_file<H: Held>(
     let mut number = 0;
     let path = |number: u32| -> PathBuf { dir.path().join(format!("{number}.pool")) };
     let made = options.clone().types(key, value).create::<H>(path(number));
-    let (mut map, mut model) = (made.expect("a new pool"), H::Model::default());
+    let (mut map, mut model) = (made.expect("a new pool"), Model::<H>::default());
     let keys = H::KEYS[bytes.below(3)];
     for _ in 0..OPS_MAX {
         if bytes.is_empty() {
@@ -197,12 +200,14 @@ pub(crate) fn ops_on_a_file<H: Held>(
         }
         let (op, k, v) = (bytes.below(64), bytes.number(keys), bytes.number(160));
         match op {
-            0..=51 => map.change(&mut model, k, v, true, features),
-            52 | 53 => map.look(&model, k),
+            0..=51 => change(&map, &mut model, [k, v], true, features),
+            52 | 53 => {
+                map.change(&mut model, map.key(k), 0, Do::Look, true).expect("a lookup");
+            }
             54 | 55 => drop(map.step().expect("a step")),
             56 if v < 16 => {
                 map.clear().expect("clears");
-                model = H::Model::default();
+                model.clear();
             }
             57 | 58 => {
                 number += 1;
@@ -212,7 +217,7 @@ pub(crate) fn ops_on_a_file<H: Held>(
                 if op == 57 {
                     let read_only = options.clone().read_only(true);
                     let map = read_only.open::<H>(path(number)).expect("opens read-only");
-                    assert!(map.contents(None, features).as_ref() == Some(&model), "read-only");
+                    assert!(contents(&map, None, features).as_ref() == Some(&model), "read-only");
                 }
                 map = options.open(path(number)).expect("opens after a death");
             }
@@ -223,9 +228,9 @@ pub(crate) fn ops_on_a_file<H: Held>(
                 }
                 map = options.open(path(number)).expect("opens again");
             }
-            _ => assert!(map.contents(None, features).as_ref() == Some(&model), "contents"),
+            _ => assert!(contents(&map, None, features).as_ref() == Some(&model), "contents"),
         }
     }
-    assert!(map.contents(None, features) == Some(model), "contents at the end");
-    map.note(features);
+    assert!(contents(&map, None, features) == Some(model), "contents at the end");
+    note(&map, (key, value), features);
 }

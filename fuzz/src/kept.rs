@@ -1,44 +1,154 @@
-//! What maps and multimaps share, whether their types are known when this is compiled or not.
+//! The interface of maps and multimaps to the fuzzers, with types known at compile time or not.
 
-use std::hash::Hash;
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::hash::{BuildHasherDefault, DefaultHasher, Hash};
 
-use durahash::{AnyMap, AnyMultiMap, Data, Finding, Map, MultiMap};
-use durahash::{Openable, Options, Result, Stats};
+use durahash::{Finding, Openable, Options, Result, Stats};
 use durahash_media::Memory;
 use durahash_media::sim::{Sim, Step};
 
 use crate::bytes::{Bytes, MAX_BYTES, OPS_MAX};
-use crate::image::input;
-use crate::{Features, Rng};
+use crate::image::{self, input};
+use crate::{Features, Rng, gist};
+
+/// Entries by key. The order is the same in every run, so that a failure can be repeated.
+pub(crate) type Model<H> =
+    HashMap<<H as Kept>::Key, <H as Kept>::Entry, BuildHasherDefault<DefaultHasher>>;
+
+/// A change of a key, or a look at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Do {
+    /// A multimap does it so many times, with values that differ.
+    Put(u64),
+    /// A put that returns the old value; a put to a multimap.
+    Insert,
+    /// Removes the value, so many times; a map removes the key.
+    Remove(u64),
+    /// Removes values that the key has, so many; a map removes the key.
+    RemoveSome(u64),
+    RemoveAll,
+    Look,
+}
 
 /// A map or a multimap.
 pub(crate) trait Kept: Openable {
+    type Key: Clone + Debug + Eq + Hash;
+    /// The part of the model for a key: its value, or how often it has each value.
+    type Entry: Clone + Debug + PartialEq;
+    /// The name in messages.
+    const NAME: &'static str;
+    /// The numbers of keys of three kinds of input.
+    const KEYS: [usize; 3];
+    /// The number of values in a file.
+    const VALUES: u64;
+
     fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()>;
     fn len(&self) -> Result<u64>;
     fn step(&self) -> Result<bool>;
     fn clear(&self) -> Result<()>;
     fn stats(&self) -> Result<Stats>;
     fn close(self) -> Result<()>;
+
+    /// The key of number `n`.
+    fn key(&self, n: u64) -> Self::Key;
+
+    /// Reads everything in every way but `len`.
+    fn read(&self, sound: bool, features: &mut Features) -> Model<Self>;
+
+    /// Values in an entry.
+    fn values(entry: &Self::Entry) -> u64;
+
+    /// Does `op` with `key` and value number `v`, here and in the model; a sound one agrees with its model.
+    fn change(
+        &self,
+        model: &mut Model<Self>,
+        key: Self::Key,
+        v: u64,
+        op: Do,
+        sound: bool,
+    ) -> Result<()>;
 }
 
-macro_rules! kept {
-    ($($name:ident $(<$k:ident, $v:ident>)?;)*) => {$(
-        impl $(<$k: Data + ?Sized, $v: Data + ?Sized>)? Kept for $name $(<$k, $v>)? {
-            fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> { $name::check(self, found) }
-            fn len(&self) -> Result<u64> { $name::len(self) }
-            fn step(&self) -> Result<bool> { $name::step(self) }
-            fn clear(&self) -> Result<()> { $name::clear(self) }
-            fn stats(&self) -> Result<Stats> { $name::stats(self) }
-            fn close(self) -> Result<()> { $name::close(self) }
+/// The methods of [`Kept`] that are those of the type itself.
+macro_rules! own_methods {
+    ($map:ty) => {
+        fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+            <$map>::check(self, found)
         }
-    )*};
+        fn len(&self) -> Result<u64> {
+            <$map>::len(self)
+        }
+        fn step(&self) -> Result<bool> {
+            <$map>::step(self)
+        }
+        fn clear(&self) -> Result<()> {
+            <$map>::clear(self)
+        }
+        fn stats(&self) -> Result<Stats> {
+            <$map>::stats(self)
+        }
+        fn close(self) -> Result<()> {
+            <$map>::close(self)
+        }
+    };
+}
+pub(crate) use own_methods;
+
+/// Reads everything in every way.
+pub(crate) fn read<H: Kept>(map: &H, sound: bool, features: &mut Features) -> Model<H> {
+    let found = map.read(sound, features);
+    let count: u64 = found.values().map(H::values).sum();
+    match map.len() {
+        Ok(len) => assert!(!sound || len == count, "{len} entries, not {count}"),
+        Err(e) => features.damaged(sound, "len", &e),
+    }
+    found
 }
 
-kept! {
-    Map<K, V>;
-    MultiMap<K, V>;
-    AnyMap;
-    AnyMultiMap;
+/// True if `check` finds nothing but the invariant that it is blind to.
+pub(crate) fn is_sound<H: Kept>(
+    map: &H,
+    blind_to: Option<&'static str>,
+    features: &mut Features,
+) -> bool {
+    let mut sound = true;
+    let checked = map.check(&mut |finding| {
+        if blind_to != Some(finding.invariant) {
+            sound = false;
+            features.add((finding.invariant, gist(&finding.what)));
+        }
+    });
+    if let Err(e) = checked {
+        features.complain("check", &e);
+        sound = false;
+    }
+    sound
+}
+
+/// Notes figures, and more.
+pub(crate) fn note<H: Kept>(map: &H, more: impl Hash, features: &mut Features) {
+    let stats = match map.stats() {
+        Ok(stats) => stats,
+        Err(e) => return features.complain("stats", &e),
+    };
+    let (name, index, space) = ((H::NAME, stats.design), &stats.index, &stats.space);
+    let sizes = [
+        index.splits,
+        index.merges,
+        index.doublings,
+        index.halvings,
+        stats.keys,
+        space.record_bytes,
+        space.free_bytes,
+    ];
+    for (i, size) in sizes.into_iter().enumerate() {
+        features.add((name, i, size.checked_ilog2()));
+    }
+    for (i, count) in index.pea.map_or([0; 3], |pea| pea.strategies).into_iter().enumerate() {
+        features.add((name, "strategy", i, count.checked_ilog2()));
+    }
+    features.add((name, index.global_depth, space.sweep_pending, more));
 }
 
 /// Inputs with pools as they come into being by `changes`: open, closed, and killed within splits and merges.
@@ -50,7 +160,7 @@ pub(crate) fn images<M: Kept>(
     (changes, wanted): (u64, impl Fn(u64) -> [bool; 2]),
     change: impl Fn(&M, u64),
 ) {
-    let sim = Sim::new(crate::image::MAX_BYTES);
+    let sim = Sim::new(image::MAX_BYTES);
     let map: M = options.create_on(sim.clone()).expect("a new pool");
     let (mut longest, mut cut) = (0, Vec::new());
     for i in 0..changes {
@@ -133,28 +243,6 @@ impl<M: Kept> OnSim<M> {
         Step::replay(&steps[torn.min(cut)..cut], &mut image);
         self.open(&image);
         done
-    }
-
-    /// Notes figures, under a name, and one more.
-    pub(crate) fn note(&self, name: impl Hash + Copy, more: u64, features: &mut Features) {
-        let stats = self.map().stats().expect("figures");
-        let (index, space) = (&stats.index, &stats.space);
-        let sizes = [
-            index.splits,
-            index.merges,
-            index.doublings,
-            index.halvings,
-            stats.keys,
-            space.record_bytes,
-            more,
-        ];
-        for (i, size) in sizes.into_iter().enumerate() {
-            features.add((name, i, size.checked_ilog2()));
-        }
-        for (i, count) in index.pea.map_or([0; 3], |pea| pea.strategies).into_iter().enumerate() {
-            features.add((name, "strategy", i, count.checked_ilog2()));
-        }
-        features.add((name, index.global_depth, space.sweep_pending));
     }
 }
 

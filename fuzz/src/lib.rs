@@ -11,13 +11,11 @@ mod bytes;
 mod files;
 mod image;
 mod kept;
-mod map_files;
-mod multi_files;
+mod maps;
 mod multi_ops;
+mod multis;
 mod mutate;
 mod open_image;
-mod open_map;
-mod open_multi;
 mod ops_vs_model;
 
 use std::collections::{BTreeSet, HashSet};
@@ -66,10 +64,7 @@ impl Features {
 
     /// Notes what `doing` said was wrong, and not where.
     pub(crate) fn complain(&mut self, doing: &str, e: &Error) {
-        let message = e.to_string();
-        let is_word = |word: &&str| word.bytes().all(|b| b.is_ascii_alphabetic());
-        let gist: Vec<&str> = message.split([' ', ':', ',']).filter(is_word).collect();
-        self.add((doing, gist));
+        self.add((doing, gist(&e.to_string())));
         if let ErrorKind::Corrupt { what, .. } = e.kind() {
             self.damage.insert(what);
         }
@@ -80,6 +75,12 @@ impl Features {
         assert!(!sound, "{e}");
         self.complain(doing, e);
     }
+}
+
+/// The words of a message, without the numbers: what is wrong, not where.
+pub(crate) fn gist(message: &str) -> Vec<&str> {
+    let is_word = |word: &&str| word.bytes().all(|b| b.is_ascii_alphabetic());
+    message.split([' ', ':', ',']).filter(is_word).collect()
 }
 
 /// An input that broke something, and what was said.

@@ -9,9 +9,10 @@ use durahash_media::Geometry;
 use durahash_media::sim::Sim;
 
 use crate::files::use_file;
-use crate::image::{Image, MAX_BYTES, SEED, input};
+use crate::image::{MAX_BYTES, SEED, input};
+use crate::kept::{Do, Kept, Model, is_sound, note, read};
 use crate::mutate::{is_multi, mutate_words};
-use crate::{Features, Rng, Target, open_map, open_multi};
+use crate::{Features, Rng, Target, maps, multis};
 
 /// What an input begins with: types in the first byte, the seed of what is done in the second word.
 const HEAD_BYTES: usize = 16;
@@ -37,18 +38,18 @@ impl Target for OpenImage {
                 for design in Design::ALL {
                     let options = options(*design, geometry);
                     if hash_bits == 0 {
-                        open_map::images::<u64, u64>(&options, 0, rng, &mut seeds);
-                        seeds.push(input(0, rng, &open_map::deep(&options)));
+                        maps::images::<u64, u64>(&options, 0, rng, &mut seeds);
+                        seeds.push(input(0, rng, &maps::deep(&options)));
                     }
-                    open_map::images::<str, [u8]>(&options, 1, rng, &mut seeds);
-                    open_map::images::<str, u64>(&options, 2, rng, &mut seeds);
+                    maps::images::<str, [u8]>(&options, 1, rng, &mut seeds);
+                    maps::images::<str, u64>(&options, 2, rng, &mut seeds);
                 }
                 let options = Options::new().geometry(geometry).seed(SEED).max_bytes(MAX_BYTES);
                 if hash_bits == 0 {
-                    open_multi::images::<u64, u64>(&options, 0, rng, &mut seeds);
+                    multis::images::<u64, u64>(&options, 0, rng, &mut seeds);
                 }
-                open_multi::images::<str, [u8]>(&options, 1, rng, &mut seeds);
-                open_multi::images::<str, u64>(&options, 2, rng, &mut seeds);
+                multis::images::<str, [u8]>(&options, 1, rng, &mut seeds);
+                multis::images::<str, u64>(&options, 2, rng, &mut seeds);
             }
         }
         seeds
@@ -104,31 +105,8 @@ fn options(design: Design, geometry: Geometry) -> Options {
     Options::new().design(design).geometry(geometry).seed(SEED).max_bytes(MAX_BYTES)
 }
 
-/// The words of a message, without the numbers: what is wrong, not where.
-fn gist(message: &str) -> Vec<&str> {
-    let is_word = |word: &&str| word.bytes().all(|b| b.is_ascii_alphabetic());
-    message.split([' ', ':', ',']).filter(is_word).collect()
-}
-
 impl OpenImage {
-    /// Whether nothing was found that it is not blind to.
-    fn findings<I: Image>(&self, map: &I, features: &mut Features) -> bool {
-        let mut sound = true;
-        let checked = map.check(&mut |finding| {
-            if self.blind_to == Some(finding.invariant) {
-                return;
-            }
-            sound = false;
-            features.add((finding.invariant, gist(&finding.what)));
-        });
-        if let Err(e) = checked {
-            features.complain("check", &e);
-            sound = false;
-        }
-        sound
-    }
-
-    fn use_image<I: Image>(&self, image: &[u64], rng: &mut Rng, features: &mut Features) {
+    fn use_image<I: Kept>(&self, image: &[u64], rng: &mut Rng, features: &mut Features) {
         let room = (size_of_val(image) as u64).max(MAX_BYTES);
         let sim = Sim::from_image(image, room);
         let options = Options::new().accept_suspect(rng.below(2) == 0);
@@ -140,24 +118,24 @@ impl OpenImage {
                 return;
             }
         };
-        let sound = self.findings(&map, features);
+        let sound = is_sound(&map, self.blind_to, features);
         let mut model = read(&map, sound, features);
         write(&map, &mut model, sound, rng, features);
-        map.note(features);
+        note(&map, (), features);
         if sound {
-            assert!(self.findings(&map, features), "no longer sound");
+            assert!(is_sound(&map, self.blind_to, features), "no longer sound");
             assert!(read(&map, sound, features) == model, "what was written is not there");
         }
         if rng.below(4) == 0 {
             match map.clear() {
-                Ok(()) => model = I::Found::default(),
+                Ok(()) => model.clear(),
                 Err(e) => features.complain("clear", &e),
             }
         }
         map.close().unwrap_or_else(|e| features.damaged(sound, "close", &e));
         match Options::new().open_on::<I, _>(Sim::from_image(&sim.image(), room)) {
             Ok(map) => {
-                let still = self.findings(&map, features);
+                let still = is_sound(&map, self.blind_to, features);
                 assert!(still || !sound, "not sound when opened again");
                 let found = read(&map, sound, features);
                 assert!(!sound || found == model, "closing changed something");
@@ -167,24 +145,33 @@ impl OpenImage {
     }
 }
 
-fn read<I: Image>(map: &I, sound: bool, features: &mut Features) -> I::Found {
-    let found = map.read(sound, features);
-    match map.len() {
-        Ok(len) => assert!(!sound || len == I::count(&found), "{len} entries"),
-        Err(e) => features.damaged(sound, "len", &e),
+/// A key of the model, or any.
+fn some_key<I: Kept>(map: &I, model: &Model<I>, rng: &mut Rng) -> I::Key {
+    if !model.is_empty() && rng.below(3) > 0 {
+        let known = model.keys().nth(rng.below(model.len()));
+        return known.expect("one of them").clone();
     }
-    found
+    map.key(rng.below(120) as u64)
 }
 
-fn write<I: Image>(
+fn write<I: Kept>(
     map: &I,
-    model: &mut I::Found,
+    model: &mut Model<I>,
     sound: bool,
     rng: &mut Rng,
     features: &mut Features,
 ) {
     for i in 0..80 {
-        if let Err(e) = map.change(model, sound, rng) {
+        let op = match rng.below(16) {
+            0..=6 => Do::Put(1),
+            7 => Do::Put(rng.below(40) as u64),
+            8 | 9 => Do::Insert,
+            10..=12 => Do::RemoveSome(1),
+            13 => Do::RemoveAll,
+            _ => Do::Look,
+        };
+        let (key, v) = (some_key(map, model, rng), rng.below(20) as u64);
+        if let Err(e) = map.change(model, key, v, op, sound) {
             let expected = matches!(e.kind(), ErrorKind::Full { .. } | ErrorKind::Skewed { .. });
             assert!(!sound || expected, "{e}");
             features.complain("write", &e);
@@ -195,7 +182,7 @@ fn write<I: Image>(
     }
 }
 
-fn finish_sweep<I: Image>(map: &I, sound: bool, features: &mut Features) {
+fn finish_sweep<I: Kept>(map: &I, sound: bool, features: &mut Features) {
     for _ in 0..1 << 20 {
         match map.step() {
             Ok(true) => {}

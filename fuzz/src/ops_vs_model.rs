@@ -12,7 +12,7 @@ use durahash_testkit::{Model, Sample, assert_equal};
 
 use crate::bytes::{Bytes, MAX_BYTES};
 use crate::files::{self, ops_on_a_file};
-use crate::kept::{OnSim, Ops};
+use crate::kept::{OnSim, Ops, note};
 use crate::multi_ops::MultiRun;
 use crate::{Features, Rng, Target};
 
@@ -205,8 +205,7 @@ impl<K: Sample + ?Sized, V: Sample + ?Sized> Ops for Run<K, V> {
     }
 
     fn note(&self, features: &mut Features) {
-        let stats = self.on.map().stats().expect("figures");
-        self.on.note(stats.design, stats.space.free_bytes, features);
+        note(self.on.map(), (), features);
     }
 }
 
