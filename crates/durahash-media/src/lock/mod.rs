@@ -187,7 +187,8 @@ impl DirectoryLock {
     fn try_add(&self, n: u64) -> Option<()> {
         let word = self.0.load(Ordering::Relaxed);
         let is_free = word & EXCLUSIVE == 0;
-        let added = || self.0.compare_exchange(word, word + n, Ordering::Acquire, Ordering::Relaxed);
+        let added =
+            || self.0.compare_exchange(word, word + n, Ordering::Acquire, Ordering::Relaxed);
         (is_free && added().is_ok()).then_some(())
     }
 

@@ -142,7 +142,8 @@ fn a_log_is_made_whole_or_not_at_all() {
         // Cuts within a write of many words are those of its sectors' versions.
         let goes_on = matches!((last, action), (Some(Action::Store { word, .. }),
             Some(Action::Store { word: next, .. })) if next == word + 1);
-        let picks = if goes_on || action.is_some_and(|action| !is_of_file(action)) { 0 } else { 10 };
+        let picks =
+            if goes_on || action.is_some_and(|action| !is_of_file(action)) { 0 } else { 10 };
         for pick in 0..picks {
             let mut choose = |count: usize| match pick {
                 0 => 0,
