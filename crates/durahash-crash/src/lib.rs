@@ -54,8 +54,6 @@ pub mod states;
 
 pub mod block;
 
-pub mod budget;
-
 pub mod case;
 
 pub mod cases;

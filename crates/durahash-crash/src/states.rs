@@ -75,10 +75,18 @@ pub struct CrashState<'a> {
 pub trait Visit {
     /// The walk passed this step. The answer says whether more is promised from here on, so that
     /// the states right after it are to be visited.
-    fn passed(&mut self, step: usize) -> bool;
+    fn passed(&mut self, _step: usize) -> bool {
+        false
+    }
 
     /// Looks at a state. It may have been visited before: comparing hashes is the visitor's part.
     fn state(&mut self, state: &CrashState<'_>) -> ControlFlow<()>;
+}
+
+impl<F: FnMut(&CrashState<'_>) -> ControlFlow<()>> Visit for F {
+    fn state(&mut self, state: &CrashState<'_>) -> ControlFlow<()> {
+        self(state)
+    }
 }
 
 /// One store on its way to the medium.

@@ -19,7 +19,7 @@ use durahash::rewo::{Cache, Rewo};
 use durahash::{Data, Design, Finding, Map, MultiMap, Openable, Options, Result};
 use durahash_media::metered::Metered;
 use durahash_media::sim::Sim;
-pub use durahash_media::sim::budget;
+pub use durahash_media::sim::{budget, seed};
 use durahash_media::{Format, Geometry, Mapped, MappedOptions, Pool};
 use tempfile::TempDir;
 

@@ -7,13 +7,12 @@ use std::sync::{Arc, Mutex};
 use durahash::index::{Change, Index, Room};
 use durahash::reh::Reh;
 use durahash::{Finding, Result};
-use durahash_crash::budget::Budget;
 use durahash_crash::case::{Case, Table};
 use durahash_crash::cases::named;
 use durahash_crash::run::Tester;
 use durahash_crash::script::Op;
 use durahash_crash::states::Model;
-use durahash_media::sim::Sim;
+use durahash_media::sim::{Sim, budget, seed};
 use durahash_media::{Format, Geometry, Memory, Pool};
 
 /// Faults of class 9, "allocator", and one of class 7.
@@ -187,11 +186,10 @@ fn blocks(bug: Bug) -> Case {
 /// The first thing that is found wrong.
 fn first_failure(bug: Bug, model: Model) -> Option<String> {
     let case = blocks(bug);
-    let budget = Budget::get();
-    let mut tester = Tester::new(&case, model).one_in(budget.one_in(16));
+    let mut tester = Tester::new(&case, model).one_in(budget(16, 1));
     let run = tester
-        .exhaustive(budget.of(1, 2))
-        .and_then(|()| budget.seeds(2, 4).try_for_each(|seed| tester.random(seed, 150)));
+        .exhaustive(budget(1, 2))
+        .and_then(|()| (seed(0)..seed(budget(2, 4))).try_for_each(|seed| tester.random(seed, 150)));
     run.err().map(|failure| failure.to_string())
 }
 

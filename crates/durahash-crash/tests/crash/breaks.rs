@@ -6,18 +6,16 @@ use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, Once, OnceLock};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, Once, OnceLock};
 
-use durahash::{ErrorKind, Result};
-use durahash_crash::budget::Budget;
+use durahash::ErrorKind;
 use durahash_crash::case::{Case, Table};
 use durahash_crash::cases::{SyncCopies, named, open_with};
 use durahash_crash::script::{Op, exhaustive};
-use durahash_crash::states::{CrashState, Explorer, Model, Visit};
-use durahash_media::Event;
-use durahash_media::sim::{Action, Call, Hook, Sim, Site, Step};
+use durahash_crash::states::{CrashState, Explorer, Model};
+use durahash_media::sim::{Action, Call, Hook, Sim, Site, Step, budget, seed};
+
+use crate::stage::Other;
 
 /// Panics once, when so many more calls were made; never again, since what unwinds calls too.
 #[derive(Default)]
@@ -25,16 +23,7 @@ struct Break {
     left: AtomicI64,
     /// Done before the panic: another thread begins an operation, and waits for what is held.
     before: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-    other: Mutex<Other>,
-    turned: Condvar,
-}
-
-/// How far the other one is.
-#[derive(Default)]
-struct Other {
-    waits: bool,
-    ended: bool,
-    answer: Option<Result<Option<u64>>>,
+    other: Arc<Other>,
 }
 
 thread_local! {
@@ -52,28 +41,6 @@ const OTHERS_MAX: usize = 3;
 /// Who needs more calls than this waits for a lock that nobody will release.
 const CALLS_MAX: u64 = 100_000;
 
-impl Break {
-    fn turn(&self, f: impl FnOnce(&mut Other)) {
-        f(&mut self.other.lock().unwrap());
-        self.turned.notify_all();
-    }
-
-    /// Lets `op` begin, and returns when it waits or has ended.
-    fn let_begin(self: &Arc<Self>, table: &Arc<dyn Table>, op: Op, word: u64) -> JoinHandle<()> {
-        let (this, table) = (Arc::clone(self), Arc::clone(table));
-        let thread = std::thread::spawn(move || {
-            IS_OTHER.set(true);
-            let answer = table.apply(op, word);
-            this.turn(|other| (other.ended, other.answer) = (true, Some(answer)));
-        });
-        let mut other = self.other.lock().unwrap();
-        while !other.waits && !other.ended {
-            other = self.turned.wait(other).unwrap();
-        }
-        thread
-    }
-}
-
 struct Switch(Arc<Break>);
 
 impl Hook for Switch {
@@ -84,12 +51,7 @@ impl Hook for Switch {
     fn before(&self, call: Call, site: Site) {
         let this = &self.0;
         if IS_OTHER.get() {
-            if call == Call::Event(Event::Wait) {
-                this.turn(|other| other.waits = true);
-                // Not just a yield: all calls of both are counted, and the one that is waited for may have to
-                // wait for a processor.
-                std::thread::sleep(Duration::from_micros(50));
-            }
+            this.other.before(call);
             return;
         }
         if SYNCS.replace(true) {
@@ -114,43 +76,6 @@ impl Hook for Switch {
             }
             panic!("on purpose, at {call:?} in {site}");
         }
-    }
-}
-
-/// The states that are left at the end.
-struct Last<'a> {
-    case: &'a Case,
-    model: Model,
-    keys: &'a [u64],
-    /// What each key was seen to have, and what it may have besides: what broke off may still
-    /// have been done, as an operation that no answer was given to.
-    seen: &'a [Option<u64>],
-    late: Option<(usize, Option<u64>)>,
-    wrong: Option<String>,
-}
-
-impl Visit for Last<'_> {
-    fn passed(&mut self, _step: usize) -> bool {
-        true
-    }
-
-    fn state(&mut self, state: &CrashState<'_>) -> ControlFlow<()> {
-        let sim = Sim::from_image(state.image, self.case.max_bytes)
-            .with_line_order(self.model.same_line_order());
-        let table = (self.case.open)(sim).expect("recovers");
-        let mut findings = Vec::new();
-        table.check(&mut |finding| findings.push(finding)).expect("checks");
-        let mut found = all(&*table, self.keys);
-        if let Some((i, new)) = self.late
-            && found[i] == new
-        {
-            found[i] = self.seen[i];
-        }
-        if findings.is_empty() && found == self.seen {
-            return ControlFlow::Continue(());
-        }
-        self.wrong = Some(format!("{:?} were seen, then {found:?}; {findings:?}", self.seen));
-        ControlFlow::Break(())
     }
 }
 
@@ -180,12 +105,16 @@ fn breaks_at(case: &Case, model: Model, image: &[u64], op: Op, n: i64, other: Op
     sim.record(opened);
     let thread = Arc::new(Mutex::new(None));
     if let Some(other) = other {
-        let (begun, switch, table) = (Arc::clone(&thread), Arc::clone(&switch), Arc::clone(&table));
+        let (begun, next, table) =
+            (Arc::clone(&thread), Arc::clone(&switch.other), Arc::clone(&table));
         let op = case.translate(Op::Update(other, OTHERS), 1);
         let word = keys[usize::from(other)];
-        let this = Arc::clone(&switch);
         *switch.before.lock().unwrap() = Some(Box::new(move || {
-            *begun.lock().unwrap() = Some(this.let_begin(&table, op, word));
+            let work = move || {
+                IS_OTHER.set(true);
+                table.apply(op, word)
+            };
+            *begun.lock().unwrap() = Some(next.begin(work));
         }));
     }
     switch.left.store(n, Ordering::Relaxed);
@@ -197,8 +126,7 @@ fn breaks_at(case: &Case, model: Model, image: &[u64], op: Op, n: i64, other: Op
         return false;
     }
     if let (Some(thread), Some(other)) = (thread.lock().unwrap().take(), other) {
-        thread.join().expect("it ends, too");
-        match switch.other.lock().unwrap().answer.take().expect("an answer") {
+        match thread.join().expect("it ends, too") {
             Ok(found) => {
                 let i = usize::from(other);
                 let op = case.translate(Op::Update(other, OTHERS), 1);
@@ -234,30 +162,39 @@ fn breaks_at(case: &Case, model: Model, image: &[u64], op: Op, n: i64, other: Op
     }
     let trace = sim.recorded();
     let late = key.map(|i| (i, op.outcome(before[i]))).filter(|(i, _)| seen[*i] == before[*i]);
-    let mut last = Last { case, model, keys: &keys, seen: &seen, late, wrong: None };
-    let _ = Explorer::new(model, 1).one_in(Budget::get().one_in(16)).explore(
-        image,
-        &trace,
-        trace.len() - 1,
-        &mut last,
-    );
-    assert!(last.wrong.is_none(), "{op}, call {n}, {}: {}", model.name(), last.wrong.unwrap());
+    let mut wrong = None;
+    let mut judge = |state: &CrashState<'_>| {
+        let sim = Sim::from_image(state.image, case.max_bytes);
+        let sim = sim.with_line_order(model.same_line_order());
+        let table = (case.open)(sim).expect("recovers");
+        let mut findings = Vec::new();
+        table.check(&mut |finding| findings.push(finding)).expect("checks");
+        let mut found = all(&*table, &keys);
+        // What broke off may still have been done, as an operation that no answer was given to.
+        if let Some((i, new)) = late
+            && found[i] == new
+        {
+            found[i] = seen[i];
+        }
+        if findings.is_empty() && found == seen {
+            return ControlFlow::Continue(());
+        }
+        wrong = Some(format!("{seen:?} were seen, then {found:?}; {findings:?}"));
+        ControlFlow::Break(())
+    };
+    let mut explorer = Explorer::new(model, seed(1)).one_in(budget(16, 1));
+    let _ = explorer.explore(image, &trace, trace.len() - 1, &mut judge);
+    assert!(wrong.is_none(), "{op}, call {n}, {}: {}", model.name(), wrong.unwrap());
     true
 }
 
-/// Two operations of those that are tried from each prefill, the second broken off at every call.
-fn every_break(case: &Case, model: Model) -> usize {
-    every_break_after(case, model, 1)
-}
-
-/// Breaks of each operation after as many others.
-fn every_break_after(case: &Case, model: Model, others_before: u32) -> usize {
+/// Breaks of each operation of those that are tried from each prefill, after as many others: at every call.
+fn every_break(case: &Case, model: Model, others_before: u32) -> usize {
     quietly();
-    let budget = Budget::get();
     let mut count = 0;
     for prefill in &case.prefills {
         // Not a divisor of how many there are, so that each operation has its turn.
-        let every = budget.every(if others_before == 0 { 1 } else { 7 });
+        let every = budget(if others_before == 0 { 1 } else { 7 }, 1);
         for ops in exhaustive(&prefill.kinds, others_before + 1).step_by(every) {
             let sim = Sim::new(case.max_bytes).with_line_order(model.same_line_order());
             let table = (case.create)(sim.clone()).expect("a table");
@@ -269,9 +206,9 @@ fn every_break_after(case: &Case, model: Model, others_before: u32) -> usize {
             let op = ops[others_before as usize];
             let others = prefill.ops.iter().filter_map(|op| op.key());
             let others = others.filter(|key| Some(*key) != op.key()).take(OTHERS_MAX);
-            for other in others.map(Some).chain([None]).step_by(budget.every(3)) {
+            for other in others.map(Some).chain([None]).step_by(budget(3, 1)) {
                 let breaks = |n: &i64| breaks_at(case, model, &image, op, *n, other);
-                count += (0..).step_by(budget.every(5)).take_while(breaks).count();
+                count += (0..).step_by(budget(5, 1)).take_while(breaks).count();
             }
         }
     }
@@ -281,7 +218,7 @@ fn every_break_after(case: &Case, model: Model, others_before: u32) -> usize {
 
 /// How many breaks there are at least: all of these in a deep run.
 fn at_least(breaks: usize) -> usize {
-    Budget::get().of(breaks / 100, breaks)
+    budget(breaks / 100, breaks)
 }
 
 /// Keeps what panics on purpose out of the output.
@@ -298,71 +235,46 @@ fn quietly() {
     });
 }
 
-#[test]
-fn reh_breaks_anywhere() {
-    let x86 = every_break(&named("reh"), Model::X86);
-    let word = every_break(&named("reh"), Model::Word);
-    assert!(x86 + word > at_least(3000), "only {x86} and {word} breaks");
+/// Declares tests: more than so many breaks in a deep run, of cases under models, after so many operations.
+macro_rules! breaks {
+    ($($(#[$doc:meta])* $name:ident: > $at_least:literal, $($case:literal $model:ident after $others:literal),+;)*) => {$(
+        $(#[$doc])*
+        #[test]
+        fn $name() {
+            let breaks = [$(every_break(&named($case), Model::$model, $others)),+];
+            assert!(breaks.iter().sum::<usize>() > at_least($at_least), "only {breaks:?} breaks");
+        }
+    )*};
 }
 
-#[test]
-fn pea_breaks_anywhere() {
-    let breaks = every_break(&named("pea"), Model::Word);
-    assert!(breaks > at_least(3000), "only {breaks} breaks");
-}
-
-#[test]
-fn esh_breaks_anywhere() {
-    // The prefills lead to each kind of change by themselves, and what breaks is repaired before.
-    let breaks = every_break_after(&named("esh"), Model::Word, 0);
-    assert!(breaks > at_least(3000), "only {breaks} breaks");
-}
-
-#[test]
-fn rewo_breaks_anywhere() {
-    let breaks = every_break_after(&named("rewo-cached"), Model::Word, 0);
-    assert!(breaks > at_least(3000), "only {breaks} breaks");
+breaks! {
+    reh_breaks_anywhere: > 3000, "reh" X86 after 1, "reh" Word after 1;
+    pea_breaks_anywhere: > 3000, "pea" Word after 1;
+    /// The prefills lead to each kind of change by themselves, and what breaks is repaired before.
+    esh_breaks_anywhere: > 3000, "esh" Word after 0;
+    rewo_breaks_anywhere: > 3000, "rewo-cached" Word after 0;
+    /// The prefills lead to each kind of change by themselves.
+    multimaps_break_anywhere: > 5000, "pea-multi" X86 after 0;
+    maps_over_reh_break_anywhere: > 3000, "reh-map" X86 after 1, "reh-map" Word after 1;
+    maps_over_pea_break_anywhere: > 1500, "pea-map" X86 after 1;
+    maps_over_esh_break_anywhere: > 1500, "esh-map" X86 after 1;
+    maps_over_rewo_break_anywhere: > 1500, "rewo-map" X86 after 1;
 }
 
 /// Rewo-Hash, whose copies another changes as soon as a writer has ordered it, at whatever call that breaks
 /// off then.
-fn ordered() -> Case {
+#[test]
+fn rewo_breaks_anywhere_with_copies_that_others_change() {
     let open = |sim| {
         let sync = Arc::default();
         let table = open_with(sim, Arc::clone(&sync))?;
         SYNC.set(Some(sync));
         Ok(table)
     };
-    Case { name: "rewo-ordered", open: Arc::new(open), ..named("rewo-synced") }
-}
-
-#[test]
-fn rewo_breaks_anywhere_with_copies_that_others_change() {
-    let breaks = every_break_after(&ordered(), Model::Word, 0);
-    println!("{} times copies were changed meanwhile", SYNCED.get());
-    assert!(
-        breaks > at_least(3000) && SYNCED.get() > at_least(2000) as u64,
-        "only {breaks} breaks, {}",
-        SYNCED.get()
-    );
-}
-
-#[test]
-fn multimaps_break_anywhere() {
-    // The prefills lead to each kind of change by themselves.
-    let breaks = every_break_after(&named("pea-multi"), Model::X86, 0);
-    assert!(breaks > at_least(5000), "only {breaks} breaks");
-}
-
-#[test]
-fn maps_break_anywhere() {
-    let x86 = every_break(&named("reh-map"), Model::X86);
-    let word = every_break(&named("reh-map"), Model::Word);
-    assert!(x86 + word > at_least(3000), "only {x86} and {word} breaks");
-    let pea = every_break(&named("pea-map"), Model::X86);
-    assert!(pea > at_least(1500), "only {pea} breaks");
-    let esh = every_break(&named("esh-map"), Model::X86);
-    assert!(esh > at_least(1500), "only {esh} breaks");
-    let rewo = every_break(&named("rewo-map"), Model::X86);
-    assert!(rewo > at_least(1500), "only {rewo} breaks");
+    let ordered = Case { name: "rewo-ordered", open: Arc::new(open), ..named("rewo-synced") };
+    let breaks = every_break(&ordered, Model::Word, 0);
+    let synced = SYNCED.get();
+    println!("{synced} times copies were changed meanwhile");
+    let is_enough = breaks > at_least(3000) && synced > at_least(2000) as u64;
+    assert!(is_enough, "only {breaks} breaks, {synced}");
 }

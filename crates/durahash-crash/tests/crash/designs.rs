@@ -3,12 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use durahash_crash::budget::Budget;
 use durahash_crash::case::{Case, Prefill};
 use durahash_crash::cases::named;
 use durahash_crash::mutate::{Accepted, Kind, Mutant, Verdict, add, unproven};
 use durahash_crash::run::Tester;
 use durahash_crash::states::Model;
+use durahash_media::sim::{budget, seed};
+
+use crate::known;
 
 /// Scripts of a case under a model: all of up to `length` operations from every prefill, and `randoms` long
 /// ones.
@@ -33,25 +35,23 @@ const fn scripts(
 
 /// Nothing is wrong, and a deep run looks at more than so many states, the suite at its share.
 fn survives(all: &[Scripts], at_least: u64) {
-    let budget = Budget::get();
     let mut total = 0;
     for scripts in all {
         let case = named(scripts.case);
-        let mut tester = Tester::new(&case, scripts.model).one_in(budget.one_in(scripts.one_in));
+        let mut tester = Tester::new(&case, scripts.model).one_in(budget(scripts.one_in, 1));
         total += explore(&mut tester, &case, scripts);
     }
-    let wanted = budget.of(500.min(at_least / 10), at_least);
+    let wanted = budget(500.min(at_least / 10), at_least);
     assert!(total > wanted, "only {total} states");
 }
 
 /// How many states were looked at.
 fn explore(tester: &mut Tester<'_>, case: &Case, scripts: &Scripts) -> u64 {
-    let budget = Budget::get();
     let (length, randoms) = (scripts.length, scripts.randoms);
-    let done = tester.exhaustive(budget.of(length.min(1), length)).and_then(|()| {
-        budget.seeds(randoms.min(2), randoms).try_for_each(|seed| {
+    let done = tester.exhaustive(budget(length.min(1), length)).and_then(|()| {
+        (seed(0)..seed(budget(randoms.min(2), randoms))).try_for_each(|seed| {
             tester.forget();
-            tester.random(seed, budget.of(100, 300))
+            tester.random(seed, budget(100, 300))
         })
     });
     if let Err(failure) = done {
@@ -148,12 +148,11 @@ fn mutants_of_long(
     ops: usize,
     one_in: u64,
 ) -> Vec<(Mutant, Verdict)> {
-    let budget = Budget::get();
-    let mut tester = Tester::new(case, model).one_in(budget.one_in(one_in));
+    let mut tester = Tester::new(case, model).one_in(budget(one_in, 1));
     tester.keep_corpus();
     let done = tester
-        .exhaustive(length.min(budget.of(1, length)))
-        .and_then(|()| (0..4).try_for_each(|seed| tester.random(seed, ops)));
+        .exhaustive(length.min(budget(1, length)))
+        .and_then(|()| known(4).try_for_each(|seed| tester.random(seed, ops)));
     if let Err(failure) = done {
         panic!("{failure}");
     }
@@ -163,7 +162,7 @@ fn mutants_of_long(
 /// The same of scripts from states that are durable as a whole, and of what is done after crashes in
 /// them: all states of these are few.
 fn settled_mutants(case: &Case, model: Model) -> Vec<(Mutant, Verdict)> {
-    let mut tester = Tester::new(case, model).one_in(Budget::get().one_in(32));
+    let mut tester = Tester::new(case, model).one_in(budget(32, 1));
     tester.keep_corpus();
     let overflow = |prefill: &Prefill| ["home-full", "overflowed"].contains(&prefill.name);
     let done = tester

@@ -1,20 +1,20 @@
 //! Pools behind a log, under the model `block`.
 
 use durahash_crash::block::Omit;
-use durahash_crash::budget::Budget;
 use durahash_crash::logged::{Case, Tester};
+use durahash_media::sim::{budget, seed};
 
 /// The script that a seed stands for is that of every case.
 const OPS: usize = 60;
 
 #[test]
 fn whatever_a_cut_leaves_is_recovered() {
-    let rounds = Budget::get().cuts();
+    let rounds = budget(1500, 10_000);
     let cases = Case::all();
     let (mut cuts, mut blocks) = (0, 0);
     for case in &cases {
         let mut tester = Tester::new(*case);
-        for seed in Budget::get().seed.. {
+        for seed in seed(0).. {
             if tester.looked.states + tester.looked.inside >= rounds / cases.len() as u64 {
                 break;
             }
@@ -34,7 +34,7 @@ fn every_order_and_sync_is_missed() {
     for omit in Omit::ALL {
         let found = Case::all().into_iter().find_map(|case| {
             let mut tester = Tester::new(Case { omit: Some(omit), ..case });
-            (0..20).find_map(|seed| tester.random(seed, OPS).err())
+            (seed(0)..seed(20)).find_map(|seed| tester.random(seed, OPS).err())
         });
         let Some(found) = found else {
             panic!("{omit:?} left out is not missed");
@@ -46,6 +46,6 @@ fn every_order_and_sync_is_missed() {
 #[test]
 fn a_call_that_fails_is_told_and_loses_nothing() {
     for case in Case::all() {
-        Tester::new(case).failing(1, Budget::get().of(8, 25)).unwrap();
+        Tester::new(case).failing(seed(1), budget(8, 25)).unwrap();
     }
 }

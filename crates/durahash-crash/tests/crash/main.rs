@@ -1,5 +1,5 @@
 //! The designs under the crash tester, and the tester itself on what is wrong: one program, so that all of it
-//! is compiled and linked once. How much is done: `durahash_crash::budget`.
+//! is compiled and linked once. How much is done: `durahash_media::sim::budget`.
 
 mod blocks;
 mod breaks;
@@ -10,6 +10,14 @@ mod planted_esh;
 mod planted_rewo;
 mod preempt;
 mod schedules;
+mod stage;
 mod threads;
 mod toy;
 mod toy_table;
+
+use durahash_media::sim::seed;
+
+/// Seeds of scripts that come to all that is to be shown; of another run, as many of its own besides.
+fn known(count: u64) -> impl Iterator<Item = u64> {
+    (0..count).chain((seed(0)..seed(count)).filter(move |seed| *seed >= count))
+}

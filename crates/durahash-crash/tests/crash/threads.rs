@@ -8,9 +8,9 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use durahash::{Design, Map, Options};
-use durahash_crash::budget::Budget;
 use durahash_crash::linear::{Operation, outcomes};
 use durahash_crash::script::{Op, Rng};
+use durahash_media::sim::{budget, seed};
 use durahash_media::{Dram, Geometry};
 
 const THREADS: u64 = 3;
@@ -66,11 +66,12 @@ impl Subject for Map<str, [u8]> {
 fn rounds(map: &impl Subject, rounds: u64) {
     let (clock, barrier) = (AtomicU64::new(0), Barrier::new(THREADS as usize));
     let mut state = vec![None; KEYS];
+    let from = seed(0) << 32;
     // Barriers are dear, so that a thread does a round after the other without being joined.
     let work = |thread: u64| {
         let mut histories = Vec::new();
         for round in 0..rounds {
-            let mut rng = Rng::new(round * THREADS + thread);
+            let mut rng = Rng::new(from + round * THREADS + thread);
             let mut history = Vec::new();
             barrier.wait();
             for i in 0..OPS {
@@ -126,8 +127,8 @@ fn rounds(map: &impl Subject, rounds: u64) {
 fn words_in_memory() {
     for options in options() {
         let map: Map<u64, u64> = options.create_on(Dram::new(1 << 20).unwrap()).unwrap();
-        rounds(&map, Budget::get().rounds());
-        assert!(map.stats().unwrap().index.merges > Budget::get().of(20, 100));
+        rounds(&map, budget(2_000, 30_000));
+        assert!(map.stats().unwrap().index.merges > budget(20, 100));
     }
 }
 
@@ -136,7 +137,7 @@ fn words_on_a_file() {
     let dir = tempfile::tempdir().unwrap();
     for (i, options) in options().enumerate() {
         let map: Map<u64, u64> = options.create(dir.path().join(i.to_string())).unwrap();
-        rounds(&map, Budget::get().rounds());
+        rounds(&map, budget(2_000, 30_000));
     }
 }
 
@@ -144,7 +145,7 @@ fn words_on_a_file() {
 fn records_in_memory() {
     for options in options() {
         let map: Map<str, [u8]> = options.create_on(Dram::new(1 << 20).unwrap()).unwrap();
-        rounds(&map, Budget::get().rounds() / 2);
+        rounds(&map, budget(2_000, 30_000) / 2);
         map.check(&mut |finding| panic!("{finding:?}")).unwrap();
     }
 }

@@ -25,7 +25,7 @@ pub use super::sys::faults;
 use super::{Durability, Event, LINE_BYTES, Memory, Region, Storage};
 use crate::error::{Error, Limit, Result};
 use crate::word::{OnMedia, PmU64};
-pub use budget::budget;
+pub use budget::{budget, seed};
 use buffer::Buffer;
 pub use disk::{DiskImage, DiskStep, SimDisk};
 pub use trace::{Action, Call, Hook, Site, Step, name_thread};
