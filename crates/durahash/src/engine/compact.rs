@@ -111,18 +111,17 @@ const SMALL_UNIT: u64 = 64;
 fn each_hash<K: Kind>(old: &Engine<K>, f: OfHash<'_, K::Slot>) -> Result<()> {
     let stats = K::stats(&old.index);
     let slots = stats.slots_used;
-    // A slot or two a range: more of them at once would already split a unit of few. Units of many
-    // are ranges themselves.
     let units: u64 = stats.depths.iter().sum();
-    // Positions that are not hashes, for a table that is full at all places at once: one range.
-    let ranges = if units == 0 {
-        1
+    let is_by_hash = units != 0;
+    let range_bits = if !is_by_hash {
+        // Positions are not hashes, but units begin at multiples of the first one's length.
+        K::scan(&old.index, 0, &mut Vec::new())?.map_or(0, |next| u64::BITS - next.ilog2())
     } else if slots / units <= SMALL_UNIT {
-        slots
+        // A slot or two a range: more of them at once would already split a unit of few.
+        slots.max(1).ilog2()
     } else {
-        units
+        units.ilog2()
     };
-    let range_bits = ranges.max(1).ilog2();
     let (mut found, mut of_one) = (Vec::new(), Vec::new());
     for i in 0..1_u64 << range_bits {
         let first = i.reverse_bits();
@@ -131,7 +130,8 @@ fn each_hash<K: Kind>(old: &Engine<K>, f: OfHash<'_, K::Slot>) -> Result<()> {
         while let Some(from) = at.filter(|at| *at <= last) {
             found.clear();
             at = K::scan(&old.index, from, &mut found)?;
-            let end = found.iter().position(|(h, _)| *h > last).unwrap_or(found.len());
+            let is_beyond = |(h, _): &(u64, K::Slot)| is_by_hash && *h > last;
+            let end = found.iter().position(is_beyond).unwrap_or(found.len());
             for slots in found[..end].chunk_by(|a, b| a.0 == b.0) {
                 of_one.clear();
                 of_one.extend_from_slice(slots);
@@ -150,7 +150,7 @@ mod tests {
 
     use super::super::Single;
     use super::*;
-    use crate::{Map, Options};
+    use crate::{Design, Map, Options};
 
     const ENTRIES: u64 = 100;
 
@@ -235,12 +235,10 @@ mod tests {
         assert_eq!(replaced_and_failed, 1);
     }
 
-    #[test]
-    fn a_compacted_pool_has_everything_in_the_space_of_a_fresh_one() {
-        let keys = budget(100_000, 1_000_000);
+    fn a_compacted_pool_is_as_a_fresh_one(design: Design, keys: u64) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("map.pool");
-        let options = Options::new().seed(42);
+        let options = Options::new().design(design).seed(42);
         let map: Map<u64, u64> = options.create(&path).unwrap();
         for i in 0..2 * keys {
             map.put(&i, &!i).unwrap();
@@ -263,7 +261,20 @@ mod tests {
             fresh.put(&i, &!i).unwrap();
         }
         // How keys are spread over buckets is not a matter of their order.
-        assert_eq!(map.stats().unwrap().index.depths, fresh.stats().unwrap().index.depths);
+        let [map, fresh] = [map, fresh].map(|map| map.stats().unwrap().index);
+        assert_eq!(map.depths, fresh.depths);
+        assert!(map.medium_bytes <= 2 * fresh.medium_bytes);
+    }
+
+    #[test]
+    fn a_compacted_pool_has_everything_in_the_space_of_a_fresh_one() {
+        a_compacted_pool_is_as_a_fresh_one(Design::Reh, budget(100_000, 1_000_000));
+    }
+
+    /// Its keys come by their places in tables, which no directory tells.
+    #[test]
+    fn a_large_pool_of_rewo_hash_is_compacted() {
+        a_compacted_pool_is_as_a_fresh_one(Design::Rewo, budget(200_000, 1_000_000));
     }
 
     #[test]
