@@ -2,7 +2,7 @@
 
 use std::borrow::Borrow;
 
-use durahash::{Map, Outcome};
+use durahash::{Change, Map, Outcome};
 
 use super::{Model, Sample, assert_equal, assert_sound};
 
@@ -19,6 +19,12 @@ pub enum Op {
     TryInsert(u64, u64),
     /// The second number is the expected value, or the present one if even.
     CompareExchange(u64, u64, u64),
+    /// `update` of a key: an odd number is set, one that four divides keeps all, others remove the key.
+    Update(u64, u64),
+    /// `remove_if` of a key: removed if its value has this number.
+    RemoveIf(u64, u64),
+    /// `get_or_insert_with` of a key and a value.
+    GetOrInsert(u64, u64),
     /// `remove` of a key.
     Remove(u64),
     /// `remove` of each.
@@ -61,8 +67,7 @@ pub fn apply<K: Sample + ?Sized, V: Sample + ?Sized>(map: &Map<K, V>, model: &mu
         }
         Op::TryInsert(k, v) => {
             let outcome = map.try_insert(K::sample(*k).borrow(), V::sample(*v).borrow()).unwrap();
-            let there = model.contains_key(k);
-            assert_eq!(outcome, if there { Outcome::Present } else { Outcome::Done });
+            assert_eq!(outcome, value(model.get(k)).map_or(Outcome::Done, Outcome::Present));
             model.entry(*k).or_insert(*v);
         }
         Op::CompareExchange(k, old, new) => {
@@ -72,13 +77,41 @@ pub fn apply<K: Sample + ?Sized, V: Sample + ?Sized>(map: &Map<K, V>, model: &mu
                 map.compare_exchange(K::sample(*k).borrow(), expected.borrow(), desired.borrow());
             let want = match model.get_mut(k) {
                 None => Outcome::Absent,
-                Some(v) if *v != old => Outcome::Present,
+                Some(v) if *v != old => Outcome::Present(V::sample(*v)),
                 Some(v) => {
                     *v = *new;
                     Outcome::Done
                 }
             };
             assert_eq!(outcome.unwrap(), want);
+        }
+        Op::Update(k, v) => {
+            let old = model.get(k).copied();
+            let after = map.update(K::sample(*k).borrow(), |found| {
+                assert_eq!(found, old.map(V::sample));
+                match v % 4 {
+                    0 => Change::Keep,
+                    2 => Change::Remove,
+                    _ => Change::Set(V::sample(*v)),
+                }
+            });
+            match v % 4 {
+                0 => None,
+                2 => model.remove(k),
+                _ => model.insert(*k, *v),
+            };
+            assert_eq!(after.unwrap(), value(model.get(k)));
+        }
+        Op::RemoveIf(k, v) => {
+            let unwanted = V::sample(*v);
+            let removed = map.remove_if(K::sample(*k).borrow(), |v| v == unwanted.borrow());
+            let is_unwanted = model.get(k) == Some(v);
+            assert_eq!(removed.unwrap(), is_unwanted.then_some(V::sample(*v)));
+            model.retain(|key, _| key != k || !is_unwanted);
+        }
+        Op::GetOrInsert(k, v) => {
+            let got = map.get_or_insert_with(K::sample(*k).borrow(), || V::sample(*v));
+            assert_eq!(got.unwrap(), V::sample(*model.entry(*k).or_insert(*v)));
         }
         Op::Remove(k) => {
             let old = map.remove(K::sample(*k).borrow()).unwrap();

@@ -48,18 +48,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             };
             match outcome {
                 Outcome::Done => println!("miss: now in {}", dir.join(file).display()),
-                Outcome::Present | Outcome::Absent => println!("cached meanwhile"),
+                Outcome::Present(_) | Outcome::Absent => println!("cached meanwhile"),
             }
         }
     }
 
     // Forget what is long out of date.
-    for pair in &index {
-        let (request, entry) = pair?;
-        if let Some((until, file)) = parts(&entry)
-            && until + 10 * GOOD_FOR < now
+    let is_old = |entry: &[u8]| parts(entry).is_some_and(|(until, _)| until + 10 * GOOD_FOR < now);
+    for request in index.keys() {
+        if let Some(entry) = index.remove_if(&request?, is_old)?
+            && let Some((_, file)) = parts(&entry)
         {
-            index.remove(&request)?;
             std::fs::remove_file(dir.join(file))?;
         }
     }

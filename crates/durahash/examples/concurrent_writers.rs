@@ -1,5 +1,5 @@
 //! Several threads transfer money between accounts of one durable map, while another one reads.
-//! Every transfer takes from one account and gives to another by compare-and-exchange.
+//! Every transfer takes from one account and gives to another by an update that no other comes between.
 //!
 //!     cargo run --release -p durahash --example concurrent_writers -- accounts.pool 4
 
@@ -7,22 +7,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use durahash::{Map, Options, Outcome, Result};
+use durahash::{Change, Map, Options, Result};
 
 const ACCOUNTS: u64 = 10_000;
 const TRANSFERS: u64 = 200_000;
 
 /// Adds `by` to the balance of `account`, unless it would become negative.
 fn change(balances: &Map<u64, i64>, account: u64, by: i64) -> Result<bool> {
-    loop {
-        let balance = balances.get(&account)?.unwrap_or(0);
-        if balance + by < 0 {
-            return Ok(false);
-        }
-        if balances.compare_exchange(&account, &balance, &(balance + by))? == Outcome::Done {
-            return Ok(true);
-        }
-    }
+    let mut changed = false;
+    balances.update(&account, |balance| {
+        let balance = balance.unwrap_or(0) + by;
+        changed = balance >= 0;
+        if changed { Change::Set(balance) } else { Change::Keep }
+    })?;
+    Ok(changed)
 }
 
 fn transfers(balances: &Map<u64, i64>, thread: u64) -> Result<()> {

@@ -34,9 +34,7 @@ fn count(
             .split(|c: char| !c.is_alphanumeric())
             .filter(|word| !word.is_empty())
         {
-            let word = word.to_lowercase();
-            let before = counts.get(&word)?.unwrap_or(0);
-            counts.put(&word, &(before + 1))?;
+            counts.fetch_add(&word.to_lowercase(), 1)?;
         }
     }
 

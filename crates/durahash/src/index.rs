@@ -20,14 +20,15 @@ pub(crate) fn operation<M: Medium, T>(medium: &M, f: impl FnOnce() -> T) -> T {
     done
 }
 
-/// The answer of the closure of [`Index::update`]: how the slot changes.
+/// The answer of the closure of [`Map::update`](crate::Map::update), and of [`Index::update`]: how the entry
+/// changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum Change<V = u64> {
     /// Leave everything as it is.
     Keep,
-    /// Store this payload: into the slot if there is one, else into a new slot.
-    Set(u64),
-    /// Remove the slot, if there is one.
+    /// Store this value, whether there is one or not.
+    Set(V),
+    /// Remove the entry, if there is one.
     Remove,
 }
 

@@ -26,28 +26,20 @@
 //! writing, or several for reading ([`Options::read_only`]). Dropping the last handle closes the
 //! pool; [`Map::close`] closes it and reports errors.
 //!
-//! There is no `entry` API; use [`Map::try_insert`] and [`Map::compare_exchange`]:
+//! An entry is changed in one step by [`Map::update`], of which [`Map::fetch_add`], [`Map::get_or_insert_with`]
+//! and [`Map::remove_if`] are short forms:
 //!
 //! ```
-//! use durahash::{Map, Options, Outcome, Result};
-//!
-//! fn increment(hits: &Map<str, u64>, word: &str) -> Result<()> {
-//!     loop {
-//!         let outcome = match hits.get(word)? {
-//!             None => hits.try_insert(word, &1)?,
-//!             Some(old) => hits.compare_exchange(word, &old, &(old + 1))?,
-//!         };
-//!         if outcome == Outcome::Done {
-//!             return Ok(());
-//!         }
-//!     }
-//! }
+//! use durahash::{Change, Map, Options, Result};
 //!
 //! # fn main() -> Result<()> {
-//! let hits: Map<str, u64> = Options::new().in_memory()?;
-//! increment(&hits, "bash")?;
-//! increment(&hits, "bash")?;
-//! assert_eq!(hits.get("bash")?, Some(2));
+//! let stock: Map<str, u64> = Options::new().in_memory()?;
+//! stock.fetch_add("apples", 2)?;
+//! stock.update("apples", |n| match n {
+//!     Some(n) if n > 1 => Change::Set(n - 1),
+//!     _ => Change::Remove,
+//! })?;
+//! assert_eq!(stock.get("apples")?, Some(1));
 //! # Ok(())
 //! # }
 //! ```
@@ -137,12 +129,12 @@ pub use designs::{esh, pea, reh, rewo};
 pub use durahash_media::{
     Dax, Durability, Error, ErrorKind, Limit, LogStats, PoolStats, Result, SyncMode,
 };
-pub use engine::data::{Data, Type};
+pub use engine::data::{Data, Integer, Type};
 pub use engine::design::Design;
 pub use engine::outcome::Outcome;
 pub use engine::record::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use engine::stats::Stats;
-pub use index::{EshStats, Finding, IndexStats, PeaStats, RewoStats};
+pub use index::{Change, EshStats, Finding, IndexStats, PeaStats, RewoStats};
 
 /// Layouts of byte strings in a pool, for tests of the format.
 pub mod layout {

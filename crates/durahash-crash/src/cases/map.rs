@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use durahash::{Design, Finding, Map, Options, Outcome, Result};
+use durahash::{Change, Design, Finding, Map, Options, Outcome, Result};
 use durahash_media::Geometry;
 
 use super::{text, word};
@@ -58,26 +58,20 @@ impl Table for Strings {
     fn apply(&self, op: Op, key: u64) -> Result<Option<u64>> {
         let map = &self.0;
         let name = key.to_string();
-        // Where the answer comes from another call than the change, a change by another thread in
-        // between is seen, and all is done again.
         let found = match op {
             Op::Put(_, v) => map.insert(&name, &text(v))?,
-            Op::Insert(_, v) => loop {
-                if map.try_insert(&name, &text(v))? == Outcome::Done {
-                    break None;
-                }
-                if let Some(found) = map.get(&name)? {
-                    break Some(found);
-                }
+            Op::Insert(_, v) => match map.try_insert(&name, &text(v))? {
+                Outcome::Present(found) => Some(found),
+                Outcome::Done | Outcome::Absent => None,
             },
-            Op::Update(_, v) => loop {
-                let Some(found) = map.get(&name)? else {
-                    break None;
-                };
-                if map.compare_exchange(&name, &found, &text(v))? == Outcome::Done {
-                    break Some(found);
-                }
-            },
+            Op::Update(_, v) => {
+                let mut found = None;
+                map.update(&name, |old| {
+                    found = old;
+                    if found.is_some() { Change::Set(text(v)) } else { Change::Keep }
+                })?;
+                found
+            }
             Op::Remove(_) => map.remove(&name)?,
             Op::Get(_) => map.get(&name)?,
             Op::Step => {

@@ -60,7 +60,7 @@ const BATCH: usize = 64;
 /// # }
 /// ```
 pub struct Map<K: Data + ?Sized, V: Data + ?Sized> {
-    engine: Arc<Engine<Single>>,
+    pub(super) engine: Arc<Engine<Single>>,
     types: PhantomData<fn(&K, &V)>,
 }
 
@@ -87,7 +87,7 @@ fn with_scratch<R>(f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
 
 impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// True if slots hold keys and values themselves.
-    const WORDS: bool = K::TYPE.is_word() && V::TYPE.is_word();
+    pub(super) const WORDS: bool = K::TYPE.is_word() && V::TYPE.is_word();
 
     pub(crate) fn new(engine: Engine<Single>) -> Self {
         debug_assert!(engine.key == K::TYPE && engine.value == V::TYPE);
@@ -95,13 +95,13 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     }
 
     #[inline]
-    fn hash(&self, key: &K) -> u64 {
+    pub(super) fn hash(&self, key: &K) -> u64 {
         self.engine.hash(key, Self::WORDS)
     }
 
     /// The value of a word that was found.
     #[inline]
-    fn value(word: Option<u64>) -> Result<Option<V::Owned>> {
+    pub(super) fn value(word: Option<u64>) -> Result<Option<V::Owned>> {
         match word {
             Some(word) => V::from_word(word).map(Some).ok_or_else(no_value),
             None => Ok(None),
@@ -258,18 +258,18 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// use durahash::Outcome;
     /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
     /// assert_eq!(map.try_insert(&1, &10)?, Outcome::Done);
-    /// assert_eq!(map.try_insert(&1, &11)?, Outcome::Present);
+    /// assert_eq!(map.try_insert(&1, &11)?, Outcome::Present(10));
     /// # Ok::<(), durahash::Error>(())
     /// ```
-    pub fn try_insert(&self, key: &K, value: &V) -> Result<Outcome> {
+    pub fn try_insert(&self, key: &K, value: &V) -> Result<Outcome<V::Owned>> {
         if Self::WORDS {
             let new = value.to_word();
             let found = self.engine.index.update(self.hash(key), Room::ForNew, &mut |found| {
                 Ok(if found.is_none() { Change::Set(new) } else { Change::Keep })
             })?;
-            return Ok(if found.is_none() { Outcome::Done } else { Outcome::Present });
+            return Ok(Self::value(found)?.map_or(Outcome::Done, Outcome::Present));
         }
-        self.change(key, Some(value), Rule::IfAbsent, None).map(|(outcome, _)| outcome)
+        self.change_if(key, value, Rule::IfAbsent)
     }
 
     /// Replaces the value of `key` by `new` if it is `old`.
@@ -285,24 +285,21 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// assert_eq!(map.compare_exchange(&1, &10, &11)?, Outcome::Absent);
     /// map.put(&1, &10)?;
     /// assert_eq!(map.compare_exchange(&1, &10, &11)?, Outcome::Done);
-    /// assert_eq!(map.compare_exchange(&1, &10, &12)?, Outcome::Present);
+    /// assert_eq!(map.compare_exchange(&1, &10, &12)?, Outcome::Present(11));
     /// # Ok::<(), durahash::Error>(())
     /// ```
-    pub fn compare_exchange(&self, key: &K, old: &V, new: &V) -> Result<Outcome> {
+    pub fn compare_exchange(&self, key: &K, old: &V, new: &V) -> Result<Outcome<V::Owned>> {
         if Self::WORDS {
             let (old, new) = (old.to_word(), new.to_word());
             let found = self.engine.index.update(self.hash(key), Room::None, &mut |found| {
                 Ok(if found == Some(old) { Change::Set(new) } else { Change::Keep })
             })?;
-            return Ok(match found {
-                Some(found) if found == old => Outcome::Done,
-                Some(_) => Outcome::Present,
-                None => Outcome::Absent,
-            });
+            if found == Some(old) {
+                return Ok(Outcome::Done);
+            }
+            return Ok(Self::value(found)?.map_or(Outcome::Absent, Outcome::Present));
         }
-        let mut room = [0; 16];
-        let rule = Rule::IfEqual(old.bytes(&mut room));
-        self.change(key, Some(new), rule, None).map(|(outcome, _)| outcome)
+        self.change_if(key, new, Rule::IfEqual(old.bytes(&mut [0; 16])))
     }
 
     /// Removes `key`; returns the value it had.
@@ -341,6 +338,16 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         let mut old = Vec::new();
         let (_, had) = self.change(key, new, Rule::Always, Some(&mut old))?;
         if had { V::from_vec(old).map(Some).ok_or_else(no_value) } else { Ok(None) }
+    }
+
+    /// The same, where `rule` allows it; the value that it was refused for.
+    fn change_if(&self, key: &K, new: &V, rule: Rule<'_>) -> Result<Outcome<V::Owned>> {
+        let mut old = Vec::new();
+        Ok(match self.change(key, Some(new), rule, Some(&mut old))?.0 {
+            Outcome::Done => Outcome::Done,
+            Outcome::Present(()) => Outcome::Present(V::from_vec(old).ok_or_else(no_value)?),
+            Outcome::Absent => Outcome::Absent,
+        })
     }
 
     /// A change of a map of bytes.

@@ -71,6 +71,18 @@ pub trait Data: sealed::Sealed + 'static {
     }
 }
 
+/// Types of values that [`Map::fetch_add`](crate::Map::fetch_add) counts with: `u8` to `u128`, `i8` to `i128`.
+pub trait Integer: Data<Owned = Self> + Copy {
+    /// 0.
+    #[doc(hidden)]
+    const ZERO: Self;
+
+    /// The sum, which wraps around.
+    #[doc(hidden)]
+    #[must_use]
+    fn plus(self, by: Self) -> Self;
+}
+
 /// A type of keys or values, as a pool names it.
 ///
 /// ```
@@ -259,6 +271,12 @@ macro_rules! integers {
             }
             fn from_bytes(bytes: &[u8]) -> Option<$ty> {
                 Self::with(bytes, |v| *v)
+            }
+        }
+        impl Integer for $ty {
+            const ZERO: Self = 0;
+            fn plus(self, by: Self) -> Self {
+                self.wrapping_add(by)
             }
         }
     )*};

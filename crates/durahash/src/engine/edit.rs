@@ -3,13 +3,18 @@
 //! The commit of every change is the one store of the slot's payload that the index makes: a new record
 //! stands at the head of its chain, and records before one that is replaced or removed are copied, so
 //! nothing that is reachable is ever written to. A removal needs space for such copies.
+//!
+//! An update whose closure decides runs it once, under the bucket's lock, when nothing is left to wait for:
+//! a sweep has ended before, and the count of chained records is held where the change may need it. Its
+//! record is written and fenced under the lock.
 
+use std::cell::OnceCell;
 use std::sync::MutexGuard;
 
 use durahash_media::{Error, Result};
 
 use super::outcome::Outcome;
-use super::record::Draft;
+use super::record::{Draft, check_sizes, is_chained};
 use super::records::{Record, always};
 use super::{Engine, Single};
 use crate::index::Change;
@@ -21,6 +26,9 @@ pub(crate) enum Rule<'a> {
     IfAbsent,
     IfEqual(&'a [u8]),
 }
+
+/// Decides on a change by the value that is there.
+pub(crate) type Decide<'a> = &'a mut dyn FnMut(Option<&[u8]>) -> Result<Change<Vec<u8>>>;
 
 /// A change of one key, worked out while the bucket is locked.
 pub(crate) struct Edit<'a> {
@@ -98,19 +106,85 @@ impl<'a> Edit<'a> {
         Ok(edit)
     }
 
+    /// The new record did not come to lie where damage points to: it must not be taken for an old one and freed.
+    fn is_not_at(&self, old: Option<&Record>) -> Result<()> {
+        match (self.draft, old) {
+            (Some((_, off)), Some(record)) if off == record.off => {
+                Err(Error::corrupt("a slot names a block that was free", off))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Locks the number of chained records, which changes by `by`; false if the change has to be tried again.
+    fn counts(&mut self, by: i64) -> bool {
+        let chained = self.chained.take().map(|(chained, _)| chained);
+        self.chained = chained.or_else(|| self.engine.try_lock_chained()).map(|guard| (guard, by));
+        if self.chained.is_none() {
+            self.again = Some(Again::AfterCount);
+        }
+        self.chained.is_some()
+    }
+
+    /// Does what `decide` says of the key, whose slot has this payload. `room` keeps the new value.
+    pub(crate) fn decide(
+        &mut self,
+        payload: Option<u64>,
+        room: &'a OnceCell<Vec<u8>>,
+        decide: Decide<'_>,
+    ) -> Result<Change> {
+        let (engine, head) = (self.engine, payload.unwrap_or(0));
+        let found = match payload {
+            Some(_) => engine.records.find(self.h, head, self.key, &mut self.before, &always)?,
+            None => None,
+        };
+        if payload.is_some() && (found.is_none() || is_chained(head)) && !self.counts(0) {
+            return Ok(Change::Keep);
+        }
+        let mut old = Vec::new();
+        if let Some(record) = &found {
+            engine.records.copy_value(record, &mut old, &always)?;
+            engine.records.verify(record, engine.records.hashes.key(self.key), &old)?;
+        }
+        match (decide(found.is_some().then_some(&*old))?, found) {
+            (Change::Keep, _) | (Change::Remove, None) => {
+                self.outcome = Outcome::Absent;
+                self.before.clear();
+                return Ok(Change::Keep);
+            }
+            (Change::Remove, Some(record)) => self.replace(&record),
+            (Change::Set(value), found) => {
+                check_sizes(self.key, &value)?;
+                let key_hash = engine.records.hashes.key(self.key);
+                let (key, value) = (self.key, room.get_or_init(|| value));
+                let draft = Draft { key_hash, key, value, next: 0 };
+                let none = || Error::corrupt("a sweep is reported, but none is pending", 0);
+                let off = engine.store.alloc(draft.bytes())?.ok_or_else(none)?;
+                self.draft = Some((draft, off));
+                self.is_not_at(found.as_ref())?;
+                self.name = engine.store.write(off, &engine.records.hashes, &draft)?;
+                match found {
+                    Some(record) => self.replace(&record),
+                    None => {
+                        self.before.clear();
+                        self.absent(head)
+                    }
+                }
+            }
+        }
+    }
+
     /// The key is absent; `next` names a record of another key with its hash, or is 0.
     pub(crate) fn absent(&mut self, next: u64) -> Result<Change> {
         match (&mut self.draft, self.rule) {
             (Some((draft, off)), Rule::Always | Rule::IfAbsent) => {
                 if next != 0 {
-                    let Some(chained) = self.engine.try_lock_chained() else {
-                        self.again = Some(Again::AfterCount);
-                        return Ok(Change::Keep);
-                    };
-                    self.chained = Some((chained, 1));
                     draft.next = next;
                     self.name =
                         self.engine.store.write(*off, &self.engine.records.hashes, draft)?;
+                    if !self.counts(1) {
+                        return Ok(Change::Keep);
+                    }
                 }
                 Ok(Change::Set(self.name))
             }
@@ -132,11 +206,7 @@ impl<'a> Edit<'a> {
             self.before.clear();
             return self.absent(head);
         };
-        if self.draft.is_some_and(|(_, off)| off == record.off) {
-            // The new record came to lie where damage points to; it must not be taken for an old one
-            // and freed.
-            return Err(Error::corrupt("a slot names a block that was free", record.off));
-        }
+        self.is_not_at(Some(&record))?;
         self.had = true;
         let mut value = Vec::new();
         let wanted = old.is_some();
@@ -152,10 +222,16 @@ impl<'a> Edit<'a> {
             Rule::IfEqual(want) => old != want,
         };
         if refused {
-            self.outcome = Outcome::Present;
+            self.outcome = Outcome::Present(());
             self.before.clear();
             return Ok(Change::Keep);
         }
+        self.replace(&record)
+    }
+
+    /// The new record, or none, in the place of one.
+    fn replace(&mut self, record: &Record) -> Result<Change> {
+        let engine = self.engine;
         // The chain without the record, from its end.
         let mut rest = record.header.next;
         for record in self.before.iter().rev() {
@@ -179,11 +255,9 @@ impl<'a> Edit<'a> {
             }
             None if rest == 0 => Change::Remove,
             None => {
-                let Some(chained) = engine.try_lock_chained() else {
-                    self.again = Some(Again::AfterCount);
+                if !self.counts(-1) {
                     return Ok(Change::Keep);
-                };
-                self.chained = Some((chained, -1));
+                }
                 Change::Set(rest)
             }
         };

@@ -1,5 +1,6 @@
 //! Maps: words, and byte strings whose records hang on the slot of their hash.
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use durahash_media::{Medium, Pool, Result};
 use super::data::Type;
 use super::design::Design;
 use super::durable::Durable;
-use super::edit::{Again, Edit, Rule};
+use super::edit::{Again, Decide, Edit, Rule};
 use super::outcome::Outcome;
 use super::record::{Draft, check_sizes, is_chained, offset};
 use super::records::{Pair, Record, is_whole};
@@ -177,8 +178,8 @@ impl Engine<Single> {
     ) -> Result<(Outcome, bool)> {
         check_sizes(key, new.unwrap_or_default())?;
         self.store.writable()?;
-        if let Some(outcome) = self.refused(key, rule)? {
-            return Ok((outcome, outcome == Outcome::Present));
+        if let Some(outcome) = self.refused(key, rule, old.as_deref_mut())? {
+            return Ok((outcome, outcome == Outcome::Present(())));
         }
         let key_hash = self.records.hashes.key(key);
         let h = self.records.hashes.h(key_hash);
@@ -218,24 +219,65 @@ impl Engine<Single> {
             let answer = (edit.outcome, edit.had);
             match edit.outcome {
                 Outcome::Done => edit.finish(),
-                Outcome::Present | Outcome::Absent => edit.abandon(),
+                Outcome::Present(()) | Outcome::Absent => edit.abandon(),
             }
             return Ok(answer);
         }
     }
 
     /// The outcome, if `rule` forbids a change of `key` before a record is written for it.
-    fn refused(&self, key: &[u8], rule: Rule<'_>) -> Result<Option<Outcome>> {
-        match rule {
-            Rule::Always => Ok(None),
-            Rule::IfAbsent => Ok(self.contains_bytes(key)?.then_some(Outcome::Present)),
-            Rule::IfEqual(want) => {
-                let mut value = Vec::new();
-                if !self.get_bytes(key, &mut value)? {
-                    return Ok(Some(Outcome::Absent));
+    fn refused(
+        &self,
+        key: &[u8],
+        rule: Rule<'_>,
+        old: Option<&mut Vec<u8>>,
+    ) -> Result<Option<Outcome>> {
+        let want = match rule {
+            Rule::Always => return Ok(None),
+            Rule::IfAbsent => None,
+            Rule::IfEqual(want) => Some(want),
+        };
+        let mut value = Vec::new();
+        let old = old.unwrap_or(&mut value);
+        let refused = match (self.get_bytes(key, old)?, want) {
+            (true, Some(want)) => (old != want).then_some(Outcome::Present(())),
+            (true, None) => Some(Outcome::Present(())),
+            (false, Some(_)) => Some(Outcome::Absent),
+            (false, None) => None,
+        };
+        if refused.is_none() {
+            old.clear();
+        }
+        Ok(refused)
+    }
+
+    /// Does what `decide` says, which is called once with the value of `key`, while its bucket is locked.
+    pub(crate) fn update(&self, key: &[u8], room: Room, decide: Decide<'_>) -> Result<()> {
+        check_sizes(key, &[])?;
+        self.store.writable()?;
+        if self.sweep_pending() {
+            self.finish_sweep()?;
+        }
+        let h = self.records.hash(key);
+        let value = OnceCell::new();
+        loop {
+            let mut edit = Edit::new(self, h, key, Rule::Always, None)?;
+            let updated = self
+                .index
+                .update(h, room, &mut |payload| edit.decide(payload, &value, &mut *decide));
+            match (updated, edit.again, edit.outcome) {
+                (Ok(_), None, Outcome::Done) => edit.finish(),
+                (Ok(_), Some(_), _) => {
+                    edit.abandon();
+                    drop(self.lock_chained());
+                    continue;
                 }
-                Ok((value != want).then_some(Outcome::Present))
+                (updated, ..) => {
+                    edit.abandon();
+                    updated?;
+                }
             }
+            return Ok(());
         }
     }
 

@@ -66,7 +66,8 @@ fn disjoint_keys<K: Sample + ?Sized, V: Sample + ?Sized>(place: &Setup) {
     assert_sound(&map);
 }
 
-/// Counters that several threads raise by compare-and-exchange: no increment is lost or doubled.
+/// Counters that several threads raise, by turns in one operation and by compare-and-exchange: no increment is
+/// lost or doubled.
 fn shared_counters<K: Sample + ?Sized>(place: &Setup) {
     const THREADS: u64 = 2;
     const KEYS: u64 = 8;
@@ -76,8 +77,12 @@ fn shared_counters<K: Sample + ?Sized>(place: &Setup) {
             let map = map.clone();
             scope.spawn(move || {
                 let mut random = Random(t);
-                for _ in 0..rounds() {
+                for round in 0..rounds() {
                     let key = K::sample(random.below(KEYS));
+                    if round % 2 == 0 {
+                        map.fetch_add(key.borrow(), 1).unwrap();
+                        continue;
+                    }
                     loop {
                         let outcome = match map.get(key.borrow()).unwrap() {
                             None => map.try_insert(key.borrow(), &1).unwrap(),

@@ -17,6 +17,7 @@ mod multi;
 mod pea;
 mod records;
 mod rewo;
+mod update;
 
 use durahash::Finding;
 use durahash::index::{Change, Index, Room};

@@ -1,0 +1,306 @@
+//! Changes of one entry that a closure decides on, at one instant; and what is made of them.
+
+use std::borrow::Borrow;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use durahash_media::Result;
+
+use super::map::Map;
+use crate::engine::data::{Data, Integer, no_value};
+use crate::index::{Change, Room};
+
+/// Pairs that [`Map::extend`] puts at once.
+const PAIRS_AT_ONCE: usize = 1024;
+
+impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
+    /// Changes the entry of `key` as `f` says of the value that it has; returns the value that it has
+    /// then. `f` runs once.
+    ///
+    /// **Durability.** As [`insert`](Map::insert).
+    /// **Concurrency.** The read and the change are one instant. `f` runs while the key's bucket is
+    /// locked: it should be short, and an operation on this map inside of it may wait for ever. If it
+    /// panics, nothing is changed, and the panic goes on.
+    ///
+    /// # Errors
+    /// As [`insert`](Map::insert). An error that is found after `f` ran has changed nothing either.
+    ///
+    /// ```
+    /// use durahash::Change;
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<str, u64>>()?;
+    /// for _ in 0..3 {
+    ///     map.update("visits", |n| Change::Set(n.unwrap_or(0) + 1))?;
+    /// }
+    /// assert_eq!(map.get("visits")?, Some(3));
+    /// let left = map.update("visits", |n| if n == Some(3) { Change::Remove } else { Change::Keep })?;
+    /// assert_eq!(left, None);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn update(
+        &self,
+        key: &K,
+        f: impl FnOnce(Option<V::Owned>) -> Change<V::Owned>,
+    ) -> Result<Option<V::Owned>> {
+        self.update_in(key, Room::ForNew, f)
+    }
+
+    /// The same; `room` says if a new entry may be made.
+    fn update_in(
+        &self,
+        key: &K,
+        room: Room,
+        f: impl FnOnce(Option<V::Owned>) -> Change<V::Owned>,
+    ) -> Result<Option<V::Owned>> {
+        let (mut f, mut panic, mut after) = (Some(f), None, None);
+        let mut decide = |old| {
+            let f = f.take().expect("an index runs it once");
+            catch_unwind(AssertUnwindSafe(|| f(old))).unwrap_or_else(|payload| {
+                panic = Some(payload);
+                Change::Keep
+            })
+        };
+        let updated = if Self::WORDS {
+            let mut decide = |old| {
+                Ok(match decide(Self::value(old)?) {
+                    Change::Keep => {
+                        after = Self::value(old)?;
+                        Change::Keep
+                    }
+                    Change::Set(new) => {
+                        let word = Borrow::<V>::borrow(&new).to_word();
+                        after = Some(new);
+                        Change::Set(word)
+                    }
+                    Change::Remove => Change::Remove,
+                })
+            };
+            self.engine.index.update(self.hash(key), room, &mut decide).map(drop)
+        } else {
+            let value = |old: Option<&[u8]>| match old {
+                Some(old) => V::from_bytes(old).map(Some).ok_or_else(no_value),
+                None => Ok(None),
+            };
+            let mut decide = |old: Option<&[u8]>| {
+                Ok(match decide(value(old)?) {
+                    Change::Keep => {
+                        after = value(old)?;
+                        Change::Keep
+                    }
+                    Change::Set(new) => {
+                        let bytes = Borrow::<V>::borrow(&new).bytes(&mut [0; 16]).to_vec();
+                        after = Some(new);
+                        Change::Set(bytes)
+                    }
+                    Change::Remove => Change::Remove,
+                })
+            };
+            self.engine.update(key.bytes(&mut [0; 16]), room, &mut decide)
+        };
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
+        updated.map(|()| after)
+    }
+
+    /// The value of `key`; of an absent one the value that `f` makes, which is inserted.
+    ///
+    /// **Durability** and **Concurrency.** As [`get`](Map::get) where there is a value, else as
+    /// [`update`](Map::update): of several that come at once, one makes the value for all.
+    ///
+    /// # Errors
+    /// As [`insert`](Map::insert).
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, str>>()?;
+    /// assert_eq!(map.get_or_insert_with(&1, || "one".to_owned())?, "one");
+    /// assert_eq!(map.get_or_insert_with(&1, || unreachable!())?, "one");
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn get_or_insert_with(&self, key: &K, f: impl FnOnce() -> V::Owned) -> Result<V::Owned> {
+        if let Some(value) = self.get(key)? {
+            return Ok(value);
+        }
+        let change = |old: Option<_>| if old.is_some() { Change::Keep } else { Change::Set(f()) };
+        self.update(key, change)?.ok_or_else(no_value)
+    }
+
+    /// Removes `key` if `f` says so of its value; returns the value that was removed.
+    ///
+    /// **Durability** and **Concurrency.** As [`update`](Map::update).
+    ///
+    /// # Errors
+    /// As [`remove`](Map::remove).
+    ///
+    /// ```
+    /// # let sessions = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// sessions.put(&1, &1_700_000_000)?;
+    /// assert_eq!(sessions.remove_if(&1, |expires| *expires < 1_600_000_000)?, None);
+    /// assert_eq!(sessions.remove_if(&1, |expires| *expires < 1_800_000_000)?, Some(1_700_000_000));
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn remove_if(&self, key: &K, f: impl FnOnce(&V) -> bool) -> Result<Option<V::Owned>> {
+        let mut removed = None;
+        self.update_in(key, Room::None, |old| match old {
+            Some(old) if f(old.borrow()) => {
+                removed = Some(old);
+                Change::Remove
+            }
+            _ => Change::Keep,
+        })?;
+        Ok(removed)
+    }
+
+    /// Removes all entries but those of which `f` says that they stay; returns how many it removed.
+    ///
+    /// **Durability.** All that were removed stay away after a crash once this returns.
+    /// **Concurrency.** As [`iter`](Map::iter). Of an entry that is to go, `f` is asked once more while its
+    /// bucket is locked: an entry goes only with a value of which `f` said so.
+    ///
+    /// # Errors
+    /// As [`iter`](Map::iter) and [`remove`](Map::remove); some entries may be gone then.
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// map.put_many(&[(1, 10), (2, 20), (3, 30)])?;
+    /// assert_eq!(map.retain(|key, _| key % 2 == 1)?, 1);
+    /// assert_eq!(map.len()?, 2);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn retain(&self, mut f: impl FnMut(&K, &V) -> bool) -> Result<u64> {
+        let mut removed = 0;
+        self.engine.batch(|| {
+            for entry in self {
+                let (key, value) = entry?;
+                if !f(key.borrow(), value.borrow()) {
+                    let gone = self.remove_if(key.borrow(), |value| !f(key.borrow(), value))?;
+                    removed += u64::from(gone.is_some());
+                }
+            }
+            Ok(())
+        })?;
+        Ok(removed)
+    }
+
+    /// Removes many keys; returns how many of them had values.
+    ///
+    /// **Durability.** `Ok` means that all stay away after a crash. After a crash, or an error, a prefix
+    /// of them is gone.
+    /// **Concurrency.** Each key is removed as by [`remove`](Map::remove), at an instant of its own.
+    ///
+    /// # Errors
+    /// As [`remove`](Map::remove).
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// map.put_many(&[(1, 10), (2, 20)])?;
+    /// assert_eq!(map.remove_many(&[1, 2, 3])?, 2);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn remove_many<Q: Borrow<K>>(&self, keys: &[Q]) -> Result<u64> {
+        let mut removed = 0;
+        self.engine.batch(|| {
+            for key in keys {
+                removed += u64::from(self.remove(key.borrow())?.is_some());
+            }
+            Ok(())
+        })?;
+        Ok(removed)
+    }
+
+    /// Inserts or replaces all pairs of an iterator, as [`put_many`](Map::put_many) does a thousand at a
+    /// time.
+    ///
+    /// # Errors
+    /// As [`insert`](Map::insert); a prefix of the pairs is in the map then.
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// map.extend((0..5000).map(|i| (i, i * i)))?;
+    /// assert_eq!(map.len()?, 5000);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn extend<Q: Borrow<K>, W: Borrow<V>>(
+        &self,
+        pairs: impl IntoIterator<Item = (Q, W)>,
+    ) -> Result<()> {
+        let mut pairs = pairs.into_iter();
+        loop {
+            let some: Vec<(Q, W)> = pairs.by_ref().take(PAIRS_AT_ONCE).collect();
+            if some.is_empty() {
+                return Ok(());
+            }
+            self.put_many(&some)?;
+        }
+    }
+
+    /// All keys, as [`iter`](Map::iter) gives them.
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// map.put(&1, &10)?;
+    /// assert_eq!(map.keys().collect::<durahash::Result<Vec<_>>>()?, [1]);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn keys(&self) -> impl Iterator<Item = Result<K::Owned>> + use<K, V> {
+        self.iter().map(|entry| entry.map(|(key, _)| key))
+    }
+
+    /// All values, as [`iter`](Map::iter) gives them.
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// map.put(&1, &10)?;
+    /// assert_eq!(map.values().collect::<durahash::Result<Vec<_>>>()?, [10]);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn values(&self) -> impl Iterator<Item = Result<V::Owned>> + use<K, V> {
+        self.iter().map(|entry| entry.map(|(_, value)| value))
+    }
+}
+
+impl<K: Data + ?Sized, V: Integer> Map<K, V> {
+    /// Adds `by` to the value of `key`, of which 0 is in the place of none; returns the value before. The sum
+    /// wraps around, as those of atomics do.
+    ///
+    /// **Durability** and **Concurrency.** As [`update`](Map::update).
+    ///
+    /// # Errors
+    /// As [`insert`](Map::insert).
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<str, u64>>()?;
+    /// assert_eq!(map.fetch_add("hits", 2)?, 0);
+    /// assert_eq!(map.fetch_add("hits", 1)?, 2);
+    /// assert_eq!(map.get("hits")?, Some(3));
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn fetch_add(&self, key: &K, by: V) -> Result<V> {
+        let mut before = V::ZERO;
+        self.update(key, |old| {
+            before = old.unwrap_or(before);
+            Change::Set(before.plus(by))
+        })?;
+        Ok(before)
+    }
+}
+
+impl<K: Data + ?Sized> Map<K, [u8]> {
+    /// Copies the value of `key` into `out`, in the place of what was there; returns true if there is one.
+    ///
+    /// **Concurrency.** As [`get`](Map::get).
+    ///
+    /// # Errors
+    /// As [`get`](Map::get); `out` holds anything then.
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<str, [u8]>>()?;
+    /// map.put("key", b"value")?;
+    /// let mut out = Vec::new();
+    /// assert!(map.get_into("key", &mut out)?);
+    /// assert_eq!(out, b"value");
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn get_into(&self, key: &K, out: &mut Vec<u8>) -> Result<bool> {
+        out.clear();
+        self.engine.get_bytes(key.bytes(&mut [0; 16]), out)
+    }
+}

@@ -1,0 +1,84 @@
+//! Updates by closures: a panic, a value that is refused, and what several threads make at once.
+
+use std::borrow::Borrow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use durahash::{Change, Design, ErrorKind, MAX_VALUE_BYTES, Map, Options};
+use durahash_testkit::{Sample, assert_sound};
+
+const DESIGNS: [Design; 4] = [Design::Reh, Design::Pea, Design::Esh, Design::Rewo];
+
+fn a_panic_changes_nothing_and_holds_no_lock<K: Sample + ?Sized, V: Sample + ?Sized>() {
+    for design in DESIGNS {
+        let map: Map<K, V> = Options::new().design(design).in_memory().unwrap();
+        map.put(K::sample(1).borrow(), V::sample(1).borrow()).unwrap();
+        for key in [1, 2] {
+            let key = K::sample(key);
+            let before = map.get(key.borrow()).unwrap();
+            let panicked = catch_unwind(AssertUnwindSafe(|| {
+                map.update(key.borrow(), |found| {
+                    assert_eq!(found, before);
+                    panic!("on purpose")
+                })
+            }));
+            assert!(panicked.is_err());
+            assert_eq!(map.get(key.borrow()).unwrap(), before);
+            map.update(key.borrow(), |_| Change::Set(V::sample(3))).unwrap();
+            assert_eq!(map.get(key.borrow()).unwrap(), Some(V::sample(3)));
+        }
+        assert_sound(&map);
+    }
+}
+
+#[test]
+fn a_panic_in_an_update_of_words() {
+    a_panic_changes_nothing_and_holds_no_lock::<u64, u64>();
+}
+
+#[test]
+fn a_panic_in_an_update_of_records() {
+    a_panic_changes_nothing_and_holds_no_lock::<str, [u8]>();
+}
+
+#[test]
+fn a_value_that_is_too_large_is_refused() {
+    let map: Map<u64, [u8]> = Options::new().in_memory().unwrap();
+    map.put(&1, b"one").unwrap();
+    let error = map.update(&1, |_| Change::Set(vec![0; MAX_VALUE_BYTES + 1])).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::TooLarge { .. }), "{error}");
+    assert_eq!(map.get(&1).unwrap().as_deref(), Some(&b"one"[..]));
+    assert_sound(&map);
+}
+
+/// A pool without room for a new record still changes and removes in place of what is there.
+#[test]
+fn a_full_pool_refuses_what_grows_and_goes_on_removing() {
+    let map: Map<u64, [u8]> = Options::new().max_bytes(4 << 20).in_memory().unwrap();
+    let full = (0..).find(|i| map.update(i, |_| Change::Set(vec![1; 10_000])).is_err()).unwrap();
+    let error = map.update(&full, |_| Change::Set(vec![1; 10_000])).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Full { .. }), "{error}");
+    assert_eq!(map.retain(|key, _| key % 2 == 0).unwrap(), full / 2);
+    map.update(&full, |old| Change::Set(old.unwrap_or_else(|| vec![1; 10_000]))).unwrap();
+    assert_sound(&map);
+}
+
+#[test]
+fn of_several_threads_one_makes_the_value() {
+    for design in DESIGNS {
+        let map: Map<str, u64> = Options::new().design(design).in_memory().unwrap();
+        let made = AtomicU64::new(0);
+        let make = || made.fetch_add(1, Ordering::Relaxed);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for i in 0..200 {
+                        map.get_or_insert_with(&format!("key {i}"), make).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!((made.into_inner(), map.len().unwrap()), (200, 200));
+    }
+}
