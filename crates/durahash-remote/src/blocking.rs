@@ -1,10 +1,9 @@
 //! The map for threads that wait.
 
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::task::{Poll, Waker};
 use std::thread::{self, JoinHandle};
 
@@ -12,7 +11,7 @@ use durahash_media::{Error, ErrorKind, Result};
 
 use crate::executor::Executor;
 use crate::fabric::{Counts, Fabric};
-use crate::map::{Compared, Place, RemoteMap};
+use crate::map::{Compared, Cursor, Pages, RemoteMap};
 use crate::sep::{Options, Report, Tally};
 
 /// A client of an index in remote memory for any number of threads. A call blocks until its operation has ended.
@@ -52,49 +51,22 @@ impl<F: Fabric + Send> Clone for BlockingMap<F> {
 
 type Job<F> = Box<dyn FnOnce(RemoteMap<F>) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
-struct Queue<F: Fabric> {
-    jobs: VecDeque<Job<F>>,
-    closed: bool,
-    waker: Option<Waker>,
-}
-
 struct Server<F: Fabric> {
-    queue: Arc<Mutex<Queue<F>>>,
+    /// `None` when the last clone of the map is dropped.
+    jobs: Option<Sender<Job<F>>>,
+    /// Wakes the task that takes jobs.
+    waker: Waker,
     thread: Option<JoinHandle<()>>,
-}
-
-fn lock<F: Fabric>(queue: &Mutex<Queue<F>>) -> MutexGuard<'_, Queue<F>> {
-    // Nothing panics while it is held.
-    queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<F: Fabric> Drop for Server<F> {
     fn drop(&mut self) {
-        let mut queue = lock(&self.queue);
-        queue.closed = true;
-        if let Some(waker) = queue.waker.take() {
-            waker.wake();
-        }
-        drop(queue);
+        self.jobs = None;
+        self.waker.wake_by_ref();
         if let Some(thread) = self.thread.take() {
             // A panic there was printed, and has failed the operation that it was in.
             drop(thread.join());
         }
-    }
-}
-
-/// Fails the calls that wait for a thread that has ended or panicked.
-struct Ends<F: Fabric>(Arc<Mutex<Queue<F>>>);
-
-impl<F: Fabric> Drop for Ends<F> {
-    fn drop(&mut self) {
-        let jobs = {
-            let mut queue = lock(&self.0);
-            queue.closed = true;
-            std::mem::take(&mut queue.jobs)
-        };
-        // The callers that wait for these see their channels end.
-        drop(jobs);
     }
 }
 
@@ -107,29 +79,24 @@ async fn show_life<F: Fabric>(map: RemoteMap<F>) {
     }
 }
 
-/// Does the jobs of a queue until it is closed.
+/// Does the jobs that are sent until there is no sender.
 async fn serve<F: Fabric>(
     executor: &Executor,
     map: RemoteMap<F>,
-    queue: &Mutex<Queue<F>>,
+    jobs: &Receiver<Job<F>>,
 ) -> Result<()> {
     executor.spawn(0, show_life(map.clone()));
     loop {
-        let next = poll_fn(|cx| {
-            let mut queue = lock(queue);
-            if let Some(job) = queue.jobs.pop_front() {
-                return Poll::Ready(Some(job));
-            }
-            if queue.closed {
-                return Poll::Ready(None);
-            }
-            queue.waker = Some(cx.waker().clone());
-            Poll::Pending
+        let next = poll_fn(|_| match jobs.try_recv() {
+            Ok(job) => Poll::Ready(Some(job)),
+            Err(TryRecvError::Disconnected) => Poll::Ready(None),
+            // The sender wakes this task: its waker does not change.
+            Err(TryRecvError::Empty) => Poll::Pending,
         });
         match next.await {
             // The task itself answers its caller.
             Some(job) => drop(executor.spawn(0, job(map.clone()))),
-            // An operation under way would have kept the queue open.
+            // An operation under way would have kept its sender.
             None => return map.close().await,
         }
     }
@@ -183,17 +150,15 @@ impl<F: Fabric + Send> BlockingMap<F> {
     where
         O: Future<Output = Result<RemoteMap<F>>>,
     {
-        let queue = Queue { jobs: VecDeque::new(), closed: false, waker: None };
-        let queue = Arc::new(Mutex::new(queue));
-        let (opened, wait) = sync_channel(1);
-        let theirs = Arc::clone(&queue);
+        let (jobs, theirs) = channel();
+        let (opened, wait) = channel();
         let run = move || {
-            let _ends = Ends(Arc::clone(&theirs));
             let executor = Executor::new();
             executor.block_on(async {
                 match open().await {
                     Ok(map) => {
-                        tell(&opened, Ok(()));
+                        let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
+                        tell(&opened, Ok(waker));
                         // The other clients evict one that could not give up its row.
                         drop(serve(&executor, map, &theirs).await);
                     }
@@ -203,9 +168,15 @@ impl<F: Fabric + Send> BlockingMap<F> {
         };
         let thread = thread::Builder::new().name("durahash-remote".into()).spawn(run);
         let thread = thread.map_err(|e| Error::io("starting a thread", None, e))?;
-        let server = Arc::new(Server { queue, thread: Some(thread) });
-        wait.recv().expect("the thread tells whether the map is open")?;
-        Ok(BlockingMap(server))
+        let waker = match wait.recv().expect("the thread tells whether the map is open") {
+            Ok(waker) => waker,
+            Err(error) => {
+                // The row is free again when this returns.
+                drop(thread.join());
+                return Err(error);
+            }
+        };
+        Ok(BlockingMap(Arc::new(Server { jobs: Some(jobs), waker, thread: Some(thread) })))
     }
 
     /// Runs `f` on the thread and waits for its result.
@@ -214,25 +185,14 @@ impl<F: Fabric + Send> BlockingMap<F> {
         T: Send + 'static,
         O: Future<Output = T> + 'static,
     {
-        let (done, wait) = sync_channel(1);
+        let (done, wait) = channel();
         let job: Job<F> = Box::new(move |map| {
             let operation = f(map);
             Box::pin(async move { tell(&done, operation.await) })
         });
-        let refused = {
-            let mut queue = lock(&self.0.queue);
-            if queue.closed {
-                Some(job)
-            } else {
-                queue.jobs.push_back(job);
-                if let Some(waker) = queue.waker.take() {
-                    waker.wake();
-                }
-                None
-            }
-        };
-        // The channel ends if the thread has ended.
-        drop(refused);
+        // Without the thread, the job is dropped, and with it the channel.
+        drop(self.0.jobs.as_ref().map(|jobs| jobs.send(job)));
+        self.0.waker.wake_by_ref();
         wait.recv()
             .expect("no operation has panicked, which would have ended the thread of this client")
     }
@@ -285,7 +245,7 @@ impl<F: Fabric + Send> BlockingMap<F> {
     /// See [`BlockingPages::next`].
     #[must_use]
     pub fn pages(&self) -> BlockingPages<F> {
-        BlockingPages { map: self.clone(), place: Place::START }
+        BlockingPages { map: self.clone(), cursor: Cursor::START }
     }
 
     /// As [`RemoteMap::close`]: the client leaves now, and later calls of other clones fail.
@@ -314,7 +274,7 @@ impl<F: Fabric + Send> BlockingMap<F> {
 /// The keys and values of a map, from [`BlockingMap::pages`].
 pub struct BlockingPages<F: Fabric + Send> {
     map: BlockingMap<F>,
-    place: Place,
+    cursor: Cursor,
 }
 
 impl<F: Fabric + Send> BlockingPages<F> {
@@ -325,18 +285,17 @@ impl<F: Fabric + Send> BlockingPages<F> {
     #[allow(clippy::should_implement_trait, reason = "as `Pages::next`, it tells errors")]
     #[allow(clippy::type_complexity, reason = "pairs of keys and values")]
     pub fn next(&mut self) -> Result<Option<Vec<(Vec<u8>, Vec<u8>)>>> {
-        let place = std::mem::replace(&mut self.place, Place::START);
-        let (page, place) = self.map.call(move |map| async move {
-            let mut pages = map.pages_from(place);
-            let page = pages.next().await;
-            (page, pages.into_place())
+        let cursor = std::mem::replace(&mut self.cursor, Cursor::START);
+        let page;
+        (page, self.cursor) = self.map.call(move |map| async move {
+            let mut pages = Pages { map, cursor };
+            (pages.next().await, pages.cursor)
         });
-        self.place = place;
         page
     }
 }
 
 /// Answers a call; its thread may have panicked meanwhile.
-fn tell<T>(to: &SyncSender<T>, what: T) {
+fn tell<T>(to: &Sender<T>, what: T) {
     drop(to.send(what));
 }

@@ -2,7 +2,7 @@
 //!
 //! An operation on remote memory waits most of its time, so a thread runs many of them at once. The
 //! executor polls ready tasks in the order in which they became ready. When none is
-//! ready, [`run`](Executor::run) waits until the next [`Sleep`] ends or another thread wakes a task;
+//! ready, [`run`](Executor::run) waits until the next [sleep](sleep_until) ends or another thread wakes a task;
 //! [`Sim`](crate::fabric::Sim) has a loop of its own, which advances virtual time.
 //!
 //! A task has an owner, a number that the caller chooses. All tasks of an owner can be dropped at
@@ -54,6 +54,12 @@ impl Ready {
         // Nothing panics while it is held.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn unpark(&self) {
+        if self.thread.id() != thread::current().id() {
+            self.thread.unpark();
+        }
+    }
 }
 
 struct TaskWaker {
@@ -67,9 +73,7 @@ impl Wake for TaskWaker {
         if !self.queued.swap(true, Ordering::AcqRel) {
             let ready = Arc::clone(&self.ready);
             ready.queue().push_back(self);
-            if ready.thread.id() != thread::current().id() {
-                ready.thread.unpark();
-            }
+            ready.unpark();
         }
     }
 }
@@ -103,11 +107,7 @@ impl Executor {
         owner: u64,
         future: impl Future<Output = T> + 'static,
     ) -> Task<T> {
-        let end = Rc::new(End {
-            value: RefCell::new(None),
-            ended: Cell::new(false),
-            waker: RefCell::new(None),
-        });
+        let end = Rc::new(End { value: RefCell::new(None), waker: RefCell::new(None) });
         let ends = Ends(Rc::clone(&end));
         let future: Spawned = Box::pin(async move {
             let value = future.await;
@@ -192,15 +192,16 @@ impl Executor {
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         let _running = self.enter();
         let mut future = pin!(future);
-        let woken = Arc::new(Woken::new());
-        let waker = Waker::from(Arc::clone(&woken));
+        let (woken, ready) = (AtomicBool::new(true), Arc::clone(&self.0.ready));
+        let main = Arc::new(MainWaker { woken, ready });
+        let waker = Waker::from(Arc::clone(&main));
         loop {
-            if woken.take()
+            if main.woken.swap(false, Ordering::AcqRel)
                 && let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker))
             {
                 return value;
             }
-            self.round(|| woken.get());
+            self.round(|| main.woken.load(Ordering::Acquire));
         }
     }
 
@@ -233,13 +234,9 @@ impl Executor {
     /// Wakes the tasks whose sleep has ended, and returns when the next one ends.
     fn wake_sleepers(&self) -> Option<Instant> {
         let mut sleepers = self.0.sleepers.borrow_mut();
-        if sleepers.is_empty() {
-            return None;
-        }
-        let now = Instant::now();
         while let Some(first) = sleepers.first_entry() {
             let until = first.key().0;
-            if until > now {
+            if until > Instant::now() {
                 return Some(until);
             }
             first.remove().wake();
@@ -257,52 +254,21 @@ impl Drop for Running {
     }
 }
 
-/// Runs `future` on this thread and blocks while it waits. Allocates nothing.
+/// Runs `future` on this thread and blocks while it waits, on an executor of its own.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
-    thread_local! {
-        static WOKEN: Arc<Woken> = Arc::new(Woken::new());
-    }
-    // An executor that does not run meanwhile could not end a sleep.
-    let _running = Running(RUNNING.replace(None));
-    let woken = WOKEN.with(Arc::clone);
-    let waker = Waker::from(Arc::clone(&woken));
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return value;
-        }
-        while !woken.take() {
-            thread::park();
-        }
-    }
+    Executor::new().block_on(future)
 }
 
 /// The waker of a future that is not a task.
-struct Woken {
+struct MainWaker {
     woken: AtomicBool,
-    thread: Thread,
+    ready: Arc<Ready>,
 }
 
-impl Woken {
-    fn new() -> Self {
-        Woken { woken: AtomicBool::new(true), thread: thread::current() }
-    }
-
-    fn get(&self) -> bool {
-        self.woken.load(Ordering::Acquire)
-    }
-
-    fn take(&self) -> bool {
-        self.woken.swap(false, Ordering::AcqRel)
-    }
-}
-
-impl Wake for Woken {
+impl Wake for MainWaker {
     fn wake(self: Arc<Self>) {
         self.woken.store(true, Ordering::Release);
-        if self.thread.id() != thread::current().id() {
-            self.thread.unpark();
-        }
+        self.ready.unpark();
     }
 }
 
@@ -312,7 +278,6 @@ pub struct Task<T>(Rc<End<T>>);
 
 struct End<T> {
     value: RefCell<Option<T>>,
-    ended: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -321,7 +286,6 @@ struct Ends<T>(Rc<End<T>>);
 
 impl<T> Drop for Ends<T> {
     fn drop(&mut self) {
-        self.0.ended.set(true);
         if let Some(waker) = self.0.waker.take() {
             waker.wake();
         }
@@ -332,7 +296,8 @@ impl<T> Task<T> {
     /// Returns whether the task has ended, or was dropped.
     #[must_use]
     pub fn ended(&self) -> bool {
-        self.0.ended.get()
+        // The task has the other one.
+        Rc::strong_count(&self.0) == 1
     }
 
     /// Takes the task's value; `None` if it has none yet, no more, or was dropped.
@@ -367,41 +332,28 @@ pub async fn yield_now() {
     .await;
 }
 
-/// A future that is ready at a time; see [`sleep_until`].
-#[derive(Debug)]
-pub struct Sleep {
-    until: Instant,
-    yielded: bool,
-}
-
 /// Sleeps until a time, and lets other tasks run in any case. Outside of an executor of
 /// this module the thread sleeps.
-#[must_use]
-pub fn sleep_until(until: Instant) -> Sleep {
-    Sleep { until, yielded: false }
-}
-
-impl Future for Sleep {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+pub async fn sleep_until(until: Instant) {
+    let mut yielded = false;
+    poll_fn(|cx| {
         let now = Instant::now();
-        if self.yielded && self.until <= now {
+        if std::mem::replace(&mut yielded, true) && until <= now {
             return Poll::Ready(());
         }
-        self.yielded = true;
         RUNNING.with_borrow(|running| match running {
             Some(executor) => {
-                let at = (self.until, executor.number());
+                let at = (until, executor.number());
                 executor.0.sleepers.borrow_mut().insert(at, cx.waker().clone());
                 Poll::Pending
             }
             None => {
-                thread::sleep(self.until.saturating_duration_since(now));
+                thread::sleep(until.saturating_duration_since(now));
                 Poll::Ready(())
             }
         })
-    }
+    })
+    .await;
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The map: byte strings in remote memory.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -28,6 +28,9 @@ use crate::sep::{Core, Decision, Options, Position, Report, Tally, is_damage};
 ///     let map = RemoteMap::create(client, Options::default()).await?;
 ///     map.put(b"key", b"value").await?;
 ///     assert_eq!(map.get(b"key").await?.as_deref(), Some(&b"value"[..]));
+///     map.put(b"key", b"another").await?;
+///     map.delete(b"key").await?;
+///     assert_eq!(map.get(b"key").await?, None);
 ///     map.close().await
 /// })?;
 /// # Ok::<(), durahash_remote::Error>(())
@@ -99,19 +102,6 @@ impl<F: Fabric> RemoteMap<F> {
     ///
     /// # Errors
     /// Those of the fabric, and [`Corrupt`](durahash_media::ErrorKind::Corrupt).
-    ///
-    /// ```
-    /// # use durahash_remote::{Options, RemoteMap, executor::block_on, fabric::{Local, LocalOptions}};
-    /// # let client = Local::anonymous(&LocalOptions::default())?.client()?;
-    /// # block_on(async {
-    /// let map = RemoteMap::create(client, Options::default()).await?;
-    /// assert_eq!(map.get(b"key").await?, None);
-    /// map.put(b"key", b"value").await?;
-    /// assert_eq!(map.get(b"key").await?.as_deref(), Some(&b"value"[..]));
-    /// # map.close().await
-    /// # })?;
-    /// # Ok::<(), durahash_remote::Error>(())
-    /// ```
     pub async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.0.get(key).await
     }
@@ -124,19 +114,6 @@ impl<F: Fabric> RemoteMap<F> {
     /// [`TooLarge`](durahash_media::ErrorKind::TooLarge);
     /// [`Full`](durahash_media::ErrorKind::Full), and nothing was changed; those of the fabric,
     /// after which the value may or may not have been set.
-    ///
-    /// ```
-    /// # use durahash_remote::{Options, RemoteMap, executor::block_on, fabric::{Local, LocalOptions}};
-    /// # let client = Local::anonymous(&LocalOptions::default())?.client()?;
-    /// # block_on(async {
-    /// let map = RemoteMap::create(client, Options::default()).await?;
-    /// map.put(b"key", b"value").await?;
-    /// map.put(b"key", b"another").await?;
-    /// assert_eq!(map.get(b"key").await?.as_deref(), Some(&b"another"[..]));
-    /// # map.close().await
-    /// # })?;
-    /// # Ok::<(), durahash_remote::Error>(())
-    /// ```
     pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.0.append(key, Some(value)).await
     }
@@ -153,18 +130,15 @@ impl<F: Fabric> RemoteMap<F> {
         for pair in pairs {
             lanes[hasher.hash_one(&pair.0) as usize % LANES].push(pair);
         }
-        let failed = Cell::new(None);
+        let failed = RefCell::new(None);
         let put = async |lane: Vec<&(Vec<u8>, Vec<u8>)>| {
             for (key, value) in lane {
-                // None is given up on its way: what it took would be lost until a sweep.
-                let before = failed.take();
-                let stop = before.is_some();
-                failed.set(before);
-                if stop {
+                // No put is dropped while it runs: the memory that it took would be lost until a sweep.
+                if failed.borrow().is_some() {
                     return;
                 }
                 if let Err(error) = self.put(key, value).await {
-                    failed.set(failed.take().or(Some(error)));
+                    failed.borrow_mut().get_or_insert(error);
                 }
             }
         };
@@ -176,19 +150,6 @@ impl<F: Fabric> RemoteMap<F> {
     ///
     /// # Errors
     /// As [`put`](Self::put).
-    ///
-    /// ```
-    /// # use durahash_remote::{Options, RemoteMap, executor::block_on, fabric::{Local, LocalOptions}};
-    /// # let client = Local::anonymous(&LocalOptions::default())?.client()?;
-    /// # block_on(async {
-    /// let map = RemoteMap::create(client, Options::default()).await?;
-    /// map.put(b"key", b"value").await?;
-    /// map.delete(b"key").await?;
-    /// assert_eq!(map.get(b"key").await?, None);
-    /// # map.close().await
-    /// # })?;
-    /// # Ok::<(), durahash_remote::Error>(())
-    /// ```
     pub async fn delete(&self, key: &[u8]) -> Result<()> {
         self.0.append(key, None).await
     }
@@ -199,11 +160,7 @@ impl<F: Fabric> RemoteMap<F> {
     /// # Errors
     /// As [`put`](Self::put).
     pub async fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        let decide = |found: Option<&[u8]>| match found {
-            Some(_) => Decision::Nothing,
-            None => Decision::Put(value.to_vec()),
-        };
-        Ok(self.0.conditional(key, decide).await?.1)
+        Ok(self.compare_set(key, None, Some(value)).await? == Compared::Set)
     }
 
     /// Sets the value of `key` to `new` if it is `expected`. `None` stands for an absent key, in either place.
@@ -256,11 +213,7 @@ impl<F: Fabric> RemoteMap<F> {
     /// See [`next`](Pages::next).
     #[must_use]
     pub fn pages(&self) -> Pages<F> {
-        self.pages_from(Place::START)
-    }
-
-    pub(crate) fn pages_from(&self, place: Place) -> Pages<F> {
-        Pages { map: self.clone(), place }
+        Pages { map: self.clone(), cursor: Cursor::START }
     }
 
     /// Sends a heartbeat, advances the epoch if possible, and frees memory that waited for it.
@@ -327,20 +280,20 @@ impl<F: Fabric> RemoteMap<F> {
 }
 
 /// The position of an iteration.
-pub(crate) struct Place {
+pub(crate) struct Cursor {
     at: Option<Position>,
     /// An error to return before the next segment.
     damage: VecDeque<Error>,
 }
 
-impl Place {
-    pub(crate) const START: Place = Place { at: Some(Position::START), damage: VecDeque::new() };
+impl Cursor {
+    pub(crate) const START: Cursor = Cursor { at: Some(Position::START), damage: VecDeque::new() };
 }
 
 /// The keys and values of a map, from [`RemoteMap::pages`].
 pub struct Pages<F: Fabric> {
-    map: RemoteMap<F>,
-    place: Place,
+    pub(crate) map: RemoteMap<F>,
+    pub(crate) cursor: Cursor,
 }
 
 impl<F: Fabric> Pages<F> {
@@ -353,27 +306,21 @@ impl<F: Fabric> Pages<F> {
     /// [`RemoteMap::get`], and the next call tries the same segment again.
     #[allow(clippy::type_complexity, reason = "pairs of keys and values")]
     pub async fn next(&mut self) -> Result<Option<Vec<(Vec<u8>, Vec<u8>)>>> {
-        if let Some(e) = self.place.damage.pop_front() {
+        if let Some(e) = self.cursor.damage.pop_front() {
             return Err(e);
         }
-        let Some(at) = self.place.at else { return Ok(None) };
+        let Some(at) = self.cursor.at else { return Ok(None) };
         match self.map.0.page(at).await {
             Ok(page) => {
-                self.place = Place { at: page.next, damage: page.damage };
+                self.cursor = Cursor { at: page.next, damage: page.damage };
                 Ok(Some(page.pairs))
             }
             Err(e) => {
-                if is_damage(&e) {
-                    self.place.at = None;
-                }
+                // Damage does not go away.
+                self.cursor.at = self.cursor.at.filter(|_| !is_damage(&e));
                 Err(e)
             }
         }
-    }
-
-    /// The next position.
-    pub(crate) fn into_place(self) -> Place {
-        self.place
     }
 }
 

@@ -5,7 +5,7 @@ use durahash_media::{ErrorKind, Result};
 use super::{Addr, Counts};
 
 /// Kinds of verbs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "named after the methods of `Batch`")]
 pub enum Kind {
     Read,

@@ -28,7 +28,7 @@ pub use addr::Addr;
 pub use batch::{Batch, Done, Kind, Verb};
 pub use counts::Counts;
 pub use local::{Local, LocalClient, LocalOptions};
-pub use sim::{Chaos, Choice, Hook, Moment, Nic, Sim, SimClient, SimOptions, VerbKind, What};
+pub use sim::{Chaos, Choice, Hook, Moment, Nic, Sim, SimClient, SimOptions, What};
 
 use std::io;
 

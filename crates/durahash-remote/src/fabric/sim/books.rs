@@ -175,7 +175,7 @@ fn run(seed: u64, totals: &Rc<RefCell<Totals>>) {
             _ => {}
         }
         for client in &clients {
-            if sim.world.borrow().is_fenced(client.number()) {
+            if sim.world.borrow().clients[client.number() as usize].evicted {
                 book.borrow_mut().fenced.push(client.number());
                 totals.borrow_mut().fenced += 1;
             }

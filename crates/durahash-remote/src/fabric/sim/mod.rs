@@ -9,6 +9,7 @@
 
 #[cfg(test)]
 mod books;
+mod hook;
 mod options;
 mod rng;
 #[cfg(test)]
@@ -19,10 +20,11 @@ mod world;
 use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use durahash_media::Result;
 
+pub use hook::{Choice, Hook, Moment, What};
 pub use options::{Chaos, Nic, SimOptions};
 use world::World;
 
@@ -54,64 +56,6 @@ pub struct Sim {
     world: Rc<RefCell<World>>,
     executor: Executor,
 }
-
-/// An event that a [`Hook`] sees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
-    /// Virtual time.
-    pub now_ns: u64,
-    /// The client that posted the verb: the first is 0.
-    pub client: u32,
-    /// The number of the verb among those of its client, from 0.
-    pub number: u64,
-    /// The event.
-    pub what: What,
-    /// Its kind.
-    pub kind: VerbKind,
-    /// Its address; of an effect, that of the part that takes effect.
-    pub addr: Addr,
-    /// Its length in bytes.
-    pub len: u32,
-}
-
-/// An event of a verb.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
-    /// It is posted.
-    Posted,
-    /// All or a part of it takes effect, or never will because its client or its node is lost.
-    Effect {
-        /// `true` if it takes effect.
-        applies: bool,
-    },
-}
-
-/// The kind of a verb.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "named after the methods of `Batch`")]
-pub enum VerbKind {
-    Read,
-    Write,
-    CompareSwap,
-    FetchAdd,
-}
-
-/// What the client of the verb does next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice {
-    /// It goes on.
-    Go,
-    /// It dies: at a post, with the whole batch under way.
-    Kill,
-    /// It stalls.
-    Stall {
-        /// Nanoseconds for which it sees no completion.
-        ns: u64,
-    },
-}
-
-/// Sees each event of a verb and decides about the client. It must not use the fabric.
-pub type Hook = Box<dyn FnMut(&Moment) -> Choice>;
 
 impl Sim {
     /// Creates a fabric without clients, its regions zeroed.
@@ -163,14 +107,7 @@ impl Sim {
     pub fn step(&self) -> bool {
         let went_on = self.executor.poll_one() || {
             let event = self.world.borrow_mut().step();
-            match event {
-                Some(Some(waker)) => {
-                    waker.wake();
-                    true
-                }
-                Some(None) => true,
-                None => false,
-            }
+            event.map(|waker| waker.map(Waker::wake)).is_some()
         };
         loop {
             let died = self.world.borrow_mut().died.pop();
@@ -195,19 +132,14 @@ impl Sim {
     /// A hash of all events so far: the same for the same seed, options and tasks.
     #[must_use]
     pub fn trace(&self) -> u64 {
-        self.world.borrow().trace()
-    }
-
-    /// Effects and completions so far.
-    #[must_use]
-    pub fn events(&self) -> u64 {
-        self.world.borrow().events
+        self.world.borrow().trace
     }
 
     /// The verbs of all clients.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        self.world.borrow().all_counts()
+        let world = self.world.borrow();
+        world.clients.iter().fold(Counts::default(), |sum, client| sum + client.counts)
     }
 
     /// Installs a hook, in place of an earlier one.
@@ -218,11 +150,6 @@ impl Sim {
     /// Kills a client: its tasks are dropped, and its verbs under way take effect or not.
     pub fn kill(&self, client: &SimClient) {
         self.world.borrow_mut().kill(client.0.number);
-    }
-
-    /// Kills a client when it posts its verb with this number; the first is 0.
-    pub fn kill_at_verb(&self, client: &SimClient, number: u64) {
-        self.world.borrow_mut().kill_at_verb(client.0.number, number);
     }
 
     /// Stalls a client: it sees no completion for `ns`.
@@ -257,9 +184,8 @@ impl Sim {
     /// # Errors
     /// [`OutOfRegion`](durahash_media::ErrorKind::OutOfRegion).
     pub fn peek_word(&self, addr: Addr) -> Result<u64> {
-        let mut word = [0; 8];
-        word.copy_from_slice(self.world.borrow().bytes(addr, 8)?);
-        Ok(u64::from_le_bytes(word))
+        let world = self.world.borrow();
+        Ok(u64::from_le_bytes(*world.bytes(addr, 8)?.first_chunk().expect("eight bytes")))
     }
 
     /// Writes memory now, at no cost.
@@ -321,13 +247,11 @@ impl Future for UnderWay<'_> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Done>> {
         let slot = self.slot.expect("not polled after it was ready");
-        match self.endpoint.world.borrow_mut().poll(slot, cx.waker()) {
-            Some(done) => {
-                self.slot = None;
-                Poll::Ready(done)
-            }
-            None => Poll::Pending,
+        let done = self.endpoint.world.borrow_mut().poll(slot, cx.waker());
+        if done.is_ready() {
+            self.slot = None;
         }
+        done
     }
 }
 
@@ -374,11 +298,11 @@ impl Fabric for SimClient {
     }
 
     fn counts(&self) -> Counts {
-        self.0.world.borrow().counts(self.0.number)
+        self.0.world.borrow().clients[self.0.number as usize].counts
     }
 
     fn row(&self) -> u32 {
-        self.0.world.borrow().row(self.0.number)
+        self.0.world.borrow().clients[self.0.number as usize].row
     }
 
     fn rows(&self) -> u32 {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use durahash_media::{Error, ErrorKind};
 
 use super::*;
+use crate::fabric::Kind;
 
 const X: Addr = Addr::new(0, 64);
 const Y: Addr = Addr::new(1, 128);
@@ -35,6 +36,15 @@ fn spawn<T: 'static, U: Future<Output = T> + 'static>(
 fn post(sim: &Sim, client: &SimClient, fill: impl FnOnce(&mut Batch)) -> Task<Result<Done>> {
     let batch = batch(fill);
     spawn(sim, client, |own| async move { own.post(batch).await })
+}
+
+/// Kills a client when it posts its verb with this number; the first is 0.
+fn kill_at_verb(sim: &Sim, client: &SimClient, number: u64) {
+    let at = (client.number(), number, What::Posted);
+    sim.set_hook(Box::new(move |moment| {
+        let is_it = (moment.client, moment.number, moment.what) == at;
+        if is_it { Choice::Kill } else { Choice::Go }
+    }));
 }
 
 fn word(sim: &Sim, addr: Addr) -> u64 {
@@ -224,7 +234,7 @@ fn after_death(seed: u64, kill_at: u64) -> [u64; 4] {
     let sim = Sim::new(chaos(seed));
     let client = sim.client().unwrap();
     let other = sim.client().unwrap();
-    sim.kill_at_verb(&client, kill_at);
+    kill_at_verb(&sim, &client, kill_at);
     let task = spawn(&sim, &client, |own| async move {
         own.post(batch(|b| {
             b.write_word(X, 1);
@@ -261,7 +271,7 @@ fn a_write_of_the_dead_may_stay_torn() {
     let seen = over_seeds(500, |seed| {
         let sim = Sim::new(chaos(seed));
         let client = sim.client().unwrap();
-        sim.kill_at_verb(&client, 0);
+        kill_at_verb(&sim, &client, 0);
         post(&sim, &client, |b| _ = b.write(X, &[1; 16]));
         sim.run();
         (word(&sim, X) != 0, word(&sim, X.add(8)) != 0)
@@ -274,7 +284,7 @@ fn nothing_of_an_evicted_client_takes_effect_any_more() {
     let seen = over_seeds(300, |seed| {
         let sim = Sim::new(chaos(seed));
         let (dead, survivor) = (sim.client().unwrap(), sim.client().unwrap());
-        sim.kill_at_verb(&dead, 20);
+        kill_at_verb(&sim, &dead, 20);
         spawn(&sim, &dead, |own| async move {
             for _ in 0..20 {
                 own.write_unsignaled(X, &[1; 32]).unwrap();
@@ -414,7 +424,8 @@ fn the_hook_sees_every_verb_and_chooses() {
             .collect::<BTreeSet<_>>()
     };
     let posted = kinds(What::Posted);
-    let all = [0, 1].map(|c| [(c, 0, VerbKind::Read, X, 16), (c, 1, VerbKind::CompareSwap, Y, 8)]);
+    let swap = Kind::CompareSwap { old: 0, new: 1 };
+    let all = [0, 1].map(|c| [(c, 0, Kind::Read, X, 16), (c, 1, swap, Y, 8)]);
     assert_eq!(posted, all.concat().into_iter().collect());
     assert_eq!(kinds(What::Effect { applies: true }), posted);
 
@@ -426,7 +437,7 @@ fn the_hook_sees_every_verb_and_chooses() {
     assert!(calm_ns < 10_000 && (1_000_000..1_010_000).contains(&stalled_ns));
     // Killed at the moment when its swap takes effect: nobody was told, but it did.
     let (ended, _, swapped) = run(|moment| match moment {
-        Moment { client: 0, kind: VerbKind::CompareSwap, what: What::Effect { .. }, .. } => {
+        Moment { client: 0, kind: Kind::CompareSwap { .. }, what: What::Effect { .. }, .. } => {
             Choice::Kill
         }
         _ => Choice::Go,

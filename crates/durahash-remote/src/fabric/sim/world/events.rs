@@ -1,43 +1,49 @@
 //! Events: parts take effect, posts complete.
 
 use std::cmp::Reverse;
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 use durahash_media::{Error, ErrorKind, Result};
 
 use super::{COMPLETE, EVICT, Event, Fate, Life, Part, Post, Purpose, World};
 use crate::fabric::batch::{Done, Kind, Verb};
-use crate::fabric::sim::{Choice, What};
+use crate::fabric::sim::hook::{Choice, What};
 
 impl World {
-    /// The next event: whom it wakes, or `None` when there is none.
+    /// The next event, and the task that it wakes; `None` when there is no event.
     pub(in crate::fabric::sim) fn step(&mut self) -> Option<Option<Waker>> {
-        let Reverse(event) = self.heap.pop()?;
-        let Event { at, seq, slot, part } = event;
+        let Reverse(Event { at, seq, slot, part }) = self.heap.pop()?;
         let post = &self.posts[slot as usize];
-        if !post.in_use || seq < post.id {
+        let is_void = !post.in_use
+            || seq < post.id
+            || match part {
+                EVICT => false,
+                COMPLETE => seq != post.completion,
+                part => post.parts[part as usize].done,
+            };
+        if is_void {
             return Some(None);
         }
-        if let Purpose::Evict { row } = post.purpose
-            && part == EVICT
-        {
-            self.now = self.now.max(at);
-            self.events += 1;
-            // Nodes do not do it for a client that they have shut out.
-            let done = !post.evicted && self.evict_now(row);
-            self.posts[slot as usize].back = vec![u8::from(done)];
-            return Some(None);
-        }
-        if part != COMPLETE {
-            if !post.parts[part as usize].done {
-                self.now = self.now.max(at);
-                self.events += 1;
+        self.now = self.now.max(at);
+        match (part, post.purpose) {
+            (EVICT, Purpose::Evict { row }) => {
+                // Nodes do not do it for a client that they have shut out.
+                let done = !post.evicted && self.evict_now(row);
+                self.posts[slot as usize].back = vec![u8::from(done)];
+            }
+            (COMPLETE, _) => {
+                let stalled_until = self.clients[post.client as usize].stalled_until;
+                if stalled_until <= self.now {
+                    return Some(self.complete(slot));
+                }
+                self.complete_at(slot, stalled_until);
+            }
+            _ => {
                 let dead = self.clients[post.client as usize].life == Life::Dead;
                 let applies = match post.fate {
-                    _ if !dead => true,
-                    Fate::All => true,
-                    Fate::None => false,
-                    Fate::Each => self.rng.below(2) == 0,
+                    Fate::None => !dead,
+                    Fate::Each if dead => self.rng.below(2) == 0,
+                    Fate::All | Fate::Each => true,
                 };
                 self.end_part(slot, part, applies);
                 let post = &self.posts[slot as usize];
@@ -45,31 +51,17 @@ impl World {
                     self.release(slot);
                 }
             }
-            return Some(None);
         }
-        if seq != post.completion {
-            return Some(None);
-        }
-        self.now = self.now.max(at);
-        self.events += 1;
-        let stalled_until = self.clients[post.client as usize].stalled_until;
-        if stalled_until > self.now {
-            self.complete_at(slot, stalled_until);
-            return Some(None);
-        }
-        Some(self.complete(slot))
+        Some(None)
     }
 
     fn complete(&mut self, slot: u32) -> Option<Waker> {
         let Post { client, purpose, id, .. } = self.posts[slot as usize];
         self.note(2, client.into(), id);
         self.posts[slot as usize].completion = 0;
-        match purpose {
-            Purpose::Flush { node, upto } => {
-                let of_node = &mut self.clients[client as usize].unsignaled[node as usize];
-                of_node.flushed = of_node.flushed.max(upto);
-            }
-            Purpose::Batch | Purpose::Sleep | Purpose::Unsignaled | Purpose::Evict { .. } => {}
+        if let Purpose::Flush { node, upto } = purpose {
+            let of_node = &mut self.clients[client as usize].unsignaled[node as usize];
+            of_node.flushed = of_node.flushed.max(upto);
         }
         let post = &mut self.posts[slot as usize];
         let waker = post.waker.take();
@@ -133,47 +125,39 @@ impl World {
             let memory = &mut memory[verb.addr.off() as usize + from as usize..][..len as usize];
             let at = verb.start as usize + from as usize;
             match verb.kind {
-                Kind::Read => post.back[at..][..len as usize].copy_from_slice(memory),
                 Kind::Write => memory.copy_from_slice(&post.out[at..][..len as usize]),
-                Kind::CompareSwap { old, new } => {
-                    post.back[at..][..8].copy_from_slice(memory);
-                    if *memory == old.to_le_bytes() {
+                kind => {
+                    post.back[at..][..len as usize].copy_from_slice(memory);
+                    let word = || u64::from_le_bytes(*memory.first_chunk().expect("a word"));
+                    let new = match kind {
+                        Kind::CompareSwap { old, new } if word() == old => Some(new),
+                        Kind::FetchAdd { n } => Some(word().wrapping_add(n)),
+                        _ => None,
+                    };
+                    if let Some(new) = new {
                         memory.copy_from_slice(&new.to_le_bytes());
                     }
-                }
-                Kind::FetchAdd { n } => {
-                    post.back[at..][..8].copy_from_slice(memory);
-                    let mut word = [0; 8];
-                    word.copy_from_slice(memory);
-                    let sum = u64::from_le_bytes(word).wrapping_add(n);
-                    memory.copy_from_slice(&sum.to_le_bytes());
                 }
             }
         }
         self.note(if applies { 7 } else { 8 }, id, verb.addr.off() + u64::from(from));
         if self.hook.is_some() {
             let verb = Verb { addr: verb.addr.add(from.into()), len, ..verb };
-            match self.tell(client, number, &verb, What::Effect { applies }) {
-                Choice::Go => {}
-                Choice::Kill => self.kill(client),
-                Choice::Stall { ns } => self.stall(client, ns),
+            if self.tell(client, number, &verb, What::Effect { applies }) == Choice::Kill {
+                self.kill(client);
             }
         }
     }
 
-    /// The result of a post, or `None` while it is under way.
-    pub(in crate::fabric::sim) fn poll(
-        &mut self,
-        slot: u32,
-        waker: &Waker,
-    ) -> Option<Result<Done>> {
+    /// The result of a post, if it has completed.
+    pub(in crate::fabric::sim) fn poll(&mut self, slot: u32, waker: &Waker) -> Poll<Result<Done>> {
         let post = &mut self.posts[slot as usize];
         if post.completion != 0 || self.clients[post.client as usize].life == Life::Dead {
             match &post.waker {
                 Some(old) if old.will_wake(waker) => {}
                 _ => post.waker = Some(waker.clone()),
             }
-            return None;
+            return Poll::Pending;
         }
         let done = match post.error.take() {
             _ if post.evicted => Err(ErrorKind::Evicted.into()),
@@ -181,7 +165,7 @@ impl World {
             None => Ok(Done::new(std::mem::take(&mut post.verbs), std::mem::take(&mut post.back))),
         };
         self.release(slot);
-        Some(done)
+        Poll::Ready(done)
     }
 
     /// The post's future was dropped.

@@ -12,7 +12,7 @@ use std::task::Waker;
 
 use durahash_media::{ErrorKind, Result};
 
-use super::Hook;
+use super::hook::Hook;
 use super::options::SimOptions;
 use super::rng::Rng;
 use super::wire::{PS_PER_NS, Queue};
@@ -28,14 +28,13 @@ pub(super) struct World {
     posts: Vec<Post>,
     free: Vec<u32>,
     nodes: Vec<Node>,
-    clients: Vec<Client>,
+    pub(super) clients: Vec<Client>,
     client_nics: Vec<Queue>,
     /// The last client of each row.
     rows: Vec<Option<u32>>,
     /// Clients that died and whose tasks are to be dropped.
     pub(super) died: Vec<u32>,
-    trace: u64,
-    pub(super) events: u64,
+    pub(super) trace: u64,
     pub(super) hook: Option<Hook>,
 }
 
@@ -53,17 +52,16 @@ enum Life {
     Dead,
 }
 
-struct Client {
-    row: u32,
+pub(super) struct Client {
+    pub(super) row: u32,
     nic: u32,
     life: Life,
-    evicted: bool,
-    counts: Counts,
+    pub(super) evicted: bool,
+    pub(super) counts: Counts,
     /// By how much its clock is ahead of virtual time.
     ahead_ns: u64,
     /// It learns of nothing until then.
     stalled_until: u64,
-    kill_at_verb: Option<u64>,
     unsignaled: Vec<Unsignaled>,
 }
 
@@ -170,7 +168,6 @@ impl World {
             rows: vec![None; options.rows as usize],
             died: Vec::new(),
             trace: 0,
-            events: 0,
             hook: None,
             options,
         }
@@ -196,29 +193,8 @@ impl World {
     }
 
     #[cfg(test)]
-    pub(super) fn is_fenced(&self, client: u32) -> bool {
-        self.clients[client as usize].evicted
-    }
-
-    #[cfg(test)]
     pub(super) fn posts_in_use(&self) -> usize {
         self.posts.iter().filter(|post| post.in_use).count()
-    }
-
-    pub(super) fn trace(&self) -> u64 {
-        self.trace
-    }
-
-    pub(super) fn counts(&self, client: u32) -> Counts {
-        self.clients[client as usize].counts
-    }
-
-    pub(super) fn all_counts(&self) -> Counts {
-        self.clients.iter().fold(Counts::default(), |sum, client| sum + client.counts)
-    }
-
-    pub(super) fn row(&self, client: u32) -> u32 {
-        self.clients[client as usize].row
     }
 
     pub(super) fn lives(&self, client: u32) -> bool {
@@ -273,7 +249,6 @@ impl World {
             evicted: false,
             counts: Counts::default(),
             stalled_until: 0,
-            kill_at_verb: None,
             unsignaled: vec![Unsignaled::default(); self.nodes.len()],
         });
         Ok(client)
@@ -302,10 +277,6 @@ impl World {
                 };
             }
         }
-    }
-
-    pub(super) fn kill_at_verb(&mut self, client: u32, verb: u64) {
-        self.clients[client as usize].kill_at_verb = Some(verb);
     }
 
     pub(super) fn stall(&mut self, client: u32, ns: u64) {

@@ -5,11 +5,11 @@ use std::cmp::Reverse;
 use durahash_media::{ErrorKind, Result};
 
 use super::{COMPLETE, EVICT, Event, Fate, Part, Post, Purpose, World};
-use crate::fabric::batch::{Batch, Kind, Verb};
+use crate::fabric::Addr;
+use crate::fabric::batch::{Batch, Verb};
+use crate::fabric::sim::hook::{Choice, Moment, What};
 use crate::fabric::sim::options::Chaos;
 use crate::fabric::sim::wire::{PS_PER_NS, Times};
-use crate::fabric::sim::{Choice, Moment, VerbKind, What};
-use crate::fabric::{Addr, Counts};
 
 impl World {
     pub(super) fn check(&self, batch: &Batch) -> Result<()> {
@@ -27,12 +27,10 @@ impl World {
             return Ok(None);
         }
         let dies = self.before_post(client, &batch.verbs);
-        let mut counts = Counts::default();
+        let mut counts = self.clients[client as usize].counts;
         batch.count(&mut counts);
-        let Batch { verbs, out, back } = batch;
-        let slot = self.add_post(client, Purpose::Batch, verbs, out, vec![0; back as usize]);
-        let of_client = &mut self.clients[client as usize].counts;
-        *of_client = *of_client + counts;
+        let slot = self.add_post(client, Purpose::Batch, batch);
+        self.clients[client as usize].counts = counts;
         let mut complete = self.schedule(slot);
         if self.posts[slot as usize].error.is_none() {
             complete = self.delayed(complete);
@@ -55,10 +53,8 @@ impl World {
         batch.write(addr, bytes);
         self.check(&batch)?;
         let dies = self.before_post(client, &batch.verbs);
-        let slot = self.add_post(client, Purpose::Unsignaled, batch.verbs, batch.out, Vec::new());
-        let counts = &mut self.clients[client as usize].counts;
-        counts.unsignaled += 1;
-        counts.bytes_out += bytes.len() as u64;
+        let slot = self.add_post(client, Purpose::Unsignaled, batch);
+        self.clients[client as usize].counts.write_unsignaled(bytes);
         let complete = self.schedule(slot);
         let latest = match self.options.chaos {
             Some(chaos) => {
@@ -106,13 +102,7 @@ impl World {
         let lost = std::mem::take(&mut of_node.lost);
         self.clients[client as usize].counts.round_trips += 1;
         self.note(5, client.into(), node.into());
-        let slot = self.add_post(
-            client,
-            Purpose::Flush { node, upto },
-            Vec::new(),
-            Vec::new(),
-            Vec::new(),
-        );
+        let slot = self.add_post(client, Purpose::Flush { node, upto }, Batch::new());
         if lost || self.nodes[node as usize].lost {
             self.posts[slot as usize].error = Some(ErrorKind::NodeLost { node });
             self.complete_at(slot, self.now + self.options.deadline_ns * PS_PER_NS);
@@ -141,7 +131,7 @@ impl World {
     }
 
     pub(in crate::fabric::sim) fn sleep(&mut self, client: u32, ns: u64) -> u32 {
-        let slot = self.add_post(client, Purpose::Sleep, Vec::new(), Vec::new(), Vec::new());
+        let slot = self.add_post(client, Purpose::Sleep, Batch::new());
         self.complete_at(slot, self.now.saturating_add(ns.max(1).saturating_mul(PS_PER_NS)));
         slot
     }
@@ -149,8 +139,7 @@ impl World {
     pub(in crate::fabric::sim) fn evict(&mut self, client: u32, row: u32) -> u32 {
         self.clients[client as usize].counts.round_trips += 1;
         self.note(6, client.into(), row.into());
-        let slot =
-            self.add_post(client, Purpose::Evict { row }, Vec::new(), Vec::new(), Vec::new());
+        let slot = self.add_post(client, Purpose::Evict { row }, Batch::new());
         let complete = self.delayed(self.now + self.options.nic.round_trip_ps());
         let at = self.between(complete);
         self.push(at, slot, EVICT);
@@ -158,13 +147,12 @@ impl World {
         slot
     }
 
-    /// Tells the hook of the verbs; whether the client dies of this post.
+    /// Reports the verbs to the hook, and returns whether the client dies of this post.
     fn before_post(&mut self, client: u32, verbs: &[Verb]) -> bool {
         let before = self.clients[client as usize].counts.verbs();
-        let kill_at = self.clients[client as usize].kill_at_verb;
-        let mut dies = kill_at.is_some_and(|at| at < before + verbs.len() as u64);
+        let mut dies = false;
         if let Some(chaos) = self.options.chaos {
-            dies |= chaos.death_one_in != 0
+            dies = chaos.death_one_in != 0
                 && verbs.iter().any(|_| self.rng.one_in(chaos.death_one_in));
             if self.rng.one_in(chaos.stall_one_in) {
                 let ns = self.rng.magnitude(chaos.stall_ns_max);
@@ -173,41 +161,29 @@ impl World {
         }
         for (number, verb) in (before..).zip(verbs) {
             self.note(1, client.into(), verb.addr.off());
-            match self.tell(client, number, verb, What::Posted) {
-                Choice::Go => {}
-                Choice::Kill => dies = true,
-                Choice::Stall { ns } => self.stall(client, ns),
-            }
+            dies |= self.tell(client, number, verb, What::Posted) == Choice::Kill;
         }
         dies
     }
 
+    /// Reports an event to the hook, and stalls the client if the hook says so.
     pub(super) fn tell(&mut self, client: u32, number: u64, verb: &Verb, what: What) -> Choice {
         let now_ns = self.now_ns();
         let Some(hook) = &mut self.hook else { return Choice::Go };
-        let kind = match verb.kind {
-            Kind::Read => VerbKind::Read,
-            Kind::Write => VerbKind::Write,
-            Kind::CompareSwap { .. } => VerbKind::CompareSwap,
-            Kind::FetchAdd { .. } => VerbKind::FetchAdd,
-        };
-        hook(&Moment { now_ns, client, number, what, kind, addr: verb.addr, len: verb.len })
+        let Verb { kind, addr, len, .. } = *verb;
+        let choice = hook(&Moment { now_ns, client, number, what, kind, addr, len });
+        if let Choice::Stall { ns } = choice {
+            self.stall(client, ns);
+        }
+        choice
     }
 
-    fn add_post(
-        &mut self,
-        client: u32,
-        purpose: Purpose,
-        verbs: Vec<Verb>,
-        out: Vec<u8>,
-        back: Vec<u8>,
-    ) -> u32 {
+    fn add_post(&mut self, client: u32, purpose: Purpose, batch: Batch) -> u32 {
         self.seq += 1;
         let slot = self.free.pop().unwrap_or(self.posts.len() as u32);
-        let parts = match self.posts.get_mut(slot as usize) {
-            Some(post) => std::mem::take(&mut post.parts),
-            None => Vec::new(),
-        };
+        let old = self.posts.get_mut(slot as usize);
+        let parts = old.map(|post| std::mem::take(&mut post.parts)).unwrap_or_default();
+        let Batch { verbs, out, back } = batch;
         let of_client = &self.clients[client as usize];
         let post = Post {
             id: self.seq,
@@ -216,7 +192,7 @@ impl World {
             first: of_client.counts.verbs(),
             verbs,
             out,
-            back,
+            back: vec![0; back as usize],
             parts,
             left: 0,
             fate: Fate::All,
