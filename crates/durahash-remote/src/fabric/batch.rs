@@ -31,8 +31,7 @@ pub struct Verb {
 ///
 /// ```
 /// use durahash_remote::fabric::{Addr, Batch};
-/// let mut batch = Batch::new();
-/// assert_eq!(batch.read(Addr::new(0, 64), 24), 0);
+/// let mut batch = Batch::of(|batch| batch.read(Addr::new(0, 64), 24));
 /// assert_eq!(batch.compare_swap(Addr::new(0, 128), 0, 7), 1);
 /// assert_eq!(batch.len(), 2);
 /// ```
@@ -50,6 +49,13 @@ impl Batch {
     #[must_use]
     pub fn new() -> Self {
         Batch::default()
+    }
+
+    /// A batch with the verbs that `fill` adds.
+    pub fn of<T>(fill: impl FnOnce(&mut Batch) -> T) -> Self {
+        let mut batch = Batch::new();
+        fill(&mut batch);
+        batch
     }
 
     /// Returns whether no verb changes memory.
@@ -203,9 +209,10 @@ impl Done {
         self.verbs.len()
     }
 
-    /// Of no verbs.
-    pub(super) fn first_byte(&self) -> Option<u8> {
-        self.back.first().copied()
+    /// All bytes that the batch brought back.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.back
     }
 
     /// The bytes that verb `i` brought back: of a read its bytes, of an atomic the previous word, of a write none.

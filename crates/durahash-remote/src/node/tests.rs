@@ -7,7 +7,7 @@ use durahash_media::{Error, ErrorKind};
 
 use super::message::VERSION;
 use super::*;
-use crate::executor::Executor;
+use crate::executor::block_on;
 use crate::fabric::{Addr, Batch, Fabric};
 
 /// The error of what fails so.
@@ -55,9 +55,8 @@ fn told(node: &Listening, bytes: &[u8]) -> Vec<u8> {
 
 fn read_word(local: &crate::fabric::Local, node: u8) -> Result<u64, Error> {
     let client = local.client()?;
-    let mut batch = Batch::new();
-    batch.read(Addr::new(node, 64), 8);
-    Ok(Executor::new().block_on(client.post(batch))?.word(0))
+    let batch = Batch::of(|batch| batch.read(Addr::new(node, 64), 8));
+    Ok(block_on(client.post(batch))?.word(0))
 }
 
 #[test]
@@ -68,9 +67,7 @@ fn clients_reach_the_same_memory_and_the_node_knows_how_many_there_are() {
     let [one, two] = [0, 1].map(|_| connect(&node, None).unwrap());
     assert_eq!(node.clients(), 2);
     let client = one.local().client().unwrap();
-    let mut batch = Batch::new();
-    batch.write_word(Addr::new(0, 64), 7);
-    Executor::new().block_on(client.post(batch)).unwrap();
+    block_on(client.post(Batch::of(|b| b.write_word(Addr::new(0, 64), 7)))).unwrap();
     assert_eq!(read_word(two.local(), 0).unwrap(), 7);
     assert_eq!((two.local().bytes(0), two.local().clients().unwrap()), (64 << 10, 1));
     assert_eq!(one.address(0), node.address().to_string());
@@ -291,9 +288,9 @@ fn a_node_that_ends_is_lost_to_its_clients_and_no_other_is() {
     // A write that nobody waits for is missed by the flush.
     let client = nodes.local().client().unwrap();
     client.write_unsignaled(Addr::new(1, 64), &[1]).unwrap();
-    let flushed = Executor::new().block_on(client.flush(1)).err().unwrap();
+    let flushed = block_on(client.flush(1)).err().unwrap();
     assert!(matches!(flushed.kind(), ErrorKind::NodeLost { node: 1 }), "{flushed}");
-    Executor::new().block_on(client.flush(0)).unwrap();
+    block_on(client.flush(0)).unwrap();
 }
 
 #[test]
@@ -338,9 +335,8 @@ fn the_memory_of_a_node_goes_with_it() {
     drop(memory);
     assert!(!dir.exists());
     // A client that has the memory keeps it.
-    let mut batch = Batch::new();
-    batch.read(Addr::new(0, 64), 8);
-    assert_eq!(Executor::new().block_on(client.post(batch)).unwrap().word(0), 0);
+    let read = client.post(Batch::of(|b| b.read(Addr::new(0, 64), 8)));
+    assert_eq!(block_on(read).unwrap().word(0), 0);
     let dir = LentMemory::create(None, 4096).unwrap().dir().to_owned();
     assert!(!dir.exists());
     // Of a node that ends before it lends it.

@@ -9,17 +9,18 @@ use std::collections::{HashSet, VecDeque};
 use durahash_media::{Error, ErrorKind, Result};
 
 use crate::fabric::{Addr, Batch, Fabric};
-use crate::planted::{Fault, hint_generation, planted};
+use crate::planted::{Fault, planted};
 
 use super::Core;
 use super::epoch::Op;
-use super::fold::Frozen;
+use super::grow::Segment;
 use super::layout::{
-    BUMP_OFF, Entry, FPS, Item, Kv, MAIN_FIRST_READ, MainHeader, ROOT, Ref, State, Suffix, UNIT,
-    WordA, dep, fp, fp2, items, main_bytes, suffix, word_at, words,
+    BUMP_OFF, Item, Kv, MAIN_FIRST_READ, ROOT, Ref, Suffix, UNIT, WordA, counts_of, dep, fp, fp2,
+    main_bytes, suffix, usable_bytes,
 };
-use super::look::{Scope, read_items};
+use super::look::Scope;
 use super::space::block_bytes;
+use super::verbs::Post;
 
 /// The result of [`check`](crate::RemoteMap::check).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,18 +50,6 @@ pub struct Report {
     pub held_bytes: u64,
     /// Those of them that belong neither to the index nor to this client: to other clients, live or dead.
     pub unaccounted_bytes: u64,
-}
-
-/// A segment, as seen by a walk.
-pub(super) struct Visited {
-    pub(super) cur: Ref,
-    pub(super) a: WordA,
-    pub(super) place: Suffix,
-    /// The upper half of a split that was not committed: it belongs to the index already.
-    pending: Ref,
-    pub(super) header: MainHeader,
-    /// Live entries and their hints, and those of the MainSegment.
-    pub(super) frozen: Frozen,
 }
 
 /// A key and its value.
@@ -105,47 +94,12 @@ impl Position {
 
 impl<F: Fabric> Core<F> {
     /// A snapshot of the segment at `at`.
-    pub(super) async fn visit(&self, op: &Op<'_, F>, at: Position) -> Result<Visited> {
+    async fn visit(&self, op: &Op<'_, F>, at: Position) -> Result<Segment> {
         loop {
             let sight = self.look(op, at.hash(), Scope::Append, &mut None).await?;
-            let (cur, a) = (sight.cur, sight.a);
-            let mut batch = Batch::new();
-            batch.read(cur.addr(), self.geometry.cur_bytes());
-            batch.read(a.main().addr(), MAIN_FIRST_READ);
-            let done = op.post(batch).await?;
-            let bytes = done.bytes(0);
-            let place = Suffix::from_word(word_at(bytes, 8));
-            if word_at(bytes, 0) != a.0 {
-                continue;
+            if let Some(segment) = self.read_segment(op, sight.cur, sight.a, None).await? {
+                return Ok(segment);
             }
-            let hints = &bytes[self.geometry.hint_off(0) as usize..];
-            let range = self.geometry.entries_off() as usize..self.geometry.hint_off(0) as usize;
-            let mut cur_entries = Vec::new();
-            let mut whole = true;
-            for (word, hint) in words(&bytes[range]).zip(hints.chunks_exact(2)) {
-                match Entry(word).state(a.generation()) {
-                    State::Live => {
-                        let hint = (hint[0] == hint_generation(a.generation())).then_some(hint[1]);
-                        cur_entries.push((Entry(word), hint));
-                    }
-                    State::Free => break,
-                    State::Other => whole = false,
-                }
-            }
-            if !whole {
-                continue;
-            }
-            let pending = if a.depth() < self.geometry.max_depth {
-                Ref::from_word(word_at(bytes, self.geometry.buddy_off(a.depth()) as usize))
-            } else {
-                Ref::NONE
-            };
-            let header = self.main_header(op, a.main(), done.bytes(1)).await?;
-            let mut batch = Batch::new();
-            read_items(&mut batch, a.main(), header.len, 0..header.len);
-            let main = items(op.post(batch).await?.bytes(0)).collect();
-            let frozen = Frozen { cur: cur_entries, main };
-            return Ok(Visited { cur, a, place, pending, header, frozen });
         }
     }
 
@@ -155,8 +109,11 @@ impl<F: Fabric> Core<F> {
         self.upkeep().await?;
         let op = Op::new(self);
         let seen = self.visit(&op, at).await?;
-        let mut page =
-            Page { next: at.after(seen.a, seen.place), pairs: Vec::new(), damage: VecDeque::new() };
+        let mut page = Page {
+            next: at.after(seen.a, seen.suffix),
+            pairs: Vec::new(),
+            damage: VecDeque::new(),
+        };
         let keys = match self.keys(&op, &seen.frozen, false).await {
             Ok(keys) => keys,
             Err(e) if is_damage(&e) => {
@@ -181,20 +138,15 @@ impl<F: Fabric> Core<F> {
 
     /// Whole KV blocks, or the damage of each.
     async fn read_pairs(&self, op: &Op<'_, F>, list: &[Item]) -> Result<Vec<Result<Whole>>> {
-        let mut batch = Batch::new();
-        for item in list {
-            self.read_block(&mut batch, item.entry.kv(), item.entry.len().first_read());
-        }
-        let done = op.post(batch).await?;
+        let blocks = list.iter().map(|item| (item.entry.kv(), item.entry.len().first_read()));
+        let done = self.read_blocks(op, blocks).await?;
         let mut pairs = Vec::with_capacity(list.len());
         for (i, item) in list.iter().enumerate() {
             let off = item.entry.kv().addr().off();
             let whole;
             let kv = match Kv::parse(done.bytes(i), off) {
                 Ok(kv) if !kv.is_whole() => {
-                    let mut batch = Batch::new();
-                    self.read_block(&mut batch, item.entry.kv(), kv.block_bytes());
-                    whole = op.post(batch).await?;
+                    whole = self.read_blocks(op, [(item.entry.kv(), kv.block_bytes())]).await?;
                     Kv::parse(whole.bytes(0), off)
                 }
                 parsed => parsed,
@@ -226,7 +178,7 @@ impl<F: Fabric> Core<F> {
         while let Some(position) = at {
             let segment = self.visit(op, position).await?;
             let off = segment.cur.addr().off();
-            let (a, place) = (segment.a, segment.place);
+            let (a, place) = (segment.a, segment.suffix);
             // SEP-1
             if place.bits.reverse_bits() != position.0 || a.depth() > self.geometry.max_depth {
                 return Err(Error::corrupt("a segment whose suffix does not match its place", off));
@@ -241,14 +193,11 @@ impl<F: Fabric> Core<F> {
         // SEP-6
         let mut bumps = Vec::new();
         for node in 0..self.geometry.nodes {
-            let mut batch = Batch::new();
-            batch.read(Addr::new(node, BUMP_OFF), 8);
             let first = self.geometry.first_chunk(node);
-            let word = op.post(batch).await?.word(0);
-            let bump = word.min(self.usable_bytes(node));
+            let word = op.read_word(Addr::new(node, BUMP_OFF)).await?;
+            let bump = word.min(usable_bytes(&self.fabric, node));
             if bump < first || !word.is_multiple_of(UNIT) {
-                let off = BUMP_OFF;
-                return Err(Error::corrupt("the bump word of a node", off));
+                return Err(Error::corrupt("the bump word of a node", BUMP_OFF));
             }
             report.taken_bytes += bump - first;
             bumps.push(bump);
@@ -275,19 +224,15 @@ impl<F: Fabric> Core<F> {
     async fn check_segment(
         &self,
         op: &Op<'_, F>,
-        segment: &Visited,
+        segment: &Segment,
         report: &mut Report,
         used: &mut Vec<(Addr, u64)>,
     ) -> Result<()> {
-        let Visited { cur, a, place, pending, header, frozen } = segment;
+        let Segment { cur, a, suffix: place, pending, header, frozen, .. } = segment;
         let depth = a.depth();
         // SEP-3
-        let mut counts = vec![0; FPS];
-        for item in &frozen.main {
-            counts[usize::from(item.entry.fp())] += 1;
-        }
         let sorted = frozen.main.is_sorted_by_key(|item| item.entry.fp());
-        if !sorted || counts != header.counts {
+        if !sorted || counts_of(&frozen.main)[..] != header.counts[..] {
             return Err(Error::corrupt("the order of a MainSegment", a.main().addr().off()));
         }
         if frozen.main.iter().any(|item| item.entry.is_tombstone()) {
@@ -338,13 +283,9 @@ impl<F: Fabric> Core<F> {
         used.push((cur.addr(), cur_size));
         if !pending.is_none() && !planted(Fault::PendingOverlooked) {
             // Its entries are those of this segment.
-            let mut batch = Batch::new();
-            batch.read(pending.addr(), 8);
-            let main = WordA(op.post(batch).await?.word(0)).main();
-            let mut batch = Batch::new();
-            batch.read(main.addr(), MAIN_FIRST_READ);
-            let done = op.post(batch).await?;
-            let len = self.main_header(op, main, done.bytes(0)).await?.len as usize;
+            let main = WordA(op.read_word(pending.addr()).await?).main();
+            let first = op.read(main.addr(), MAIN_FIRST_READ).await?;
+            let len = self.main_header(op, main, &first).await?.len as usize;
             used.push((pending.addr(), cur_size));
             used.push((main.addr(), block_bytes(main_bytes(len))));
             report.index_bytes += cur_size + block_bytes(main_bytes(len));
@@ -365,9 +306,7 @@ impl<F: Fabric> Core<F> {
         segments: &HashSet<Ref>,
         report: &mut Report,
     ) -> Result<()> {
-        let mut batch = Batch::new();
-        batch.read(ROOT, 8);
-        report.depth = op.post(batch).await?.word(0) as u32;
+        report.depth = op.read_word(ROOT).await? as u32;
         if report.depth > self.geometry.max_depth {
             return Err(Error::corrupt("the depth of the directory", ROOT.off()));
         }
@@ -375,18 +314,13 @@ impl<F: Fabric> Core<F> {
         report.index_bytes += 8 * count;
         for from in (0..count).step_by(4096) {
             let some = (count - from).min(4096);
-            let mut batch = Batch::new();
-            batch.read(self.geometry.directory(from), 8 * some as usize);
-            let cells: Vec<Ref> =
-                words(op.post(batch).await?.bytes(0)).map(Ref::from_word).collect();
-            for (cur, idx) in cells.into_iter().zip(from..) {
+            let cells = op.read_words(self.geometry.directory(from), some as usize).await?;
+            for (cur, idx) in cells.into_iter().map(Ref::from_word).zip(from..) {
                 let off = self.geometry.directory(idx).off();
                 if !segments.contains(&cur) {
                     return Err(Error::corrupt("a directory cell that names no segment", off));
                 }
-                let mut batch = Batch::new();
-                batch.read(cur.addr().add(8), 8);
-                let place = Suffix::from_word(op.post(batch).await?.word(0));
+                let place = Suffix::from_word(op.read_word(cur.addr().add(8)).await?);
                 if place.made > report.depth || suffix(idx, place.made) != place.bits {
                     return Err(Error::corrupt(
                         "a directory cell that names a segment of other hashes",
@@ -406,13 +340,13 @@ impl<F: Fabric> Core<F> {
         for node in 0..self.geometry.nodes {
             batch.read(Addr::new(node, BUMP_OFF), 8);
         }
-        let taken = op.post(batch.clone()).await?;
+        let taken = op.send(batch.clone()).await?;
         if !self.others().await?.is_empty() {
             return Err(ErrorKind::Locked.into());
         }
         let surveyed = self.survey(&op).await;
         // A client that came meanwhile, and may have left again, could have looked like damage.
-        let now = op.post(batch).await?;
+        let now = op.send(batch).await?;
         let is_alone =
             (0..usize::from(self.geometry.nodes)).all(|node| now.word(node) == taken.word(node));
         if !is_alone || !self.others().await?.is_empty() {
@@ -422,7 +356,7 @@ impl<F: Fabric> Core<F> {
         used.sort_unstable();
         let mut gaps = Vec::new();
         for node in 0..self.geometry.nodes {
-            let end = taken.word(usize::from(node)).min(self.usable_bytes(node));
+            let end = taken.word(usize::from(node)).min(usable_bytes(&self.fabric, node));
             let end = Addr::new(node, end);
             let mut from = Addr::new(node, self.geometry.first_chunk(node));
             let of_node = used.iter().filter(|(at, _)| at.node() == node && *at < end);

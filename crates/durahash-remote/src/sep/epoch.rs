@@ -18,7 +18,6 @@
 //! | rows that keep it back: evict at the nodes, then swap to dead | a swap that fails: it lives |
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
 
 use durahash_media::{Error, ErrorKind, Result};
 
@@ -26,7 +25,9 @@ use crate::fabric::{Batch, Done, Fabric};
 use crate::planted::{Fault, planted};
 
 use super::Core;
-use super::layout::{EPOCH, Row, RowState, epoch_of, word_at, words};
+use super::layout::{EPOCH, Geometry, Row, RowState, epoch_of};
+use super::tags::Epochs;
+use super::verbs::Post;
 
 /// Ticks for which a row must keep the epoch back before the fabric is asked about it.
 const PATIENCE: u32 = 3;
@@ -34,62 +35,6 @@ const PATIENCE: u32 = 3;
 const STALLED_NS: u64 = 10_000_000_000;
 /// Microseconds that a leaving client waits for its operations.
 const LEAVES: u32 = 10_000;
-
-#[derive(Debug)]
-pub(super) struct Epochs {
-    /// The word of this client's row.
-    pub(super) row: Row,
-    /// Operations under way by tag.
-    tags: BTreeMap<u64, u32>,
-    /// The latest global epoch seen: the tag of operations that begin now.
-    pub(super) latest: u64,
-    /// When the last heartbeat that has arrived was posted.
-    beat_ns: u64,
-    /// A swap of the row is under way.
-    swapping: bool,
-    ticking: bool,
-    pub(super) ticked_ns: u64,
-    /// Rows that hold the epoch back: their word, since when, for how many ticks.
-    behind: HashMap<u32, (Row, u64, u32)>,
-}
-
-impl Epochs {
-    pub(super) fn new(row: Row, posted_ns: u64) -> Self {
-        Epochs {
-            row,
-            tags: BTreeMap::new(),
-            latest: row.epoch(),
-            beat_ns: posted_ns,
-            swapping: false,
-            ticking: false,
-            ticked_ns: posted_ns,
-            behind: HashMap::new(),
-        }
-    }
-
-    fn enter(&mut self) -> u64 {
-        let tag = if planted(Fault::TagOfRow) { self.row.epoch() } else { self.latest };
-        *self.tags.entry(tag).or_default() += 1;
-        tag
-    }
-
-    fn again(&mut self, tag: u64) {
-        *self.tags.entry(tag).or_default() += 1;
-    }
-
-    fn leave(&mut self, tag: u64) {
-        if let Some(count) = self.tags.get_mut(&tag) {
-            *count -= 1;
-            if *count == 0 {
-                self.tags.remove(&tag);
-            }
-        }
-    }
-
-    pub(super) fn is_idle(&self) -> bool {
-        self.tags.is_empty()
-    }
-}
 
 /// An operation under way. Blocks that it has seen linked are not reused while it lives.
 pub(super) struct Op<'a, F: Fabric> {
@@ -105,21 +50,6 @@ impl<F: Fabric> Drop for Op<'_, F> {
         if self.excludes {
             self.core.excluded.set(false);
         }
-    }
-}
-
-/// Holds the tag while a batch is under way. If its future is dropped before the batch is done, the
-/// verbs may take effect at any time, so the tag is never given back.
-struct Posted<'a>(&'a RefCell<Epochs>, u64);
-
-impl<'a> Posted<'a> {
-    fn new(epochs: &'a RefCell<Epochs>, tag: u64) -> Self {
-        epochs.borrow_mut().again(tag);
-        Posted(epochs, tag)
-    }
-
-    fn done(self) {
-        self.0.borrow_mut().leave(self.1);
     }
 }
 
@@ -168,35 +98,26 @@ impl<'a, F: Fabric> Op<'a, F> {
         }
         Ok(())
     }
+}
 
+impl<F: Fabric> Post for Op<'_, F> {
     /// Posts a batch, within the lease.
-    pub(super) async fn post(&self, batch: Batch) -> Result<Done> {
+    async fn send(&self, batch: Batch) -> Result<Done> {
         self.admitted()?;
         self.core.within_lease(2).await?;
-        if batch.only_reads() {
-            // If the future is dropped here, the results are never seen.
-            let done = self.core.fabric.post(batch).await?;
-            self.core.within_lease(1).await?;
-            return Ok(done);
-        }
-        let posted = Posted::new(&self.core.epochs, self.tag);
-        match self.core.fabric.post(batch).await {
-            Ok(done) => {
-                posted.done();
-                self.core.within_lease(1).await?;
-                Ok(done)
-            }
-            Err(error) => {
-                // After any other failure the verbs may still take effect.
-                if matches!(
-                    error.kind(),
-                    ErrorKind::OutOfRegion { .. } | ErrorKind::Unaligned { .. }
-                ) {
-                    posted.done();
-                }
-                Err(error)
-            }
-        }
+        // If the future is dropped, or fails otherwise, the verbs may take effect at any time, so the tag is never
+        // given back. The results of reads alone are never seen then.
+        let tag = (!batch.only_reads()).then_some(self.tag);
+        let epochs = &self.core.epochs;
+        tag.inspect(|&tag| epochs.borrow_mut().again(tag));
+        let posted = self.core.fabric.post(batch).await;
+        let is_over = posted.as_ref().err().is_none_or(|error| {
+            matches!(error.kind(), ErrorKind::OutOfRegion { .. } | ErrorKind::Unaligned { .. })
+        });
+        tag.filter(|_| is_over).inspect(|&tag| epochs.borrow_mut().leave(tag));
+        let done = posted?;
+        self.core.within_lease(1).await?;
+        Ok(done)
     }
 }
 
@@ -229,9 +150,8 @@ impl<F: Fabric> Core<F> {
             let epoch = epoch.max(old.epoch());
             let new = Row::new(state, old.beat().wrapping_add(1), epoch, old.incarnation());
             let posted_ns = self.fabric.now_ns();
-            let mut batch = Batch::new();
-            batch.compare_swap(self.geometry.row(self.fabric.row()), old.0, new.0);
-            let found = Row(self.fabric.post(batch).await?.word(0));
+            let at = self.geometry.row(self.fabric.row());
+            let found = Row(self.fabric.swap_word(at, old.0, new.0).await?);
             let mut epochs = self.epochs.borrow_mut();
             if found == old {
                 (epochs.row, epochs.beat_ns) = (new, posted_ns);
@@ -256,9 +176,7 @@ impl<F: Fabric> Core<F> {
             return Ok(());
         }
         let guard = Flag::set(&self.epochs, |epochs| &mut epochs.ticking);
-        let mut batch = Batch::new();
-        batch.read(EPOCH, 8);
-        let global = epoch_of(self.fabric.post(batch).await?.word(0))?;
+        let global = epoch_of(self.fabric.read_word(EPOCH).await?)?;
         let lowest = {
             let mut epochs = self.epochs.borrow_mut();
             epochs.latest = epochs.latest.max(global);
@@ -274,17 +192,11 @@ impl<F: Fabric> Core<F> {
         }
         self.swap_row(lowest, RowState::Live).await?;
         // After the read of the epoch: a client that registers later reads the epoch later, too.
-        let mut batch = Batch::new();
-        let rows = self.fabric.rows().min(self.geometry.rows);
-        batch.read(self.geometry.row(0), 8 * rows as usize);
-        let done = self.fabric.post(batch).await?;
-        let rows: Vec<Row> = words(done.bytes(0)).map(Row).collect();
+        let rows = self.rows(self.fabric.rows().min(self.geometry.rows)).await?;
         self.space.borrow_mut().collect(global);
         let ready = self.evict_dead(global, &rows).await?;
         if (ready || planted(Fault::RowsUnasked)) && self.epochs.borrow().row.epoch() == global {
-            let mut batch = Batch::new();
-            batch.compare_swap(EPOCH, global, global + 1);
-            let found = epoch_of(self.fabric.post(batch).await?.word(0))?;
+            let found = epoch_of(self.fabric.swap_word(EPOCH, global, global + 1).await?)?;
             let mut epochs = self.epochs.borrow_mut();
             epochs.latest = epochs.latest.max(found.max(global + 1));
         }
@@ -337,10 +249,8 @@ impl<F: Fabric> Core<F> {
                 None => ticks >= PATIENCE,
             };
             if late && (planted(Fault::Unfenced) || self.fabric.evict(idx).await?) {
-                let mut batch = Batch::new();
-                batch.compare_swap(self.geometry.row(idx), row.0, row.with_state(RowState::Dead).0);
-                let swapped = self.fabric.post(batch).await?.word(0) == row.0;
-                self.tally.borrow_mut().evictions += u64::from(swapped);
+                let marked = self.mark_dead(row, idx).await?;
+                self.tally.borrow_mut().evictions += u64::from(marked);
             }
         }
         Ok(ready)
@@ -374,21 +284,28 @@ impl<F: Fabric> Core<F> {
         self.closed.get()
     }
 
+    /// The first rows of the client table.
+    async fn rows(&self, count: u32) -> Result<Vec<Row>> {
+        let words = self.fabric.read_words(self.geometry.row(0), count as usize).await?;
+        Ok(words.into_iter().map(Row).collect())
+    }
+
+    /// Returns `false` if the row has changed meanwhile.
+    async fn mark_dead(&self, row: Row, idx: u32) -> Result<bool> {
+        let dead = row.with_state(RowState::Dead);
+        Ok(self.fabric.swap_word(self.geometry.row(idx), row.0, dead.0).await? == row.0)
+    }
+
     /// Rows that are live, apart from this client's.
     pub(super) async fn others(&self) -> Result<Vec<u32>> {
-        let mut batch = Batch::new();
-        batch.read(self.geometry.row(0), 8 * self.geometry.rows as usize);
-        let done = self.fabric.post(batch).await?;
         let mut live = Vec::new();
-        for (row, idx) in words(done.bytes(0)).map(Row).zip(0..) {
+        for (row, idx) in self.rows(self.geometry.rows).await?.into_iter().zip(0..) {
             if idx == self.fabric.row() || row.state() != RowState::Live {
                 continue;
             }
             let dead = self.fabric.lease_ns().is_none() && self.fabric.evict(idx).await?;
             if dead {
-                let mut batch = Batch::new();
-                batch.compare_swap(self.geometry.row(idx), row.0, row.with_state(RowState::Dead).0);
-                self.fabric.post(batch).await?;
+                self.mark_dead(row, idx).await?;
             } else {
                 live.push(idx);
             }
@@ -397,7 +314,7 @@ impl<F: Fabric> Core<F> {
     }
 
     /// Registers this client in the row that the fabric gave it. Awaited before anything else is read.
-    pub(super) async fn register(fabric: &F, geometry: &super::layout::Geometry) -> Result<Epochs> {
+    pub(super) async fn register(fabric: &F, geometry: &Geometry) -> Result<Epochs> {
         let row = fabric.row();
         if row >= geometry.rows {
             let what = "the client table of the index is smaller than that of the fabric, and this client's row is beyond it";
@@ -405,27 +322,16 @@ impl<F: Fabric> Core<F> {
         }
         let at = geometry.row(row);
         loop {
-            let mut batch = Batch::new();
-            batch.read(EPOCH, 8);
-            batch.read(at, 8);
-            let done = fabric.post(batch).await?;
-            let old = Row(word_at(done.bytes(1), 0));
-            let new = Row::new(
-                RowState::Live,
-                0,
-                epoch_of(done.word(0))?,
-                old.incarnation().wrapping_add(1),
-            );
+            let both = Batch::of(|batch| (batch.read(EPOCH, 8), batch.read(at, 8)));
+            let done = fabric.post(both).await?;
+            let (epoch, old) = (epoch_of(done.word(0))?, Row(done.word(1)));
+            let new = Row::new(RowState::Live, 0, epoch, old.incarnation().wrapping_add(1));
             let posted_ns = fabric.now_ns();
-            let mut batch = Batch::new();
-            batch.compare_swap(at, old.0, new.0);
             // It may fail once, if another client marks the row's previous client as dead.
-            if fabric.post(batch).await?.word(0) == old.0 {
+            if fabric.swap_word(at, old.0, new.0).await? == old.0 {
                 // The epoch may have advanced before the row was visible; from now on it advances
                 // at most once.
-                let mut batch = Batch::new();
-                batch.read(EPOCH, 8);
-                let latest = epoch_of(fabric.post(batch).await?.word(0))?;
+                let latest = epoch_of(fabric.read_word(EPOCH).await?)?;
                 let latest = if planted(Fault::EpochOnce) { new.epoch() } else { latest };
                 return Ok(Epochs { latest, ..Epochs::new(new, posted_ns) });
             }

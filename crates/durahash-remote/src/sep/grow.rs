@@ -31,16 +31,16 @@ use crate::planted::{Fault, hint_generation, planted};
 
 use super::Core;
 use super::epoch::Op;
-use super::fold::{Folded, Frozen, Keys, Known, divide};
+use super::fold::{Frozen, Keys, Known, divide};
 use super::fptable::FpTable;
 use super::layout::{
-    EPOCH, Entry, FPS, ITEM_BYTES, Item, Kv, MAIN_ENTRIES_MAX, MAIN_FIRST_READ, MainHeader, ROOT,
-    Ref, State, Suffix, UNIT, WordA, cell, cur_segment, epoch_of, fp2, items, main_bytes,
-    main_segment, suffix, usable_bytes, word_at, words,
+    BUMP_OFF, EPOCH, Entry, ITEM_BYTES, Item, Kv, MAIN_ENTRIES_MAX, MAIN_FIRST_READ, MainHeader,
+    ROOT, Ref, State, Suffix, UNIT, WordA, cell, counts_of, cur_segment, epoch_of, fp, fp2, items,
+    main_bytes, main_segment, suffix, usable_bytes, word_at, words,
 };
-use super::look::read_items;
 use super::options::Technique;
 use super::space::block_bytes;
+use super::verbs::Post;
 
 /// Generations between two commits that wait until no operation is left from before the last one.
 const STRIDE: u16 = 32;
@@ -49,10 +49,15 @@ const MENDED: usize = 256;
 /// Bytes of the directory read or written at once.
 const PIECE: u64 = 1 << 18;
 
-/// A frozen segment.
-pub(super) struct Full {
+/// A segment that was read whole.
+pub(super) struct Segment {
+    pub(super) cur: Ref,
+    pub(super) a: WordA,
     pub(super) suffix: Suffix,
+    /// The upper half of a split that was not committed: it belongs to the index already.
+    pub(super) pending: Ref,
     pub(super) header: MainHeader,
+    /// Live entries and their hints, and those of the MainSegment.
     pub(super) frozen: Frozen,
     /// The global epoch, if it was read.
     epoch: u64,
@@ -66,7 +71,10 @@ impl<F: Fabric> Core<F> {
         let turning = a.generation().wrapping_add(1).is_multiple_of(stride);
         let began_ns = self.fabric.now_ns();
         loop {
-            let Some(full) = self.read_full(op, cur, a, turning).await? else { return Ok(()) };
+            let full = self.read_segment(op, cur, a, Some(turning)).await?;
+            let is_full =
+                |full: &Segment| full.frozen.cur.len() as u64 == u64::from(self.geometry.cur);
+            let Some(full) = full.filter(is_full) else { return Ok(()) };
             if turning
                 && !planted(Fault::TurnsUnwaited)
                 && full.header.mark != 0
@@ -101,8 +109,7 @@ impl<F: Fabric> Core<F> {
             };
             if committed {
                 self.retire(op, a.main(), main_bytes(full.header.len as usize));
-                let Folded { dropped, .. } = &folded;
-                for entry in dropped {
+                for entry in &folded.dropped {
                     self.retire(op, entry.kv(), keys[&entry.kv().word()].bytes);
                 }
                 if splits {
@@ -123,49 +130,50 @@ impl<F: Fabric> Core<F> {
         space.retire(op.tag, block, bytes);
     }
 
-    /// Batches 1 and 2; `None` if the segment is not full under `a` any more.
-    async fn read_full(
+    /// Batches 1 and 2; `None` if word A is not `a` any more, or was not all the time. For a merge, `turning`
+    /// says whether to read the global epoch, too.
+    pub(super) async fn read_segment(
         &self,
         op: &Op<'_, F>,
         cur: Ref,
         a: WordA,
-        epoch: bool,
-    ) -> Result<Option<Full>> {
-        let main = a.main().addr();
+        turning: Option<bool>,
+    ) -> Result<Option<Segment>> {
         let mut batch = Batch::new();
         batch.read(cur.addr(), self.geometry.cur_bytes());
-        batch.read(main, MAIN_FIRST_READ);
-        if epoch {
-            batch.read(EPOCH, 8);
-        }
-        let done = op.post(batch).await?;
-        let epoch = if epoch { epoch_of(done.word(2))? } else { 0 };
+        batch.read(a.main().addr(), MAIN_FIRST_READ);
+        let epoch = (turning == Some(true)).then(|| batch.read(EPOCH, 8));
+        let done = op.send(batch).await?;
+        let epoch = epoch.map_or(Ok(0), |epoch| epoch_of(done.word(epoch)))?;
         let bytes = done.bytes(0);
         if word_at(bytes, 0) != a.0 {
             return Ok(None);
         }
-        let hints = &bytes[self.geometry.hint_off(0) as usize..];
-        let from = self.geometry.entries_off() as usize;
-        let entries = words(&bytes[from..self.geometry.hint_off(0) as usize]).map(Entry);
-        let known = hints.chunks_exact(2).map(|hint| {
-            // A hint of another generation is unknown.
-            let is_known = hint[0] == hint_generation(a.generation());
-            (is_known || planted(Fault::HintOfAny)).then_some(hint[1])
+        let (entries, hints) = bytes.split_at(self.geometry.hint_off(0) as usize);
+        let entries = words(&entries[self.geometry.entries_off() as usize..]).map(Entry);
+        // A hint of another generation is unknown.
+        let believed = turning.is_some() && planted(Fault::HintOfAny);
+        let hints = hints.chunks_exact(2).map(|hint| {
+            (believed || hint[0] == hint_generation(a.generation())).then_some(hint[1])
         });
-        let list: Vec<_> = entries.zip(known).collect();
-        if list.iter().any(|(entry, _)| entry.state(a.generation()) != State::Live) {
-            return Ok(None);
+        let mut live = Vec::new();
+        for (entry, hint) in entries.zip(hints) {
+            match entry.state(a.generation()) {
+                State::Live => live.push((entry, hint)),
+                State::Free => break,
+                State::Other => return Ok(None),
+            }
         }
+        let pending = if a.depth() < self.geometry.max_depth {
+            Ref::from_word(word_at(bytes, self.geometry.buddy_off(a.depth()) as usize))
+        } else {
+            Ref::NONE
+        };
         let header = self.main_header(op, a.main(), done.bytes(1)).await?;
         let suffix = Suffix::from_word(word_at(bytes, 8));
-        let mut settled = Vec::new();
-        if header.len > 0 {
-            let mut batch = Batch::new();
-            read_items(&mut batch, a.main(), header.len, 0..header.len);
-            settled = items(op.post(batch).await?.bytes(0)).collect();
-        }
-        let frozen = Frozen { cur: list, main: settled };
-        Ok(Some(Full { suffix, header, frozen, epoch }))
+        let settled = self.read_range(op, a.main(), header.len, &(0..header.len)).await?;
+        let frozen = Frozen { cur: live, main: items(&settled).collect() };
+        Ok(Some(Segment { cur, a, suffix, pending, header, frozen, epoch }))
     }
 
     /// Batch 3: the keys that a fold needs.
@@ -176,26 +184,19 @@ impl<F: Fabric> Core<F> {
             return Ok(keys);
         }
         self.tally.borrow_mut().keys_read += wanted.len() as u64;
-        let mut batch = Batch::new();
-        for entry in &wanted {
-            self.read_block(&mut batch, entry.kv(), UNIT as usize);
-        }
-        let done = op.post(batch).await?;
+        let starts = wanted.iter().map(|entry| (entry.kv(), UNIT as usize));
+        let done = self.read_blocks(op, starts).await?;
         let mut long = Vec::new();
-        let mut rest = Batch::new();
         for (i, entry) in wanted.iter().enumerate() {
             let kv = Kv::parse(done.bytes(i), entry.kv().addr().off())?;
             match kv.key() {
                 Some(key) => self.know(&mut keys, *entry, key, kv.block_bytes())?,
-                None => {
-                    long.push((entry, kv.block_bytes()));
-                    let bytes = kv.block_bytes() - kv.value_len;
-                    self.read_block(&mut rest, entry.kv(), bytes);
-                }
+                None => long.push((entry, kv.block_bytes(), kv.block_bytes() - kv.value_len)),
             }
         }
-        let done = op.post(rest).await?;
-        for (i, (entry, bytes)) in long.into_iter().enumerate() {
+        let ends = long.iter().map(|&(entry, _, bytes)| (entry.kv(), bytes));
+        let done = self.read_blocks(op, ends).await?;
+        for (i, (entry, bytes, _)) in long.into_iter().enumerate() {
             let off = entry.kv().addr().off();
             let kv = Kv::parse(done.bytes(i), off)?;
             let key = kv.key().ok_or_else(|| Error::corrupt("the length of a key", off))?;
@@ -206,7 +207,7 @@ impl<F: Fabric> Core<F> {
 
     fn know(&self, keys: &mut Keys, entry: Entry, key: &[u8], bytes: usize) -> Result<()> {
         let hash = self.hash.hash(key);
-        if super::layout::fp(hash) != entry.fp() {
+        if fp(hash) != entry.fp() {
             return Err(Error::corrupt("the key of an entry", entry.kv().addr().off()));
         }
         keys.insert(entry.kv().word(), Known { hash, key: key.to_vec(), bytes });
@@ -225,7 +226,7 @@ impl<F: Fabric> Core<F> {
         if planted(not_if) {
             return Ok(batch);
         }
-        op.post(batch).await?;
+        op.send(batch).await?;
         Ok(Batch::new())
     }
 
@@ -238,7 +239,7 @@ impl<F: Fabric> Core<F> {
         [old, new]: [u64; 2],
     ) -> Result<u64> {
         let swap = batch.compare_swap(at, old, new);
-        Ok(op.post(batch).await?.word(swap))
+        Ok(op.send(batch).await?.word(swap))
     }
 
     async fn commit_merge(
@@ -275,13 +276,9 @@ impl<F: Fabric> Core<F> {
 
     /// Updates the cache after this client has turned the segment to its next generation.
     fn turned(&self, op: &Op<'_, F>, cur: Ref, new: WordA, kept: &[Item]) {
-        let mut counts = [0; FPS];
-        for item in kept {
-            counts[usize::from(item.entry.fp())] += 1;
-        }
         let mut cache = self.cache.borrow_mut();
         cache.turn(cur, new, op.tag);
-        cache.set_table(cur, new, Rc::new(FpTable::new(&counts)));
+        cache.set_table(cur, new, Rc::new(FpTable::new(&counts_of(kept))));
     }
 
     #[allow(clippy::too_many_arguments, reason = "what a split is made of")]
@@ -393,9 +390,7 @@ impl<F: Fabric> Core<F> {
             if known >= depth {
                 return Ok(known);
             }
-            let mut batch = Batch::new();
-            batch.read(ROOT, 8);
-            let global = self.fabric.post(batch).await?.word(0) as u32;
+            let global = self.fabric.read_word(ROOT).await? as u32;
             if global > self.geometry.max_depth {
                 return Err(Error::corrupt("the depth of the directory", ROOT.off()));
             }
@@ -403,24 +398,18 @@ impl<F: Fabric> Core<F> {
             if global >= depth {
                 continue;
             }
+            let double = || self.fabric.swap_word(ROOT, global.into(), u64::from(global) + 1);
             if planted(Fault::DoubledFirst) {
-                let mut batch = Batch::new();
-                batch.compare_swap(ROOT, global.into(), u64::from(global) + 1);
-                self.fabric.post(batch).await?;
+                double().await?;
             }
             let bytes = 8u64 << global;
             for from in (0..bytes).step_by(PIECE as usize) {
                 let len = PIECE.min(bytes - from);
-                let mut batch = Batch::new();
-                batch.read(self.geometry.directory(from / 8), len as usize);
-                let cells = self.fabric.post(batch).await?.bytes(0).to_vec();
-                let mut batch = Batch::new();
-                batch.write(self.geometry.directory((bytes + from) / 8), &cells);
-                self.fabric.post(batch).await?;
+                let cells =
+                    self.fabric.read(self.geometry.directory(from / 8), len as usize).await?;
+                self.fabric.write(self.geometry.directory((bytes + from) / 8), &cells).await?;
             }
-            let mut batch = Batch::new();
-            batch.compare_swap(ROOT, global.into(), u64::from(global) + 1);
-            if self.fabric.post(batch).await?.word(0) == u64::from(global) {
+            if double().await? == u64::from(global) {
                 self.tally.borrow_mut().doublings += 1;
                 self.global_depth.set(global + 1);
             }
@@ -448,23 +437,16 @@ impl<F: Fabric> Core<F> {
         block.ok_or_else(|| Error::full(bytes, Limit::Nodes))
     }
 
-    /// Bytes of a node that addresses of blocks can reach.
-    pub(super) fn usable_bytes(&self, node: u8) -> u64 {
-        usable_bytes(&self.fabric, node)
-    }
-
     /// Takes a chunk of `node` for a block of `block_bytes`, and returns whether there was one.
     async fn take_chunk(&self, op: &Op<'_, F>, node: u8, block_bytes: u64) -> Result<bool> {
         if self.exhausted[usize::from(node)].get() {
             return Ok(false);
         }
         // A node that is used up takes no more additions, which would overflow the bump word in the end.
-        let usable = self.usable_bytes(node);
+        let usable = usable_bytes(&self.fabric, node);
         let bytes = self.options.chunk_bytes.min(usable).max(block_bytes).next_multiple_of(UNIT);
-        let mut batch = Batch::new();
-        let bump = crate::fabric::Addr::new(node, super::layout::BUMP_OFF);
-        batch.fetch_add(bump, bytes);
-        let off = op.post(batch).await?.word(0);
+        let bump = Addr::new(node, BUMP_OFF);
+        let off = op.send(Batch::of(|batch| batch.fetch_add(bump, bytes))).await?.word(0);
         if off < self.geometry.first_chunk(node) || !off.is_multiple_of(UNIT) {
             return Err(Error::corrupt("the bump word of a node", bump.off()));
         }

@@ -530,16 +530,19 @@ pub(super) fn main_bytes(len: usize) -> usize {
     main_header_bytes(len) + ITEM_BYTES * len
 }
 
+/// The number of entries of each fp.
+pub(super) fn counts_of(items: &[Item]) -> [u32; FPS] {
+    let mut counts = [0; FPS];
+    items.iter().for_each(|item| counts[usize::from(item.entry.fp())] += 1);
+    counts
+}
+
 /// The bytes of a MainSegment; `items` are sorted by fp.
 pub(super) fn main_segment(items: &[Item], mark: u64) -> Vec<u8> {
-    let mut counts = [0u32; FPS];
-    for item in items {
-        counts[usize::from(item.entry.fp())] += 1;
-    }
     let mut bytes = Vec::with_capacity(main_bytes(items.len()));
     bytes.extend_from_slice(&(items.len() as u64).to_le_bytes());
     bytes.extend_from_slice(&mark.to_le_bytes());
-    for count in counts {
+    for count in counts_of(items) {
         bytes.extend_from_slice(&count.to_le_bytes()[..count_bytes(items.len())]);
     }
     for item in items {

@@ -27,6 +27,7 @@ use super::layout::{
     Entry, ITEM_BYTES, Item, MAIN_FIRST_READ, MainHeader, Ref, State, Suffix, WordA, fp, fp2,
     items, main_header_bytes, suffix, word_at, words,
 };
+use super::verbs::Post;
 
 /// Buddies read with word A: so many splits since the last look take no further batch.
 const BUDDIES: u32 = 4;
@@ -153,8 +154,8 @@ impl<F: Fabric> Core<F> {
     ) -> Result<(WordA, Suffix, Vec<u64>)> {
         let mut batch = Batch::new();
         let read = batch.read(cur.addr(), self.geometry.hint_off(0) as usize);
-        self.write_block(&mut batch, block);
-        let done = op.post(batch).await?;
+        write_block(&mut batch, block);
+        let done = op.send(batch).await?;
         let bytes = done.bytes(read);
         let (a, suffix) = (WordA(word_at(bytes, 0)), Suffix::from_word(word_at(bytes, 8)));
         let entries_off = self.geometry.entries_off() as usize;
@@ -180,7 +181,7 @@ impl<F: Fabric> Core<F> {
     ) -> Result<Glance> {
         let (at, depth) = (cur.addr(), known.a.depth());
         let mut batch = Batch::new();
-        self.write_block(&mut batch, block);
+        write_block(&mut batch, block);
         let a = batch.read(at, 8);
         let levels = BUDDIES.min(self.geometry.max_depth - depth);
         let buddies = (levels > 0)
@@ -197,7 +198,7 @@ impl<F: Fabric> Core<F> {
                 (range, read)
             }
         });
-        let done = op.post(batch).await?;
+        let done = op.send(batch).await?;
         if let Some(buddies) = buddies {
             let buddies = words(done.bytes(buddies)).map(Ref::from_word);
             self.cache.borrow_mut().learn_buddies(cur, depth, buddies);
@@ -207,12 +208,6 @@ impl<F: Fabric> Core<F> {
             window: window.map_or(Vec::new(), |i| words(done.bytes(i)).collect()),
             main: main.map_or((0..0, Vec::new()), |(range, i)| (range, done.bytes(i).to_vec())),
         })
-    }
-
-    pub(super) fn write_block(&self, batch: &mut Batch, block: &mut Block) {
-        if let Some((at, bytes)) = block.take() {
-            batch.write(at.addr(), &bytes);
-        }
     }
 
     /// The buddy that has taken over a hash.
@@ -238,11 +233,10 @@ impl<F: Fabric> Core<F> {
                 return Ok(buddy);
             }
             // The buddy was read before word A; by now it is published.
-            let mut batch = Batch::new();
             let levels = self.geometry.max_depth - level;
-            batch.read(cur.addr().add(self.geometry.buddy_off(level)), 8 * levels as usize);
-            let done = op.post(batch).await?;
-            let buddies = words(done.bytes(0)).map(Ref::from_word);
+            let at = cur.addr().add(self.geometry.buddy_off(level));
+            let buddies = op.read_words(at, levels as usize).await?;
+            let buddies = buddies.into_iter().map(Ref::from_word);
             self.cache.borrow_mut().learn_buddies(cur, level, buddies);
         }
         Err(Error::corrupt("a segment without its buddy", cur.addr().off()))
@@ -283,9 +277,8 @@ impl<F: Fabric> Core<F> {
                 return Ok(Some((live, None)));
             }
             let more = (2 * window.len().max(8)).min((self.geometry.cur - end) as usize);
-            let mut batch = Batch::new();
-            batch.read(cur.addr().add(self.geometry.entry_off(end)), 8 * more);
-            window = words(op.post(batch).await?.bytes(0)).collect();
+            let at = cur.addr().add(self.geometry.entry_off(end));
+            window = op.read_words(at, more).await?;
         }
     }
 
@@ -306,11 +299,7 @@ impl<F: Fabric> Core<F> {
             (_, read) => {
                 let header = match read {
                     Some((_, header)) => header,
-                    None => {
-                        let mut batch = Batch::new();
-                        batch.read(main.addr(), MAIN_FIRST_READ);
-                        op.post(batch).await?.bytes(0).to_vec()
-                    }
+                    None => op.read(main.addr(), MAIN_FIRST_READ).await?,
                 };
                 let header = self.main_header(op, main, &header).await?;
                 let table = Rc::new(FpTable::new(&header.counts));
@@ -351,12 +340,10 @@ impl<F: Fabric> Core<F> {
         if bytes <= first.len() {
             return MainHeader::parse(first, off);
         }
-        let mut batch = Batch::new();
-        batch.read(main.addr(), bytes);
-        MainHeader::parse(op.post(batch).await?.bytes(0), off)
+        MainHeader::parse(&op.read(main.addr(), bytes).await?, off)
     }
 
-    async fn read_range(
+    pub(super) async fn read_range(
         &self,
         op: &Op<'_, F>,
         main: Ref,
@@ -366,9 +353,8 @@ impl<F: Fabric> Core<F> {
         if range.is_empty() {
             return Ok(Vec::new());
         }
-        let mut batch = Batch::new();
-        read_items(&mut batch, main, len, range.clone());
-        Ok(op.post(batch).await?.bytes(0).to_vec())
+        let batch = Batch::of(|batch| read_items(batch, main, len, range.clone()));
+        Ok(op.send(batch).await?.into_bytes())
     }
 }
 
@@ -379,8 +365,14 @@ struct Glance {
     main: (Range<u32>, Vec<u8>),
 }
 
+pub(super) fn write_block(batch: &mut Batch, block: &mut Block) {
+    if let Some((at, bytes)) = block.take() {
+        batch.write(at.addr(), &bytes);
+    }
+}
+
 /// Reads some entries of a MainSegment that has `len`.
-pub(super) fn read_items(batch: &mut Batch, main: Ref, len: u32, range: Range<u32>) -> usize {
+fn read_items(batch: &mut Batch, main: Ref, len: u32, range: Range<u32>) -> usize {
     let off = main_header_bytes(len as usize) + ITEM_BYTES * range.start as usize;
     batch.read(main.addr().add(off as u64), ITEM_BYTES * range.len())
 }

@@ -72,12 +72,16 @@
 mod layout;
 mod options;
 mod ranges;
+mod verbs;
 
 mod fold;
 mod fptable;
 mod space;
 
 mod cache;
+mod tags;
+
+mod client;
 
 mod epoch;
 
@@ -88,98 +92,10 @@ mod grow;
 mod open;
 mod write;
 
-use std::cell::{Cell, RefCell};
-
-use durahash_media::hash::ByteHash;
-
-use crate::fabric::Fabric;
-use cache::Cache;
-use epoch::Epochs;
-use layout::Geometry;
-use space::Space;
-
 pub use check::Report;
 pub(crate) use check::{Position, is_damage};
+pub(crate) use client::Core;
+pub use client::Tally;
 pub use layout::LIMIT_BYTES;
 pub use options::{Options, Technique};
 pub(crate) use write::Decision;
-
-/// A client's part of an index. Its coroutines share it.
-pub(crate) struct Core<F: Fabric> {
-    pub(crate) fabric: F,
-    geometry: Geometry,
-    options: Options,
-    hash: ByteHash,
-    cache: RefCell<Cache>,
-    space: RefCell<Space>,
-    epochs: RefCell<Epochs>,
-    tally: RefCell<Tally>,
-    /// The depth of the directory, or less.
-    global_depth: Cell<u32>,
-    /// Nodes of which all chunks are taken.
-    exhausted: Vec<Cell<bool>>,
-    /// The last allocation failed.
-    short: Cell<bool>,
-    /// The client has left.
-    closed: Cell<bool>,
-    /// An operation runs alone.
-    excluded: Cell<bool>,
-}
-
-/// Counts of a client's work, and sizes of its cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Merges committed.
-    pub merges: u64,
-    /// Splits committed.
-    pub splits: u64,
-    /// Merges and splits that another client committed first.
-    pub lost: u64,
-    /// Keys read by merges and splits.
-    pub keys_read: u64,
-    /// Doublings of the directory.
-    pub doublings: u64,
-    /// Steps from a segment to its buddy.
-    pub hops: u64,
-    /// Cached segments that were of an earlier generation.
-    pub turns: u64,
-    /// Swaps of an entry that failed because another client had filled it.
-    pub conflicts: u64,
-    /// Waits of operations for a merge, or for an epoch.
-    pub waits: u64,
-    /// Chunks taken from nodes.
-    pub chunks: u64,
-    /// Failed merges after an append; the next append to that segment returns the error.
-    pub merge_failures: u64,
-    /// Clients evicted.
-    pub evictions: u64,
-    /// Bytes of KV blocks that are kept because their publication has an unknown outcome.
-    pub doubtful_bytes: u64,
-    /// Cached segments.
-    pub known_segments: u64,
-    /// Bytes of their FPTables.
-    pub table_bytes: u64,
-    /// Bytes of the same tables without record points.
-    pub plain_table_bytes: u64,
-    /// Bytes of the cached directory.
-    pub directory_bytes: u64,
-    /// Bytes of unused parts of chunks, of free blocks, and of blocks that wait for their epoch.
-    pub held_bytes: [u64; 3],
-}
-
-impl<F: Fabric> Core<F> {
-    pub(crate) fn stats(&self) -> Tally {
-        let cache = self.cache.borrow();
-        let (segments, bytes, plain) = cache.sizes();
-        let space = self.space.borrow();
-        Tally {
-            doubtful_bytes: space.doubtful_bytes,
-            known_segments: segments as u64,
-            table_bytes: bytes as u64,
-            plain_table_bytes: plain as u64,
-            directory_bytes: cache.directory.bytes() as u64,
-            held_bytes: space.held(),
-            ..*self.tally.borrow()
-        }
-    }
-}

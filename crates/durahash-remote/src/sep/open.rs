@@ -16,10 +16,11 @@ use crate::fabric::{Addr, Batch, Fabric};
 use super::cache::{Cache, Directory};
 use super::layout::{
     BUMP_OFF, EPOCH, Geometry, HEADER_BYTES, Header, MAGIC, ROOT, Ref, Suffix, WordA, cell,
-    cur_segment, main_segment, usable_bytes, words,
+    cur_segment, main_segment, usable_bytes,
 };
 use super::options::Options;
 use super::space::{Space, block_bytes};
+use super::verbs::Post;
 use super::{Core, Tally};
 
 /// The magic of an unfinished index.
@@ -46,26 +47,21 @@ impl<F: Fabric> Core<F> {
         for bits in 0..1u64 << options.first_depth {
             image.segment(bits, options.first_depth)?;
         }
-        let mut batch = Batch::new();
-        batch.compare_swap(Addr::new(0, 0), 0, BEING_MADE);
-        if fabric.post(batch).await?.word(0) != 0 {
+        if fabric.swap_word(Addr::new(0, 0), 0, BEING_MADE).await? != 0 {
             return Err(ErrorKind::Exists.into());
         }
         let seed = ByteHash::new(options.seed).hash(b"the id of an index");
         let Image { writes, bump, cells, .. } = image;
         for piece in writes.chunks(64) {
-            let mut batch = Batch::new();
-            for (at, bytes) in piece {
-                batch.write(*at, bytes);
-            }
-            fabric.post(batch).await?;
+            let write = |batch: &mut Batch| {
+                piece.iter().for_each(|(at, bytes)| _ = batch.write(*at, bytes));
+            };
+            fabric.post(Batch::of(write)).await?;
         }
         for (piece, from) in cells.chunks(PIECE as usize / 8).zip((0..).step_by(PIECE as usize / 8))
         {
             let bytes: Vec<u8> = piece.iter().flat_map(|cell| cell.to_le_bytes()).collect();
-            let mut batch = Batch::new();
-            batch.write(geometry.directory(from), &bytes);
-            fabric.post(batch).await?;
+            fabric.write(geometry.directory(from), &bytes).await?;
         }
         let mut batch = Batch::new();
         batch.write_word(ROOT, options.first_depth.into());
@@ -78,14 +74,11 @@ impl<F: Fabric> Core<F> {
             batch.write_word(Addr::new(node, BUMP_OFF), bump[usize::from(node)]);
         }
         fabric.post(batch).await?;
-        let mut batch = Batch::new();
-        for node in 1..geometry.nodes {
-            batch.write_word(Addr::new(node, 0), MAGIC);
-        }
-        fabric.post(batch).await?;
-        let mut batch = Batch::new();
-        batch.write_word(Addr::new(0, 0), MAGIC);
-        fabric.post(batch).await?;
+        let magic = |batch: &mut Batch, node| batch.write_word(Addr::new(node, 0), MAGIC);
+        let of_others =
+            Batch::of(|batch| (1..geometry.nodes).for_each(|node| _ = magic(batch, node)));
+        fabric.post(of_others).await?;
+        fabric.post(Batch::of(|batch| magic(batch, 0))).await?;
         Self::open(fabric, options).await
     }
 
@@ -119,9 +112,7 @@ impl<F: Fabric> Core<F> {
             }
         }
         let epochs = Self::register(&fabric, &geometry).await?;
-        let mut batch = Batch::new();
-        batch.read(ROOT, 8);
-        let depth = fabric.post(batch).await?.word(0);
+        let depth = fabric.read_word(ROOT).await?;
         if depth > geometry.max_depth.into() {
             return Err(Error::corrupt("the depth of the directory", ROOT.off()));
         }
@@ -129,9 +120,9 @@ impl<F: Fabric> Core<F> {
         let mut cells = Vec::new();
         let bytes = 8u64 << depth;
         for from in (0..bytes).step_by(PIECE as usize) {
-            let mut batch = Batch::new();
-            batch.read(geometry.directory(from / 8), PIECE.min(bytes - from) as usize);
-            cells.extend(words(fabric.post(batch).await?.bytes(0)).map(Ref::from_word));
+            let count = (PIECE.min(bytes - from) / 8) as usize;
+            let words = fabric.read_words(geometry.directory(from / 8), count).await?;
+            cells.extend(words.into_iter().map(Ref::from_word));
         }
         let directory = Directory::new(depth, cells).ok_or_else(|| {
             Error::corrupt("the first directory cell", geometry.directory(0).off())

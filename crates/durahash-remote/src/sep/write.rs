@@ -14,14 +14,15 @@
 
 use durahash_media::{ErrorKind, Result};
 
-use crate::fabric::{Batch, Fabric};
+use crate::fabric::{Batch, Done, Fabric};
 use crate::planted::{Fault, hint_generation, planted};
 
 use super::Core;
 use super::epoch::Op;
 use super::layout::{Entry, Kv, LIMIT_BYTES, Len, Ref, State, dep, fp, fp2, kv_block};
-use super::look::{Block, Scope, Sight};
+use super::look::{Block, Scope, Sight, write_block};
 use super::space::block_bytes;
+use super::verbs::Post;
 
 /// KV blocks of the CurSegment read in one batch.
 const AT_ONCE: usize = 8;
@@ -119,9 +120,7 @@ impl<F: Fabric> Core<F> {
                 match swap {
                     Swap::Done => {
                         if planted(Fault::EntryFirst) {
-                            let mut batch = Batch::new();
-                            self.write_block(&mut batch, block);
-                            op.post(batch).await?;
+                            op.send(Batch::of(|batch| write_block(batch, block))).await?;
                         }
                         self.appended(op, &sight, idx).await;
                         return Ok(());
@@ -162,13 +161,9 @@ impl<F: Fabric> Core<F> {
                 continue;
             };
             Self::check_sizes(key, value.as_deref().unwrap_or_default())?;
-            let (block, kv) = self.block(&op, key, value.as_deref()).await?;
+            let (mut block, kv) = self.block(&op, key, value.as_deref()).await?;
             let written = async {
-                let mut batch = Batch::new();
-                if let Some((at, bytes)) = block {
-                    batch.write(at.addr(), &bytes);
-                }
-                op.post(batch).await?;
+                op.send(Batch::of(|batch| write_block(batch, &mut block))).await?;
                 self.swap(&op, hash, &sight, *idx, frees[0], kv).await
             };
             match written.await {
@@ -216,9 +211,8 @@ impl<F: Fabric> Core<F> {
     ) -> Result<Swap> {
         let (cur, a) = (sight.cur, sight.a);
         let entry = Entry::new(kv.at, fp(hash), kv.len, a.generation(), dep(hash, a.depth()));
-        let mut batch = Batch::new();
-        batch.compare_swap(cur.addr().add(self.geometry.entry_off(idx)), old, entry.0);
-        let found = op.post(batch).await?.word(0);
+        let at = cur.addr().add(self.geometry.entry_off(idx));
+        let found = op.swap_word(at, old, entry.0).await?;
         let there = if found == old { entry } else { Entry(found) };
         if there.state(a.generation()) == State::Live {
             let mut cache = self.cache.borrow_mut();
@@ -250,9 +244,7 @@ impl<F: Fabric> Core<F> {
         for _ in 0..WAITS {
             self.tally.borrow_mut().waits += 1;
             op.wait(self.options.wait_ns).await;
-            let mut batch = Batch::new();
-            batch.read(sight.cur.addr(), 8);
-            if op.post(batch).await?.word(0) != sight.a.0 {
+            if op.read_word(sight.cur.addr()).await? != sight.a.0 {
                 return Ok(());
             }
         }
@@ -276,11 +268,8 @@ impl<F: Fabric> Core<F> {
         while !newer.is_empty() || !settled.is_empty() {
             let (now, later) = newer.split_at(newer.len().min(AT_ONCE));
             let candidates: Vec<Entry> = now.iter().chain(settled).copied().collect();
-            let mut batch = Batch::new();
-            for entry in &candidates {
-                self.read_block(&mut batch, entry.kv(), entry.len().first_read());
-            }
-            let done = op.post(batch).await?;
+            let blocks = candidates.iter().map(|entry| (entry.kv(), entry.len().first_read()));
+            let done = self.read_blocks(op, blocks).await?;
             for (i, &entry) in candidates.iter().enumerate() {
                 let found = self.compare(op, key, hash, sight, entry, done.bytes(i)).await?;
                 match found {
@@ -318,9 +307,7 @@ impl<F: Fabric> Core<F> {
         }
         let whole;
         if !kv.is_whole() {
-            let mut batch = Batch::new();
-            self.read_block(&mut batch, entry.kv(), kv.block_bytes());
-            whole = op.post(batch).await?;
+            whole = self.read_blocks(op, [(entry.kv(), kv.block_bytes())]).await?;
             kv = Kv::parse(whole.bytes(0), off)?;
         }
         if kv.key() != Some(key) {
@@ -331,15 +318,20 @@ impl<F: Fabric> Core<F> {
         Ok(Some((!entry.is_tombstone()).then(|| value.to_vec())))
     }
 
-    /// Reads the first `bytes` of a block, or what there is up to the end of the node.
-    pub(super) fn read_block(&self, batch: &mut Batch, at: Ref, bytes: usize) -> usize {
-        let addr = at.addr();
-        if addr.node() >= self.geometry.nodes {
-            // The fabric returns the error.
-            return batch.read(addr, bytes);
+    /// Reads the first bytes of blocks, each up to the end of its node.
+    pub(super) async fn read_blocks(
+        &self,
+        op: &Op<'_, F>,
+        blocks: impl IntoIterator<Item = (Ref, usize)>,
+    ) -> Result<Done> {
+        let mut batch = Batch::new();
+        for (addr, bytes) in blocks.into_iter().map(|(at, bytes)| (at.addr(), bytes)) {
+            // Without such a node, the fabric returns the error.
+            let there = addr.node() < self.geometry.nodes;
+            let end = if there { self.fabric.node_bytes(addr.node()) } else { u64::MAX };
+            batch.read(addr, bytes.min(end.saturating_sub(addr.off()) as usize));
         }
-        let left = self.fabric.node_bytes(addr.node()).saturating_sub(addr.off());
-        batch.read(addr, bytes.min(left as usize))
+        op.send(batch).await
     }
 }
 

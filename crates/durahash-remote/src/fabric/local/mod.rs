@@ -434,8 +434,7 @@ impl Fabric for LocalClient {
     }
 
     fn write_unsignaled(&self, addr: Addr, bytes: &[u8]) -> Result<()> {
-        let mut batch = Batch::new();
-        batch.write(addr, bytes);
+        let batch = Batch::of(|batch| batch.write(addr, bytes));
         self.0.check(&batch)?;
         if self.0.local.0.check_lost([addr.node()].into_iter()).is_err() {
             // The next flush reports it.

@@ -3,7 +3,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 use super::*;
-use crate::executor::Executor;
+use crate::executor::block_on;
 
 const DIR: &str = "DURAHASH_TEST_FABRIC";
 
@@ -12,13 +12,11 @@ fn small() -> LocalOptions {
 }
 
 fn post<T>(client: &LocalClient, fill: impl FnOnce(&mut Batch) -> T) -> Done {
-    let mut batch = Batch::new();
-    fill(&mut batch);
-    Executor::new().block_on(client.post(batch)).unwrap()
+    block_on(client.post(Batch::of(fill))).unwrap()
 }
 
 fn evict(client: &LocalClient, row: u32) -> bool {
-    Executor::new().block_on(client.evict(row)).unwrap()
+    block_on(client.evict(row)).unwrap()
 }
 
 #[test]
@@ -114,7 +112,7 @@ fn a_row_whose_file_was_removed_is_not_taken_for_a_dead_one() {
     let local = Local::create(&dir, &small()).unwrap();
     let (one, two) = (local.client().unwrap(), local.client().unwrap());
     fs::remove_file(dir.join("client-1")).unwrap();
-    let error = Executor::new().block_on(one.evict(two.row())).unwrap_err();
+    let error = block_on(one.evict(two.row())).unwrap_err();
     assert!(error.to_string().contains("client-1"), "{error}");
     assert_eq!(local.clients().unwrap(), 1, "as far as is known");
 }

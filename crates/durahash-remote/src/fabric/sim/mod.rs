@@ -315,6 +315,6 @@ impl Fabric for SimClient {
 
     async fn evict(&self, row: u32) -> Result<bool> {
         let done = self.under_way(|world, client| Ok(Some(world.evict(client, row)))).await?;
-        Ok(done.first_byte() == Some(1))
+        Ok(done.into_bytes() == [1])
     }
 }

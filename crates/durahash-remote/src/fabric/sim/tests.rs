@@ -18,12 +18,6 @@ fn calm() -> SimOptions {
     SimOptions { chaos: None, ..chaos(0) }
 }
 
-fn batch(fill: impl FnOnce(&mut Batch)) -> Batch {
-    let mut batch = Batch::new();
-    fill(&mut batch);
-    batch
-}
-
 /// Spawns a task that is given its client.
 fn spawn<T: 'static, U: Future<Output = T> + 'static>(
     sim: &Sim,
@@ -33,8 +27,12 @@ fn spawn<T: 'static, U: Future<Output = T> + 'static>(
     sim.spawn(client, f(client.clone()))
 }
 
-fn post(sim: &Sim, client: &SimClient, fill: impl FnOnce(&mut Batch)) -> Task<Result<Done>> {
-    let batch = batch(fill);
+fn post<T>(
+    sim: &Sim,
+    client: &SimClient,
+    fill: impl FnOnce(&mut Batch) -> T,
+) -> Task<Result<Done>> {
+    let batch = Batch::of(fill);
     spawn(sim, client, |own| async move { own.post(batch).await })
 }
 
@@ -67,11 +65,11 @@ fn atomics_are_exact() {
     for seed in 0..20 {
         let sim = Sim::new(chaos(seed));
         let clients: Vec<_> = (0..CLIENTS).map(|_| sim.client().unwrap()).collect();
-        let add = |client| post(&sim, client, |b| _ = b.fetch_add(X, 1));
+        let add = |client| post(&sim, client, |b| b.fetch_add(X, 1));
         let adds: Vec<_> = clients.iter().map(add).collect();
         let swap = |client: &SimClient| {
             let own = u64::from(client.number()) + 1;
-            post(&sim, client, |b| _ = b.compare_swap(Y, 0, own))
+            post(&sim, client, |b| b.compare_swap(Y, 0, own))
         };
         let swaps: Vec<_> = clients.iter().map(swap).collect();
         sim.run();
@@ -94,7 +92,7 @@ fn seen_of_two_writes(options: impl Fn(u64) -> SimOptions) -> BTreeSet<(u64, u64
         let read = spawn(&sim, &reader, |own| async move {
             let mut seen = Vec::new();
             for _ in 0..10 {
-                let done = own.post(batch(|b| _ = b.read(X, 72))).await.unwrap();
+                let done = own.post(Batch::of(|b| b.read(X, 72))).await.unwrap();
                 let last = *done.bytes(0).last_chunk().unwrap();
                 seen.push((done.word(0), u64::from_le_bytes(last)));
             }
@@ -124,8 +122,8 @@ fn torn(tear_parts_max: u32) -> BTreeSet<Vec<u8>> {
         let sim = Sim::new(SimOptions { chaos: Some(chaos), ..self::chaos(seed) });
         let (writer, reader) = (sim.client().unwrap(), sim.client().unwrap());
         // Four bytes in a word, a word, and three bytes of a third.
-        post(&sim, &writer, |b| _ = b.write(X.add(4), &[1; 15]));
-        let read = post(&sim, &reader, |b| _ = b.read(X, 24));
+        post(&sim, &writer, |b| b.write(X.add(4), &[1; 15]));
+        let read = post(&sim, &reader, |b| b.read(X, 24));
         sim.run();
         let done = read.take().unwrap().unwrap();
         let expected = [[0; 4].as_slice(), &[1; 15], &[0; 5]].concat();
@@ -154,7 +152,7 @@ fn writes_of_bytes_beside_each_other_are_both_kept() {
         let sim = Sim::new(chaos(seed));
         for byte in 0..16 {
             let client = sim.client().unwrap();
-            post(&sim, &client, |b| _ = b.write(X.add(byte), &[byte as u8 + 1]));
+            post(&sim, &client, |b| b.write(X.add(byte), &[byte as u8 + 1]));
         }
         sim.run();
         assert_eq!(sim.peek(X, 16).unwrap(), (1..=16).collect::<Vec<_>>());
@@ -169,7 +167,7 @@ fn what_is_not_awaited_lands_by_the_next_flush_and_not_always_before() {
         let task = spawn(&sim, &one, |own| async move {
             own.write_unsignaled(X, &1_u64.to_le_bytes()).unwrap();
             // Its own reads do not wait for it, either.
-            let early = own.post(batch(|b| _ = b.read(X, 8))).await.unwrap().word(0);
+            let early = own.post(Batch::of(|b| b.read(X, 8))).await.unwrap().word(0);
             let flushes = (own.clone(), own.clone());
             let second = std::pin::pin!(async move { flushes.1.flush(0).await });
             let mut second = second;
@@ -177,7 +175,7 @@ fn what_is_not_awaited_lands_by_the_next_flush_and_not_always_before() {
             // Two flushes at once: neither is ready before the write is there.
             let _ = poll_once(first.as_mut()).await;
             second.as_mut().await.unwrap();
-            let late = two.post(batch(|b| _ = b.read(X, 8))).await.unwrap().word(0);
+            let late = two.post(Batch::of(|b| b.read(X, 8))).await.unwrap().word(0);
             first.await.unwrap();
             (early, late)
         });
@@ -204,7 +202,7 @@ fn the_same_seed_gives_the_same_run() {
                 for round in 0..20 {
                     own.write_unsignaled(Y.add(8), &[round; 20]).unwrap();
                     let done = own
-                        .post(batch(|b| {
+                        .post(Batch::of(|b| {
                             b.fetch_add(X, 1);
                             b.read(Y, 40);
                             b.write(Y.add(3), &[round; 33]);
@@ -236,14 +234,14 @@ fn after_death(seed: u64, kill_at: u64) -> [u64; 4] {
     let other = sim.client().unwrap();
     kill_at_verb(&sim, &client, kill_at);
     let task = spawn(&sim, &client, |own| async move {
-        own.post(batch(|b| {
+        own.post(Batch::of(|b| {
             b.write_word(X, 1);
             b.fetch_add(X.add(8), 1);
             b.compare_swap(X.add(16), 0, 1);
         }))
         .await
         .unwrap();
-        own.post(batch(|b| _ = b.write_word(X.add(24), 1))).await.unwrap();
+        own.post(Batch::of(|b| b.write_word(X.add(24), 1))).await.unwrap();
     });
     sim.run();
     assert_eq!(sim.live_tasks(), 0, "the tasks of the dead are dropped");
@@ -272,7 +270,7 @@ fn a_write_of_the_dead_may_stay_torn() {
         let sim = Sim::new(chaos(seed));
         let client = sim.client().unwrap();
         kill_at_verb(&sim, &client, 0);
-        post(&sim, &client, |b| _ = b.write(X, &[1; 16]));
+        post(&sim, &client, |b| b.write(X, &[1; 16]));
         sim.run();
         (word(&sim, X) != 0, word(&sim, X.add(8)) != 0)
     });
@@ -289,15 +287,15 @@ fn nothing_of_an_evicted_client_takes_effect_any_more() {
             for _ in 0..20 {
                 own.write_unsignaled(X, &[1; 32]).unwrap();
             }
-            own.post(batch(|b| _ = b.write(X, &[1; 32]))).await.unwrap();
+            own.post(Batch::of(|b| b.write(X, &[1; 32]))).await.unwrap();
         });
         let task = spawn(&sim, &survivor, |own| async move {
             assert_eq!(own.lease_ns(), None);
             assert!(own.evict(700).await.unwrap(), "nobody has that row");
             while !own.evict(0).await.unwrap() {}
-            own.post(batch(|b| _ = b.write(X, &[2; 32]))).await.unwrap();
+            own.post(Batch::of(|b| b.write(X, &[2; 32]))).await.unwrap();
             own.sleep_ns(10_000_000).await;
-            own.post(batch(|b| _ = b.read(X, 32))).await.unwrap().bytes(0).to_vec()
+            own.post(Batch::of(|b| b.read(X, 32))).await.unwrap().bytes(0).to_vec()
         });
         sim.run();
         let seen = task.take().unwrap();
@@ -318,19 +316,19 @@ fn with_leases_the_living_are_evicted_too() {
         assert_eq!(other.lease_ns(), lease_ns);
         let evicted = spawn(&sim, &silent, |own| async move {
             own.write_unsignaled(X, &[1; 16]).unwrap();
-            let first = own.post(batch(|b| _ = b.write(X.add(16), &[1; 16]))).await;
+            let first = own.post(Batch::of(|b| b.write(X.add(16), &[1; 16]))).await;
             own.sleep_ns(5_000_000).await;
             let counts = own.counts();
-            let second = own.post(batch(|b| _ = b.write(X.add(16), &[1; 16]))).await;
+            let second = own.post(Batch::of(|b| b.write(X.add(16), &[1; 16]))).await;
             assert_eq!((own.counts() - counts).round_trips, 1);
             own.write_unsignaled(X, &[1; 16]).unwrap();
             (first, second, own.flush(0).await, own.evict(1).await)
         });
         let task = spawn(&sim, &other, |own| async move {
             assert!(own.evict(0).await.unwrap());
-            own.post(batch(|b| _ = b.write(X, &[2; 32]))).await.unwrap();
+            own.post(Batch::of(|b| b.write(X, &[2; 32]))).await.unwrap();
             own.sleep_ns(10_000_000).await;
-            own.post(batch(|b| _ = b.read(X, 32))).await.unwrap().bytes(0).to_vec()
+            own.post(Batch::of(|b| b.read(X, 32))).await.unwrap().bytes(0).to_vec()
         });
         sim.run();
         let is_evicted = |error: Option<Error>| {
@@ -379,7 +377,7 @@ fn a_lost_node_is_an_error_within_the_deadline() {
             own.write_unsignaled(Y, &[1; 8]).unwrap();
             own.flush(1).await.map(|()| Done::default())
         });
-        let bystander = post(&sim, &clients[1], |b| _ = b.read(X, 8));
+        let bystander = post(&sim, &clients[1], |b| b.read(X, 8));
         sim.run();
         let lost = "NodeLost { node: 1 }";
         for task in [unsignaled, under_way, after, task] {
@@ -448,33 +446,33 @@ fn the_hook_sees_every_verb_and_chooses() {
 #[test]
 fn a_verb_takes_what_the_queues_say() {
     let nic = Nic::default();
-    let time = |clients: u32, posts: u32, fill: fn(&mut Batch)| {
+    let time = |clients: u32, posts: u32, fill: fn(&mut Batch) -> usize| {
         let sim = Sim::new(SimOptions { client_nics: 0, ..calm() });
         for _ in 0..clients {
             let client = sim.client().unwrap();
             spawn(&sim, &client, |own| async move {
                 for _ in 0..posts {
-                    own.post(batch(fill)).await.unwrap();
+                    own.post(Batch::of(fill)).await.unwrap();
                 }
             });
         }
         sim.run();
         sim.now_ns()
     };
-    let one = time(1, 1, |b| _ = b.read(X, 8));
+    let one = time(1, 1, |b| b.read(X, 8));
     assert!((nic.round_trip_ns..nic.round_trip_ns + 50).contains(&one), "{one}");
-    assert_eq!(time(1, 10, |b| _ = b.read(X, 8)) / one, 10, "one after the other");
-    assert!(time(10, 1, |b| _ = b.read(X, 8)) < one * 2, "side by side");
+    assert_eq!(time(1, 10, |b| b.read(X, 8)) / one, 10, "one after the other");
+    assert!(time(10, 1, |b| b.read(X, 8)) < one * 2, "side by side");
     // 4 KiB and a header at 100 Gb/s take 331 ns, a small packet 13 ns.
-    let large = time(1, 1, |b| _ = b.read(Addr::new(0, 0), 4096));
+    let large = time(1, 1, |b| b.read(Addr::new(0, 0), 4096));
     assert!((316..321).contains(&(large - one)), "{large} and {one}");
-    let write = time(1, 1, |b| _ = b.write(Addr::new(0, 0), &[0; 4096]));
+    let write = time(1, 1, |b| b.write(Addr::new(0, 0), &[0; 4096]));
     assert!(write.abs_diff(large) < 10, "{write} and {large}");
     // Many clients are held by the rates of the node.
-    let atomics = time(200, 50, |b| _ = b.fetch_add(X, 1));
+    let atomics = time(200, 50, |b| b.fetch_add(X, 1));
     let wanted = 200 * 50 * 1_000_000_000 / nic.atomics_per_s;
     assert!((wanted..wanted + 2 * one).contains(&atomics), "{atomics} and {wanted}");
-    let reads = time(200, 50, |b| _ = b.read(X, 8));
+    let reads = time(200, 50, |b| b.read(X, 8));
     let wanted = 200 * 50 * 1_000_000_000 / nic.packets_per_s;
     assert!((wanted..wanted + 2 * one).contains(&reads), "{reads} and {wanted}");
 }
@@ -485,7 +483,7 @@ fn clients_of_one_host_share_its_nic() {
         let sim = Sim::new(SimOptions { client_nics, ..calm() });
         for node in [0, 1].repeat(100) {
             let client = sim.client().unwrap();
-            post(&sim, &client, |b| _ = b.read(Addr::new(node, 0), 4096));
+            post(&sim, &client, |b| b.read(Addr::new(node, 0), 4096));
         }
         sim.run();
         sim.now_ns()
@@ -498,7 +496,7 @@ fn clients_of_one_host_share_its_nic() {
 fn a_stalled_client_learns_of_nothing() {
     let sim = Sim::new(calm());
     let client = sim.client().unwrap();
-    let task = post(&sim, &client, |b| _ = b.write_word(X, 1));
+    let task = post(&sim, &client, |b| b.write_word(X, 1));
     sim.stall(&client, 500_000);
     sim.run_until(400_000);
     assert_eq!((word(&sim, X), task.ended(), sim.now_ns()), (1, false, 400_000));

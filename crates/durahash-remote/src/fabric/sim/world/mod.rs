@@ -202,9 +202,7 @@ impl World {
     }
 
     pub(super) fn bytes(&self, addr: Addr, len: usize) -> Result<&[u8]> {
-        let mut batch = Batch::new();
-        batch.read(addr, len);
-        self.check(&batch)?;
+        self.check(&Batch::of(|batch| batch.read(addr, len)))?;
         Ok(&self.nodes[addr.node() as usize].bytes[addr.off() as usize..][..len])
     }
 

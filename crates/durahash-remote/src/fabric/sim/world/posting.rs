@@ -49,8 +49,7 @@ impl World {
         addr: Addr,
         bytes: &[u8],
     ) -> Result<()> {
-        let mut batch = Batch::new();
-        batch.write(addr, bytes);
+        let batch = Batch::of(|batch| batch.write(addr, bytes));
         self.check(&batch)?;
         let dies = self.before_post(client, &batch.verbs);
         let slot = self.add_post(client, Purpose::Unsignaled, batch);
