@@ -62,6 +62,27 @@ macro_rules! common_methods {
             self.engine.clear()
         }
 
+        /// Puts everything that has returned on the disk, whatever the pool's
+        /// [`SyncMode`](crate::SyncMode).
+        ///
+        /// **Durability.** In the mode `Interval` all of it survives the loss of power then. In the mode
+        /// `Process` it is on the disk, too, but a pool that was open when the power went is refused all
+        /// the same.
+        ///
+        /// # Errors
+        /// [`Io`](crate::ErrorKind::Io) with what the system says; the pool takes no more writes then.
+        /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Poisoned`](crate::ErrorKind::Poisoned).
+        ///
+        /// ```
+        #[doc = $example]
+        #[doc = $put]
+        /// map.sync()?;
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        pub fn sync(&self) -> Result<()> {
+            self.engine.sync()
+        }
+
         /// Figures about the entries, their pool and its medium.
         #[doc = concat!("[`keys`](Stats::keys) is the number of ", $entries, ".")]
         ///

@@ -467,27 +467,6 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         self.engine.index.stats()
     }
 
-    /// Puts everything that has returned on the disk, whatever the pool's
-    /// [`SyncMode`](crate::SyncMode).
-    ///
-    /// **Durability.** In the mode `Interval` all of it survives the loss of power then. In the mode
-    /// `Process` it is on the disk, too, but a pool that was open when the power went is refused all
-    /// the same.
-    ///
-    /// # Errors
-    /// [`Io`](crate::ErrorKind::Io) with what the system says; the pool takes no more writes then.
-    /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Poisoned`](crate::ErrorKind::Poisoned).
-    ///
-    /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
-    /// map.put(&1, &10)?;
-    /// map.sync()?;
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    pub fn sync(&self) -> Result<()> {
-        self.engine.sync()
-    }
-
     common_methods! {
         entries: "keys",
         example: "# let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;",

@@ -313,21 +313,6 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
         MultiIter::new(Arc::clone(&self.engine))
     }
 
-    /// Puts everything that has returned on the disk, as [`Map::sync`](crate::Map::sync).
-    ///
-    /// # Errors
-    /// As there.
-    ///
-    /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::MultiMap<u64, u64>>()?;
-    /// map.add(&1, &10)?;
-    /// map.sync()?;
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    pub fn sync(&self) -> Result<()> {
-        self.engine.sync()
-    }
-
     /// Returns the number of keys that have their values in buffers. It looks at every slot.
     #[doc(hidden)]
     pub fn lists(&self) -> Result<u64> {

@@ -77,6 +77,18 @@ pub struct Options {
     pub(crate) settings: Settings,
 }
 
+/// The options that set one of the settings each.
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident: $Type:ty => $($setting:ident).+;)*) => {$(
+        $(#[$doc])*
+        #[must_use]
+        pub fn $name(mut self, $name: $Type) -> Self {
+            self.settings.$($setting).+ = $name.into();
+            self
+        }
+    )*};
+}
+
 impl Options {
     /// The defaults: design REH (for a multimap Pea Hash), a random seed, files of up to 1 TiB, DAX where it is had.
     ///
@@ -87,19 +99,6 @@ impl Options {
     #[must_use]
     pub fn new() -> Self {
         Options { settings: Settings::new() }
-    }
-
-    /// The design of a new pool. An existing one keeps its own.
-    ///
-    /// ```
-    /// use durahash::{Design, Options};
-    /// let map = Options::new().design(Design::Reh).in_memory::<durahash::Map<u64, u64>>()?;
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    #[must_use]
-    pub fn design(mut self, design: Design) -> Self {
-        self.settings.design = Some(design);
-        self
     }
 
     /// The types of keys and values of a new pool, for an [`AnyMap`] or [`AnyMultiMap`]. A [`Map`] or [`MultiMap`]
@@ -117,205 +116,168 @@ impl Options {
         self
     }
 
-    /// The seed of a new pool's hashes; random unless set, so that no attacker can choose keys that
-    /// collide. A fixed one makes costs repeatable.
-    ///
-    /// ```
-    /// let map = durahash::Options::new().seed(42).in_memory::<durahash::Map<u64, u64>>()?;
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    #[must_use]
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.settings.seed = Some(seed);
-        self
-    }
+    setters! {
+        /// The design of a new pool. An existing one keeps its own.
+        ///
+        /// ```
+        /// use durahash::{Design, Options};
+        /// let map = Options::new().design(Design::Reh).in_memory::<durahash::Map<u64, u64>>()?;
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        design: Design => design;
 
-    /// Bytes beyond which a new pool never grows, and bytes of address space: 1 TiB for files and
-    /// 64 GiB in memory unless set, less where the system has less.
-    ///
-    /// ```
-    /// let map = durahash::Options::new().max_bytes(64 << 20).in_memory::<durahash::Map<u64, u64>>()?;
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    #[must_use]
-    pub fn max_bytes(mut self, bytes: u64) -> Self {
-        self.settings.max_bytes = Some(bytes);
-        self
-    }
+        /// The seed of a new pool's hashes; random unless set, so that no attacker can choose keys that
+        /// collide. A fixed one makes costs repeatable.
+        ///
+        /// ```
+        /// let map = durahash::Options::new().seed(42).in_memory::<durahash::Map<u64, u64>>()?;
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        seed: u64 => seed;
 
-    /// Maps the file directly (DAX), so that it survives the loss of power.
-    ///
-    /// ```
-    /// use durahash::{Dax, ErrorKind, Options};
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let path = dir.path().join("map.pool");
-    /// match Options::new().dax(Dax::Require).create::<durahash::Map<u64, u64>>(&path) {
-    ///     Ok(map) => println!("durability: {}", map.durability()),
-    ///     Err(e) => assert!(matches!(e.kind(), ErrorKind::NoDax)),
-    /// }
-    /// ```
-    #[must_use]
-    pub fn dax(mut self, dax: Dax) -> Self {
-        self.settings.dax = dax;
-        self
-    }
+        /// Bytes beyond which a new pool never grows, and bytes of address space: 1 TiB for files and
+        /// 64 GiB in memory unless set, less where the system has less.
+        ///
+        /// ```
+        /// let map = durahash::Options::new().max_bytes(64 << 20).in_memory::<durahash::Map<u64, u64>>()?;
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        max_bytes: u64 => max_bytes;
 
-    /// Makes flushes and fences real on files in the page cache, where they buy nothing: for
-    /// benchmarks.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let path = dir.path().join("map.pool");
-    /// let map = durahash::Options::new().force_flushes(true).create::<durahash::Map<u64, u64>>(&path)?;
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    #[must_use]
-    pub fn force_flushes(mut self, force: bool) -> Self {
-        self.settings.force_flushes = force;
-        self
-    }
+        /// Maps the file directly (DAX), so that it survives the loss of power.
+        ///
+        /// ```
+        /// use durahash::{Dax, ErrorKind, Options};
+        /// # let dir = tempfile::tempdir().unwrap();
+        /// # let path = dir.path().join("map.pool");
+        /// match Options::new().dax(Dax::Require).create::<durahash::Map<u64, u64>>(&path) {
+        ///     Ok(map) => println!("durability: {}", map.durability()),
+        ///     Err(e) => assert!(matches!(e.kind(), ErrorKind::NoDax)),
+        /// }
+        /// ```
+        dax: Dax => dax;
 
-    /// Opens for reading only: the file is never written, several processes may read it at once,
-    /// and a recovery happens in memory.
-    ///
-    /// ```
-    /// use durahash::{ErrorKind, Options};
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let path = dir.path().join("map.pool");
-    /// # Options::new().create::<durahash::Map<u64, u64>>(&path)?.close()?;
-    /// let map = Options::new().read_only(true).open::<durahash::Map<u64, u64>>(&path)?;
-    /// assert!(matches!(map.put(&1, &2).unwrap_err().kind(), ErrorKind::ReadOnly));
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    #[must_use]
-    pub fn read_only(mut self, read_only: bool) -> Self {
-        self.settings.read_only = read_only;
-        self
-    }
+        /// Makes flushes and fences real on files in the page cache, where they buy nothing: for
+        /// benchmarks.
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir().unwrap();
+        /// # let path = dir.path().join("map.pool");
+        /// let map = durahash::Options::new().force_flushes(true).create::<durahash::Map<u64, u64>>(&path)?;
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        force_flushes: bool => force_flushes;
 
-    /// Opens a pool that lay in the page cache when the machine went down, although whole pages may
-    /// be missing. It is marked as suspect for good; [`Map::check`] finds much, but not all.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let path = dir.path().join("map.pool");
-    /// # durahash::Options::new().create::<durahash::Map<u64, u64>>(&path)?.close()?;
-    /// let map = durahash::Options::new().accept_suspect(true).open::<durahash::Map<u64, u64>>(&path)?;
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    #[must_use]
-    pub fn accept_suspect(mut self, accept: bool) -> Self {
-        self.settings.accept_suspect = accept;
-        self
-    }
+        /// Opens for reading only: the file is never written, several processes may read it at once,
+        /// and a recovery happens in memory.
+        ///
+        /// ```
+        /// use durahash::{ErrorKind, Options};
+        /// # let dir = tempfile::tempdir().unwrap();
+        /// # let path = dir.path().join("map.pool");
+        /// # Options::new().create::<durahash::Map<u64, u64>>(&path)?.close()?;
+        /// let map = Options::new().read_only(true).open::<durahash::Map<u64, u64>>(&path)?;
+        /// assert!(matches!(map.put(&1, &2).unwrap_err().kind(), ErrorKind::ReadOnly));
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        read_only: bool => read_only;
 
-    /// Chooses the crashes that operations on a file in the page cache survive, and from when on. A new pool keeps the mode; an
-    /// existing one is opened in its own mode unless this says another, for this open. On
-    /// persistent memory (DAX) all is durable at once.
-    ///
-    /// A new pool has the mode [`INTERVAL`](SyncMode::INTERVAL) unless this says another, and a log of
-    /// [`log_bytes`](Options::log_bytes); the mode [`Process`](SyncMode::Process), and no log, if the file
-    /// lies in memory (tmpfs), if [`max_bytes`](Options::max_bytes) is less than eight times the log, or
-    /// where flushes are forced. Where the disk has no room for a log that was not
-    /// asked for, `create` fails with [`Full`](crate::ErrorKind::Full), and this is what does without.
-    ///
-    /// A file in memory (tmpfs) is lost with the machine, whatever the mode.
-    ///
-    /// Where the disk fails behind a log, in the mode interval or strict, every operation of the map,
-    /// lookups too, is an error from then on, and nothing is tried again. Open it anew.
-    ///
-    /// ```
-    /// use durahash::{Durability, Options, SyncMode};
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let path = dir.path().join("map.pool");
-    /// let strict = Options::new().sync_mode(SyncMode::Strict);
-    /// let map = strict.create::<durahash::Map<u64, u64>>(&path)?;
-    /// map.put(&1, &10)?; // on the disk
-    /// assert_eq!(map.durability(), Durability::Power);
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    #[must_use]
-    pub fn sync_mode(mut self, mode: SyncMode) -> Self {
-        self.settings.sync_mode = Some(mode);
-        self
-    }
+        /// Opens a pool that lay in the page cache when the machine went down, although whole pages may
+        /// be missing. It is marked as suspect for good; [`Map::check`] finds much, but not all.
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir().unwrap();
+        /// # let path = dir.path().join("map.pool");
+        /// # durahash::Options::new().create::<durahash::Map<u64, u64>>(&path)?.close()?;
+        /// let map = durahash::Options::new().accept_suspect(true).open::<durahash::Map<u64, u64>>(&path)?;
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        accept_suspect: bool => accept_suspect;
 
-    /// Bytes of the log that a pool gets when it is first used in a mode that needs one: 64 MiB
-    /// unless set. A longer log is written back to the pool less often.
-    ///
-    /// ```
-    /// use durahash::{Options, SyncMode};
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let path = dir.path().join("map.pool");
-    /// let small = Options::new().sync_mode(SyncMode::Strict).log_bytes(1 << 20);
-    /// let map = small.create::<durahash::Map<u64, u64>>(&path)?;
-    /// assert_eq!(map.stats()?.log.unwrap().area_bytes, 1 << 20);
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    #[must_use]
-    pub fn log_bytes(mut self, bytes: u64) -> Self {
-        self.settings.log_bytes = bytes;
-        self
-    }
+        /// Chooses the crashes that operations on a file in the page cache survive, and from when on. A new pool keeps the mode; an
+        /// existing one is opened in its own mode unless this says another, for this open. On
+        /// persistent memory (DAX) all is durable at once.
+        ///
+        /// A new pool has the mode [`INTERVAL`](SyncMode::INTERVAL) unless this says another, and a log of
+        /// [`log_bytes`](Options::log_bytes); the mode [`Process`](SyncMode::Process), and no log, if the file
+        /// lies in memory (tmpfs), if [`max_bytes`](Options::max_bytes) is less than eight times the log, or
+        /// where flushes are forced. Where the disk has no room for a log that was not
+        /// asked for, `create` fails with [`Full`](crate::ErrorKind::Full), and this is what does without.
+        ///
+        /// A file in memory (tmpfs) is lost with the machine, whatever the mode.
+        ///
+        /// Where the disk fails behind a log, in the mode interval or strict, every operation of the map,
+        /// lookups too, is an error from then on, and nothing is tried again. Open it anew.
+        ///
+        /// ```
+        /// use durahash::{Durability, Options, SyncMode};
+        /// # let dir = tempfile::tempdir().unwrap();
+        /// # let path = dir.path().join("map.pool");
+        /// let strict = Options::new().sync_mode(SyncMode::Strict);
+        /// let map = strict.create::<durahash::Map<u64, u64>>(&path)?;
+        /// map.put(&1, &10)?; // on the disk
+        /// assert_eq!(map.durability(), Durability::Power);
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        sync_mode: SyncMode => sync_mode;
 
-    /// Bytes of memory that a pool behind a log may take beside the system's page cache, before pages
-    /// that are written back are given back: half of the machine's memory unless set. For a moment it
-    /// may take more, a page for each line that the log has room for at the most. Every page that is
-    /// given back and stored to again is copied again. A quarter of it, for what the pool grows by, is
-    /// not given back before the pool is closed.
-    ///
-    /// ```
-    /// use durahash::{Options, SyncMode};
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let path = dir.path().join("map.pool");
-    /// let strict = Options::new().sync_mode(SyncMode::Strict).log_bytes(1 << 20);
-    /// let map = strict.private_bytes(64 << 20).create::<durahash::Map<u64, u64>>(&path)?;
-    /// assert!(map.stats()?.log.unwrap().private_bytes < 64 << 20);
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    #[must_use]
-    pub fn private_bytes(mut self, bytes: u64) -> Self {
-        self.settings.private_bytes = Some(bytes);
-        self
-    }
+        /// Bytes of the log that a pool gets when it is first used in a mode that needs one: 64 MiB
+        /// unless set. A longer log is written back to the pool less often.
+        ///
+        /// ```
+        /// use durahash::{Options, SyncMode};
+        /// # let dir = tempfile::tempdir().unwrap();
+        /// # let path = dir.path().join("map.pool");
+        /// let small = Options::new().sync_mode(SyncMode::Strict).log_bytes(1 << 20);
+        /// let map = small.create::<durahash::Map<u64, u64>>(&path)?;
+        /// assert_eq!(map.stats()?.log.unwrap().area_bytes, 1 << 20);
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        log_bytes: u64 => log_bytes;
 
-    /// Sizes of a new pool's parts, so that tests see splits and chains in ten inserts.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn geometry(mut self, geometry: Geometry) -> Self {
-        self.settings.geometry = geometry;
-        self
-    }
+        /// Bytes of memory that a pool behind a log may take beside the system's page cache, before pages
+        /// that are written back are given back: half of the machine's memory unless set. For a moment it
+        /// may take more, a page for each line that the log has room for at the most. Every page that is
+        /// given back and stored to again is copied again. A quarter of it, for what the pool grows by, is
+        /// not given back before the pool is closed.
+        ///
+        /// ```
+        /// use durahash::{Options, SyncMode};
+        /// # let dir = tempfile::tempdir().unwrap();
+        /// # let path = dir.path().join("map.pool");
+        /// let strict = Options::new().sync_mode(SyncMode::Strict).log_bytes(1 << 20);
+        /// let map = strict.private_bytes(64 << 20).create::<durahash::Map<u64, u64>>(&path)?;
+        /// assert!(map.stats()?.log.unwrap().private_bytes < 64 << 20);
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        private_bytes: u64 => private_bytes;
 
-    /// How a table of Pea Hash grows while it is open; it may differ from open to open.
-    ///
-    /// ```
-    /// use durahash::pea::Policy;
-    /// use durahash::{Design, Options};
-    /// let in_four = Policy { split_bits: 2, ..Policy::default() };
-    /// let map = Options::new().design(Design::Pea).policy(in_four).in_memory::<durahash::Map<u64, u64>>()?;
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    #[must_use]
-    pub fn policy(mut self, policy: Policy) -> Self {
-        self.settings.design_options.policy = policy;
-        self
-    }
+        /// Sizes of a new pool's parts, so that tests see splits and chains in ten inserts.
+        #[doc(hidden)]
+        geometry: Geometry => geometry;
 
-    /// The cached table of a Rewo-Hash; it may differ from open to open.
-    ///
-    /// ```
-    /// use durahash::rewo::Cache;
-    /// use durahash::{Design, Options};
-    /// let none = Cache { bytes: Some(0), ..Cache::default() };
-    /// let map = Options::new().design(Design::Rewo).cache(none).in_memory::<durahash::Map<u64, u64>>()?;
-    /// assert_eq!(map.stats()?.index.rewo.unwrap().cached_slots, 0);
-    /// # Ok::<(), durahash::Error>(())
-    /// ```
-    #[must_use]
-    pub fn cache(mut self, cache: Cache) -> Self {
-        self.settings.design_options.cache = cache;
-        self
+        /// How a table of Pea Hash grows while it is open; it may differ from open to open.
+        ///
+        /// ```
+        /// use durahash::pea::Policy;
+        /// use durahash::{Design, Options};
+        /// let in_four = Policy { split_bits: 2, ..Policy::default() };
+        /// let map = Options::new().design(Design::Pea).policy(in_four).in_memory::<durahash::Map<u64, u64>>()?;
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        policy: Policy => design_options.policy;
+
+        /// The cached table of a Rewo-Hash; it may differ from open to open.
+        ///
+        /// ```
+        /// use durahash::rewo::Cache;
+        /// use durahash::{Design, Options};
+        /// let none = Cache { bytes: Some(0), ..Cache::default() };
+        /// let map = Options::new().design(Design::Rewo).cache(none).in_memory::<durahash::Map<u64, u64>>()?;
+        /// assert_eq!(map.stats()?.index.rewo.unwrap().cached_slots, 0);
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        cache: Cache => design_options.cache;
     }
 
     /// Creates a pool file at `path`.

@@ -78,8 +78,18 @@ impl Growth {
     }
 
     /// How many units have this depth.
-    pub(crate) fn of_depth(&self, depth: u32) -> u64 {
+    fn of_depth(&self, depth: u32) -> u64 {
         self.depths[depth as usize].load(Ordering::Relaxed)
+    }
+
+    /// Reports every depth whose counter differs from the number of `units` that were found.
+    pub(crate) fn check(&self, depths: &[u64], units: &str, mut report: impl FnMut(String)) {
+        for (depth, count) in (0..).zip(depths) {
+            let counter = self.of_depth(depth);
+            if *count != counter {
+                report(format!("{count} {units} of depth {depth}, the counter says {counter}"));
+            }
+        }
     }
 
     /// How many units are deeper than that.

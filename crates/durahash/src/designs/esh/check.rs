@@ -43,13 +43,7 @@ impl<M: Medium> Esh<M> {
             }
             live += self.check_segment(*prefix, *place, &mut report)?;
         }
-        for (depth, count) in depths.iter().enumerate() {
-            let counter = self.writers.growth.of_depth(depth as u32);
-            if *count != counter {
-                let what = format!("{count} segments of depth {depth}, the counter says {counter}");
-                report(LOCKS, 0, what);
-            }
-        }
+        self.writers.growth.check(&depths, "segments", |what| report(LOCKS, 0, what));
         if let Some(counter) = self.live_count.get().filter(|counter| *counter != live) {
             report(LOCKS, 0, format!("{live} live slots, the counter says {counter}"));
         }

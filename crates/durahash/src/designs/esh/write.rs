@@ -300,13 +300,7 @@ impl<M: Medium> Esh<M> {
         let medium = self.medium();
         let home = self.commit(held.home);
         let returns = if home.count() == self.shape.slots && home.reach(self.shape.buckets) > 0 {
-            match self.returning(&mut held, home.reach(self.shape.buckets)) {
-                Ok(returns) => returns,
-                Err(e) => {
-                    held.release_unchanged();
-                    return Err(e);
-                }
-            }
+            or_release!(held, self.returning(&mut held, home.reach(self.shape.buckets)))
         } else {
             None
         };
@@ -381,13 +375,7 @@ impl<M: Medium> Esh<M> {
         let (home, buckets) = (held.home, self.shape.buckets);
         let reach = self.commit(home).reach(buckets);
         let but = Some((at.bucket, at.slot));
-        let left = match self.overflow_of(held.place, held.number, reach, but, |_| {}) {
-            Ok(left) => left,
-            Err(e) => {
-                held.release_unchanged();
-                return Err(e);
-            }
-        };
+        let left = or_release!(held, self.overflow_of(held.place, held.number, reach, but, |_| {}));
         held.exclude_readers();
         medium.store(&home.commit, self.commit(home).with_overflow((left.0, reach)).0);
         medium.flush(&home.commit);

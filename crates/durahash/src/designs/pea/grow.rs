@@ -119,10 +119,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             Some(next) => self.change_strategy(&whole, h, next),
             None => self.split(&whole, h),
         };
-        if done.is_err() {
-            whole.release_unchanged();
-            return done;
-        }
+        or_release!(whole, done);
         whole.release_changed();
         if next.is_none() {
             self.pool.release_extent(place.number())?;

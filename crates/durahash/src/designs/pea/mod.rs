@@ -624,18 +624,11 @@ impl<M: Medium> Index for Table<M, false> {
     fn scan(&self, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
         let from = out.len();
         let next = self.scan_unit(at, out, |_, h, entry| (h, entry.payload))?;
-        out[from..].sort_unstable();
+        let mut unit = out.split_off(from);
+        unit.sort_unstable();
         // What was removed and inserted again while the walk was between its two buckets.
-        let mut last = None;
-        let mut kept = from;
-        for i in from..out.len() {
-            if last != Some(out[i].0) {
-                last = Some(out[i].0);
-                out[kept] = out[i];
-                kept += 1;
-            }
-        }
-        out.truncate(kept);
+        unit.dedup_by_key(|(h, _)| *h);
+        out.append(&mut unit);
         Ok(next)
     }
 

@@ -162,13 +162,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             }
             self.check_segment(*prefix, *place, &mut report)?;
         }
-        for (depth, count) in depths.iter().enumerate() {
-            let counter = self.writers.growth.of_depth(depth as u32);
-            if *count != counter {
-                let what = format!("{count} segments of depth {depth}, the counter says {counter}");
-                report("PEA-6", 0, what);
-            }
-        }
+        self.writers.growth.check(&depths, "segments", |what| report("PEA-6", 0, what));
         let named: HashSet<u64> = segments.iter().map(|(_, place)| place.number()).collect();
         let arrays = first..first + Array::extents(&self.pool, depth);
         let units = self.pool.unit_extents().into_iter().filter(|i| !named.contains(i));

@@ -228,13 +228,7 @@ impl<M: Medium> Reh<M> {
                 report("REH-5", number, "a bucket is neither used nor free".to_owned());
             }
         }
-        for (depth, count) in (0..).zip(depths) {
-            let counter = self.writers.growth.of_depth(depth);
-            if count != counter {
-                let what = format!("{count} buckets of depth {depth}, the counter says {counter}");
-                report("REH-6", 0, what);
-            }
-        }
+        self.writers.growth.check(&depths, "buckets", |what| report("REH-6", 0, what));
         if live != self.live.get() {
             let what = format!("{live} live slots, the counter says {}", self.live.get());
             report("REH-6", 0, what);

@@ -195,6 +195,7 @@ pub struct Rewo<M: Medium> {
 
 /// The state that resizes store to: kept off the lines that every lookup reads.
 #[repr(align(128))]
+#[derive(Default)]
 struct Writers {
     resizing: Mutex<grow::Resizing>,
     /// True if a table is being prepared; if copies are being swept.
@@ -208,7 +209,8 @@ struct Writers {
     walked: Count,
 }
 
-/// How fast a resize must be, for writers.
+/// How fast a resize must be, for writers. Set when one begins.
+#[derive(Default)]
 struct Pace {
     /// Of so many writes one migrates a bucket.
     every: AtomicU64,

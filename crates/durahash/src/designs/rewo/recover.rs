@@ -4,7 +4,6 @@
 //! bucket is read, and what was being moved is dealt with: Algorithm 6, but that a slot which is leaving is
 //! dropped only if it has a double, wherever that may be, and all of them before the first operation.
 
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 use durahash_media::hash::WordMix;
@@ -13,13 +12,11 @@ use durahash_media::{Error, Medium, Pool, Reserved, Result, bits, wait_lock};
 
 use super::cache_sync::CacheSync;
 use super::cached::{self, Cached};
-use super::grow::Resizing;
 use super::layout::{self, BUCKET_BYTES, SLOTS, TABLES, Tables, used_slots};
 use super::planted::{Fault, planted};
 use super::tables::{self, LiveTables, Resize, Table, TableSet};
-use super::{Cache, Pace, ROOT, Rewo, Writers};
+use super::{Cache, ROOT, Rewo, Writers};
 use crate::designs::slots_of;
-use crate::extendible::growth::Count;
 use crate::index::{IndexStats, RewoStats};
 use crate::util::counter::Counter;
 use crate::util::parallel::in_parts;
@@ -135,21 +132,7 @@ impl<M: Medium> Rewo<M> {
             cached,
             cache,
             live: Counter::default(),
-            writers: Writers {
-                resizing: Mutex::new(Resizing::default()),
-                prepares: AtomicBool::new(false),
-                sweeps: AtomicBool::new(false),
-                pace: Pace {
-                    every: AtomicU64::new(1),
-                    todo: AtomicU64::new(0),
-                    limit: AtomicU64::new(0),
-                },
-                grows: Count::new(),
-                shrinks: Count::new(),
-                rebuilds: Count::new(),
-                migrated: Count::new(),
-                walked: Count::new(),
-            },
+            writers: Writers::default(),
             pool,
         })
     }

@@ -50,16 +50,10 @@ impl<M: Medium> Rewo<M> {
             }
         };
         // In the order of positions; a slot that was on its way is there twice.
-        let unit = &mut out[from..];
+        let mut unit = out.split_off(from);
         unit.sort_unstable_by_key(|(h, _)| self.remix.mix(*h));
-        let mut kept = from;
-        for i in from..out.len() {
-            if i == from || out[kept - 1].0 != out[i].0 {
-                out[kept] = out[i];
-                kept += 1;
-            }
-        }
-        out.truncate(kept);
+        unit.dedup_by_key(|(h, _)| *h);
+        out.append(&mut unit);
         Ok(next)
     }
 
