@@ -4,14 +4,15 @@
 use std::collections::BTreeMap;
 
 use durahash::esh::Esh;
-use durahash::index::{Change, Index, Room};
+use durahash::index::Index;
 use durahash::pea::{Pea, Policy};
 use durahash::rewo::{Cache, Rewo};
 use durahash::{Design, MultiMap, Options};
-use durahash_media::hash::WordMix;
 use durahash_media::metered::{Counts, Metered};
 use durahash_media::{Dram, Geometry, Medium, Pool};
 use durahash_testkit::{budget, index_on, pool_on};
+
+use super::spread as h;
 
 const MAX_BYTES: u64 = 8 << 30;
 /// Operations of each kind whose costs are counted.
@@ -25,19 +26,12 @@ fn dram() -> Dram {
     Dram::new(MAX_BYTES).unwrap()
 }
 
-/// The `i`-th of distinct uniform hashes.
-fn h(i: u64) -> u64 {
-    const MIX: WordMix = WordMix::new(42);
-    MIX.mix(i)
-}
-
 fn put(index: &dyn Index, i: u64) {
-    index.update(h(i), Room::ForNew, &mut |_| Ok(Change::Set(i))).unwrap();
+    super::put(index, h(i), i);
 }
 
 fn remove(index: &dyn Index, i: u64) {
-    let found = index.update(h(i), Room::None, &mut |_| Ok(Change::Remove)).unwrap();
-    assert_eq!(found, Some(i));
+    assert_eq!(super::remove(index, h(i)), Some(i));
 }
 
 /// The sum of the counts of the operations `ops` and how many they are, without those during which

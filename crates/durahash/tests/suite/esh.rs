@@ -6,13 +6,12 @@ use std::sync::Arc;
 use durahash::esh::Esh;
 use durahash::index::{Change, Index, Room};
 use durahash::{Design, ErrorKind, Map, Options, SyncMode};
-use durahash_media::hash::WordMix;
 use durahash_media::metered::Metered;
 use durahash_media::sim::{Action, Sim};
 use durahash_media::{Dram, Geometry, Pool};
 use durahash_testkit::pool_on;
 
-use super::{findings, put, remove};
+use super::{findings, put, remove, spread};
 
 /// Four buckets of three slots; a segment is an extent.
 const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 4 };
@@ -25,12 +24,6 @@ const LOCK_WORD: usize = 1;
 fn at_home(home: u64, i: u64) -> u64 {
     assert!(i < 1 << 20);
     1 << 63 | i.reverse_bits() >> 1 | home << 8 | i & 0xff
-}
-
-/// The same, spread as random hashes are.
-fn spread(i: u64) -> u64 {
-    const MIX: WordMix = WordMix::new(42);
-    MIX.mix(i)
 }
 
 /// The image that a process leaves that dies now, opened again.

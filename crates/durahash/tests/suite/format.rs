@@ -4,7 +4,8 @@
 use durahash::layout::RecordHeader;
 use durahash::{AnyMap, Dax, Design, Map, MultiMap, Options, Type, esh, pea, reh, rewo};
 use durahash_media::hash::{ByteHash, WordMix};
-use durahash_media::{Dram, Field, Format, Geometry, Memory, PmU64, Pool, Superblock};
+use durahash_media::{Dram, Field, Geometry, Memory, PmU64, Superblock};
+use durahash_testkit::pool_on;
 
 const DOCUMENT: &str = include_str!("../../../../docs/format.md");
 const SEED: u64 = 0x5eed;
@@ -104,16 +105,7 @@ fn type_tags_are_as_documented() {
 
 #[test]
 fn size_classes_are_as_documented() {
-    let format = Format {
-        design: 0,
-        kind: 0,
-        key_type: 0,
-        value_type: 0,
-        geometry: Geometry::default(),
-        seed: SEED,
-        max_bytes: 64 << 20,
-    };
-    let pool = Pool::create(Dram::new(format.max_bytes).unwrap(), &format).unwrap();
+    let pool = pool_on(Dram::new(64 << 20).unwrap(), Geometry::default());
     let block = |bytes| pool.alloc_block(bytes, true).unwrap().unwrap();
     for row in table("Size classes", "code") {
         let [code, bytes] = row.map(|cell: String| number(&cell));

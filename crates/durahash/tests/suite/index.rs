@@ -7,6 +7,8 @@ use durahash::index::{Change, Index, Room};
 use durahash_media::{Dram, Geometry};
 use durahash_testkit::index_of;
 
+use super::{assert_holds, put, remove};
+
 /// As far as they may grow.
 const TINY_BYTES: u64 = 4 << 20;
 
@@ -19,21 +21,6 @@ fn tiny_of(design: Design, slots: u8) -> Box<dyn Index> {
 /// Every design.
 fn tiny(slots: u8) -> impl Iterator<Item = Box<dyn Index>> {
     Design::ALL.iter().map(move |design| tiny_of(*design, slots))
-}
-
-fn assert_sound(index: &dyn Index, model: &HashMap<u64, u64>) {
-    let mut findings = Vec::new();
-    index.check(&mut |finding| findings.push(finding)).unwrap();
-    assert_eq!(findings, []);
-    assert_eq!(index.len().unwrap(), model.len() as u64);
-    let (mut at, mut all) = (Some(0), Vec::new());
-    while let Some(from) = at {
-        at = index.scan(from, &mut all).unwrap();
-    }
-    let has_depths = !index.stats().depths.is_empty();
-    assert!(!has_depths || all.is_sorted_by(|a, b| a.0 < b.0), "in the order of hashes");
-    assert_eq!(all.len(), model.len(), "each once");
-    assert_eq!(all.into_iter().collect::<HashMap<_, _>>(), *model);
 }
 
 /// SplitMix64.
@@ -56,22 +43,19 @@ fn grows_and_shrinks_as_the_model_does() {
                     let h = keys[(next(&mut random) % keys.len() as u64) as usize];
                     let fill = if round % 2 == 0 { 8 } else { 2 };
                     if next(&mut random) % 10 < fill {
-                        let old =
-                            index.update(h, Room::ForNew, &mut |_| Ok(Change::Set(step))).unwrap();
-                        assert_eq!(old, model.insert(h, step));
+                        assert_eq!(put(&*index, h, step), model.insert(h, step));
                     } else {
-                        let old = index.update(h, Room::None, &mut |_| Ok(Change::Remove)).unwrap();
-                        assert_eq!(old, model.remove(&h));
+                        assert_eq!(remove(&*index, h), model.remove(&h));
                     }
                     let probe = keys[(next(&mut random) % keys.len() as u64) as usize];
                     assert_eq!(index.get(probe).unwrap(), model.get(&probe).copied());
                 }
-                assert_sound(&*index, &model);
+                assert_holds(&*index, &model);
             }
             for h in &keys {
-                index.update(*h, Room::None, &mut |_| Ok(Change::Remove)).unwrap();
+                remove(&*index, *h);
             }
-            assert_sound(&*index, &HashMap::new());
+            assert_holds(&*index, &HashMap::new());
             while index.step().unwrap() {}
             let stats = index.stats();
             // Those of Rewo-Hash double or halve everything; some of them are rebuilds.
@@ -79,11 +63,7 @@ fn grows_and_shrinks_as_the_model_does() {
             let grown = stats.splits + stats.rewo.map_or(0, |rewo| rewo.rebuilds);
             assert!(grown >= least && stats.merges >= least, "{stats:?}");
             if stats.depths.is_empty() {
-                assert_eq!(
-                    stats.rewo.unwrap().tables,
-                    1,
-                    "all tables but the first were given back"
-                );
+                assert_eq!(stats.rewo.unwrap().tables, 1, "the others were given back");
             } else {
                 assert_eq!(stats.depths, [0, 2], "everything has merged");
                 assert!(stats.doublings > 0 && stats.halvings > 0, "{stats:?}");
@@ -97,16 +77,16 @@ fn an_error_of_the_closure_changes_nothing() {
     for index in tiny(3) {
         let fail = |_| Err(durahash_media::ErrorKind::Poisoned.into());
         assert!(index.update(7, Room::ForNew, &mut { fail }).is_err());
-        index.update(7, Room::ForNew, &mut |_| Ok(Change::Set(1))).unwrap();
+        put(&*index, 7, 1);
         assert!(index.update(7, Room::ForNew, &mut { fail }).is_err());
-        assert_sound(&*index, &HashMap::from([(7, 1)]));
+        assert_holds(&*index, &HashMap::from([(7, 1)]));
     }
 }
 
 #[test]
 fn a_panic_inside_an_operation_stops_writers_and_leaves_no_lock() {
     for index in tiny(3) {
-        index.update(7, Room::ForNew, &mut |_| Ok(Change::Set(1))).unwrap();
+        put(&*index, 7, 1);
         let broke = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let _ = index.update(7, Room::None, &mut |_| panic!("on purpose"));
         }));
@@ -114,7 +94,7 @@ fn a_panic_inside_an_operation_stops_writers_and_leaves_no_lock() {
         assert_eq!(index.get(7).unwrap(), Some(1));
         let refused = index.update(7, Room::None, &mut |_| Ok(Change::Remove)).unwrap_err();
         assert!(matches!(refused.kind(), durahash_media::ErrorKind::Poisoned));
-        assert_sound(&*index, &HashMap::from([(7, 1)]));
+        assert_holds(&*index, &HashMap::from([(7, 1)]));
     }
 }
 
@@ -134,7 +114,7 @@ fn a_shared_prefix_is_bounded_and_nothing_is_lost() {
             }
         }
         assert!(refused > 0);
-        assert_sound(&*index, &model);
+        assert_holds(&*index, &model);
     }
 }
 
@@ -153,14 +133,10 @@ fn a_full_pool_still_answers_and_removes() {
                 }
             }
         }
-        assert_sound(&*index, &model);
-        let keys: Vec<u64> = model.keys().copied().collect();
-        for h in keys {
-            assert_eq!(
-                index.update(h, Room::None, &mut |_| Ok(Change::Remove)).unwrap(),
-                model.remove(&h)
-            );
+        assert_holds(&*index, &model);
+        for (h, v) in model.drain() {
+            assert_eq!(remove(&*index, h), Some(v));
         }
-        assert_sound(&*index, &model);
+        assert_holds(&*index, &model);
     }
 }

@@ -16,11 +16,21 @@ mod model;
 mod multi;
 mod pea;
 mod records;
+mod reh;
 mod rewo;
 mod update;
 
+use std::collections::HashMap;
+
 use durahash::Finding;
 use durahash::index::{Change, Index, Room};
+use durahash_media::hash::WordMix;
+
+/// The `i`-th of distinct uniform hashes.
+fn spread(i: u64) -> u64 {
+    const MIX: WordMix = WordMix::new(42);
+    MIX.mix(i)
+}
 
 /// Sets the payload of `h`, and returns the one before.
 fn put(index: &dyn Index, h: u64, v: u64) -> Option<u64> {
@@ -35,4 +45,25 @@ fn findings(index: &dyn Index) -> Vec<Finding> {
     let mut findings = Vec::new();
     index.check(&mut |finding| findings.push(finding)).unwrap();
     findings
+}
+
+/// All slots, unit by unit.
+fn scanned(index: &dyn Index) -> Vec<(u64, u64)> {
+    let (mut at, mut all) = (Some(0), Vec::new());
+    while let Some(from) = at {
+        at = index.scan(from, &mut all).unwrap();
+    }
+    all
+}
+
+/// The index is sound and has exactly this, however it is asked.
+fn assert_holds(index: &dyn Index, model: &HashMap<u64, u64>) {
+    assert_eq!(findings(index), []);
+    assert_eq!(index.len().unwrap(), model.len() as u64);
+    assert!(model.iter().all(|(h, v)| index.get(*h).unwrap() == Some(*v)));
+    let all = scanned(index);
+    let has_depths = !index.stats().depths.is_empty();
+    assert!(!has_depths || all.is_sorted_by(|a, b| a.0 < b.0), "in the order of hashes");
+    assert_eq!(all.len(), model.len(), "each once");
+    assert_eq!(all.into_iter().collect::<HashMap<_, _>>(), *model);
 }

@@ -27,6 +27,20 @@ fn spread(i: u64) -> u64 {
     WordMix::new(9).mix(i)
 }
 
+fn on_dram(bytes: u64, geometry: Geometry, cache: Cache) -> Rewo<Dram> {
+    Rewo::create(pool_on(Dram::new(bytes).unwrap(), geometry), cache).unwrap()
+}
+
+/// Ends what is under way.
+fn rest(rewo: &dyn Index) {
+    while rewo.step().unwrap() {}
+    assert_eq!(findings(rewo), []);
+}
+
+fn figures(rewo: &dyn Index) -> durahash::RewoStats {
+    rewo.stats().rewo.unwrap()
+}
+
 fn tiny(cache: Cache) -> (Sim, Rewo<Sim>) {
     let sim = Sim::new(TINY_BYTES);
     let rewo = Rewo::create(pool_on(sim.clone(), TINY), cache).unwrap();
@@ -120,15 +134,14 @@ fn of_two_the_one_that_leaves_goes() {
 fn everything_is_found_at_every_moment_of_every_resize() {
     for slots in [2, 3, 15] {
         let geometry = Geometry { slots, ..TINY };
-        let pool = pool_on(Dram::new(TINY_BYTES).unwrap(), geometry);
-        let rewo = Rewo::create(pool, NONE).unwrap();
+        let rewo = on_dram(TINY_BYTES, geometry, NONE);
         let keys: u64 = if slots == 15 { 2500 } else { 600 };
         let mut most = 0;
         for i in 0..keys {
             assert_eq!(put(&rewo, spread(i), i), None);
             let all = if i.is_multiple_of(50) { 0..i + 1 } else { i.saturating_sub(3)..i + 1 };
             assert!(all.clone().all(|i| rewo.get(spread(i)).unwrap() == Some(i)), "{i}");
-            most = most.max(rewo.stats().rewo.unwrap().tables);
+            most = most.max(figures(&rewo).tables);
         }
         assert!(most >= 4, "{:?}", rewo.stats());
         assert_eq!(findings(&rewo), []);
@@ -137,8 +150,7 @@ fn everything_is_found_at_every_moment_of_every_resize() {
             let left = if i.is_multiple_of(50) { i + 1..keys } else { i + 1..(i + 4).min(keys) };
             assert!(left.clone().all(|i| rewo.get(spread(i)).unwrap() == Some(i)), "{i}");
         }
-        while rewo.step().unwrap() {}
-        assert_eq!(findings(&rewo), []);
+        rest(&rewo);
         let stats = rewo.stats();
         assert_eq!((stats.rewo.unwrap().tables, stats.slots_used), (1, 0));
         assert!(stats.merges > 2, "{stats:?}");
@@ -150,12 +162,11 @@ fn everything_is_found_at_every_moment_of_every_resize() {
 fn after_sixteen_tables_everything_is_rebuilt() {
     let (slots, keys) = budget((3, 380_000), (0, 1_900_000));
     let geometry = Geometry { slots, ..TINY };
-    let pool = pool_on(Dram::new(512 << 20).unwrap(), geometry);
-    let rewo = Rewo::create(pool, NONE).unwrap();
+    let rewo = on_dram(512 << 20, geometry, NONE);
     let mut most = 0;
     for i in 0..keys {
         put(&rewo, spread(i), i);
-        most = most.max(rewo.stats().rewo.unwrap().tables);
+        most = most.max(figures(&rewo).tables);
         if i.is_power_of_two() {
             assert_eq!(findings(&rewo), []);
         }
@@ -166,8 +177,7 @@ fn after_sixteen_tables_everything_is_rebuilt() {
     assert!((0..keys).all(|i| rewo.get(spread(i)).unwrap() == Some(i)));
     assert_eq!(findings(&rewo), []);
     (100..keys).for_each(|i| assert_eq!(remove(&rewo, spread(i)), Some(i)));
-    while rewo.step().unwrap() {}
-    assert_eq!(findings(&rewo), []);
+    rest(&rewo);
     assert!(rewo.stats().slots <= 1024, "{:?}", rewo.stats());
     assert!((0..100).all(|i| rewo.get(spread(i)).unwrap() == Some(i)));
 }
@@ -175,8 +185,7 @@ fn after_sixteen_tables_everything_is_rebuilt() {
 /// Hashes that share their first bits go to one table, whatever is added.
 #[test]
 fn hashes_with_a_common_prefix_are_rebuilt_into_one_table() {
-    let pool = pool_on(Dram::new(TINY_BYTES).unwrap(), TINY);
-    let rewo = Rewo::create(pool, NONE).unwrap();
+    let rewo = on_dram(TINY_BYTES, TINY, NONE);
     for i in 0..500 {
         assert_eq!(put(&rewo, i, i), None);
     }
@@ -190,9 +199,7 @@ fn hashes_with_a_common_prefix_are_rebuilt_into_one_table() {
 #[test]
 fn iteration_gives_every_key_once_while_tables_come_and_go() {
     const STAY: u64 = 400;
-    let pool =
-        pool_on(Dram::new(256 << 20).unwrap(), Geometry { extent_shift: 18, slots: 0, ..TINY });
-    let rewo = Rewo::create(pool, NONE).unwrap();
+    let rewo = on_dram(256 << 20, Geometry { extent_shift: 18, slots: 0, ..TINY }, NONE);
     let mut next = STAY;
     (0..20_000).for_each(|i| assert_eq!(put(&rewo, spread(i), i), None));
     for round in 0..3 {
@@ -338,26 +345,26 @@ fn the_cached_table_has_everything_until_it_overflows() {
     let (sim, rewo) = tiny(Cache { bytes: Some(128), ..Cache::default() });
     for i in 0..7 {
         put(&rewo, spread(i), i);
-        assert!(rewo.stats().rewo.unwrap().cached_all);
+        assert!(figures(&rewo).cached_all);
     }
     remove(&rewo, spread(2));
     put(&rewo, spread(7), 7);
-    assert!(rewo.stats().rewo.unwrap().cached_all);
+    assert!(figures(&rewo).cached_all);
     assert_eq!(findings(&rewo), []);
     put(&rewo, spread(8), 8);
-    assert!(!rewo.stats().rewo.unwrap().cached_all, "seven slots for eight");
+    assert!(!figures(&rewo).cached_all, "seven slots for eight");
     assert_eq!(rewo.get(spread(8)).unwrap(), Some(8));
     assert_eq!(rewo.get(spread(2)).unwrap(), None);
     // It begins full-loaded for an empty pool, and not for another, unless it is filled.
     let (_, again) = reopen(&sim.image(), Cache { bytes: Some(1 << 10), ..Cache::default() });
-    assert!(!again.stats().rewo.unwrap().cached_all);
+    assert!(!figures(&again).cached_all);
     let (_, filled) =
         reopen(&sim.image(), Cache { bytes: Some(1 << 14), fill: true, ..Cache::default() });
-    assert!(filled.stats().rewo.unwrap().cached_all);
+    assert!(figures(&filled).cached_all);
     assert_eq!(findings(&filled), []);
     let (_, small) =
         reopen(&sim.image(), Cache { bytes: Some(128), fill: true, ..Cache::default() });
-    assert!(!small.stats().rewo.unwrap().cached_all);
+    assert!(!figures(&small).cached_all);
     assert_eq!(findings(&small), []);
     for rewo in [again, filled, small] {
         assert_eq!(rewo.get(spread(8)).unwrap(), Some(8));
@@ -368,30 +375,27 @@ fn the_cached_table_has_everything_until_it_overflows() {
 /// Its size follows the tables where no bound is given, and copies that are still in place stay.
 #[test]
 fn the_cached_table_grows_and_shrinks_with_the_others() {
-    let pool = pool_on(Dram::new(16 << 20).unwrap(), Geometry { extent_shift: 14, ..TINY });
-    let rewo = Rewo::create(pool, Cache::default()).unwrap();
-    let first = rewo.stats().rewo.unwrap().cached_slots;
+    let rewo = on_dram(16 << 20, Geometry { extent_shift: 14, ..TINY }, Cache::default());
+    let first = figures(&rewo).cached_slots;
     for i in 0..5000 {
         put(&rewo, spread(i), i);
         assert_eq!(rewo.get(spread(i / 2)).unwrap(), Some(i / 2));
     }
     assert_eq!(findings(&rewo), []);
-    assert!(rewo.stats().rewo.unwrap().cached_slots >= 8 * first && first > 0);
+    assert!(figures(&rewo).cached_slots >= 8 * first && first > 0);
     for i in 0..4990 {
         assert_eq!(rewo.get(spread(i)).unwrap(), Some(i));
         remove(&rewo, spread(i));
     }
-    while rewo.step().unwrap() {}
-    assert_eq!(findings(&rewo), []);
-    assert_eq!(rewo.stats().rewo.unwrap().cached_slots, first);
+    rest(&rewo);
+    assert_eq!(figures(&rewo).cached_slots, first);
 }
 
 /// Copies that a size of the cached table left in other buckets are not found again when it has that size again.
 #[test]
 fn copies_of_a_size_before_do_not_come_back() {
     const KEYS: u64 = 3000;
-    let pool = pool_on(Dram::new(16 << 20).unwrap(), Geometry { extent_shift: 14, ..TINY });
-    let rewo = Rewo::create(pool, Cache::default()).unwrap();
+    let rewo = on_dram(16 << 20, Geometry { extent_shift: 14, ..TINY }, Cache::default());
     let mut model = HashMap::new();
     let mut sizes = Vec::new();
     for round in 0..6_u64 {
@@ -408,8 +412,8 @@ fn copies_of_a_size_before_do_not_come_back() {
             for i in [i, i / 2, KEYS - 1 - i] {
                 assert_eq!(rewo.get(spread(i)).unwrap(), model.get(&spread(i)).copied());
             }
-            if sizes.last() != Some(&rewo.stats().rewo.unwrap().cached_slots) {
-                sizes.push(rewo.stats().rewo.unwrap().cached_slots);
+            if sizes.last() != Some(&figures(&rewo).cached_slots) {
+                sizes.push(figures(&rewo).cached_slots);
                 assert_eq!(findings(&rewo), [], "{sizes:?}");
             }
         }
@@ -429,14 +433,13 @@ fn no_operation_migrates_more_than_one_bucket() {
         [(16, 60_000, most), (18, 60_000, most), (16, 60_000, idle)]
     {
         let geometry = Geometry { slots: 15, extent_shift, ..TINY };
-        let pool = pool_on(Dram::new(64 << 20).unwrap(), geometry);
-        let rewo = Rewo::create(pool, Cache::default()).unwrap();
+        let rewo = on_dram(64 << 20, geometry, Cache::default());
         let hashes: Vec<u64> = (0..).map(spread).filter(|h| is_used(*h)).take(2 * keys).collect();
         let mut walked = 0;
         let mut counted = |what: &str, h: u64, op: &dyn Fn() -> Option<u64>| {
-            let before = rewo.stats().rewo.unwrap().walked;
+            let before = figures(&rewo).walked;
             let found = op();
-            let n = rewo.stats().rewo.unwrap().walked - before;
+            let n = figures(&rewo).walked - before;
             assert!(n <= 1, "{what} {h:#x} migrated {n} buckets: {:?}", rewo.stats());
             walked += n;
             found
@@ -574,8 +577,7 @@ fn many_threads_are_not_faster_than_the_walk() {
     const KEYS: u64 = 20_000;
     for slots in [3, 15] {
         let geometry = Geometry { slots, extent_shift: 13, ..TINY };
-        let pool = pool_on(Dram::new(64 << 20).unwrap(), geometry);
-        let rewo = Rewo::create(pool, NONE).unwrap();
+        let rewo = on_dram(64 << 20, geometry, NONE);
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
                 let rewo = &rewo;
@@ -583,8 +585,7 @@ fn many_threads_are_not_faster_than_the_walk() {
                 scope.spawn(move || own.for_each(|i| assert_eq!(put(rewo, spread(i), i), None)));
             }
         });
-        while rewo.step().unwrap() {}
-        assert_eq!(findings(&rewo), []);
+        rest(&rewo);
         assert!((0..KEYS).all(|i| rewo.get(spread(i)).unwrap() == Some(i)));
     }
 }
@@ -597,8 +598,7 @@ fn copies_that_threads_change_are_neither_old_nor_early() {
     const ROUNDS: u64 = 4_000;
     // Two buckets of copies: they are replaced all the time.
     let cache = Cache { bytes: Some(256), fill: false, sync_threads: 2 };
-    let pool = pool_on(Dram::new(1 << 22).unwrap(), TINY);
-    let rewo = Rewo::create(pool, cache).unwrap();
+    let rewo = on_dram(1 << 22, TINY, cache);
     // What was begun and what has returned, for each key. Values only grow; 0 is removed.
     let begun: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
     let done: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
@@ -610,8 +610,7 @@ fn copies_that_threads_change_are_neither_old_nor_early() {
                 let start = Instant::now();
                 let mut round = 0;
                 while round < ROUNDS
-                    || rewo.stats().rewo.unwrap().synced == 0
-                        && start.elapsed() < Duration::from_secs(60)
+                    || figures(rewo).synced == 0 && start.elapsed() < Duration::from_secs(60)
                 {
                     round += 1;
                     let key = (round * 7 % (KEYS / 2) * 2 + writer) as usize;
@@ -644,7 +643,7 @@ fn copies_that_threads_change_are_neither_old_nor_early() {
             }
         }
     });
-    assert!(rewo.stats().rewo.unwrap().synced > 0, "no thread ever came for an order");
+    assert!(figures(&rewo).synced > 0, "no thread ever came for an order");
     for (key, done) in done.iter().enumerate() {
         let (wanted, h) = (done.load(SeqCst), spread(key as u64));
         for _ in 0..3 {

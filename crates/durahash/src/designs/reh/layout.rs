@@ -109,6 +109,7 @@ mod tests {
 
     #[test]
     fn markers_match_no_prefix_and_links_come_back() {
+        assert_eq!([marker(0), marker(1 << 63)], [u64::MAX, 0]);
         for depth in 1..=MAX_DEPTH {
             for prefix in [0, crate::extendible::extend::prefix(u64::MAX, depth), 1 << 63] {
                 assert!(!crate::extendible::extend::covers(prefix, depth, marker(prefix)));

@@ -83,8 +83,6 @@ mod grow;
 mod layout;
 mod meta;
 mod recover;
-#[cfg(test)]
-mod traps;
 mod write;
 
 use std::sync::{Arc, Mutex};

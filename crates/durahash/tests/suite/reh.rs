@@ -2,56 +2,48 @@
 //! of extendible hash tables that were published. The crash tester meets most of them too, but it
 //! does not say which one it was.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use durahash::index::Index;
+use durahash::reh::Reh;
+use durahash::{ErrorKind, Result};
 use durahash_media::sim::{Sim, Step};
-use durahash_media::{ErrorKind, Format, Geometry, Memory, Pool};
+use durahash_media::{Geometry, Memory, Pool};
+use durahash_testkit::pool_on;
 
-use super::layout::marker;
-use super::*;
+use super::{assert_holds, put, remove};
 
 const MAX_BYTES: u64 = 1 << 20;
-const SLOTS: u8 = 3;
+const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 0 };
+/// The largest depth of a bucket.
+const MAX_DEPTH: u64 = 44;
 /// Words of a bucket, and where its link is.
 const BUCKET_WORDS: usize = 32;
 const LINK: usize = 30;
 /// Root word 0, in words.
 const ROOT_WORD: usize = 32;
 
-type Model = BTreeMap<u64, u64>;
-
 /// REH on a simulated medium, and what it shall hold.
 struct Run {
     sim: Sim,
     reh: Reh<Sim>,
-    model: Model,
+    model: HashMap<u64, u64>,
 }
 
 impl Run {
     fn new() -> Self {
         let sim = Sim::new(MAX_BYTES);
-        let format = Format {
-            design: 1,
-            kind: 0,
-            key_type: 0,
-            value_type: 0,
-            geometry: Geometry { extent_shift: 10, slots: SLOTS, hash_bits: 0, buckets: 0 },
-            seed: 1,
-            max_bytes: MAX_BYTES,
-        };
-        let pool = Pool::create(sim.clone(), &format).unwrap();
-        Run { sim, reh: Reh::create(Arc::new(pool)).unwrap(), model: Model::new() }
+        let reh = Reh::create(pool_on(sim.clone(), TINY)).unwrap();
+        Run { sim, reh, model: HashMap::new() }
     }
 
     fn put(&mut self, h: u64, v: u64) {
-        let old = self.reh.update(h, Room::ForNew, &mut |_| Ok(Change::Set(v))).unwrap();
-        assert_eq!(old, self.model.insert(h, v));
+        assert_eq!(put(&self.reh, h, v), self.model.insert(h, v));
     }
 
     fn remove(&mut self, h: u64) {
-        let old = self.reh.update(h, Room::None, &mut |_| Ok(Change::Remove)).unwrap();
-        assert_eq!(old, self.model.remove(&h));
+        assert_eq!(remove(&self.reh, h), self.model.remove(&h));
     }
 
     /// Dies, and is recovered from what is on the medium.
@@ -62,18 +54,7 @@ impl Run {
     }
 
     fn assert_right(&self) {
-        let mut findings = Vec::new();
-        self.reh.check(&mut |finding| findings.push(finding)).unwrap();
-        assert_eq!(findings, []);
-        for (h, v) in &self.model {
-            assert_eq!(self.reh.get(*h).unwrap(), Some(*v), "{h:#018x}");
-        }
-        let (mut at, mut all) = (Some(0), Vec::new());
-        while let Some(from) = at {
-            at = self.reh.scan(from, &mut all).unwrap();
-        }
-        assert_eq!(all.into_iter().collect::<Model>(), self.model);
-        assert_eq!(self.reh.len().unwrap(), self.model.len() as u64);
+        assert_holds(&self.reh, &self.model);
     }
 }
 
@@ -119,7 +100,7 @@ fn depths_begin_at_one() {
     run.assert_right();
 
     let first = run.sim.image()[ROOT_WORD] as usize * BUCKET_WORDS;
-    for depth in [0, u64::from(MAX_DEPTH) + 1, 64, 0xffff] {
+    for depth in [0, MAX_DEPTH + 1, 64, 0xffff] {
         let mut image = run.sim.image();
         image[first + LINK] = image[first + LINK] & !0xffff | depth;
         let refused = open(&Sim::from_image(&image, MAX_BYTES)).err().expect("no such depth");
@@ -180,8 +161,7 @@ fn a_merge_does_not_revive_what_a_split_left_behind() {
 /// of the other.
 #[test]
 fn what_marks_empty_slots_are_keys_like_all_others() {
-    let markers = [marker(0), marker(1 << 63)];
-    assert_eq!(markers, [u64::MAX, 0]);
+    let markers = [u64::MAX, 0];
     let mut run = Run::new();
     run.assert_right();
     for h in markers {
