@@ -2,89 +2,52 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use durahash::{Design, SyncMode};
 use durahash_media::metered::Latency;
 
 use crate::error::{Error, Result};
+use crate::named::named;
 
-/// Where pools are made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Medium {
-    /// Files.
-    #[default]
-    File,
-    /// Memory of this process.
-    Dram,
+named! {
+    /// Where pools are made.
+    #[derive(Default)]
+    pub enum Medium {
+        #[default]
+        File = "file": "in files",
+        Dram = "dram": "in memory of this process",
+    }
 }
 
 impl fmt::Display for Medium {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(["file", "dram"][*self as usize])
+        f.write_str(self.name())
     }
 }
 
-impl FromStr for Medium {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        let mut known = [Medium::File, Medium::Dram].into_iter();
-        let no_such = || Error::Config { what: format!("no such medium: {name} (file or dram)") };
-        known.find(|medium| medium.to_string() == name).ok_or_else(no_such)
+named! {
+    /// A set of measurements, in the order in which they run.
+    #[derive(Default)]
+    pub enum Suite {
+        Summary = "summary": "durable inserts, lookups, bytes for each entry, the open after kill -9",
+        #[default]
+        Standard = "standard": "throughput, latency, growth, costs on the medium, recovery, as --all",
+        Duplicates = "duplicates": "many values for each key, in multimaps: skewed keys, and a graph",
+        Sizes = "sizes": "latency against the number of keys, and inserts that split something",
+        Stall = "stall": "lookups while another thread inserts",
+        Loads = "loads": "latency while a table fills: with a fifth of the keys, two, three and four",
+        Ycsb = "ycsb": "mixes of reads and updates, of uniform and of skewed keys",
+        Caches = "caches": "lookups by the size of the cached table of rewo",
+        Resizing = "resizing": "throughput before, during and after a resize of rewo",
+        Recovery = "recovery": "kill -9 and the first lookup after it, of a fortieth of the keys, a quarter, and all",
+        Durability = "durability": "process, interval and strict side by side, in files",
     }
-}
-
-/// Declares the suites, in the order in which they run, with their names.
-macro_rules! suites {
-    ($($(#[$attribute:meta])* $suite:ident $name:literal,)*) => {
-        /// A set of measurements.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub enum Suite { $($(#[$attribute])* $suite,)* }
-
-        impl Suite {
-            /// All suites, in the order in which they run.
-            pub const ALL: &[Suite] = &[$(Suite::$suite,)*];
-
-            /// The name.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self { $(Suite::$suite => $name,)* }
-            }
-        }
-    };
 }
 
 impl fmt::Display for Suite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
-}
-
-suites! {
-    /// The first figures: durable inserts, lookups, bytes for each entry, the open after kill -9.
-    Summary "summary",
-    /// Throughput, latency, growth, costs on the medium, recovery.
-    #[default]
-    Standard "standard",
-    /// Many values for each key: skewed keys, and a graph.
-    Duplicates "duplicates",
-    /// Latency against the number of keys, and what inserts take that split something.
-    Sizes "sizes",
-    /// Lookups while another thread inserts.
-    Stall "stall",
-    /// Latency while the table fills: with a fifth of the keys, two, three and four.
-    Loads "loads",
-    /// YCSB's A, B and C, of keys drawn uniformly and by a zipfian distribution.
-    Ycsb "ycsb",
-    /// Lookups beside the size of the cached table of Rewo-Hash.
-    Caches "caches",
-    /// Throughput before, during and after a resize of Rewo-Hash.
-    Resizing "resizing",
-    /// Opening after kill -9, of a fortieth of the keys, a quarter, and all.
-    Recovery "recovery",
-    /// The modes of durability side by side: process, interval and strict.
-    Durability "durability",
 }
 
 /// The configuration of a run.
@@ -156,7 +119,7 @@ impl Config {
     /// The same with every suite, design and number of threads once.
     pub(crate) fn without_repetitions(&self) -> Self {
         let mut config = self.clone();
-        config.suites = Suite::ALL.iter().copied().filter(|suite| self.has(*suite)).collect();
+        config.suites = Suite::ALL.into_iter().filter(|suite| self.has(*suite)).collect();
         let (mut designs, mut threads) = (Vec::new(), Vec::new());
         config.designs.retain(|design| first_time(&mut designs, *design));
         config.threads.retain(|n| first_time(&mut threads, *n));

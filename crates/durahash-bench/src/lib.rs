@@ -13,6 +13,7 @@
 
 // From low to high, as in the other crates: a module uses what stands in a group above its own.
 mod error;
+mod named;
 
 mod config;
 mod svg;
@@ -112,8 +113,7 @@ pub fn measure(
 }
 
 /// Nanoseconds that reading the clock twice takes: the least of many tries, which nothing interrupted.
-#[must_use]
-pub fn clock_ns() -> f64 {
+fn clock_ns() -> f64 {
     const READS: u32 = 1000;
     let try_once = || {
         let from = Instant::now();

@@ -6,7 +6,6 @@ pub(crate) mod caches;
 pub mod duplicates;
 pub(crate) mod durability;
 mod inserts;
-pub(crate) mod loads;
 pub(crate) mod resizing;
 mod sizes;
 mod stall;
@@ -27,7 +26,7 @@ use crate::recover;
 use crate::report::{About, Row, Samples};
 use crate::subject::Bench;
 use crate::workload::{Kind, Op, Workload, Workloads};
-use inserts::{Inserts, SPLITTING};
+use inserts::{Inserts, SPLITTING, moved};
 
 /// The percentiles of most operations; see [`Recorder::add_percentiles`].
 const PERCENTILES: [(&str, u64); 3] = [("p50_ns", 2), ("p99_ns", 100), ("p99.99_ns", 10_000)];
@@ -88,9 +87,9 @@ impl<'a> Recorder<'a> {
             Suite::Summary => summary::work(config),
             Suite::Standard => Self::standard_work(config),
             Suite::Duplicates => duplicates::work(config, duplicates::contenders(config).len()),
-            Suite::Sizes => sizes::work(config),
+            Suite::Sizes => sizes::SIZES.work(config),
             Suite::Stall => stall::work(config),
-            Suite::Loads => loads::work(config),
+            Suite::Loads => sizes::LOADS.work(config),
             Suite::Ycsb => ycsb::work(config),
             Suite::Caches => caches::work(config),
             Suite::Resizing => resizing::work(),
@@ -110,9 +109,9 @@ impl<'a> Recorder<'a> {
                 Suite::Summary => self.summary()?,
                 Suite::Standard => self.standard()?,
                 Suite::Duplicates => self.duplicates(&duplicates::contenders(self.config))?,
-                Suite::Sizes => self.sizes()?,
+                Suite::Sizes => self.growing(&sizes::SIZES)?,
                 Suite::Stall => self.stall()?,
-                Suite::Loads => self.loads()?,
+                Suite::Loads => self.growing(&sizes::LOADS)?,
                 Suite::Ycsb => self.ycsb()?,
                 Suite::Caches => self.caches()?,
                 Suite::Resizing => self.slices()?,
@@ -470,12 +469,6 @@ fn recovery_sizes(keys: u64) -> [u64; 3] {
 struct Counted {
     operations: u64,
     counts: Counts,
-}
-
-/// True if something split, merged, doubled or halved between two looks.
-fn moved(now: &IndexStats, before: &IndexStats) -> bool {
-    let events = |stats: &IndexStats| (stats.splits, stats.merges, stats.doublings, stats.halvings);
-    events(now) != events(before)
 }
 
 fn load_factor(stats: &IndexStats) -> f64 {

@@ -7,6 +7,8 @@ pub(crate) mod skew;
 
 use durahash_media::hash::WordMix;
 
+use crate::named::named;
+
 /// Exponent of YCSB's zipfian distributions.
 pub const THETA: f64 = 0.99;
 /// Ranks that YCSB draws before it scatters them over the keys: `0..=10^10`.
@@ -152,84 +154,24 @@ pub struct Op {
     pub kind: Kind,
 }
 
-/// A mix of operations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Workload {
-    /// Inserts all keys into an empty table, one by one.
-    Load,
-    /// Inserts all keys into an empty table, in batches.
-    PutMany,
-    /// Looks up keys that are there, each as likely.
-    Hit,
-    /// Looks up keys that are not there.
-    Miss,
-    /// As `Hit`, in batches.
-    GetMany,
-    /// Replaces values of keys that are there, each as likely.
-    Update,
-    /// YCSB A: half reads, half updates; scrambled zipfian.
-    YcsbA,
-    /// YCSB B: 95 % reads, 5 % updates; scrambled zipfian.
-    YcsbB,
-    /// YCSB C: reads; scrambled zipfian.
-    YcsbC,
-    /// YCSB D: 95 % reads, mostly of the latest keys, 5 % inserts.
-    YcsbD,
-    /// YCSB F: half reads, half read-modify-writes; scrambled zipfian.
-    YcsbF,
-    /// Half hits, a quarter inserts, a quarter removals of what was inserted.
-    Mixed,
-    /// Removes all keys.
-    Delete,
-}
-
-impl Workload {
-    /// All workloads, in an order in which they can run on one table: each finds the keys that it
-    /// looks up. [`PutMany`](Workload::PutMany) wants a table of its own.
-    pub const ALL: [Workload; 13] = [
-        Workload::Load,
-        Workload::PutMany,
-        Workload::Hit,
-        Workload::Miss,
-        Workload::GetMany,
-        Workload::Update,
-        Workload::YcsbA,
-        Workload::YcsbB,
-        Workload::YcsbC,
-        Workload::YcsbD,
-        Workload::YcsbF,
-        Workload::Mixed,
-        Workload::Delete,
-    ];
-
-    /// The name in tables, figures and rows.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        self.words().0
-    }
-
-    /// Its description, in a line.
-    #[must_use]
-    pub fn description(self) -> &'static str {
-        self.words().1
-    }
-
-    fn words(self) -> (&'static str, &'static str) {
-        match self {
-            Workload::Load => ("load", "insert all keys into an empty table"),
-            Workload::PutMany => ("put_many", "the same in batches of 64"),
-            Workload::Hit => ("hit", "look up keys that are there, uniformly"),
-            Workload::Miss => ("miss", "look up keys that are not there"),
-            Workload::GetMany => ("get_many", "hit in batches of 64"),
-            Workload::Update => ("update", "replace values, uniformly"),
-            Workload::YcsbA => ("YCSB A", "50 % read, 50 % update, zipfian"),
-            Workload::YcsbB => ("YCSB B", "95 % read, 5 % update, zipfian"),
-            Workload::YcsbC => ("YCSB C", "100 % read, zipfian"),
-            Workload::YcsbD => ("YCSB D", "95 % read of the latest, 5 % insert"),
-            Workload::YcsbF => ("YCSB F", "50 % read, 50 % read-modify-write, zipfian"),
-            Workload::Mixed => ("mixed", "50 % hit, 25 % insert, 25 % remove"),
-            Workload::Delete => ("delete", "remove all keys"),
-        }
+named! {
+    /// A mix of operations. They can run on one table in their order: each finds the keys that it looks up. Only
+    /// `PutMany` wants a table of its own.
+    pub enum Workload {
+        Load = "load": "insert all keys into an empty table",
+        PutMany = "put_many": "the same in batches of 64",
+        Hit = "hit": "look up keys that are there, uniformly",
+        Miss = "miss": "look up keys that are not there",
+        GetMany = "get_many": "hit in batches of 64",
+        Update = "update": "replace values, uniformly",
+        YcsbA = "YCSB A": "50 % read, 50 % update, zipfian",
+        YcsbB = "YCSB B": "95 % read, 5 % update, zipfian",
+        YcsbC = "YCSB C": "100 % read, zipfian",
+        YcsbD = "YCSB D": "95 % read of the latest, 5 % insert",
+        YcsbF = "YCSB F": "50 % read, 50 % read-modify-write, zipfian",
+        // What is removed was inserted by it.
+        Mixed = "mixed": "50 % hit, 25 % insert, 25 % remove",
+        Delete = "delete": "remove all keys",
     }
 }
 

@@ -5,7 +5,7 @@ pub(crate) mod remote;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use durahash::{Design, SyncMode, Type};
 use durahash_bench::{Latency, Medium};
@@ -308,18 +308,11 @@ pub(crate) struct New {
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// Suites, separated by commas: summary, the first figures; standard, as --all; duplicates, many values for each
-    /// key, in multimaps; sizes, latency against the number of keys, and splits; stall,
-    /// lookups while another thread inserts; loads, latency while a table fills; ycsb, mixes of reads and
-    /// updates of uniform and of skewed keys; caches, lookups by the size of the cached table of rewo;
-    /// resizing, throughput beside a resize of rewo; recovery, kill -9 and the first lookup after it, of a
-    /// fortieth of the keys, a quarter, and all; durability, process, interval and strict side by side, in
-    /// files; nodes, SepHash on real nodes of this machine
+    /// Suites, separated by commas
     #[arg(
         long,
         value_parser = parse_suite(),
         value_delimiter = ',',
-        hide_possible_values = true,
         default_value = "summary",
         default_value_if("all", clap::builder::ArgPredicate::IsPresent, "standard")
     )]
@@ -340,7 +333,7 @@ pub(crate) struct BenchArgs {
     /// Numbers of threads, separated by commas, at most 256 and one for each 100 keys
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2")]
     pub(crate) threads: Vec<usize>,
-    /// Where pools are made: in memory, or in files
+    /// Where pools are made
     #[arg(long, value_parser = parse_medium(), default_value_t = Medium::File)]
     pub(crate) medium: Medium,
     /// Directory for pool files, which are removed afterwards; a signal in the last part, recovery,
@@ -385,25 +378,34 @@ pub(crate) enum Suite {
     Remote,
 }
 
-/// Suites by their names.
-fn parse_suite() -> impl TypedValueParser<Value = Suite> {
-    let all = durahash_bench::Suite::ALL;
-    let names = all.iter().map(|suite| suite.name()).chain(["nodes", "remote"]);
-    PossibleValuesParser::new(names).map(|name| {
-        let measured = all.iter().find(|suite| suite.name() == name);
-        let other = if name == "nodes" { Suite::Nodes } else { Suite::Remote };
-        measured.map_or(other, |suite| Suite::Measured(*suite))
+/// One of these, by its name; the help has their descriptions.
+fn one_of<T: Copy + Send + Sync + 'static>(
+    known: impl IntoIterator<Item = (&'static str, &'static str, T)>,
+) -> impl TypedValueParser<Value = T> {
+    let known: Vec<_> = known.into_iter().collect();
+    let values = known.iter().map(|(name, help, _)| PossibleValue::new(*name).help(*help));
+    PossibleValuesParser::new(values.collect::<Vec<_>>()).try_map(move |name| {
+        let found = known.iter().find(|(known, ..)| *known == name);
+        found.map(|(.., value)| *value).ok_or("no such value")
     })
 }
 
+fn parse_suite() -> impl TypedValueParser<Value = Suite> {
+    let all = durahash_bench::Suite::ALL.into_iter();
+    let measured = all.map(|suite| (suite.name(), suite.description(), Suite::Measured(suite)));
+    one_of(measured.chain([
+        ("nodes", "SepHash on real nodes of this machine", Suite::Nodes),
+        ("remote", "SepHash beside RACE hashing: another program measures it", Suite::Remote),
+    ]))
+}
+
 fn parse_medium() -> impl TypedValueParser<Value = Medium> {
-    PossibleValuesParser::new(["dram", "file"]).try_map(|name| name.parse())
+    one_of(Medium::ALL.map(|medium| (medium.name(), medium.description(), medium)))
 }
 
 fn parse_latency() -> impl TypedValueParser<Value = Latency> {
-    let known = [Latency::OPTANE, Latency::CXL];
-    PossibleValuesParser::new(known.map(|latency| latency.name))
-        .map(move |name| if name == known[0].name { Latency::OPTANE } else { Latency::CXL })
+    let known = [(Latency::OPTANE, "Optane DCPMM"), (Latency::CXL, "memory behind CXL")];
+    one_of(known.map(|(latency, help)| (latency.name, help, latency)))
 }
 
 /// Types of keys and values.

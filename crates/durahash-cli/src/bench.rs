@@ -51,7 +51,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
     // Before the minutes of measuring, but without leaving anything should they not succeed.
     config.check().map_err(failed)?;
     try_saved(&args.saved)?;
-    let mut progress = Parts(Progress::none());
+    let mut progress = Parts::default();
     let nodes = args.suite.contains(&Suite::Nodes);
     let mut report = if nodes && config.suites.is_empty() {
         durahash_bench::measure(&config, 0, &mut progress, &|_| Ok(()))
@@ -129,15 +129,14 @@ fn try_dir(dir: &Path) -> io::Result<()> {
 }
 
 /// The bar of a run, once the number of its parts is known.
-pub(crate) struct Parts(pub(crate) Progress);
+#[derive(Default)]
+pub(crate) struct Parts(Option<Progress>);
 
 impl durahash_bench::Progress for Parts {
     fn at(&mut self, done: u64, total: u64, what: &str) {
-        if done == 0 {
-            self.0 = Progress::of_parts("measuring", total);
-        }
-        self.0.set(done);
-        self.0.say(|| format!("{what}, "));
+        let bar = self.0.get_or_insert_with(|| Progress::of_parts("measuring", total));
+        bar.set(done);
+        bar.say(|| format!("{what}, "));
     }
 }
 

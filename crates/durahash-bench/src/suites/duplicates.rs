@@ -12,6 +12,7 @@ use crate::driver;
 use crate::entries::{Entries, dealt};
 use crate::error::{Error, Result};
 use crate::multi_table::MultiTable;
+use crate::named::named;
 use crate::report::Samples;
 use crate::subject::{Bench, Make};
 use crate::workload::Random;
@@ -27,62 +28,30 @@ const SPACE_POINTS: u64 = 128;
 /// Makes another value of one.
 const OTHER: u64 = 1 << 63;
 
-/// An operation of the suite; they run in this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operation {
-    /// Adds all entries to an empty table.
-    Add,
-    /// Copies all values of the keys of random entries.
-    GetByEntry,
-    /// Copies all values of each key.
-    GetByKey,
-    /// Counts the values of each key.
-    Count,
-    /// Removes a tenth of the entries, and adds another value in place of each.
-    Update,
-    /// Removes another tenth.
-    RemoveOne,
-    /// Removes all values of each key.
-    RemoveAll,
+named! {
+    /// An operation of the suite; they run in this order.
+    pub(crate) enum Operation {
+        /// Adds all entries to an empty table.
+        Add = "add",
+        /// Copies all values of the keys of random entries.
+        GetByEntry = "get by entry",
+        /// Copies all values of each key.
+        GetByKey = "get by key",
+        /// Counts the values of each key.
+        Count = "count",
+        /// Removes a tenth of the entries, and adds another value in place of each.
+        Update = "update",
+        /// Removes another tenth.
+        RemoveOne = "remove one",
+        /// Removes all values of each key.
+        RemoveAll = "remove all",
+    }
 }
 
 impl Operation {
-    pub(crate) const ALL: [Operation; 7] = [
-        Operation::Add,
-        Operation::GetByEntry,
-        Operation::GetByKey,
-        Operation::Count,
-        Operation::Update,
-        Operation::RemoveOne,
-        Operation::RemoveAll,
-    ];
-
-    /// The name in tables, figures and rows.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Operation::Add => "add",
-            Operation::GetByEntry => "get by entry",
-            Operation::GetByKey => "get by key",
-            Operation::Count => "count",
-            Operation::Update => "update",
-            Operation::RemoveOne => "remove one",
-            Operation::RemoveAll => "remove all",
-        }
-    }
-
     /// True if it moves all values of a key: then the report has values a second as well.
     pub(crate) fn of_all(self) -> bool {
         matches!(self, Operation::GetByEntry | Operation::GetByKey | Operation::RemoveAll)
-    }
-
-    /// The metric of operations a second.
-    pub(crate) fn per_s(self) -> String {
-        format!("{} per_s", self.name())
-    }
-
-    /// The metric of values a second.
-    pub(crate) fn values_per_s(self) -> String {
-        format!("{} values_per_s", self.name())
     }
 }
 
@@ -264,9 +233,12 @@ impl Runs {
                 return Err(Error::Wrong { what });
             }
             let per_s = |n: u64| n as f64 / elapsed.as_secs_f64().max(1e-9);
-            tell(operation.per_s(), per_s(streams.iter().flatten().count() as u64));
+            tell(
+                format!("{} per_s", operation.name()),
+                per_s(streams.iter().flatten().count() as u64),
+            );
             if operation.of_all() {
-                tell(operation.values_per_s(), per_s(found));
+                tell(format!("{} values_per_s", operation.name()), per_s(found));
             }
         }
         Ok(())

@@ -5,7 +5,6 @@ use std::time::Instant;
 use durahash::{IndexStats, Map};
 use hdrhistogram::Histogram;
 
-use super::moved;
 use crate::driver::histogram;
 use crate::error::Result;
 
@@ -53,4 +52,10 @@ impl<'a> Inserts<'a> {
     pub(super) fn resume(&mut self) {
         self.before = self.map.index_stats();
     }
+}
+
+/// True if something split, merged, doubled or halved between two looks.
+pub(super) fn moved(now: &IndexStats, before: &IndexStats) -> bool {
+    let events = |stats: &IndexStats| (stats.splits, stats.merges, stats.doublings, stats.halvings);
+    events(now) != events(before)
 }

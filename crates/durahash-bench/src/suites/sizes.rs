@@ -1,22 +1,59 @@
 //! Latency against the number of keys (Pea Hash, Fig. 4b to 4e), and what the inserts took that
-//! split something on the way (Table 3).
+//! split something on the way (Table 3). And latency while a table fills (Rewo-Hash, Figs. 10 to 12, Tables 5 and 6).
+//!
+//! The tables of that paper have a capacity, and a load is a part of that. Ours grow, so here the capacity is the
+//! number of keys of the run; how full the slots are that there are then is told beside.
 
 use super::inserts::{DOUBLING, Inserts, PERCENTILES, SPLITTING};
-use super::{About, Recorder};
+use super::{About, Recorder, load_factor, settle};
 use crate::config::Config;
 use crate::error::Result;
 use crate::workload::{Workload, Workloads};
 
-/// Operations of each kind at each size: at most these, and no more than a tenth of the keys.
+/// A suite whose tables grow to some sizes, at which operations are timed.
+pub(super) struct Growing {
+    table: &'static str,
+    sizes: fn(keys: u64) -> Vec<u64>,
+    /// Operations of each kind at a size, of so many keys in all: no more than [`SAMPLES`].
+    samples: fn(size: u64, keys: u64) -> u64,
+    /// Cases and workloads.
+    operations: &'static [(&'static str, Workload)],
+    percentiles: &'static [(&'static str, u64)],
+    /// Whether it is about how full the table is, not about how it grew.
+    is_load: bool,
+}
+
+pub(super) const SIZES: Growing = Growing {
+    table: "size",
+    sizes,
+    samples: |size, _| size / 10,
+    operations: &[
+        ("insert", Workload::Load),
+        ("hit", Workload::Hit),
+        ("miss", Workload::Miss),
+        ("delete", Workload::Delete),
+    ],
+    percentiles: super::PERCENTILES.split_at(2).0,
+    is_load: false,
+};
+
+pub(super) const LOADS: Growing = Growing {
+    table: "load",
+    sizes: |keys| [20, 40, 60, 80].map(|hundredths| keys * hundredths / 100).into(),
+    samples: |_, keys| keys / 50,
+    operations: &[
+        ("hit", Workload::Hit),
+        ("miss", Workload::Miss),
+        ("insert", Workload::Load),
+        ("update", Workload::Update),
+        ("remove", Workload::Delete),
+    ],
+    percentiles: &super::PERCENTILES,
+    is_load: true,
+};
+
 const SAMPLES: u64 = 100_000;
-/// The operations: cases and workloads.
-const OPERATIONS: [(&str, Workload); 4] = [
-    ("insert", Workload::Load),
-    ("hit", Workload::Hit),
-    ("miss", Workload::Miss),
-    ("delete", Workload::Delete),
-];
-/// Work for each design, in runs of all keys.
+/// Work for each design and size, in runs of all keys.
 const WORK: u64 = 3;
 
 /// The sizes: about three to a factor of ten, the last is all keys.
@@ -33,14 +70,16 @@ fn round(n: u64) -> u64 {
     n / power * power
 }
 
-/// The work of the suite, in runs of all keys.
-pub(super) fn work(config: &Config) -> u64 {
-    config.designs.len() as u64 * WORK * sizes(config.keys).len() as u64
+impl Growing {
+    /// The work of the suite, in runs of all keys.
+    pub(super) fn work(&self, config: &Config) -> u64 {
+        config.designs.len() as u64 * WORK * (self.sizes)(config.keys).len() as u64
+    }
 }
 
 impl Recorder<'_> {
     /// Every design grows to a size before one grows to the next.
-    pub(super) fn sizes(&mut self) -> Result<()> {
+    pub(super) fn growing(&mut self, suite: &Growing) -> Result<()> {
         let config = self.config;
         let workloads = Workloads::new(config.keys, config.seed);
         let stream = workloads.draw(Workload::Load, 1, 0).swap_remove(0);
@@ -50,19 +89,26 @@ impl Recorder<'_> {
         }
         let mut inserts: Vec<Inserts<'_>> = maps.iter().map(|(_, map)| Inserts::new(map)).collect();
         let mut from = 0;
-        for size in sizes(config.keys) {
+        for size in (suite.sizes)(config.keys) {
             for ((name, map), inserts) in maps.iter().zip(&mut inserts) {
                 self.next(WORK, &format!("{name}: {size} keys"));
                 inserts.resume();
                 for op in &stream[from..size as usize] {
                     inserts.put(op.key)?;
                 }
-                let (design, keys) = (name.as_str(), size);
-                let about = About { table: "size", design, case: "", threads: 1, keys };
-                let samples = (keys / 10).clamp(1, SAMPLES);
-                self.timed(&about, map, samples, &OPERATIONS, &super::PERCENTILES[..2])?;
+                let (design, table) = (name.as_str(), suite.table);
+                let about = About { table, design, case: "slots", threads: 1, keys: size };
+                if suite.is_load {
+                    settle(map)?;
+                    self.add(&about, "load_factor", load_factor(&map.index_stats()));
+                }
+                let samples = (suite.samples)(size, config.keys).clamp(1, SAMPLES);
+                self.timed(&about, map, samples, suite.operations, suite.percentiles)?;
             }
             from = size as usize;
+        }
+        if suite.is_load {
+            return Ok(());
         }
         for ((name, _), inserts) in maps.iter().zip(&inserts) {
             self.resizing(name, inserts, config.keys);

@@ -4,25 +4,15 @@
 //! are keys, so that half of all draws hit any key. Here the ranks are the keys.
 
 use super::{Kind, Op, Random, Workloads, Zipfian, shuffled};
+use crate::named::named;
 
-/// How often which key is drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Drawn {
-    /// Each as often.
-    Uniform,
-    /// By the zipfian distribution of YCSB's exponent.
-    Zipf,
-}
-
-impl Drawn {
-    pub(crate) const ALL: [Drawn; 2] = [Drawn::Uniform, Drawn::Zipf];
-
-    /// The name in tables, figures and rows.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Drawn::Uniform => "uniform",
-            Drawn::Zipf => "zipf 0.99",
-        }
+named! {
+    /// How often which key is drawn.
+    pub(crate) enum Drawn {
+        /// Each as often.
+        Uniform = "uniform",
+        /// By the zipfian distribution of YCSB's exponent.
+        Zipf = "zipf 0.99",
     }
 }
 

@@ -1,18 +1,15 @@
 //! `remote bench`: how fast an index in the memory of nodes is, for threads that wait for each operation.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use durahash::ErrorKind;
 use durahash_bench::driver::{self, Table, Timed};
 use durahash_bench::workload::{Workload, Workloads};
-use durahash_bench::{Config, Error, Machine, Progress as _, Report, Row, Setup, clock_ns};
+use durahash_bench::{About, Config, Error, Medium, Recorder};
 
 use super::index::Index;
 use super::memory::Memory;
 use crate::args::remote::RemoteBench;
 use crate::bench::{Parts, failed, tell, try_saved};
 use crate::exit::{Exit, Failure};
-use crate::progress::Progress;
 use crate::store::{Pair, Store};
 
 /// The workloads, in an order in which each finds its keys. `Delete` does not remove the inserts of others, so
@@ -30,7 +27,6 @@ const WORKLOADS: [Workload; 11] = [
     Workload::Delete,
     Workload::PutMany,
 ];
-const REPEATS: u64 = 3;
 const DESIGN: &str = "sephash";
 
 /// `durahash remote bench`.
@@ -39,9 +35,8 @@ pub(super) fn bench<M: Memory>(
     addresses: &[String],
     args: &RemoteBench,
 ) -> Result<Exit, Failure> {
-    let defaults = Config::default();
-    let seed = defaults.seed;
-    let config = Config { keys: args.keys, threads: args.threads.clone(), ..defaults };
+    let (keys, threads) = (args.keys, args.threads.clone());
+    let config = Config { keys, threads, medium: Medium::Dram, ..Config::default() };
     config.check().map_err(failed)?;
     try_saved(&args.saved)?;
     let index = Index::open_or_create(memory, addresses)?;
@@ -55,8 +50,15 @@ pub(super) fn bench<M: Memory>(
         Err(e) if !matches!(e.kind(), ErrorKind::Locked) => return Err(index.failed(&e)),
         _ => {}
     }
-    let workloads = Workloads::new(args.keys, seed);
-    let rows = measure(&index, args, &workloads).map_err(|e| {
+    let workloads = Workloads::new(config.keys, config.seed);
+    let rounds = args.threads.len() as u64 * (u64::from(config.repeats) + 1);
+    let mut progress = Parts::default();
+    let work = rounds * WORKLOADS.len() as u64;
+    let measured = durahash_bench::measure(&config, work, &mut progress, &|recorder| {
+        measure(&index, &workloads, recorder)
+    });
+    drop(progress);
+    let mut report = measured.map_err(|e| {
         let mut failure = match e {
             Error::Table(e) => index.failed(&e),
             e => failed(e),
@@ -66,77 +68,49 @@ pub(super) fn bench<M: Memory>(
         }
         failure
     })?;
-    let setup = Setup {
-        version: env!("CARGO_PKG_VERSION").into(),
-        commit: None,
-        unix_seconds: SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs()),
-        designs: vec![DESIGN.into()],
-        keys: args.keys,
-        threads: args.threads.iter().map(|n| *n as u64).collect(),
-        medium: format!("memory of {} over {}", index.name(), M::OVER),
-        durability: "an operation that has returned stays as long as the nodes do".into(),
-        repeats: REPEATS,
-        seed,
-        clock_ns: clock_ns(),
-        ..Setup::default()
-    };
+    let setup = &mut report.setup;
+    setup.designs = vec![DESIGN.into()];
+    setup.medium = format!("memory of {} over {}", index.name(), M::OVER);
+    setup.durability = "an operation that has returned stays as long as the nodes do".into();
+    setup.written_bytes = 0;
     index.close()?;
-    tell(&Report { machine: Machine::this(), setup, rows }, &args.saved)
+    tell(&report, &args.saved)
 }
 
 /// Throughput, and in a round of its own the latency of each operation.
 fn measure<M: Memory>(
     index: &Index<M>,
-    args: &RemoteBench,
     workloads: &Workloads,
-) -> Result<Vec<Row>, Error> {
-    let mut progress = Parts(Progress::none());
-    let total = args.threads.len() as u64 * (REPEATS + 1) * WORKLOADS.len() as u64;
-    let mut done = 0;
-    let mut rows = Vec::new();
-    for &threads in &args.threads {
+    recorder: &mut Recorder<'_>,
+) -> Result<(), Error> {
+    let config = recorder.config();
+    let last = u64::from(config.repeats);
+    for &threads in &config.threads {
         let mut samples = vec![Vec::new(); WORKLOADS.len()];
-        for round in 0..=REPEATS {
+        for round in 0..=last {
             for (workload, samples) in WORKLOADS.into_iter().zip(&mut samples) {
-                progress.at(done, total, &format!("{}, threads: {threads}", workload.name()));
-                done += 1;
+                let case = workload.name();
+                recorder.next(1, &format!("{case}, threads: {threads}"));
                 let streams = workloads.draw(workload, threads, round);
-                let timed = if round == REPEATS { Timed::Each } else { Timed::Whole };
+                let timed = if round == last { Timed::Each } else { Timed::Whole };
                 let run = driver::run(index, workload, &streams, timed)?;
-                let row = |table: &str, metric: &str, value: f64| Row {
-                    table: table.into(),
-                    design: DESIGN.into(),
-                    case: workload.name().into(),
-                    threads: threads as u64,
-                    keys: args.keys,
-                    metric: metric.into(),
-                    value,
-                    min: value,
-                    max: value,
-                };
-                if round < REPEATS {
+                if round < last {
                     samples.push(run.ops_per_s());
                     continue;
                 }
-                samples.sort_by(f64::total_cmp);
-                let (min, max) = (samples[0], samples[samples.len() - 1]);
-                let value = samples[samples.len() / 2];
-                let throughput = row("throughput", "ops_per_s", value);
-                rows.push(Row { min, max, ..throughput });
-                for (metric, quantile) in [("p50_ns", 0.5), ("p99_ns", 0.99)] {
-                    let ns = run.latency.value_at_quantile(quantile) as f64;
-                    rows.push(row("latency", metric, ns));
-                }
-                rows.push(row("latency", "max_ns", run.latency.max() as f64));
+                let (table, design, keys) = ("throughput", DESIGN, config.keys);
+                let about = About { table, design, case, threads, keys };
+                recorder.add_samples(&about, "ops_per_s", samples);
+                let about = About { table: "latency", ..about };
+                let percentiles = [("p50_ns", 2), ("p99_ns", 100)];
+                recorder.add_percentiles(&about, &run.latency, &percentiles);
             }
             // Of what was put in batches.
             let streams = workloads.draw(Workload::Delete, threads, round);
             driver::run(index, Workload::Delete, &streams, Timed::Whole)?;
         }
     }
-    Ok(rows)
+    Ok(())
 }
 
 /// Removes the keys that are there, after a failure.
