@@ -6,7 +6,7 @@ use durahash_media::{ErrorKind, Result};
 use durahash_remote::fabric::Fabric;
 
 use super::Race;
-use super::layout::{Cell, Header, ROOT_AT, Root, Slot, WORD, cell_at, decode, word};
+use super::layout::{Cell, Header, ROOT_AT, Root, WORD, cell_at, decode, word};
 
 /// The contents of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,20 +66,13 @@ impl<F: Fabric> Race<F> {
     ) -> Result<()> {
         let wrong = |what| Err(ErrorKind::Corrupt { what, off: 0 }.into());
         census.subtables += 1;
-        let subtable =
-            self.read(cell.subtable().addr(), self.geometry.subtable_bytes() as usize).await?;
         let bytes = self.geometry.bucket_bytes();
-        for bucket in 0..self.geometry.buckets() {
-            let off = bucket * bytes;
-            let words = &subtable.bytes(0)[off as usize..][..bytes as usize];
-            let header = Header(word(words, 0));
+        for (off, header, slots) in self.read_buckets(cell.subtable()).await? {
             if header != Header::new(cell.depth(), low) {
                 return wrong("a header is not that of its subtable");
             }
-            let slots = (1..=self.geometry.slots as usize).map(|i| Slot(word(words, i)));
-            let slots: Vec<Slot> = slots.filter(|slot| !slot.is_free()).collect();
-            let blocks = self.read_blocks(slots.iter().copied()).await?;
-            for (i, slot) in slots.iter().enumerate() {
+            let blocks = self.read_blocks(slots.iter().map(|(_, slot)| *slot)).await?;
+            for (i, (_, slot)) in slots.iter().enumerate() {
                 let (key, _) = decode(blocks.bytes(i))?;
                 let h = self.hash(key);
                 let near = self.geometry.candidates(h, self.spread.mix(h));

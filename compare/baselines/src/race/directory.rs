@@ -118,9 +118,7 @@ impl<F: Fabric> Race<F> {
     /// Doubles the directory, whose lock is held; its depth then.
     pub(super) async fn double(&self, depth: u32) -> Result<u32> {
         let half = self.read(cell_at(0), (WORD << depth) as usize).await?;
-        let mut batch = Batch::new();
-        batch.write(cell_at(1 << depth), half.bytes(0));
-        self.fabric.post(batch).await?;
+        self.post(|batch| batch.write(cell_at(1 << depth), half.bytes(0))).await?;
         self.write_word(ROOT_AT, Root::new(depth + 1).locked().0).await?;
         self.count(|tally| tally.doublings += 1);
         Ok(depth + 1)

@@ -5,7 +5,7 @@ use durahash_remote::fabric::{Addr, Batch, Fabric};
 
 use super::Race;
 use super::directory::Site;
-use super::layout::{Cell, Combined, Geometry, Header, Ptr, Slot, cell_at, decode, word};
+use super::layout::{Combined, Geometry, Header, Ptr, Slot, cell_at, decode, word};
 
 /// Both pairs of buckets of a hash, as one batch read them.
 pub(super) struct Look {
@@ -61,8 +61,7 @@ impl Look {
     }
 }
 
-/// The knowledge of an operation about slots: whether they are of its key, and then the value. Blocks do not
-/// change.
+/// The knowledge of an operation about slots: the value of each that is of its key. Blocks do not change.
 #[derive(Default)]
 pub(super) struct Known(Vec<(Slot, Option<Vec<u8>>)>);
 
@@ -86,14 +85,6 @@ impl<F: Fabric> Race<F> {
         self.hash.hash(key)
     }
 
-    /// Adds the reads of both pairs to a batch.
-    fn read_pairs(&self, batch: &mut Batch, subtable: Ptr, h: u64) -> [(Combined, usize); 2] {
-        let bytes = 2 * self.geometry.bucket_bytes() as usize;
-        self.geometry
-            .candidates(h, self.spread.mix(h))
-            .map(|at| (at, batch.read(subtable.addr().add(at.off), bytes)))
-    }
-
     /// Reads both pairs, and posts a block beside, if there is one yet.
     pub(super) async fn look(
         &self,
@@ -101,14 +92,29 @@ impl<F: Fabric> Race<F> {
         h: u64,
         block: &mut Option<(Addr, Vec<u8>)>,
     ) -> Result<Look> {
+        self.look_and_read(subtable, h, block, None).await.map(|(look, _)| look)
+    }
+
+    /// The same; reads a word after the pairs.
+    async fn look_and_read(
+        &self,
+        subtable: Ptr,
+        h: u64,
+        block: &mut Option<(Addr, Vec<u8>)>,
+        after: Option<Addr>,
+    ) -> Result<(Look, Option<u64>)> {
         let mut batch = Batch::new();
-        let pairs = self.read_pairs(&mut batch, subtable, h);
+        let bytes = 2 * self.geometry.bucket_bytes() as usize;
+        let pairs = self.geometry.candidates(h, self.spread.mix(h));
+        let pairs = pairs.map(|at| (at, batch.read(subtable.addr().add(at.off), bytes)));
+        let after = after.map(|at| batch.read(at, 8));
         if let Some((at, bytes)) = block.take() {
             batch.write(at, &bytes);
         }
         let done = self.fabric.post(batch).await?;
         let pairs = pairs.map(|(at, i)| (at, done.bytes(i).to_vec()));
-        Ok(Look { geometry: self.geometry, subtable, pairs })
+        let word = after.map(|i| done.word(i));
+        Ok((Look { geometry: self.geometry, subtable, pairs }, word))
     }
 
     /// Looks into the subtable that entries come from; `None` when the cell is another by now.
@@ -119,20 +125,13 @@ impl<F: Fabric> Race<F> {
         h: u64,
         block: &mut Option<(Addr, Vec<u8>)>,
     ) -> Result<Option<Look>> {
-        let idx = self.cell_idx(h);
-        let mut batch = Batch::new();
-        let pairs = self.read_pairs(&mut batch, old, h);
-        let cell = batch.read(cell_at(idx), 8);
-        if let Some((at, bytes)) = block.take() {
-            batch.write(at, &bytes);
-        }
-        let done = self.fabric.post(batch).await?;
-        if Cell(done.word(cell)) != site.cell {
+        let cell = cell_at(self.cell_idx(h));
+        let (look, cell) = self.look_and_read(old, h, block, Some(cell)).await?;
+        if cell != Some(site.cell.0) {
             self.refresh(h).await?;
             return Ok(None);
         }
-        let pairs = pairs.map(|(at, i)| (at, done.bytes(i).to_vec()));
-        Ok(Some(Look { geometry: self.geometry, subtable: old, pairs }))
+        Ok(Some(look))
     }
 
     /// The slots that hold the key, lowest first; `known` has their values then.
@@ -167,13 +166,9 @@ impl<F: Fabric> Race<F> {
         if !look.owns(h) {
             return Ok(false);
         }
-        let mut batch = Batch::new();
-        for off in look.headers() {
-            batch.read(look.subtable.addr().add(off), 8);
-        }
-        let verbs = batch.len();
-        let done = self.fabric.post(batch).await?;
-        Ok((0..verbs).all(|i| Header(done.word(i)).owns(h)))
+        let read = |off, batch: &mut Batch| batch.read(look.subtable.addr().add(off), 8);
+        let done = self.post(|batch| look.headers().map(|off| read(off, batch)).count()).await?;
+        Ok((0..look.headers().count()).all(|i| Header(done.word(i)).owns(h)))
     }
 
     /// The value of a key.

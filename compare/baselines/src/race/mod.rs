@@ -69,8 +69,8 @@ use durahash_media::{ErrorKind, Result};
 use durahash_remote::fabric::{Addr, Batch, Done, Fabric};
 
 use directory::Directory;
-use layout::{Cell, Geometry, Header, MAGIC, MAGIC_AT, ROOT_AT, Root, Slot};
-use layout::{bump_at, cell_at, data_off};
+use layout::{Cell, Geometry, Header, MAGIC, MAGIC_AT, Ptr, ROOT_AT, Root, Slot};
+use layout::{bump_at, cell_at, data_off, word};
 use space::Space;
 
 /// How a split moves entries.
@@ -176,10 +176,11 @@ impl<F: Fabric> Race<F> {
         let depth = options.first_depth;
         for suffix in 0..1 << depth {
             let subtable = race.take(race.geometry.subtable_bytes()).await?;
-            let mut batch = Batch::new();
-            batch.write(subtable.addr(), &race.geometry.empty(Header::new(depth, suffix)));
-            batch.write_word(cell_at(suffix), Cell::new(subtable, depth).0);
-            race.fabric.post(batch).await?;
+            race.post(|batch| {
+                batch.write(subtable.addr(), &race.geometry.empty(Header::new(depth, suffix)));
+                batch.write_word(cell_at(suffix), Cell::new(subtable, depth).0)
+            })
+            .await?;
         }
         race.read_directory(depth).await?;
         Ok(race)
@@ -216,7 +217,7 @@ impl<F: Fabric> Race<F> {
         }
     }
 
-    /// What this client has done, and remembers.
+    /// The counts of this client's work.
     pub(crate) fn tally(&self) -> Tally {
         self.tally.get()
     }
@@ -232,32 +233,45 @@ impl<F: Fabric> Race<F> {
         self.tally.set(tally);
     }
 
-    /// One swap; what was there before.
-    async fn swap(&self, at: Addr, old: u64, new: u64) -> Result<u64> {
+    /// Posts one batch.
+    async fn post<T>(&self, fill: impl FnOnce(&mut Batch) -> T) -> Result<Done> {
         let mut batch = Batch::new();
-        batch.compare_swap(at, old, new);
-        Ok(self.fabric.post(batch).await?.word(0))
+        fill(&mut batch);
+        self.fabric.post(batch).await
+    }
+
+    /// One swap; returns the word before.
+    async fn swap(&self, at: Addr, old: u64, new: u64) -> Result<u64> {
+        Ok(self.post(|batch| batch.compare_swap(at, old, new)).await?.word(0))
     }
 
     async fn read(&self, at: Addr, bytes: usize) -> Result<Done> {
-        let mut batch = Batch::new();
-        batch.read(at, bytes);
-        self.fabric.post(batch).await
+        self.post(|batch| batch.read(at, bytes)).await
     }
 
     /// The blocks of slots, in their order.
     async fn read_blocks(&self, slots: impl Iterator<Item = Slot>) -> Result<Done> {
-        let mut batch = Batch::new();
-        for (at, bytes) in slots.map(Slot::block) {
-            batch.read(at, bytes);
-        }
-        self.fabric.post(batch).await
+        let blocks = slots.map(Slot::block);
+        self.post(|batch| blocks.map(|(at, bytes)| batch.read(at, bytes)).count()).await
+    }
+
+    /// The slots in use of each bucket of a subtable, with the bucket's offset and header.
+    async fn read_buckets(&self, subtable: Ptr) -> Result<Vec<(u64, Header, Vec<(u64, Slot)>)>> {
+        let Geometry { slots, .. } = self.geometry;
+        let done = self.read(subtable.addr(), self.geometry.subtable_bytes() as usize).await?;
+        let buckets = done.bytes(0).chunks_exact(self.geometry.bucket_bytes() as usize).zip(0..);
+        let read = buckets.map(|(words, number)| {
+            let off = number * self.geometry.bucket_bytes();
+            let all =
+                self.geometry.slot_offs(off).zip((1..=slots as usize).map(|i| word(words, i)));
+            let used = all.map(|(off, word)| (off, Slot(word))).filter(|(_, slot)| !slot.is_free());
+            (off, Header(word(words, 0)), used.collect())
+        });
+        Ok(read.collect())
     }
 
     async fn write_word(&self, at: Addr, word: u64) -> Result<()> {
-        let mut batch = Batch::new();
-        batch.write_word(at, word);
-        self.fabric.post(batch).await.map(drop)
+        self.post(|batch| batch.write_word(at, word)).await.map(drop)
     }
 
     /// Waits for another client's split.

@@ -1,7 +1,7 @@
 //! Memory of the nodes: chunks taken from their bump words, nothing given back.
 
 use durahash_media::{Error, Limit, Result};
-use durahash_remote::fabric::{Addr, Batch, Fabric};
+use durahash_remote::fabric::{Addr, Fabric};
 
 use super::Race;
 use super::layout::{Ptr, UNIT, bump_at};
@@ -49,9 +49,7 @@ impl<F: Fabric> Race<F> {
                     return Ok(block);
                 }
                 let chunk = self.options.chunk_bytes.max(bytes).next_multiple_of(UNIT);
-                let mut batch = Batch::new();
-                batch.fetch_add(bump_at(node), chunk);
-                let off = self.fabric.post(batch).await?.word(0);
+                let off = self.post(|batch| batch.fetch_add(bump_at(node), chunk)).await?.word(0);
                 let end = self.fabric.node_bytes(node);
                 if off.saturating_add(chunk) > end {
                     break;

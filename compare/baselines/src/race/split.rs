@@ -4,7 +4,7 @@ use durahash_media::{Error, Limit, Result};
 use durahash_remote::fabric::{Batch, Fabric};
 
 use super::directory::Site;
-use super::layout::{Cell, Header, Ptr, Slot, cell_at, decode, suffix, word};
+use super::layout::{Cell, Header, Ptr, Slot, cell_at, decode, suffix};
 use super::{Moves, Race};
 
 /// A subtable and the one that half of its entries go to.
@@ -55,46 +55,33 @@ impl<F: Fabric> Race<F> {
         let (from, depth) = (cell.subtable(), cell.depth() + 1);
         let high = low | 1 << (depth - 1);
         let (stays, goes) = (Header::new(depth, low), Header::new(depth, high));
-        let mut batch = Batch::new();
-        batch.write(to.addr(), &self.geometry.empty(goes));
-        self.fabric.post(batch).await?;
+        self.post(|batch| batch.write(to.addr(), &self.geometry.empty(goes))).await?;
         let mut global = self.lock_root().await?;
         if global < depth {
             global = self.double(global).await?;
         }
-        let mut batch = Batch::new();
-        for bucket in 0..self.geometry.buckets() {
-            batch.write_word(from.addr().add(bucket * self.geometry.bucket_bytes()), stays.0);
-        }
-        self.fabric.post(batch).await?;
+        self.post(|batch| {
+            for bucket in 0..self.geometry.buckets() {
+                batch.write_word(from.addr().add(bucket * self.geometry.bucket_bytes()), stays.0);
+            }
+        })
+        .await?;
         let cells = [(low, Cell::new(from, depth)), (high, Cell::new(to, depth))];
-        let mut batch = Batch::new();
-        Self::write_cells(&mut batch, low, cells[0].1.locked(), global);
-        Self::write_cells(&mut batch, high, cells[1].1.moving(), global);
-        self.fabric.post(batch).await?;
+        self.post(|batch| {
+            Self::write_cells(batch, low, cells[0].1.locked(), global);
+            Self::write_cells(batch, high, cells[1].1.moving(), global);
+        })
+        .await?;
         self.unlock_root(global).await?;
         self.move_entries(Halves { from, to, stays }).await?;
         let global = self.lock_root().await?;
-        let mut batch = Batch::new();
-        for (at, cell) in cells {
-            Self::write_cells(&mut batch, at, cell, global);
-        }
-        self.fabric.post(batch).await?;
+        self.post(|batch| cells.map(|(at, cell)| Self::write_cells(batch, at, cell, global)))
+            .await?;
         self.unlock_root(global).await
     }
 
     async fn move_entries(&self, halves: Halves) -> Result<()> {
-        let subtable =
-            self.read(halves.from.addr(), self.geometry.subtable_bytes() as usize).await?;
-        let bytes = self.geometry.bucket_bytes();
-        for bucket in 0..self.geometry.buckets() {
-            let off = bucket * bytes;
-            let words = &subtable.bytes(0)[off as usize..][..bytes as usize];
-            let slots = self.geometry.slot_offs(off).zip(1..);
-            let slots: Vec<(u64, Slot)> = slots
-                .map(|(off, i)| (off, Slot(word(words, i))))
-                .filter(|(_, s)| !s.is_free())
-                .collect();
+        for (_, _, slots) in self.read_buckets(halves.from).await? {
             self.move_bucket(halves, slots).await?;
         }
         Ok(())
@@ -117,25 +104,21 @@ impl<F: Fabric> Race<F> {
             }
         });
         wrong?;
-        let mut batch = Batch::new();
-        for (off, slot) in &slots {
-            batch.compare_swap(halves.from.addr().add(*off), slot.unmarked().0, slot.marked().0);
-        }
-        let marked = self.fabric.post(batch).await?;
+        let mark = |(off, slot): &(u64, Slot), batch: &mut Batch| {
+            batch.compare_swap(halves.from.addr().add(*off), slot.unmarked().0, slot.marked().0)
+        };
+        let marked = self.post(|batch| slots.iter().map(|one| mark(one, batch)).count()).await?;
         let (mut ours, mut others) = (Vec::new(), Vec::new());
         for (i, (off, slot)) in slots.into_iter().enumerate() {
             let is_ours = marked.word(i) == slot.unmarked().0;
             if is_ours { &mut ours } else { &mut others }.push((off, slot.unmarked()));
         }
-        match self.options.moves {
-            Moves::Each => {
-                for one in ours {
-                    self.move_marked(halves.from, halves.to, &[one]).await?;
-                }
-            }
-            Moves::Batched => {
-                self.move_marked(halves.from, halves.to, &ours).await?;
-            }
+        let at_once = match self.options.moves {
+            Moves::Each => 1,
+            Moves::Batched => ours.len().max(1),
+        };
+        for some in ours.chunks(at_once) {
+            self.move_marked(halves.from, halves.to, some).await?;
         }
         for (off, _) in others {
             self.move_changed(halves, off).await?;

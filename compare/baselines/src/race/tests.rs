@@ -167,9 +167,8 @@ fn readers_see_what_was_written_while_subtables_split() {
             }
         }
         sim.run();
-        for task in tasks {
-            task.take().unwrap_or_else(|| panic!("seed {seed}: a task hangs")).unwrap();
-        }
+        let hangs = || panic!("seed {seed}: a task hangs");
+        tasks.into_iter().for_each(|task| task.take().unwrap_or_else(hangs).unwrap());
         let (client, race) = all[1].clone();
         let states = states.take();
         run(&sim, &client, async move {
@@ -214,12 +213,9 @@ fn of_many_inserts_of_a_key_one_stays() {
             }));
         }
         sim.run();
-        for task in tasks {
-            task.take().unwrap_or_else(|| panic!("seed {seed}: a task hangs")).unwrap();
-        }
-        for (_, race) in &all {
-            duplicates += race.tally().duplicates;
-        }
+        let hangs = || panic!("seed {seed}: a task hangs");
+        tasks.into_iter().for_each(|task| task.take().unwrap_or_else(hangs).unwrap());
+        duplicates += all.iter().map(|(_, race)| race.tally().duplicates).sum::<u64>();
         let (client, race) = all[0].clone();
         run(&sim, &client, async move {
             for i in 0..150 {

@@ -66,7 +66,7 @@ impl<F: Fabric> Race<F> {
         }
     }
 
-    /// Removes a key; whether it was there.
+    /// Removes a key; true if it was there.
     pub(crate) async fn delete(&self, key: &[u8]) -> Result<bool> {
         let h = self.hash(key);
         let mut known = Known::default();
@@ -103,7 +103,7 @@ impl<F: Fabric> Race<F> {
         }
     }
 
-    /// Swaps a slot; whether it was as expected.
+    /// Swaps a slot; true if it was as expected.
     async fn change(&self, subtable: Ptr, off: u64, old: Slot, new: Slot) -> Result<bool> {
         let swapped = self.swap(subtable.addr().add(off), old.0, new.0).await? == old.0;
         if !swapped {
@@ -135,7 +135,7 @@ impl<F: Fabric> Race<F> {
         Ok(true)
     }
 
-    /// Reads the pairs again after an insert: whether the key still belongs there, and is there once.
+    /// Reads the pairs again after an insert: the key must still belong there, and be there once.
     async fn settle(
         &self,
         subtable: Ptr,
@@ -151,10 +151,10 @@ impl<F: Fabric> Race<F> {
                 return Ok(Settled::Goes);
             }
             let found = self.find(&look, h, key, known).await?;
-            let Some((_, others)) = found.split_first() else { return Ok(Settled::Stays) };
-            if others.is_empty() {
-                return Ok(Settled::Stays);
-            }
+            let others = match found.split_first() {
+                Some((_, others)) if !others.is_empty() => others,
+                _ => return Ok(Settled::Stays),
+            };
             if found.iter().any(|(_, slot)| slot.is_marked()) {
                 self.pause().await;
                 continue;
@@ -165,11 +165,10 @@ impl<F: Fabric> Race<F> {
 
     /// Frees slots whose key has a lower one.
     async fn remove_duplicates(&self, subtable: Ptr, others: &[Found]) -> Result<()> {
-        let mut batch = Batch::new();
-        for (off, slot) in others {
-            batch.compare_swap(subtable.addr().add(*off), slot.0, Slot::FREE.0);
-        }
-        let done = self.fabric.post(batch).await?;
+        let free = |(off, slot): &Found, batch: &mut Batch| {
+            batch.compare_swap(subtable.addr().add(*off), slot.0, Slot::FREE.0)
+        };
+        let done = self.post(|batch| others.iter().map(|one| free(one, batch)).count()).await?;
         let removed = others.iter().enumerate().filter(|(i, (_, slot))| done.word(*i) == slot.0);
         let removed = removed.count() as u64;
         self.count(|tally| tally.duplicates += removed);
