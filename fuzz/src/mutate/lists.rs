@@ -77,10 +77,7 @@ impl Image<'_> {
         let List { slot, link, at } = list;
         let h = self.words[slot];
         match self.below(14) {
-            0 => {
-                let word = at + self.below(HEADER);
-                self.change(word);
-            }
+            0 => self.change_one_of(at, HEADER),
             1 => self.change(link),
             2..=4 => {
                 let count = self.words[at] & 0xf_ffff;
@@ -114,10 +111,7 @@ impl Image<'_> {
                     self.words[link] = self.buffer_name(inside);
                 }
             }
-            11 => {
-                let word = at + HEADER + self.below(8);
-                self.change(word);
-            }
+            11 => self.change_one_of(at + HEADER, 8),
             12 => {
                 let (from, to) = (at + HEADER + self.below(8), at + HEADER + self.below(8));
                 if from.max(to) < self.words.len() {

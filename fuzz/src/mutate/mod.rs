@@ -46,7 +46,7 @@ pub(crate) fn mutate_words(rng: &mut Rng, image: &mut Vec<u64>, other: &[u64]) {
     }
     let mut pool = Image { rng, words: image };
     match pool.rng.below(24) {
-        0 => pool.any_word(),
+        0 => pool.change_one_of(0, pool.words.len()),
         1..=4 => pool.superblock(),
         5 | 6 => pool.kind(),
         7..=15 => pool.structure(),
@@ -58,7 +58,7 @@ pub(crate) fn mutate_words(rng: &mut Rng, image: &mut Vec<u64>, other: &[u64]) {
     pool.seal();
 }
 
-/// Whether an image says that it is of a multimap.
+/// True if an image says that it is of a multimap.
 pub(crate) fn is_multi(image: &[u64]) -> bool {
     image.get(CONTENTS).is_some_and(|contents| contents >> 8 & 0xff == 1)
 }
@@ -69,7 +69,7 @@ struct Image<'a> {
 }
 
 impl Image<'_> {
-    /// What the design has on the medium.
+    /// The structures of a design.
     fn structure(&mut self) {
         match self.words[CONTENTS] & 0xff {
             2 => self.segment(),
@@ -78,7 +78,7 @@ impl Image<'_> {
         }
     }
 
-    /// What slots lead to.
+    /// The objects that slots lead to.
     fn object(&mut self) {
         if is_multi(self.words) && self.below(2) == 0 {
             self.list();
@@ -184,8 +184,8 @@ impl Image<'_> {
         }
     }
 
-    fn any_word(&mut self) {
-        let at = self.below(self.words.len());
+    fn change_one_of(&mut self, from: usize, count: usize) {
+        let at = from + self.below(count);
         self.change(at);
     }
 
@@ -195,25 +195,14 @@ impl Image<'_> {
             1 => STATE + self.below(3),
             2 => EXTENTS,
             3 => SAVED + self.below(8),
-            4 => {
-                self.words[SAVED + CHAINED_COUNTER] = self.below(10) as u64;
-                return;
-            }
+            4 => return self.words[SAVED + CHAINED_COUNTER] = self.below(10) as u64,
             5 => {
-                let [key, value] = [0; 2].map(|_| self.below(TYPES) as u64);
-                self.words[TYPES_WORD] = (key | 5 << 8) | (value | 5 << 8) << 32;
-                for shift in [0, 32] {
-                    // Only an array has a length.
-                    if self.words[TYPES_WORD] >> shift & 0xff != ARRAY {
-                        self.words[TYPES_WORD] &= !(0xff00 << shift);
-                    }
-                }
-                return;
+                // Only an array has a length.
+                let tag = |tag: u64| if tag == ARRAY { tag | 5 << 8 } else { tag };
+                let [key, value] = [0; 2].map(|_| tag(self.below(TYPES) as u64));
+                return self.words[TYPES_WORD] = key | value << 32;
             }
-            6 => {
-                self.words[ROOT] = (self.bucket() / BUCKET_WORDS) as u64;
-                return;
-            }
+            6 => return self.words[ROOT] = (self.bucket() / BUCKET_WORDS) as u64,
             _ => ROOT,
         };
         self.change(at);
@@ -261,10 +250,7 @@ impl Image<'_> {
                     self.seal_record(next, RENAMED_MAX);
                 }
             }
-            _ => {
-                let at = at + 3 + self.below(8);
-                self.change(at);
-            }
+            _ => self.change_one_of(at + 3, 8),
         }
         if self.below(5) > 0 {
             self.seal_record(at, RENAMED_MAX);
@@ -338,18 +324,13 @@ impl Image<'_> {
     }
 
     fn cut(&mut self) {
-        let words = self.extent_words();
-        match self.below(3) {
-            0 => self.words.resize(self.words.len() + words, 0),
-            1 => {
-                let len = self.words.len().saturating_sub(words).max(TABLE + 1);
-                self.words.truncate(len);
-            }
-            _ => {
-                let len = TABLE + 1 + self.below(self.words.len() - TABLE);
-                self.words.truncate(len);
-            }
-        }
+        let (words, len) = (self.extent_words(), self.words.len());
+        let len = match self.below(3) {
+            0 => len + words,
+            1 => len.saturating_sub(words).max(TABLE + 1),
+            _ => TABLE + 1 + self.below(len - TABLE),
+        };
+        self.words.resize(len, 0);
     }
 
     /// Puts most checksums of the superblock right.

@@ -1,4 +1,4 @@
-//! What Pea Hash has on the medium: the directory's words, and buckets of segments.
+//! Pea Hash on the medium: the directory's words, and buckets of segments.
 
 use durahash_media::hash::{WordMix, fingerprint};
 
@@ -151,7 +151,7 @@ impl Image<'_> {
         }
     }
 
-    /// A slot and what the head says of it.
+    /// A slot and its bits in the head.
     fn entry(&mut self) {
         let Some((bucket, other)) = self.buckets() else { return };
         let i = self.slot_number();

@@ -1,4 +1,4 @@
-//! What REH has on the medium: chains of buckets, and their slots.
+//! REH on the medium: chains of buckets, and their slots.
 
 use super::{BUCKET_WORDS, CHAINED, Image};
 

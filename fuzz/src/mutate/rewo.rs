@@ -1,4 +1,4 @@
-//! What Rewo-Hash has on the medium: a block that names tables, and their buckets.
+//! Rewo-Hash on the medium: a block that names tables, and their buckets.
 
 use durahash_media::hash::WordMix;
 
@@ -36,10 +36,7 @@ impl Image<'_> {
         let entry = at + ENTRY + self.below(ENTRIES);
         let unit = (self.extent(|kind| kind == UNITS) / self.extent_words()) as u64;
         match self.below(8) {
-            0 => {
-                let word = at + self.below(BLOCK_WORDS);
-                self.change(word);
-            }
+            0 => self.change_one_of(at, BLOCK_WORDS),
             1 => self.words[at] = self.words[at] & !7 | self.below(8) as u64,
             2 => self.words[at] = self.words[at] & 7 | (self.below(18) as u64) << 3,
             3 => self.words[at + 1] = self.below(20) as u64,
@@ -77,6 +74,10 @@ impl Image<'_> {
             2 => self.words[bucket] | 1 << i | 1 << (SLOTS + j),
             _ => self.words[bucket] ^ 1 << i ^ 1 << (SLOTS + i),
         };
+        self.set_commit(bucket, word);
+    }
+
+    fn set_commit(&mut self, bucket: usize, word: u64) {
         let word = word & ((1 << (2 * SLOTS)) - 1);
         self.words[bucket] = word | u64::from(word.count_ones() % 2) << 63;
     }
@@ -94,10 +95,8 @@ impl Image<'_> {
             3 => self.words[slot] = self.words[from],
             4 => self.words[slot + 1] = self.some_name(),
             _ => {
-                [self.words[slot], self.words[slot + 1]] = [self.words[from], self.words[from + 1]];
-                let word = self.words[bucket] | 1 << i;
-                let word = word & ((1 << (2 * SLOTS)) - 1);
-                self.words[bucket] = word | u64::from(word.count_ones() % 2) << 63;
+                self.words.copy_within(from..from + 2, slot);
+                self.set_commit(bucket, self.words[bucket] | 1 << i);
             }
         }
         let nibble = self.words[slot] & 0xf;
