@@ -60,41 +60,27 @@ impl WriteBack {
     /// Starts the write-back of the line at `line`, which belongs to a live object.
     #[inline(always)]
     pub(crate) fn line(self, line: *const u8) {
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            WriteBack::Clwb => {
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+        macro_rules! of_line {
+            ($instruction:literal) => {
                 // SAFETY: the processor has it (`detect`); writing back changes no contents.
                 unsafe {
-                    std::arch::asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags));
+                    std::arch::asm!($instruction, in(reg) line, options(nostack, preserves_flags));
                 }
-            }
+            };
+        }
+        match self {
             #[cfg(target_arch = "x86_64")]
-            WriteBack::ClflushOpt => {
-                // SAFETY: as for clwb.
-                unsafe {
-                    std::arch::asm!("clflushopt [{}]", in(reg) line, options(nostack, preserves_flags));
-                }
-            }
+            WriteBack::Clwb => of_line!("clwb [{}]"),
             #[cfg(target_arch = "x86_64")]
-            WriteBack::Clflush => {
-                // SAFETY: as for clwb.
-                unsafe {
-                    std::arch::asm!("clflush [{}]", in(reg) line, options(nostack, preserves_flags));
-                }
-            }
+            WriteBack::ClflushOpt => of_line!("clflushopt [{}]"),
+            #[cfg(target_arch = "x86_64")]
+            WriteBack::Clflush => of_line!("clflush [{}]"),
+            // The system instruction: assemblers want an extension enabled for its name, `dc cvap`.
             #[cfg(target_arch = "aarch64")]
-            WriteBack::DcCvap => {
-                // Spelled as the system instruction that it is: assemblers want an extension
-                // enabled for the name `dc cvap`.
-                // SAFETY: as for clwb.
-                unsafe {
-                    std::arch::asm!("sys #3, c7, c12, #1, {}", in(reg) line, options(nostack, preserves_flags));
-                }
-            }
+            WriteBack::DcCvap => of_line!("sys #3, c7, c12, #1, {}"),
             #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-            _ => {
-                let _ = line;
-            }
+            _ => debug_assert!(!line.is_null()),
         }
     }
 }

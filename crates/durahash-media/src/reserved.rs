@@ -61,12 +61,6 @@ impl<const N: usize> Reserved<N> {
             }
         }
     }
-
-    /// Bytes of memory in huge pages, where the system tells.
-    #[must_use]
-    pub fn huge_bytes(&self) -> Option<u64> {
-        self.memory.huge_bytes()
-    }
 }
 
 #[cfg(test)]

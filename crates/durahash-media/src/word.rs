@@ -120,6 +120,34 @@ macro_rules! on_media {
     )*};
 }
 
+/// Loads `dst.len()` bytes that begin `skip` bytes into `src`.
+#[inline]
+pub(crate) fn copy_out(
+    src: &[PmU64],
+    skip: usize,
+    mut dst: &mut [u8],
+    load: impl Fn(&PmU64) -> u64,
+) {
+    let (mut at, lead) = (skip / 8, skip % 8);
+    if lead != 0 && !dst.is_empty() {
+        let word = load(&src[at]).to_le_bytes();
+        let n = dst.len().min(8 - lead);
+        dst[..n].copy_from_slice(&word[lead..lead + n]);
+        dst = &mut dst[n..];
+        at += 1;
+    }
+    let (words, rest) = dst.as_chunks_mut::<8>();
+    for bytes in words {
+        *bytes = load(&src[at]).to_le_bytes();
+        at += 1;
+    }
+    if !rest.is_empty() {
+        let word = load(&src[at]).to_le_bytes();
+        let n = rest.len();
+        rest.copy_from_slice(&word[..n]);
+    }
+}
+
 /// The bits `lo .. lo + count` of a word, as a number.
 #[inline(always)]
 #[must_use]

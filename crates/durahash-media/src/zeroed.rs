@@ -17,7 +17,7 @@ pub(crate) struct Zeroed {
     /// Keeps `base` valid: a mapping, or lines on the heap where they are few (which is what
     /// tests open by the thousand, and what Miri understands).
     mapping: Option<Anonymous>,
-    heap: Vec<AlignedLine>,
+    _heap: Vec<AlignedLine>,
 }
 
 /// A line of words, so that what is on the heap keeps to lines as a mapping does.
@@ -45,10 +45,10 @@ impl Zeroed {
                 AlignedLine([const { AtomicU64::new(0) }; 8])
             });
             let base = NonNull::new(heap.as_mut_ptr()).expect("a vector's pointer").cast();
-            return Ok(Zeroed { base, mapping: None, heap });
+            return Ok(Zeroed { base, mapping: None, _heap: heap });
         }
         let mapping = Anonymous::reserve(bytes)?;
-        Ok(Zeroed { base: mapping.base.cast(), mapping: Some(mapping), heap: Vec::new() })
+        Ok(Zeroed { base: mapping.base.cast(), mapping: Some(mapping), _heap: Vec::new() })
     }
 
     #[inline(always)]
@@ -66,16 +66,5 @@ impl Zeroed {
             // SAFETY: our own anonymous mapping; reading it afterwards gives zeros.
             unsafe { madvise(start, bytes, Advice::LinuxDontNeed) }.is_ok()
         })
-    }
-
-    pub(crate) fn huge_bytes(&self) -> Option<u64> {
-        self.mapping.as_ref()?.huge_bytes()
-    }
-}
-
-impl Drop for Zeroed {
-    fn drop(&mut self) {
-        // The words on the heap have no destructor of their own; this names who owns them.
-        self.heap.clear();
     }
 }

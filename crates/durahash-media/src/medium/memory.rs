@@ -2,7 +2,7 @@
 
 use super::{Region, each_line, prefetch_line};
 use crate::error::Result;
-use crate::word::{OnMedia, PmU64};
+use crate::word::{OnMedia, PmU64, copy_out};
 
 /// An action of a thread that is not a store: nothing in release, a yield point and a mark in the
 /// trace under simulation.
@@ -153,26 +153,7 @@ pub trait Memory: Send + Sync + Sized + 'static {
     /// When `src` is shorter than that.
     #[inline]
     fn copy_out(&self, src: &[PmU64], skip: usize, dst: &mut [u8]) {
-        let mut at = skip / 8;
-        let mut dst = dst;
-        let lead = skip % 8;
-        if lead != 0 && !dst.is_empty() {
-            let word = self.load(&src[at]).to_le_bytes();
-            let n = dst.len().min(8 - lead);
-            dst[..n].copy_from_slice(&word[lead..lead + n]);
-            dst = &mut dst[n..];
-            at += 1;
-        }
-        let (words, rest) = dst.as_chunks_mut::<8>();
-        for bytes in words {
-            *bytes = self.load(&src[at]).to_le_bytes();
-            at += 1;
-        }
-        if !rest.is_empty() {
-            let word = self.load(&src[at]).to_le_bytes();
-            let n = rest.len();
-            rest.copy_from_slice(&word[..n]);
-        }
+        copy_out(src, skip, dst, |word| self.load(word));
     }
 
     /// True if the words begin with `bytes`.

@@ -4,7 +4,7 @@
 //! byte at any time, so all access is by atomic words, and what a client finds is whatever the others
 //! made of it.
 //!
-//! A file begins with a page that says what it is, and is never written again:
+//! A file begins with a page that identifies it, and is never written again:
 //!
 //! ```text
 //! off  0  magic number "durareg\0"
@@ -22,7 +22,7 @@ use std::path::Path;
 use super::mapped::{Mapping, Sharing};
 use super::{Anonymous, Region, sys};
 use crate::error::{Error, ErrorKind, Limit, Result};
-use crate::word::PmU64;
+use crate::word::{PmU64, copy_out};
 
 /// Bytes before the region in its file.
 const HEADER_BYTES: u64 = 4096;
@@ -124,21 +124,18 @@ impl SharedRegion {
         if !metadata.is_file() {
             return Err(failed(std::io::Error::other("it is not a regular file")));
         }
-        let expected_bytes = HEADER_BYTES;
-        if metadata.len() < expected_bytes {
-            let found_bytes = metadata.len();
-            let e = Error::from(ErrorKind::Truncated { found_bytes, expected_bytes });
-            return Err(e.at_path(path));
-        }
+        let found_bytes = metadata.len();
+        let reaches = |expected_bytes| match found_bytes < expected_bytes {
+            true => {
+                Err(Error::from(ErrorKind::Truncated { found_bytes, expected_bytes }).at_path(path))
+            }
+            false => Ok(()),
+        };
+        reaches(HEADER_BYTES)?;
         let mut bytes = [0; HEADER_WORDS * 8];
         sys::read_at(&file, &mut bytes, 0).map_err(failed)?;
         let header = SharedHeader::from_bytes(&bytes).map_err(|e| e.at_path(path))?;
-        let expected_bytes = HEADER_BYTES + header.bytes;
-        if metadata.len() < expected_bytes {
-            let found_bytes = metadata.len();
-            let e = Error::from(ErrorKind::Truncated { found_bytes, expected_bytes });
-            return Err(e.at_path(path));
-        }
+        reaches(HEADER_BYTES + header.bytes)?;
         Self::map(&file, header).map_err(failed)
     }
 
@@ -164,22 +161,8 @@ impl SharedRegion {
     /// # Errors
     /// [`Corrupt`](ErrorKind::Corrupt) when they are not in the region.
     pub fn read(&self, off: u64, to: &mut [u8]) -> Result<()> {
-        let (mut words, lead) = self.words(off, to.len())?;
-        let (head, rest) = to.split_at_mut(lead.min(to.len()));
-        if !head.is_empty() {
-            let word = words[0].load().to_le_bytes();
-            let from = (off % 8) as usize;
-            head.copy_from_slice(&word[from..from + head.len()]);
-            words = &words[1..];
-        }
-        let (whole, tail) = rest.as_chunks_mut::<8>();
-        for (bytes, word) in whole.iter_mut().zip(words) {
-            *bytes = word.load().to_le_bytes();
-        }
-        if !tail.is_empty() {
-            let word = words[whole.len()].load().to_le_bytes();
-            tail.copy_from_slice(&word[..tail.len()]);
-        }
+        let (words, _) = self.words(off, to.len())?;
+        copy_out(words, (off % 8) as usize, to, PmU64::load);
         Ok(())
     }
 
@@ -205,7 +188,7 @@ impl SharedRegion {
         Ok(())
     }
 
-    /// Stores `new` in the word at `off` if it is `old`; what it was.
+    /// Stores `new` in the word at `off` if it is `old`; returns the word before.
     ///
     /// # Errors
     /// [`Corrupt`](ErrorKind::Corrupt) when it is no word of the region.
@@ -214,7 +197,7 @@ impl SharedRegion {
         Ok(word.cas(old, new).unwrap_or_else(|was| was))
     }
 
-    /// Adds `n` to the word at `off`, with wrap-around; what it was.
+    /// Adds `n` to the word at `off`, with wrap-around; returns the word before.
     ///
     /// # Errors
     /// [`Corrupt`](ErrorKind::Corrupt) when it is no word of the region.
@@ -279,13 +262,8 @@ impl SharedHeader {
         expect("the protocol version", word(1), PROTOCOL)?;
         let sum = crc32fast::hash(&page[..(HEADER_WORDS - 1) * 8]);
         expect("the checksum of its header", word(HEADER_WORDS - 1), sum.into())?;
-        let header = SharedHeader {
-            id: word(2),
-            number: word(3),
-            count: word(4),
-            rows: word(5),
-            bytes: word(6),
-        };
+        let [id, number, count, rows, bytes] = [2, 3, 4, 5, 6].map(word);
+        let header = SharedHeader { id, number, count, rows, bytes };
         check_bytes(header.bytes)?;
         Ok(header)
     }

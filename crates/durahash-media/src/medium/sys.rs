@@ -28,7 +28,7 @@ pub mod faults {
         ARMED.set(Some((nth, errno)));
     }
 
-    /// Ends it; whether a call failed.
+    /// Ends it; true if a call failed.
     pub fn disarm() -> bool {
         matches!(ARMED.take(), Some((0, _)))
     }
@@ -81,27 +81,24 @@ pub(crate) fn is(e: &io::Error, errno: Errno) -> bool {
 
 /// Opens a file. Does not wait for the other end of a FIFO.
 pub(crate) fn open(path: &Path, write: bool) -> io::Result<File> {
-    gate()?;
-    OpenOptions::new()
-        .read(true)
-        .write(write)
-        .custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed())
-        .open(path)
+    open_with(OpenOptions::new().read(true).write(write), OFlags::empty(), path)
 }
 
 /// Opens a file for writes that are durable when they return, past the page cache or through it.
 pub(crate) fn open_durable(path: &Path, direct: bool) -> io::Result<File> {
-    gate()?;
-    let flags = OFlags::DSYNC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let flags = if direct { flags | OFlags::DIRECT } else { flags };
-    OpenOptions::new().write(true).custom_flags(flags.bits().cast_signed()).open(path)
+    let flags = if direct { OFlags::DSYNC | OFlags::DIRECT } else { OFlags::DSYNC };
+    open_with(OpenOptions::new().write(true), flags, path)
 }
 
 /// Opens a file for reads past the page cache.
 pub(crate) fn open_direct(path: &Path) -> io::Result<File> {
+    open_with(OpenOptions::new().read(true), OFlags::DIRECT, path)
+}
+
+fn open_with(options: &mut OpenOptions, flags: OFlags, path: &Path) -> io::Result<File> {
     gate()?;
-    let flags = OFlags::DIRECT | OFlags::NONBLOCK | OFlags::NOCTTY;
-    OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
+    let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
+    options.custom_flags(flags.bits().cast_signed()).open(path)
 }
 
 /// True if a file lies on a file system without a disk.

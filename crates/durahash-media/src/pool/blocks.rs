@@ -254,27 +254,20 @@ impl Blocks {
             return Ok(());
         };
         for i in sweep.extents {
-            let count = match self.extent_mut(i) {
-                Some(extent) => {
-                    let marks = extent.marks.take();
-                    let count = marks.as_ref().map_or(0, |marks| marks.0.len() as u64 * 64);
-                    let count = count.min(self.count_in(self.class_at(i)));
-                    let extent = self.extent_mut(i).expect("just found");
-                    for block in 0..count {
-                        if marks.as_ref().is_some_and(|marks| !marks.contains(block)) {
-                            extent.free.insert(block);
-                            extent.free_count += 1;
-                        }
-                    }
-                    extent.free_count
+            let extent_bytes = self.extent_bytes;
+            let Some(extent) = self.extent_mut(i) else { continue };
+            let (class, count) = (extent.class, extent_bytes / class_bytes(extent.class));
+            if let Some(marks) = extent.marks.take() {
+                for block in (0..count).filter(|block| !marks.contains(*block)) {
+                    extent.free.insert(block);
+                    extent.free_count += 1;
                 }
-                None => continue,
-            };
-            let class = self.class_at(i);
-            if count > 0 {
+            }
+            let free_count = extent.free_count;
+            if free_count > 0 {
                 self.class_mut(class).push(i);
             }
-            if count == self.count_in(class) {
+            if free_count == count {
                 self.retire(extents, medium, i)?;
             }
         }
@@ -292,12 +285,8 @@ impl Blocks {
         Ok(())
     }
 
-    fn class_at(&self, i: u64) -> u8 {
-        self.by_extent[i as usize].as_ref().map_or(0, |extent| extent.class)
-    }
-
-    /// True if the object at `off` is older than this open and not swept yet; marks it if so. The
-    /// second answer: whether the mark is new.
+    /// Marks the object at `off`, if it is older than this open and not swept yet; true if the mark is
+    /// new.
     pub(crate) fn mark(&mut self, off: u64) -> Result<Option<bool>> {
         if self.sweep.is_none() {
             return Ok(None);

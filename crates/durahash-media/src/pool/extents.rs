@@ -38,32 +38,25 @@ const FIRST_CLASS: u8 = 16;
 /// The code of blocks of half the largest extent.
 const LAST_CLASS: u8 = FIRST_CLASS + 94;
 
+/// The kinds without a class, by their codes.
+const KINDS: [ExtentKind; 7] = {
+    use ExtentKind::{Directory, Free, Head, Log, RunHead, RunRest, Units};
+    [Free, Head, Units, Directory, RunHead, RunRest, Log]
+};
+
 impl ExtentKind {
     pub(crate) fn code(self) -> u8 {
         match self {
-            ExtentKind::Free => 0,
-            ExtentKind::Head => 1,
-            ExtentKind::Units => 2,
-            ExtentKind::Directory => 3,
-            ExtentKind::RunHead => 4,
-            ExtentKind::RunRest => 5,
-            ExtentKind::Log => 6,
             ExtentKind::Blocks(class) => FIRST_CLASS + class,
+            _ => (0..).zip(KINDS).find(|(_, kind)| *kind == self).map_or(0, |(code, _)| code),
         }
     }
 
     pub(crate) fn from_code(code: u8) -> Option<Self> {
-        Some(match code {
-            0 => ExtentKind::Free,
-            1 => ExtentKind::Head,
-            2 => ExtentKind::Units,
-            3 => ExtentKind::Directory,
-            4 => ExtentKind::RunHead,
-            5 => ExtentKind::RunRest,
-            6 => ExtentKind::Log,
-            FIRST_CLASS..=LAST_CLASS => ExtentKind::Blocks(code - FIRST_CLASS),
-            _ => return None,
-        })
+        match code {
+            FIRST_CLASS..=LAST_CLASS => Some(ExtentKind::Blocks(code - FIRST_CLASS)),
+            _ => KINDS.get(usize::from(code)).copied(),
+        }
     }
 }
 

@@ -208,12 +208,11 @@ impl Superblock {
     /// Reads and verifies lines 0 and 1.
     pub(crate) fn read_fixed<M: Medium>(&self, medium: &M) -> Result<(Format, [u64; 2])> {
         let magic = medium.load(&self.magic);
+        if magic == MAGIC.swap_bytes() {
+            return Err(ErrorKind::ByteOrder.into());
+        }
         if magic != MAGIC {
-            let why = if magic == MAGIC.swap_bytes() { None } else { Some("it has another magic") };
-            return Err(match why {
-                Some(why) => ErrorKind::NotAPool { why }.into(),
-                None => ErrorKind::ByteOrder.into(),
-            });
+            return Err(ErrorKind::NotAPool { why: "it has another magic" }.into());
         }
         match medium.load(&self.byte_order) {
             BYTE_ORDER => {}

@@ -183,13 +183,9 @@ impl PoolFile {
     fn write_zeros(&self, from: u64, to: u64) -> io::Result<()> {
         const CHUNK_BYTES: u64 = 1 << 20;
         let zeros = vec![0; CHUNK_BYTES.min(to - from) as usize];
-        let mut at = from;
-        while at < to {
-            let bytes = CHUNK_BYTES.min(to - at);
-            sys::write_at(&self.file, &zeros[..bytes as usize], at)?;
-            at += bytes;
-        }
-        Ok(())
+        (from..to).step_by(CHUNK_BYTES as usize).try_for_each(|at| {
+            sys::write_at(&self.file, &zeros[..CHUNK_BYTES.min(to - at) as usize], at)
+        })
     }
 
     pub(super) fn truncate(&self, bytes: u64) -> Result<()> {
