@@ -1,8 +1,6 @@
 //! Faults of SepHash, each planted and found by the same schedules that the design itself passes.
 
-use std::cell::RefCell;
-use std::rc::Rc;
-
+use durahash_remote::fabric::Chaos;
 use durahash_remote::planted::Fault::{self, *};
 use durahash_remote::planted::plant;
 
@@ -72,104 +70,70 @@ const LEASES: &[Case] = &[
 /// As they are drawn.
 fn any(_: &mut Plan) {}
 
+/// Sets the entries of a CurSegment and of a MainSegment, the largest depth of the directory and the first.
+fn sizes(plan: &mut Plan, cur: u32, main: u32, max_depth: u32, first_depth: u32) {
+    let options = &mut plan.options;
+    (options.cur_entries, options.main_entries) = (cur, main);
+    (options.max_depth, options.first_depth) = (max_depth, first_depth);
+}
+
 /// Windows that are less than a CurSegment.
 fn wide(plan: &mut Plan) {
-    plan.options.cur_entries = 24;
-    plan.options.main_entries = 48;
+    (plan.options.cur_entries, plan.options.main_entries) = (24, 48);
     plan.clients = plan.clients.max(3);
 }
 
 /// MainSegments whose record points are not exact: those of more than 512 entries.
 fn large(plan: &mut Plan) {
-    plan.options.cur_entries = 64;
-    plan.options.main_entries = 4096;
-    plan.options.first_depth = 0;
-    plan.clients = 2;
-    plan.tasks = 3;
-    plan.ops = 500;
-    plan.keys = 1500;
-    plan.death_one_in = 0;
+    sizes(plan, 64, 4096, plan.options.max_depth, 0);
+    *plan = Plan { clients: 2, tasks: 3, ops: 500, keys: 1500, death_one_in: 0, ..plan.clone() };
 }
 
 /// Splits, and deaths in the middle of them.
 fn splitting(plan: &mut Plan) {
-    plan.options.cur_entries = 4;
-    plan.options.main_entries = 4;
-    plan.options.max_depth = 6;
-    plan.options.first_depth = 0;
-    plan.clients = 5;
-    plan.tasks = 1;
-    plan.keys = 60;
-    plan.ops = 60;
-    plan.death_one_in = 200;
+    sizes(plan, 4, 4, 6, 0);
+    *plan = Plan { clients: 5, tasks: 1, keys: 60, ops: 60, death_one_in: 200, ..plan.clone() };
 }
 
 /// Segments that turn often, and memory that is used again soon.
 fn churning(plan: &mut Plan) {
-    plan.options.cur_entries = 2;
-    plan.options.main_entries = 40;
-    plan.options.max_depth = 1;
-    plan.options.first_depth = 0;
-    plan.options.tick_ns = 2_000;
-    plan.options.wait_ns = 2_000;
-    plan.clients = 3;
-    plan.tasks = 2;
-    plan.readers = 1;
-    plan.keys = 3;
-    plan.ops = 20;
-    plan.lease_ns = None;
-    plan.death_one_in = 0;
-    plan.chaos.stall_one_in = 100;
-    plan.chaos.stall_ns_max = 100_000;
+    sizes(plan, 2, 40, 1, 0);
+    (plan.options.tick_ns, plan.options.wait_ns) = (2_000, 2_000);
+    *plan = Plan { clients: 3, tasks: 2, readers: 1, keys: 3, ops: 20, ..plan.clone() };
+    (plan.lease_ns, plan.death_one_in) = (None, 0);
+    (plan.chaos.stall_one_in, plan.chaos.stall_ns_max) = (100, 100_000);
 }
 
 /// The same with two keys, and a time by which all tasks have ended.
 fn turning(plan: &mut Plan) {
     churning(plan);
-    plan.keys = 2;
-    plan.chaos.stall_one_in = 50;
-    plan.until_ns = 200_000_000;
+    (plan.keys, plan.chaos.stall_one_in, plan.until_ns) = (2, 50, 200_000_000);
 }
 
 /// The same, with clients that are away for a while.
 fn returning(plan: &mut Plan) {
     churning(plan);
-    plan.clients = 4;
-    plan.readers = 0;
-    plan.ops = 30;
-    plan.pause_ns_max = 500_000;
+    *plan = Plan { clients: 4, readers: 0, ops: 30, pause_ns_max: 500_000, ..plan.clone() };
     plan.chaos.stall_one_in = 0;
 }
 
 /// The same, with clients that stand still while they join, and others that do while they read.
 fn joining(plan: &mut Plan) {
     churning(plan);
-    plan.options.tick_ns = 10_000;
-    plan.options.chunk_bytes = 64;
-    plan.clients = 6;
-    plan.readers = 2;
-    plan.keys = 2;
-    plan.ops = 30;
+    (plan.options.tick_ns, plan.options.chunk_bytes) = (10_000, 64);
+    *plan = Plan { clients: 6, readers: 2, keys: 2, ops: 30, ..plan.clone() };
     plan.joining_ns_max = 2_000_000;
-    plan.chaos.stall_one_in = 60;
-    plan.chaos.stall_ns_max = 500_000;
-    plan.chaos.delay_ns_max = 10_000;
+    let chaos = Chaos { stall_one_in: 60, stall_ns_max: 500_000, ..plan.chaos };
+    plan.chaos = Chaos { delay_ns_max: 10_000, ..chaos };
 }
 
 /// Clients that stand still for much longer than a lease.
 fn leased(plan: &mut Plan) {
     plan.lease_ns = Some(200_000);
-    plan.options.tick_ns = 20_000;
     // Nothing is free but what was in use.
-    plan.options.chunk_bytes = 64;
-    plan.options.cur_entries = 2;
-    plan.clients = 4;
-    plan.tasks = 3;
-    plan.ops = 60;
-    plan.keys = 4;
-    plan.death_one_in = 0;
-    plan.chaos.stall_one_in = 50;
-    plan.chaos.stall_ns_max = 5_000_000;
+    (plan.options.tick_ns, plan.options.chunk_bytes, plan.options.cur_entries) = (20_000, 64, 2);
+    *plan = Plan { clients: 4, tasks: 3, ops: 60, keys: 4, death_one_in: 0, ..plan.clone() };
+    (plan.chaos.stall_one_in, plan.chaos.stall_ns_max) = (50, 5_000_000);
 }
 
 /// The first of these schedules in which something goes wrong.
@@ -179,7 +143,7 @@ fn first(
     seeds: impl IntoIterator<Item = u64>,
 ) -> Option<(u64, String)> {
     plant(faults);
-    let found = first_wrong(seeds, shape, &Rc::new(RefCell::new(Totals::default())));
+    let found = first_wrong(seeds, shape, &mut Totals::default());
     plant(&[]);
     found
 }

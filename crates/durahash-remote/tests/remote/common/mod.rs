@@ -2,6 +2,21 @@
 
 pub(crate) mod schedule;
 
+/// Declares counts that are added up.
+macro_rules! counts {
+    ($(#[$docs:meta])* $type:ident { $($(#[$doc:meta])* $name:ident,)* }) => {
+        $(#[$docs])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub(crate) struct $type { $($(#[$doc])* pub(crate) $name: u64,)* }
+
+        impl std::ops::AddAssign for $type {
+            fn add_assign(&mut self, other: Self) { $(self.$name += other.$name;)* }
+        }
+    };
+}
+
+pub(crate) use counts;
+
 use std::collections::{HashMap, HashSet};
 
 /// The state of a key: the number of its value, or none.
@@ -22,8 +37,8 @@ pub(crate) enum Found {
     /// It said nothing.
     Untold,
     Is(State),
-    /// Some value.
-    Something,
+    /// Any other state.
+    Not(State),
 }
 
 /// An operation on one key.
@@ -102,7 +117,7 @@ fn search(ops: &[Done]) -> Option<bool> {
             let op = &ops[i];
             match op.found {
                 Found::Is(found) if found != state => continue,
-                Found::Something if state.is_none() => continue,
+                Found::Not(other) if other == state => continue,
                 _ => {}
             }
             let state = match op.effect {
@@ -129,11 +144,11 @@ fn search(ops: &[Done]) -> Option<bool> {
     Some(false)
 }
 
-/// Whether an operation of unknown outcome can be taken for one that did nothing: nobody can have
+/// Returns whether an operation of unknown outcome can be taken for one that did nothing: no other can have
 /// seen what it wrote.
 fn explains_nothing(op: &Done, ops: &[Done]) -> bool {
     let (Effect::Set(new) | Effect::SetIf(_, new)) = op.effect else { return op.end.is_none() };
-    let seen = |other: &Done| other.found == Found::Is(new) || other.found == Found::Something;
+    let seen = |other: &Done| other.found == Found::Is(new) || matches!(other.found, Found::Not(_));
     op.end.is_none() && new.is_some() && !ops.iter().any(seen)
 }
 
@@ -144,7 +159,7 @@ fn the_checker_knows_good_from_bad() {
     let op = |start, end, effect, found| Done { key: 0, start, end, effect, found };
     let put = |start, end, v| op(start, end, Effect::Set(Some(v)), Found::Untold);
     let get = |start, end, found| op(start, Some(end), Effect::Read, Found::Is(found));
-    let full = |start, end| op(start, Some(end), Effect::Read, Found::Something);
+    let full = |start, end| op(start, Some(end), Effect::Read, Found::Not(None));
     assert!(linearizable(&[put(1, None, 1), full(3, 4)]));
     assert!(!linearizable(&[full(3, 4)]));
     assert!(linearizable(&[put(1, Some(2), 1), get(3, 4, Some(1))]));
@@ -157,4 +172,9 @@ fn the_checker_knows_good_from_bad() {
         |start, end, a, b, found| op(start, Some(end), Effect::SetIf(a, Some(b)), Found::Is(found));
     assert!(linearizable(&[swap(1, 2, None, 1, None), swap(3, 4, None, 2, Some(1))]));
     assert!(!linearizable(&[swap(1, 2, None, 1, None), swap(3, 4, None, 2, None)]));
+    let fails =
+        |start, end, a| op(start, Some(end), Effect::SetIf(Some(a), None), Found::Not(Some(a)));
+    assert!(linearizable(&[put(1, Some(2), 1), fails(3, 4, 2), get(5, 6, Some(1))]));
+    assert!(!linearizable(&[put(1, Some(2), 1), fails(3, 4, 1)]));
+    assert!(linearizable(&[put(1, Some(2), 1), put(3, None, 2), fails(4, 5, 1)]));
 }

@@ -6,9 +6,9 @@ use std::rc::Rc;
 
 use durahash_media::hash::WordMix;
 use durahash_remote::fabric::{Chaos, Choice, Fabric, Sim, SimClient, SimOptions, What};
-use durahash_remote::{Compared, ErrorKind, Options, RemoteMap, Result};
+use durahash_remote::{Compared, ErrorKind, Options, RemoteMap, Result, Tally};
 
-use crate::common::{Effect, Found, History};
+use crate::common::{Effect, Found, History, counts};
 
 /// Numbers drawn from a seed.
 #[derive(Clone)]
@@ -134,30 +134,30 @@ struct Run {
     values: Cell<u32>,
     /// Bytes that each client held after its last operation.
     held: RefCell<Vec<u64>>,
-    /// Clients that were evicted, and those that had no room.
-    evicted: Cell<u64>,
-    full: Cell<u64>,
-    totals: Rc<RefCell<Totals>>,
+    totals: RefCell<Totals>,
 }
 
-/// Sums over all schedules.
-#[derive(Debug, Default)]
-pub(crate) struct Totals {
-    pub(crate) schedules: u64,
-    pub(crate) ops: u64,
-    pub(crate) deaths: u64,
-    pub(crate) merges: u64,
-    pub(crate) splits: u64,
-    pub(crate) lost: u64,
-    pub(crate) doublings: u64,
-    pub(crate) hops: u64,
-    pub(crate) waits: u64,
-    pub(crate) evictions: u64,
-    pub(crate) evicted: u64,
-    pub(crate) full: u64,
-    pub(crate) leaked_bytes: u64,
-    /// Keys of which the checker gave up.
-    pub(crate) undecided: u64,
+counts! {
+    /// Counts of a schedule, or sums over all.
+    Totals {
+        schedules,
+        ops,
+        deaths,
+        merges,
+        splits,
+        lost,
+        doublings,
+        hops,
+        waits,
+        evictions,
+        /// Clients that were evicted.
+        evicted,
+        /// Clients that had no room.
+        full,
+        leaked_bytes,
+        /// Keys of which the checker gave up.
+        undecided,
+    }
 }
 
 impl Run {
@@ -195,7 +195,7 @@ impl Run {
             9 => {
                 let i = self.begin(k, Effect::SetIf(None, Some(new)));
                 let was = map.insert_new(&name, &bytes).await?;
-                self.end(i, if was { Found::Is(None) } else { Found::Something });
+                self.end(i, if was { Found::Is(None) } else { Found::Not(None) });
             }
             10 => {
                 let i = self.begin(k, Effect::Set(Some(new)));
@@ -219,11 +219,7 @@ impl Run {
 }
 
 /// Runs one schedule, with the plan that `shape` makes of the one drawn.
-fn schedule(
-    seed: u64,
-    shape: impl Fn(&mut Plan),
-    totals: &Rc<RefCell<Totals>>,
-) -> std::result::Result<(), String> {
+fn schedule(seed: u64, shape: impl Fn(&mut Plan)) -> std::result::Result<Totals, String> {
     let rng = Rng::new(seed);
     let mut plan = Plan::drawn(&rng, seed);
     shape(&mut plan);
@@ -264,9 +260,7 @@ fn schedule(
         rng,
         history: RefCell::default(),
         values: Cell::new(0),
-        evicted: Cell::new(0),
-        full: Cell::new(0),
-        totals: Rc::clone(totals),
+        totals: RefCell::default(),
     });
     let plan = &run.plan;
     let failures: Rc<RefCell<Vec<String>>> = Rc::default();
@@ -276,16 +270,13 @@ fn schedule(
         clients.push(client.clone());
         let (run, failures) = (Rc::clone(&run), Rc::clone(&failures));
         sim.spawn(&client.clone(), async move {
-            let result = one_client(&run, number as usize, client).await;
-            match result {
-                Err(e) if matches!(e.kind(), ErrorKind::Evicted) && run.plan.lease_ns.is_some() => {
-                    run.evicted.set(run.evicted.get() + 1);
+            let Err(e) = one_client(&run, number as usize, client).await else { return };
+            match e.kind() {
+                ErrorKind::Evicted if run.plan.lease_ns.is_some() => {
+                    run.totals.borrow_mut().evicted += 1;
                 }
-                Err(e) if matches!(e.kind(), ErrorKind::Full { .. }) => {
-                    run.full.set(run.full.get() + 1);
-                }
-                Err(e) => failures.borrow_mut().push(e.to_string()),
-                Ok(()) => {}
+                ErrorKind::Full { .. } => run.totals.borrow_mut().full += 1,
+                _ => failures.borrow_mut().push(e.to_string()),
             }
         });
     }
@@ -323,7 +314,7 @@ fn schedule(
             .ok_or_else(|| format!("iteration gave {pair:?}"))?;
     }
     let held: u64 = run.held.borrow().iter().sum();
-    let (evicted, full) = (run.evicted.get(), run.full.get());
+    let Totals { evicted, full, .. } = *run.totals.borrow();
     if deaths == 0 && evicted == 0 && full == 0 && leaked != held {
         return Err(format!("{leaked} bytes are unaccounted for, and clients had {held}"));
     }
@@ -336,15 +327,9 @@ fn schedule(
     if leaked > bound {
         return Err(format!("{leaked} bytes are lost, and the bound is {bound}"));
     }
-    let mut totals = totals.borrow_mut();
-    totals.schedules += 1;
-    totals.undecided += undecided;
-    totals.ops += run.history.borrow().ops.len() as u64;
-    totals.deaths += deaths;
-    totals.evicted += evicted;
-    totals.full += full;
-    totals.leaked_bytes += leaked;
-    Ok(())
+    let ops = run.history.borrow().ops.len() as u64;
+    let totals = *run.totals.borrow();
+    Ok(Totals { schedules: 1, undecided, ops, deaths, leaked_bytes: leaked, ..totals })
 }
 
 async fn one_client(run: &Rc<Run>, number: usize, client: SimClient) -> Result<()> {
@@ -388,24 +373,12 @@ async fn one_client(run: &Rc<Run>, number: usize, client: SimClient) -> Result<(
     }
     let stats = map.stats();
     run.held.borrow_mut()[number] = stats.held_bytes.iter().sum();
-    {
-        let mut totals = run.totals.borrow_mut();
-        totals.merges += stats.merges;
-        totals.splits += stats.splits;
-        totals.lost += stats.lost;
-        totals.doublings += stats.doublings;
-        totals.hops += stats.hops;
-        totals.waits += stats.waits;
-        totals.evictions += stats.evictions;
-    }
+    let Tally { merges, splits, lost, doublings, hops, waits, evictions, .. } = stats;
+    *run.totals.borrow_mut() +=
+        Totals { merges, splits, lost, doublings, hops, waits, evictions, ..Totals::default() };
     result?;
-    let closing = map.clone();
-    drop(map);
-    closing.close().await?;
-    match service.await {
-        Some(ended) => ended,
-        None => Ok(()),
-    }
+    map.close().await?;
+    service.await.unwrap_or(Ok(()))
 }
 
 /// The leaked bytes, and the pairs of an iteration.
@@ -457,12 +430,14 @@ async fn judge(client: SimClient, run: &Run) -> Result<(u64, Vec<(u32, u32)>)> {
 pub(crate) fn first_wrong(
     seeds: impl IntoIterator<Item = u64>,
     shape: impl Fn(&mut Plan),
-    totals: &Rc<RefCell<Totals>>,
+    totals: &mut Totals,
 ) -> Option<(u64, String)> {
     seeds.into_iter().find_map(|seed| {
-        let ended = catch_unwind(AssertUnwindSafe(|| schedule(seed, &shape, totals)));
-        let wrong = match ended {
-            Ok(Ok(())) => return None,
+        let wrong = match catch_unwind(AssertUnwindSafe(|| schedule(seed, &shape))) {
+            Ok(Ok(counts)) => {
+                *totals += counts;
+                return None;
+            }
             Ok(Err(wrong)) => wrong,
             Err(panic) => {
                 let text = panic.downcast_ref::<String>().cloned();

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use std::ops::Deref;
 use std::rc::Rc;
 
-use super::history::Operation;
+use crate::common::History;
+
 use super::layout::{
     A, Addr, CELLS, CUR_HEAD, Class, DIRECTORY, EPOCH, Entry, Hint, ROOT, ROW_DEAD, ROW_LIVE,
     State, row,
@@ -59,10 +60,9 @@ pub(crate) struct Client {
 }
 
 /// State that all tasks of a run share beside the world.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Run {
-    pub(crate) history: Vec<Operation>,
-    pub(crate) clock: u64,
+    pub(crate) history: History,
     pub(crate) unfinished: usize,
     pub(crate) next_value: u64,
     pub(crate) merges: u64,

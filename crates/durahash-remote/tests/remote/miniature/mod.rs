@@ -1,12 +1,12 @@
 //! The protocol of the index in miniature.
 //!
-//! A few hundred lines, independent of the fabric and of the index itself, that do what the protocol
+//! A few hundred lines, independent of the fabric and of the index itself, which do what the protocol
 //! says on a tiny geometry: two to four entries a CurSegment, MainSegments that split beyond one to
 //! three entries, one to three keys whose fingerprints collide, directories of up to eight cells,
 //! generations that wrap around at 4, 8 or 16, depth information of two bits. Two to four clients of
 //! one or two coroutines put, delete, read and do conditional operations; a seed decides when each
 //! 8-byte word of each verb takes effect, who stands still, who dies, who is evicted although alive,
-//! and whether memory is reused. What they answered must be linearizable, key by key (`history.rs`),
+//! and whether memory is reused. What they answered must be linearizable, key by key (`common/mod.rs`),
 //! with operations of the dead done or not; what a new client reads at the end is part of it. And all
 //! operations of who is alive must end.
 //!
@@ -21,7 +21,6 @@
 //! | `client.rs` | cache, epochs, memory of a client; reading a CurSegment |
 //! | `operations.rs` | put, delete, get, conditional operations |
 //! | `grow.rs` | merge, split, directory |
-//! | `history.rs` | linearizability |
 //! | `simulate.rs` | one run |
 //!
 //! Findings about the rules themselves:
@@ -46,7 +45,6 @@
 
 mod client;
 mod grow;
-mod history;
 mod layout;
 mod operations;
 mod random;
@@ -57,7 +55,7 @@ mod world;
 use crate::{budget, deep};
 use rules::Focus::{self, Any, Joining, Reuse, Wrap};
 use rules::Rules;
-use simulate::{Counts, Violation, simulate};
+use simulate::{Counts, simulate};
 
 /// Each rule, the runs in which its absence is looked for, a seed that shows it, and the number of seeds, from 0
 /// on, within which the deep run finds a violation.
@@ -129,10 +127,7 @@ fn each_rule_is_needed() {
         let Some((seed, violation)) = found else {
             panic!("without {name}, {focus:?}: nothing was found in {seeds} seeds")
         };
-        let what = match violation {
-            Violation::NotLinearizable(_) => "not linearizable".to_owned(),
-            other => other.to_string(),
-        };
+        let what = violation.lines().next().unwrap_or_default();
         println!("without {name}, {focus:?}: seed {seed}, {what}");
     }
 }

@@ -1,10 +1,22 @@
 //! Put, delete, get and the conditional operations.
 
 use super::client::{Coroutine, Seen, Table, Way};
-use super::history::{Kind, Value};
 use super::layout::{A, Addr, CUR_HEAD, Class, Entry, Hint, MAIN_ENTRIES, MAIN_HEAD, State};
 use super::rules::Key;
 use super::world::{Batch, Closed};
+
+/// Values are different from one another and from 0, which is "nothing".
+pub(crate) type Value = u64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Get,
+    Put(Value),
+    Delete,
+    InsertIfAbsent(Value),
+    CompareAndSet(Value, Value),
+    GetAndPut(Value),
+}
 
 /// The result of a read.
 struct Found {

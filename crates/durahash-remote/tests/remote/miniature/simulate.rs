@@ -1,69 +1,28 @@
 //! One run: a seed decides the geometry, what clients do, and when everything takes effect.
 
 use std::cell::RefCell;
-use std::fmt;
-use std::ops::AddAssign;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 
+use crate::common::{Effect, Found, counts};
+
 use super::client::{Client, Coroutine, Run};
-use super::history::{Kind, Operation, linearizable};
 use super::layout::{A, CUR_HEAD, Class, DIRECTORY, EPOCH, MAIN_HEAD};
+use super::operations::Kind;
 use super::random::Random;
 use super::rules::{Focus, Rules, Setup};
 use super::world::{Closed, Endpoint, Event, Life, Shared, World};
 
-/// Why a run is wrong.
-#[derive(Debug)]
-pub(crate) enum Violation {
-    /// No order of the operations on a key explains the answers.
-    NotLinearizable(Vec<Operation>),
-    /// Operations do not end, although all live clients go on.
-    Stuck,
-    /// Something that must not be followed was.
-    Fault(&'static str),
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotLinearizable(history) => {
-                write!(f, "no order of these operations explains the answers")?;
-                for Operation { client, key, kind, begin, end } in history {
-                    write!(f, "\n  client {client}, key {key}: {kind:?} from {begin} ")?;
-                    match end {
-                        Some((end, answer)) => write!(f, "to {end}, answered {answer}")?,
-                        None => write!(f, "on, outcome unknown")?,
-                    }
-                }
-                Ok(())
-            }
-            Self::Stuck => write!(f, "operations do not end"),
-            Self::Fault(what) => write!(f, "{what}"),
-        }
-    }
-}
-
-/// Counts of a run, so that a test can assert that it did enough.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) operations: u64,
-    pub(crate) unknown: u64,
-    pub(crate) merges: u64,
-    pub(crate) splits: u64,
-    pub(crate) epochs: u64,
-    pub(crate) events: u64,
-}
-
-impl AddAssign for Counts {
-    fn add_assign(&mut self, other: Self) {
-        self.operations += other.operations;
-        self.unknown += other.unknown;
-        self.merges += other.merges;
-        self.splits += other.splits;
-        self.epochs += other.epochs;
-        self.events += other.events;
+counts! {
+    /// Counts of a run, so that a test can assert that it did enough.
+    Counts {
+        operations,
+        unknown,
+        merges,
+        splits,
+        epochs,
+        events,
     }
 }
 
@@ -81,8 +40,8 @@ struct Simulation {
 /// No run that ends takes a tenth of this.
 const MOST_EVENTS: u64 = 400_000;
 
-/// Runs one seed.
-pub(crate) fn simulate(rules: Rules, focus: Focus, seed: u64) -> Result<Counts, Violation> {
+/// Runs one seed. An error is a violation: what the run should not have done.
+pub(crate) fn simulate(rules: Rules, focus: Focus, seed: u64) -> Result<Counts, String> {
     let mut random = Random::new(seed);
     let setup = Rc::new(Setup::random(rules, focus, &mut random));
     let mut world = World::new((*setup).clone(), random);
@@ -177,17 +136,17 @@ impl Simulation {
         self.add_client(0, 1, |coroutine| Box::pin(read_all(coroutine)));
     }
 
-    fn until_done(&mut self, counts: &mut Counts) -> Result<(), Violation> {
+    fn until_done(&mut self, counts: &mut Counts) -> Result<(), String> {
         let mut context = Context::from_waker(Waker::noop());
         while self.run.borrow().unfinished > 0 {
             let event = self.world.borrow_mut().step();
             counts.events += 1;
-            if let Some(fault) = self.world.borrow().fault {
-                return Err(Violation::Fault(fault));
-            }
+            self.check_fault()?;
             match event {
-                None => return Err(Violation::Stuck),
-                Some(_) if counts.events > MOST_EVENTS => return Err(Violation::Stuck),
+                None => return Err("operations do not end".into()),
+                Some(_) if counts.events > MOST_EVENTS => {
+                    return Err("operations do not end".into());
+                }
                 Some(Event::Resume(task)) if self.world.borrow().runs(task) => {
                     let polled = &mut self.tasks[task as usize];
                     if let Some(future) = polled
@@ -199,11 +158,14 @@ impl Simulation {
                 Some(Event::Kill(client) | Event::MarkDead(client)) => self.bury(client as usize),
                 Some(_) => {}
             }
-            if let Some(fault) = self.world.borrow().fault {
-                return Err(Violation::Fault(fault));
-            }
+            self.check_fault()?;
         }
         Ok(())
+    }
+
+    /// Fails if an address or a value was followed that none may follow.
+    fn check_fault(&self) -> Result<(), String> {
+        self.world.borrow().fault.map_or(Ok(()), |fault| Err(fault.into()))
     }
 
     /// A task has ended, whether it was done or cut off.
@@ -226,20 +188,14 @@ impl Simulation {
         }
     }
 
-    fn judge(&self, counts: &mut Counts) -> Result<(), Violation> {
+    fn judge(&self, counts: &mut Counts) -> Result<(), String> {
         let run = self.run.borrow();
-        counts.operations += run.history.len() as u64;
-        counts.unknown += run.history.iter().filter(|op| op.end.is_none()).count() as u64;
+        counts.operations += run.history.ops.len() as u64;
+        counts.unknown += run.history.ops.iter().filter(|op| op.end.is_none()).count() as u64;
         counts.merges += run.merges;
         counts.splits += run.splits;
         counts.epochs += *self.world.borrow_mut().word(EPOCH);
-        for key in 0..self.setup.keys.len() {
-            let of_key = run.history.iter().filter(|op| op.key == key);
-            let history: Vec<_> = of_key.copied().collect();
-            if !linearizable(&history) {
-                return Err(Violation::NotLinearizable(history));
-            }
-        }
+        assert_eq!(run.history.check()?, 0, "every history can be decided");
         Ok(())
     }
 }
@@ -287,19 +243,22 @@ async fn read_all(coroutine: Coroutine) -> Result<(), Closed> {
 }
 
 async fn recorded(coroutine: &Coroutine, key: usize, kind: Kind) -> Result<u64, Closed> {
-    let tick = || {
-        let mut run = coroutine.run.borrow_mut();
-        run.clock += 1;
-        run.clock
+    let state = |value| (value != 0).then(|| u32::try_from(value).unwrap_or(u32::MAX));
+    let effect = match kind {
+        Kind::Get => Effect::Read,
+        Kind::Put(new) | Kind::GetAndPut(new) => Effect::Set(state(new)),
+        Kind::Delete => Effect::Set(None),
+        Kind::InsertIfAbsent(new) => Effect::SetIf(None, state(new)),
+        Kind::CompareAndSet(old, new) => Effect::SetIf(state(old), state(new)),
     };
-    let begin = tick();
-    let at = {
-        let mut run = coroutine.run.borrow_mut();
-        run.history.push(Operation { client: coroutine.number(), key, kind, begin, end: None });
-        run.history.len() - 1
-    };
+    let at = coroutine.run.borrow_mut().history.begin(key as u32, effect);
     let answer = coroutine.operate(key, kind).await?;
-    let end = tick();
-    coroutine.run.borrow_mut().history[at].end = Some((end, answer));
+    let found = match effect {
+        Effect::SetIf(old, _) if answer == 1 => Found::Is(old),
+        Effect::SetIf(old, _) => Found::Not(old),
+        _ if matches!(kind, Kind::Get | Kind::GetAndPut(_)) => Found::Is(state(answer)),
+        _ => Found::Untold,
+    };
+    coroutine.run.borrow_mut().history.end(at, found);
     Ok(answer)
 }
