@@ -79,6 +79,12 @@ struct View {
     confirmed: u64,
 }
 
+impl View {
+    fn new(a: WordA, epoch: u64) -> Self {
+        View { a, seen: Vec::new(), table: None, grown: 0, confirmed: epoch }
+    }
+}
+
 /// A segment. It never moves, so its suffix and its buddies stay.
 #[derive(Debug)]
 struct Segment {
@@ -138,14 +144,14 @@ impl Cache {
         buddies: Vec<Ref>,
         epoch: u64,
     ) {
-        let view = View { a, seen: Vec::new(), table: None, grown: 0, confirmed: epoch };
-        self.segments.insert(cur, Segment { suffix, buddies, view });
+        self.segments.insert(cur, Segment { suffix, buddies, view: View::new(a, epoch) });
     }
 
     /// Drops the contents of a segment whose word A has changed.
     pub(super) fn turn(&mut self, cur: Ref, a: WordA, epoch: u64) {
-        let Some(segment) = self.segments.get_mut(&cur) else { return };
-        segment.view = View { a, seen: Vec::new(), table: None, grown: 0, confirmed: epoch };
+        if let Some(segment) = self.segments.get_mut(&cur) {
+            segment.view = View::new(a, epoch);
+        }
     }
 
     /// Word A was `a`, and `entries` are the live ones from `offset` on.

@@ -230,18 +230,6 @@ impl<F: Fabric> Core<F> {
         Ok(Batch::new())
     }
 
-    /// Swaps a word, and returns the previous one.
-    async fn swap_word(
-        &self,
-        op: &Op<'_, F>,
-        mut batch: Batch,
-        at: Addr,
-        [old, new]: [u64; 2],
-    ) -> Result<u64> {
-        let swap = batch.compare_swap(at, old, new);
-        Ok(op.send(batch).await?.word(swap))
-    }
-
     async fn commit_merge(
         &self,
         op: &Op<'_, F>,
@@ -262,10 +250,10 @@ impl<F: Fabric> Core<F> {
         let mut batch = Batch::new();
         batch.write(main.addr(), &bytes);
         self.write_hints(&mut batch, cur, a, hints);
-        let batch = self.complete(op, batch, Fault::CommitWithMain).await?;
+        let mut batch = self.complete(op, batch, Fault::CommitWithMain).await?;
         let new = a.merged(main);
-        let found = self.swap_word(op, batch, cur.addr(), [a.0, new.0]).await?;
-        if found != a.0 {
+        let swap = batch.compare_swap(cur.addr(), a.0, new.0);
+        if op.send(batch).await?.word(swap) != a.0 {
             self.space.borrow_mut().put(main, taken);
             return Ok(false);
         }
@@ -306,9 +294,9 @@ impl<F: Fabric> Core<F> {
         batch.write(up.addr(), &upper_bytes);
         batch.write(buddy.addr(), &cur_segment(&self.geometry, up_a, up_place));
         self.write_hints(&mut batch, cur, a, hints);
-        let batch = self.complete(op, batch, Fault::BuddyWithHalves).await?;
+        let mut batch = self.complete(op, batch, Fault::BuddyWithHalves).await?;
         let new = a.split(low);
-        let commit = || self.swap_word(op, Batch::new(), cur.addr(), [a.0, new.0]);
+        let commit = || op.swap_word(cur.addr(), a.0, new.0);
         let early = if planted(Fault::BuddyLast) { Some(commit().await?) } else { None };
         let free_upper = || {
             let mut space = self.space.borrow_mut();
@@ -316,7 +304,8 @@ impl<F: Fabric> Core<F> {
             space.put(buddy, block_bytes(sizes[2]));
         };
         let buddy_at = cur.addr().add(self.geometry.buddy_off(depth));
-        let found = self.swap_word(op, batch, buddy_at, [0, buddy.word()]).await?;
+        let swap = batch.compare_swap(buddy_at, 0, buddy.word());
+        let found = op.send(batch).await?.word(swap);
         let published = if found == 0 {
             buddy
         } else {

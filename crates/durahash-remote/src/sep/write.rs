@@ -36,22 +36,6 @@ pub(crate) enum Decision {
     Nothing,
 }
 
-/// The owner of the KV block of a failed operation.
-#[derive(Clone, Copy)]
-enum Fate {
-    /// This client's: it is written, or was never posted, and nothing names it.
-    Private,
-    /// Its write or its publication has an unknown outcome.
-    Doubtful,
-}
-
-/// The outcome of a swap.
-enum Swap {
-    Done,
-    /// The entry that was there first.
-    Lost(Entry),
-}
-
 impl<F: Fabric> Core<F> {
     fn check_sizes(key: &[u8], value: &[u8]) -> Result<()> {
         for (what, bytes) in [("key", key.len()), ("value", value.len())] {
@@ -82,14 +66,15 @@ impl<F: Fabric> Core<F> {
         // Before a block is allocated that could not be freed.
         op.admitted()?;
         let (mut block, kv) = self.block(&op, key, value).await?;
-        let mut fate = Fate::Private;
-        let done = self.append_block(&mut op, hash, kv, &mut block, &mut fate).await;
+        // The block may be published, or still be written: after an error only a sweep finds out.
+        let mut doubtful = false;
+        let done = self.append_block(&mut op, hash, kv, &mut block, &mut doubtful).await;
         if done.is_err() {
             let mut space = self.space.borrow_mut();
-            match fate {
-                Fate::Private => space.put(kv.at, kv.bytes),
-                // It may be published, or still be written: only a sweep finds out.
-                Fate::Doubtful => space.doubtful_bytes += kv.bytes,
+            if doubtful {
+                space.doubtful_bytes += kv.bytes;
+            } else {
+                space.put(kv.at, kv.bytes);
             }
         }
         done
@@ -101,37 +86,35 @@ impl<F: Fabric> Core<F> {
         hash: u64,
         kv: Placed,
         block: &mut Block,
-        fate: &mut Fate,
+        doubtful: &mut bool,
     ) -> Result<()> {
         loop {
-            *fate = if block.is_some() { Fate::Doubtful } else { *fate };
+            *doubtful |= block.is_some();
             let mut none = None;
             let first = if planted(Fault::EntryFirst) { &mut none } else { &mut *block };
             let sight = self.look(op, hash, Scope::Append, first).await?;
-            *fate = Fate::Private;
+            *doubtful = false;
             let Some((mut idx, frees)) = sight.free.clone() else {
                 self.full(op, &sight).await?;
                 continue;
             };
             for old in frees {
-                *fate = Fate::Doubtful;
-                let swap = self.swap(op, hash, &sight, idx, old, kv).await?;
-                *fate = Fate::Private;
-                match swap {
-                    Swap::Done => {
+                *doubtful = true;
+                let first = self.swap(op, hash, &sight, idx, old, kv).await?;
+                *doubtful = false;
+                match first {
+                    None => {
                         if planted(Fault::EntryFirst) {
                             op.send(Batch::of(|batch| write_block(batch, block))).await?;
                         }
                         self.appended(op, &sight, idx).await;
                         return Ok(());
                     }
-                    Swap::Lost(_) if planted(Fault::SwapUnseen) => return Ok(()),
+                    Some(_) if planted(Fault::SwapUnseen) => return Ok(()),
                     // What was there first is of this generation, so the next entry is the first
                     // free one.
-                    Swap::Lost(first) if first.state(sight.a.generation()) == State::Live => {
-                        idx += 1;
-                    }
-                    Swap::Lost(_) => break,
+                    Some(first) if first.state(sight.a.generation()) == State::Live => idx += 1,
+                    Some(_) => break,
                 }
             }
         }
@@ -167,17 +150,17 @@ impl<F: Fabric> Core<F> {
                 self.swap(&op, hash, &sight, *idx, frees[0], kv).await
             };
             match written.await {
-                Ok(Swap::Done) => {
+                Ok(None) => {
                     self.appended(&mut op, &sight, *idx).await;
                     return Ok((found, true));
                 }
-                Ok(Swap::Lost(_)) if planted(Fault::DecidedOnce) => {
+                Ok(Some(_)) if planted(Fault::DecidedOnce) => {
                     self.space.borrow_mut().put(kv.at, kv.bytes);
                     self.append(key, value.as_deref()).await?;
                     return Ok((found, true));
                 }
                 // The block was never published.
-                Ok(Swap::Lost(_)) => self.space.borrow_mut().put(kv.at, kv.bytes),
+                Ok(Some(_)) => self.space.borrow_mut().put(kv.at, kv.bytes),
                 Err(error) => {
                     self.space.borrow_mut().doubtful_bytes += kv.bytes;
                     return Err(error);
@@ -200,6 +183,7 @@ impl<F: Fabric> Core<F> {
         Ok((Some((at, bytes)), Placed { at, bytes: taken, len }))
     }
 
+    /// Swaps a free entry, and returns the entry that was there first, if there was one.
     async fn swap(
         &self,
         op: &Op<'_, F>,
@@ -208,7 +192,7 @@ impl<F: Fabric> Core<F> {
         idx: u32,
         old: u64,
         kv: Placed,
-    ) -> Result<Swap> {
+    ) -> Result<Option<Entry>> {
         let (cur, a) = (sight.cur, sight.a);
         let entry = Entry::new(kv.at, fp(hash), kv.len, a.generation(), dep(hash, a.depth()));
         let at = cur.addr().add(self.geometry.entry_off(idx));
@@ -224,11 +208,11 @@ impl<F: Fabric> Core<F> {
         }
         if found != old {
             self.tally.borrow_mut().conflicts += 1;
-            return Ok(Swap::Lost(there));
+            return Ok(Some(there));
         }
         let hint = [hint_generation(a.generation()), fp2(hash)];
         self.fabric.write_unsignaled(cur.addr().add(self.geometry.hint_off(idx)), &hint)?;
-        Ok(Swap::Done)
+        Ok(None)
     }
 
     /// After an append: merges if it filled the last entry. The append is done even if the merge fails.

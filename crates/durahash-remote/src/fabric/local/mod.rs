@@ -95,8 +95,6 @@ struct Shared {
     start: Instant,
     /// The lost nodes.
     lost: Vec<AtomicBool>,
-    /// Set when one of them is.
-    any_lost: AtomicBool,
 }
 
 /// A client of a [`Local`]. It may be used by several threads; they share its row and its counts.
@@ -121,7 +119,8 @@ impl Local {
     /// [`Options`](ErrorKind::Options) when there are no nodes or too many, or a size is wrong;
     /// [`Io`](ErrorKind::Io) when the system has no memory.
     pub fn anonymous(options: &LocalOptions) -> Result<Self> {
-        let regions = headers(options)?.map(SharedRegion::anonymous).collect::<Result<_>>()?;
+        let regions =
+            headers(options)?.into_iter().map(SharedRegion::anonymous).collect::<Result<_>>()?;
         let taken = Mutex::new(vec![false; options.rows as usize]);
         Ok(Self::new(regions, Membership::Anonymous(taken)))
     }
@@ -148,17 +147,12 @@ impl Local {
 
     /// Creates a fabric in an empty directory. A failure removes that, too.
     pub(crate) fn fill(dir: &Path, options: &LocalOptions) -> Result<Self> {
-        let made: Result<Vec<_>> = headers(options).and_then(|headers| {
-            // Node 0 comes last: a process that finds it finds all of them.
-            let mut headers: Vec<_> = headers.collect();
-            headers.reverse();
-            headers
-                .into_iter()
-                .map(|header| {
-                    SharedRegion::create(&node_path(dir, header.number), header, options.mode)
-                })
-                .collect()
-        });
+        let create = |header: SharedHeader| {
+            SharedRegion::create(&node_path(dir, header.number), header, options.mode)
+        };
+        // Node 0 comes last: a process that finds it finds all of them.
+        let made: Result<Vec<_>> =
+            headers(options).and_then(|headers| headers.into_iter().rev().map(create).collect());
         match made {
             Ok(mut regions) => {
                 regions.reverse();
@@ -273,8 +267,8 @@ impl Local {
     fn new(regions: Vec<SharedRegion>, members: Membership) -> Self {
         let node_bytes = regions.iter().map(|region| region.header().bytes).collect();
         let lost = regions.iter().map(|_| AtomicBool::new(false)).collect();
-        let (start, any_lost) = (Instant::now(), AtomicBool::new(false));
-        Local(Arc::new(Shared { regions, node_bytes, members, start, lost, any_lost }))
+        let start = Instant::now();
+        Local(Arc::new(Shared { regions, node_bytes, members, start, lost }))
     }
 
     /// Marks a node as lost: from now on verbs to it by clients of this handle and its clones
@@ -284,7 +278,6 @@ impl Local {
     /// When there is no such node.
     pub fn node_lost(&self, node: u8) {
         self.0.lost[usize::from(node)].store(true, Ordering::Release);
-        self.0.any_lost.store(true, Ordering::Release);
     }
 
     /// Returns `Ok` if no node is marked as lost.
@@ -292,10 +285,7 @@ impl Local {
     /// # Errors
     /// [`NodeLost`](ErrorKind::NodeLost) with the first lost node.
     pub fn nodes_stand(&self) -> Result<()> {
-        match self.0.lost.iter().position(|lost| lost.load(Ordering::Acquire)) {
-            Some(node) => Err(ErrorKind::NodeLost { node: node as u8 }.into()),
-            None => Ok(()),
-        }
+        self.0.check_lost(0..self.0.lost.len() as u8)
     }
 
     /// Bytes of the region of `node`.
@@ -346,17 +336,16 @@ impl Local {
 }
 
 /// The headers of the regions.
-fn headers(options: &LocalOptions) -> Result<impl Iterator<Item = SharedHeader> + use<>> {
-    let (node_bytes, rows) = (options.node_bytes.clone(), options.rows.into());
-    if !(1..=NODES_MAX).contains(&(node_bytes.len() as u64)) || rows == 0 {
+fn headers(options: &LocalOptions) -> Result<Vec<SharedHeader>> {
+    let (count, rows) = (options.node_bytes.len() as u64, options.rows.into());
+    if !(1..=NODES_MAX).contains(&count) || rows == 0 {
         let what = "a fabric has 1 to 255 nodes, and at least one row";
         return Err(ErrorKind::Options { what }.into());
     }
     let id = getrandom::u64()
         .map_err(|e| Error::io("choosing a random id for a fabric", None, io::Error::other(e)))?;
-    let count = node_bytes.len() as u64;
-    let headers = (0..).zip(node_bytes);
-    Ok(headers.map(move |(number, bytes)| SharedHeader { id, number, count, rows, bytes }))
+    let header = |(number, &bytes)| SharedHeader { id, number, count, rows, bytes };
+    Ok((0..).zip(&options.node_bytes).map(header).collect())
 }
 
 fn node_path(dir: &Path, number: u64) -> PathBuf {
@@ -402,11 +391,8 @@ impl Endpoint {
 
 impl Shared {
     /// Fails if one of these nodes is lost.
-    fn check_lost(&self, mut nodes: impl Iterator<Item = u8>) -> Result<()> {
-        if !self.any_lost.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        match nodes.find(|node| self.lost[usize::from(*node)].load(Ordering::Acquire)) {
+    fn check_lost(&self, nodes: impl IntoIterator<Item = u8>) -> Result<()> {
+        match nodes.into_iter().find(|node| self.lost[usize::from(*node)].load(Ordering::Acquire)) {
             Some(node) => Err(ErrorKind::NodeLost { node }.into()),
             None => Ok(()),
         }
@@ -436,13 +422,11 @@ impl Fabric for LocalClient {
     fn write_unsignaled(&self, addr: Addr, bytes: &[u8]) -> Result<()> {
         let batch = Batch::of(|batch| batch.write(addr, bytes));
         self.0.check(&batch)?;
-        if self.0.local.0.check_lost([addr.node()].into_iter()).is_err() {
-            // The next flush reports it.
-            self.0.unsignaled[addr.node() as usize][0].fetch_add(1, Ordering::Relaxed);
-            return Ok(());
+        // The next flush reports a lost node.
+        if self.0.local.0.check_lost([addr.node()]).is_ok() {
+            self.0.counts().write_unsignaled(bytes);
+            self.0.local.0.regions[addr.node() as usize].write(addr.off(), bytes)?;
         }
-        self.0.counts().write_unsignaled(bytes);
-        self.0.local.0.regions[addr.node() as usize].write(addr.off(), bytes)?;
         self.0.unsignaled[addr.node() as usize][0].fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -454,7 +438,7 @@ impl Fabric for LocalClient {
         };
         let posted = posted.load(Ordering::Relaxed);
         if flushed.load(Ordering::Relaxed) < posted {
-            self.0.local.0.check_lost([node].into_iter())?;
+            self.0.local.0.check_lost([node])?;
         }
         if flushed.fetch_max(posted, Ordering::Relaxed) < posted {
             self.0.turn().await;
@@ -498,7 +482,7 @@ impl Fabric for LocalClient {
 
     async fn evict(&self, row: u32) -> Result<bool> {
         // Their rows are with node 0.
-        self.0.local.0.check_lost([0].into_iter())?;
+        self.0.local.0.check_lost([0])?;
         self.0.counts().round_trips += 1;
         Ok(!self.0.local.0.members.taken(row)?)
     }
