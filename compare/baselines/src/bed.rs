@@ -109,7 +109,7 @@ impl Bed {
         let sim = Sim::new(SimOptions {
             seed: setting.seed,
             node_bytes: vec![setting.bytes / setting.nodes as u64; setting.nodes],
-            rows: setting.clients as u32,
+            max_clients: setting.clients as u32,
             nic: Nic::default(),
             client_nics: setting.clients.div_ceil(CLIENTS_OF_NIC) as u32,
             ..SimOptions::default()

@@ -50,7 +50,7 @@ const BATCHED: &str = "race, batched moves";
 
 fn sep() -> durahash_remote::Options {
     let mut options = durahash_remote::Options::default();
-    options.rows = 160;
+    options.max_clients = 160;
     options
 }
 

@@ -95,8 +95,8 @@ impl Fabric for Stepwise {
         self.client.row()
     }
 
-    fn rows(&self) -> u32 {
-        self.client.rows()
+    fn max_clients(&self) -> u32 {
+        self.client.max_clients()
     }
 
     fn lease_ns(&self) -> Option<u64> {

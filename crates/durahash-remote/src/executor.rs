@@ -108,7 +108,7 @@ impl Executor {
         future: impl Future<Output = T> + 'static,
     ) -> Task<T> {
         let end = Rc::new(End { value: RefCell::new(None), waker: RefCell::new(None) });
-        let ends = Ends(Rc::clone(&end));
+        let ends = EndGuard(Rc::clone(&end));
         let future: Spawned = Box::pin(async move {
             let value = future.await;
             *ends.0.value.borrow_mut() = Some(value);
@@ -282,9 +282,9 @@ struct End<T> {
 }
 
 /// Wakes the waiter of a task that ends or is dropped.
-struct Ends<T>(Rc<End<T>>);
+struct EndGuard<T>(Rc<End<T>>);
 
-impl<T> Drop for Ends<T> {
+impl<T> Drop for EndGuard<T> {
     fn drop(&mut self) {
         if let Some(waker) = self.0.waker.take() {
             waker.wake();

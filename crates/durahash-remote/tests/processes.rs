@@ -20,7 +20,7 @@ fn tiny() -> Options {
     options.cur_entries = 8;
     options.main_entries = 32;
     options.max_depth = 10;
-    options.rows = 16;
+    options.max_clients = 16;
     options.chunk_bytes = 16 << 10;
     options
 }
@@ -79,7 +79,8 @@ fn kill_after(mut child: Child, puts: u64) -> u64 {
 fn what_processes_have_put_stays_when_they_are_killed() {
     let tmp = tempfile::tempdir().unwrap();
     let dir = tmp.path().join("fabric");
-    let options = LocalOptions { node_bytes: vec![64 << 20; 2], rows: 16, ..Default::default() };
+    let options =
+        LocalOptions { node_bytes: vec![64 << 20; 2], max_clients: 16, ..Default::default() };
     let local = Local::create(&dir, &options).unwrap();
     let map = BlockingMap::create(local.client().unwrap(), tiny()).unwrap();
     let mix = WordMix::new(11);

@@ -461,7 +461,7 @@ impl Fabric for Ucx {
         self.0.row
     }
 
-    fn rows(&self) -> u32 {
+    fn max_clients(&self) -> u32 {
         self.0.rows
     }
 

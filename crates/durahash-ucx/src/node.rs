@@ -27,7 +27,7 @@ pub struct UcxNodeOptions {
     /// Bytes of the region, a multiple of 4096.
     pub bytes: u64,
     /// Clients at once, at most: 1 to 4096. The value of node 0 counts.
-    pub rows: u32,
+    pub max_clients: u32,
     /// How long a client must be silent before it may be evicted: a second to a day. The value of node 0
     /// counts.
     ///
@@ -42,7 +42,7 @@ pub struct UcxNodeOptions {
 impl Default for UcxNodeOptions {
     fn default() -> Self {
         let lease = Duration::from_secs(10);
-        UcxNodeOptions { bytes: 64 << 20, rows: 1024, lease, loopback: false }
+        UcxNodeOptions { bytes: 64 << 20, max_clients: 1024, lease, loopback: false }
     }
 }
 
@@ -77,7 +77,7 @@ impl UcxNode {
     /// # Errors
     /// [`Options`](ErrorKind::Options) when an option is out of its range; [`Io`](ErrorKind::Io) with UCX's message.
     pub fn start(options: &UcxNodeOptions) -> Result<Self> {
-        let UcxNodeOptions { bytes, rows, lease, loopback } = *options;
+        let UcxNodeOptions { bytes, max_clients: rows, lease, loopback } = *options;
         let refused = |what| Err(ErrorKind::Options { what }.into());
         if bytes == 0 || !bytes.is_multiple_of(PAGE) || bytes > REGION_BYTES_MAX {
             return refused(
@@ -130,7 +130,7 @@ impl UcxNode {
     #[must_use]
     pub fn offer(&self) -> Offer {
         let (fabric, place) = (FABRIC.into(), self.info.clone());
-        Offer { id: self.id, bytes: self.bytes, rows: self.rows, fabric, place }
+        Offer { id: self.id, bytes: self.bytes, max_clients: self.rows, fabric, place }
     }
 
     /// Returns whether the thread still serves the region: it ends when UCX fails.

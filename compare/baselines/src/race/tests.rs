@@ -26,7 +26,7 @@ fn sim(seed: u64, nodes: usize, chaos: bool) -> Sim {
     Sim::new(SimOptions {
         seed,
         node_bytes: vec![16 << 20; nodes],
-        rows: 16,
+        max_clients: 16,
         chaos,
         ..SimOptions::default()
     })

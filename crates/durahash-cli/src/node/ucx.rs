@@ -29,7 +29,7 @@ pub(super) fn serve(
 ) -> Result<Exit, Failure> {
     durahash_ucx::quiet();
     let loopback = is_loopback(address);
-    let options = UcxNodeOptions { bytes: args.size, rows: ROWS, lease: LEASE, loopback };
+    let options = UcxNodeOptions { bytes: args.size, max_clients: ROWS, lease: LEASE, loopback };
     let memory = UcxNode::start(&options).map_err(|e| Failure::node(&e))?;
     let node = listen(args, address, memory.offer(), token, "ucx")?;
     while memory.serves() {

@@ -217,7 +217,7 @@ fn options(client: &impl Fabric, share: Share) -> Options {
     let mut options = Options::default();
     // A cell of the directory has eight bytes, so these are an eighth of the memory.
     options.max_depth = (client.node_bytes(0) / 64).max(2).ilog2().min(DEPTH_MAX);
-    options.rows = client.rows();
+    options.max_clients = client.max_clients();
     options.seed = RandomState::new().hash_one("the seed of an index");
     options.chunk_bytes = match share {
         Share::Little => LITTLE_BYTES,

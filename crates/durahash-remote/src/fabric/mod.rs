@@ -28,7 +28,7 @@ pub use addr::Addr;
 pub use batch::{Batch, Done, Kind, Verb};
 pub use counts::Counts;
 pub use local::{Local, LocalClient, LocalOptions};
-pub use sim::{Chaos, Choice, Hook, Moment, Nic, Sim, SimClient, SimOptions, What};
+pub use sim::{Chaos, Choice, Hook, Nic, Sim, SimClient, SimOptions, Stage, VerbEvent};
 
 use std::io;
 
@@ -37,9 +37,9 @@ use durahash_media::{Error, Result};
 /// The error of a fabric when live clients have all rows: an [`Io`](durahash_media::ErrorKind::Io) of the
 /// kind [`ResourceBusy`](io::ErrorKind::ResourceBusy).
 #[must_use]
-pub fn no_row(rows: u32) -> Error {
+pub fn no_row(max_clients: u32) -> Error {
     let what = format!(
-        "the client table is full: all {rows} clients are alive; try again when one has left"
+        "the client table is full: all {max_clients} clients are alive; try again when one has left"
     );
     Error::io("registering a client", None, io::Error::new(io::ErrorKind::ResourceBusy, what))
 }
@@ -74,7 +74,7 @@ pub trait Fabric: Clone + 'static {
     /// As [`post`](Fabric::post), for those writes.
     fn flush(&self, node: u8) -> impl Future<Output = Result<()>>;
 
-    /// How many nodes there are; they are numbered from 0.
+    /// The number of nodes; they are numbered from 0.
     fn nodes(&self) -> u8;
 
     /// Bytes of the region of `node`.
@@ -100,9 +100,9 @@ pub trait Fabric: Clone + 'static {
     fn row(&self) -> u32;
 
     /// The number of rows: clients at once, at most.
-    fn rows(&self) -> u32;
+    fn max_clients(&self) -> u32;
 
-    /// How long a client must have been silent before it may be evicted; `None` when the fabric
+    /// Nanoseconds for which a client must have been silent before it may be evicted; `None` when the fabric
     /// knows for certain which clients are dead, and evicts no others.
     fn lease_ns(&self) -> Option<u64>;
 

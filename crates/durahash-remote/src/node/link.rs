@@ -10,7 +10,7 @@ use std::time::Instant;
 use durahash_media::{Error, ErrorKind, Result};
 
 use super::limits::Limits;
-use super::message::{ASK, HERE, Offer, VERSION, Verdict, Wrong, hello, read_answer};
+use super::message::{ASK, HERE, MessageError, Offer, VERSION, Verdict, hello, read_answer};
 use super::stream::{left, write_all};
 use super::token::Token;
 
@@ -42,7 +42,7 @@ impl Link {
         let offer = match (read_answer(&stream, until), said) {
             (Ok(Ok(offer)), Ok(())) => offer,
             (Ok(Err(verdict)), _) => return Err(refusal(address, verdict)),
-            (Ok(Ok(_)), Err(e)) | (Err(Wrong::Io(_)), Err(e)) => return Err(unreachable(e)),
+            (Ok(Ok(_)), Err(e)) | (Err(MessageError::Io(_)), Err(e)) => return Err(unreachable(e)),
             (Err(wrong), _) => return Err(not_a_node(address, wrong)),
         };
         let (stream, limits) = (Arc::new(stream), limits.clone());
@@ -160,16 +160,16 @@ fn refusal(address: &str, verdict: Verdict) -> Error {
     ErrorKind::Refused { address: address.into(), why }.into()
 }
 
-fn not_a_node(address: &str, wrong: Wrong) -> Error {
+fn not_a_node(address: &str, wrong: MessageError) -> Error {
     let why = match wrong {
-        Wrong::Io(source) => {
+        MessageError::Io(source) => {
             return ErrorKind::Unreachable { address: address.into(), source }.into();
         }
-        Wrong::Magic => "it does not speak the control protocol".into(),
-        Wrong::Version(version) => {
+        MessageError::Magic => "it does not speak the control protocol".into(),
+        MessageError::Version(version) => {
             format!("it has version {version} of the control protocol, this build {VERSION}")
         }
-        Wrong::Malformed => "its answer is malformed".into(),
+        MessageError::Malformed => "its answer is malformed".into(),
     };
     ErrorKind::NotANode { address: address.into(), why }.into()
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use durahash_media::{Error, ErrorKind, Result};
 
 use super::limits::Limits;
-use super::message::{ASK, HERE, Offer, Verdict, Wrong, answer, read_hello};
+use super::message::{ASK, HERE, MessageError, Offer, Verdict, answer, read_hello};
 use super::stream::{read_all, write_all};
 use super::token::Token;
 
@@ -174,7 +174,7 @@ impl Node {
             number
         };
         // Also when the thread panics, or cannot be started.
-        let ends = Ends { node: Arc::clone(self), number };
+        let ends = ConnectionGuard { node: Arc::clone(self), number };
         let attend = move || {
             let ends = ends;
             // Every failure, and the peer's leaving, just ends the connection.
@@ -195,9 +195,11 @@ impl Node {
         let until = Instant::now() + self.limits.handshake;
         let verdict = match read_hello(stream, until) {
             Ok(token) => self.judge(token.as_ref()),
-            Err(Wrong::Version(_)) => Verdict::Version,
-            Err(Wrong::Io(e)) => return Err(e),
-            Err(Wrong::Magic | Wrong::Malformed) => return Err(io::ErrorKind::InvalidData.into()),
+            Err(MessageError::Version(_)) => Verdict::Version,
+            Err(MessageError::Io(e)) => return Err(e),
+            Err(MessageError::Magic | MessageError::Malformed) => {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
         };
         if verdict != Verdict::Welcome {
             write_all(stream, &answer(Err(verdict)), until)?;
@@ -245,12 +247,12 @@ fn drain(mut stream: &TcpStream, until: Instant) -> io::Result<()> {
 }
 
 /// Removes a connection from the list when its thread ends.
-struct Ends {
+struct ConnectionGuard {
     node: Arc<Node>,
     number: u64,
 }
 
-impl Drop for Ends {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         let gone = self.node.open().connections.remove(&self.number);
         drop(gone);

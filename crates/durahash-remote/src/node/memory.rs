@@ -14,7 +14,7 @@ use crate::fabric::{Local, LocalOptions};
 /// The name of the fabric that such memory is on.
 pub(super) const LOCAL: &str = "local";
 /// Clients at once, at most.
-const ROWS: u32 = 64;
+const MAX_CLIENTS: u32 = 64;
 /// The usual place for memory that processes share.
 const SHARED: &str = "/dev/shm";
 
@@ -62,7 +62,11 @@ impl LentPlace {
     /// # Errors
     /// As [`Local::create`].
     pub fn lend(self, bytes: u64) -> Result<LentMemory> {
-        let options = LocalOptions { node_bytes: vec![bytes], rows: ROWS, ..Default::default() };
+        let options = LocalOptions {
+            node_bytes: vec![bytes],
+            max_clients: MAX_CLIENTS,
+            ..Default::default()
+        };
         let local = Local::fill(&self.dir, &options)?;
         Ok(LentMemory { dir: self.dir, local, bytes })
     }
@@ -104,13 +108,13 @@ impl LentMemory {
         &self.dir
     }
 
-    /// How clients reach it.
+    /// The way to it, for clients.
     #[must_use]
     pub fn offer(&self) -> Offer {
         Offer {
             id: self.local.id(),
             bytes: self.bytes,
-            rows: ROWS,
+            max_clients: MAX_CLIENTS,
             fabric: LOCAL.into(),
             place: self.dir.as_os_str().as_bytes().to_vec(),
         }

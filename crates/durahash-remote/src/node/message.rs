@@ -22,7 +22,7 @@ pub(super) const ASK: u8 = 1;
 /// The node's answer.
 pub(super) const HERE: u8 = 2;
 
-/// How to reach the memory of a node.
+/// The way to the memory of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// The random id of the memory.
@@ -30,7 +30,7 @@ pub struct Offer {
     /// Its size in bytes.
     pub bytes: u64,
     /// Clients at once, at most.
-    pub rows: u32,
+    pub max_clients: u32,
     /// The name of the fabric, at most 32 bytes.
     pub fabric: String,
     /// The place on that fabric, at most 4,096 bytes: for `local`, the path of a directory.
@@ -59,7 +59,7 @@ const VERDICTS: [Verdict; 6] = [
 
 /// Why a message could not be read.
 #[derive(Debug)]
-pub(super) enum Wrong {
+pub(super) enum MessageError {
     /// It did not arrive, or not completely.
     Io(io::Error),
     /// It does not begin with the magic number.
@@ -70,9 +70,9 @@ pub(super) enum Wrong {
     Malformed,
 }
 
-impl From<io::Error> for Wrong {
+impl From<io::Error> for MessageError {
     fn from(e: io::Error) -> Self {
-        Wrong::Io(e)
+        MessageError::Io(e)
     }
 }
 
@@ -91,33 +91,36 @@ pub(super) fn hello(token: Option<&Token>) -> Vec<u8> {
 }
 
 /// Reads the start of a first message, of this version.
-fn read_head<const N: usize>(stream: &TcpStream, until: Instant) -> Result<[u8; N], Wrong> {
+fn read_head<const N: usize>(stream: &TcpStream, until: Instant) -> Result<[u8; N], MessageError> {
     let mut head = [0; N];
     // The first bytes of garbage are answered; the rest is not waited for.
     read_all(stream, &mut head[..MAGIC.len()], until)?;
     if head[..MAGIC.len()] != MAGIC {
-        return Err(Wrong::Magic);
+        return Err(MessageError::Magic);
     }
     read_all(stream, &mut head[MAGIC.len()..], until)?;
     match number(&head[8..]) {
         VERSION => Ok(head),
-        version => Err(Wrong::Version(version)),
+        version => Err(MessageError::Version(version)),
     }
 }
 
 /// Reads what [`hello`] has written.
-pub(super) fn read_hello(stream: &TcpStream, until: Instant) -> Result<Option<Token>, Wrong> {
+pub(super) fn read_hello(
+    stream: &TcpStream,
+    until: Instant,
+) -> Result<Option<Token>, MessageError> {
     let head: [u8; HELLO_BYTES] = read_head(stream, until)?;
     let len = number(&head[12..]) as usize;
     if len == 0 {
         return Ok(None);
     }
     if len > TOKEN_BYTES {
-        return Err(Wrong::Malformed);
+        return Err(MessageError::Malformed);
     }
     let mut token = vec![0; len];
     read_all(stream, &mut token, until)?;
-    Token::new(&token).map(Some).map_err(|_| Wrong::Malformed)
+    Token::new(&token).map(Some).map_err(|_| MessageError::Malformed)
 }
 
 /// The answer of a node: its offer, or why there is none.
@@ -138,17 +141,17 @@ pub(super) fn answer(said: Result<&Offer, Verdict>) -> Vec<u8> {
 pub(super) fn read_answer(
     stream: &TcpStream,
     until: Instant,
-) -> Result<Result<Offer, Verdict>, Wrong> {
+) -> Result<Result<Offer, Verdict>, MessageError> {
     let head: [u8; ANSWER_BYTES] = read_head(stream, until)?;
     let (verdict, len) = (number(&head[12..]) as usize, number(&head[16..]) as usize);
     match VERDICTS.get(verdict) {
         Some(Verdict::Welcome) if len <= OFFER_BYTES => {
             let mut bytes = vec![0; len];
             read_all(stream, &mut bytes, until)?;
-            decode(&bytes).map(Ok).ok_or(Wrong::Malformed)
+            decode(&bytes).map(Ok).ok_or(MessageError::Malformed)
         }
         Some(&verdict) if verdict != Verdict::Welcome && len == 0 => Ok(Err(verdict)),
-        _ => Err(Wrong::Malformed),
+        _ => Err(MessageError::Malformed),
     }
 }
 
@@ -156,7 +159,7 @@ fn encode(offer: &Offer) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend(offer.id.to_le_bytes());
     bytes.extend(offer.bytes.to_le_bytes());
-    bytes.extend(offer.rows.to_le_bytes());
+    bytes.extend(offer.max_clients.to_le_bytes());
     for part in [offer.fabric.as_bytes(), &offer.place] {
         bytes.extend((part.len() as u16).to_le_bytes());
         bytes.extend(part);
@@ -167,7 +170,7 @@ fn encode(offer: &Offer) -> Vec<u8> {
 fn decode(bytes: &[u8]) -> Option<Offer> {
     let (id, rest) = bytes.split_first_chunk()?;
     let (size, rest) = rest.split_first_chunk()?;
-    let (rows, rest) = rest.split_first_chunk()?;
+    let (max_clients, rest) = rest.split_first_chunk()?;
     let part = |bytes: &[u8], limit: usize| {
         let (len, rest) = bytes.split_first_chunk()?;
         let len = usize::from(u16::from_le_bytes(*len));
@@ -179,7 +182,7 @@ fn decode(bytes: &[u8]) -> Option<Offer> {
     let offer = Offer {
         id: u64::from_le_bytes(*id),
         bytes: u64::from_le_bytes(*size),
-        rows: u32::from_le_bytes(*rows),
+        max_clients: u32::from_le_bytes(*max_clients),
         fabric: String::from_utf8(fabric).ok()?,
         place,
     };
@@ -199,7 +202,7 @@ mod tests {
 
     fn offer() -> Offer {
         let place = b"/dev/shm/\xff".to_vec();
-        Offer { id: 7, bytes: 1 << 30, rows: 64, fabric: "local".into(), place }
+        Offer { id: 7, bytes: 1 << 30, max_clients: 64, fabric: "local".into(), place }
     }
 
     #[test]

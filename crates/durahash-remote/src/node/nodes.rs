@@ -53,7 +53,7 @@ impl Nodes {
             };
             expect("the bytes of the region", local.bytes(node), offer.bytes)?;
             if node == 0 {
-                expect("the number of rows", local.rows().into(), offer.rows.into())?;
+                expect("the number of rows", local.max_clients().into(), offer.max_clients.into())?;
             }
         }
         for (node, link) in (0..).zip(&mut links) {

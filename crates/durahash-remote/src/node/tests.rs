@@ -177,7 +177,7 @@ fn memory_that_is_not_the_nodes_is_refused() {
     for offer in [
         Offer { id: memory.offer().id ^ 1, ..memory.offer() },
         Offer { bytes: 4096, ..memory.offer() },
-        Offer { rows: 1, ..memory.offer() },
+        Offer { max_clients: 1, ..memory.offer() },
     ] {
         let error = told(offer);
         assert!(matches!(error.kind(), ErrorKind::Region { .. }), "{error}");

@@ -62,7 +62,7 @@ impl Directory {
 
 /// An entry that was seen, and its fp2 if that is known.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct CachedEntry {
     pub(super) entry: Entry,
     pub(super) fp2: Option<u8>,
 }
@@ -72,7 +72,7 @@ pub(super) struct Seen {
 struct View {
     a: WordA,
     /// Its entries from the first one on. The offset to append at is their number, or more.
-    seen: Vec<Seen>,
+    seen: Vec<CachedEntry>,
     table: Option<Rc<FpTable>>,
     /// Entries that were appended between the last two looks.
     grown: u32,
@@ -161,7 +161,7 @@ impl Cache {
         let known = view.seen.len();
         if let Some(new) = known.checked_sub(offset as usize).and_then(|skip| entries.get(skip..)) {
             view.grown = new.len() as u32;
-            view.seen.extend(new.iter().map(|&entry| Seen { entry, fp2: None }));
+            view.seen.extend(new.iter().map(|&entry| CachedEntry { entry, fp2: None }));
         }
     }
 
@@ -169,7 +169,7 @@ impl Cache {
     pub(super) fn appended(&mut self, cur: Ref, a: WordA, idx: u32, entry: Entry, fp2: u8) {
         let Some(view) = self.view(cur, a) else { return };
         if view.seen.len() == idx as usize {
-            view.seen.push(Seen { entry, fp2: Some(fp2) });
+            view.seen.push(CachedEntry { entry, fp2: Some(fp2) });
         }
     }
 
@@ -198,8 +198,9 @@ impl Cache {
     pub(super) fn matching(&self, cur: Ref, end: u32, fp: u8, fp2: u8) -> Vec<Entry> {
         let seen = self.segments.get(&cur).map_or(&[][..], |segment| &segment.view.seen);
         let known = &seen[..seen.len().min(end as usize)];
-        let may_be =
-            |seen: &&Seen| seen.entry.fp() == fp && seen.fp2.is_none_or(|known| known == fp2);
+        let may_be = |seen: &&CachedEntry| {
+            seen.entry.fp() == fp && seen.fp2.is_none_or(|known| known == fp2)
+        };
         known.iter().rev().filter(may_be).map(|seen| seen.entry).collect()
     }
 

@@ -144,7 +144,7 @@ impl<F: Fabric> Core<F> {
         while self.epochs.borrow().swapping {
             self.fabric.sleep_ns(1000).await;
         }
-        let guard = Flag::set(&self.epochs, |epochs| &mut epochs.swapping);
+        let guard = FlagGuard::set(&self.epochs, |epochs| &mut epochs.swapping);
         loop {
             let old = self.epochs.borrow().row;
             let epoch = epoch.max(old.epoch());
@@ -175,7 +175,7 @@ impl<F: Fabric> Core<F> {
         if self.closed.get() || self.epochs.borrow().ticking {
             return Ok(());
         }
-        let guard = Flag::set(&self.epochs, |epochs| &mut epochs.ticking);
+        let guard = FlagGuard::set(&self.epochs, |epochs| &mut epochs.ticking);
         let global = epoch_of(self.fabric.read_word(EPOCH).await?)?;
         let lowest = {
             let mut epochs = self.epochs.borrow_mut();
@@ -192,7 +192,7 @@ impl<F: Fabric> Core<F> {
         }
         self.swap_row(lowest, RowState::Live).await?;
         // After the read of the epoch: a client that registers later reads the epoch later, too.
-        let rows = self.rows(self.fabric.rows().min(self.geometry.rows)).await?;
+        let rows = self.rows(self.fabric.max_clients().min(self.geometry.rows)).await?;
         self.space.borrow_mut().collect(global);
         let ready = self.evict_dead(global, &rows).await?;
         if (ready || planted(Fault::RowsUnasked)) && self.epochs.borrow().row.epoch() == global {
@@ -205,7 +205,7 @@ impl<F: Fabric> Core<F> {
         Ok(())
     }
 
-    /// How long an operation waits for the epoch: long enough for the eviction of a dead client.
+    /// Nanoseconds that an operation waits for the epoch: enough for the eviction of a dead client.
     pub(super) fn patience_ns(&self) -> u64 {
         STALLED_NS.max(10 * self.fabric.lease_ns().unwrap_or(0))
     }
@@ -340,16 +340,16 @@ impl<F: Fabric> Core<F> {
 }
 
 /// Sets a flag of the epochs until it is dropped.
-struct Flag<'a>(&'a RefCell<Epochs>, fn(&mut Epochs) -> &mut bool);
+struct FlagGuard<'a>(&'a RefCell<Epochs>, fn(&mut Epochs) -> &mut bool);
 
-impl<'a> Flag<'a> {
+impl<'a> FlagGuard<'a> {
     fn set(epochs: &'a RefCell<Epochs>, flag: fn(&mut Epochs) -> &mut bool) -> Self {
         *flag(&mut epochs.borrow_mut()) = true;
-        Flag(epochs, flag)
+        FlagGuard(epochs, flag)
     }
 }
 
-impl Drop for Flag<'_> {
+impl Drop for FlagGuard<'_> {
     fn drop(&mut self) {
         *self.1(&mut self.0.borrow_mut()) = false;
     }

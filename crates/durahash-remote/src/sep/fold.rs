@@ -20,14 +20,14 @@ pub(super) struct Frozen {
 
 /// A key that was read, by the word of its entry's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct KnownKey {
     pub(super) hash: u64,
     pub(super) key: Vec<u8>,
     /// Bytes of its KV block.
     pub(super) bytes: usize,
 }
 
-pub(super) type Keys = HashMap<u64, Known>;
+pub(super) type Keys = HashMap<u64, KnownKey>;
 
 /// The result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -42,7 +42,7 @@ fn slack(len: u32) -> i64 {
     i64::from(len.saturating_sub(1)) / (2 * FPS as i64)
 }
 
-/// Where each fp begins.
+/// The index of the first entry of each fp.
 fn running(counts: &[u32]) -> impl Iterator<Item = u32> {
     counts.iter().scan(0, |next, count| {
         let start = *next;

@@ -31,7 +31,7 @@ use crate::planted::{Fault, hint_generation, planted};
 
 use super::Core;
 use super::epoch::Op;
-use super::fold::{Frozen, Keys, Known, divide};
+use super::fold::{Frozen, Keys, KnownKey, divide};
 use super::fptable::FpTable;
 use super::layout::{
     BUMP_OFF, EPOCH, Entry, ITEM_BYTES, Item, Kv, MAIN_ENTRIES_MAX, MAIN_FIRST_READ, MainHeader,
@@ -210,7 +210,7 @@ impl<F: Fabric> Core<F> {
         if fp(hash) != entry.fp() {
             return Err(Error::corrupt("the key of an entry", entry.kv().addr().off()));
         }
-        keys.insert(entry.kv().word(), Known { hash, key: key.to_vec(), bytes });
+        keys.insert(entry.kv().word(), KnownKey { hash, key: key.to_vec(), bytes });
         Ok(())
     }
 

@@ -314,7 +314,7 @@ impl Geometry {
         (TABLE_OFF + 8 * u64::from(self.rows)).next_multiple_of(UNIT)
     }
 
-    /// Where chunks begin on `node`.
+    /// The offset of the first chunk on `node`.
     pub(super) fn first_chunk(&self, node: u8) -> u64 {
         if node == 0 { self.directory_off() + (8 << self.max_depth) } else { TABLE_OFF }
             .next_multiple_of(UNIT)

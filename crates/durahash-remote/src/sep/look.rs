@@ -1,4 +1,4 @@
-//! How an operation reads the entries of its key: batch by batch until it has a snapshot of the segment
+//! An operation reads the entries of its key batch by batch, until it has a snapshot of the segment
 //! at some time while it ran.
 //!
 //! | Batch | What is read |
@@ -47,7 +47,7 @@ pub(super) struct Sight {
     pub(super) settled: Vec<Entry>,
 }
 
-/// How much to read.
+/// The entries to read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     /// The first free entry.

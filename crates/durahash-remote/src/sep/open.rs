@@ -35,7 +35,7 @@ impl<F: Fabric> Core<F> {
             cur: options.cur_entries,
             limit: options.main_entries,
             max_depth: options.max_depth,
-            rows: options.rows,
+            rows: options.max_clients,
             nodes: fabric.nodes(),
         };
         geometry.check()?;
@@ -144,7 +144,7 @@ impl<F: Fabric> Core<F> {
         })
     }
 
-    /// How often this client ticks.
+    /// Nanoseconds between two ticks of this client.
     pub(crate) fn tick_ns(&self) -> u64 {
         let quarter = self.fabric.lease_ns().map_or(u64::MAX, |lease_ns| lease_ns / 4);
         self.options.tick_ns.min(quarter)

@@ -5,7 +5,7 @@
 ///
 /// ```
 /// let mut options = durahash_remote::Options::default();
-/// options.rows = 8;
+/// options.max_clients = 8;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -20,9 +20,9 @@ pub struct Options {
     pub max_depth: u32,
     /// The initial depth of the directory, with 2^depth segments; 0 by default.
     pub first_depth: u32,
-    /// Rows of the client table: clients at once, at most; 1 to 4,096, 64 by default. A client whose row in the fabric is
+    /// Clients at once, at most, each with a row of the client table; 1 to 4,096, 64 by default. A client whose row in the fabric is
     /// not below this cannot open the index.
-    pub rows: u32,
+    pub max_clients: u32,
     /// The seed of the hash, a constant by default. Choose an unguessable one if the keys come from others.
     pub seed: u64,
     /// Of this client: bytes of a chunk, its unit of allocation from a node; 256 KiB by default.
@@ -57,7 +57,7 @@ impl Default for Options {
             main_entries: 64 * 128,
             max_depth: 20,
             first_depth: 0,
-            rows: 64,
+            max_clients: 64,
             seed: 0x5e9_5e9,
             chunk_bytes: 256 << 10,
             wait_ns: 20_000,

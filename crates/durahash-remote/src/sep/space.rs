@@ -27,7 +27,7 @@ pub(super) fn block_bytes(bytes: usize) -> u64 {
 
 /// An unlinked block, and the epoch from which on it is free.
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct RetiredBlock {
     epoch: u64,
     block: Ref,
     bytes: u64,
@@ -52,7 +52,7 @@ pub(super) struct Space {
     free: BTreeMap<u64, Vec<Ref>>,
     /// For each node, the other free memory.
     ranges: Vec<Ranges>,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<RetiredBlock>,
     next: usize,
     free_bytes: u64,
     waiting_bytes: u64,
@@ -167,7 +167,7 @@ impl Space {
     /// Adds a block that an operation of epoch `epoch` has unlinked.
     pub(super) fn retire(&mut self, epoch: u64, block: Ref, bytes: u64) {
         let epochs = if planted(Fault::TwoEpochs) { 2 } else { 3 };
-        self.waiting.push_back(Waiting { epoch: epoch + epochs, block, bytes });
+        self.waiting.push_back(RetiredBlock { epoch: epoch + epochs, block, bytes });
         self.waiting_bytes += bytes;
     }
 

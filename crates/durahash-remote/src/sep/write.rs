@@ -84,7 +84,7 @@ impl<F: Fabric> Core<F> {
         &self,
         op: &mut Op<'_, F>,
         hash: u64,
-        kv: Placed,
+        kv: KvBlock,
         block: &mut Block,
         doubtful: &mut bool,
     ) -> Result<()> {
@@ -175,12 +175,12 @@ impl<F: Fabric> Core<F> {
         op: &Op<'_, F>,
         key: &[u8],
         value: Option<&[u8]>,
-    ) -> Result<(Block, Placed)> {
+    ) -> Result<(Block, KvBlock)> {
         let bytes = kv_block(&self.hash, key, value.unwrap_or_default());
         let taken = block_bytes(bytes.len());
         let at = self.allocate(op, bytes.len()).await?;
         let len = if value.is_none() { Len::Tombstone } else { Len::of_block(bytes.len()) };
-        Ok((Some((at, bytes)), Placed { at, bytes: taken, len }))
+        Ok((Some((at, bytes)), KvBlock { at, bytes: taken, len }))
     }
 
     /// Swaps a free entry, and returns the entry that was there first, if there was one.
@@ -191,7 +191,7 @@ impl<F: Fabric> Core<F> {
         sight: &Sight,
         idx: u32,
         old: u64,
-        kv: Placed,
+        kv: KvBlock,
     ) -> Result<Option<Entry>> {
         let (cur, a) = (sight.cur, sight.a);
         let entry = Entry::new(kv.at, fp(hash), kv.len, a.generation(), dep(hash, a.depth()));
@@ -321,7 +321,7 @@ impl<F: Fabric> Core<F> {
 
 /// A KV block that was placed.
 #[derive(Clone, Copy)]
-struct Placed {
+struct KvBlock {
     at: Ref,
     bytes: u64,
     len: Len,

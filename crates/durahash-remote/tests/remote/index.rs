@@ -13,13 +13,18 @@ fn tiny() -> Options {
     options.cur_entries = 4;
     options.main_entries = 12;
     options.max_depth = 8;
-    options.rows = 8;
+    options.max_clients = 8;
     options.chunk_bytes = 4096;
     options
 }
 
 fn sim(nodes: usize, bytes: u64, chaos: Option<Chaos>) -> Sim {
-    Sim::new(SimOptions { node_bytes: vec![bytes; nodes], rows: 8, chaos, ..SimOptions::default() })
+    Sim::new(SimOptions {
+        node_bytes: vec![bytes; nodes],
+        max_clients: 8,
+        chaos,
+        ..SimOptions::default()
+    })
 }
 
 /// Runs a client to its end.
@@ -307,7 +312,8 @@ fn a_lost_node_is_an_error_within_the_deadline() {
 
 #[test]
 fn threads_share_a_local_fabric() {
-    let local = Local::anonymous(&LocalOptions { rows: 8, ..LocalOptions::default() }).unwrap();
+    let local =
+        Local::anonymous(&LocalOptions { max_clients: 8, ..LocalOptions::default() }).unwrap();
     let map = BlockingMap::create(local.client().unwrap(), tiny()).unwrap();
     let other = BlockingMap::open(local.client().unwrap(), tiny()).unwrap();
     std::thread::scope(|scope| {
@@ -488,7 +494,7 @@ fn what_is_put_beside_a_sweep_is_refused_or_stays() {
 
 /// Clients that come, write and go while another sweeps: it is refused, or they were not in its way.
 #[test]
-fn a_sweep_is_refused_where_somebody_came_meanwhile() {
+fn a_sweep_is_refused_when_another_client_came_meanwhile() {
     let local = Local::anonymous(&LocalOptions::default()).unwrap();
     let map = BlockingMap::create(local.client().unwrap(), tiny()).unwrap();
     (0..200_u32).for_each(|i| map.put(&i.to_le_bytes(), &[1; 100]).unwrap());
@@ -537,9 +543,9 @@ fn a_silent_client_is_named_by_those_who_wait_for_it() {
     assert!(told.contains(&format!("row {row}")), "{told}");
 }
 
-/// Nobody waits for a thread that has panicked.
+/// No call waits for a thread that has panicked.
 #[test]
-fn after_a_panic_of_its_thread_a_client_answers_nobody() {
+fn after_a_panic_of_its_thread_a_client_answers_no_call() {
     let local = Local::anonymous(&LocalOptions::default()).unwrap();
     let map = BlockingMap::create(local.client().unwrap(), tiny()).unwrap();
     map.put(b"key", b"value").unwrap();

@@ -206,7 +206,7 @@ pub(crate) fn rows() {
     let infos = hear_infos();
     let client = || reach(&infos, DEADLINE);
     let (busy, idle) = (client().unwrap(), client().unwrap());
-    assert_eq!((busy.row(), idle.row(), busy.rows()), (0, 1, 2));
+    assert_eq!((busy.row(), idle.row(), busy.max_clients()), (0, 1, 2));
     let end = AtomicBool::new(false);
     let third = thread::scope(|scope| {
         scope.spawn(|| {
@@ -359,8 +359,8 @@ fn what_cannot_be_is_refused() {
         UcxNodeOptions { bytes: 0, ..good },
         UcxNodeOptions { bytes: 100, ..good },
         UcxNodeOptions { bytes: 1 << 60, ..good },
-        UcxNodeOptions { rows: 0, ..good },
-        UcxNodeOptions { rows: 4097, ..good },
+        UcxNodeOptions { max_clients: 0, ..good },
+        UcxNodeOptions { max_clients: 4097, ..good },
         UcxNodeOptions { lease: Duration::ZERO, ..good },
         UcxNodeOptions { lease: Duration::from_millis(999), ..good },
         UcxNodeOptions { lease: Duration::MAX, ..good },

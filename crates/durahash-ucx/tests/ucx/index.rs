@@ -21,7 +21,7 @@ fn tiny() -> Options {
     let mut options = Options::default();
     options.cur_entries = 8;
     options.main_entries = 128;
-    options.rows = 8;
+    options.max_clients = 8;
     options.chunk_bytes = 16 << 10;
     options.tick_ns = 20_000_000;
     options

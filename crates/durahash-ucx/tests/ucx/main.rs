@@ -74,7 +74,7 @@ fn node() {
     let (bytes, rows, lease_ms) = (hear(), hear(), hear());
     let node = UcxNode::start(&UcxNodeOptions {
         bytes: bytes.parse().unwrap(),
-        rows: rows.parse().unwrap(),
+        max_clients: rows.parse().unwrap(),
         lease: Duration::from_millis(lease_ms.parse().unwrap()),
         loopback: true,
     })

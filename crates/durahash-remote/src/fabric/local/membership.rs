@@ -1,4 +1,4 @@
-//! Which clients are alive: each holds a lock on the file of its row, which the system releases when the process dies.
+//! Membership: each live client holds a lock on the file of its row, which the system releases when the process dies.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::os::unix::fs::OpenOptionsExt;

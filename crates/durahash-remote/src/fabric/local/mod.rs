@@ -61,14 +61,14 @@ pub struct LocalOptions {
     /// Bytes of the region of each node, multiples of 4096; at most 255 nodes.
     pub node_bytes: Vec<u64>,
     /// Clients at once, at most.
-    pub rows: u32,
+    pub max_clients: u32,
     /// Permissions of the files, less the process's mask.
     pub mode: u32,
 }
 
 impl Default for LocalOptions {
     fn default() -> Self {
-        LocalOptions { node_bytes: vec![64 << 20], rows: 1024, mode: 0o600 }
+        LocalOptions { node_bytes: vec![64 << 20], max_clients: 1024, mode: 0o600 }
     }
 }
 
@@ -121,7 +121,7 @@ impl Local {
     pub fn anonymous(options: &LocalOptions) -> Result<Self> {
         let regions =
             headers(options)?.into_iter().map(SharedRegion::anonymous).collect::<Result<_>>()?;
-        let taken = Mutex::new(vec![false; options.rows as usize]);
+        let taken = Mutex::new(vec![false; options.max_clients as usize]);
         Ok(Self::new(regions, Membership::Anonymous(taken)))
     }
 
@@ -156,7 +156,7 @@ impl Local {
         match made {
             Ok(mut regions) => {
                 regions.reverse();
-                let (dir, rows, mode) = (dir.into(), options.rows, options.mode);
+                let (dir, rows, mode) = (dir.into(), options.max_clients, options.mode);
                 Ok(Self::new(regions, Membership::Files { dir, rows, mode }))
             }
             Err(e) => {
@@ -299,7 +299,7 @@ impl Local {
 
     /// Clients at once, at most.
     #[must_use]
-    pub fn rows(&self) -> u32 {
+    pub fn max_clients(&self) -> u32 {
         self.0.members.count()
     }
 
@@ -337,7 +337,7 @@ impl Local {
 
 /// The headers of the regions.
 fn headers(options: &LocalOptions) -> Result<Vec<SharedHeader>> {
-    let (count, rows) = (options.node_bytes.len() as u64, options.rows.into());
+    let (count, rows) = (options.node_bytes.len() as u64, options.max_clients.into());
     if !(1..=NODES_MAX).contains(&count) || rows == 0 {
         let what = "a fabric has 1 to 255 nodes, and at least one row";
         return Err(ErrorKind::Options { what }.into());
@@ -472,7 +472,7 @@ impl Fabric for LocalClient {
         self.0.row
     }
 
-    fn rows(&self) -> u32 {
+    fn max_clients(&self) -> u32 {
         self.0.local.0.members.count()
     }
 

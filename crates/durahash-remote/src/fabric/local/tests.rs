@@ -8,7 +8,7 @@ use crate::executor::block_on;
 const DIR: &str = "DURAHASH_TEST_FABRIC";
 
 fn small() -> LocalOptions {
-    LocalOptions { node_bytes: vec![8192, 4096], rows: 3, ..LocalOptions::default() }
+    LocalOptions { node_bytes: vec![8192, 4096], max_clients: 3, ..LocalOptions::default() }
 }
 
 fn post<T>(client: &LocalClient, fill: impl FnOnce(&mut Batch) -> T) -> Done {
@@ -24,7 +24,7 @@ fn atomics_of_many_threads_are_exact() {
     const THREADS: u64 = 4;
     const EACH: u64 = 5_000;
     let (adds, swaps) = (Addr::new(1, 8), Addr::new(0, 64));
-    let local = Local::anonymous(&LocalOptions { rows: 8, ..small() }).unwrap();
+    let local = Local::anonymous(&LocalOptions { max_clients: 8, ..small() }).unwrap();
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
@@ -89,7 +89,7 @@ fn rows_are_those_of_the_living() {
     for local in [Local::anonymous(&small()).unwrap(), Local::create(&dir, &small()).unwrap()] {
         let clients: Vec<_> = (0..3).map(|_| local.client().unwrap()).collect();
         assert_eq!(clients.iter().map(Fabric::row).collect::<Vec<_>>(), [0, 1, 2]);
-        assert_eq!(clients[0].rows(), 3);
+        assert_eq!(clients[0].max_clients(), 3);
         let none = local.client().err().unwrap();
         assert!(none.to_string().contains("all 3 clients are alive"), "{none}");
         assert!(!evict(&clients[0], 1) && !evict(&clients[0], 0));
@@ -149,8 +149,10 @@ fn what_is_not_the_fabric_that_was_meant_is_refused() {
         assert!(matches!(refused(None).kind(), ErrorKind::Region { .. }), "{header:?}");
     }
 
-    for (node_bytes, rows) in [(vec![], 1), (vec![4096; 256], 1), (vec![4096], 0), (vec![100], 1)] {
-        let wrong = LocalOptions { node_bytes, rows, ..small() };
+    for (node_bytes, max_clients) in
+        [(vec![], 1), (vec![4096; 256], 1), (vec![4096], 0), (vec![100], 1)]
+    {
+        let wrong = LocalOptions { node_bytes, max_clients, ..small() };
         let dir = tmp.path().join("wrong");
         let refused = Local::create(&dir, &wrong).err().unwrap();
         assert!(matches!(refused.kind(), ErrorKind::Options { .. }), "{wrong:?}");
@@ -169,7 +171,7 @@ fn files_of_rows_are_for_those_who_may_open_the_regions() {
     assert_eq!(mode("client-1"), mode("node-0"));
 }
 
-/// What the other process does, when this binary is started with a directory in its environment.
+/// The other process: this binary, started with a directory in its environment.
 #[test]
 fn other_process() {
     let Some(dir) = std::env::var_os(DIR) else { return };

@@ -9,8 +9,8 @@ use durahash_media::ErrorKind;
 use super::rng::Rng;
 use super::*;
 
-/// What the hook has seen of one verb.
-struct Seen {
+/// The events of one verb.
+struct VerbRecord {
     posted_ns: u64,
     /// Bytes that took effect, and that never will.
     applied: u32,
@@ -20,7 +20,7 @@ struct Seen {
 
 #[derive(Default)]
 struct Book {
-    verbs: HashMap<(u32, u64), Seen>,
+    verbs: HashMap<(u32, u64), VerbRecord>,
     /// Clients of which nothing may take effect any more.
     fenced: Vec<u32>,
     after_fence: u64,
@@ -60,7 +60,7 @@ fn verb(rng: &mut Rng, batch: &mut Batch) -> u32 {
     }
 }
 
-/// What a client does, until it is shut out.
+/// The verbs of a client, until it is evicted.
 async fn live(own: SimClient, seed: u64, book: Rc<RefCell<Book>>, totals: Rc<RefCell<Totals>>) {
     let mut rng = Rng::new(seed);
     let mut unflushed = Vec::new();
@@ -131,7 +131,7 @@ fn run(seed: u64, totals: &Rc<RefCell<Totals>>) {
     };
     let sim = Sim::new(SimOptions {
         seed,
-        rows: 6,
+        max_clients: 6,
         node_bytes: vec![4096; 2],
         lease_ns: leased.then_some(10_000),
         chaos: (rng.below(5) != 0).then_some(chaos),
@@ -143,13 +143,13 @@ fn run(seed: u64, totals: &Rc<RefCell<Totals>>) {
     sim.set_hook(Box::new(move |moment| {
         let book = &mut *own.borrow_mut();
         let key = (moment.client, moment.number);
-        match moment.what {
-            What::Posted => {
+        match moment.stage {
+            Stage::Posted => {
                 let posted_ns = moment.now_ns;
-                let seen = Seen { posted_ns, applied: 0, dropped: 0, last_ns: posted_ns };
+                let seen = VerbRecord { posted_ns, applied: 0, dropped: 0, last_ns: posted_ns };
                 assert!(book.verbs.insert(key, seen).is_none(), "a number comes twice");
             }
-            What::Effect { applies } => {
+            Stage::Effect { applies } => {
                 let seen = book.verbs.get_mut(&key).expect("what was posted");
                 seen.last_ns = moment.now_ns;
                 let bytes = if applies { &mut seen.applied } else { &mut seen.dropped };

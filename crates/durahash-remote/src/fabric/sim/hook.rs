@@ -5,15 +5,15 @@ use crate::fabric::batch::Kind;
 
 /// An event that a [`Hook`] sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub struct VerbEvent {
     /// Virtual time.
     pub now_ns: u64,
     /// The client that posted the verb: the first is 0.
     pub client: u32,
     /// The number of the verb among those of its client, from 0.
     pub number: u64,
-    /// The event.
-    pub what: What,
+    /// The stage of the verb.
+    pub stage: Stage,
     /// Its kind.
     pub kind: Kind,
     /// Its address; of an effect, that of the part that takes effect.
@@ -22,9 +22,9 @@ pub struct Moment {
     pub len: u32,
 }
 
-/// An event of a verb.
+/// A stage of a verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum Stage {
     /// It is posted.
     Posted,
     /// All or a part of it takes effect, or never will because its client or its node is lost.
@@ -49,4 +49,4 @@ pub enum Choice {
 }
 
 /// Sees each event of a verb and decides about the client. It must not use the fabric.
-pub type Hook = Box<dyn FnMut(&Moment) -> Choice>;
+pub type Hook = Box<dyn FnMut(&VerbEvent) -> Choice>;

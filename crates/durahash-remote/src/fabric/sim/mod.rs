@@ -24,7 +24,7 @@ use std::task::{Context, Poll, Waker};
 
 use durahash_media::Result;
 
-pub use hook::{Choice, Hook, Moment, What};
+pub use hook::{Choice, Hook, Stage, VerbEvent};
 pub use options::{Chaos, Nic, SimOptions};
 use world::World;
 
@@ -305,8 +305,8 @@ impl Fabric for SimClient {
         self.0.world.borrow().clients[self.0.number as usize].row
     }
 
-    fn rows(&self) -> u32 {
-        self.0.world.borrow().options.rows
+    fn max_clients(&self) -> u32 {
+        self.0.world.borrow().options.max_clients
     }
 
     fn lease_ns(&self) -> Option<u64> {

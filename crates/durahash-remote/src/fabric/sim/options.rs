@@ -9,7 +9,7 @@ pub struct SimOptions {
     /// Bytes of the region of each node.
     pub node_bytes: Vec<u64>,
     /// Clients at once, at most.
-    pub rows: u32,
+    pub max_clients: u32,
     /// Latency and rates.
     pub nic: Nic,
     /// The number of NICs that clients share, in turn; 0 gives each client its own.
@@ -27,7 +27,7 @@ impl Default for SimOptions {
         SimOptions {
             seed: 0,
             node_bytes: vec![64 << 20],
-            rows: 1024,
+            max_clients: 1024,
             nic: Nic::default(),
             client_nics: 0,
             deadline_ns: 1_000_000,

@@ -38,9 +38,9 @@ fn post<T>(
 
 /// Kills a client when it posts its verb with this number; the first is 0.
 fn kill_at_verb(sim: &Sim, client: &SimClient, number: u64) {
-    let at = (client.number(), number, What::Posted);
+    let at = (client.number(), number, Stage::Posted);
     sim.set_hook(Box::new(move |moment| {
-        let is_it = (moment.client, moment.number, moment.what) == at;
+        let is_it = (moment.client, moment.number, moment.stage) == at;
         if is_it { Choice::Kill } else { Choice::Go }
     }));
 }
@@ -54,7 +54,7 @@ fn kind(result: Option<Result<Done>>) -> String {
     format!("{:?}", error.kind())
 }
 
-/// What `each` gives over many seeds.
+/// The values of `each` over many seeds.
 fn over_seeds<T: Ord>(seeds: u64, each: impl Fn(u64) -> T) -> BTreeSet<T> {
     (0..seeds).map(each).collect()
 }
@@ -83,7 +83,7 @@ fn atomics_are_exact() {
     }
 }
 
-/// What a reader sees of two writes in one batch, by seed.
+/// The values that a reader sees of two writes in one batch, over many seeds.
 fn seen_of_two_writes(options: impl Fn(u64) -> SimOptions) -> BTreeSet<(u64, u64)> {
     let mut seen = BTreeSet::new();
     for seed in 0..200 {
@@ -115,7 +115,7 @@ fn writes_that_nobody_awaits_are_seen_in_any_order() {
     assert_eq!(seen_of_two_writes(|_| calm()), [(0, 0), (1, 1)].into());
 }
 
-/// What is seen of one write of several words by one read.
+/// The words that one read sees of one write of several words.
 fn torn(tear_parts_max: u32) -> BTreeSet<Vec<u8>> {
     over_seeds(1000, |seed| {
         let chaos = Chaos { tear_parts_max, ..Chaos::default() };
@@ -311,7 +311,7 @@ fn nothing_of_an_evicted_client_takes_effect_any_more() {
 fn with_leases_the_living_are_evicted_too() {
     for seed in 0..100 {
         let lease_ns = Some(1_000_000);
-        let sim = Sim::new(SimOptions { lease_ns, rows: 2, ..chaos(seed) });
+        let sim = Sim::new(SimOptions { lease_ns, max_clients: 2, ..chaos(seed) });
         let (silent, other) = (sim.client().unwrap(), sim.client().unwrap());
         assert_eq!(other.lease_ns(), lease_ns);
         let evicted = spawn(&sim, &silent, |own| async move {
@@ -395,7 +395,7 @@ fn a_lost_node_is_an_error_within_the_deadline() {
 #[test]
 fn the_hook_sees_every_verb_and_chooses() {
     let moments = Rc::new(RefCell::new(Vec::new()));
-    let run = |choose: fn(&Moment) -> Choice| {
+    let run = |choose: fn(&VerbEvent) -> Choice| {
         let sim = Sim::new(calm());
         let clients = [sim.client().unwrap(), sim.client().unwrap()];
         let own = Rc::clone(&moments);
@@ -417,27 +417,30 @@ fn the_hook_sees_every_verb_and_chooses() {
     assert_eq!(ended, [true, true]);
     let kinds = |what| {
         let moments = moments.borrow();
-        let of = moments.iter().filter(|moment| moment.what == what);
+        let of = moments.iter().filter(|moment| moment.stage == what);
         of.map(|moment| (moment.client, moment.number, moment.kind, moment.addr, moment.len))
             .collect::<BTreeSet<_>>()
     };
-    let posted = kinds(What::Posted);
+    let posted = kinds(Stage::Posted);
     let swap = Kind::CompareSwap { old: 0, new: 1 };
     let all = [0, 1].map(|c| [(c, 0, Kind::Read, X, 16), (c, 1, swap, Y, 8)]);
     assert_eq!(posted, all.concat().into_iter().collect());
-    assert_eq!(kinds(What::Effect { applies: true }), posted);
+    assert_eq!(kinds(Stage::Effect { applies: true }), posted);
 
-    let (ended, stalled_ns, _) = run(|moment| match (moment.client, moment.what) {
-        (1, What::Posted) => Choice::Stall { ns: 1_000_000 },
+    let (ended, stalled_ns, _) = run(|moment| match (moment.client, moment.stage) {
+        (1, Stage::Posted) => Choice::Stall { ns: 1_000_000 },
         _ => Choice::Go,
     });
     assert_eq!(ended, [true, true]);
     assert!(calm_ns < 10_000 && (1_000_000..1_010_000).contains(&stalled_ns));
     // Killed at the moment when its swap takes effect: nobody was told, but it did.
     let (ended, _, swapped) = run(|moment| match moment {
-        Moment { client: 0, kind: Kind::CompareSwap { .. }, what: What::Effect { .. }, .. } => {
-            Choice::Kill
-        }
+        VerbEvent {
+            client: 0,
+            kind: Kind::CompareSwap { .. },
+            stage: Stage::Effect { .. },
+            ..
+        } => Choice::Kill,
         _ => Choice::Go,
     });
     assert_eq!((ended, swapped), ([false, true], 1));

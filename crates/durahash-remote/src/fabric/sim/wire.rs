@@ -1,4 +1,4 @@
-//! How long verbs take: the queues of the NICs, in picoseconds.
+//! Times of verbs: the queues of the NICs, in picoseconds.
 
 use super::options::Nic;
 use crate::fabric::batch::{Kind, Verb};
@@ -25,7 +25,7 @@ impl Nic {
         self.round_trip_ns * PS_PER_NS
     }
 
-    /// How long a message with `bytes` of payload keeps one direction of a NIC busy.
+    /// Picoseconds for which a message with `bytes` of payload keeps one direction of a NIC busy.
     fn busy_ps(&self, bytes: u64) -> u64 {
         let packets = bytes.div_ceil(self.packet_bytes).max(1);
         let bits = (bytes + packets * self.header_bytes) * 8;

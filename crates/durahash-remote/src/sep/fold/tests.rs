@@ -15,8 +15,8 @@ fn entry(at: u64, key: u64, tombstone: bool, generation: u16, depth: u32) -> Ent
     Entry::new(kv, layout::fp(hash(key)), len, generation, dep(hash(key), depth))
 }
 
-fn known(key: u64) -> Known {
-    Known { hash: hash(key), key: key.to_le_bytes().to_vec(), bytes: 24 }
+fn known(key: u64) -> KnownKey {
+    KnownKey { hash: hash(key), key: key.to_le_bytes().to_vec(), bytes: 24 }
 }
 
 struct Case {

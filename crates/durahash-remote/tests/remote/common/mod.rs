@@ -33,7 +33,7 @@ pub(crate) enum Effect {
 
 /// The previous state that an operation returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum Response {
     /// It said nothing.
     Untold,
     Is(State),
@@ -49,7 +49,7 @@ pub(crate) struct Done {
     /// `None` if it is unknown whether it took effect.
     pub(crate) end: Option<u64>,
     pub(crate) effect: Effect,
-    pub(crate) found: Found,
+    pub(crate) found: Response,
 }
 
 /// The operations of a run. Times are counted, so that no two are equal.
@@ -67,11 +67,11 @@ impl History {
 
     pub(crate) fn begin(&mut self, key: u32, effect: Effect) -> usize {
         let start = self.tick();
-        self.ops.push(Done { key, start, end: None, effect, found: Found::Untold });
+        self.ops.push(Done { key, start, end: None, effect, found: Response::Untold });
         self.ops.len() - 1
     }
 
-    pub(crate) fn end(&mut self, i: usize, found: Found) {
+    pub(crate) fn end(&mut self, i: usize, found: Response) {
         self.ops[i].end = Some(self.tick());
         self.ops[i].found = found;
     }
@@ -116,8 +116,8 @@ fn search(ops: &[Done]) -> Option<bool> {
         for i in next {
             let op = &ops[i];
             match op.found {
-                Found::Is(found) if found != state => continue,
-                Found::Not(other) if other == state => continue,
+                Response::Is(found) if found != state => continue,
+                Response::Not(other) if other == state => continue,
                 _ => {}
             }
             let state = match op.effect {
@@ -148,7 +148,8 @@ fn search(ops: &[Done]) -> Option<bool> {
 /// seen what it wrote.
 fn explains_nothing(op: &Done, ops: &[Done]) -> bool {
     let (Effect::Set(new) | Effect::SetIf(_, new)) = op.effect else { return op.end.is_none() };
-    let seen = |other: &Done| other.found == Found::Is(new) || matches!(other.found, Found::Not(_));
+    let seen =
+        |other: &Done| other.found == Response::Is(new) || matches!(other.found, Response::Not(_));
     op.end.is_none() && new.is_some() && !ops.iter().any(seen)
 }
 
@@ -157,9 +158,9 @@ fn explains_nothing(op: &Done, ops: &[Done]) -> bool {
 fn the_checker_knows_good_from_bad() {
     let linearizable = |ops: &[Done]| search(ops).unwrap();
     let op = |start, end, effect, found| Done { key: 0, start, end, effect, found };
-    let put = |start, end, v| op(start, end, Effect::Set(Some(v)), Found::Untold);
-    let get = |start, end, found| op(start, Some(end), Effect::Read, Found::Is(found));
-    let full = |start, end| op(start, Some(end), Effect::Read, Found::Not(None));
+    let put = |start, end, v| op(start, end, Effect::Set(Some(v)), Response::Untold);
+    let get = |start, end, found| op(start, Some(end), Effect::Read, Response::Is(found));
+    let full = |start, end| op(start, Some(end), Effect::Read, Response::Not(None));
     assert!(linearizable(&[put(1, None, 1), full(3, 4)]));
     assert!(!linearizable(&[full(3, 4)]));
     assert!(linearizable(&[put(1, Some(2), 1), get(3, 4, Some(1))]));
@@ -168,12 +169,13 @@ fn the_checker_knows_good_from_bad() {
     assert!(!linearizable(&[put(1, Some(9), 1), get(3, 4, Some(1)), get(5, 6, None)]));
     assert!(linearizable(&[put(1, None, 1), get(3, 4, None), get(5, 6, Some(1))]));
     assert!(!linearizable(&[put(1, None, 1), get(3, 4, Some(1)), get(5, 6, None)]));
-    let swap =
-        |start, end, a, b, found| op(start, Some(end), Effect::SetIf(a, Some(b)), Found::Is(found));
+    let swap = |start, end, a, b, found| {
+        op(start, Some(end), Effect::SetIf(a, Some(b)), Response::Is(found))
+    };
     assert!(linearizable(&[swap(1, 2, None, 1, None), swap(3, 4, None, 2, Some(1))]));
     assert!(!linearizable(&[swap(1, 2, None, 1, None), swap(3, 4, None, 2, None)]));
     let fails =
-        |start, end, a| op(start, Some(end), Effect::SetIf(Some(a), None), Found::Not(Some(a)));
+        |start, end, a| op(start, Some(end), Effect::SetIf(Some(a), None), Response::Not(Some(a)));
     assert!(linearizable(&[put(1, Some(2), 1), fails(3, 4, 2), get(5, 6, Some(1))]));
     assert!(!linearizable(&[put(1, Some(2), 1), fails(3, 4, 1)]));
     assert!(linearizable(&[put(1, Some(2), 1), put(3, None, 2), fails(4, 5, 1)]));

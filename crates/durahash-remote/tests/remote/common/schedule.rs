@@ -5,10 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use durahash_media::hash::WordMix;
-use durahash_remote::fabric::{Chaos, Choice, Fabric, Sim, SimClient, SimOptions, What};
+use durahash_remote::fabric::{Chaos, Choice, Fabric, Sim, SimClient, SimOptions, Stage};
 use durahash_remote::{Compared, ErrorKind, Options, RemoteMap, Result, Tally};
 
-use crate::common::{Effect, Found, History, counts};
+use crate::common::{Effect, History, Response, counts};
 
 /// Numbers drawn from a seed.
 #[derive(Clone)]
@@ -73,13 +73,13 @@ pub(crate) struct Plan {
     pub(crate) nodes: u64,
     pub(crate) death_one_in: u64,
     pub(crate) lease_ns: Option<u64>,
-    /// How long a client that opens the index stands still at most, at one of its first verbs in two.
+    /// Nanoseconds that a client which opens the index stands still at most, at one of its first verbs in two.
     pub(crate) joining_ns_max: u64,
-    /// How long a task does nothing at most, after one operation in eight; its client moves on.
+    /// Nanoseconds that a task does nothing at most, after one operation in eight; its client moves on.
     pub(crate) pause_ns_max: u64,
     pub(crate) chaos: Chaos,
     pub(crate) options: Options,
-    /// Where all operations have ended.
+    /// Nanoseconds until all operations have ended.
     pub(crate) until_ns: u64,
 }
 
@@ -96,7 +96,7 @@ impl Plan {
         options.chunk_bytes = rng.pick(&[1024, 4096]);
         options.wait_ns = rng.pick(&[2_000, 20_000]);
         options.tick_ns = rng.pick(&[20_000, 100_000]);
-        options.rows = 96;
+        options.max_clients = 96;
         let large = rng.below(40) == 0;
         let clients = if large { 64 } else { 1 + rng.below(6) };
         let tasks = if large { 1 } else { 1 + rng.below(3) };
@@ -165,7 +165,7 @@ impl Run {
         self.history.borrow_mut().begin(key, effect)
     }
 
-    fn end(&self, i: usize, found: Found) {
+    fn end(&self, i: usize, found: Response) {
         self.history.borrow_mut().end(i, found);
     }
 
@@ -175,12 +175,12 @@ impl Run {
         let new = self.values.get() + 1;
         self.values.set(new);
         let bytes = value(new);
-        let found = |value: Option<Vec<u8>>| Found::Is(value.map(|value| id(&value)));
+        let found = |value: Option<Vec<u8>>| Response::Is(value.map(|value| id(&value)));
         match self.rng.below(12) {
             0..4 => {
                 let i = self.begin(k, Effect::Set(Some(new)));
                 map.put(&name, &bytes).await?;
-                self.end(i, Found::Untold);
+                self.end(i, Response::Untold);
             }
             4..8 => {
                 let i = self.begin(k, Effect::Read);
@@ -190,12 +190,12 @@ impl Run {
             8 => {
                 let i = self.begin(k, Effect::Set(None));
                 map.delete(&name).await?;
-                self.end(i, Found::Untold);
+                self.end(i, Response::Untold);
             }
             9 => {
                 let i = self.begin(k, Effect::SetIf(None, Some(new)));
                 let was = map.insert_new(&name, &bytes).await?;
-                self.end(i, if was { Found::Is(None) } else { Found::Not(None) });
+                self.end(i, if was { Response::Is(None) } else { Response::Not(None) });
             }
             10 => {
                 let i = self.begin(k, Effect::Set(Some(new)));
@@ -209,7 +209,7 @@ impl Run {
                 let expected = got.as_deref().map(id);
                 let i = self.begin(k, Effect::SetIf(expected, Some(new)));
                 match map.compare_set(&name, got.as_deref(), Some(&bytes)).await? {
-                    Compared::Set => self.end(i, Found::Is(expected)),
+                    Compared::Set => self.end(i, Response::Is(expected)),
                     Compared::Differs(was) => self.end(i, found(was)),
                 }
             }
@@ -226,7 +226,7 @@ fn schedule(seed: u64, shape: impl Fn(&mut Plan)) -> std::result::Result<Totals,
     let sim = Sim::new(SimOptions {
         seed,
         node_bytes: vec![8 << 20; plan.nodes as usize],
-        rows: plan.options.rows,
+        max_clients: plan.options.max_clients,
         lease_ns: plan.lease_ns,
         chaos: Some(plan.chaos),
         ..SimOptions::default()
@@ -235,10 +235,10 @@ fn schedule(seed: u64, shape: impl Fn(&mut Plan)) -> std::result::Result<Totals,
     sim.set_hook(Box::new({
         let (rng, dying) = (Rng::new(!seed), Rc::clone(&dying));
         let (one_in, joining_ns_max) = (plan.death_one_in, plan.joining_ns_max);
-        move |moment| match moment.what {
-            What::Posted if !dying.get() => Choice::Go,
-            What::Posted if one_in > 0 && rng.below(one_in) == 0 => Choice::Kill,
-            What::Posted if joining_ns_max > 0 && moment.number < JOINING && rng.below(2) == 0 => {
+        move |moment| match moment.stage {
+            Stage::Posted if !dying.get() => Choice::Go,
+            Stage::Posted if one_in > 0 && rng.below(one_in) == 0 => Choice::Kill,
+            Stage::Posted if joining_ns_max > 0 && moment.number < JOINING && rng.below(2) == 0 => {
                 Choice::Stall { ns: rng.below(joining_ns_max) }
             }
             _ => Choice::Go,
@@ -310,7 +310,7 @@ fn schedule(seed: u64, shape: impl Fn(&mut Plan)) -> std::result::Result<Totals,
             .ops
             .iter()
             .rfind(|op| op.key == pair.0)
-            .filter(|op| op.found == Found::Is(Some(pair.1)))
+            .filter(|op| op.found == Response::Is(Some(pair.1)))
             .ok_or_else(|| format!("iteration gave {pair:?}"))?;
     }
     let held: u64 = run.held.borrow().iter().sum();
@@ -390,7 +390,7 @@ async fn judge(client: SimClient, run: &Run) -> Result<(u64, Vec<(u32, u32)>)> {
         let i = run.begin(k, Effect::Read);
         let got = map.get(&key(k)).await?;
         keys += u64::from(got.is_some());
-        run.end(i, Found::Is(got.map(|value| id(&value))));
+        run.end(i, Response::Is(got.map(|value| id(&value))));
     }
     assert_eq!(before.keys, keys);
     let mut pairs = Vec::new();

@@ -1,4 +1,4 @@
-//! What clients take from the nodes, against what the index and its KV blocks need, while it grows and
+//! Memory that clients take from the nodes, against the needs of the index and its KV blocks, while it grows and
 //! while it only changes: blocks that were left must serve again.
 
 use durahash_media::hash::WordMix;
@@ -26,7 +26,7 @@ struct Churn {
 /// operations as there are keys.
 fn reports(churn: Churn) -> Vec<Report> {
     let options = SimOptions {
-        rows: 8,
+        max_clients: 8,
         node_bytes: vec![(96 << 20) / churn.nodes as u64; churn.nodes],
         ..SimOptions::default()
     };

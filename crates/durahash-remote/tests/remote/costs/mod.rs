@@ -49,7 +49,7 @@ fn small() -> Options {
 fn run<const N: usize, O: Future<Output = Result<()>> + 'static>(
     f: impl FnOnce([SimClient; N]) -> O,
 ) {
-    let sim = Sim::new(SimOptions { rows: 8, ..SimOptions::default() });
+    let sim = Sim::new(SimOptions { max_clients: 8, ..SimOptions::default() });
     let clients = std::array::from_fn(|_| sim.client().unwrap());
     let task = sim.spawn(&clients[0].clone(), f(clients));
     sim.run();

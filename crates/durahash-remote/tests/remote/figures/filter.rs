@@ -20,7 +20,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use durahash_media::hash::{ByteHash, WordMix};
-use durahash_remote::fabric::{Addr, Choice, Counts, Sim, SimClient, SimOptions, What};
+use durahash_remote::fabric::{Addr, Choice, Counts, Sim, SimClient, SimOptions, Stage};
 use durahash_remote::{Options, RemoteMap, Result};
 
 use crate::document::{Table, number};
@@ -90,13 +90,13 @@ type Reads = Rc<RefCell<Vec<(Addr, u64)>>>;
 
 /// Runs a workload.
 pub(crate) fn run(workload: Workload) -> Result<Sums> {
-    let sim = Sim::new(SimOptions { rows: 2, ..SimOptions::default() });
+    let sim = Sim::new(SimOptions { max_clients: 2, ..SimOptions::default() });
     let (writer, reader) = (sim.client()?, sim.client()?);
     let reads = Reads::default();
     let told = Rc::clone(&reads);
     let number = if workload.own { writer.number() } else { reader.number() };
     sim.set_hook(Box::new(move |moment| {
-        if moment.client == number && moment.what == What::Posted {
+        if moment.client == number && moment.stage == Stage::Posted {
             told.borrow_mut().push((moment.addr, moment.len.into()));
         }
         Choice::Go

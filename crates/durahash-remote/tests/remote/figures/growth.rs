@@ -34,7 +34,7 @@ pub(crate) struct Sample {
 pub(crate) fn samples(sizes: Sizes, counts: &[u64]) -> Result<Vec<Sample>> {
     let last = counts.last().copied().unwrap_or(0);
     let node_bytes = vec![(64 << 20) + 192 * last];
-    let sim = Sim::new(SimOptions { rows: 1, node_bytes, ..SimOptions::default() });
+    let sim = Sim::new(SimOptions { max_clients: 1, node_bytes, ..SimOptions::default() });
     let client = sim.client()?;
     let task = sim.spawn(&client, grow(client.clone(), sizes, counts.to_vec()));
     sim.run();
@@ -79,7 +79,7 @@ impl Sample {
         (segments - 1, entries / self.limit as f64)
     }
 
-    /// How many segments have so many keys, if all fill together: each splits when its MainSegment has its
+    /// The number of segments for so many keys, if all fill together: each splits when its MainSegment has its
     /// limit and its CurSegment is full.
     pub(crate) fn segments_of(&self, keys: u64) -> u64 {
         keys.div_ceil(self.limit + self.cur).next_power_of_two()

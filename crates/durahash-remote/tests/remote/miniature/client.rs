@@ -18,13 +18,13 @@ use super::world::{Batch, Closed, Endpoint};
 
 /// An entry as a client has seen it. Without `fp2` its hint was not known.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct CachedEntry {
     pub(crate) entry: Entry,
     pub(crate) fp2: Option<u64>,
     pub(crate) tombstone: bool,
 }
 
-/// Where in a MainSegment each fp begins.
+/// The index in a MainSegment at which each fp begins.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     pub(crate) length: usize,
@@ -38,7 +38,7 @@ pub(crate) struct Segment {
     /// Entries before this one are live.
     pub(crate) offset: usize,
     /// The first entries, which are live and do not change while A is as it was.
-    pub(crate) prefix: Vec<Seen>,
+    pub(crate) prefix: Vec<CachedEntry>,
     pub(crate) table: Option<Table>,
     /// The epoch in which A was last compared.
     pub(crate) compared: u64,
@@ -89,14 +89,14 @@ impl Deref for Coroutine {
 }
 
 /// A read CurSegment.
-pub(crate) struct Look {
+pub(crate) struct CurHead {
     pub(crate) a: A,
     suffix: u64,
     buddies: Vec<u64>,
 }
 
-/// Where a key belongs, by what was read of a segment.
-pub(crate) enum Way {
+/// The way from a segment that was read to a key's own.
+pub(crate) enum Route {
     Here,
     /// To the segment that split off at this depth.
     Buddy(Addr, u64),
@@ -106,7 +106,7 @@ pub(crate) enum Way {
 /// The state of a window of entries.
 pub(crate) struct Window {
     /// Live entries, up to the first free one.
-    pub(crate) live: Vec<Seen>,
+    pub(crate) live: Vec<CachedEntry>,
     /// The first free entry and what it holds.
     pub(crate) free: Option<(usize, u64)>,
 }
@@ -271,7 +271,7 @@ impl Coroutine {
         self.world.borrow_mut().allocate(self.number(), class, free)
     }
 
-    /// Which client this is.
+    /// The number of this client.
     pub(crate) fn number(&self) -> usize {
         self.endpoint.client
     }
@@ -376,24 +376,24 @@ impl Coroutine {
 
     // ---- reading a CurSegment ----
 
-    pub(crate) fn look(&self, head: &[u64]) -> Look {
-        Look { a: A(head[0]), suffix: head[1], buddies: head[2..CUR_HEAD].to_vec() }
+    pub(crate) fn look(&self, head: &[u64]) -> CurHead {
+        CurHead { a: A(head[0]), suffix: head[1], buddies: head[2..CUR_HEAD].to_vec() }
     }
 
-    pub(crate) fn way(&self, key: Key, look: &Look) -> Way {
+    pub(crate) fn way(&self, key: Key, look: &CurHead) -> Route {
         let differing = (key.hash ^ look.suffix) & ((1 << look.a.depth()) - 1);
         if differing == 0 {
-            return Way::Here;
+            return Route::Here;
         }
         let depth = u64::from(differing.trailing_zeros());
         match look.buddies.get(depth as usize) {
             None => {
                 self.fault("a depth that is none");
-                Way::Again
+                Route::Again
             }
-            Some(0) if self.setup.rules.zero_buddy_read_again => Way::Again,
-            Some(0) => Way::Here,
-            Some(&buddy) => Way::Buddy(buddy as Addr, depth),
+            Some(0) if self.setup.rules.zero_buddy_read_again => Route::Again,
+            Some(0) => Route::Here,
+            Some(&buddy) => Route::Buddy(buddy as Addr, depth),
         }
     }
 
@@ -423,7 +423,7 @@ impl Coroutine {
         Some(window)
     }
 
-    fn seen(&self, a: A, entry: u64, hint: u64) -> Seen {
+    fn seen(&self, a: A, entry: u64, hint: u64) -> CachedEntry {
         let (entry, hint) = (Entry(entry), Hint(hint));
         let known = hint.is_of(a.generation() % self.setup.wrap)
             || !self.setup.rules.hint_carries_generation;
@@ -432,6 +432,6 @@ impl Coroutine {
         } else {
             known && hint.tombstone()
         };
-        Seen { entry, fp2: known.then(|| hint.fp2()), tombstone }
+        CachedEntry { entry, fp2: known.then(|| hint.fp2()), tombstone }
     }
 }

@@ -1,6 +1,6 @@
 //! Merge, split, and the directory.
 
-use super::client::{Coroutine, Seen};
+use super::client::{CachedEntry, Coroutine};
 use super::layout::{
     A, Addr, CELLS, CUR_HEAD, Class, DIRECTORY, Entry, MAIN_ENTRIES, MAIN_HEAD, ROOT, State, buddy,
 };
@@ -9,7 +9,7 @@ use super::world::{Batch, Closed};
 
 /// An entry of the frozen inputs of a merge, the newest first.
 struct Item {
-    seen: Seen,
+    seen: CachedEntry,
     /// Its key, where it was read.
     key: Option<usize>,
 }
@@ -46,7 +46,7 @@ impl Coroutine {
         let mut items: Vec<Item> =
             window.live.iter().rev().map(|&seen| Item { seen, key: None }).collect();
         items.extend(main.iter().map(|&entry| Item {
-            seen: Seen { entry, fp2: Some(entry.fp2()), tombstone: false },
+            seen: CachedEntry { entry, fp2: Some(entry.fp2()), tombstone: false },
             key: None,
         }));
         let last_bit = (depth + 1).is_multiple_of(DEPTH_BITS);
@@ -225,7 +225,7 @@ impl Coroutine {
     }
 }
 
-fn may_share_key(one: &Seen, other: &Seen) -> bool {
+fn may_share_key(one: &CachedEntry, other: &CachedEntry) -> bool {
     let fp2_differs = one.fp2.zip(other.fp2).is_some_and(|(one, other)| one != other);
     one.entry.fp() == other.entry.fp() && !fp2_differs
 }

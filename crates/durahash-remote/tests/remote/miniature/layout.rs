@@ -1,4 +1,4 @@
-//! Where things are, in words; and the bits of a word.
+//! The layout of memory, in words, and the bits of a word.
 //!
 //! ```text
 //! 0      reserved, so that no object has address 0

@@ -1,6 +1,6 @@
 //! Put, delete, get and the conditional operations.
 
-use super::client::{Coroutine, Seen, Table, Way};
+use super::client::{CachedEntry, Coroutine, Route, Table};
 use super::layout::{A, Addr, CUR_HEAD, Class, Entry, Hint, MAIN_ENTRIES, MAIN_HEAD, State};
 use super::rules::Key;
 use super::world::{Batch, Closed};
@@ -19,7 +19,7 @@ pub(crate) enum Kind {
 }
 
 /// The result of a read.
-struct Found {
+struct Lookup {
     cur: Addr,
     a: A,
     /// The first free entry and what it holds; nothing when the segment is full.
@@ -159,7 +159,7 @@ impl Coroutine {
         Ok(())
     }
 
-    /// How often an operation looks at a full segment before it merges it itself.
+    /// The number of looks at a full segment before an operation merges it itself.
     fn patience(&self) -> u64 {
         if self.setup.rules.anyone_merges { self.random(|r| r.below(3)) } else { u64::MAX }
     }
@@ -172,16 +172,16 @@ impl Coroutine {
         self.wait().await
     }
 
-    /// Whether the key is at home here; else the cached directory is mended.
-    async fn follow(&self, key: Key, look: &super::client::Look) -> Result<bool, Closed> {
+    /// Returns whether the key belongs here; otherwise mends the cached directory.
+    async fn follow(&self, key: Key, look: &super::client::CurHead) -> Result<bool, Closed> {
         match self.way(key, look) {
-            Way::Here => Ok(true),
-            Way::Again => {
+            Route::Here => Ok(true),
+            Route::Again => {
                 // A pause, or a client that spins would be all that happens.
                 self.sleep(1 + self.random(|r| r.below(3))).await?;
                 Ok(false)
             }
-            Way::Buddy(buddy, depth) => {
+            Route::Buddy(buddy, depth) => {
                 if self.random(|r| r.one_in(3)) {
                     self.client.borrow_mut().directory = None;
                 } else {
@@ -229,7 +229,7 @@ impl Coroutine {
     }
 
     /// Reads the newest value of a key, and everything up to the first free entry.
-    async fn find_value(&self, key: usize) -> Result<Found, Closed> {
+    async fn find_value(&self, key: usize) -> Result<Lookup, Closed> {
         let bits = self.setup.keys[key];
         loop {
             let cur = self.find(bits).await?;
@@ -245,7 +245,7 @@ impl Coroutine {
             };
             let Some((a, free, entries, main)) = read else { continue };
             let value = self.newest(key, &entries, &main).await?;
-            return Ok(Found { cur, a, free, value });
+            return Ok(Lookup { cur, a, free, value });
         }
     }
 
@@ -303,7 +303,7 @@ impl Coroutine {
         cur: Addr,
         key: Key,
         snapshot: A,
-        mut live: Vec<Seen>,
+        mut live: Vec<CachedEntry>,
         table: &Table,
     ) -> Result<Option<Read>, Closed> {
         let n = self.setup.entries;
@@ -380,7 +380,12 @@ impl Coroutine {
     }
 
     /// Reads the blocks of all entries that match, and takes the newest that has the key.
-    async fn newest(&self, key: usize, live: &[Seen], main: &[Entry]) -> Result<Value, Closed> {
+    async fn newest(
+        &self,
+        key: usize,
+        live: &[CachedEntry],
+        main: &[Entry],
+    ) -> Result<Value, Closed> {
         let bits = self.setup.keys[key];
         let mut matching: Vec<(Entry, bool)> = live
             .iter()
@@ -407,4 +412,4 @@ impl Coroutine {
 }
 
 /// Word A, the first free entry, the live entries, and those of the MainSegment with this fp.
-type Read = (A, Option<(usize, u64)>, Vec<Seen>, Vec<Entry>);
+type Read = (A, Option<(usize, u64)>, Vec<CachedEntry>, Vec<Entry>);

@@ -40,11 +40,11 @@ rules! {
     /// Word A alone decides whether to split. *Without:* the number of entries that this client
     /// would keep, counted like the paper by those hints that have arrived.
     split_by_a_alone,
-    /// Where a hint is unknown, a merge compares keys. *Without:* it takes the keys for different.
+    /// A merge compares keys if a hint is unknown. *Without:* it takes the keys for different.
     merge_compares_keys,
     /// A tombstone is a bit of the entry. *Without:* of the hint.
     tombstone_in_entry,
-    /// Who loses the commit of a split frees only what it never published. *Without:* all it wrote.
+    /// The loser of the commit of a split frees only what it never published. *Without:* all it wrote.
     losers_keep_published,
     /// A zero buddy below the depth is a torn read, and read again. *Without:* it means "not split".
     zero_buddy_read_again,
@@ -121,7 +121,7 @@ pub(crate) struct Setup {
     pub(crate) wrap: u64,
     pub(crate) wrap_a: u64,
     pub(crate) keys: Vec<Key>,
-    /// Whether memory is ever reused.
+    /// `true` if memory is reused.
     pub(crate) reuse: bool,
     /// One verb in so many is held up, and for how long at most.
     pub(crate) late_one_in: u64,
@@ -143,7 +143,7 @@ pub(crate) struct Setup {
     pub(crate) operations: usize,
 }
 
-/// Which runs a violation is looked for in.
+/// The runs in which a violation is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Focus {
     Any,

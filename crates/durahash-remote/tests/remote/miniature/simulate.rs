@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 
-use crate::common::{Effect, Found, counts};
+use crate::common::{Effect, Response, counts};
 
 use super::client::{Client, Coroutine, Run};
 use super::layout::{A, CUR_HEAD, Class, DIRECTORY, EPOCH, MAIN_HEAD};
@@ -33,7 +33,7 @@ struct Simulation {
     setup: Rc<Setup>,
     run: Rc<RefCell<Run>>,
     tasks: Vec<Option<Task>>,
-    /// Whether a task does operations; the others beat.
+    /// `true` for a task that does operations; the others beat.
     works: Vec<bool>,
 }
 
@@ -254,10 +254,10 @@ async fn recorded(coroutine: &Coroutine, key: usize, kind: Kind) -> Result<u64, 
     let at = coroutine.run.borrow_mut().history.begin(key as u32, effect);
     let answer = coroutine.operate(key, kind).await?;
     let found = match effect {
-        Effect::SetIf(old, _) if answer == 1 => Found::Is(old),
-        Effect::SetIf(old, _) => Found::Not(old),
-        _ if matches!(kind, Kind::Get | Kind::GetAndPut(_)) => Found::Is(state(answer)),
-        _ => Found::Untold,
+        Effect::SetIf(old, _) if answer == 1 => Response::Is(old),
+        Effect::SetIf(old, _) => Response::Not(old),
+        _ if matches!(kind, Kind::Get | Kind::GetAndPut(_)) => Response::Is(state(answer)),
+        _ => Response::Untold,
     };
     coroutine.run.borrow_mut().history.end(at, found);
     Ok(answer)

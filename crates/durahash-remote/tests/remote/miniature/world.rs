@@ -87,7 +87,7 @@ pub(crate) enum Event {
 #[derive(Debug)]
 struct Posted {
     client: usize,
-    /// Who waits, unless it is unsignaled.
+    /// The task that waits, unless it is unsignaled.
     task: Option<usize>,
     batch: Batch,
     /// The pieces as they arrive.

@@ -7,7 +7,7 @@ use durahash_media::{Error, ErrorKind, Result};
 
 use super::{COMPLETE, EVICT, Event, Fate, Life, Part, Post, Purpose, World};
 use crate::fabric::batch::{Done, Kind, Verb};
-use crate::fabric::sim::hook::{Choice, What};
+use crate::fabric::sim::hook::{Choice, Stage};
 
 impl World {
     /// The next event, and the task that it wakes; `None` when there is no event.
@@ -143,7 +143,7 @@ impl World {
         self.note(if applies { 7 } else { 8 }, id, verb.addr.off() + u64::from(from));
         if self.hook.is_some() {
             let verb = Verb { addr: verb.addr.add(from.into()), len, ..verb };
-            if self.tell(client, number, &verb, What::Effect { applies }) == Choice::Kill {
+            if self.tell(client, number, &verb, Stage::Effect { applies }) == Choice::Kill {
                 self.kill(client);
             }
         }

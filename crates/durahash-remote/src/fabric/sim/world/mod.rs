@@ -165,7 +165,7 @@ impl World {
             nodes: nodes.collect(),
             clients: Vec::new(),
             client_nics: vec![Queue::default(); options.client_nics as usize],
-            rows: vec![None; options.rows as usize],
+            rows: vec![None; options.max_clients as usize],
             died: Vec::new(),
             trace: 0,
             hook: None,

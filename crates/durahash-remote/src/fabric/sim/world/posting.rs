@@ -7,7 +7,7 @@ use durahash_media::{ErrorKind, Result};
 use super::{COMPLETE, EVICT, Event, Fate, Part, Post, Purpose, World};
 use crate::fabric::Addr;
 use crate::fabric::batch::{Batch, Verb};
-use crate::fabric::sim::hook::{Choice, Moment, What};
+use crate::fabric::sim::hook::{Choice, Stage, VerbEvent};
 use crate::fabric::sim::options::Chaos;
 use crate::fabric::sim::wire::{PS_PER_NS, Times};
 
@@ -160,17 +160,17 @@ impl World {
         }
         for (number, verb) in (before..).zip(verbs) {
             self.note(1, client.into(), verb.addr.off());
-            dies |= self.tell(client, number, verb, What::Posted) == Choice::Kill;
+            dies |= self.tell(client, number, verb, Stage::Posted) == Choice::Kill;
         }
         dies
     }
 
     /// Reports an event to the hook, and stalls the client if the hook says so.
-    pub(super) fn tell(&mut self, client: u32, number: u64, verb: &Verb, what: What) -> Choice {
+    pub(super) fn tell(&mut self, client: u32, number: u64, verb: &Verb, stage: Stage) -> Choice {
         let now_ns = self.now_ns();
         let Some(hook) = &mut self.hook else { return Choice::Go };
         let Verb { kind, addr, len, .. } = *verb;
-        let choice = hook(&Moment { now_ns, client, number, what, kind, addr, len });
+        let choice = hook(&VerbEvent { now_ns, client, number, stage, kind, addr, len });
         if let Choice::Stall { ns } = choice {
             self.stall(client, ns);
         }
