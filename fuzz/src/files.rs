@@ -211,6 +211,7 @@ pub(crate) fn ops_on_a_file<H: Kept>(
             }
             57 | 58 => {
                 number += 1;
+                durahash_media::sim::copies_pass(true);
                 fs::copy(path(number - 1), path(number)).expect("a copy");
                 drop(map);
                 fs::remove_file(path(number - 1)).expect("there");

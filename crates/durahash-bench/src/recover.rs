@@ -191,13 +191,17 @@ pub(crate) fn kill_and_recover(
     let Told { words: told, written } =
         told_by(task.command(config.child.as_deref())?, one_by_one + 1)?;
     let (mut open, mut first_get) = (Vec::new(), Vec::new());
+    // An open recovers, so what the child left is put back for the next.
+    let left = path.with_extension("left");
+    let copy = |from: &Path, to: &Path| {
+        std::fs::copy(from, to).map_err(|e| Error::io("copying to", Some(to), e))
+    };
+    copy(path, &left)?;
     for _ in 1..config.repeats {
-        // An open recovers, so every other one gets a copy of what the child left.
-        let copy = path.with_extension("copy");
-        std::fs::copy(path, &copy).map_err(|e| Error::io("copying to", Some(&copy), e))?;
-        drop(task.timed_open(&copy, &mut open, &mut first_get)?);
-        remove(&copy)?;
+        drop(task.timed_open(path, &mut open, &mut first_get)?);
+        copy(&left, path)?;
     }
+    remove(&left)?;
     let map = task.timed_open(path, &mut open, &mut first_get)?;
     let repaired_by_first_get = map.stats()?.index.esh.map_or(0, |esh| esh.repairs);
     let (loaded, acknowledged) = (0..task.loaded, told.into_iter().filter(|i| *i != LOADED));

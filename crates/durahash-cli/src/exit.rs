@@ -118,6 +118,7 @@ fn exit_of(kind: &ErrorKind) -> Exit {
         | ErrorKind::Truncated { .. }
         | ErrorKind::Corrupt { .. }
         | ErrorKind::PowerLoss
+        | ErrorKind::Copied
         | ErrorKind::NotANode { .. }
         | ErrorKind::Region { .. } => Exit::Corrupt,
         ErrorKind::Design { .. }
@@ -156,7 +157,7 @@ fn advice(kind: &ErrorKind, pool: &dyn Display) -> Option<String> {
         ErrorKind::Full { .. } => MAKE_SPACE,
         ErrorKind::Locked => "try again when it has been closed",
         ErrorKind::Exists => "take another name, or remove the file first",
-        ErrorKind::PowerLoss => {
+        ErrorKind::PowerLoss | ErrorKind::Copied => {
             return Some(format!(
                 "`durahash dump --accept-suspect {pool}` saves what is there, and get, stats and \
                  check take --accept-suspect too"

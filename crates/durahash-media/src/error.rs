@@ -100,6 +100,8 @@ pub enum ErrorKind {
     /// The pool lay in the page cache and was not closed before the machine went down: whole pages
     /// may be missing, and no check can prove that none is.
     PowerLoss,
+    /// The file is a copy that was made while the pool was open: its pages may be of different times.
+    Copied,
     /// DAX was asked for and the file system does not offer it.
     NoDax,
     /// A key or value is larger than the pool can take.
@@ -335,6 +337,12 @@ impl fmt::Display for Error {
                 "the pool was not closed before the machine went down, so pages that were only in \
                  the page cache may be missing; open it with accept_suspect and check it, or dump \
                  it into a new pool"
+            ),
+            ErrorKind::Copied => write!(
+                f,
+                "this file is a copy that was made while the pool was open, or after a kill, so its pages may be \
+                 of different times; open and close the original, then copy it, or `compact` or dump it to \
+                 another path. accept_suspect opens the copy all the same"
             ),
             ErrorKind::NoDax => write!(
                 f,

@@ -1,6 +1,12 @@
-//! Numbers that identify a pool, and a boot of the machine.
+//! Numbers that identify a pool, its file, and a boot of the machine.
 
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::sync::OnceLock;
+use std::time::UNIX_EPOCH;
+
+use crate::hash::WordMix;
+use crate::word::bits;
 
 use crate::error::{Error, Result};
 
@@ -24,4 +30,41 @@ pub(crate) fn new_uuid() -> Result<[u64; 2]> {
             .map_err(|e| Error::io("asking for random bytes", None, std::io::Error::other(e)))
     };
     Ok([word()?, word()?])
+}
+
+#[cfg(any(test, feature = "sim"))]
+thread_local! {
+    static PASS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Lets copies of open pools pass for the files themselves in this thread: what a kill left, for tests.
+#[cfg(any(test, feature = "sim"))]
+pub fn copies_pass(pass: bool) {
+    PASS.set(pass);
+}
+
+/// A file, as a word of the superblock names it: 32 bits of its inode's number, and above them 32 of the time at
+/// which it was made, zero where the file system does not tell. Both stay if the file is renamed, and if the
+/// machine boots again; the number of its device may not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileId(pub(crate) u64);
+
+impl FileId {
+    pub(crate) fn of(file: &Metadata) -> Self {
+        let half = |v: u64| bits(WordMix::new(0).mix(v), 0, 32).max(1);
+        let made = file.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        FileId(half(file.ino()) | made.map_or(0, |made| half(made.as_nanos() as u64)) << 32)
+    }
+
+    /// True if a file and a pool that names one are known to differ.
+    pub(crate) fn differs(self, named: FileId) -> bool {
+        #[cfg(any(test, feature = "sim"))]
+        if PASS.get() {
+            return false;
+        }
+        [0, 32].into_iter().any(|at| {
+            let (this, named) = (bits(self.0, at, 32), bits(named.0, at, 32));
+            this != named && this != 0 && named != 0
+        })
+    }
 }

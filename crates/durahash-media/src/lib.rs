@@ -46,6 +46,7 @@ mod pool;
 #[cfg(not(loom))]
 pub use by_depth::{ByDepth, DepthWord};
 pub use error::{Error, ErrorKind, Limit, Result};
+pub use identity::FileId;
 pub use lock::{DirectoryLock, Version, VersionLock, wait_lock};
 #[cfg(not(loom))]
 pub use lock::{EpochLock, Epochs, Present, Taken};

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::error::Result;
-use crate::identity;
+use crate::identity::{self, FileId};
 
 /// The failure that an acknowledged operation survives, if the file lies on a disk or on persistent memory. A file in
 /// memory (tmpfs) is lost with the machine, whatever the mode.
@@ -130,6 +130,11 @@ pub trait Storage: Send + Sync + 'static {
     /// in a simulation.
     fn boot_id(&self) -> [u64; 2] {
         identity::boot_id()
+    }
+
+    /// Tells the pool's file from copies of it; zero where there is none.
+    fn file_id(&self) -> FileId {
+        FileId::default()
     }
 
     /// True if no store may reach the file: recovery then happens in private pages.

@@ -50,6 +50,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::identity::FileId;
 use crate::lock::wait_lock;
 use crate::medium::{Durability, Medium};
 use crate::word::{OnMedia, PmU64};
@@ -113,6 +114,7 @@ impl<M: Medium> Pool<M> {
         for (word, v) in superblock.boot_id.iter().zip(medium.boot_id()) {
             medium.store(word, v);
         }
+        superblock.name_file(&medium);
         medium.store(&superblock.extents, head);
         medium.store(&superblock.state, state.to_word());
         medium.flush(superblock);
@@ -181,9 +183,12 @@ impl<M: Medium> Pool<M> {
         let booted = [medium.load(&superblock.boot_id[0]), medium.load(&superblock.boot_id[1])];
         let same_boot = booted == medium.boot_id() && booted != UNKNOWN_BOOT;
         let lost = !before.clean && before.page_cache && !same_boot;
-        if lost && !accept_suspect {
-            return Err(ErrorKind::PowerLoss.into());
+        let named = FileId(medium.load(&superblock.file));
+        let copied = !before.clean && medium.file_id().differs(named);
+        if (lost || copied) && !accept_suspect {
+            return Err(if copied { ErrorKind::Copied } else { ErrorKind::PowerLoss }.into());
         }
+        let lost = lost || copied;
         let loaded = superblock.saved(&medium);
         let table = Extents::open(&medium, &format, extents)?;
         let state = State {
@@ -238,6 +243,7 @@ impl<M: Medium> Pool<M> {
         for (word, v) in superblock.boot_id.iter().zip(medium.boot_id()) {
             medium.store(word, v);
         }
+        superblock.name_file(medium);
         self.store_state(self.state)?;
         if !self.read_only {
             medium.sync(0, bytes)?;

@@ -5,7 +5,7 @@
 //! 0     0    magic     8 byte_order 16 version  24 contents  32 types  40 geometry
 //!       48   max_extents            56 seed
 //! 1     64   uuid (2 words)         80 reserved 88 crc of the words before it
-//! 2     128  state     136 boot_id (2 words)    152 extents   160 log (2 words)   176 sync_mode
+//! 2     128  state     136 boot_id (2 words)    152 extents   160 log (2 words)   176 sync_mode  184 file
 //! 3     192  saved: seven counters, good after a clean close, and their CRC
 //! 4     256  roots: eight words, for the design
 //! 5-7   320  reserved, zero
@@ -74,8 +74,8 @@ on_media! {
         /// The mode to open the pool in: 0 process, 1 strict, 2 interval and from bit 8 on its
         /// milliseconds.
         pub sync_mode: PmU64,
-        /// Zero.
-        pub reserved2: PmU64,
+        /// The file that the pool was last opened in, see [`FileId`](crate::identity::FileId); zero if it is not known.
+        pub file: PmU64,
         /// Counters saved by a clean close.
         pub saved: [PmU64; 7],
         /// CRC-32 of the counters and the state word of the close that saved them.
@@ -178,6 +178,17 @@ fn crc_of(words: impl Iterator<Item = u64>) -> u64 {
 }
 
 impl Superblock {
+    /// Says which file the pool lies in; the caller flushes.
+    pub(crate) fn name_file<M: Medium>(&self, medium: &M) {
+        let id = medium.file_id().0;
+        if medium.load(&self.file) != id {
+            medium.store(&self.file, id);
+            // An unclean state beside the name of another file would be that of a copy.
+            medium.flush(&self.file);
+            medium.fence();
+        }
+    }
+
     pub(crate) fn fixed_crc<M: Medium>(&self, medium: &M) -> Result<u64> {
         let words = medium.region().words(0, CRC_WORDS)?;
         Ok(crc_of(words.iter().map(|word| medium.load(word))))

@@ -7,7 +7,7 @@ use durahash::esh::Esh;
 use durahash::index::{Change, Index, Room};
 use durahash::{Design, ErrorKind, Map, Options, SyncMode};
 use durahash_media::metered::Metered;
-use durahash_media::sim::{Action, Sim};
+use durahash_media::sim::{Action, Sim, copies_pass};
 use durahash_media::{Dram, Geometry, Pool};
 use durahash_testkit::pool_on;
 
@@ -120,6 +120,7 @@ fn figures_tell_what_is_repaired_and_what_is_not() {
 
 #[test]
 fn a_clean_close_leaves_nothing_to_repair_and_the_count() {
+    copies_pass(true);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
     let options = Options::new().design(Design::Esh).geometry(TINY).max_bytes(TINY_BYTES);
@@ -173,6 +174,7 @@ fn what_was_not_repaired_before_a_clean_close_is_repaired_after_it() {
 /// Nobody writes to a pool that is opened for reading, so what a crash left stays as it is.
 #[test]
 fn a_read_only_open_finds_everything_without_repair() {
+    copies_pass(true);
     let dir = tempfile::tempdir().unwrap();
     let (path, copy) = (dir.path().join("pool"), dir.path().join("copy"));
     let options = Options::new().design(Design::Esh).geometry(TINY).max_bytes(TINY_BYTES);
@@ -376,6 +378,7 @@ fn an_open_reads_no_segment() {
 /// Segments of which some buckets were dated and others not kept writers waiting for ever.
 #[test]
 fn a_clean_close_behind_a_log_keeps_what_was_repaired() {
+    copies_pass(true);
     let dir = tempfile::tempdir().unwrap();
     for mode in [SyncMode::Strict, SyncMode::INTERVAL] {
         let (path, copy) = (dir.path().join("pool"), dir.path().join("copy"));

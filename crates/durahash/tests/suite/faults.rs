@@ -4,9 +4,9 @@ use std::borrow::Borrow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use durahash::{Dax, ErrorKind, Map, Options, Result};
+use durahash::{Dax, ErrorKind, Map, Options, Result, SyncMode};
 use durahash_media::Geometry;
-use durahash_media::sim::faults;
+use durahash_media::sim::{copies_pass, faults};
 use durahash_testkit::{Model, Sample, assert_equal, assert_sound, budget};
 
 /// A closed pool with the numbers below `count` as keys, twice them as values.
@@ -201,6 +201,36 @@ fn a_full_pool_says_so_and_goes_on_reading_and_removing() {
     }
     map.put("again", &[2; 100_000]).unwrap();
     map.check(&mut |finding| panic!("{finding:?}")).unwrap();
+}
+
+/// A copy of an open pool may have pages of different times, and pools of all modes tell; renamed or closed it is
+/// the pool itself.
+#[test]
+fn a_copy_of_an_open_pool_is_refused() {
+    copies_pass(false);
+    let dir = tempfile::tempdir().unwrap();
+    let [path, other, copy] = ["pool", "other", "copy"].map(|name| dir.path().join(name));
+    for mode in [SyncMode::Process, SyncMode::INTERVAL, SyncMode::Strict] {
+        let options = Options::new().sync_mode(mode).log_bytes(512 << 10);
+        let map: Map<u64, u64> = options.create(&path).unwrap();
+        (0..100).for_each(|i| map.put(&i, &i).unwrap());
+        fs::copy(&path, &copy).unwrap();
+        fs::rename(&path, &other).unwrap();
+        refused(&copy, |kind| matches!(kind, ErrorKind::Copied));
+        let accepted: Map<u64, u64> = options.clone().accept_suspect(true).open(&copy).unwrap();
+        assert!(accepted.stats().unwrap().suspect);
+        drop(accepted);
+
+        map.close().unwrap();
+        fs::copy(&other, &copy).unwrap();
+        for path in [&copy, &other] {
+            let map: Map<u64, u64> = options.open(path).unwrap();
+            assert_eq!(map.len().unwrap(), 100, "{mode}");
+            assert!(!map.stats().unwrap().suspect);
+            map.put(&100, &100).unwrap();
+        }
+        [&copy, &other].map(|path| fs::remove_file(path).unwrap());
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::format::BLOCK_BYTES;
 use super::format::Line;
 use crate::error::Result;
+use crate::identity::FileId;
 use crate::medium::Region;
 use crate::word::PmU64;
 
@@ -125,6 +126,11 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// The system's error.
     fn trim(&self, bytes: u64) -> Result<()>;
+
+    /// Tells the pool's file from copies of it.
+    fn file_id(&self) -> FileId {
+        FileId::default()
+    }
 
     /// The pool's file.
     fn path(&self) -> Option<&Path> {

@@ -45,6 +45,7 @@ use super::old::{
 };
 use super::{Logged, SyncMode};
 use crate::error::{Error, ErrorKind, Limit, Result};
+use crate::identity::FileId;
 use crate::medium::dram::HUGE_PAGE_BYTES;
 use crate::medium::mapped::{MAPPING, Mapped, Mapping};
 use crate::medium::{Memory, Region, Storage, sys};
@@ -271,6 +272,10 @@ impl Disk for FileDisk {
             self.image.detach(bytes).map_err(|e| self.view.error("cutting the pool", e))?;
         }
         self.view().trim(bytes)
+    }
+
+    fn file_id(&self) -> FileId {
+        self.view.file_id()
     }
 
     fn path(&self) -> Option<&Path> {

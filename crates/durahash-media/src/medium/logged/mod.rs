@@ -105,7 +105,7 @@ pub use disk::Disk;
 pub use file::FileDisk;
 pub use format::Line;
 pub use mode::SyncMode;
-pub(super) use old::{OldLog, PoolView, begin_file, is_left_in_cache};
+pub(super) use old::{OldLog, PoolView, begin_file, is_copy, is_left_in_cache};
 // What a pool needs in order to have a log made.
 #[cfg(not(loom))]
 pub(crate) use {
@@ -122,6 +122,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Durability, LINE_BYTES, LogStats, Memory, Region, Storage};
 use crate::error::{ErrorKind, Result};
+use crate::identity::FileId;
 use crate::word::{OnMedia, PmU64};
 use background::Background;
 use format::Head;
@@ -377,6 +378,9 @@ impl<D: Disk + 'static> Storage for Logged<D> {
     }
     fn log_stats(&self) -> Option<LogStats> {
         Some(self.log.stats())
+    }
+    fn file_id(&self) -> FileId {
+        self.log.disk.file_id()
     }
     fn path(&self) -> Option<&Path> {
         self.log.disk.path()

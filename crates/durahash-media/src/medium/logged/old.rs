@@ -11,6 +11,7 @@ use super::disk::{Disk, aligned};
 use super::format::{AREA_BYTES_MIN, BLOCK_BYTES, LOG_ALIGN, Layout, Line};
 use super::recover::{self, Recovered};
 use crate::error::{Error, ErrorKind, Result};
+use crate::identity::FileId;
 use crate::medium::mapped::Mapping;
 use crate::medium::{LINE_BYTES, Memory, Region, Storage, sys};
 use crate::word::{PmU64, bits};
@@ -58,6 +59,9 @@ const UUID_OFF: u64 = 64;
 const STATE_OFF: u64 = 128;
 const EXTENTS_OFF: u64 = 152;
 pub(super) const SUPERBLOCK_BYTES: u64 = 512;
+/// The state's bit of a pool that was closed.
+const CLEAN: u32 = 32;
+const FILE_OFF: u64 = 184;
 /// Where the area's offset stands, zero if there is none, and behind it how long it is.
 pub(crate) const LOG_OFF: u64 = 160;
 
@@ -98,13 +102,21 @@ impl LogArea {
 /// True if the pool in `region` was used without a log and not closed: pages of it may not be on the disk
 /// although the system calls them clean, as an earlier process may have failed to sync them.
 pub(in crate::medium) fn is_left_in_cache(region: &Region) -> Result<bool> {
-    const CLEAN: u32 = 32;
     const PAGE_CACHE: u32 = 34;
     if region.len() < SUPERBLOCK_BYTES {
         return Ok(false);
     }
     let state = region.at::<PmU64>(STATE_OFF)?.load();
     Ok(bits(state, CLEAN, 1) == 0 && bits(state, PAGE_CACHE, 1) == 1)
+}
+
+/// True if the pool in `region` was open in another file: this one, `file`, is a copy.
+pub(in crate::medium) fn is_copy(region: &Region, file: FileId) -> Result<bool> {
+    let word = |off: u64| region.at::<PmU64>(off).map(PmU64::load);
+    Ok(region.len() >= SUPERBLOCK_BYTES
+        && (word(0)?, word(VERSION_OFF)?) == (MAGIC, LOG_VERSION)
+        && bits(word(STATE_OFF)?, CLEAN, 1) == 0
+        && file.differs(FileId(word(FILE_OFF)?)))
 }
 
 /// The contents of a file's log when it was opened.

@@ -29,6 +29,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::{ADDRESS_BYTES, Durability, Memory, Region, Storage, each_line, logged, sys};
 use crate::error::{Error, ErrorKind, Limit, Result};
 use crate::flush::{self, WriteBack};
+use crate::identity::FileId;
 use crate::word::{OnMedia, PmU64};
 use file::PoolFile;
 use logged::{OldLog, PoolView};
@@ -86,6 +87,7 @@ pub struct Mapped {
     /// The mapping holds the file's lock too, so it goes first.
     mapping: Mapping,
     file: Arc<PoolFile>,
+    file_id: FileId,
     /// How the file is mapped once it is written to; privately before, where its log was not closed.
     sharing: Sharing,
     /// The log that the file had at open, until it is empty or another medium's.
@@ -181,6 +183,7 @@ impl Mapped {
             dax,
             mapping,
             file,
+            file_id: FileId::of(&metadata),
             sharing,
             log,
             unsynced,
@@ -188,7 +191,9 @@ impl Mapped {
         };
         // A pool that was open behind a log is not whole without it. But the file may be refused yet, for
         // what is in it or for what is wanted of it, and then nothing may have been written.
-        let old = OldLog::look(&mut mapped)?;
+        let is_copy = logged::is_copy(&mapped.region, mapped.file_id)?;
+        let old = OldLog::look(&mut mapped);
+        let old = old.map_err(|e| if is_copy { ErrorKind::Copied.into() } else { e })?;
         if !read_only {
             *mapped.log.lock().unwrap_or_else(PoisonError::into_inner) = old;
         }
@@ -476,6 +481,9 @@ impl Storage for Mapped {
 
     fn publish(&self) -> Result<()> {
         self.file.publish()
+    }
+    fn file_id(&self) -> FileId {
+        self.file_id
     }
 
     fn trim(&self, bytes: u64) -> Result<()> {

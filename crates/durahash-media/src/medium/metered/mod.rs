@@ -16,6 +16,7 @@ use super::{
     each_line,
 };
 use crate::error::Result;
+use crate::identity::FileId;
 use crate::word::{OnMedia, PmU64};
 use touched::Touched;
 
@@ -465,6 +466,9 @@ impl<M: Medium> Storage for Metered<M> {
     }
     fn boot_id(&self) -> [u64; 2] {
         self.inner.boot_id()
+    }
+    fn file_id(&self) -> FileId {
+        self.inner.file_id()
     }
     fn read_only(&self) -> bool {
         self.inner.read_only()
