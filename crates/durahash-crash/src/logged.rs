@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::RangeInclusive;
 
-use durahash::{Design, Map, MultiMap, Options, Result, SyncMode};
-use durahash_media::Geometry;
+use durahash::{Design, Map, MultiMap, Openable, Options, Result, SyncMode};
 use durahash_media::sim::{DiskImage, DiskStep, LogSteps, SimDisk};
+use durahash_media::{Geometry, Logged};
 
 use crate::block::{Omit, Pick, Walk};
 use crate::script::Rng;
@@ -70,26 +70,20 @@ impl Case {
         Options::new().design(self.design).seed(1).geometry(geometry)
     }
 
-    fn create(self, disk: SimDisk) -> Result<(Table, LogSteps<SimDisk>)> {
-        let medium = disk.create(self.mode)?;
-        let steps = medium.steps();
-        let options = self.options();
-        let table = match self.kind {
-            Kind::Words => Table::Words(options.create_on(medium)?),
-            Kind::Strings => Table::Strings(options.create_on(medium)?),
-            Kind::Lists => Table::Lists(options.create_on(medium)?),
-        };
-        Ok((table, steps))
+    fn create(self, disk: &SimDisk) -> Result<(Table, LogSteps<SimDisk>)> {
+        self.table(disk.clone().create(self.mode)?, true)
     }
 
-    fn open(self, disk: SimDisk) -> Result<(Table, LogSteps<SimDisk>)> {
-        let medium = disk.open(self.mode)?;
-        let steps = medium.steps();
-        let options = self.options();
+    fn open(self, disk: &SimDisk) -> Result<(Table, LogSteps<SimDisk>)> {
+        self.table(disk.clone().open(self.mode)?, false)
+    }
+
+    fn table(self, medium: Logged<SimDisk>, is_new: bool) -> Result<(Table, LogSteps<SimDisk>)> {
+        let (steps, options) = (medium.steps(), self.options());
         let table = match self.kind {
-            Kind::Words => Table::Words(options.open_on(medium)?),
-            Kind::Strings => Table::Strings(options.open_on(medium)?),
-            Kind::Lists => Table::Lists(options.open_on(medium)?),
+            Kind::Words => Table::Words(made(&options, medium, is_new)?),
+            Kind::Strings => Table::Strings(made(&options, medium, is_new)?),
+            Kind::Lists => Table::Lists(made(&options, medium, is_new)?),
         };
         Ok((table, steps))
     }
@@ -99,7 +93,12 @@ impl Case {
     }
 }
 
-enum Table {
+fn made<T: Openable>(options: &Options, medium: Logged<SimDisk>, is_new: bool) -> Result<T> {
+    if is_new { options.create_on(medium) } else { options.open_on(medium) }
+}
+
+/// A pool behind a log.
+pub(crate) enum Table {
     Words(Map<u64, u64>),
     Strings(Map<str, str>),
     Lists(MultiMap<u64, u64>),
@@ -111,11 +110,11 @@ fn text(v: u64) -> String {
 }
 
 /// The values of each key, in their order.
-type Contents = BTreeMap<u64, Vec<u64>>;
+pub(crate) type Contents = BTreeMap<u64, Vec<u64>>;
 
 impl Table {
     /// Puts a value, of a multimap one more.
-    fn put(&self, key: u64, v: u64) -> Result<()> {
+    pub(crate) fn put(&self, key: u64, v: u64) -> Result<()> {
         match self {
             Table::Words(map) => map.put(&key, &v),
             Table::Strings(map) => map.put(&text(key), &text(v)),
@@ -135,11 +134,19 @@ impl Table {
     }
 
     /// Removes what a key has.
-    fn remove(&self, key: u64) -> Result<()> {
+    pub(crate) fn remove(&self, key: u64) -> Result<()> {
         match self {
             Table::Words(map) => map.remove(&key).map(drop),
             Table::Strings(map) => map.remove(&text(key)).map(drop),
             Table::Lists(map) => map.remove_all(&key).map(drop),
+        }
+    }
+
+    /// Removes one value of those that a key of a multimap has.
+    pub(crate) fn remove_one(&self, key: u64, v: u64) -> Result<()> {
+        match self {
+            Table::Lists(map) => map.remove_one(&key, &v).map(drop),
+            _ => self.remove(key),
         }
     }
 
@@ -159,7 +166,7 @@ impl Table {
         }
     }
 
-    fn close(self) -> Result<()> {
+    pub(crate) fn close(self) -> Result<()> {
         match self {
             Table::Words(map) => map.close(),
             Table::Strings(map) => map.close(),
@@ -168,7 +175,7 @@ impl Table {
     }
 
     /// Everything in it, after a check.
-    fn contents(&self) -> Result<Contents, String> {
+    pub(crate) fn contents(&self) -> Result<Contents, String> {
         let mut wrong = None;
         let mut found = |finding| wrong = wrong.take().or(Some(format!("{finding:?}")));
         let (checked, pairs, len) = match self {
@@ -275,7 +282,7 @@ impl Runner {
 
     /// Opens the pool, runs `ops` operations, and now and then closes it.
     fn go(&mut self, ops: usize, seed: u64) -> Result<()> {
-        let opened = self.case.open(self.disk.clone());
+        let opened = self.case.open(&self.disk);
         self.run.steps = self.disk.steps();
         let (table, steps) = opened?;
         let mut done = self.random_ops(&table, &steps, ops, &mut Rng::new(seed));
@@ -335,7 +342,7 @@ impl Runner {
 fn run(case: Case, seed: u64, ops: usize, fail_at: Option<u64>) -> Result<Run, String> {
     let told = |e: durahash::Error| e.to_string();
     let disk = SimDisk::new(MAX_BYTES, AREA_BYTES, case.keeps_staged());
-    let (table, _) = case.create(disk.clone()).map_err(told)?;
+    let (table, _) = case.create(&disk).map_err(told)?;
     table.close().map_err(told)?;
     let image = disk.image();
     let disk = SimDisk::resume(image.clone(), Vec::new(), MAX_BYTES, case.keeps_staged());
@@ -435,6 +442,13 @@ impl Tester {
             let wrong = |wrong: String| {
                 format!("{case:?}, seed {seed}, before step {at}, {progress:?}: {wrong}")
             };
+            // What returned is there after a kill. A loss of power takes what only the kernel had, but what
+            // was waited for, or found by a recovery, must have been made durable.
+            let told = progress.returned..=progress.begun;
+            let durable = match case.mode {
+                SyncMode::Strict => told.clone(),
+                _ => progress.synced..=progress.begun,
+            };
             // The states between two steps that make something sure are among those at the second.
             let point = matches!(
                 step,
@@ -443,31 +457,24 @@ impl Tester {
                     | Some(DiskStep::SyncDataFailed)
             );
             if point {
-                let acknowledged = match self.case.mode {
-                    SyncMode::Strict => progress.returned,
-                    _ => progress.synced,
-                };
-                let expected = acknowledged..=progress.begun;
                 let picks = [Pick::Least, Pick::Most, Pick::Random(rng.number())];
                 let again = Pick::Random(rng.number());
                 for pick in picks.into_iter().chain([again]) {
                     let image = walk.cut(step, pick);
-                    self.power(run, image, &expected, &mut rng).map_err(wrong)?;
+                    self.crash(run, image, None, &durable, &durable, &mut rng).map_err(wrong)?;
                 }
             }
             // Killed: everything that was written is there.
             if matches!(step, None | Some(DiskStep::Log { .. } | DiskStep::Mark(_))) {
-                let expected = progress.returned..=progress.begun;
-                let least = progress.synced;
-                self.kill(run, &steps[..at], &walk, &expected, least, &mut rng).map_err(wrong)?;
+                let image = image_after(run, &steps[..at]);
+                self.crash(run, image, Some(&walk), &told, &durable, &mut rng).map_err(wrong)?;
             }
             // Killed while the drive writes: it has done so, but nobody has waited for its cache.
             if let Some(DiskStep::Log { off, bytes }) = step {
-                let expected = progress.returned..=progress.begun;
-                let least = progress.synced;
                 let mut walk = walk.clone();
                 walk.take(&DiskStep::LogFailed { off: *off, bytes: bytes.clone() });
-                self.kill(run, &steps[..=at], &walk, &expected, least, &mut rng).map_err(wrong)?;
+                let image = image_after(run, &steps[..=at]);
+                self.crash(run, image, Some(&walk), &told, &durable, &mut rng).map_err(wrong)?;
             }
             if let Some(step) = step {
                 walk.take(step);
@@ -493,66 +500,40 @@ impl Tester {
         self.seen.insert(hasher.finish())
     }
 
-    /// Power fails, and `image` is left.
-    fn power(
+    /// Power fails, or the process is killed where there is a `walk` that says what is on the disk: `image`
+    /// is what is read then. Power may fail in its recovery, too: what is then there is one of `durable`.
+    fn crash(
         &mut self,
         run: &Run,
         image: DiskImage,
+        walk: Option<&Walk>,
         expected: &RangeInclusive<usize>,
+        durable: &RangeInclusive<usize>,
         rng: &mut Rng,
     ) -> Result<(), String> {
-        if !self.is_new(&image, expected, false) {
+        let killed = walk.is_some();
+        if !self.is_new(&image, expected, killed) {
             return Ok(());
         }
         self.looked.states += 1;
         let keeps = self.case.keeps_staged();
         let disk = SimDisk::resume(image.clone(), Vec::new(), MAX_BYTES, keeps);
         disk.set_past_cache(rng.below(2) == 0);
-        let found = self.recover(run, disk.clone(), expected, rng)?;
-        let walk = Walk::new(image, self.case.omit);
-        self.inside(run, &walk, disk.steps(), 0, &(found..=found), expected, false, rng)
-    }
-
-    /// The process is killed after `steps`.
-    fn kill(
-        &mut self,
-        run: &Run,
-        steps: &[DiskStep],
-        walk: &Walk,
-        expected: &RangeInclusive<usize>,
-        synced: usize,
-        rng: &mut Rng,
-    ) -> Result<(), String> {
-        let mut image = run.image.clone();
-        steps.iter().for_each(|step| image.apply(step));
-        if !self.is_new(&image, expected, true) {
-            return Ok(());
-        }
-        self.looked.states += 1;
-        let keeps = self.case.keeps_staged();
-        let disk = SimDisk::resume(image, Vec::new(), MAX_BYTES, keeps);
-        disk.set_past_cache(rng.below(2) == 0);
-        let found = self.recover(run, disk.clone(), expected, rng)?;
-        // Power that fails in this recovery takes what only the kernel had; but what the recovery
-        // said to be there it must have made durable.
-        let least = match self.case.mode {
-            SyncMode::Strict => *expected.start(),
-            _ => synced,
-        };
-        let before = least..=*expected.end();
-        self.inside(run, walk, disk.steps(), 0, &(found..=found), &before, true, rng)
+        let found = self.recover(run, &disk, expected, rng)?;
+        let walk = walk.cloned().unwrap_or_else(|| Walk::new(image, self.case.omit));
+        self.inside(run, walk, disk.steps(), &(found..=found), durable, killed, rng)
     }
 
     /// Opens the pool, compares, and sometimes goes on; returns after how many operations it is.
     fn recover(
         &self,
         run: &Run,
-        disk: SimDisk,
+        disk: &SimDisk,
         expected: &RangeInclusive<usize>,
         rng: &mut Rng,
     ) -> Result<usize, String> {
         let case = Case { omit: None, ..self.case };
-        let (table, steps) = case.open(disk.clone()).map_err(|e| format!("open: {e}"))?;
+        let (table, steps) = case.open(disk).map_err(|e| format!("open: {e}"))?;
         disk.mark(0);
         let contents = table.contents()?;
         let found = expected.clone().rev().find(|i| run.after[*i] == contents);
@@ -580,9 +561,8 @@ impl Tester {
     fn inside(
         &mut self,
         run: &Run,
-        walk: &Walk,
+        mut walk: Walk,
         steps: Vec<DiskStep>,
-        from: usize,
         after: &RangeInclusive<usize>,
         before: &RangeInclusive<usize>,
         killed: bool,
@@ -591,13 +571,14 @@ impl Tester {
         if rng.below(4) != 0 {
             return Ok(());
         }
-        let omit = self.case.omit;
-        let steps = omit.map_or_else(|| steps.clone(), |omit| omit.from(steps.clone()));
-        let mut walk = walk.clone();
+        let steps = match self.case.omit {
+            Some(omit) => omit.from(steps),
+            None => steps,
+        };
         // Its own mark says that it is over, and what it has found may be relied on.
         let end = steps.iter().position(|step| *step == DiskStep::Mark(0)).unwrap_or(steps.len());
         for (at, step) in steps[..end].iter().enumerate() {
-            if at >= from && !matches!(step, DiskStep::Line { .. }) {
+            if !matches!(step, DiskStep::Line { .. }) {
                 let image = walk.cut(Some(step), Pick::Random(rng.number()));
                 if self.is_new(&image, before, killed) {
                     self.looked.inside += 1;
@@ -623,6 +604,13 @@ impl Tester {
     ) -> Result<(), String> {
         let disk = SimDisk::resume(image, Vec::new(), MAX_BYTES, self.case.keeps_staged());
         // Without more operations.
-        self.recover(run, disk, expected, &mut Rng::new(1)).map(drop)
+        self.recover(run, &disk, expected, &mut Rng::new(1)).map(drop)
     }
+}
+
+/// What is read after these steps.
+fn image_after(run: &Run, steps: &[DiskStep]) -> DiskImage {
+    let mut image = run.image.clone();
+    steps.iter().for_each(|step| image.apply(step));
+    image
 }

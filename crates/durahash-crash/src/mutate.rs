@@ -49,24 +49,11 @@ impl Kind {
         Kind::SwapAcrossFence,
         Kind::UnlockEarly,
     ];
-
-    /// The name in commands.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Drop => "drop",
-            Kind::Delay => "delay",
-            Kind::FirstLine => "first-line",
-            Kind::SwapInLine => "swap-in-line",
-            Kind::SwapAcrossFence => "swap-across-fence",
-            Kind::UnlockEarly => "unlock-early",
-        }
-    }
 }
 
 impl fmt::Display for Mutant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{}", self.kind.name(), self.site)
+        write!(f, "{:?}@{}", self.kind, self.site)
     }
 }
 

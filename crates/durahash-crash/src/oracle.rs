@@ -17,7 +17,7 @@ use durahash_media::sim::{Sim, Site, Step};
 use crate::case::{Case, Table};
 use crate::quiet::catch;
 use crate::script::{Op, Rng, mix};
-use crate::states::{CrashState, Explorer, Model, Visit};
+use crate::states::{CrashState, Explorer, Model};
 
 /// How deep crashes are nested: the recovery of a recovery of a crash.
 const LEVELS: usize = 2;
@@ -404,21 +404,15 @@ impl<'s> Judge<'s> {
         let Some(mut explorer) = self.explorers.pop() else {
             return Ok(());
         };
+        // Whatever happens, the same contents.
         let expected = Expected::new(held);
-        let mut inside = Inside {
-            hashes: expected.hashes(),
-            expected,
-            level: level + 1,
-            judge: self,
-            wrong: None,
-        };
-        let flow = explorer.explore(image, trace, 0, &mut inside);
-        let wrong = inside.wrong.take();
+        let (hashes, mut wrong) = (expected.hashes(), None);
+        let _ = explorer.explore(image, trace, 0, &mut |state: &CrashState<'_>| {
+            wrong = self.look_at_level(state, &expected, hashes, level + 1).err();
+            if wrong.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
         self.explorers.push(explorer);
-        match (flow, wrong) {
-            (ControlFlow::Break(()), Some(wrong)) => Err(format!("crash in recovery: {wrong}")),
-            _ => Ok(()),
-        }
+        wrong.map_or(Ok(()), |wrong| Err(format!("crash in recovery: {wrong}")))
     }
 
     /// Does more operations on a recovered table that holds `held`.
@@ -464,31 +458,5 @@ impl<'s> Judge<'s> {
             table.apply(Op::Step, 0).map_err(|error| format!("step after recovery: {error}"))?;
         }
         Ok(())
-    }
-}
-
-/// Looks at crashes inside a recovery: whatever happens, the same contents.
-struct Inside<'j, 's> {
-    judge: &'j mut Judge<'s>,
-    expected: Expected,
-    hashes: (u64, u64),
-    level: usize,
-    wrong: Option<String>,
-}
-
-impl Visit for Inside<'_, '_> {
-    fn passed(&mut self, _step: usize) -> bool {
-        false
-    }
-
-    fn state(&mut self, state: &CrashState<'_>) -> ControlFlow<()> {
-        let judge = &mut *self.judge;
-        match judge.look_at_level(state, &self.expected, self.hashes, self.level) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(wrong) => {
-                self.wrong = Some(wrong);
-                ControlFlow::Break(())
-            }
-        }
     }
 }

@@ -13,8 +13,8 @@ use crate::mutate::{Kind, Mutant, Verdict, collect};
 use crate::oracle::{Counts, Expected, Judge};
 use crate::quiet::catch;
 use crate::script::{Op, exhaustive, print};
-use crate::segment::{Effect, Pick, Segment, Watch, ack_mark, begin_mark};
-use crate::states::{Explorer, Model};
+use crate::segment::{Effect, Segment, Watch, ack_mark, begin_mark};
+use crate::states::{CrashState, Explorer, Model};
 
 /// A script that led to a state which recovery did not get right.
 #[derive(Clone, Debug)]
@@ -469,14 +469,26 @@ impl<'s> Tester<'s> {
     /// One of the states that a crash within the last of `count` operations may leave.
     fn crash(&mut self, segment: &Segment, count: usize, which: u32) -> Rc<[u64]> {
         let from = segment.begin_of_last(count);
-        let mut pick = Pick { left: u64::MAX, image: Vec::new() };
+        let (mut left, mut image) = (u64::MAX, Vec::new());
         // Once to count them, once to take one.
         for _ in 0..2 {
-            let seen = u64::MAX - pick.left;
-            pick.left = u64::from(which).checked_rem(seen).unwrap_or(u64::MAX);
-            let _ = self.explorer.explore(&segment.image, &segment.steps, from, &mut pick);
+            let seen = u64::MAX - left;
+            left = u64::from(which).checked_rem(seen).unwrap_or(u64::MAX);
+            let _ = self.explorer.explore(
+                &segment.image,
+                &segment.steps,
+                from,
+                &mut |state: &CrashState<'_>| {
+                    if left == 0 {
+                        image.extend_from_slice(state.image);
+                        return ControlFlow::Break(());
+                    }
+                    left -= 1;
+                    ControlFlow::Continue(())
+                },
+            );
         }
-        Rc::from(pick.image)
+        Rc::from(image)
     }
 
     /// What a crash state, which was looked at already, holds.

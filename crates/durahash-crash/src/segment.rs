@@ -178,24 +178,3 @@ impl Visit for Watch<'_, '_> {
         }
     }
 }
-
-/// Takes a state after so many others.
-pub(crate) struct Pick {
-    pub(crate) left: u64,
-    pub(crate) image: Vec<u64>,
-}
-
-impl Visit for Pick {
-    fn passed(&mut self, _step: usize) -> bool {
-        false
-    }
-
-    fn state(&mut self, state: &CrashState<'_>) -> ControlFlow<()> {
-        if self.left == 0 {
-            self.image.extend_from_slice(state.image);
-            return ControlFlow::Break(());
-        }
-        self.left -= 1;
-        ControlFlow::Continue(())
-    }
-}

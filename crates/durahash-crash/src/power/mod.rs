@@ -21,8 +21,9 @@ use std::time::Duration;
 use durahash::{Design, Options, SyncMode};
 
 use crate::block::Pick;
+use crate::logged::{Contents, Table};
 use crate::script::Rng;
-use index::{Change, Contents, Index};
+use index::Change;
 use record::{Recorder, Step, Walk};
 
 const DISK_BYTES: u64 = 96 << 20;
@@ -58,6 +59,16 @@ impl Plan {
         let options = Options::new().design(self.design).log_bytes(log_bytes);
         options.sync_mode(SyncMode::Strict).max_bytes(1 << 30)
     }
+
+    fn table(self, path: &Path, is_new: bool) -> durahash::Result<Table> {
+        let options = self.options();
+        Ok(match (self.multi, is_new) {
+            (false, true) => Table::Words(options.create(path)?),
+            (false, false) => Table::Words(options.open(path)?),
+            (true, true) => Table::Lists(options.create(path)?),
+            (true, false) => Table::Lists(options.open(path)?),
+        })
+    }
 }
 
 /// What was looked at.
@@ -85,10 +96,10 @@ pub fn child(dir: &Path, plan: Plan) -> durahash::Result<()> {
         // Nobody listens any more: the parent has failed, and says so.
         let _ = writeln!(told, "{i}").and_then(|()| told.flush());
     };
-    let index = Index::create(plan, &dir.join("pool"))?;
+    let table = plan.table(&dir.join("pool"), true)?;
     tell(0);
     for i in 1..=plan.ops {
-        index.apply(Change::of(plan, i))?;
+        Change::of(plan, i).apply(&table)?;
         tell(i);
     }
     std::process::exit(0);
@@ -287,11 +298,8 @@ fn check(plan: Plan, dir: &Path, returned: Option<u64>) -> Result<bool, String> 
         return if returned.is_none() { Ok(false) } else { Err("the pool is gone".into()) };
     }
     let told = |e: durahash::Error| e.to_string();
-    let index = Index::open(plan, &path).map_err(told)?;
-    if let Some(wrong) = index.check().map_err(told)? {
-        return Err(wrong);
-    }
-    let found = index.contents().map_err(told)?;
+    let table = plan.table(&path, false).map_err(told)?;
+    let found = table.contents()?;
     let mut contents = Contents::new();
     let mut is_one = false;
     for i in 0..=plan.ops {
@@ -304,7 +312,7 @@ fn check(plan: Plan, dir: &Path, returned: Option<u64>) -> Result<bool, String> 
         return Err(format!("{} keys, and not as after any operation since", found.len()));
     }
     // And it goes on.
-    (0..20).try_for_each(|key| index.apply(Change::Put(key, key))).map_err(told)?;
-    index.close().map_err(told)?;
+    (0..20).try_for_each(|key| table.put(key, key)).map_err(told)?;
+    table.close().map_err(told)?;
     Ok(true)
 }

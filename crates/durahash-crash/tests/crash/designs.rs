@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use durahash_crash::case::{Case, Prefill};
 use durahash_crash::cases::named;
 use durahash_crash::mutate::{Accepted, Kind, Mutant, Verdict, add, unproven};
-use durahash_crash::run::Tester;
+use durahash_crash::run::{Failure, Tester};
 use durahash_crash::states::Model;
 use durahash_media::sim::{budget, seed};
 
@@ -134,145 +134,128 @@ fn esh_survives_crashes_of_its_repair() {
     }
 }
 
-/// How the mutants of everything that a case does fared.
-fn mutants(case: &Case, model: Model, length: u32) -> Vec<(Mutant, Verdict)> {
-    mutants_of_long(case, model, length, 150, 32)
+/// What mutants change.
+enum Corpus {
+    /// Scripts of up to so many operations from every prefill, and random ones of so many; of many states at
+    /// a point the suite looks at one in so many.
+    Scripts(u32, usize, u64),
+    /// Scripts from states that are durable as a whole, and what is done after crashes in them: all states of
+    /// these are few.
+    Settled,
 }
 
-/// The same, with random scripts of so many operations; of many states at a point the suite looks at one in
-/// so many.
-fn mutants_of_long(
-    case: &Case,
-    model: Model,
-    length: u32,
-    ops: usize,
-    one_in: u64,
-) -> Vec<(Mutant, Verdict)> {
-    let mut tester = Tester::new(case, model).one_in(budget(one_in, 1));
-    tester.keep_corpus();
-    let done = tester
-        .exhaustive(length.min(budget(1, length)))
-        .and_then(|()| known(4).try_for_each(|seed| tester.random(seed, ops)));
-    if let Err(failure) = done {
-        panic!("{failure}");
+impl Corpus {
+    fn run(&self, tester: &mut Tester<'_>, prefills: &[Prefill]) -> Result<(), Box<Failure>> {
+        if let Corpus::Scripts(length, ops, _) = *self {
+            tester.exhaustive(length.min(budget(1, length)))?;
+            return known(4).try_for_each(|seed| tester.random(seed, ops));
+        }
+        tester.exhaustive_settled(1, true)?;
+        tester.exhaustive_settled(1, false)?;
+        let overflow = |prefill: &&Prefill| ["home-full", "overflowed"].contains(&prefill.name);
+        let mut prefills = prefills.iter().filter(overflow);
+        prefills.try_for_each(|prefill| tester.crash_and_go_on(prefill, 12))
     }
-    tester.mutants()
 }
 
-/// The same of scripts from states that are durable as a whole, and of what is done after crashes in
-/// them: all states of these are few.
-fn settled_mutants(case: &Case, model: Model) -> Vec<(Mutant, Verdict)> {
-    let mut tester = Tester::new(case, model).one_in(budget(32, 1));
-    tester.keep_corpus();
-    let overflow = |prefill: &Prefill| ["home-full", "overflowed"].contains(&prefill.name);
-    let done = tester
-        .exhaustive_settled(1, true)
-        .and_then(|()| tester.exhaustive_settled(1, false))
-        .and_then(|()| {
-            let mut prefills = case.prefills.iter().filter(|prefill| overflow(prefill));
-            prefills.try_for_each(|prefill| tester.crash_and_go_on(prefill, 12))
-        });
-    if let Err(failure) = done {
-        panic!("{failure}");
+/// How the mutants of what these cases do fared: all are caught but those that are `accepted`, and scripts
+/// come to all calls in the sources in `dirs`. Of a single one, only its own mutants count.
+fn needed(
+    corpora: &[(&str, &[Model], Corpus)],
+    accepted: &[Accepted],
+    dirs: &[&str],
+) -> BTreeMap<Mutant, Verdict> {
+    let mut verdicts = BTreeMap::new();
+    for (name, models, corpus) in corpora {
+        let case = named(name);
+        let one_in = if let Corpus::Scripts(_, _, one_in) = corpus { *one_in } else { 32 };
+        for model in *models {
+            let mut tester = Tester::new(&case, *model).one_in(budget(one_in, 1));
+            tester.keep_corpus();
+            let done = corpus.run(&mut tester, &case.prefills);
+            done.unwrap_or_else(|failure| panic!("{failure}"));
+            add(&mut verdicts, tester.mutants());
+        }
     }
-    tester.mutants()
+    if let [dir] = dirs {
+        verdicts.retain(|mutant, _| mutant.site.file().contains(dir));
+    }
+    let caught = verdicts.values().filter(|verdict| is_caught(verdict)).count();
+    println!("{caught} of {} mutants are caught", verdicts.len());
+    let unproven = unproven(&verdicts, accepted);
+    assert!(unproven.is_empty(), "{}", unproven.join("\n"));
+    let unreached = unreached(&verdicts, dirs);
+    assert!(unreached.is_empty(), "no script comes to\n{}", unreached.join("\n"));
+    verdicts
 }
 
-/// What need not be caught.
-const ACCEPTED: &[Accepted] = &[
-    Accepted {
-        function: "take",
-        source: "medium.fence();",
-        kinds: &[Kind::Drop, Kind::Delay],
-        why: "only another thread needs it: tests/schedules.rs",
-    },
-    Accepted {
-        function: "begin",
-        source: "self.store_state(self.state)?;",
-        kinds: &[Kind::SwapAcrossFence],
-        why: "the next store is not visible yet",
-    },
-    Accepted {
-        function: "close",
-        source: "self.store_state(state)?;",
-        kinds: &[Kind::Drop, Kind::Delay, Kind::SwapAcrossFence],
-        why: "a clean pool that is taken for an unclean one is recovered",
-    },
-    Accepted {
-        function: "merge",
-        source: "medium.store(&to.link",
-        kinds: &[Kind::SwapAcrossFence],
-        why: "the next store is that of another merge, and not visible yet",
-    },
-    Accepted {
-        function: "remove",
-        source: "medium.store(&bucket.head[",
-        kinds: &[Kind::SwapAcrossFence],
-        why: "the next store is that of a merge, and not visible yet",
-    },
-    Accepted {
-        function: "add_entry",
-        source: "held.release_unchanged();",
-        kinds: &[Kind::UnlockEarly],
-        why: "the same as in update_slot",
-    },
-    Accepted {
-        function: "update_slot",
-        source: "held.release_unchanged();",
-        kinds: &[Kind::UnlockEarly],
-        why: "nothing was changed under this lock; what was durable before it was waited for there",
-    },
-];
+fn is_caught(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Caught(_))
+}
 
-/// The same of ESH.
-const ACCEPTED_OF_ESH: &[Accepted] = &[
-    Accepted {
-        function: "open",
-        source: "esh.pool.set_root(DATES_ROOT",
-        kinds: &[Kind::SwapAcrossFence],
-        why: "the next store, if it is of the open, gives back an extent: nothing is dated yet",
-    },
-    Accepted {
-        function: "insert",
-        source: "medium.fence();",
-        kinds: &[Kind::Delay],
-        why: "the next store is to a lock on the medium, of which nothing counts after a crash",
-    },
-    Accepted {
-        function: "make_exact",
-        source: "medium.drain();",
-        kinds: &[Kind::Delay],
-        why: "the next store is a date, which counts for nothing after a crash",
-    },
-];
+/// The order within a line that sources rely on where it is kept.
+fn assert_order_in_line(verdicts: &BTreeMap<Mutant, Verdict>, files: &[&str]) {
+    let swapped = |(mutant, verdict): &(&Mutant, &Verdict)| {
+        mutant.kind == Kind::SwapInLine && is_caught(verdict)
+    };
+    let swapped: Vec<_> =
+        verdicts.iter().filter(swapped).map(|(mutant, _)| mutant.site.file()).collect();
+    for file in files {
+        assert!(
+            swapped.iter().any(|swapped| swapped.ends_with(file)),
+            "{file} is not in {swapped:?}"
+        );
+    }
+}
 
-/// The same of Rewo-Hash.
-const ACCEPTED_OF_REWO: &[Accepted] = &[
-    Accepted {
-        function: "drop_slots",
-        source: "medium.fence();",
-        kinds: &[Kind::Delay],
-        why: "one store later only the payload is another, of a slot that has its double",
-    },
-    Accepted {
-        function: "prepare_some",
-        source: "medium.store(&bucket.commit, 0);",
-        kinds: &[Kind::SwapAcrossFence],
-        why: "the next store is to a block of tables that nothing names yet",
-    },
-    Accepted {
-        function: "create",
-        source: "medium.flush(&bucket.commit);",
-        kinds: &[Kind::Drop],
-        why: "a new medium is zeros here; one that was used before need not be",
-    },
-    Accepted {
-        function: "undo_moves",
-        source: "medium.drain();",
-        kinds: &[Kind::Drop, Kind::Delay],
-        why: "only another thread needs it: the next drain of this one does the same",
-    },
-];
+/// What need not be caught: the function, what its source says there, the changes, and why.
+macro_rules! accept {
+    ($($(#[$doc:meta])* $name:ident { $($function:literal $source:literal [$($kind:ident)*] $why:literal)* })*) => {$(
+        $(#[$doc])*
+        const $name: &[Accepted] = &[$(Accepted {
+            function: $function,
+            source: $source,
+            kinds: &[$(Kind::$kind),*],
+            why: $why,
+        }),*];
+    )*};
+}
+
+accept! {
+    ACCEPTED {
+        "take" "medium.fence();" [Drop Delay] "only another thread needs it: tests/schedules.rs"
+        "begin" "self.store_state(self.state)?;" [SwapAcrossFence] "the next store is not visible yet"
+        "close" "self.store_state(state)?;" [Drop Delay SwapAcrossFence]
+            "a clean pool that is taken for an unclean one is recovered"
+        "merge" "medium.store(&to.link" [SwapAcrossFence]
+            "the next store is that of another merge, and not visible yet"
+        "remove" "medium.store(&bucket.head[" [SwapAcrossFence]
+            "the next store is that of a merge, and not visible yet"
+        "add_entry" "held.release_unchanged();" [UnlockEarly] "the same as in update_slot"
+        "update_slot" "held.release_unchanged();" [UnlockEarly]
+            "nothing was changed under this lock; what was durable before it was waited for there"
+    }
+    /// The same of ESH.
+    ACCEPTED_OF_ESH {
+        "open" "esh.pool.set_root(DATES_ROOT" [SwapAcrossFence]
+            "the next store, if it is of the open, gives back an extent: nothing is dated yet"
+        "insert" "medium.fence();" [Delay]
+            "the next store is to a lock on the medium, of which nothing counts after a crash"
+        "make_exact" "medium.drain();" [Delay]
+            "the next store is a date, which counts for nothing after a crash"
+    }
+    /// The same of Rewo-Hash.
+    ACCEPTED_OF_REWO {
+        "drop_slots" "medium.fence();" [Delay]
+            "one store later only the payload is another, of a slot that has its double"
+        "prepare_some" "medium.store(&bucket.commit, 0);" [SwapAcrossFence]
+            "the next store is to a block of tables that nothing names yet"
+        "create" "medium.flush(&bucket.commit);" [Drop]
+            "a new medium is zeros here; one that was used before need not be"
+        "undo_moves" "medium.drain();" [Drop Delay]
+            "only another thread needs it: the next drain of this one does the same"
+    }
+}
 
 /// File, call, and why no script comes to it.
 const UNREACHED: &[(&str, &str, &str)] = &[
@@ -338,19 +321,14 @@ fn unreached(verdicts: &BTreeMap<Mutant, Verdict>, dirs: &[&str]) -> Vec<String>
 
 #[test]
 fn every_flush_fence_and_release_is_needed() {
-    let mut verdicts = BTreeMap::new();
-    add(&mut verdicts, mutants(&named("reh"), Model::X86, 2));
-    add(&mut verdicts, mutants(&named("reh"), Model::Word, 2));
-    add(&mut verdicts, mutants(&named("reh-map"), Model::X86, 2));
-    add(&mut verdicts, mutants(&named("reh-map"), Model::Word, 2));
-    add(&mut verdicts, mutants(&named("pea"), Model::X86, 2));
-    add(&mut verdicts, mutants(&named("pea"), Model::Word, 2));
-    add(&mut verdicts, mutants(&named("pea-multi"), Model::X86, 0));
-    add(&mut verdicts, mutants(&named("pea-multi"), Model::Word, 0));
-    let unproven = unproven(&verdicts, ACCEPTED);
-    assert!(unproven.is_empty(), "{}", unproven.join("\n"));
-    let unreached = unreached(
-        &verdicts,
+    let verdicts = needed(
+        &[
+            ("reh", &[X86, WORD], Corpus::Scripts(2, 150, 32)),
+            ("reh-map", &[X86, WORD], Corpus::Scripts(2, 150, 32)),
+            ("pea", &[X86, WORD], Corpus::Scripts(2, 150, 32)),
+            ("pea-multi", &[X86, WORD], Corpus::Scripts(0, 150, 32)),
+        ],
+        ACCEPTED,
         &[
             "crates/durahash/src/engine",
             "crates/durahash/src/extendible",
@@ -360,54 +338,25 @@ fn every_flush_fence_and_release_is_needed() {
             "crates/durahash-media/src/pool",
         ],
     );
-    assert!(unreached.is_empty(), "no script comes to\n{}", unreached.join("\n"));
-
-    // The order within a line that designs rely on where it is kept.
-    let swapped = verdicts.iter().filter(|(mutant, verdict)| {
-        mutant.kind == Kind::SwapInLine && matches!(verdict, Verdict::Caught(_))
-    });
-    let swapped: Vec<&str> = swapped.map(|(mutant, _)| mutant.site.file()).collect();
-    for file in ["reh/write.rs", "pea/write.rs", "pea/multi/store.rs"] {
-        assert!(swapped.iter().any(|swapped| swapped.ends_with(file)), "{swapped:?}");
-    }
+    assert_order_in_line(&verdicts, &["reh/write.rs", "pea/write.rs", "pea/multi/store.rs"]);
 }
 
 /// What ESH shares with the others is left out with them.
 #[test]
 fn every_flush_fence_and_release_of_esh_is_needed() {
-    const DIR: &str = "crates/durahash/src/designs/esh";
-    let mut verdicts = BTreeMap::new();
-    add(&mut verdicts, settled_mutants(&named("esh"), Model::X86));
-    add(&mut verdicts, settled_mutants(&named("esh"), Model::Word));
-    verdicts.retain(|mutant, _| mutant.site.file().contains(DIR));
-    let unproven = unproven(&verdicts, ACCEPTED_OF_ESH);
-    assert!(unproven.is_empty(), "{}", unproven.join("\n"));
-    let unreached = unreached(&verdicts, &[DIR]);
-    assert!(unreached.is_empty(), "no script comes to\n{}", unreached.join("\n"));
-
-    let caught = |verdict: &&Verdict| matches!(verdict, Verdict::Caught(_));
-    let count = verdicts.values().filter(caught).count();
-    println!("{count} of {} are caught", verdicts.len());
+    let corpora: [(&str, &[Model], _); 1] = [("esh", &[X86, WORD], Corpus::Settled)];
+    let verdicts = needed(&corpora, ACCEPTED_OF_ESH, &["crates/durahash/src/designs/esh"]);
+    let count = verdicts.values().filter(|verdict| is_caught(verdict)).count();
     assert!(count >= 60, "only {count}");
-    let in_line = |mutant: &Mutant| {
-        mutant.kind == Kind::SwapInLine && mutant.site.file().ends_with("esh/write.rs")
-    };
-    let in_line = verdicts.iter().filter(|(mutant, verdict)| in_line(mutant) && caught(verdict));
-    assert!(in_line.count() > 0, "nothing relies on the order within a line");
+    assert_order_in_line(&verdicts, &["esh/write.rs"]);
 }
 
 #[test]
 fn every_flush_fence_and_release_of_rewo_is_needed() {
-    const DIR: &str = "crates/durahash/src/designs/rewo";
-    let mut verdicts = BTreeMap::new();
-    add(&mut verdicts, mutants_of_long(&named("rewo"), Model::X86, 2, 150, 4));
-    add(&mut verdicts, mutants_of_long(&named("rewo"), Model::Word, 2, 150, 4));
-    // Long enough for a table where records were.
-    let map = named("rewo-small-map");
-    add(&mut verdicts, mutants_of_long(&map, Model::X86, 1, 1000, 4));
-    verdicts.retain(|mutant, _| mutant.site.file().contains(DIR));
-    let unproven = unproven(&verdicts, ACCEPTED_OF_REWO);
-    assert!(unproven.is_empty(), "{}", unproven.join("\n"));
-    let unreached = unreached(&verdicts, &[DIR]);
-    assert!(unreached.is_empty(), "no script comes to\n{}", unreached.join("\n"));
+    let corpora: [(&str, &[Model], _); 2] = [
+        ("rewo", &[X86, WORD], Corpus::Scripts(2, 150, 4)),
+        // Long enough for a table where records were.
+        ("rewo-small-map", &[X86], Corpus::Scripts(1, 1000, 4)),
+    ];
+    needed(&corpora, ACCEPTED_OF_REWO, &["crates/durahash/src/designs/rewo"]);
 }
