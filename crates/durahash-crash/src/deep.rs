@@ -21,7 +21,25 @@ use serde_json::{Value, json};
 const PACKAGES: [&str; 4] = ["durahash-crash", "durahash", "durahash-remote", "durahash-fuzz"];
 
 /// What a line of output counts.
-const UNITS: [&str; 7] = ["states", "breaks", "plays", "cuts", "schedules", "kills", "histories"];
+const UNITS: [&str; 14] = [
+    "states",
+    "breaks",
+    "plays",
+    "cuts",
+    "schedules",
+    "mutants",
+    "faults",
+    "histories",
+    "kills",
+    "operations",
+    "runs",
+    "cases",
+    "images",
+    "executions",
+];
+
+/// Where tests look for their first seed: ours, and those of operations against a model.
+const SEEDS: [&str; 2] = ["DURAHASH_SEED", "PROPTEST_RNG_SEED"];
 
 /// What is asked of a deep run.
 #[derive(Args)]
@@ -175,7 +193,7 @@ fn run_job(job: &Job, number: usize, seed: u64, end: Option<Instant>) -> Done {
             let both = file.try_clone()?;
             let mut command = Command::new(&job.exe);
             command.args(["--exact", &job.test, "--nocapture", "--test-threads=1"]);
-            command.env("DURAHASH_DEEP", "1").env("DURAHASH_SEED", seed.to_string());
+            command.env("DURAHASH_DEEP", "1").envs(SEEDS.map(|name| (name, seed.to_string())));
             command.current_dir(&job.dir).stdout(file).stderr(both).spawn()
         })
         .and_then(|child| wait(child, end));
@@ -192,9 +210,10 @@ fn run_job(job: &Job, number: usize, seed: u64, end: Option<Instant>) -> Done {
         let lines: Vec<&str> = said.lines().collect();
         let Job { package, target, test, .. } = job;
         format!(
-            "{}\nrepeat: DURAHASH_DEEP=1 DURAHASH_SEED={seed} cargo test --profile deep -p {package} \
-             {target} -- --exact {test} --nocapture",
-            lines[lines.len().saturating_sub(30)..].join("\n")
+            "{}\nrepeat: DURAHASH_DEEP=1 {} cargo test --profile deep -p {package} {target} -- --exact {test} \
+             --nocapture",
+            lines[lines.len().saturating_sub(30)..].join("\n"),
+            SEEDS.map(|name| format!("{name}={seed}")).join(" ")
         )
     });
     let cut = matches!(ended, Ok(None));

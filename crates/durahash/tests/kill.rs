@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 
 use durahash::{Design, Map, MultiMap, Options, SyncMode};
 use durahash_media::Geometry;
-use durahash_testkit::budget;
+use durahash_testkit::{budget, seed};
 
 const THREADS: u64 = 3;
 /// Keys of one thread; nobody else writes them.
@@ -290,7 +290,7 @@ fn survive<S: Subject>(subject: &str, design: Design, mode: &str) {
     let mut model: HashMap<u64, u64> = HashMap::new();
     let mut sizes = Vec::new();
     for round in 0..rounds() {
-        let seed = mix(round ^ 0xdead);
+        let seed = mix(round ^ 0xdead ^ (seed(0) << 32));
         let counts = run_and_kill((subject, design, mode), &path, seed, mix(seed) % most);
         // Every other time the file stays as the kill left it: recovery happens in memory.
         let options = Options::new().read_only(round % 2 == 0);

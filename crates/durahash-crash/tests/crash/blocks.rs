@@ -190,6 +190,7 @@ fn first_failure(bug: Bug, model: Model) -> Option<String> {
     let run = tester
         .exhaustive(budget(1, 2))
         .and_then(|()| (seed(0)..seed(budget(2, 4))).try_for_each(|seed| tester.random(seed, 150)));
+    println!("{} states under {}", tester.counts().unique, model.name());
     run.err().map(|failure| failure.to_string())
 }
 
@@ -201,7 +202,9 @@ fn blocks_are_named_once_or_free_whatever_the_crash() {
 
 #[test]
 fn faults_of_allocators_are_found() {
-    for bug in [Bug::Leak, Bug::FreedFirst, Bug::NotPersisted, Bug::SweptAll] {
+    let bugs = [Bug::Leak, Bug::FreedFirst, Bug::NotPersisted, Bug::SweptAll];
+    println!("{} faults", bugs.len());
+    for bug in bugs {
         let failure = first_failure(bug, Model::X86);
         println!("{bug:?}: {}\n", failure.unwrap_or_else(|| panic!("{bug:?} was not found")));
     }

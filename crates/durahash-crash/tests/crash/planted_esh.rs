@@ -175,6 +175,7 @@ fn what_is_written_wrongly_is_found() {
     let mut tester = corpus(case, Model::X86).unwrap_or_else(|failure| panic!("{failure}"));
     let functions = Functions::default();
     let mut missed = Vec::new();
+    println!("{} faults", Written::ALL.len());
     for fault in Written::ALL {
         let verdict = tester.planted(|steps, out| fault.plant(&functions, steps, out));
         println!("{fault:?}: {verdict:?}");

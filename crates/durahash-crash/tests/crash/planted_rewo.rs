@@ -41,6 +41,7 @@ fn with<T>(fault: Option<Fault>, f: impl FnOnce() -> T) -> T {
 
 #[test]
 fn every_fault_is_planted_here() {
+    println!("{} faults", Fault::ALL.len());
     for fault in Fault::ALL {
         let is_planted = include_str!("planted_rewo.rs").contains(&format!("Fault::{fault:?}"));
         assert!(is_planted, "{fault:?}");

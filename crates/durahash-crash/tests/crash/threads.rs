@@ -117,6 +117,7 @@ fn rounds(map: &impl Subject, rounds: u64) {
             *values = Some(after);
         }
     }
+    println!("{} histories", rounds as usize * KEYS);
     for (key, values) in state.iter().enumerate() {
         let found = map.apply(Op::Get(key as u16), key as u64);
         assert!(values.as_ref().is_some_and(|values| values.contains(&found)));

@@ -15,7 +15,7 @@ mod verbs;
 
 /// Returns whether this is the deep run.
 fn deep() -> bool {
-    std::env::var_os("DURAHASH_DEEP").is_some_and(|set| set != "0")
+    durahash_media::sim::budget(false, true)
 }
 
 /// The value of the variable `name`; without it `few`, or `many` in the deep run.

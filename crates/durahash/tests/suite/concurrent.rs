@@ -8,7 +8,7 @@ use std::thread;
 
 use durahash::{Map, Outcome};
 use durahash_testkit::{
-    Exit, Model, Sample, Setup, assert_equal, assert_sound, budget, colliding, tiny,
+    Exit, Model, Sample, Setup, assert_equal, assert_sound, budget, colliding, seed, tiny,
 };
 
 /// Rounds of a thread: enough for every split and merge of a tiny pool to happen many times.
@@ -16,10 +16,14 @@ fn rounds() -> u64 {
     budget(400, 2_000)
 }
 
-/// A small generator, different for each thread, equal in each run.
+/// A small generator, different for each thread, equal in each run of a seed.
 struct Random(u64);
 
 impl Random {
+    fn new(thread: u64) -> Self {
+        Random(thread + (seed(0) << 32))
+    }
+
     fn below(&mut self, n: u64) -> u64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -37,7 +41,7 @@ fn disjoint_keys<K: Sample + ?Sized, V: Sample + ?Sized>(place: &Setup) {
             .map(|t| {
                 let map = map.clone();
                 scope.spawn(move || {
-                    let (mut random, mut model) = (Random(t), Model::new());
+                    let (mut random, mut model) = (Random::new(t), Model::new());
                     for _ in 0..rounds() {
                         let k = random.below(KEYS) * THREADS + t;
                         let v = random.below(64);
@@ -76,7 +80,7 @@ fn shared_counters<K: Sample + ?Sized>(place: &Setup) {
         for t in 0..THREADS {
             let map = map.clone();
             scope.spawn(move || {
-                let mut random = Random(t);
+                let mut random = Random::new(t);
                 for round in 0..rounds() {
                     let key = K::sample(random.below(KEYS));
                     if round % 2 == 0 {
@@ -146,7 +150,7 @@ fn readers_during_growth<K: Sample + ?Sized, V: Sample + ?Sized>(place: &Setup) 
                 walks.fetch_add(1, Ordering::Relaxed);
             }
         });
-        let mut random = Random(3);
+        let mut random = Random::new(3);
         while !done.load(Ordering::Relaxed) {
             let k = random.below(STABLE);
             let value = map.get(K::sample(k).borrow()).unwrap().expect("a key that stays");

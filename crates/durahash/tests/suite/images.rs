@@ -291,6 +291,7 @@ fn is_damage(e: &Error) -> bool {
 fn all_flips<K: Sample + ?Sized, V: Sample + ?Sized>(sound: &Sound, step: usize) {
     let step = step * budget(13, 1);
     let bits = sound.image.len() * 64;
+    println!("{} images", bits / step);
     std::thread::scope(|scope| {
         for from in 0..2 {
             scope.spawn(move || {

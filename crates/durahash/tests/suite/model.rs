@@ -64,6 +64,7 @@ macro_rules! models {
         #[test]
         fn $name() {
             for place in Setup::all($geometry) {
+                println!("{} cases", budget(3, 12));
                 proptest!(ProptestConfig::with_cases(budget(3, 12)), |(events in events($keys))| {
                     run::<$key, $value>(&place, &events);
                 });

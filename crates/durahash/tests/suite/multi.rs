@@ -178,6 +178,7 @@ macro_rules! models {
         fn $name() {
             for medium in [Backing::Sim, Backing::SimWord, Backing::File] {
                 let place = Setup::new(Design::Pea, medium, $geometry);
+                println!("{} cases", budget(6, 24));
                 proptest!(ProptestConfig::with_cases(budget(6, 24)), |(events in events($keys))| {
                     run::<$key, $value>(&place, &events);
                 });
@@ -462,6 +463,7 @@ fn any_flipped_bit_does_no_harm_beyond_its_key() {
     };
     let (mut refused, mut silent) = (0, 0);
     let every = budget(7, 1);
+    println!("{} images", image.len() * 64 / every);
     for word in 0..image.len() {
         for bit in (word % every..64).step_by(every) {
             let mut damaged = image.clone();
