@@ -246,8 +246,6 @@ accept! {
     }
     /// The same of Rewo-Hash.
     ACCEPTED_OF_REWO {
-        "drop_slots" "medium.fence();" [Delay]
-            "one store later only the payload is another, of a slot that has its double"
         "prepare_some" "medium.store(&bucket.commit, 0);" [SwapAcrossFence]
             "the next store is to a block of tables that nothing names yet"
         "create" "medium.flush(&bucket.commit);" [Drop]
