@@ -164,6 +164,9 @@ fn main() -> ExitCode {
 fn try_all(dir: &Path, seed: u64, keys: u64, kills: u64) -> Result<Vec<survive::Tried>> {
     survive::try_all(dir, seed, keys, kills, &mut |tried| {
         eprintln!("killed {kills} times: {}, {}", tried.store.name, tried.mode.name);
+        if let Err(e) = &tried.left {
+            eprintln!("it does not survive that: {e}");
+        }
     })
 }
 
@@ -172,16 +175,25 @@ fn io(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error 
     move |source| Error::Io { doing, path, source }
 }
 
-/// Saves rows of this run.
-fn save(path: &Path, setup: Setup, rows: Vec<Row>) -> Result<()> {
+/// The report of these rows.
+fn report(setup: Setup, rows: Vec<Row>) -> Report {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let setup = Setup {
         version: env!("CARGO_PKG_VERSION").into(),
         unix_seconds: since.map_or(0, |since| since.as_secs()),
         ..setup
     };
-    let report = Report { machine: Machine::this(), setup, rows };
+    Report { machine: Machine::this(), setup, rows }
+}
+
+fn save(path: &Path, report: &Report) -> Result<()> {
     std::fs::write(path, report.to_json()).map_err(io("writing", path))
+}
+
+/// Prints the tables of a report.
+fn tell(report: &Report) -> Result<()> {
+    let printed = report.write_text(&mut std::io::stdout().lock());
+    printed.map_err(|source| Error::Io { doing: "printing", path: None, source })
 }
 
 fn synced(dir: &Path, keys: u64, repeats: u64, json: Option<&Path>, log: bool) -> Result<()> {
@@ -190,12 +202,9 @@ fn synced(dir: &Path, keys: u64, repeats: u64, json: Option<&Path>, log: bool) -
     if let Some(path) = json {
         let mut designs: Vec<String> = rows.iter().map(|row| row.design.clone()).collect();
         designs.dedup();
-        let medium = "file".into();
-        save(
-            path,
-            Setup { designs, keys, threads: vec![1, 2], medium, repeats, ..Setup::default() },
-            rows,
-        )?;
+        let (threads, medium) = (vec![1, 2], "file".into());
+        let setup = Setup { designs, keys, threads, medium, repeats, ..Setup::default() };
+        save(path, &report(setup, rows))?;
     }
     if log {
         print(&log::measure(dir, keys)?)?;
@@ -216,7 +225,8 @@ fn survives(dir: &Path, keys: u64, kills: u64) -> Result<()> {
         let what = "at least 100 keys and one kill are needed".into();
         return Err(Error::Config { what });
     }
-    print(&report::survival(&try_all(dir, 42, keys, kills)?))
+    let rows = report::survival(&try_all(dir, 42, keys, kills)?);
+    tell(&report(Setup { keys, medium: "file".into(), ..Setup::default() }, rows))
 }
 
 fn run(run: &Run) -> Result<()> {
@@ -236,40 +246,28 @@ fn run(run: &Run) -> Result<()> {
         only: run.only.clone(),
     };
     let tried = try_all(&plan.peers, plan.seed, 20_000, 3)?;
-    print(&report::survival(&tried))?;
     let words = measure::words(&plan, &tried)?;
-    for threads in &plan.threads {
-        let title = format!("{} pairs of 8-byte words", plan.keys);
-        print(&report::throughput(&words, *threads as u64, &title))?;
-    }
-    let strings = if run.no_strings {
-        Vec::new()
-    } else {
-        let file = run.packages.as_deref();
-        let data = Strings::new(file, plan.seed)?;
-        let kind = if file.is_some() { "packages" } else { "made-up packages" };
-        let title = format!("{} byte strings, {kind}, values of 16 to 200 bytes", data.len());
-        let rows = measure::strings(&plan, &tried, data)?;
-        for threads in &plan.threads {
-            print(&report::throughput(&rows, *threads as u64, &title))?;
+    let strings = match run.no_strings {
+        true => Vec::new(),
+        false => {
+            let data = Strings::new(run.packages.as_deref(), plan.seed)?;
+            measure::strings(&plan, &tried, data)?
         }
-        rows
     };
     let opening = measure::opening(&plan)?;
-    print(&report::opening(&opening))?;
     let targets = report::targets(&words, &opening, &plan.threads);
-    print(&report::ratios(&targets))?;
-    let Some(path) = &run.json else { return Ok(()) };
-    let rows = [report::survival_rows(&tried), words, strings, opening].concat();
     let setup = Setup {
         designs: measure::names(&plan, &tried),
         keys: plan.keys,
         threads: plan.threads.iter().map(|n| *n as u64).collect(),
         medium: "memory, shared memory, disk".into(),
+        durability: "of each store the fastest mode that survived kill -9".into(),
         repeats: plan.repeats,
         seed: plan.seed,
         ..Setup::default()
     };
-    let targets = targets.iter().flat_map(|target| target.to_rows(plan.keys));
-    save(path, setup, rows.into_iter().chain(targets).collect())
+    let rows = [report::survival(&tried), words, strings, opening, targets].concat();
+    let report = report(setup, rows);
+    tell(&report)?;
+    run.json.as_ref().map_or(Ok(()), |path| save(path, &report))
 }

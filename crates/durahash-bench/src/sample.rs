@@ -57,6 +57,13 @@ simulated space|sephash;race|growth|1|1000,2000|entry_utilization=0.9;space_util
 simulated space|race|1 node|64|1000|entry_utilization=0.9;segments=7;depth=3;entries=1e4;index_bytes=1e5;cache_bytes=1e4
 real|ucx, tcp|hit|1|1000|ops_per_s=25e3;p50_ns=4e4;p99_ns=9e4
 real|ucx, tcp|YCSB A|2|1000|ops_per_s=25e3;p50_ns=4e4;p99_ns=9e4
+survives|LMDB|NOSYNC|1|4000|survives=1;lost=0;open_ms=20
+survives|redb|None|1|4000|survives=0;lost=7;open_ms=20
+words|REH, disk;LMDB|bulk insert|*|1000|ops_per_s=3e6
+words|REH, disk;LMDB|hit|1|1000|ops_per_s=3e7
+opening|REH, disk|create|1|0|ms=2.5
+targets|REH, disk|hit / LMDB|1|1000|ratio=6.5;wanted=5;reached=1
+targets|REH, disk|keys recovered|1|1000|seconds=0.5;wanted=0.3;reached=0
 ";
 
 /// The report of these designs and numbers of threads. Values grow by design, case, threads and keys.

@@ -223,7 +223,7 @@ fn name(field: &str, line: &Row) -> String {
         "design" => line.design.clone(),
         "case" => line.case.clone(),
         "tail" => tail(line).trim_start_matches(", ").to_owned(),
-        "metric" => line.metric.strip_suffix("_ns").unwrap_or_default().to_owned(),
+        "metric" => line.metric.trim_end_matches("_ns").replace('_', " "),
         "threads" => line.threads.to_string(),
         _ => grouped(line.keys),
     }
@@ -255,6 +255,10 @@ fn cell(how: &str, report: &Report, line: &Row, found: Option<&Row>) -> String {
         "B" => format!("{value:.0} B"),
         "%" => format!("{:.1} %", value * 100.0),
         "factor" => format!("{value:.3}"),
+        "smallest" => format!("{:.2}", row.min),
+        "largest" => format!("{:.2}", row.max),
+        "yes" => if value > 0.0 { "yes" } else { "NO" }.into(),
+        "reached" => if value > 0.0 { "reached" } else { "NOT REACHED" }.into(),
         "survives" => SURVIVES.get(value as usize).copied().unwrap_or_default().into(),
         "description" => {
             let workload = Workload::ALL.into_iter().find(|workload| workload.name() == line.case);
