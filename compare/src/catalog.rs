@@ -77,29 +77,16 @@ fn strings_on<S: Bytes + 'static>(strings: &Arc<Strings>, store: S) -> Box<dyn S
     Box::new(Numbered { store, strings })
 }
 
-/// A map in memory.
-pub(crate) struct InMemory {
-    pub(crate) name: &'static str,
-    pub(crate) make: fn(&Data) -> Made,
-}
-
-/// Ours are the first.
-pub(crate) const IN_MEMORY: [InMemory; 6] = [
-    InMemory { name: DRAM, make: |data| data.own_in_memory(Design::Reh) },
-    InMemory { name: PEA_DRAM, make: |data| data.own_in_memory(Design::Pea) },
-    InMemory {
-        name: "hashbrown, sharded",
-        make: |data| data.default_of::<Sharded<u64, u64>, Sharded<Boxed, Boxed>>(),
-    },
-    InMemory {
-        name: "dashmap",
-        make: |data| data.default_of::<Dash<u64, u64>, Dash<Boxed, Boxed>>(),
-    },
-    InMemory {
-        name: "papaya",
-        make: |data| data.default_of::<Papaya<u64, u64>, Papaya<Boxed, Boxed>>(),
-    },
-    InMemory { name: "scc", make: |data| data.default_of::<Scc<u64, u64>, Scc<Boxed, Boxed>>() },
+/// Maps in memory. Ours are the first.
+pub(crate) const IN_MEMORY: [Mode; 6] = [
+    mode(DRAM, |data, _| data.own_in_memory(Design::Reh)),
+    mode(PEA_DRAM, |data, _| data.own_in_memory(Design::Pea)),
+    mode("hashbrown, sharded", |data, _| {
+        data.default_of::<Sharded<u64, u64>, Sharded<Boxed, Boxed>>()
+    }),
+    mode("dashmap", |data, _| data.default_of::<Dash<u64, u64>, Dash<Boxed, Boxed>>()),
+    mode("papaya", |data, _| data.default_of::<Papaya<u64, u64>, Papaya<Boxed, Boxed>>()),
+    mode("scc", |data, _| data.default_of::<Scc<u64, u64>, Scc<Boxed, Boxed>>()),
 ];
 
 /// A way to run a store.

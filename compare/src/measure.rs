@@ -1,6 +1,6 @@
 //! Runs everything, one table at a time, and takes the medians of interleaved repeats.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,8 +10,8 @@ use durahash_bench::{About, Result, Row, Samples};
 use tempfile::TempDir;
 
 use crate::catalog::{
-    DISK, Data, IN_MEMORY, InMemory, Mode, PEA, PEA_DISK, PEA_FLUSHED, PEA_SHARED, PEERS, REH,
-    REH_FLUSHED, SHARED, Store,
+    DISK, Data, IN_MEMORY, Mode, PEA, PEA_DISK, PEA_FLUSHED, PEA_SHARED, PEERS, REH, REH_FLUSHED,
+    SHARED,
 };
 use crate::directory;
 use crate::store::Subject;
@@ -40,57 +40,40 @@ pub(crate) struct Plan {
 }
 
 /// A table of a run.
-struct Entrant {
-    name: String,
-    how: How,
+struct Entrant<'a> {
+    name: &'static str,
+    mode: &'static Mode,
+    parent: &'a Path,
+    slow_inserts: bool,
 }
 
-enum How {
-    Memory(&'static InMemory),
-    File(&'static Store, &'static Mode, PathBuf),
-}
-
-impl Entrant {
-    fn slow_inserts(&self) -> bool {
-        matches!(self.how, How::File(store, ..) if store.slow_inserts)
-    }
-
+impl Entrant<'_> {
     /// An empty table, and the directory that goes with it.
-    fn make(&self, data: &Data) -> Result<Filled> {
-        match &self.how {
-            How::Memory(map) => Ok(Filled { table: (map.make)(data)?, _dir: None }),
-            How::File(_, mode, parent) => {
-                let dir = directory(parent)?;
-                Ok(Filled { table: (mode.open)(data, dir.path())?, _dir: Some(dir) })
-            }
-        }
+    fn make(&self, data: &Data) -> Result<(Box<dyn Subject>, TempDir)> {
+        let dir = directory(self.parent)?;
+        Ok(((self.mode.open)(data, dir.path())?, dir))
     }
 }
 
-/// A table goes before its directory.
-struct Filled {
-    table: Box<dyn Subject>,
-    _dir: Option<TempDir>,
-}
-
-fn entrants(plan: &Plan, tried: &[Tried]) -> Vec<Entrant> {
-    let mut all: Vec<Entrant> = IN_MEMORY
-        .iter()
-        .map(|map| Entrant { name: map.name.to_owned(), how: How::Memory(map) })
-        .collect();
+fn entrants<'a>(plan: &'a Plan, tried: &[Tried]) -> Vec<Entrant<'a>> {
+    let shared = plan.shared_memory.as_path();
     let own = [
-        (SHARED, &REH, &plan.shared_memory),
-        (PEA_SHARED, &PEA, &plan.shared_memory),
-        ("REH, shared memory, flushes forced", &REH_FLUSHED, &plan.shared_memory),
-        ("Pea Hash, shared memory, flushes forced", &PEA_FLUSHED, &plan.shared_memory),
+        (SHARED, &REH, shared),
+        (PEA_SHARED, &PEA, shared),
+        ("REH, shared memory, flushes forced", &REH_FLUSHED, shared),
+        ("Pea Hash, shared memory, flushes forced", &PEA_FLUSHED, shared),
         (DISK, &REH, &plan.disk),
     ];
-    let peers = PEERS.iter().map(|store| (store.name, store, &plan.peers));
-    for (name, store, dir) in own.into_iter().chain(peers) {
-        if let Some(mode) = survive::fastest(tried, store) {
-            all.push(Entrant { name: name.to_owned(), how: How::File(store, mode, dir.clone()) });
-        }
-    }
+    let peers = PEERS.iter().map(|store| (store.name, store, plan.peers.as_path()));
+    let on_files = own.into_iter().chain(peers).filter_map(|(name, store, parent)| {
+        let mode = survive::fastest(tried, store)?;
+        Some(Entrant { name, mode, parent, slow_inserts: store.slow_inserts })
+    });
+    let in_memory = IN_MEMORY.iter().map(|mode| {
+        // These leave their directory empty.
+        Entrant { name: mode.name, mode, parent: shared, slow_inserts: false }
+    });
+    let mut all: Vec<_> = in_memory.chain(on_files).collect();
     let only = &plan.only;
     all.retain(|entrant| only.is_empty() || only.iter().any(|only| entrant.name.contains(only)));
     all
@@ -98,7 +81,7 @@ fn entrants(plan: &Plan, tried: &[Tried]) -> Vec<Entrant> {
 
 /// Who is measured, by name.
 pub(crate) fn names(plan: &Plan, tried: &[Tried]) -> Vec<String> {
-    entrants(plan, tried).into_iter().map(|e| e.name).collect()
+    entrants(plan, tried).iter().map(|entrant| entrant.name.to_owned()).collect()
 }
 
 /// Draws the operations of a workload, a thread, and a round.
@@ -168,28 +151,28 @@ fn run(
         for entrant in &entrants {
             eprintln!("{table}, repeat {}: {}", round + 1, entrant.name);
             for (i, (threads, load)) in plan.threads.iter().zip(&loads).enumerate() {
-                let design = entrant.name.as_str();
+                let design = entrant.name;
                 let mut add = |case, threads, keys, run: durahash_bench::driver::Run| {
                     let about = About { table, design, case, threads, keys };
                     samples.add(&about, "ops_per_s", run.ops_per_s());
                 };
-                let filled = entrant.make(data)?;
-                let done = filled.table.measure(Workload::PutMany, load)?;
+                let (made, dir) = entrant.make(data)?;
+                let done = made.measure(Workload::PutMany, load)?;
                 add("bulk insert", *threads, keys, done);
                 if i == 0 {
                     for (workload, threads, streams) in &lookups {
-                        let done = filled.table.measure(*workload, streams)?;
+                        let done = made.measure(*workload, streams)?;
                         add(workload.name(), *threads, keys, done);
                     }
                 }
-                drop(filled);
-                let filled = entrant.make(data)?;
-                if entrant.slow_inserts() {
+                drop((made, dir));
+                let (made, _dir) = entrant.make(data)?;
+                if entrant.slow_inserts {
                     let few = keys.div_ceil(SLOW_SHARE);
-                    let done = filled.table.measure(Workload::Load, &cut(load.clone(), few))?;
+                    let done = made.measure(Workload::Load, &cut(load.clone(), few))?;
                     add("insert", *threads, few, done);
                 } else {
-                    let done = filled.table.measure(Workload::Load, load)?;
+                    let done = made.measure(Workload::Load, load)?;
                     add("insert", *threads, keys, done);
                 }
             }

@@ -2,9 +2,9 @@
 //! All of them run every design in turn before they go on to the next step, so that a machine that
 //! drifts hurts all alike.
 
-pub(crate) mod caches;
+mod caches;
 pub mod duplicates;
-pub(crate) mod durability;
+mod durability;
 mod inserts;
 pub(crate) mod resizing;
 mod sizes;

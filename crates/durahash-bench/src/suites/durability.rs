@@ -13,19 +13,19 @@ use crate::report::Samples;
 use crate::workload::{Workload, Workloads};
 
 /// The modes and their names.
-pub(crate) const MODES: [(&str, SyncMode); 3] = [
+const MODES: [(&str, SyncMode); 3] = [
     ("process", SyncMode::Process),
     ("interval", SyncMode::INTERVAL),
     ("strict", SyncMode::Strict),
 ];
 /// The measurements: inserts one by one and in batches, lookups, and the open after a kill.
-pub(crate) const INSERT: &str = "insert";
-pub(crate) const PUT_MANY: &str = "put_many";
-pub(crate) const HIT: &str = "hit";
-pub(crate) const KILLED: &str = "kill -9";
+const INSERT: &str = "insert";
+const PUT_MANY: &str = "put_many";
+const HIT: &str = "hit";
+const KILLED: &str = "kill -9";
 
 /// Inserts of a batch.
-pub(crate) const BATCH: usize = 1000;
+const BATCH: usize = 1000;
 /// No thread inserts one by one for longer: in `strict`, where each insert waits for the disk, these are a few
 /// thousand.
 const INSERTS: Duration = Duration::from_millis(500);
@@ -42,7 +42,7 @@ const KILLED_KEYS: u64 = 100_000;
 type Pair = (u64, u64);
 
 /// The case of a row.
-pub(crate) fn case_of(what: &str, mode: &str) -> String {
+fn case_of(what: &str, mode: &str) -> String {
     format!("{what}, {mode}")
 }
 

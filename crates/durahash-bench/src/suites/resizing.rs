@@ -26,11 +26,11 @@ const BESIDES: u64 = 3 << 56;
 const WORK: u64 = 4;
 
 /// With the cached table as the run has it, and without.
-pub(crate) const SIDES: [&str; 2] = ["rewo", "rewo, no cache"];
+const SIDES: [&str; 2] = ["rewo", "rewo, no cache"];
 /// The work of the one thread.
-pub(crate) const CASES: [&str; 4] = ["lookups", "skewed lookups", "updates", "inserts"];
+const CASES: [&str; 4] = ["lookups", "skewed lookups", "updates", "inserts"];
 /// The parts of a run.
-pub(crate) const PARTS: [&str; 3] = ["before", "during", "after"];
+const PARTS: [&str; 3] = ["before", "during", "after"];
 
 /// The work of the suite, in runs of all keys.
 pub(super) fn work() -> u64 {

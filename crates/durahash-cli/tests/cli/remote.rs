@@ -12,9 +12,10 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use durahash_media::sim::budget;
 use serde_json::Value;
 
-use crate::tool::{Answer, Work, answer, budget};
+use crate::tool::{Answer, Work, answer};
 
 /// How clients reach the memory of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,60 +27,23 @@ impl Numbers {
     }
 }
 
-/// A table of the same shape: names with parts and versions, then version, section, size and a
-/// description, some with escapes.
+/// A table of the same shape: names, then version, section, size and a description, some with escapes.
 fn stand_in() -> String {
-    const STEMS: [&str; 12] = [
-        "lib",
-        "python3-",
-        "golang-github-",
-        "librust-",
-        "node-",
-        "r-cran-",
-        "ruby-",
-        "haskell-",
-        "fonts-",
-        "gir1.2-",
-        "php-",
-        "",
-    ];
-    const PARTS: [&str; 16] = [
-        "net", "json", "http", "async", "core", "utils", "graph", "crypt", "image", "text", "date",
-        "math", "proto", "shell", "audio", "data",
-    ];
-    const ENDS: [&str; 8] = ["", "-dev", "-doc", "-dbg", "-common", "-bin", "-perl", "-java"];
-    const SECTIONS: [&str; 8] =
-        ["libs", "devel", "python", "rust", "perl", "games", "localization", "science"];
-    const WORDS: [&str; 14] = [
-        "library",
-        "for",
-        "the",
-        "fast",
-        "reading",
-        "of",
-        "files",
-        "(documentation)",
-        "toolkit",
-        "daemon,",
-        "Größe",
-        r"C:\\dir",
-        r"\n",
-        "and",
-    ];
+    const PARTS: [&str; 8] = ["lib", "python3", "gir1.2", "golang-github", "net", "a", "doc", "++"];
+    const WORDS: [&str; 8] =
+        ["for the", "library of", "(docs)", "daemon,", "Größe", r"C:\\dir", r"\n", "and"];
     let mut numbers = Numbers(12);
     let mut names = BTreeSet::new();
     while names.len() < PACKAGES {
-        let (stem, end) = (numbers.of(&STEMS), numbers.of(&ENDS));
         let (one, two) = (numbers.of(&PARTS), numbers.of(&PARTS));
-        names.insert(format!("{stem}{one}-{two}{}{end}", numbers.below(90)));
+        names.insert(format!("{one}-{two}{}", numbers.below(9000)));
     }
     let mut table = String::from("# name<TAB>version | section | size | description\n");
     for name in names {
-        let version = format!("{}.{}-{}", numbers.below(20), numbers.below(50), numbers.below(9));
-        let (section, size) = (numbers.of(&SECTIONS), numbers.below(90_000));
+        let (version, size) = (numbers.below(20), numbers.below(90_000));
         let words: Vec<_> = (0..3 + numbers.below(8)).map(|_| numbers.of(&WORDS)).collect();
         let words = words.join(" ");
-        table.push_str(&format!("{name}\t{version} | {section} | {size} KiB | {words}\n"));
+        table.push_str(&format!("{name}\t{version}.0-1 | libs | {size} KiB | {words}\n"));
     }
     table
 }

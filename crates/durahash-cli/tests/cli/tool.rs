@@ -9,12 +9,6 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The count of a test: `usual`, or `deep` where `DURAHASH_DEEP=1` is in the environment.
-pub(crate) fn budget<T>(usual: T, deep: T) -> T {
-    let is_deep = std::env::var_os("DURAHASH_DEEP").is_some_and(|set| set != "0");
-    if is_deep { deep } else { usual }
-}
-
 /// A directory in which the command is run.
 pub(crate) struct Work {
     dir: TempDir,
