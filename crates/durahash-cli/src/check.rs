@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::args::{Kind, Read};
 use crate::exit::{Exit, Failure};
 use crate::opened::Opened;
-use crate::output::print;
+use crate::output::print_as;
 use crate::pool::open_to_read;
 use crate::progress::Progress;
 
@@ -20,14 +20,12 @@ pub(crate) fn check(read: &Read, json: bool) -> Result<Exit, Failure> {
     let looked = match looked {
         Err(failure) if json && failure.exit == Exit::Corrupt => {
             let answer = json!({ "pool": pool, "ok": false, "error": failure.message });
-            print(format!("{answer:#}\n").as_bytes())?;
+            print_as(json, || answer, String::new)?;
             return Ok(failure.exit);
         }
         looked => looked?,
     };
-    let text =
-        if json { format!("{:#}\n", as_json(&pool, &looked)) } else { as_text(&pool, &looked) };
-    print(text.as_bytes())?;
+    print_as(json, || as_json(&pool, &looked), || as_text(&pool, &looked))?;
     Ok(if looked.findings.is_empty() { Exit::Ok } else { Exit::Corrupt })
 }
 

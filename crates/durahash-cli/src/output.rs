@@ -2,12 +2,24 @@
 
 use std::io::{self, Write};
 
+use serde_json::Value;
+
 use crate::exit::Failure;
 
 /// Writes to the standard output.
 pub(crate) fn print(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush()).map_err(|e| Failure::output(&e))
+}
+
+/// Writes an answer to the standard output, as JSON where that is asked for.
+pub(crate) fn print_as(
+    json: bool,
+    value: impl FnOnce() -> Value,
+    text: impl FnOnce() -> String,
+) -> Result<(), Failure> {
+    let text = if json { format!("{:#}\n", value()) } else { text() };
+    print(text.as_bytes())
 }
 
 /// Writes a line to the standard error.

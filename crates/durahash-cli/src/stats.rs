@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::args::{Kind, Read};
 use crate::exit::{Exit, Failure};
 use crate::opened::Opened;
-use crate::output::print;
+use crate::output::print_as;
 use crate::pool::open_to_read;
 use crate::progress::Progress;
 use crate::size::human;
@@ -23,12 +23,7 @@ pub(crate) fn stats(read: &Read, json: bool) -> Result<Exit, Failure> {
     let stats = look(&map).map_err(|e| Failure::pool(&read.pool, &e))?;
     drop(progress);
     let (pool, kind) = (read.pool.display().to_string(), map.kind());
-    let text = if json {
-        format!("{:#}\n", as_json(&pool, kind, &stats))
-    } else {
-        as_text(&pool, kind, &stats)
-    };
-    print(text.as_bytes())?;
+    print_as(json, || as_json(&pool, kind, &stats), || as_text(&pool, kind, &stats))?;
     Ok(Exit::Ok)
 }
 

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::index::{Index, named};
 use super::memory::Memory;
 use crate::exit::{Exit, Failure};
-use crate::output::print;
+use crate::output::print_as;
 use crate::progress::Progress;
 use crate::store::Store;
 
@@ -32,8 +32,7 @@ pub(super) fn check<M: Memory>(index: &Index<M>, json: bool) -> Result<Exit, Fai
             _ => return Err(index.failed(&e)),
         },
     };
-    let text = if json { format!("{answer:#}\n") } else { text };
-    print(text.as_bytes())?;
+    print_as(json, || answer, || text)?;
     Ok(exit)
 }
 
@@ -43,6 +42,6 @@ pub(super) fn failed(addresses: &[String], failure: Failure) -> Result<Exit, Fai
         return Err(failure);
     }
     let answer = json!({ "pool": named(addresses), "ok": false, "error": failure.message });
-    print(format!("{answer:#}\n").as_bytes())?;
+    print_as(true, || answer, String::new)?;
     Ok(failure.exit)
 }

@@ -47,13 +47,6 @@ pub(super) struct Index<M: Memory> {
     addresses: Vec<String>,
 }
 
-/// The contents of the nodes' memory.
-enum Found<M: Memory> {
-    Index(Opened<M>),
-    /// Nothing in any of them.
-    Nothing,
-}
-
 /// An index, and the bytes of the memory that it is in.
 type Opened<M> = (BlockingMap<<M as Memory>::Client>, u64);
 
@@ -61,26 +54,21 @@ impl<M: Memory> Index<M> {
     /// Opens the index; without one this fails as for a pool that is not there.
     pub(super) fn open(memory: M, addresses: &[String], share: Share) -> Result<Self, Failure> {
         let found = look(&memory, share).map_err(|e| explained(addresses, &e))?;
-        match found {
-            Found::Index((map, bytes)) => {
-                Ok(Index { map, memory, bytes, addresses: addresses.to_vec() })
-            }
-            Found::Nothing => {
-                let command = addresses.join(" --node ");
-                let message = format!(
-                    "{}: there is no index in the memory; `durahash remote --node {command} load` \
-                     makes one",
-                    named(addresses)
-                );
-                Err(Failure::new(Exit::Io, message))
-            }
+        if let Some((map, bytes)) = found {
+            return Ok(Index { map, memory, bytes, addresses: addresses.to_vec() });
         }
+        let command = addresses.join(" --node ");
+        let message = format!(
+            "{}: there is no index in the memory; `durahash remote --node {command} load` \
+             makes one",
+            named(addresses)
+        );
+        Err(Failure::new(Exit::Io, message))
     }
 
     /// The same, where an index is made if there is none.
     pub(super) fn open_or_create(memory: M, addresses: &[String]) -> Result<Self, Failure> {
-        let found = find_or_create(&memory).map_err(|e| explained(addresses, &e))?;
-        let (map, bytes) = found;
+        let (map, bytes) = find_or_create(&memory).map_err(|e| explained(addresses, &e))?;
         Ok(Index { map, memory, bytes, addresses: addresses.to_vec() })
     }
 
@@ -159,14 +147,14 @@ impl<M: Memory> Index<M> {
     }
 }
 
-/// Opens what there is, and waits for what is being made.
-fn look<M: Memory>(memory: &M, share: Share) -> Result<Found<M>> {
+/// Opens the index, if there is one, and waits for one that is being made.
+fn look<M: Memory>(memory: &M, share: Share) -> Result<Option<Opened<M>>> {
     let start = Instant::now();
     loop {
         let client = memory.client()?;
         let words = first_words(&client)?;
         if words.iter().all(|word| *word == 0) {
-            return Ok(Found::Nothing);
+            return Ok(None);
         }
         let (bytes, options) = (node_bytes(&client), options(&client, share));
         let opened = BlockingMap::open(client, options);
@@ -177,14 +165,14 @@ fn look<M: Memory>(memory: &M, share: Share) -> Result<Found<M>> {
             {
                 thread::sleep(LOOK);
             }
-            opened => return opened.map(|map| Found::Index((map, bytes))),
+            opened => return opened.map(|map| Some((map, bytes))),
         }
     }
 }
 
 fn find_or_create<M: Memory>(memory: &M) -> Result<Opened<M>> {
     loop {
-        if let Found::Index(opened) = look(memory, Share::Much)? {
+        if let Some(opened) = look(memory, Share::Much)? {
             return Ok(opened);
         }
         let client = memory.client()?;

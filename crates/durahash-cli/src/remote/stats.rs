@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::index::Index;
 use super::memory::Memory;
 use crate::exit::{Exit, Failure};
-use crate::output::print;
+use crate::output::print_as;
 use crate::progress::Progress;
 use crate::size::human;
 use crate::store::Store;
@@ -19,12 +19,7 @@ pub(super) fn stats<M: Memory>(index: &Index<M>, json: bool) -> Result<Exit, Fai
     let looked = index.survey().and_then(|report| Ok((report, index.clients()?)));
     let (report, clients) = looked.map_err(|e| index.failed(&e))?;
     drop(progress);
-    let text = if json {
-        format!("{:#}\n", as_json(index, &report, clients))
-    } else {
-        as_text(index, &report, clients)
-    };
-    print(text.as_bytes())?;
+    print_as(json, || as_json(index, &report, clients), || as_text(index, &report, clients))?;
     Ok(Exit::Ok)
 }
 
