@@ -2,19 +2,14 @@
 //! design itself under the feature `planted`, and found: by crash states of scripts, and by threads that are held
 //! up. The design without a fault passes all of it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-
 use durahash::index::Index;
 use durahash::rewo::{Cache, Fault, Rewo, SYNC_BY_CALLS, plant};
-use durahash_crash::case::{Case, Table};
+use durahash_crash::case::Case;
 use durahash_crash::cases::rewo_with;
-use durahash_crash::linear::{Operation, outcomes};
 use durahash_crash::run::Tester;
 use durahash_crash::script::{Op, Rng};
 use durahash_crash::states::Model;
-use durahash_media::Event;
-use durahash_media::sim::{Call, Hook, Sim, Site, budget, seed};
+use durahash_media::sim::{Sim, budget, seed};
 
 use crate::stage::{Scene, every_place};
 
@@ -59,6 +54,15 @@ fn by_scripts(fault: Option<Fault>, cache: Cache) -> Option<String> {
     with(fault, run).err().map(|failure| failure.to_string())
 }
 
+/// Each of these faults is found, and nothing without one.
+fn are_found(faults: &[Fault], find: impl Fn(Option<Fault>) -> Option<String>) {
+    for fault in faults {
+        let found = find(Some(*fault)).unwrap_or_else(|| panic!("{fault:?} is missed"));
+        println!("{fault:?}: {found}\n");
+    }
+    assert_eq!(find(None), None);
+}
+
 #[test]
 fn what_is_written_and_recovered_wrongly_is_found() {
     let faults = [
@@ -74,24 +78,14 @@ fn what_is_written_and_recovered_wrongly_is_found() {
         Fault::RootFirst,
         Fault::GivenUpFirst,
     ];
-    for fault in faults {
-        let found =
-            by_scripts(Some(fault), NO_CACHE).unwrap_or_else(|| panic!("{fault:?} is missed"));
-        println!("{fault:?}: {found}\n");
-    }
-    assert_eq!(by_scripts(None, NO_CACHE), None);
+    are_found(&faults, |fault| by_scripts(fault, NO_CACHE));
 }
 
 #[test]
 fn copies_that_are_not_those_of_their_slots_are_found() {
-    for fault in [Fault::CopyKept, Fault::CopyOutlives, Fault::OverflowKept] {
-        let found = by_scripts(Some(fault), CACHED);
-        println!("{fault:?}: {}\n", found.unwrap_or_else(|| panic!("{fault:?} is missed")));
-    }
-    assert_eq!(by_scripts(None, CACHED), None);
-    let found = by_scripts(Some(Fault::Unswept), FOLLOWS);
-    println!("Unswept: {}\n", found.expect("Unswept is missed"));
-    assert_eq!(by_scripts(None, FOLLOWS), None);
+    let faults = [Fault::CopyKept, Fault::CopyOutlives, Fault::OverflowKept];
+    are_found(&faults, |fault| by_scripts(fault, CACHED));
+    are_found(&[Fault::Unswept], |fault| by_scripts(fault, FOLLOWS));
 }
 
 /// The first of these scenes, held up before each call in turn, in which something is wrong.
@@ -136,12 +130,8 @@ fn replaced(crashes: bool) -> impl Iterator<Item = Scene> {
 
 #[test]
 fn what_is_seen_before_it_is_durable_is_found() {
-    let found = first_wrong(NO_CACHE, Some(Fault::SeenFirst), replaced(true));
-    println!("{}\n", found.expect("SeenFirst is missed"));
-    let found = first_wrong(CACHED, Some(Fault::CopyFirst), replaced(true));
-    println!("{}\n", found.expect("CopyFirst is missed"));
-    assert_eq!(first_wrong(NO_CACHE, None, replaced(true)), None);
-    assert_eq!(first_wrong(CACHED, None, replaced(true)), None);
+    are_found(&[Fault::SeenFirst], |fault| first_wrong(NO_CACHE, fault, replaced(true)));
+    are_found(&[Fault::CopyFirst], |fault| first_wrong(CACHED, fault, replaced(true)));
 }
 
 /// A copy is changed while its writer is held up and a reader comes.
@@ -160,104 +150,37 @@ fn synced() -> impl Iterator<Item = Scene> {
 
 #[test]
 fn copies_by_others_that_are_seen_before_they_are_durable_are_found() {
-    let found = first_wrong(SYNCED, Some(Fault::SyncedEarly), synced());
-    println!("{}\n", found.expect("SyncedEarly is missed"));
-    assert_eq!(first_wrong(SYNCED, None, synced()), None);
+    are_found(&[Fault::SyncedEarly], |fault| first_wrong(SYNCED, fault, synced()));
 }
 
-/// Every call is a point at which a scheduler may let another thread go on. Who does steps is held up for
-/// long where it looks or has taken a lock.
-struct Points(shuttle::sync::atomic::AtomicUsize);
-
-impl Hook for Points {
-    fn thread(&self) -> u32 {
-        usize::from(shuttle::current::me()) as u32
-    }
-
-    fn before(&self, call: Call, _site: Site) {
-        let is_long =
-            self.thread() == STEPS && matches!(call, Call::Event(Event::Look | Event::Locked(_)));
-        if call == Call::Event(Event::Wait) || is_long {
-            (0..if is_long { 40 } else { 1 }).for_each(|_| shuttle::thread::yield_now());
-        } else {
-            self.0.load(shuttle::sync::atomic::Ordering::Relaxed);
-        }
-    }
-}
-
-/// Who does steps: the last of three that begin.
-const STEPS: u32 = 3;
-
-/// Two who write to a key and read it, and one who does steps, under so many schedules: the first history
-/// that nothing explains.
-fn by_schedules(fault: Option<Fault>, schedules: usize) -> Option<String> {
-    let wrong = Arc::new(Mutex::new(None));
-    let told = Arc::clone(&wrong);
-    let scheduler = shuttle::scheduler::RandomScheduler::new_from_seed(seed(8), schedules);
-    // All of its threads are one of the system's.
-    let runner = shuttle::Runner::new(scheduler, shuttle::Config::new());
-    let run = move || {
-        if told.lock().unwrap().is_some() {
-            return;
-        }
-        let case = rewo(SYNCED);
-        let h = case.keys.clone()[0];
-        let sim = Sim::new(case.max_bytes);
-        let table: Arc<dyn Table> = Arc::from((case.create)(sim.clone()).expect("a table"));
-        table.apply(Op::Put(0, 1), h).expect("nothing fails here");
-        sim.set_hook(Box::new(Points(shuttle::sync::atomic::AtomicUsize::new(0))));
-        let clock = Arc::new(AtomicU64::new(0));
-        let histories = [vec![2, 3], vec![4, 5], vec![]].map(|values: Vec<u64>| {
-            let (table, clock) = (Arc::clone(&table), Arc::clone(&clock));
-            shuttle::thread::spawn(move || {
-                if values.is_empty() {
-                    (0..6).for_each(|_| drop(table.apply(Op::Step, 0)));
-                }
-                let ops = values.into_iter().flat_map(|v| [Op::Put(0, v), Op::Get(0)]);
-                let history = ops.map(|op| {
-                    let begin = clock.fetch_add(1, Ordering::SeqCst);
-                    let answer = table.apply(op, h).expect("nothing fails here");
-                    let end = clock.fetch_add(1, Ordering::SeqCst);
-                    Operation { op, begin, end: Some((end, answer)) }
-                });
-                history.collect::<Vec<_>>()
-            })
-        });
-        let mut history: Vec<Operation> =
-            histories.into_iter().flat_map(|thread| thread.join().expect("it ends")).collect();
-        let last = table.apply(Op::Get(0), h).expect("nothing fails here");
-        let now = clock.load(Ordering::SeqCst);
-        history.push(Operation { op: Op::Get(0), begin: now, end: Some((now + 1, last)) });
-        if outcomes(Some(1), &history).is_empty() {
-            *told.lock().unwrap() = Some(format!("{history:?}"));
-        }
-    };
-    with(fault, || runner.run(run));
-    wrong.lock().unwrap().take()
+/// Who copies for a writer is held up, while that writer ends and changes the key again.
+fn late() -> impl Iterator<Item = Scene> {
+    [1, 4, 8_u16].into_iter().flat_map(|count| {
+        let before: Vec<Op> = (0..=count).map(|i| Op::Put(i * 9 % 32, 1)).collect();
+        let writes = |key| vec![Op::Put(key, 2), Op::Put(key, 3)];
+        (0..=count).map(move |i| i * 9 % 32).map(move |key| {
+            let (one, other) = (writes(key), vec![Op::Step]);
+            Scene { before: before.clone(), one, other, stands: true, ..Scene::default() }
+        })
+    })
 }
 
 #[test]
 fn copies_by_others_that_come_too_late_are_found() {
-    let found = by_schedules(Some(Fault::SyncedLate), 5_000);
-    println!("{}\n", found.expect("SyncedLate is missed"));
-    assert_eq!(by_schedules(None, 2_000), None);
+    are_found(&[Fault::SyncedLate], |fault| first_wrong(SYNCED, fault, late()));
 }
 
 #[test]
 fn copies_of_what_was_replaced_meanwhile_are_found() {
-    let found = first_wrong(CACHED, Some(Fault::FilledUnseen), replaced(false));
-    println!("{}\n", found.expect("FilledUnseen is missed"));
-    assert_eq!(first_wrong(CACHED, None, replaced(false)), None);
+    are_found(&[Fault::FilledUnseen], |fault| first_wrong(CACHED, fault, replaced(false)));
 }
 
 #[test]
 fn who_does_not_see_that_tables_change_is_found() {
+    let scenes = |fault: Option<Fault>| resizes(if fault.is_some() { 20_000 } else { 100 });
+    let faults = [Fault::TablesOnce, Fault::TablesOnceToWrite];
+    are_found(&faults, |fault| first_wrong(NO_CACHE, fault, scenes(fault)));
     // The suite begins not long before the scene that shows it.
-    let faults = [(Fault::TablesOnce, 0), (Fault::TablesOnceToWrite, 0), (Fault::NotPassed, 1400)];
-    for (fault, begin) in faults {
-        let scenes = resizes(20_000).skip(budget(begin, 0));
-        let found = first_wrong(NO_CACHE, Some(fault), scenes);
-        println!("{fault:?}: {}\n", found.unwrap_or_else(|| panic!("{fault:?} is missed")));
-    }
-    assert_eq!(first_wrong(NO_CACHE, None, resizes(100)), None);
+    let late = |fault| scenes(fault).skip(budget(1400, 0));
+    are_found(&[Fault::NotPassed], |fault| first_wrong(NO_CACHE, fault, late(fault)));
 }
