@@ -60,30 +60,21 @@ impl Omit {
 
     /// The steps as they would have been without it.
     #[must_use]
-    pub fn from(self, steps: Vec<DiskStep>) -> Vec<DiskStep> {
+    pub fn from(self, mut steps: Vec<DiskStep>) -> Vec<DiskStep> {
         let is_head = |step: &DiskStep| matches!(step, DiskStep::Log { off, .. } if *off < HEADS);
         match self {
-            Omit::DataSync => {
-                steps.into_iter().filter(|step| *step != DiskStep::SyncData).collect()
-            }
-            Omit::DriveFlush => {
-                steps.into_iter().filter(|step| *step != DiskStep::FlushDrive).collect()
-            }
-            Omit::LogAgain => {
-                let again = |step: &DiskStep| matches!(step, DiskStep::Again { .. });
-                steps.into_iter().filter(|step| !again(step)).collect()
-            }
+            Omit::DataSync => steps.retain(|step| *step != DiskStep::SyncData),
+            Omit::DriveFlush => steps.retain(|step| *step != DiskStep::FlushDrive),
+            Omit::LogAgain => steps.retain(|step| !matches!(step, DiskStep::Again { .. })),
             Omit::LinesAgain => {
                 // A recovery is what comes before the first two heads.
-                let is_head = |step: &DiskStep| matches!(step, DiskStep::Log { .. });
-                let end = steps.iter().position(is_head).unwrap_or(steps.len());
-                let is_line = |step: &DiskStep| matches!(step, DiskStep::Line { .. });
-                let steps = steps.into_iter().enumerate();
-                let steps = steps.filter(|(at, step)| *at > end || !is_line(step));
-                steps.map(|(_, step)| step).collect()
+                let mut is_recovery = true;
+                steps.retain(|step| {
+                    is_recovery &= !matches!(step, DiskStep::Log { .. });
+                    !is_recovery || !matches!(step, DiskStep::Line { .. })
+                });
             }
             Omit::LogFirst => {
-                let mut steps = steps;
                 let mut log = 0;
                 for at in 0..steps.len() {
                     match &steps[at] {
@@ -95,34 +86,31 @@ impl Omit {
                         _ => log = at + 1,
                     }
                 }
-                steps
             }
             Omit::StagedKept => {
-                let mut out = Vec::new();
                 let mut staged = None;
-                for step in steps {
-                    match &step {
-                        DiskStep::Staged(bytes) => staged = Some(bytes.len()),
-                        DiskStep::Log { off, .. } if *off >= HEADS => {
-                            out.extend(staged.map(|bytes| DiskStep::Staged(vec![0; bytes])));
-                        }
-                        _ => {}
+                let again = |step: DiskStep| {
+                    let before = match &step {
+                        DiskStep::Log { off, .. } if *off >= HEADS => staged,
+                        _ => None,
+                    };
+                    if let DiskStep::Staged(bytes) = &step {
+                        staged = Some(bytes.len());
                     }
-                    out.push(step);
-                }
-                out
+                    before.map(|bytes| DiskStep::Staged(vec![0; bytes])).into_iter().chain([step])
+                };
+                steps = steps.into_iter().flat_map(again).collect();
             }
             Omit::HeadLast => {
-                let mut steps = steps;
                 for at in 1..steps.len() {
                     if steps[at - 1] == DiskStep::SyncData && is_head(&steps[at]) {
                         steps.swap(at - 1, at);
                     }
                 }
-                steps
             }
-            Omit::LogWait | Omit::HeadWait | Omit::GrowSync => steps,
+            Omit::LogWait | Omit::HeadWait | Omit::GrowSync => {}
         }
+        steps
     }
 }
 
@@ -296,37 +284,26 @@ impl Walk {
         if let Some(DiskStep::Log { off, bytes } | DiskStep::Again { off, bytes }) = under_way {
             walk.take(&DiskStep::LogFailed { off: *off, bytes: bytes.clone() });
         }
-        let mut rng = match pick {
-            Pick::Random(seed) => Some(Rng::new(seed)),
-            Pick::Least | Pick::Most => None,
-        };
-        let mut choose = |count: usize| match &mut rng {
-            Some(rng) => rng.below(count + 1),
-            None => {
-                if pick == Pick::Most {
-                    count
-                } else {
-                    0
-                }
-            }
+        let mut rng = Rng::new(if let Pick::Random(seed) = pick { seed } else { 0 });
+        let mut choose = |count: usize| {
+            let chosen = match pick {
+                Pick::Least => 0,
+                Pick::Most => count,
+                Pick::Random(_) => rng.below(count + 1),
+            };
+            chosen.checked_sub(1)
         };
         let mut image = walk.durable;
         for (sector, versions) in &walk.pool {
             // Where the file did not become longer, there is no such sector.
             if (sector + 1) * SECTOR_WORDS <= image.pool.len() {
-                put(
-                    &mut image.pool,
-                    *sector,
-                    choose(versions.all.len()).checked_sub(1).map(|i| &versions.all[i]),
-                );
+                let version = choose(versions.all.len()).map(|i| &versions.all[i]);
+                put(&mut image.pool, *sector, version);
             }
         }
         for (sector, versions) in &walk.area {
-            put(
-                &mut image.area,
-                *sector,
-                choose(versions.all.len()).checked_sub(1).map(|i| &versions.all[i]),
-            );
+            let version = choose(versions.all.len()).map(|i| &versions.all[i]);
+            put(&mut image.area, *sector, version);
         }
         image
     }

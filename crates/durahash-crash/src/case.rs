@@ -99,7 +99,7 @@ impl Case {
     /// How many entries the value of a key stands for.
     #[must_use]
     pub fn entries(&self, v: u64) -> u64 {
-        if self.hot.is_some() { Bag(v).len() } else { 1 }
+        if self.hot.is_some() { Bag(v).size() } else { 1 }
     }
 }
 
@@ -141,15 +141,7 @@ pub trait Table: Send + Sync {
     ///
     /// # Errors
     /// Those of the table.
-    fn len(&self) -> Result<u64>;
-
-    /// Whether it holds none.
-    ///
-    /// # Errors
-    /// Those of the table.
-    fn is_empty(&self) -> Result<bool> {
-        Ok(self.len()? == 0)
-    }
+    fn count(&self) -> Result<u64>;
 
     /// Verifies every invariant.
     ///
@@ -208,7 +200,7 @@ impl<I: Index> Table for Slots<I> {
         Ok(())
     }
 
-    fn len(&self) -> Result<u64> {
+    fn count(&self) -> Result<u64> {
         self.index.len()
     }
 

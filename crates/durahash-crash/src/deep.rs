@@ -132,7 +132,7 @@ pub(crate) fn run(deep: &Deep) -> ExitCode {
     if found || jobs.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no thread panics with it")
 }
 

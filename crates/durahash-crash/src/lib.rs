@@ -48,29 +48,17 @@
 
 #![forbid(unsafe_code)]
 
-pub mod script;
-
-pub mod states;
-
 pub mod block;
-
 pub mod case;
-
 pub mod cases;
-
 pub mod linear;
-pub mod mutate;
-
-mod quiet;
-
-pub mod oracle;
-
-mod segment;
-
-pub mod run;
-
-pub mod shrink;
-
 pub mod logged;
-
+pub mod mutate;
+pub mod oracle;
 pub mod power;
+pub mod quiet;
+pub mod run;
+pub mod script;
+mod segment;
+pub mod shrink;
+pub mod states;

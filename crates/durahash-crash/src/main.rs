@@ -6,10 +6,11 @@ mod deep;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use crate::deep::lock;
 use clap::{Args, Parser, Subcommand};
 use durahash::Design;
 use durahash_crash::case::Case;
@@ -227,13 +228,6 @@ fn repeat(of: &Of, prefill: &str, script: Option<Script>, random: &Random) -> Ex
     ExitCode::SUCCESS
 }
 
-/// One random script.
-fn random(case: &Case, model: Model, seed: u64, ops: usize) -> Result<Counts, Box<Failure>> {
-    let mut tester = Tester::new(case, model);
-    tester.random(seed, ops)?;
-    Ok(tester.counts())
-}
-
 fn exhaustive(of: &Of, length: u32) -> ExitCode {
     for model in of.models() {
         let start = Instant::now();
@@ -278,8 +272,9 @@ fn soak(
                 while !is_over() {
                     let seed = seeds.fetch_add(1, Ordering::Relaxed);
                     for model in &models {
-                        match random(&of.case, *model, seed, of_script.ops) {
-                            Ok(counts) => *lock(&total) += counts,
+                        let mut tester = Tester::new(&of.case, *model);
+                        match tester.random(seed, of_script.ops) {
+                            Ok(()) => *lock(&total) += tester.counts(),
                             Err(found) => *lock(&failure) = Some(found),
                         }
                     }
@@ -320,10 +315,6 @@ fn soak(
         );
     }
     found.map_or(ExitCode::SUCCESS, |failure| report(&of.case, failure))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("no thread panics with it")
 }
 
 /// Every mutant of every site, and how it fared.

@@ -13,7 +13,7 @@ thread_local! {
 ///
 /// # Errors
 /// What a panic of `f` said, and where.
-pub(crate) fn catch<T>(f: impl FnOnce() -> T) -> Result<T, String> {
+pub fn catch<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let loud = std::panic::take_hook();

@@ -79,7 +79,7 @@ impl Op {
         match self {
             Op::Add(..) => None,
             Op::RemoveOne(_, v) => Bag::of(found).has(v).then_some(1),
-            Op::RemoveAll(_) => found.map(|bag| Bag(bag).len()),
+            Op::RemoveAll(_) => found.map(|bag| Bag(bag).size()),
             _ => found,
         }
     }
@@ -115,14 +115,8 @@ impl Bag {
 
     /// How many values are in it.
     #[must_use]
-    pub fn len(self) -> u64 {
+    pub fn size(self) -> u64 {
         self.counts().into_iter().map(u64::from).sum()
-    }
-
-    /// Whether it is empty.
-    #[must_use]
-    pub fn is_empty(self) -> bool {
-        self.0 == 0
     }
 
     /// Whether a value is in it.
@@ -300,7 +294,7 @@ mod tests {
     #[test]
     fn bags_are_words() {
         let bag = Bag::default().with(3).with(11).with(0);
-        assert_eq!((bag.len(), bag.counts()[3]), (3, 2));
+        assert_eq!((bag.size(), bag.counts()[3]), (3, 2));
         assert_eq!(bag.without(3).without(3).without(3).without(0), Bag(0));
         assert_eq!(Op::Add(0, 3).outcome(None), Some(1 << 24));
         assert_eq!(Op::RemoveOne(0, 3).outcome(Some(1 << 24)), None);

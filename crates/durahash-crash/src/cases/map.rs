@@ -94,7 +94,7 @@ impl Table for Strings {
         Ok(())
     }
 
-    fn len(&self) -> Result<u64> {
+    fn count(&self) -> Result<u64> {
         self.0.len()
     }
 

@@ -67,10 +67,6 @@ fn case<K: Data + ?Sized, V: Data + ?Sized>(
     Case { may_fill, ..Case::new(name, max_bytes, create, open) }
 }
 
-fn of<const N: usize>(parts: [Vec<Op>; N]) -> Vec<Op> {
-    parts.concat()
-}
-
 fn prefill(name: &'static str, ops: Vec<Op>, kinds: Vec<Op>) -> Prefill {
     Prefill { name, ops, kinds }
 }
@@ -78,7 +74,7 @@ fn prefill(name: &'static str, ops: Vec<Op>, kinds: Vec<Op>) -> Prefill {
 fn words_within(name: &'static str, max_bytes: u64) -> Case {
     let geometry = Geometry { extent_shift: 10, slots: 4, hash_bits: 0, buckets: 0 };
     let mix = WordMix::new(SEED);
-    let mut shrunk = of([adds(0..PEA_KEYS), many(3, 6).collect(), adds(0..PEA_KEYS)]);
+    let mut shrunk = [adds(0..PEA_KEYS), many(3, 6).collect(), adds(0..PEA_KEYS)].concat();
     shrunk.extend((0..PEA_KEYS).filter(|key| key % 5 != 3).map(Op::RemoveAll));
     let new_head = || vec![Op::Add(20, 7), Op::Add(20, 7)];
     Case {
@@ -93,27 +89,28 @@ fn words_within(name: &'static str, max_bytes: u64) -> Case {
             prefill("buffer-full", adds([20, 20, 22, 20, 20]), kinds(20, 24)),
             prefill(
                 "buffer-sparse",
-                of([many(20, 13).collect(), adds([20]), fewer(20, 6).collect()]),
+                [many(20, 13).collect(), adds([20]), fewer(20, 6).collect()].concat(),
                 kinds(20, 22),
             ),
             prefill(
                 "chain",
-                of([many(20, 124).collect(), new_head()]),
+                [many(20, 124).collect(), new_head()].concat(),
                 [vec![Op::RemoveOne(20, 7)], kinds(20, 22)].concat(),
             ),
             prefill(
                 "chain-sparse",
-                of([many(20, 123).collect(), adds([20]), new_head(), fewer(20, 92).collect()]),
+                [many(20, 123).collect(), adds([20]), new_head(), fewer(20, 92).collect()].concat(),
                 kinds(20, 22),
             ),
             prefill(
                 "chain-end",
-                of([many(20, 123).collect(), adds([20]), new_head(), fewer(20, 123).collect()]),
+                [many(20, 123).collect(), adds([20]), new_head(), fewer(20, 123).collect()]
+                    .concat(),
                 kinds(20, 22),
             ),
-            prefill("two-full", of([adds(pea_upper(6)), adds([20, 20])]), kinds(20, 32)),
-            prefill("stash-full", of([adds(pea_upper(12)), adds([20, 20])]), kinds(33, 31)),
-            prefill("deep", of([adds(0..PEA_KEYS), adds(0..PEA_KEYS)]), kinds(0, 4)),
+            prefill("two-full", [adds(pea_upper(6)), adds([20, 20])].concat(), kinds(20, 32)),
+            prefill("stash-full", [adds(pea_upper(12)), adds([20, 20])].concat(), kinds(33, 31)),
+            prefill("deep", [adds(0..PEA_KEYS), adds(0..PEA_KEYS)].concat(), kinds(0, 4)),
             prefill("shrunk", shrunk, kinds(3, 8)),
         ],
         // Three of one bucket, one of another.
@@ -199,7 +196,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Table for Bags<K, V> {
         Ok(())
     }
 
-    fn len(&self) -> Result<u64> {
+    fn count(&self) -> Result<u64> {
         self.map.len()
     }
 

@@ -1,7 +1,7 @@
 //! Record blocks under the tester: values that stand in blocks of the pool, so that every put takes
 //! one block and frees another. What allocators were found to do wrong is planted, and caught.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use durahash::index::{Change, Index, Room};
@@ -113,35 +113,26 @@ impl Table for Values {
         Ok(())
     }
 
-    fn len(&self) -> Result<u64> {
+    fn count(&self) -> Result<u64> {
         self.index.len()
     }
 
     fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
         self.index.check(found)?;
-        let mut named = HashMap::new();
         let mut tell = |what: &str, off| {
             found(Finding { invariant: "BLOCK", off, what: what.to_owned() });
         };
-        for (h, off) in self.slots()? {
-            if named.insert(off, h).is_some() {
+        let (mut named, mut used) = (BTreeSet::new(), BTreeSet::new());
+        for (_, off) in self.slots()? {
+            if !named.insert(off) {
                 tell("named twice", off);
             }
         }
-        let mut used = BTreeSet::new();
         self.pool.each_block(&mut |off| {
             used.insert(off);
         });
-        for off in &used {
-            if !named.contains_key(off) {
-                tell("in use and not named", *off);
-            }
-        }
-        for off in named.keys() {
-            if !used.contains(off) {
-                tell("named and not in use", *off);
-            }
-        }
+        used.difference(&named).for_each(|off| tell("in use and not named", *off));
+        named.difference(&used).for_each(|off| tell("named and not in use", *off));
         Ok(())
     }
 

@@ -4,13 +4,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, Once, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use durahash::ErrorKind;
 use durahash_crash::case::{Case, Table};
 use durahash_crash::cases::{SyncCopies, named, open_with};
+use durahash_crash::quiet::catch;
 use durahash_crash::script::{Op, exhaustive};
 use durahash_crash::states::{CrashState, Explorer, Model};
 use durahash_media::sim::{Action, Call, Hook, Sim, Site, Step, budget, seed};
@@ -118,13 +118,14 @@ fn breaks_at(case: &Case, model: Model, image: &[u64], op: Op, n: i64, other: Op
         }));
     }
     switch.left.store(n, Ordering::Relaxed);
-    let done = catch_unwind(AssertUnwindSafe(|| table.apply(op, word)));
+    let done = catch(|| table.apply(op, word));
     switch.left.store(DISARMED, Ordering::Relaxed);
     // The table, and with it the medium, is held by what was not done.
     *switch.before.lock().unwrap() = None;
-    if done.is_ok() {
+    let Err(said) = done else {
         return false;
-    }
+    };
+    assert!(said.contains("on purpose"), "{op}, call {n}: {said}");
     if let (Some(thread), Some(other)) = (thread.lock().unwrap().take(), other) {
         match thread.join().expect("it ends, too") {
             Ok(found) => {
@@ -190,7 +191,6 @@ fn breaks_at(case: &Case, model: Model, image: &[u64], op: Op, n: i64, other: Op
 
 /// Breaks of each operation of those that are tried from each prefill, after as many others: at every call.
 fn every_break(case: &Case, model: Model, others_before: u32) -> usize {
-    quietly();
     let mut count = 0;
     for prefill in &case.prefills {
         // Not a divisor of how many there are, so that each operation has its turn.
@@ -219,20 +219,6 @@ fn every_break(case: &Case, model: Model, others_before: u32) -> usize {
 /// How many breaks there are at least: all of these in a deep run.
 fn at_least(breaks: usize) -> usize {
     budget(breaks / 100, breaks)
-}
-
-/// Keeps what panics on purpose out of the output.
-fn quietly() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let loud = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            let on_purpose = |said: &String| said.starts_with("on purpose");
-            if !info.payload().downcast_ref::<String>().is_some_and(on_purpose) {
-                loud(info);
-            }
-        }));
-    });
 }
 
 /// Declares tests: more than so many breaks in a deep run, of cases under models, after so many operations.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use durahash_crash::case::{Case, Prefill};
+use durahash_crash::case::Prefill;
 use durahash_crash::cases::named;
 use durahash_crash::mutate::{Accepted, Kind, Mutant, Verdict, add, unproven};
 use durahash_crash::run::{Failure, Tester};
@@ -12,42 +12,24 @@ use durahash_media::sim::{budget, seed};
 
 use crate::known;
 
-/// Scripts of a case under a model: all of up to `length` operations from every prefill, and `randoms` long
-/// ones.
-struct Scripts {
-    case: &'static str,
-    model: Model,
-    length: u32,
-    randoms: u64,
-    /// The suite opens one state in so many.
-    one_in: u64,
-}
-
-const fn scripts(
-    case: &'static str,
-    model: Model,
-    length: u32,
-    randoms: u64,
-    one_in: u64,
-) -> Scripts {
-    Scripts { case, model, length, randoms, one_in }
-}
+/// A case under a model: all scripts of up to so many operations from every prefill, so many long random ones,
+/// and of how many states the suite opens one.
+type Scripts = (&'static str, Model, u32, u64, u64);
 
 /// Nothing is wrong, and a deep run looks at more than so many states, the suite at its share.
 fn survives(all: &[Scripts], at_least: u64) {
     let mut total = 0;
-    for scripts in all {
-        let case = named(scripts.case);
-        let mut tester = Tester::new(&case, scripts.model).one_in(budget(scripts.one_in, 1));
-        total += explore(&mut tester, &case, scripts);
+    for &scripts in all {
+        let case = named(scripts.0);
+        let mut tester = Tester::new(&case, scripts.1).one_in(budget(scripts.4, 1));
+        total += explore(&mut tester, scripts);
     }
     let wanted = budget(500.min(at_least / 10), at_least);
     assert!(total > wanted, "only {total} states");
 }
 
 /// How many states were looked at.
-fn explore(tester: &mut Tester<'_>, case: &Case, scripts: &Scripts) -> u64 {
-    let (length, randoms) = (scripts.length, scripts.randoms);
+fn explore(tester: &mut Tester<'_>, (name, model, length, randoms, _): Scripts) -> u64 {
     let done = tester.exhaustive(budget(length.min(1), length)).and_then(|()| {
         (seed(0)..seed(budget(randoms.min(2), randoms))).try_for_each(|seed| {
             tester.forget();
@@ -58,7 +40,7 @@ fn explore(tester: &mut Tester<'_>, case: &Case, scripts: &Scripts) -> u64 {
         panic!("{failure}");
     }
     let unique = tester.counts().unique;
-    println!("{} under {}: {unique} states", case.name, scripts.model.name());
+    println!("{name} under {}: {unique} states", model.name());
     unique
 }
 
@@ -78,48 +60,48 @@ const WORD: Model = Model::Word;
 const PROGRAM: Model = Model::Program;
 
 survive! {
-    reh_survives_on_x86: > 1_000_000, scripts("reh", X86, 4, 80, 4);
-    reh_survives_where_words_have_no_order: > 1_000_000, scripts("reh", WORD, 4, 4, 16);
-    reh_survives_the_death_of_its_process: > 15_000, scripts("reh", PROGRAM, 4, 12, 1);
+    reh_survives_on_x86: > 1_000_000, ("reh", X86, 4, 80, 4);
+    reh_survives_where_words_have_no_order: > 1_000_000, ("reh", WORD, 4, 4, 16);
+    reh_survives_the_death_of_its_process: > 15_000, ("reh", PROGRAM, 4, 12, 1);
     reh_survives_on_a_full_medium: > 100_000,
-        scripts("reh-full", X86, 2, 8, 16), scripts("reh-full", WORD, 2, 2, 16);
-    pea_survives_on_x86: > 400_000, scripts("pea", X86, 2, 30, 16);
-    pea_survives_where_words_have_no_order: > 600_000, scripts("pea", WORD, 2, 12, 16);
-    pea_survives_the_death_of_its_process: > 15_000, scripts("pea", PROGRAM, 3, 12, 1);
+        ("reh-full", X86, 2, 8, 16), ("reh-full", WORD, 2, 2, 16);
+    pea_survives_on_x86: > 400_000, ("pea", X86, 2, 30, 16);
+    pea_survives_where_words_have_no_order: > 600_000, ("pea", WORD, 2, 12, 16);
+    pea_survives_the_death_of_its_process: > 15_000, ("pea", PROGRAM, 3, 12, 1);
     pea_survives_on_a_full_medium: > 100_000,
-        scripts("pea-full", X86, 2, 8, 16), scripts("pea-full", WORD, 2, 2, 16);
-    esh_survives_on_x86: > 1_000_000, scripts("esh", X86, 0, 1, 64);
-    esh_survives_where_words_have_no_order: > 200_000, scripts("esh", WORD, 0, 0, 64);
-    esh_survives_the_death_of_its_process: > 15_000, scripts("esh", PROGRAM, 3, 12, 1);
+        ("pea-full", X86, 2, 8, 16), ("pea-full", WORD, 2, 2, 16);
+    esh_survives_on_x86: > 1_000_000, ("esh", X86, 0, 1, 64);
+    esh_survives_where_words_have_no_order: > 200_000, ("esh", WORD, 0, 0, 64);
+    esh_survives_the_death_of_its_process: > 15_000, ("esh", PROGRAM, 3, 12, 1);
     esh_survives_on_a_full_medium: > 100_000,
-        scripts("esh-full", X86, 0, 1, 64), scripts("esh-full", WORD, 0, 0, 64);
-    rewo_survives_on_x86: > 500_000, scripts("rewo", X86, 3, 200, 1);
-    rewo_survives_where_words_have_no_order: > 200_000, scripts("rewo", WORD, 2, 80, 1);
-    rewo_survives_the_death_of_its_process: > 60_000, scripts("rewo", PROGRAM, 3, 60, 1);
+        ("esh-full", X86, 0, 1, 64), ("esh-full", WORD, 0, 0, 64);
+    rewo_survives_on_x86: > 500_000, ("rewo", X86, 3, 200, 1);
+    rewo_survives_where_words_have_no_order: > 200_000, ("rewo", WORD, 2, 80, 1);
+    rewo_survives_the_death_of_its_process: > 60_000, ("rewo", PROGRAM, 3, 60, 1);
     rewo_survives_on_a_full_medium: > 100_000,
-        scripts("rewo-full", X86, 2, 60, 1), scripts("rewo-full", WORD, 2, 20, 1);
+        ("rewo-full", X86, 2, 60, 1), ("rewo-full", WORD, 2, 20, 1);
     /// What is answered from the cached table is held against the same oracle.
-    rewo_survives_with_a_cached_table: > 100_000, scripts("rewo-cached", X86, 2, 40, 1);
+    rewo_survives_with_a_cached_table: > 100_000, ("rewo-cached", X86, 2, 40, 1);
     /// The same, where copies are changed in the middle of the operations that they are of.
-    rewo_survives_with_copies_that_others_change: > 100_000, scripts("rewo-between", X86, 2, 40, 1);
+    rewo_survives_with_copies_that_others_change: > 100_000, ("rewo-between", X86, 2, 40, 1);
     rewo_survives_with_copies_that_others_change_where_words_have_no_order: > 20_000,
-        scripts("rewo-between", WORD, 1, 20, 1);
-    multimaps_survive_on_x86: > 800_000, scripts("pea-multi", X86, 1, 20, 64);
-    multimaps_survive_where_words_have_no_order: > 300_000, scripts("pea-multi", WORD, 0, 8, 32);
-    multimaps_survive_the_death_of_their_process: > 10_000, scripts("pea-multi", PROGRAM, 2, 8, 1);
+        ("rewo-between", WORD, 1, 20, 1);
+    multimaps_survive_on_x86: > 800_000, ("pea-multi", X86, 1, 20, 64);
+    multimaps_survive_where_words_have_no_order: > 300_000, ("pea-multi", WORD, 0, 8, 32);
+    multimaps_survive_the_death_of_their_process: > 10_000, ("pea-multi", PROGRAM, 2, 8, 1);
     multimaps_survive_on_a_full_medium: > 50_000,
-        scripts("pea-multi-full", X86, 1, 8, 64), scripts("pea-multi-full", WORD, 1, 2, 64);
+        ("pea-multi-full", X86, 1, 8, 64), ("pea-multi-full", WORD, 1, 2, 64);
     multimaps_of_texts_survive_on_every_medium: > 100_000,
-        scripts("pea-multi-map", X86, 2, 6, 32), scripts("pea-multi-map", WORD, 2, 6, 32),
-        scripts("pea-multi-map", PROGRAM, 2, 6, 1);
-    maps_over_reh_survive_on_every_medium: > 100_000, scripts("reh-map", X86, 2, 6, 1),
-        scripts("reh-map", WORD, 2, 6, 8), scripts("reh-map", PROGRAM, 2, 6, 1);
-    maps_over_pea_survive_on_every_medium: > 100_000, scripts("pea-map", X86, 2, 6, 1),
-        scripts("pea-map", WORD, 2, 6, 8), scripts("pea-map", PROGRAM, 2, 6, 1);
+        ("pea-multi-map", X86, 2, 6, 32), ("pea-multi-map", WORD, 2, 6, 32),
+        ("pea-multi-map", PROGRAM, 2, 6, 1);
+    maps_over_reh_survive_on_every_medium: > 100_000, ("reh-map", X86, 2, 6, 1),
+        ("reh-map", WORD, 2, 6, 8), ("reh-map", PROGRAM, 2, 6, 1);
+    maps_over_pea_survive_on_every_medium: > 100_000, ("pea-map", X86, 2, 6, 1),
+        ("pea-map", WORD, 2, 6, 8), ("pea-map", PROGRAM, 2, 6, 1);
     /// Of deaths of the process: under the other models it takes too long; `soak --design esh-map` has them.
-    maps_over_esh_survive_the_death_of_their_process: > 10, scripts("esh-map", PROGRAM, 0, 0, 1);
-    maps_over_rewo_survive_on_every_medium: > 60_000, scripts("rewo-map", X86, 2, 10, 1),
-        scripts("rewo-map", WORD, 1, 1, 1), scripts("rewo-map", PROGRAM, 2, 10, 1);
+    maps_over_esh_survive_the_death_of_their_process: > 10, ("esh-map", PROGRAM, 0, 0, 1);
+    maps_over_rewo_survive_on_every_medium: > 60_000, ("rewo-map", X86, 2, 10, 1),
+        ("rewo-map", WORD, 1, 1, 1), ("rewo-map", PROGRAM, 2, 10, 1);
 }
 
 /// Deaths inside repairs, and inside the repairs of what they leave. Under the other models these are tens
@@ -129,7 +111,7 @@ fn esh_survives_crashes_of_its_repair() {
     let case = named("esh-repaired");
     for order in [true, false] {
         let mut tester = Tester::new(&case, PROGRAM).with_line_order(order);
-        let unique = explore(&mut tester, &case, &scripts("esh-repaired", PROGRAM, 0, 0, 1));
+        let unique = explore(&mut tester, ("esh-repaired", PROGRAM, 0, 0, 1));
         assert!(unique > 100, "only {unique} states");
     }
 }

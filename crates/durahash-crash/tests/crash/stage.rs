@@ -4,7 +4,6 @@
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -13,6 +12,7 @@ use std::time::Duration;
 use durahash::rewo::{Fault, plant};
 use durahash_crash::case::{Case, Table};
 use durahash_crash::linear::{Operation, outcomes};
+use durahash_crash::quiet::catch;
 use durahash_crash::script::Op;
 use durahash_crash::states::{CrashState, Explorer, Model};
 use durahash_media::Event;
@@ -148,7 +148,7 @@ impl Stage {
             history.len() - 1
         });
         let word = key.map_or(0, |key| self.of.0.keys[key]);
-        match catch_unwind(AssertUnwindSafe(|| table.apply(op, word))) {
+        match catch(|| table.apply(op, word)) {
             Ok(Ok(answer)) => {
                 let end = self.clock.fetch_add(1, Ordering::SeqCst);
                 if let Some(key) = key {
@@ -156,7 +156,7 @@ impl Stage {
                 }
             }
             Ok(Err(e)) => self.tell(format!("{op}: {e}")),
-            Err(_) => self.tell(format!("{op} panicked")),
+            Err(said) => self.tell(format!("{op}: {said}")),
         }
     }
 

@@ -26,33 +26,30 @@ fn options() -> impl Iterator<Item = Options> {
     })
 }
 
-/// A map whose operations answer with what they found.
-trait Subject: Sync {
-    fn apply(&self, op: Op, key: u64) -> Option<u64>;
-}
-
-impl Subject for Map<u64, u64> {
-    fn apply(&self, op: Op, key: u64) -> Option<u64> {
-        match op {
-            Op::Put(_, v) => self.insert(&key, &v).unwrap(),
-            Op::Remove(_) => self.remove(&key).unwrap(),
-            _ => self.get(&key).unwrap(),
-        }
-    }
-}
-
 /// Of several size classes, so that blocks are freed and taken again.
 fn text(v: u64) -> String {
     format!("{v}{}", "-".repeat(v as usize % 9 * 20))
 }
 
-impl Subject for Map<str, [u8]> {
-    fn apply(&self, op: Op, key: u64) -> Option<u64> {
+/// Does operations on a map of words, which answers with what it found.
+fn words(map: &Map<u64, u64>) -> impl Fn(Op, u64) -> Option<u64> + Sync {
+    |op, key| {
+        let found = match op {
+            Op::Put(_, v) => map.insert(&key, &v),
+            Op::Remove(_) => map.remove(&key),
+            _ => map.get(&key),
+        };
+        found.unwrap()
+    }
+}
+
+fn records(map: &Map<str, [u8]>) -> impl Fn(Op, u64) -> Option<u64> + Sync {
+    |op, key| {
         let name = format!("key {key}");
         let found = match op {
-            Op::Put(_, v) => self.insert(&name, text(v).as_bytes()),
-            Op::Remove(_) => self.remove(&name),
-            _ => self.get(&name),
+            Op::Put(_, v) => map.insert(&name, text(v).as_bytes()),
+            Op::Remove(_) => map.remove(&name),
+            _ => map.get(&name),
         };
         found.unwrap().map(|bytes| {
             let found = String::from_utf8(bytes).unwrap();
@@ -63,7 +60,7 @@ impl Subject for Map<str, [u8]> {
     }
 }
 
-fn rounds(map: &impl Subject, rounds: u64) {
+fn rounds(apply: impl Fn(Op, u64) -> Option<u64> + Sync, rounds: u64) {
     let (clock, barrier) = (AtomicU64::new(0), Barrier::new(THREADS as usize));
     let mut state = vec![None; KEYS];
     let from = seed(0) << 32;
@@ -84,7 +81,7 @@ fn rounds(map: &impl Subject, rounds: u64) {
                     _ => Op::Get(key),
                 };
                 let begin = clock.fetch_add(1, Ordering::SeqCst);
-                let answer = map.apply(op, u64::from(key));
+                let answer = apply(op, u64::from(key));
                 let end = clock.fetch_add(1, Ordering::SeqCst);
                 history.push(Operation { op, begin, end: Some((end, answer)) });
             }
@@ -119,7 +116,7 @@ fn rounds(map: &impl Subject, rounds: u64) {
     }
     println!("{} histories", rounds as usize * KEYS);
     for (key, values) in state.iter().enumerate() {
-        let found = map.apply(Op::Get(key as u16), key as u64);
+        let found = apply(Op::Get(key as u16), key as u64);
         assert!(values.as_ref().is_some_and(|values| values.contains(&found)));
     }
 }
@@ -128,7 +125,7 @@ fn rounds(map: &impl Subject, rounds: u64) {
 fn words_in_memory() {
     for options in options() {
         let map: Map<u64, u64> = options.create_on(Dram::new(1 << 20).unwrap()).unwrap();
-        rounds(&map, budget(2_000, 30_000));
+        rounds(words(&map), budget(2_000, 30_000));
         assert!(map.stats().unwrap().index.merges > budget(20, 100));
     }
 }
@@ -138,7 +135,7 @@ fn words_on_a_file() {
     let dir = tempfile::tempdir().unwrap();
     for (i, options) in options().enumerate() {
         let map: Map<u64, u64> = options.create(dir.path().join(i.to_string())).unwrap();
-        rounds(&map, budget(2_000, 30_000));
+        rounds(words(&map), budget(2_000, 30_000));
     }
 }
 
@@ -146,7 +143,7 @@ fn words_on_a_file() {
 fn records_in_memory() {
     for options in options() {
         let map: Map<str, [u8]> = options.create_on(Dram::new(1 << 20).unwrap()).unwrap();
-        rounds(&map, budget(2_000, 30_000) / 2);
+        rounds(records(&map), budget(2_000, 30_000) / 2);
         map.check(&mut |finding| panic!("{finding:?}")).unwrap();
     }
 }
