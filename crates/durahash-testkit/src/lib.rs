@@ -204,6 +204,13 @@ fn leave<T: Handle>(map: T, exit: Exit, copy: impl FnOnce()) {
     }
 }
 
+/// A new directory, and the path of a pool in it.
+pub fn new_path() -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().expect("a directory for a test");
+    let path = dir.path().join("map.pool");
+    (dir, path)
+}
+
 /// A pool without a map, for what is tested below keys and values.
 pub fn pool_on<M: durahash_media::Medium>(medium: M, geometry: Geometry) -> Arc<Pool<M>> {
     let max_bytes = medium.region().reserved();

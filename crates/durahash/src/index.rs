@@ -1,4 +1,4 @@
-//! For implementers: the traits [`Index`] and [`MultiIndex`], which a design implements over a pool.
+//! For implementers: the traits [`IndexBase`] and [`Index`] or [`MultiIndex`], which a design implements over a pool.
 //!
 //! A design stores words, a 64-bit hash and a 64-bit payload, and never sees a key. The engine above these traits
 //! turns typed keys and values into words or records, once for all designs.
@@ -153,6 +153,67 @@ pub struct RewoStats {
     pub synced: u64,
 }
 
+/// The part that [`Index`] and [`MultiIndex`] have in common.
+pub trait IndexBase: Send + Sync {
+    /// The content of a slot.
+    type Slot: Copy;
+
+    /// Starts to fetch what an operation on each of a few hashes (some dozens) will touch, so that
+    /// the misses of all overlap.
+    fn prefetch(&self, _h: &[u64]) {}
+
+    /// Appends the slots of the unit that covers hash `at`, from `at` on, in the order of their
+    /// hashes, and returns where the next unit begins; `None` after the last. The slots of one hash are
+    /// those of one instant. A design without depths in its figures has positions of its own, from 0 on,
+    /// in the place of hashes.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) where the medium contradicts the format.
+    fn scan(&self, at: u64, out: &mut Vec<(u64, Self::Slot)>) -> Result<Option<u64>>;
+
+    /// A piece of background work; whether more is waiting.
+    ///
+    /// # Errors
+    /// Errors that the work meets.
+    fn step(&self) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// The last call before the pool is closed: leaves there what the next open can use.
+    fn close(&self) {}
+
+    /// Drops what is live and yet found by no lookup, which only damage leaves behind.
+    ///
+    /// # Errors
+    /// Errors that keep it from being done.
+    fn mend(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// How many entries there are.
+    ///
+    /// # Errors
+    /// As [`IndexBase::scan`].
+    fn len(&self) -> Result<u64>;
+
+    /// True if there is no entry.
+    ///
+    /// # Errors
+    /// As [`IndexBase::len`].
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Figures about the index.
+    fn stats(&self) -> IndexStats;
+
+    /// Verifies every invariant of the design and changes nothing. There must be no writers.
+    ///
+    /// # Errors
+    /// Errors that keep the check from being done; its findings go to `found`.
+    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()>;
+}
+
 /// One design over one pool: a map from unique 64-bit hashes to 64-bit payloads.
 ///
 /// Every operation is linearizable, and strictly durably linearizable as far as the pool's
@@ -176,16 +237,12 @@ pub struct RewoStats {
 /// assert_eq!(index.get(7)?, Some(3));
 /// # Ok::<(), durahash::Error>(())
 /// ```
-pub trait Index: Send + Sync {
+pub trait Index: IndexBase<Slot = u64> {
     /// The payload of `h`.
     ///
     /// # Errors
     /// [`Corrupt`](crate::ErrorKind::Corrupt) where the medium contradicts the format.
     fn get(&self, h: u64) -> Result<Option<u64>>;
-
-    /// Starts to fetch what an operation on each of a few hashes (some dozens) will touch, so that
-    /// the misses of all overlap.
-    fn prefetch(&self, _h: &[u64]) {}
 
     /// The payloads of many hashes, into `out`, which is as long.
     ///
@@ -216,56 +273,6 @@ pub trait Index: Send + Sync {
     /// slot could be made; [`ReadOnly`](crate::ErrorKind::ReadOnly),
     /// [`Poisoned`](crate::ErrorKind::Poisoned).
     fn update(&self, h: u64, room: Room, f: Updater<'_>) -> Result<Option<u64>>;
-
-    /// Appends the slots of the unit that covers hash `at`, from `at` on, in the order of their
-    /// hashes, and returns where the next unit begins; `None` after the last. A design without depths
-    /// in its figures has positions of its own, from 0 on, in the place of hashes.
-    ///
-    /// # Errors
-    /// As [`Index::get`].
-    fn scan(&self, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>>;
-
-    /// A piece of background work; whether more is waiting.
-    ///
-    /// # Errors
-    /// Errors that the work meets.
-    fn step(&self) -> Result<bool> {
-        Ok(false)
-    }
-
-    /// The last call before the pool is closed: leaves there what the next open can use.
-    fn close(&self) {}
-
-    /// Drops what is live and yet found by no lookup, which only damage leaves behind.
-    ///
-    /// # Errors
-    /// As [`Index::update`].
-    fn mend(&self) -> Result<()> {
-        Ok(())
-    }
-
-    /// How many slots are live.
-    ///
-    /// # Errors
-    /// As [`Index::get`].
-    fn len(&self) -> Result<u64>;
-
-    /// True if no slot is live.
-    ///
-    /// # Errors
-    /// As [`Index::len`].
-    fn is_empty(&self) -> Result<bool> {
-        Ok(self.len()? == 0)
-    }
-
-    /// Figures about the index.
-    fn stats(&self) -> IndexStats;
-
-    /// Verifies every invariant of the design and changes nothing. There must be no writers.
-    ///
-    /// # Errors
-    /// Errors that keep the check from being done; its findings go to `found`.
-    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()>;
 }
 
 /// Tells the keys of entries apart whose hashes are equal.
@@ -306,7 +313,7 @@ impl Keys for OneKey {
     }
 }
 
-/// The content of a slot, as [`MultiIndex::scan`] finds it.
+/// The content of a slot, as [`IndexBase::scan`] finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scanned {
     /// It holds this payload.
@@ -351,7 +358,7 @@ pub type MultiReader<'a> = &'a mut dyn FnMut(&[u64], &dyn Fn() -> bool) -> Resul
 /// assert_eq!(found.payloads, [10, 20, 20]);
 /// # Ok::<(), durahash::Error>(())
 /// ```
-pub trait MultiIndex: Send + Sync {
+pub trait MultiIndex: IndexBase<Slot = Scanned> {
     /// Adds an entry.
     ///
     /// # Errors
@@ -374,9 +381,6 @@ pub trait MultiIndex: Send + Sync {
     /// # Errors
     /// As [`MultiIndex::read`].
     fn count(&self, h: u64, keys: &dyn Keys) -> Result<u64>;
-
-    /// Starts to fetch what an operation on each of a few hashes will touch.
-    fn prefetch(&self, _h: &[u64]) {}
 
     /// Removes one entry that is `wanted`, if there is one; its payload.
     ///
@@ -403,45 +407,6 @@ pub trait MultiIndex: Send + Sync {
     /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Poisoned`](crate::ErrorKind::Poisoned).
     fn wipe(&self, h: u64, removed: &mut Vec<u64>) -> Result<()>;
 
-    /// Appends the slots of the unit that covers hash `at`, from `at` on, in the order of their
-    /// hashes, and returns where the next unit begins; `None` after the last. The slots of one hash
-    /// are those of one instant.
-    ///
-    /// # Errors
-    /// As [`MultiIndex::read`].
-    fn scan(&self, at: u64, out: &mut Vec<(u64, Scanned)>) -> Result<Option<u64>>;
-
-    /// Drops what is live and yet found by no lookup, which only damage leaves behind.
-    ///
-    /// # Errors
-    /// Errors that keep it from being done.
-    fn mend(&self) -> Result<()> {
-        Ok(())
-    }
-
-    /// How many entries there are.
-    ///
-    /// # Errors
-    /// As [`MultiIndex::read`].
-    fn len(&self) -> Result<u64>;
-
-    /// True if there is no entry.
-    ///
-    /// # Errors
-    /// As [`MultiIndex::len`].
-    fn is_empty(&self) -> Result<bool> {
-        Ok(self.len()? == 0)
-    }
-
     /// How many entries there are beyond one a slot, if that is known.
     fn extra_count(&self) -> Option<u64>;
-
-    /// Figures about the index.
-    fn stats(&self) -> IndexStats;
-
-    /// Verifies every invariant of the design and changes nothing. There must be no writers.
-    ///
-    /// # Errors
-    /// Errors that keep the check from being done; its findings go to `found`.
-    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()>;
 }

@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 
 use durahash::{Design, Map, MultiMap, Options, SyncMode};
 use durahash_media::Geometry;
-use durahash_testkit::{budget, seed};
+use durahash_testkit::{Handle, assert_sound, budget, new_path, seed};
 
 const THREADS: u64 = 3;
 /// Keys of one thread; nobody else writes them.
@@ -38,20 +38,16 @@ fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// A kind of map under test: how numbers become its keys and values.
-trait Subject {
-    type Map: Sync;
-    fn open(options: &Options, path: &Path) -> Self::Map;
-    fn open_or_create(options: &Options, path: &Path) -> Self::Map;
-    /// Verifies every invariant; how many entries there are, in two ways.
-    fn check(map: &Self::Map) -> (u64, u64);
+/// A map under test: how numbers become its keys and values.
+trait Subject: Handle + Sync {
+    /// The number of entries.
+    fn entries(&self) -> u64;
     /// Bytes of records, once nothing is left to be found free.
-    fn record_bytes(map: &Self::Map) -> u64;
-    fn close(map: Self::Map);
-    fn put(map: &Self::Map, key: u64, value: u64);
-    fn remove(map: &Self::Map, key: u64);
+    fn record_bytes(&self) -> u64;
+    fn put(&self, key: u64, value: u64);
+    fn remove(&self, key: u64);
     /// All that is in the map, every value verified to be whole.
-    fn all(map: &Self::Map) -> HashMap<u64, u64>;
+    fn pairs(&self) -> Vec<(u64, u64)>;
 
     fn operation(seed: u64, thread: u64, i: u64) -> (u64, Option<u64>) {
         operation(seed, thread, i)
@@ -63,46 +59,35 @@ trait Subject {
     }
 }
 
-/// The methods of a map or a multimap that do not depend on how numbers become keys and values.
-macro_rules! map_of {
-    ($map:ty) => {
-        type Map = $map;
-        fn open(options: &Options, path: &Path) -> Self::Map {
-            options.open(path).unwrap()
+/// The methods that do not depend on how numbers become keys and values.
+macro_rules! sizes {
+    () => {
+        fn entries(&self) -> u64 {
+            self.len().unwrap()
         }
-        fn open_or_create(options: &Options, path: &Path) -> Self::Map {
-            options.open_or_create(path).unwrap()
-        }
-        fn check(map: &Self::Map) -> (u64, u64) {
-            map.check(&mut |finding| panic!("{finding:?}")).unwrap();
-            (map.len().unwrap(), map.iter().count() as u64)
-        }
-        fn record_bytes(map: &Self::Map) -> u64 {
-            while map.step().unwrap() {}
-            map.stats().unwrap().space.record_bytes
-        }
-        fn close(map: Self::Map) {
-            map.close().unwrap();
+        fn record_bytes(&self) -> u64 {
+            while self.step().unwrap() {}
+            self.stats().unwrap().space.record_bytes
         }
     };
 }
 
-struct Words;
+type Words = Map<u64, u64>;
 
 impl Subject for Words {
-    map_of!(Map<u64, u64>);
-    fn put(map: &Map<u64, u64>, key: u64, value: u64) {
-        map.put(&key, &value).unwrap();
+    sizes!();
+    fn put(&self, key: u64, value: u64) {
+        Map::put(self, &key, &value).unwrap();
     }
-    fn remove(map: &Map<u64, u64>, key: u64) {
-        map.remove(&key).unwrap();
+    fn remove(&self, key: u64) {
+        Map::remove(self, &key).unwrap();
     }
-    fn all(map: &Map<u64, u64>) -> HashMap<u64, u64> {
-        map.iter().map(Result::unwrap).collect()
+    fn pairs(&self) -> Vec<(u64, u64)> {
+        self.iter().map(Result::unwrap).collect()
     }
 }
 
-struct Records;
+type Records = Map<str, [u8]>;
 
 /// Of many lengths, up to some size classes.
 fn bytes_of(value: u64) -> Vec<u8> {
@@ -112,45 +97,37 @@ fn bytes_of(value: u64) -> Vec<u8> {
 }
 
 impl Subject for Records {
-    map_of!(Map<str, [u8]>);
-    fn put(map: &Map<str, [u8]>, key: u64, value: u64) {
-        map.put(&format!("key {key}"), &bytes_of(value)).unwrap();
+    sizes!();
+    fn put(&self, key: u64, value: u64) {
+        Map::put(self, &format!("key {key}"), &bytes_of(value)).unwrap();
     }
-    fn remove(map: &Map<str, [u8]>, key: u64) {
-        map.remove(&format!("key {key}")).unwrap();
+    fn remove(&self, key: u64) {
+        Map::remove(self, &format!("key {key}")).unwrap();
     }
-    fn all(map: &Map<str, [u8]>) -> HashMap<u64, u64> {
-        let pairs = map.iter().map(Result::unwrap);
-        pairs
-            .map(|(key, bytes)| {
-                let value = u64::from_le_bytes(bytes[..8].try_into().unwrap());
-                assert_eq!(bytes, bytes_of(value));
-                (key["key ".len()..].parse().unwrap(), value)
-            })
-            .collect()
+    fn pairs(&self) -> Vec<(u64, u64)> {
+        let number = |(key, bytes): (String, Vec<u8>)| {
+            let value = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+            assert_eq!(bytes, bytes_of(value));
+            (key["key ".len()..].parse().unwrap(), value)
+        };
+        self.iter().map(|pair| number(pair.unwrap())).collect()
     }
 }
 
 /// A multimap of few keys with long lists. What a key has is told by a sum over its values, which has
 /// no order either.
-struct Lists;
+type Lists = MultiMap<u64, u64>;
 
 impl Subject for Lists {
-    map_of!(MultiMap<u64, u64>);
-    fn put(map: &Self::Map, key: u64, value: u64) {
-        map.add(&key, &value).unwrap();
+    sizes!();
+    fn put(&self, key: u64, value: u64) {
+        self.add(&key, &value).unwrap();
     }
-    fn remove(map: &Self::Map, key: u64) {
-        map.remove_all(&key).unwrap();
+    fn remove(&self, key: u64) {
+        self.remove_all(&key).unwrap();
     }
-    fn all(map: &Self::Map) -> HashMap<u64, u64> {
-        let mut all: HashMap<u64, u64> = HashMap::new();
-        for pair in map {
-            let (key, value) = pair.unwrap();
-            let before = all.get(&key).copied();
-            all.insert(key, Self::after(before, value));
-        }
-        all
+    fn pairs(&self) -> Vec<(u64, u64)> {
+        self.iter().map(Result::unwrap).collect()
     }
     fn operation(seed: u64, thread: u64, i: u64) -> (u64, Option<u64>) {
         let random = mix(seed ^ (thread << 56) ^ i);
@@ -170,10 +147,10 @@ fn options(design: Design) -> Options {
     Options::new().design(design).geometry(geometry).max_bytes(1 << 30)
 }
 
-fn apply<S: Subject>(map: &S::Map, seed: u64, thread: u64, i: u64) {
+fn apply<S: Subject>(map: &S, seed: u64, thread: u64, i: u64) {
     match S::operation(seed, thread, i) {
-        (key, Some(value)) => S::put(map, key, value),
-        (key, None) => S::remove(map, key),
+        (key, Some(value)) => map.put(key, value),
+        (key, None) => map.remove(key),
     }
 }
 
@@ -181,7 +158,7 @@ fn apply<S: Subject>(map: &S::Map, seed: u64, thread: u64, i: u64) {
 fn write_for_ever<S: Subject>(path: &Path, design: Design, seed: u64, mode: SyncMode) {
     // A log so short that it is written back many times in a round.
     let options = options(design).sync_mode(mode).log_bytes(256 << 10);
-    let map = S::open_or_create(&options, path);
+    let map: S = options.open_or_create(path).unwrap();
     // Without the buffer of `stdout()`, in which what was told would die with the process.
     let pipe = File::from(std::io::stdout().as_fd().try_clone_to_owned().unwrap());
     std::thread::scope(|scope| {
@@ -189,7 +166,7 @@ fn write_for_ever<S: Subject>(path: &Path, design: Design, seed: u64, mode: Sync
             let (map, mut pipe) = (&map, &pipe);
             scope.spawn(move || {
                 for i in 0.. {
-                    apply::<S>(map, seed, thread, i);
+                    apply(map, seed, thread, i);
                     // So few bytes reach a pipe at once or not at all.
                     if pipe.write_all(&[b'=', thread as u8]).is_err() {
                         std::process::exit(0);
@@ -285,8 +262,7 @@ fn survive<S: Subject>(subject: &str, design: Design, mode: &str) {
     }
     // Each of them is on the disk.
     let most = if mode == "strict" { 2000 } else { 20_000 };
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("pool");
+    let (dir, path) = new_path();
     let mut model: HashMap<u64, u64> = HashMap::new();
     let mut sizes = Vec::new();
     for round in 0..rounds() {
@@ -295,10 +271,14 @@ fn survive<S: Subject>(subject: &str, design: Design, mode: &str) {
         // Every other time the file stays as the kill left it: recovery happens in memory.
         let options = Options::new().read_only(round % 2 == 0);
         println!("{subject} of {design}, {mode}: round {round}, seed {seed}");
-        let map = S::open(&options, &path);
-        let (len, entries) = S::check(&map);
-        assert_eq!(len, entries);
-        let found = S::all(&map);
+        let map: S = options.open(&path).unwrap();
+        assert_sound(&map);
+        let (len, pairs) = (map.entries(), map.pairs());
+        assert_eq!(len, pairs.len() as u64);
+        let mut found = HashMap::new();
+        for (key, value) in pairs {
+            found.insert(key, S::after(found.get(&key).copied(), value));
+        }
         for (thread, told) in (0..).zip(counts) {
             for i in 0..told {
                 match S::operation(seed, thread, i) {
@@ -320,8 +300,8 @@ fn survive<S: Subject>(subject: &str, design: Design, mode: &str) {
             }
         }
         assert!(found == model, "round {round}, seed {seed}: {}", difference(&found, &model));
-        let records = (round % 2 == 1).then(|| S::record_bytes(&map));
-        S::close(map);
+        let records = (round % 2 == 1).then(|| map.record_bytes());
+        map.close().unwrap();
         // What a killed process had taken ahead of use is cut by the next that writes.
         if let Some(records) = records {
             sizes.push([std::fs::metadata(&path).unwrap().len(), records, len]);
@@ -357,11 +337,11 @@ fn survive<S: Subject>(subject: &str, design: Design, mode: &str) {
 /// every key, but was closed each time.
 fn never_killed<S: Subject>(design: Design, path: &Path) -> [f64; 2] {
     let (mut most, seed) = ([0; 2], mix(0xa11));
-    let mut round = |work: &dyn Fn(&S::Map)| {
-        let map = S::open_or_create(&options(design), path);
+    let mut round = |work: &dyn Fn(&S)| {
+        let map: S = options(design).open_or_create(path).unwrap();
         work(&map);
-        let records = S::record_bytes(&map);
-        S::close(map);
+        let records = map.record_bytes();
+        map.close().unwrap();
         most = [most[0].max(std::fs::metadata(path).unwrap().len()), most[1].max(records)];
     };
     for first in (0..4 * PHASE).step_by(PHASE as usize / 4) {
@@ -369,11 +349,11 @@ fn never_killed<S: Subject>(design: Design, path: &Path) -> [f64; 2] {
             for (i, thread) in
                 (first..first + PHASE / 4).flat_map(|i| (0..THREADS).map(move |thread| (i, thread)))
             {
-                apply::<S>(map, seed, thread, i);
+                apply(map, seed, thread, i);
             }
         });
     }
-    round(&|map| (0..THREADS * KEYS).for_each(|key| S::put(map, key, mix(key) >> 20)));
+    round(&|map| (0..THREADS * KEYS).for_each(|key| map.put(key, mix(key) >> 20)));
     most.map(|bytes| bytes as f64)
 }
 

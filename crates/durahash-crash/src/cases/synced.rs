@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use durahash::Result;
-use durahash::index::Index;
+use durahash::index::IndexBase;
 use durahash::rewo::{Cache, Rewo, SYNC_BY_CALLS};
 use durahash_media::sim::{Call, Hook, Sim, Site};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use durahash::Result;
 use durahash::esh::Esh;
-use durahash::index::Index;
+use durahash::index::{Index, IndexBase};
 use durahash::pea::{Pea, Policy};
 use durahash::reh::Reh;
 use durahash::rewo::{Cache, Rewo};

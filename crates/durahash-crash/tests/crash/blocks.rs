@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use durahash::index::{Change, Index, Room};
+use durahash::index::{Change, Index, IndexBase, Room};
 use durahash::reh::Reh;
 use durahash::{Finding, Result};
 use durahash_crash::case::{Case, Table};

@@ -2,7 +2,7 @@
 //! design itself under the feature `planted`, and found: by crash states of scripts, and by threads that are held
 //! up. The design without a fault passes all of it.
 
-use durahash::index::Index;
+use durahash::index::IndexBase;
 use durahash::rewo::{Cache, Fault, Rewo, SYNC_BY_CALLS, plant};
 use durahash_crash::case::Case;
 use durahash_crash::cases::rewo_with;

@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use durahash::index::{Change, Index, Reader, Room, Updater};
+use durahash::index::{Change, Index, IndexBase, Reader, Room, Updater};
 use durahash::{Finding, IndexStats, Result};
 use durahash_crash::case::{Case, Prefill, Slots, Table};
 use durahash_crash::script::Op;
@@ -240,23 +240,8 @@ impl Toy {
     }
 }
 
-impl Index for Toy {
-    fn get(&self, h: u64) -> Result<Option<u64>> {
-        let live = self.live()?;
-        let found = live.iter().find(|(other, _)| *other == h);
-        Ok(found.map(|(_, slot)| self.sim.load(&slot[1])))
-    }
-
-    fn read(&self, h: u64, f: Reader<'_>) -> Result<()> {
-        let _lock = self.lock();
-        f(self.get(h)?, &|| true)
-    }
-
-    fn update(&self, h: u64, _room: Room, f: Updater<'_>) -> Result<Option<u64>> {
-        let mut len = self.lock();
-        self.sim.event(Event::Locked(0));
-        self.write(h, f, &mut len)
-    }
+impl IndexBase for Toy {
+    type Slot = u64;
 
     fn scan(&self, _at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
         let live = self.live()?;
@@ -283,6 +268,25 @@ impl Index for Toy {
             }
         }
         Ok(())
+    }
+}
+
+impl Index for Toy {
+    fn get(&self, h: u64) -> Result<Option<u64>> {
+        let live = self.live()?;
+        let found = live.iter().find(|(other, _)| *other == h);
+        Ok(found.map(|(_, slot)| self.sim.load(&slot[1])))
+    }
+
+    fn read(&self, h: u64, f: Reader<'_>) -> Result<()> {
+        let _lock = self.lock();
+        f(self.get(h)?, &|| true)
+    }
+
+    fn update(&self, h: u64, _room: Room, f: Updater<'_>) -> Result<Option<u64>> {
+        let mut len = self.lock();
+        self.sim.event(Event::Locked(0));
+        self.write(h, f, &mut len)
     }
 }
 

@@ -24,6 +24,19 @@ macro_rules! or_release {
     };
 }
 
+/// The methods of [`IndexBase`](crate::index::IndexBase) that all have alike.
+macro_rules! base_methods {
+    () => {
+        fn stats(&self) -> IndexStats {
+            self.figures()
+        }
+
+        fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+            self.check_all(found)
+        }
+    };
+}
+
 /// The methods of [`Index`](crate::index::Index) that designs of extendible hashing have alike.
 macro_rules! index_methods {
     () => {
@@ -38,14 +51,6 @@ macro_rules! index_methods {
                 self.merge_around(h);
             }
             Ok(found)
-        }
-
-        fn stats(&self) -> IndexStats {
-            self.figures()
-        }
-
-        fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
-            self.check_all(found)
         }
     };
 }

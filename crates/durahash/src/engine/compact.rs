@@ -11,6 +11,7 @@ use super::data::Type;
 use super::open::{self, CreateSpec};
 use super::settings::Settings;
 use super::{At, Engine, Kind};
+use crate::index::IndexBase;
 
 /// See [`AnyMap::compact`](crate::AnyMap::compact).
 pub(crate) fn compact<K: Kind>(
@@ -81,7 +82,7 @@ fn copy<K: Kind>(
     let medium = Mapped::create_private(path, &settings.mapped(format.max_bytes))?;
     let lock = medium.file_lock();
     let new = open::create_on::<K, _>(medium, &spec)?;
-    let slots = K::stats(&old.index).slots_used;
+    let slots = old.index.stats().slots_used;
     let (mut copied, mut words, mut pairs) = (0, Vec::new(), Vec::new());
     each_hash(old, &mut |unit| {
         copied += unit.len() as u64;
@@ -109,13 +110,13 @@ const SMALL_UNIT: u64 = 64;
 /// the widest gap between those before it. In the order of hashes the new index would be full at one end
 /// and empty at the other, and its directory outgrow its bound.
 fn each_hash<K: Kind>(old: &Engine<K>, f: OfHash<'_, K::Slot>) -> Result<()> {
-    let stats = K::stats(&old.index);
+    let stats = old.index.stats();
     let slots = stats.slots_used;
     let units: u64 = stats.depths.iter().sum();
     let is_by_hash = units != 0;
     let range_bits = if !is_by_hash {
         // Positions are not hashes, but units begin at multiples of the first one's length.
-        K::scan(&old.index, 0, &mut Vec::new())?.map_or(0, |next| u64::BITS - next.ilog2())
+        old.index.scan(0, &mut Vec::new())?.map_or(0, |next| u64::BITS - next.ilog2())
     } else if slots / units <= SMALL_UNIT {
         // A slot or two a range: more of them at once would already split a unit of few.
         slots.max(1).ilog2()
@@ -129,7 +130,7 @@ fn each_hash<K: Kind>(old: &Engine<K>, f: OfHash<'_, K::Slot>) -> Result<()> {
         let mut at = Some(first);
         while let Some(from) = at.filter(|at| *at <= last) {
             found.clear();
-            at = K::scan(&old.index, from, &mut found)?;
+            at = old.index.scan(from, &mut found)?;
             let is_beyond = |(h, _): &(u64, K::Slot)| is_by_hash && *h > last;
             let end = found.iter().position(is_beyond).unwrap_or(found.len());
             for slots in found[..end].chunk_by(|a, b| a.0 == b.0) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use durahash_media::{Medium, Pool, Result};
 
 use crate::index::{
-    Finding, Index, IndexStats, Keys, MultiIndex, MultiReader, Reader, Room, Scanned, Updater,
+    Finding, Index, IndexBase, IndexStats, Keys, MultiIndex, MultiReader, Reader, Room, Updater,
     Values,
 };
 
@@ -52,34 +52,45 @@ impl<I, M: Medium> Durable<I, M> {
     }
 }
 
-/// The methods that both traits have.
-macro_rules! alike {
-    () => {
-        fn prefetch(&self, h: &[u64]) {
-            self.index.prefetch(h);
-        }
+impl<I: IndexBase, M: Medium> IndexBase for Durable<I, M> {
+    type Slot = I::Slot;
 
-        fn len(&self) -> Result<u64> {
-            self.seen(self.index.len())
-        }
+    fn prefetch(&self, h: &[u64]) {
+        self.index.prefetch(h);
+    }
 
-        fn stats(&self) -> IndexStats {
-            self.index.stats()
-        }
+    fn len(&self) -> Result<u64> {
+        self.seen(self.index.len())
+    }
 
-        fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
-            self.index.check(found)
-        }
+    fn stats(&self) -> IndexStats {
+        self.index.stats()
+    }
 
-        fn mend(&self) -> Result<()> {
-            self.changed(|index| index.mend())
-        }
-    };
+    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+        self.index.check(found)
+    }
+
+    fn mend(&self) -> Result<()> {
+        self.changed(|index| index.mend())
+    }
+
+    fn scan(&self, at: u64, out: &mut Vec<(u64, I::Slot)>) -> Result<Option<u64>> {
+        self.seen(self.index.scan(at, out))
+    }
+
+    fn step(&self) -> Result<bool> {
+        let more = self.index.step()?;
+        self.wait()?;
+        Ok(more)
+    }
+
+    fn close(&self) {
+        self.index.close();
+    }
 }
 
 impl<I: Index, M: Medium> Index for Durable<I, M> {
-    alike!();
-
     fn get(&self, h: u64) -> Result<Option<u64>> {
         self.seen(self.index.get(h))
     }
@@ -95,25 +106,9 @@ impl<I: Index, M: Medium> Index for Durable<I, M> {
     fn update(&self, h: u64, room: Room, f: Updater<'_>) -> Result<Option<u64>> {
         self.changed(|index| index.update(h, room, f))
     }
-
-    fn scan(&self, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
-        self.seen(self.index.scan(at, out))
-    }
-
-    fn step(&self) -> Result<bool> {
-        let more = self.index.step()?;
-        self.wait()?;
-        Ok(more)
-    }
-
-    fn close(&self) {
-        self.index.close();
-    }
 }
 
 impl<I: MultiIndex, M: Medium> MultiIndex for Durable<I, M> {
-    alike!();
-
     fn add(&self, h: u64, payload: u64, keys: &dyn Keys) -> Result<()> {
         self.changed(|index| index.add(h, payload, keys))
     }
@@ -141,10 +136,6 @@ impl<I: MultiIndex, M: Medium> MultiIndex for Durable<I, M> {
 
     fn wipe(&self, h: u64, removed: &mut Vec<u64>) -> Result<()> {
         self.changed(|index| index.wipe(h, removed))
-    }
-
-    fn scan(&self, at: u64, out: &mut Vec<(u64, Scanned)>) -> Result<Option<u64>> {
-        self.seen(self.index.scan(at, out))
     }
 
     fn extra_count(&self) -> Option<u64> {

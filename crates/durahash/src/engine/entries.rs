@@ -13,6 +13,7 @@ use durahash_media::{Error, Result};
 use super::data::{Data, no_value};
 use super::records::Pair;
 use super::{Engine, Kind};
+use crate::index::IndexBase;
 
 /// Entries, one unit after the other.
 pub(crate) struct Entries<E: Kind> {
@@ -52,7 +53,7 @@ impl<E: Kind> Entries<E> {
                 return Some(Err(e));
             }
             if self.unit.is_empty() {
-                match E::scan(&self.engine.index, self.at?, &mut self.unit) {
+                match self.engine.index.scan(self.at?, &mut self.unit) {
                     Ok(next) => self.at = next,
                     Err(e) => {
                         // Where the next unit begins is not known.

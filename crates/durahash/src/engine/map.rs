@@ -20,7 +20,7 @@ use crate::designs::esh::Esh;
 use crate::designs::pea::Pea;
 use crate::designs::reh::Reh;
 use crate::designs::rewo::Rewo;
-use crate::index::{Change, Finding, Index, IndexStats, Room};
+use crate::index::{Change, Finding, Index, Room};
 
 impl Kind for Single {
     const NUMBER: u8 = 0;
@@ -58,14 +58,6 @@ impl Kind for Single {
         watch: &mut dyn FnMut(u64, u64),
     ) -> Result<()> {
         compact::compact::<Self>(settings, types, path, watch)
-    }
-
-    fn stats(index: &dyn Index) -> IndexStats {
-        index.stats()
-    }
-
-    fn scan(index: &dyn Index, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
-        index.scan(at, out)
     }
 
     fn mark_unit(engine: &Engine<Self>, unit: &[(u64, u64)]) -> Result<()> {
@@ -106,9 +98,8 @@ impl Kind for Single {
     }
 
     fn save(engine: &Engine<Self>) {
-        if let Some(count) = *engine.lock_chained() {
-            engine.store.save(CHAINED_COUNTER, count + 1);
-        }
+        let count = *engine.lock_chained();
+        engine.store.save(CHAINED_COUNTER, count.map_or(0, |count| count + 1));
         engine.index.close();
     }
 }
@@ -379,6 +370,11 @@ impl Engine<Single> {
                     }
                     Ok(())
                 })?;
+            }
+            let mut chained = self.lock_chained();
+            if *chained != Some(0) {
+                // Damage took some before they were removed: the others are counted anew.
+                *chained = None;
             }
             Ok(())
         })

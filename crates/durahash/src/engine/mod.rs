@@ -27,7 +27,7 @@ use self::record::{Hashes, Store, offset};
 use self::records::{Pair, Records};
 use self::settings::{DesignOptions, Settings};
 use self::stats::Stats;
-use crate::index::{Finding, IndexStats, PREFETCHED};
+use crate::index::{Finding, IndexBase, IndexStats, PREFETCHED};
 
 // From low to high.
 pub(crate) mod data;
@@ -71,7 +71,7 @@ pub trait Kind: Sized + 'static {
     /// The design of a new pool, unless another is asked for.
     const DESIGN: Design;
     /// The index that a design offers for it.
-    type Index: ?Sized;
+    type Index: IndexBase<Slot = Self::Slot> + ?Sized;
     /// The content of a slot, as an index scans it.
     type Slot: Copy;
 
@@ -94,13 +94,6 @@ pub trait Kind: Sized + 'static {
         path: &Path,
         watch: &mut dyn FnMut(u64, u64),
     ) -> Result<()>;
-
-    /// Figures of the index.
-    fn stats(index: &Self::Index) -> IndexStats;
-
-    /// The slots of the unit that covers hash `at`, in the order of their hashes, and where the next
-    /// unit begins.
-    fn scan(index: &Self::Index, at: u64, out: &mut Vec<(u64, Self::Slot)>) -> Result<Option<u64>>;
 
     /// Marks what the slots of a unit, as they were a moment ago, keep from being free.
     fn mark_unit(engine: &Engine<Self>, unit: &[(u64, Self::Slot)]) -> Result<()>;
@@ -373,7 +366,7 @@ impl<K: Kind> Engine<K> {
         let mut at = Some(0);
         while let Some(from) = at {
             slots.clear();
-            at = K::scan(&self.index, from, &mut slots)?;
+            at = self.index.scan(from, &mut slots)?;
             f(&slots)?;
         }
         Ok(())
@@ -386,7 +379,7 @@ impl<K: Kind> Engine<K> {
             return Ok(false);
         }
         let mut slots = Vec::new();
-        let next = K::scan(&self.index, *at, &mut slots)?;
+        let next = self.index.scan(*at, &mut slots)?;
         K::mark_unit(self, &slots)?;
         match next {
             Some(next) => {

@@ -18,7 +18,7 @@ use super::records::{Pair, Record, Records, is_damage, is_whole};
 use super::settings::{DesignOptions, Settings};
 use super::{At, Engine, Kind, Made, Multi, compact, open};
 use crate::designs::pea::{EXTRA_COUNTER, MultiPea};
-use crate::index::{Finding, IndexStats, Keys, MultiIndex, OneKey, Scanned, Values};
+use crate::index::{Finding, Keys, MultiIndex, OneKey, Scanned, Values};
 
 impl Kind for Multi {
     const NUMBER: u8 = 1;
@@ -55,14 +55,6 @@ impl Kind for Multi {
         watch: &mut dyn FnMut(u64, u64),
     ) -> Result<()> {
         compact::compact::<Self>(settings, types, path, watch)
-    }
-
-    fn stats(index: &dyn MultiIndex) -> IndexStats {
-        index.stats()
-    }
-
-    fn scan(index: &dyn MultiIndex, at: u64, out: &mut Vec<(u64, Scanned)>) -> Result<Option<u64>> {
-        index.scan(at, out)
     }
 
     fn mark_unit(engine: &Engine<Self>, unit: &[(u64, Scanned)]) -> Result<()> {

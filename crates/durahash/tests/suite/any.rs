@@ -6,6 +6,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use durahash::{AnyMap, AnyMultiMap, Data, Durability, ErrorKind, Map, MultiMap, Options, Type};
 use durahash_media::Geometry;
+use durahash_testkit::new_path;
 
 fn options() -> Options {
     let geometry = Geometry { extent_shift: 12, slots: 4, hash_bits: 0, buckets: 0 };
@@ -17,8 +18,7 @@ fn both_ways<K: Data + ?Sized, V: Data + PartialEq + ?Sized>(
     pairs: &[(&K, &V)],
     texts: &[(&str, &str)],
 ) {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("map.pool");
+    let (_dir, path) = new_path();
     let map: Map<K, V> = options().create(&path).unwrap();
     for (key, value) in pairs {
         map.put(key, value).unwrap();
@@ -63,8 +63,7 @@ fn pools_of_typed_programs_are_read_and_written_as_text() {
 
 #[test]
 fn texts_that_are_no_values_are_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("map.pool");
+    let (_dir, path) = new_path();
     let map = options().types(Type::U64, Type::Str).create::<AnyMap>(&path).unwrap();
     for (key, value) in [(&b"x"[..], &b"v"[..]), (b"-1", b"v"), (b"1", b"\xff")] {
         let e = map.put(key, value).unwrap_err();
@@ -77,8 +76,7 @@ fn texts_that_are_no_values_are_refused() {
 #[test]
 fn compaction_keeps_everything_and_gives_space_back() {
     for (key, value) in [(Type::U64, Type::U64), (Type::Str, Type::Bytes)] {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("map.pool");
+        let (dir, path) = new_path();
         let map = options().types(key, value).create::<AnyMap>(&path).unwrap();
         for i in 0..3000 {
             map.put(format!("{i}").as_bytes(), format!("{}", i * i).as_bytes()).unwrap();
@@ -125,8 +123,7 @@ fn a_name_that_is_a_link_stays_one() {
 
 #[test]
 fn a_pool_is_open_as_long_as_somebody_has_a_handle() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("map.pool");
+    let (_dir, path) = new_path();
     let map: Map<u64, u64> = options().create(&path).unwrap();
     map.put(&1, &10).unwrap();
     let (other, pairs) = (map.clone(), map.iter());
@@ -144,8 +141,7 @@ fn a_pool_is_open_as_long_as_somebody_has_a_handle() {
 
 #[test]
 fn array_types_that_the_format_cannot_name_are_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("pool");
+    let (_dir, path) = new_path();
     let made = Options::new().types(Type::U64, Type::Array(1 << 24)).create::<AnyMap>(&path);
     assert!(matches!(made.unwrap_err().kind(), ErrorKind::Options { .. }));
     assert!(!path.exists());

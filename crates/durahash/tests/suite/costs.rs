@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use durahash::esh::Esh;
-use durahash::index::Index;
+use durahash::index::{Index, IndexBase};
 use durahash::pea::{Pea, Policy};
 use durahash::rewo::{Cache, Rewo};
 use durahash::{Design, MultiMap, Options};

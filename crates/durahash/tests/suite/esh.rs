@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use durahash::esh::Esh;
-use durahash::index::{Change, Index, Room};
+use durahash::index::{Change, Index, IndexBase, Room};
 use durahash::{Design, ErrorKind, Map, Options, SyncMode};
 use durahash_media::metered::Metered;
 use durahash_media::sim::{Action, Sim, copies_pass};
 use durahash_media::{Dram, Geometry, Pool};
-use durahash_testkit::pool_on;
+use durahash_testkit::{new_path, pool_on};
 
 use super::{findings, put, remove, spread};
 
@@ -47,6 +47,13 @@ fn tiny() -> (Sim, Esh<Sim>) {
     (sim, esh)
 }
 
+/// Segments that were repaired, that are to be, and live slots.
+fn figures(index: &dyn Index) -> (u64, u64, u64) {
+    let stats = index.stats();
+    let esh = stats.esh.unwrap();
+    (esh.repairs, esh.unrepaired, stats.slots_used)
+}
+
 /// The paper discards what a crash left in doubt (§4.1): nothing that was acknowledged may go.
 #[test]
 fn segments_are_repaired_where_somebody_comes_and_nothing_is_discarded() {
@@ -67,16 +74,16 @@ fn segments_are_repaired_where_somebody_comes_and_nothing_is_discarded() {
     // A second crash, before all are.
     let (sim, esh) = reopen(&sim);
     assert_eq!(esh.len().unwrap(), 401);
-    let stats = esh.stats();
-    assert_eq!(stats.esh.unwrap().repairs, stats.depths.iter().sum::<u64>(), "each once");
+    let all = esh.stats().depths.iter().sum();
+    assert_eq!(figures(&esh).0, all, "each once");
     assert_eq!(findings(&esh), []);
     assert!((0..=400).all(|i| esh.get(spread(i)).unwrap() == Some(i)));
-    assert_eq!(esh.stats().esh.unwrap().repairs, stats.esh.unwrap().repairs);
+    assert_eq!(figures(&esh).0, all);
 
     // Background work does what is left.
     let (_, esh) = reopen(&sim);
     while esh.step().unwrap() {}
-    assert_eq!(esh.stats().esh.unwrap().repairs, stats.esh.unwrap().repairs);
+    assert_eq!(figures(&esh).0, all);
     assert_eq!(findings(&esh), []);
 }
 
@@ -85,22 +92,13 @@ fn figures_tell_what_is_repaired_and_what_is_not() {
     let (sim, esh) = tiny();
     (0..400).for_each(|i| assert_eq!(put(&esh, spread(i), i), None));
     let segments: u64 = esh.stats().depths.iter().sum();
-    assert_eq!((esh.stats().esh.unwrap().repairs, esh.stats().esh.unwrap().unrepaired), (0, 0));
+    assert_eq!(figures(&esh), (0, 0, 400));
 
     let (_, esh) = reopen(&sim);
     assert_eq!(findings(&esh), [], "before any repair");
     assert_eq!(esh.get(spread(7)).unwrap(), Some(7));
-    let stats = esh.stats();
-    assert_eq!(
-        (stats.esh.unwrap().repairs, stats.esh.unwrap().unrepaired, stats.slots_used),
-        (1, segments - 1, 400)
-    );
-    let stats = esh.stats();
-    assert_eq!(
-        (stats.esh.unwrap().repairs, stats.esh.unwrap().unrepaired),
-        (segments, 0),
-        "the count went to them all"
-    );
+    assert_eq!(figures(&esh), (1, segments - 1, 400));
+    assert_eq!(figures(&esh), (segments, 0, 400), "the count went to them all");
     assert_eq!((esh.len().unwrap(), findings(&esh)), (400, vec![]));
 
     // Where nothing may be written, all says the same without any repair.
@@ -108,11 +106,7 @@ fn figures_tell_what_is_repaired_and_what_is_not() {
     let esh = as_left(sim.clone());
     let before = sim.image();
     for _ in 0..2 {
-        let stats = esh.stats();
-        assert_eq!(
-            (stats.esh.unwrap().repairs, stats.esh.unwrap().unrepaired, stats.slots_used),
-            (0, segments, 400)
-        );
+        assert_eq!(figures(&esh), (0, segments, 400));
         assert_eq!((esh.len().unwrap(), findings(&esh)), (400, vec![]));
     }
     assert!(sim.image() == before);
@@ -121,8 +115,7 @@ fn figures_tell_what_is_repaired_and_what_is_not() {
 #[test]
 fn a_clean_close_leaves_nothing_to_repair_and_the_count() {
     copies_pass(true);
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("pool");
+    let (dir, path) = new_path();
     let options = Options::new().design(Design::Esh).geometry(TINY).max_bytes(TINY_BYTES);
     let map: Map<u64, u64> = options.create(&path).unwrap();
     (0..300).for_each(|i| map.put(&i, &i).unwrap());
@@ -159,16 +152,12 @@ fn what_was_not_repaired_before_a_clean_close_is_repaired_after_it() {
     let pool = Arc::new(Pool::open(sim.clone(), false).unwrap());
     let esh = Esh::open(pool.clone()).unwrap();
     assert_eq!(esh.get(spread(1)).unwrap(), Some(1));
-    Index::close(&esh);
+    IndexBase::close(&esh);
     pool.close().unwrap();
     let (_, esh) = reopen(&sim);
     assert_eq!(esh.len().unwrap(), 400);
-    let stats = esh.stats();
-    assert_eq!(
-        stats.esh.unwrap().repairs,
-        stats.depths.iter().sum::<u64>() - 1,
-        "one was repaired before"
-    );
+    let all: u64 = esh.stats().depths.iter().sum();
+    assert_eq!(figures(&esh).0, all - 1, "one was repaired before");
 }
 
 /// Nobody writes to a pool that is opened for reading, so what a crash left stays as it is.
@@ -400,11 +389,8 @@ fn a_clean_close_behind_a_log_keeps_what_was_repaired() {
         let map: Map<u64, u64> = options.open(&copy).unwrap();
         (320..700).for_each(|i| map.put(&i, &i).unwrap());
         (0..700).for_each(|i| assert_eq!(map.remove(&i).unwrap(), Some(i), "{mode:?}"));
-        assert_eq!(
-            map.stats().unwrap().index.esh.unwrap().repairs,
-            0,
-            "{mode:?}: all was repaired before"
-        );
+        let repairs = map.stats().unwrap().index.esh.unwrap().repairs;
+        assert_eq!(repairs, 0, "{mode:?}: all was repaired before");
         map.check(&mut |finding| panic!("{finding:?}")).unwrap();
         map.close().unwrap();
         std::fs::remove_file(&copy).unwrap();

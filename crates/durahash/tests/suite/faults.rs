@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use durahash::{Dax, ErrorKind, Map, Options, Result, SyncMode};
 use durahash_media::Geometry;
 use durahash_media::sim::{copies_pass, faults};
-use durahash_testkit::{Model, Sample, assert_equal, assert_sound, budget};
+use durahash_testkit::{Model, Sample, assert_equal, assert_sound, budget, new_path};
 
 /// A closed pool with the numbers below `count` as keys, twice them as values.
 fn pool(dir: &Path, count: u64) -> PathBuf {
@@ -113,25 +113,6 @@ fn what_exists_is_not_created_over_and_leftovers_do_not_disturb() {
 }
 
 #[test]
-fn every_key_is_legal_and_sizes_have_limits() {
-    let words: Map<u64, u64> = Options::new().in_memory().unwrap();
-    for key in [0, 1, u64::MAX, u64::MAX - 1, 1 << 63] {
-        words.put(&key, &!key).unwrap();
-    }
-    for key in [0, 1, u64::MAX, u64::MAX - 1, 1 << 63] {
-        assert_eq!(words.get(&key).unwrap(), Some(!key));
-    }
-    let bytes: Map<[u8], [u8]> = Options::new().in_memory().unwrap();
-    bytes.put(b"", b"").unwrap();
-    assert_eq!(bytes.get(b"").unwrap().as_deref(), Some(&b""[..]));
-    assert_eq!(bytes.remove(b"").unwrap().as_deref(), Some(&b""[..]));
-    assert!(bytes.is_empty().unwrap());
-    let huge = vec![0; (1 << 30) + 1];
-    let error = bytes.put(b"k", &huge).unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::TooLarge { .. }), "{error}");
-}
-
-#[test]
 fn a_huge_value_comes_back() {
     let map: Map<str, [u8]> = Options::new().max_bytes(4 << 30).in_memory().unwrap();
     let mut value = vec![7; budget(1 << 26, 1 << 30)];
@@ -180,8 +161,7 @@ fn absurd_limits_are_refused_or_met() {
 
 #[test]
 fn a_full_pool_says_so_and_goes_on_reading_and_removing() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("pool");
+    let (_dir, path) = new_path();
     let map: Map<str, [u8]> = Options::new().max_bytes(8 << 20).create(&path).unwrap();
     let mut stored = 0;
     let error = loop {
@@ -256,8 +236,7 @@ fn whichever_call_fails<K: Sample + ?Sized, V: Sample + ?Sized>(every: usize) {
     for errno in [EIO, ENOSPC] {
         let mut failed_in_a_row = 0;
         for nth in (1..).step_by(every) {
-            let dir = tempfile::tempdir().unwrap();
-            let path = dir.path().join("pool");
+            let (dir, path) = new_path();
             let mut model = Model::new();
             let mut told = |map: &Map<K, V>, from: u64| -> Result<()> {
                 for k in from..from + 400 {

@@ -5,7 +5,7 @@ use durahash::layout::RecordHeader;
 use durahash::{AnyMap, Dax, Design, Map, MultiMap, Options, Type, esh, pea, reh, rewo};
 use durahash_media::hash::{ByteHash, WordMix};
 use durahash_media::{Dram, Field, Geometry, Memory, PmU64, Superblock};
-use durahash_testkit::pool_on;
+use durahash_testkit::{new_path, pool_on};
 
 const DOCUMENT: &str = include_str!("../../../../docs/format.md");
 const SEED: u64 = 0x5eed;
@@ -155,8 +155,7 @@ fn shown(bytes: &[u8]) -> String {
 }
 
 fn pool_is_as_documented(heading: &str, fill: impl FnOnce(&std::path::Path)) {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("pool");
+    let (_dir, path) = new_path();
     fill(&path);
     let bytes = std::fs::read(&path).unwrap();
     let mut documented = image(heading);

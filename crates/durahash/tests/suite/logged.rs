@@ -9,7 +9,7 @@ use std::time::Duration;
 use durahash::{AnyMap, Design, Durability, ErrorKind, Map, Options, SyncMode};
 use durahash_media::Geometry;
 use durahash_media::sim::{SimDisk, copies_pass, faults};
-use durahash_testkit::budget;
+use durahash_testkit::{budget, new_path};
 
 const LOG_BYTES: u64 = 256 << 10;
 const HOUR: SyncMode = SyncMode::Interval(Duration::from_secs(3600));
@@ -24,8 +24,7 @@ fn create(path: &Path, mode: SyncMode) -> Map<u64, u64> {
 
 #[test]
 fn a_pool_keeps_its_mode_and_an_open_may_have_another() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("pool");
+    let (_dir, path) = new_path();
     let modes = [
         (SyncMode::Process, Durability::Process),
         (SyncMode::INTERVAL, Durability::Interval),
@@ -155,8 +154,7 @@ fn strict_operations_are_written_one_by_one_and_batches_together() {
 
 #[test]
 fn a_read_waits_for_what_a_batch_has_not_written_yet() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("pool");
+    let (_dir, path) = new_path();
     let map = create(&path, SyncMode::Strict);
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
@@ -240,8 +238,7 @@ fn a_map_of_a_thread_is_closed_when_the_thread_ends() {
 /// The image is copied as a kill would leave the file: without what only the process knows.
 #[test]
 fn sync_writes_what_the_interval_has_not() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("pool");
+    let (dir, path) = new_path();
     let map = create(&path, HOUR);
     let writes = || map.stats().unwrap().log.unwrap().writes;
     map.sync().unwrap();
@@ -287,8 +284,7 @@ fn a_pool_with_lines_in_its_log_is_read_by_many_and_left_alone() {
 
 #[test]
 fn many_splits_and_records_go_through_a_short_log() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("pool");
+    let (_dir, path) = new_path();
     let map: Map<str, [u8]> = options(HOUR).create(&path).unwrap();
     let value = |i: usize| vec![i as u8; i % 3000];
     for i in 0..20_000 {
@@ -397,8 +393,7 @@ fn what_is_refused_is_left_alone_whatever_its_log_holds() {
 /// Nor does it get a log.
 #[test]
 fn a_pool_without_a_log_that_is_refused_is_left_alone() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("pool");
+    let (_dir, path) = new_path();
     let map = create(&path, SyncMode::Process);
     map.put(&1, &1).unwrap();
     map.close().unwrap();
@@ -416,8 +411,7 @@ fn a_pool_without_a_log_that_is_refused_is_left_alone() {
 #[test]
 fn a_damaged_log_is_told_and_the_file_left_alone() {
     copies_pass(true);
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("pool");
+    let (dir, path) = new_path();
     let open = dir.path().join("open");
     let map = create(&open, SyncMode::Strict);
     (0..20).for_each(|i| map.put(&i, &i).unwrap());
@@ -436,8 +430,7 @@ fn a_damaged_log_is_told_and_the_file_left_alone() {
 #[test]
 fn a_creation_that_fails_leaves_nothing() {
     const EIO: i32 = 5;
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("pool");
+    let (dir, path) = new_path();
     let mut failures = 0;
     for nth in 1.. {
         faults::arm(nth, EIO);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use durahash::index::Index;
+use durahash::index::{Index, IndexBase};
 use durahash::pea::{Pea, Policy};
 use durahash_media::sim::Sim;
 use durahash_media::{Dram, Geometry, Medium, Pool};

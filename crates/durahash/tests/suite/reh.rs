@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use durahash::index::Index;
+use durahash::index::{Index, IndexBase};
 use durahash::reh::Reh;
 use durahash::{ErrorKind, Result};
 use durahash_media::sim::{Sim, Step};

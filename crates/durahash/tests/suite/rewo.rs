@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use durahash::index::{Change, Index, Room};
+use durahash::index::{Change, Index, IndexBase, Room};
 use durahash::rewo::{Cache, Rewo};
 use durahash::{Design, ErrorKind, Map, Options};
 use durahash_media::hash::WordMix;

@@ -134,7 +134,7 @@ use crate::extendible::extend;
 use crate::extendible::growth::{Count, Growth};
 use crate::extendible::unit::Unit;
 use crate::index::{
-    Change, Finding, Index, IndexStats, Reader, Room, Updater, last_read, operation,
+    Change, Finding, Index, IndexBase, IndexStats, Reader, Room, Updater, last_read, operation,
 };
 use layout::{BUCKET_BYTES, Commit, Fingerprints, MAX_BUCKETS, preferred_line};
 use overflow::Shape;
@@ -404,14 +404,8 @@ impl<M: Medium> Esh<M> {
     }
 }
 
-impl<M: Medium> Index for Esh<M> {
-    #[inline]
-    fn get(&self, h: u64) -> Result<Option<u64>> {
-        operation(self.medium(), || match self.look(h) {
-            Some(found) => Ok(found),
-            None => self.look_again(h),
-        })
-    }
+impl<M: Medium> IndexBase for Esh<M> {
+    type Slot = u64;
 
     fn prefetch(&self, h: &[u64]) {
         for h in h {
@@ -421,8 +415,6 @@ impl<M: Medium> Index for Esh<M> {
             self.prefetch_home(*h, self.find(*h));
         }
     }
-
-    index_methods!();
 
     fn scan(&self, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
         self.scan_unit(at, out)
@@ -445,4 +437,18 @@ impl<M: Medium> Index for Esh<M> {
             self.pool.save(recover::SAVED, live + 1);
         }
     }
+
+    base_methods!();
+}
+
+impl<M: Medium> Index for Esh<M> {
+    #[inline]
+    fn get(&self, h: u64) -> Result<Option<u64>> {
+        operation(self.medium(), || match self.look(h) {
+            Some(found) => Ok(found),
+            None => self.look_again(h),
+        })
+    }
+
+    index_methods!();
 }

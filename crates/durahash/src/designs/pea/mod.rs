@@ -126,7 +126,9 @@ use crate::extendible::directory::Directory;
 use crate::extendible::extend;
 use crate::extendible::growth::{Count, Growth};
 use crate::extendible::unit::Unit;
-use crate::index::{Change, Finding, Index, IndexStats, Reader, Room, Updater, operation};
+use crate::index::{
+    Change, Finding, Index, IndexBase, IndexStats, Reader, Room, Updater, operation,
+};
 use layout::{BUCKET_BYTES, Head, preferred_line};
 use strategy::{Homes, Shape};
 
@@ -609,17 +611,12 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     }
 }
 
-impl<M: Medium> Index for Table<M, false> {
-    #[inline(always)]
-    fn get(&self, h: u64) -> Result<Option<u64>> {
-        operation(self.medium(), || self.lookup(h))
-    }
+impl<M: Medium> IndexBase for Table<M, false> {
+    type Slot = u64;
 
     fn prefetch(&self, h: &[u64]) {
         self.prefetch_all(h);
     }
-
-    index_methods!();
 
     fn scan(&self, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
         let from = out.len();
@@ -639,4 +636,15 @@ impl<M: Medium> Index for Table<M, false> {
     fn len(&self) -> Result<u64> {
         self.live_slots()
     }
+
+    base_methods!();
+}
+
+impl<M: Medium> Index for Table<M, false> {
+    #[inline(always)]
+    fn get(&self, h: u64) -> Result<Option<u64>> {
+        operation(self.medium(), || self.lookup(h))
+    }
+
+    index_methods!();
 }

@@ -93,7 +93,8 @@ use crate::extendible::directory::{Directory, Sought};
 use crate::extendible::extend::{self, MAX_DEPTH};
 use crate::extendible::growth::Growth;
 use crate::index::{
-    Change, Finding, Index, IndexStats, PREFETCHED, Reader, Room, Updater, last_read, operation,
+    Change, Finding, Index, IndexBase, IndexStats, PREFETCHED, Reader, Room, Updater, last_read,
+    operation,
 };
 use crate::util::counter::Counter;
 use layout::{BUCKET_BYTES, SLOT_BYTES, preferred_slot};
@@ -321,6 +322,26 @@ impl<M: Medium> Reh<M> {
     }
 }
 
+impl<M: Medium> IndexBase for Reh<M> {
+    type Slot = u64;
+
+    fn prefetch(&self, h: &[u64]) {
+        for h in h.chunks(PREFETCHED) {
+            self.approach(h, &mut [const { None }; PREFETCHED]);
+        }
+    }
+
+    fn scan(&self, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
+        self.scan_unit(at, out)
+    }
+
+    fn len(&self) -> Result<u64> {
+        Ok(self.live.get())
+    }
+
+    base_methods!();
+}
+
 impl<M: Medium> Index for Reh<M> {
     #[inline(always)]
     fn get(&self, h: u64) -> Result<Option<u64>> {
@@ -328,12 +349,6 @@ impl<M: Medium> Index for Reh<M> {
             Some(found) => Ok(found),
             None => self.look_again(h),
         })
-    }
-
-    fn prefetch(&self, h: &[u64]) {
-        for h in h.chunks(PREFETCHED) {
-            self.approach(h, &mut [const { None }; PREFETCHED]);
-        }
     }
 
     fn get_many(&self, h: &[u64], out: &mut [Option<u64>]) -> Result<()> {
@@ -353,12 +368,4 @@ impl<M: Medium> Index for Reh<M> {
     }
 
     index_methods!();
-
-    fn scan(&self, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
-        self.scan_unit(at, out)
-    }
-
-    fn len(&self) -> Result<u64> {
-        Ok(self.live.get())
-    }
 }

@@ -129,7 +129,7 @@ use durahash_media::{Event, Medium, Pool, Reserved, Result, Version, VersionLock
 
 use crate::extendible::growth::Count;
 use crate::index::{
-    Change, Finding, Index, IndexStats, Reader, Room, Updater, last_read, operation,
+    Change, Finding, Index, IndexBase, IndexStats, Reader, Room, Updater, last_read, operation,
 };
 use crate::util::counter::Counter;
 use cache_sync::CacheSync;
@@ -419,21 +419,8 @@ impl<M: Medium> Rewo<M> {
     }
 }
 
-impl<M: Medium> Index for Rewo<M> {
-    #[inline]
-    fn get(&self, h: u64) -> Result<Option<u64>> {
-        operation(self.medium(), || {
-            let remixed = self.remix.mix(h);
-            match self.cached.look(self.medium(), h, remixed) {
-                Looked::Hit(payload) => Ok(Some(payload)),
-                Looked::Absent => Ok(None),
-                Looked::Miss => match self.look(h, remixed) {
-                    Some(found) => Ok(found),
-                    None => self.look_again(h),
-                },
-            }
-        })
-    }
+impl<M: Medium> IndexBase for Rewo<M> {
+    type Slot = u64;
 
     fn prefetch(&self, h: &[u64]) {
         let view = self.live_tables.load();
@@ -444,17 +431,6 @@ impl<M: Medium> Index for Rewo<M> {
             self.prefetch_buckets(&places);
             places.all().iter().for_each(|number| self.locks.prefetch(self.stripe(*number)));
         }
-    }
-
-    fn read(&self, h: u64, f: Reader<'_>) -> Result<()> {
-        operation(self.medium(), || self.read_with(h, f))
-    }
-
-    fn update(&self, h: u64, room: Room, f: Updater<'_>) -> Result<Option<u64>> {
-        self.pool.writable()?;
-        let (found, left) = operation(self.medium(), || self.update_slot(h, room, f))?;
-        self.maintain(h, left);
-        Ok(found)
     }
 
     fn scan(&self, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
@@ -481,11 +457,33 @@ impl<M: Medium> Index for Rewo<M> {
         Ok(self.live.get())
     }
 
-    fn stats(&self) -> IndexStats {
-        self.figures()
+    base_methods!();
+}
+
+impl<M: Medium> Index for Rewo<M> {
+    #[inline]
+    fn get(&self, h: u64) -> Result<Option<u64>> {
+        operation(self.medium(), || {
+            let remixed = self.remix.mix(h);
+            match self.cached.look(self.medium(), h, remixed) {
+                Looked::Hit(payload) => Ok(Some(payload)),
+                Looked::Absent => Ok(None),
+                Looked::Miss => match self.look(h, remixed) {
+                    Some(found) => Ok(found),
+                    None => self.look_again(h),
+                },
+            }
+        })
     }
 
-    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
-        self.check_all(found)
+    fn read(&self, h: u64, f: Reader<'_>) -> Result<()> {
+        operation(self.medium(), || self.read_with(h, f))
+    }
+
+    fn update(&self, h: u64, room: Room, f: Updater<'_>) -> Result<Option<u64>> {
+        self.pool.writable()?;
+        let (found, left) = operation(self.medium(), || self.update_slot(h, room, f))?;
+        self.maintain(h, left);
+        Ok(found)
     }
 }

@@ -46,7 +46,7 @@ use durahash_media::{Medium, Result};
 use super::layout::{Bucket, Head};
 use super::{Entry, MultiPea};
 use crate::index::{
-    Finding, IndexStats, Keys, MultiIndex, MultiReader, Scanned, Values, operation,
+    Finding, IndexBase, IndexStats, Keys, MultiIndex, MultiReader, Scanned, Values, operation,
 };
 
 /// The slots of a key in its bucket.
@@ -85,6 +85,51 @@ impl<M: Medium> MultiPea<M> {
     }
 }
 
+impl<M: Medium> IndexBase for MultiPea<M> {
+    type Slot = Scanned;
+
+    fn prefetch(&self, h: &[u64]) {
+        self.prefetch_all(h);
+    }
+
+    fn scan(&self, at: u64, out: &mut Vec<(u64, Scanned)>) -> Result<Option<u64>> {
+        let mut slots = Vec::new();
+        let next = self.scan_unit(at, &mut slots, |bucket, h, entry| (h, bucket, entry))?;
+        slots.sort_unstable_by_key(|(h, bucket, _)| (*h, *bucket));
+        // A hash that left one bucket and came to another meanwhile is in one of them.
+        for of_one in slots.chunk_by(|a, b| a.0 == b.0) {
+            let (h, first, _) = of_one[0];
+            let there = of_one.iter().filter(|(_, bucket, _)| *bucket == first);
+            out.extend(there.map(|(_, _, Entry { payload, is_list })| {
+                (h, if *is_list { Scanned::Many(*payload) } else { Scanned::One(*payload) })
+            }));
+        }
+        Ok(next)
+    }
+
+    fn mend(&self) -> Result<()> {
+        self.mend_all()
+    }
+
+    fn len(&self) -> Result<u64> {
+        let beyond = self.count_beyond()?;
+        Ok(self.live_slots()? + beyond)
+    }
+
+    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+        self.check_all(found)?;
+        match self.read_array() {
+            Ok(array) => self.check_lists(&array.units, found),
+            // It was found above.
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn stats(&self) -> IndexStats {
+        self.figures()
+    }
+}
+
 impl<M: Medium> MultiIndex for MultiPea<M> {
     fn add(&self, h: u64, payload: u64, keys: &dyn Keys) -> Result<()> {
         self.pool.writable()?;
@@ -97,10 +142,6 @@ impl<M: Medium> MultiIndex for MultiPea<M> {
 
     fn count(&self, h: u64, keys: &dyn Keys) -> Result<u64> {
         operation(self.medium(), || self.count_values(h, keys))
-    }
-
-    fn prefetch(&self, h: &[u64]) {
-        self.prefetch_all(h);
     }
 
     fn remove_one(
@@ -133,44 +174,7 @@ impl<M: Medium> MultiIndex for MultiPea<M> {
         Ok(())
     }
 
-    fn scan(&self, at: u64, out: &mut Vec<(u64, Scanned)>) -> Result<Option<u64>> {
-        let mut slots = Vec::new();
-        let next = self.scan_unit(at, &mut slots, |bucket, h, entry| (h, bucket, entry))?;
-        slots.sort_unstable_by_key(|(h, bucket, _)| (*h, *bucket));
-        // A hash that left one bucket and came to another meanwhile is in one of them.
-        for of_one in slots.chunk_by(|a, b| a.0 == b.0) {
-            let (h, first, _) = of_one[0];
-            let there = of_one.iter().filter(|(_, bucket, _)| *bucket == first);
-            out.extend(there.map(|(_, _, Entry { payload, is_list })| {
-                (h, if *is_list { Scanned::Many(*payload) } else { Scanned::One(*payload) })
-            }));
-        }
-        Ok(next)
-    }
-
-    fn mend(&self) -> Result<()> {
-        self.mend_all()
-    }
-
-    fn len(&self) -> Result<u64> {
-        let beyond = self.count_beyond()?;
-        Ok(self.live_slots()? + beyond)
-    }
-
     fn extra_count(&self) -> Option<u64> {
         self.writers.extra_count.get()
-    }
-
-    fn stats(&self) -> IndexStats {
-        self.figures()
-    }
-
-    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
-        self.check_all(found)?;
-        match self.read_array() {
-            Ok(array) => self.check_lists(&array.units, found),
-            // It was found above.
-            Err(_) => Ok(()),
-        }
     }
 }
