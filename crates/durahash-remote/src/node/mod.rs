@@ -68,7 +68,6 @@ mod listening;
 mod memory;
 mod message;
 mod nodes;
-mod offers;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -79,6 +78,5 @@ pub use link::Link;
 pub use listening::Listening;
 pub use memory::{LentMemory, LentPlace};
 pub use message::Offer;
-pub use nodes::Nodes;
-pub use offers::Offers;
+pub use nodes::{Nodes, Offers};
 pub use token::Token;

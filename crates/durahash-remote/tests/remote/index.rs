@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use durahash_media::hash::WordMix;
 use durahash_remote::fabric::{
-    Addr, Batch, Chaos, Fabric, Local, LocalOptions, Sim, SimClient, SimOptions,
+    Addr, Batch, Chaos, Fabric, Local, LocalClient, LocalOptions, Sim, SimClient, SimOptions,
 };
 use durahash_remote::{BlockingMap, Compared, ErrorKind, Options, RemoteMap, Result};
 
@@ -37,6 +37,13 @@ fn run<T: 'static, O: Future<Output = T> + 'static>(
     drop(client);
     sim.run();
     task.take().expect("the task ends")
+}
+
+/// A fabric of threads, and an index on it.
+fn shared() -> (Local, BlockingMap<LocalClient>) {
+    let local = Local::anonymous(&LocalOptions::default()).unwrap();
+    let map = BlockingMap::create(local.client().unwrap(), tiny()).unwrap();
+    (local, map)
 }
 
 /// Counts of 4 bytes, where a MainSegment has more entries than 2 can count, and of 2 again in its halves.
@@ -257,27 +264,10 @@ fn what_is_not_an_index_is_refused() {
     for wrong in [(1, 12, 8), (4, 3, 8), (4, 12, 41)] {
         let mut options = tiny();
         (options.cur_entries, options.main_entries, options.max_depth) = wrong;
-        let kind =
-            run(
-                &sim(1, 1 << 20, None),
-                |c| async move { kind(RemoteMap::create(c, options).await) },
-            );
+        let sim = sim(1, 1 << 20, None);
+        let kind = run(&sim, |c| async move { kind(RemoteMap::create(c, options).await) });
         assert!(kind.contains("Options"), "{kind}");
     }
-}
-
-#[test]
-fn a_closed_map_says_so() {
-    let sim = sim(1, 1 << 20, None);
-    run(&sim, |client| async move {
-        let map = RemoteMap::create(client, tiny()).await?;
-        map.clone().close().await?;
-        for error in [map.put(b"key", b"").await.unwrap_err(), map.get(b"key").await.unwrap_err()] {
-            assert!(matches!(error.kind(), ErrorKind::Closed), "{error}");
-        }
-        Ok::<_, durahash_remote::Error>(())
-    })
-    .unwrap();
 }
 
 #[test]
@@ -312,9 +302,7 @@ fn a_lost_node_is_an_error_within_the_deadline() {
 
 #[test]
 fn threads_share_a_local_fabric() {
-    let local =
-        Local::anonymous(&LocalOptions { max_clients: 8, ..LocalOptions::default() }).unwrap();
-    let map = BlockingMap::create(local.client().unwrap(), tiny()).unwrap();
+    let (local, map) = shared();
     let other = BlockingMap::open(local.client().unwrap(), tiny()).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..4u32 {
@@ -348,8 +336,7 @@ fn threads_share_a_local_fabric() {
 
 #[test]
 fn a_blocking_map_is_closed_for_all_its_clones() {
-    let local = Local::anonymous(&LocalOptions::default()).unwrap();
-    let map = BlockingMap::create(local.client().unwrap(), tiny()).unwrap();
+    let (local, map) = shared();
     let clone = map.clone();
     for i in 0..200_u32 {
         map.put(&i.to_le_bytes(), b"value").unwrap();
@@ -395,8 +382,7 @@ fn many_puts_at_once_keep_the_order_of_each_key() {
 
 #[test]
 fn pages_of_a_blocking_map_are_those_of_each() {
-    let local = Local::anonymous(&LocalOptions::default()).unwrap();
-    let map = BlockingMap::create(local.client().unwrap(), tiny()).unwrap();
+    let (_, map) = shared();
     for i in 0..300_u32 {
         map.put(&i.to_le_bytes(), i.to_string().as_bytes()).unwrap();
     }
@@ -425,14 +411,12 @@ fn pages_go_on_behind_damage() {
         for i in 0..200_u32 {
             map.put(&i.to_le_bytes(), &value(i)).await.unwrap();
         }
-        let mut all = Batch::new();
-        all.read(Addr::new(0, 0), BYTES as usize);
-        let all = client.post(all).await.unwrap().bytes(0).to_vec();
+        let all = Batch::of(|batch| batch.read(Addr::new(0, 0), BYTES as usize));
+        let all = client.post(all).await.unwrap().into_bytes();
         let damaged = [3, 77, 150];
         for i in damaged {
             let off = all.windows(14).position(|bytes| bytes == value(i)).unwrap() as u64;
-            let mut wrong = Batch::new();
-            wrong.write_word(Addr::new(0, off & !7), 7);
+            let wrong = Batch::of(|batch| batch.write_word(Addr::new(0, off & !7), 7));
             client.post(wrong).await.unwrap();
         }
         let (mut pages, mut keys, mut errors) = (map.pages(), BTreeMap::new(), 0);
@@ -460,8 +444,7 @@ fn pages_go_on_behind_damage() {
 /// A sweep gives out nothing that an operation beside it publishes: that is refused, or waited for.
 #[test]
 fn what_is_put_beside_a_sweep_is_refused_or_stays() {
-    let local = Local::anonymous(&LocalOptions::default()).unwrap();
-    let map = BlockingMap::create(local.client().unwrap(), tiny()).unwrap();
+    let (_, map) = shared();
     let beside = map.clone();
     let writer = std::thread::spawn(move || {
         let (mut last, mut refused) = (BTreeMap::new(), 0);
@@ -495,8 +478,7 @@ fn what_is_put_beside_a_sweep_is_refused_or_stays() {
 /// Clients that come, write and go while another sweeps: it is refused, or they were not in its way.
 #[test]
 fn a_sweep_is_refused_when_another_client_came_meanwhile() {
-    let local = Local::anonymous(&LocalOptions::default()).unwrap();
-    let map = BlockingMap::create(local.client().unwrap(), tiny()).unwrap();
+    let (local, map) = shared();
     (0..200_u32).for_each(|i| map.put(&i.to_le_bytes(), &[1; 100]).unwrap());
     let guests = std::thread::spawn({
         let local = local.clone();
@@ -546,8 +528,7 @@ fn a_silent_client_is_named_by_those_who_wait_for_it() {
 /// No call waits for a thread that has panicked.
 #[test]
 fn after_a_panic_of_its_thread_a_client_answers_no_call() {
-    let local = Local::anonymous(&LocalOptions::default()).unwrap();
-    let map = BlockingMap::create(local.client().unwrap(), tiny()).unwrap();
+    let (_, map) = shared();
     map.put(b"key", b"value").unwrap();
     for _ in 0..3 {
         let map = map.clone();

@@ -18,9 +18,9 @@ mod wire;
 mod world;
 
 use std::cell::RefCell;
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 
 use durahash_media::Result;
 
@@ -230,29 +230,18 @@ impl SimClient {
             return std::future::pending().await;
         }
         let slot = start(&mut self.0.world.borrow_mut(), self.0.number)?;
-        match slot {
-            Some(slot) => UnderWay { endpoint: &self.0, slot: Some(slot) }.await,
-            None => Ok(Done::default()),
-        }
+        let Some(slot) = slot else { return Ok(Done::default()) };
+        let mut under_way = UnderWay { endpoint: &self.0, slot: Some(slot) };
+        let done = poll_fn(|cx| self.0.world.borrow_mut().poll(slot, cx.waker())).await;
+        under_way.slot = None;
+        done
     }
 }
 
+/// Abandons the post if the future that waits for it is dropped.
 struct UnderWay<'a> {
     endpoint: &'a Endpoint,
     slot: Option<u32>,
-}
-
-impl Future for UnderWay<'_> {
-    type Output = Result<Done>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Done>> {
-        let slot = self.slot.expect("not polled after it was ready");
-        let done = self.endpoint.world.borrow_mut().poll(slot, cx.waker());
-        if done.is_ready() {
-            self.slot = None;
-        }
-        done
-    }
 }
 
 impl Drop for UnderWay<'_> {

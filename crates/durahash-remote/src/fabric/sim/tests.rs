@@ -1,5 +1,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::pin::Pin;
+use std::task::Poll;
 
 use durahash_media::{Error, ErrorKind};
 

@@ -23,6 +23,7 @@ use durahash_media::hash::{ByteHash, WordMix};
 use durahash_remote::fabric::{Addr, Choice, Counts, Sim, SimClient, SimOptions, Stage};
 use durahash_remote::{Options, RemoteMap, Result};
 
+use crate::common::counts;
 use crate::document::{Table, number};
 
 /// Keys in the MainSegment.
@@ -32,21 +33,16 @@ const KV_BYTES: u64 = 64;
 /// Lookups of each workload.
 const LOOKUPS: u64 = 2000;
 
-/// Round trips, verbs and bytes of payload.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Cost {
-    pub(crate) trips: u64,
-    pub(crate) verbs: u64,
-    pub(crate) bytes: u64,
+counts! {
+    /// Round trips, verbs and bytes of payload.
+    Cost {
+        trips,
+        verbs,
+        bytes,
+    }
 }
 
 impl Cost {
-    fn add(&mut self, other: Cost) {
-        self.trips += other.trips;
-        self.verbs += other.verbs;
-        self.bytes += other.bytes;
-    }
-
     fn cells(&self) -> [String; 3] {
         [(self.trips, 2), (self.verbs, 2), (self.bytes, 0)]
             .map(|(sum, digits)| number(sum as f64 / LOOKUPS as f64, digits))
@@ -156,8 +152,8 @@ async fn go(
         let counts = reader.counts() - before;
         let ours =
             Cost { trips: counts.round_trips, verbs: counts.verbs(), bytes: counts.bytes_in };
-        sums.ours.add(ours);
-        sums.paper.add(model(&sim, &reads.borrow(), hash.hash(&name))?);
+        sums.ours += ours;
+        sums.paper += model(&sim, &reads.borrow(), hash.hash(&name))?;
     }
     Ok(sums)
 }
@@ -208,7 +204,7 @@ fn model(sim: &Sim, reads: &[(Addr, u64)], hash: u64) -> Result<Cost> {
         cost.bytes += 9 * CUR;
     }
     if kv > 0 {
-        cost.add(Cost { trips: 1, verbs: kv, bytes: KV_BYTES * kv });
+        cost += Cost { trips: 1, verbs: kv, bytes: KV_BYTES * kv };
     }
     Ok(cost)
 }

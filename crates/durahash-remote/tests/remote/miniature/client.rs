@@ -140,15 +140,11 @@ impl Coroutine {
         let row = row(self.number());
         let pause = self.random(|r| if r.one_in(2) { r.below(self.setup.joining_max) } else { 0 });
         self.sleep(pause).await?;
-        let mut batch = Batch::new();
-        batch.swap(row, 0, ROW_LIVE + epoch, &[]);
-        self.post(batch).await?;
+        self.post(Batch::of(|b| b.swap(row, 0, ROW_LIVE + epoch, &[]))).await?;
         self.read(epoch);
         if self.setup.rules.registration_reads_epoch_again {
             let again = self.read_epoch().await?;
-            let mut batch = Batch::new();
-            batch.swap(row, ROW_LIVE + epoch, ROW_LIVE + again, &[]);
-            self.post(batch).await?;
+            self.post(Batch::of(|b| b.swap(row, ROW_LIVE + epoch, ROW_LIVE + again, &[]))).await?;
             self.read(again);
         }
         self.client.borrow_mut().registered = true;
@@ -169,9 +165,7 @@ impl Coroutine {
     }
 
     async fn read_epoch(&self) -> Result<u64, Closed> {
-        let mut batch = Batch::new();
-        batch.read(EPOCH, 1);
-        Ok(self.post(batch).await?[0])
+        Ok(self.post(Batch::of(|b| b.read(EPOCH, 1))).await?[0])
     }
 
     /// Announces epochs, and moves the epoch on when all have announced it, for as long as there

@@ -218,9 +218,7 @@ impl Coroutine {
             }
             batch.write(DIRECTORY + half, &cells[..half]);
             self.post(batch).await?;
-            let mut batch = Batch::new();
-            batch.swap(ROOT, global, global + 1, &[]);
-            self.post(batch).await?;
+            self.post(Batch::of(|b| b.swap(ROOT, global, global + 1, &[]))).await?;
         }
     }
 }

@@ -211,9 +211,7 @@ impl Coroutine {
                 continue;
             };
             let block = self.allocate(Class::Block);
-            let mut batch = Batch::new();
-            batch.write(block, &[key as u64 + 1, new]);
-            self.post(batch).await?;
+            self.post(Batch::of(|b| b.write(block, &[key as u64 + 1, new]))).await?;
             let mut batch = Batch::new();
             let swap = self.swap_entry(&mut batch, found.cur, found.a, at, old, bits, block, false);
             if self.post(batch).await?[swap] == old {
@@ -281,9 +279,7 @@ impl Coroutine {
 
     /// The whole MainSegment that `a` names: its mark and its entries.
     pub(crate) async fn read_main(&self, a: A) -> Result<Option<(u64, Vec<Entry>)>, Closed> {
-        let mut batch = Batch::new();
-        batch.read(a.main(), MAIN_HEAD + MAIN_ENTRIES);
-        let found = self.post(batch).await?;
+        let found = self.post(Batch::of(|b| b.read(a.main(), MAIN_HEAD + MAIN_ENTRIES))).await?;
         Ok(self.main(&found))
     }
 

@@ -11,10 +11,10 @@
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use std::future::poll_fn;
 use std::ops::Range;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 
 use super::layout::{self, Addr, Class};
 use super::random::Random;
@@ -48,6 +48,13 @@ pub(crate) struct Batch {
 impl Batch {
     pub(crate) fn new() -> Self {
         Self::default()
+    }
+
+    /// A batch with the verbs that `fill` adds.
+    pub(crate) fn of<T>(fill: impl FnOnce(&mut Self) -> T) -> Self {
+        let mut batch = Self::new();
+        fill(&mut batch);
+        batch
     }
 
     /// Returns where in [`Done`] the words will be.
@@ -349,31 +356,6 @@ impl World {
     }
 }
 
-/// A batch that was posted. It completes even if it is not awaited.
-struct Posting<'a> {
-    world: &'a Shared,
-    client: usize,
-    id: usize,
-}
-
-impl Future for Posting<'_> {
-    type Output = Result<Done, Closed>;
-
-    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut world = self.world.borrow_mut();
-        if world.peers[self.client].life == Life::Closed {
-            return Poll::Ready(Err(Closed));
-        }
-        let posted = &mut world.posted[self.id];
-        if posted.left > 0 {
-            return Poll::Pending;
-        }
-        posted.batch.pieces = Vec::new();
-        posted.order = Vec::new();
-        Poll::Ready(Ok(std::mem::take(&mut posted.found)))
-    }
-}
-
 /// One task's way to the world.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
@@ -387,7 +369,28 @@ impl Endpoint {
     pub(crate) async fn post(&self, batch: Batch) -> Result<Done, Closed> {
         self.open()?;
         let id = self.world.borrow_mut().post(self.client, Some(self.task), batch);
-        Posting { world: &self.world, client: self.client, id }.await
+        self.until(|world| {
+            let posted = &mut world.posted[id];
+            if posted.left > 0 {
+                return None;
+            }
+            posted.batch.pieces = Vec::new();
+            posted.order = Vec::new();
+            Some(std::mem::take(&mut posted.found))
+        })
+        .await
+    }
+
+    /// Waits until `done` has a value, or the client is closed.
+    async fn until<T>(&self, done: impl Fn(&mut World) -> Option<T>) -> Result<T, Closed> {
+        poll_fn(|_| {
+            let world = &mut self.world.borrow_mut();
+            if world.life(self.client) == Life::Closed {
+                return Poll::Ready(Err(Closed));
+            }
+            done(world).map_or(Poll::Pending, |value| Poll::Ready(Ok(value)))
+        })
+        .await
     }
 
     /// Posts, and does not wait.
@@ -402,14 +405,9 @@ impl Endpoint {
     /// Waits until what this client has posted unsignaled so far has taken effect.
     pub(crate) async fn flush(&self) -> Result<(), Closed> {
         let before = self.world.borrow().posted.len();
-        std::future::poll_fn(|_| {
-            let world = self.world.borrow();
+        self.until(|world| {
             let peer = &world.peers[self.client];
-            if peer.life == Life::Closed {
-                return Poll::Ready(Err(Closed));
-            }
-            let flushed = peer.unsignaled.iter().all(|&id| id >= before);
-            if flushed { Poll::Ready(Ok(())) } else { Poll::Pending }
+            peer.unsignaled.iter().all(|&id| id >= before).then_some(())
         })
         .await
     }
@@ -417,7 +415,7 @@ impl Endpoint {
     pub(crate) async fn sleep(&self, ticks: u64) -> Result<(), Closed> {
         let until = self.world.borrow().now + ticks;
         self.world.borrow_mut().schedule(ticks, Event::Resume(self.task as u32));
-        std::future::poll_fn(|_| {
+        poll_fn(|_| {
             let world = self.world.borrow();
             if world.now >= until { Poll::Ready(()) } else { Poll::Pending }
         })
