@@ -1,9 +1,9 @@
 //! Operations per second on memory of this host, by threads and by processes:
-//! `cargo run --release -p durahash-remote --example throughput [FILE]`.
+//! `cargo run --release -p durahash-remote --example throughput`.
 //!
 //! Each thread or process is a client with 32 operations under way. Threads share memory of this process,
 //! processes a directory of files in `/dev/shm`, or in the system's place for temporary files. Medians
-//! of three; FILE gets the numbers as JSON.
+//! of three.
 
 use std::io;
 use std::path::Path;
@@ -45,7 +45,6 @@ fn main() -> Result<()> {
         "{machine}\n| clients | put | get | update | round trips of a put | of a get | of an update |"
     );
     println!("|{}", "---|".repeat(7));
-    let mut rows = Vec::new();
     for (name, clients, processes) in [
         ("1 thread", 1, false),
         ("2 threads", 2, false),
@@ -58,23 +57,11 @@ fn main() -> Result<()> {
             all.sort_unstable_by(f64::total_cmp);
             all[REPEATS / 2]
         });
-        let [put, get, update, trips @ ..] = medians;
-        let [of_put, of_get, of_update] = trips;
-        println!(
-            "| {name} | {put:.3} | {get:.3} | {update:.3} | {of_put:.2} | {of_get:.2} | {of_update:.2} |"
-        );
-        rows.push(format!(
-            "  {{\"clients\": {name:?}, \"millions_per_s_and_round_trips\": {medians:?}}}"
-        ));
+        let rates = medians[..3].iter().map(|rate| format!(" {rate:.3} |"));
+        let trips = medians[3..].iter().map(|trips| format!(" {trips:.2} |"));
+        println!("| {name} |{}", rates.chain(trips).collect::<String>());
     }
-    args.first().map_or(Ok(()), |file| {
-        let rows = rows.join(",\n");
-        fs::write(
-            file,
-            format!("{{\"machine\": {machine:?}, \"keys\": {KEYS}, \"rows\": [\n{rows}\n]}}\n"),
-        )
-        .map_err(|e| failed("writing the numbers", e))
-    })
+    Ok(())
 }
 
 /// Million operations a second of each phase, and round trips of each.

@@ -102,29 +102,31 @@ async fn serve<F: Fabric>(
     }
 }
 
-/// Methods that do as those of [`RemoteMap`] with bytes.
+/// Methods that do as those of [`RemoteMap`] with slices.
 macro_rules! forward {
-    ($($method:ident($($bytes:ident),*) -> $value:ty;)*) => {
+    ($($method:ident($($slice:ident: $type:ty),*) -> $value:ty;)*) => {
+        #[allow(clippy::type_complexity, reason = "pairs of keys and values")]
         impl<F: Fabric + Send> BlockingMap<F> {$(
             #[doc = concat!("As [`RemoteMap::", stringify!($method), "`].")]
             ///
             /// # Errors
             /// The same.
-            pub fn $method(&self, $($bytes: &[u8]),*) -> Result<$value> {
-                $(let $bytes = $bytes.to_vec();)*
-                self.call(move |map| async move { map.$method($(&$bytes),*).await })
+            pub fn $method(&self, $($slice: &$type),*) -> Result<$value> {
+                $(let $slice = $slice.to_vec();)*
+                self.call(move |map| async move { map.$method($(&$slice),*).await })
             }
         )*}
     };
 }
 
 forward! {
-    get(key) -> Option<Vec<u8>>;
-    put(key, value) -> ();
-    delete(key) -> ();
-    insert_new(key, value) -> bool;
-    replace(key, value) -> Option<Vec<u8>>;
-    take(key) -> Option<Vec<u8>>;
+    get(key: [u8]) -> Option<Vec<u8>>;
+    put(key: [u8], value: [u8]) -> ();
+    put_many(pairs: [(Vec<u8>, Vec<u8>)]) -> ();
+    delete(key: [u8]) -> ();
+    insert_new(key: [u8], value: [u8]) -> bool;
+    replace(key: [u8], value: [u8]) -> Option<Vec<u8>>;
+    take(key: [u8]) -> Option<Vec<u8>>;
     check() -> Report;
     sweep() -> u64;
 }
@@ -195,16 +197,6 @@ impl<F: Fabric + Send> BlockingMap<F> {
         self.0.waker.wake_by_ref();
         wait.recv()
             .expect("no operation has panicked, which would have ended the thread of this client")
-    }
-
-    /// As [`RemoteMap::put_many`].
-    ///
-    /// # Errors
-    /// The same.
-    #[allow(clippy::type_complexity, reason = "pairs of keys and values")]
-    pub fn put_many(&self, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
-        let pairs = pairs.to_vec();
-        self.call(move |map| async move { map.put_many(&pairs).await })
     }
 
     /// As [`RemoteMap::compare_set`].

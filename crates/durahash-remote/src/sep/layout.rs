@@ -89,41 +89,36 @@ impl Ref {
     }
 }
 
-/// The length of the KV block, as far as the entry tells.
+/// The length of the KV block as its entry has it: 1 to 6 units, or 7 if the header of the block has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Len {
-    /// The key was removed; the block holds the key.
-    Tombstone,
-    /// 1 to 6 units.
-    Units(u8),
-    /// The header of the block tells.
-    Long,
-}
+pub(super) struct Len(pub(super) u8);
 
 impl Len {
-    pub(super) fn of_block(bytes: usize) -> Self {
-        match bytes.div_ceil(UNIT as usize) {
-            units @ 1..=6 => Len::Units(units as u8),
-            _ => Len::Long,
-        }
-    }
+    /// The key was removed; the block holds the key.
+    pub(super) const TOMBSTONE: Len = Len(0);
 
-    fn bits(self) -> u64 {
-        match self {
-            Len::Tombstone => 0,
-            Len::Units(units) => units.into(),
-            Len::Long => 7,
-        }
+    pub(super) fn of_block(bytes: usize) -> Self {
+        Len(bytes.div_ceil(UNIT as usize).min(7) as u8)
     }
 
     /// Bytes that the first read of the block covers.
     pub(super) fn first_read(self) -> usize {
-        match self {
-            Len::Units(units) => usize::from(units) * UNIT as usize,
-            Len::Tombstone | Len::Long => FIRST_READ,
-        }
+        if self == Len::TOMBSTONE { FIRST_READ } else { usize::from(self.0) * UNIT as usize }
     }
 }
+
+/// Fields of a word: type, first bit, number of bits.
+macro_rules! fields {
+    ($word:ident: $($name:ident $type:ty [$at:expr, $bits:expr])*) => {
+        impl $word {
+            $(pub(super) fn $name(self) -> $type { field(self.0, $at, $bits) as $type })*
+        }
+    };
+}
+
+fields!(Entry: fp u8 [42, 8] dep u8 [60, 4]);
+fields!(WordA: generation u16 [42, 16] depth u32 [58, 6]);
+fields!(Row: beat u16 [2, 10] epoch u64 [12, EPOCH_BITS] incarnation u16 [54, 10]);
 
 /// An entry: address 42, fp 8, length 3, generation 7, depth information 4.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -143,7 +138,7 @@ impl Entry {
         debug_assert!(dep < 16);
         Entry(
             kv.0 | u64::from(fp) << 42
-                | len.bits() << 50
+                | u64::from(len.0) << 50
                 | u64::from(generation & generation_bits()) << 53
                 | u64::from(dep) << 60,
         )
@@ -153,24 +148,12 @@ impl Entry {
         Ref::from_word(self.0)
     }
 
-    pub(super) fn fp(self) -> u8 {
-        field(self.0, 42, 8) as u8
-    }
-
     pub(super) fn len(self) -> Len {
-        match field(self.0, 50, 3) {
-            0 => Len::Tombstone,
-            7 => Len::Long,
-            units => Len::Units(units as u8),
-        }
+        Len(field(self.0, 50, 3) as u8)
     }
 
     pub(super) fn is_tombstone(self) -> bool {
-        self.len() == Len::Tombstone
-    }
-
-    pub(super) fn dep(self) -> u8 {
-        field(self.0, 60, 4) as u8
+        self.len() == Len::TOMBSTONE
     }
 
     /// The entry as a MainSegment has it: no generation, and depth information `dep`.
@@ -203,14 +186,6 @@ impl WordA {
 
     pub(super) fn main(self) -> Ref {
         Ref::from_word(self.0)
-    }
-
-    pub(super) fn generation(self) -> u16 {
-        field(self.0, 42, 16) as u16
-    }
-
-    pub(super) fn depth(self) -> u32 {
-        field(self.0, 58, 6) as u32
     }
 
     /// Returns whether contents that were cached under one word are valid under the other.
@@ -431,18 +406,6 @@ impl Row {
             1 => RowState::Live,
             _ => RowState::Dead,
         }
-    }
-
-    pub(super) fn beat(self) -> u16 {
-        field(self.0, 2, 10) as u16
-    }
-
-    pub(super) fn epoch(self) -> u64 {
-        field(self.0, 12, EPOCH_BITS)
-    }
-
-    pub(super) fn incarnation(self) -> u16 {
-        field(self.0, 54, 10) as u16
     }
 
     /// Returns whether the client that had `row` made this of it by a swap.

@@ -179,7 +179,7 @@ impl<F: Fabric> Core<F> {
         let bytes = kv_block(&self.hash, key, value.unwrap_or_default());
         let taken = block_bytes(bytes.len());
         let at = self.allocate(op, bytes.len()).await?;
-        let len = if value.is_none() { Len::Tombstone } else { Len::of_block(bytes.len()) };
+        let len = if value.is_none() { Len::TOMBSTONE } else { Len::of_block(bytes.len()) };
         Ok((Some((at, bytes)), KvBlock { at, bytes: taken, len }))
     }
 

@@ -364,18 +364,15 @@ impl Endpoint {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn check(&self, batch: &Batch) -> Result<()> {
-        batch.check(|node| self.local.0.node_bytes.get(node as usize).copied())
-    }
-
     fn run(&self, batch: Batch) -> Result<Done> {
-        self.check(&batch)?;
-        self.local.0.check_lost(batch.verbs.iter().map(|verb| verb.addr.node()))?;
+        let shared = &self.local.0;
+        shared.check(&batch)?;
+        shared.check_lost(batch.verbs.iter().map(|verb| verb.addr.node()))?;
         batch.count(&mut self.counts());
         let Batch { verbs, out, back } = batch;
         let mut back = vec![0; back as usize];
         for verb in &verbs {
-            self.local.0.run(verb, &out, &mut back)?;
+            shared.run(verb, &out, &mut back)?;
         }
         fence(Ordering::SeqCst);
         Ok(Done::new(verbs, back))
@@ -390,6 +387,10 @@ impl Endpoint {
 }
 
 impl Shared {
+    fn check(&self, batch: &Batch) -> Result<()> {
+        batch.check(|node| self.node_bytes.get(node as usize).copied())
+    }
+
     /// Fails if one of these nodes is lost.
     fn check_lost(&self, nodes: impl IntoIterator<Item = u8>) -> Result<()> {
         match nodes.into_iter().find(|node| self.lost[usize::from(*node)].load(Ordering::Acquire)) {
@@ -420,14 +421,14 @@ impl Fabric for LocalClient {
     }
 
     fn write_unsignaled(&self, addr: Addr, bytes: &[u8]) -> Result<()> {
-        let batch = Batch::of(|batch| batch.write(addr, bytes));
-        self.0.check(&batch)?;
+        let (shared, node) = (&self.0.local.0, addr.node());
+        shared.check(&Batch::of(|batch| batch.write(addr, bytes)))?;
         // The next flush reports a lost node.
-        if self.0.local.0.check_lost([addr.node()]).is_ok() {
+        if shared.check_lost([node]).is_ok() {
             self.0.counts().write_unsignaled(bytes);
-            self.0.local.0.regions[addr.node() as usize].write(addr.off(), bytes)?;
+            shared.regions[usize::from(node)].write(addr.off(), bytes)?;
         }
-        self.0.unsignaled[addr.node() as usize][0].fetch_add(1, Ordering::Relaxed);
+        self.0.unsignaled[usize::from(node)][0].fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 

@@ -11,7 +11,7 @@ fn hash(key: u64) -> u64 {
 
 fn entry(at: u64, key: u64, tombstone: bool, generation: u16, depth: u32) -> Entry {
     let kv = Ref::new(Addr::new(0, at * UNIT));
-    let len = if tombstone { Len::Tombstone } else { Len::Units(1) };
+    let len = if tombstone { Len::TOMBSTONE } else { Len(1) };
     Entry::new(kv, layout::fp(hash(key)), len, generation, dep(hash(key), depth))
 }
 

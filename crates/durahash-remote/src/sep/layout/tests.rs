@@ -20,11 +20,7 @@ fn refs_keep_node_and_offset() {
 #[test]
 fn entries_keep_their_fields_apart() {
     let kvs = [Ref(0), Ref(1), Ref((1 << 42) - 1)];
-    let lens = (0..8).map(|i| match i {
-        0 => Len::Tombstone,
-        7 => Len::Long,
-        units => Len::Units(units),
-    });
+    let lens = (0..8).map(Len);
     for kv in kvs {
         for len in lens.clone() {
             for fp in 0..=255 {
@@ -47,7 +43,7 @@ fn entries_keep_their_fields_apart() {
 #[test]
 fn an_entry_is_live_in_its_generation_and_free_in_the_next() {
     for at in (0..=300).chain(65_530..=65_535) {
-        let entry = Entry::new(Ref(1), 7, Len::Units(1), at, 3);
+        let entry = Entry::new(Ref(1), 7, Len(1), at, 3);
         assert_eq!(entry.state(at), State::Live);
         assert_eq!(entry.state(at.wrapping_add(1)), State::Free);
         for more in 2..128 {
@@ -132,13 +128,7 @@ fn main_segments_round_trip() {
     for (len, of_one_fp) in [(0, 2), (300, 2), (65_535, 65_535), (65_536, 65_536), (70_000, 300)] {
         let list: Vec<Item> = (0..len)
             .map(|i| Item {
-                entry: Entry::new(
-                    Ref(i + 1),
-                    (i / of_one_fp) as u8,
-                    Len::Units(1),
-                    0,
-                    (i % 16) as u8,
-                ),
+                entry: Entry::new(Ref(i + 1), (i / of_one_fp) as u8, Len(1), 0, (i % 16) as u8),
                 fp2: i as u8,
             })
             .collect();
@@ -197,10 +187,10 @@ fn blocks_round_trip_and_damage_shows() {
 
 #[test]
 fn lengths_of_entries() {
-    assert_eq!(Len::of_block(16), Len::Units(1));
-    assert_eq!(Len::of_block(64), Len::Units(1));
-    assert_eq!(Len::of_block(65), Len::Units(2));
-    assert_eq!(Len::of_block(384), Len::Units(6));
-    assert_eq!(Len::of_block(385), Len::Long);
-    assert_eq!(Len::Long.first_read(), 448);
+    assert_eq!(Len::of_block(16), Len(1));
+    assert_eq!(Len::of_block(64), Len(1));
+    assert_eq!(Len::of_block(65), Len(2));
+    assert_eq!(Len::of_block(384), Len(6));
+    assert_eq!(Len::of_block(385), Len(7));
+    assert_eq!(Len(7).first_read(), 448);
 }

@@ -117,12 +117,10 @@ async fn warm(table: &mut Table, map: &Map) -> Result<()> {
         puts.of("put, new key", map, map.put(&other(i), &VALUE)).await?;
     }
     for i in 0..100 {
-        let found = table.of("get, in the MainSegment", map, map.get(&key(i))).await?;
-        assert!(found.is_some());
+        assert!(table.of("get, in the MainSegment", map, map.get(&key(i))).await?.is_some());
     }
     for i in 0..63 {
-        let found = table.of("get, in the CurSegment", map, map.get(&other(i))).await?;
-        assert!(found.is_some());
+        assert!(table.of("get, in the CurSegment", map, map.get(&other(i))).await?.is_some());
     }
     let long = "get, key and value of 1,012 bytes";
     assert!(table.of(long, map, map.get(b"a longer one")).await?.is_some());
@@ -160,10 +158,10 @@ async fn conditional(table: &mut Table, map: &Map) -> Result<()> {
     let mut fresh = 2000;
     let mut old = 1000..;
     let mut there = || key(old.next().expect("there are enough"));
+    let zeros = [0; 32];
     for _ in 0..8 {
         let name = absent(map, &mut fresh).await?;
-        let put = map.insert_new(&name, &VALUE);
-        assert!(table.of("insert_new, no such key", map, put).await?);
+        assert!(table.of("insert_new, no such key", map, map.insert_new(&name, &VALUE)).await?);
         let put = map.insert_new(&name, &VALUE);
         assert!(!table.of("insert_new, key that is there", map, put).await?);
 
@@ -171,27 +169,21 @@ async fn conditional(table: &mut Table, map: &Map) -> Result<()> {
         let put = map.compare_set(&name, None, Some(&VALUE));
         let compared = table.of("compare_set, no such key as expected", map, put).await?;
         assert_eq!(compared, Compared::Set);
-        let (name, zeros) = (there(), [0; 32]);
-        let put = map.compare_set(&name, Some(&VALUE), Some(&zeros));
-        let compared = table.of("compare_set, equal", map, put).await?;
-        assert_eq!(compared, Compared::Set);
-        let put = map.compare_set(&name, Some(&VALUE), Some(&zeros));
-        let compared = table.of("compare_set, another value", map, put).await?;
-        assert_ne!(compared, Compared::Set);
+        let name = there();
+        let put = || map.compare_set(&name, Some(&VALUE), Some(&zeros));
+        assert_eq!(table.of("compare_set, equal", map, put()).await?, Compared::Set);
+        assert_ne!(table.of("compare_set, another value", map, put()).await?, Compared::Set);
 
         let name = absent(map, &mut fresh).await?;
-        let put = map.replace(&name, &VALUE);
-        assert_eq!(table.of("replace, no such key", map, put).await?, None);
+        assert_eq!(table.of("replace, no such key", map, map.replace(&name, &VALUE)).await?, None);
         let name = there();
         let put = map.replace(&name, &VALUE);
         assert!(table.of("replace, key that is there", map, put).await?.is_some());
 
         let name = there();
-        let take = map.take(&name);
-        assert!(table.of("take, key that is there", map, take).await?.is_some());
+        assert!(table.of("take, key that is there", map, map.take(&name)).await?.is_some());
         let name = absent(map, &mut fresh).await?;
-        let take = map.take(&name);
-        assert!(table.of("take, no such key", map, take).await?.is_none());
+        assert!(table.of("take, no such key", map, map.take(&name)).await?.is_none());
     }
     Ok(())
 }
