@@ -51,8 +51,8 @@ fn shared() -> (Local, BlockingMap<LocalClient>) {
 fn a_main_segment_may_have_more_entries_than_narrow_counts_hold() {
     let key = |i: u32| i.to_le_bytes();
     let sim = sim(1, 64 << 20, None);
-    let (first, second) = (sim.client().unwrap(), sim.client().unwrap());
-    let task = sim.spawn(&first.clone(), async move {
+    let second = sim.client().unwrap();
+    let counted = run(&sim, |first| async move {
         let mut options = tiny();
         (options.cur_entries, options.main_entries) = (4096, 68_000);
         options.chunk_bytes = 1 << 20;
@@ -74,8 +74,7 @@ fn a_main_segment_may_have_more_entries_than_narrow_counts_hold() {
         }
         Ok::<_, durahash_remote::Error>(())
     });
-    sim.run();
-    task.take().expect("the task ends").unwrap();
+    counted.unwrap();
 }
 
 #[test]
@@ -200,7 +199,7 @@ fn the_dead_do_not_keep_memory_back() {
     let sim = sim(1, 256 << 10, None);
     run(&sim, |client| async move { RemoteMap::create(client, tiny()).await?.close().await })
         .unwrap();
-    let (client, dead) = (sim.client().unwrap(), sim.client().unwrap());
+    let dead = sim.client().unwrap();
     let task = sim.spawn(&dead, {
         let dead = dead.clone();
         async move { RemoteMap::open(dead, tiny()).await.map(drop) }
@@ -208,7 +207,7 @@ fn the_dead_do_not_keep_memory_back() {
     sim.run();
     task.take().unwrap().unwrap();
     sim.kill(&dead);
-    let task = sim.spawn(&client.clone(), async move {
+    let outlived = run(&sim, |client| async move {
         let mut options = tiny();
         options.tick_ns = 10_000;
         let map = RemoteMap::open(client, options).await?;
@@ -218,8 +217,7 @@ fn the_dead_do_not_keep_memory_back() {
         assert_eq!(map.stats().evictions, 1);
         map.close().await
     });
-    sim.run();
-    task.take().expect("the task ends").unwrap();
+    outlived.unwrap();
 }
 
 #[test]
@@ -274,29 +272,26 @@ fn what_is_not_an_index_is_refused() {
 fn a_lost_node_is_an_error_within_the_deadline() {
     for node in 0..2 {
         let sim = sim(2, 1 << 20, None);
-        let client = sim.client().unwrap();
-        let task = sim.spawn(&client, {
-            let (client, sim) = (client.clone(), sim.clone());
-            async move {
-                let map = RemoteMap::create(client.clone(), tiny()).await?;
-                for i in 0..100u32 {
-                    map.put(&i.to_le_bytes(), b"value").await?;
-                }
-                sim.lose_node(node);
-                let from = client.now_ns();
-                let mut failed = 0;
-                for i in 0..100u32 {
-                    match map.put(&i.to_le_bytes(), b"other").await {
-                        Err(e) if matches!(e.kind(), ErrorKind::NodeLost { .. }) => failed += 1,
-                        other => other?,
-                    }
-                }
-                assert!(failed > 20 && client.now_ns() - from < 1_000_000_000, "{failed}");
-                Ok::<(), durahash_remote::Error>(())
+        let failing = sim.clone();
+        let ended = run(&sim, |client| async move {
+            let sim = failing;
+            let map = RemoteMap::create(client.clone(), tiny()).await?;
+            for i in 0..100u32 {
+                map.put(&i.to_le_bytes(), b"value").await?;
             }
+            sim.lose_node(node);
+            let from = client.now_ns();
+            let mut failed = 0;
+            for i in 0..100u32 {
+                match map.put(&i.to_le_bytes(), b"other").await {
+                    Err(e) if matches!(e.kind(), ErrorKind::NodeLost { .. }) => failed += 1,
+                    other => other?,
+                }
+            }
+            assert!(failed > 20 && client.now_ns() - from < 1_000_000_000, "{failed}");
+            Ok::<(), durahash_remote::Error>(())
         });
-        sim.run();
-        task.take().expect("it ends").unwrap();
+        ended.unwrap();
     }
 }
 
