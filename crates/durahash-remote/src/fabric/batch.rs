@@ -33,7 +33,6 @@ pub struct Verb {
 /// use durahash_remote::fabric::{Addr, Batch};
 /// let mut batch = Batch::of(|batch| batch.read(Addr::new(0, 64), 24));
 /// assert_eq!(batch.compare_swap(Addr::new(0, 128), 0, 7), 1);
-/// assert_eq!(batch.len(), 2);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
@@ -62,12 +61,6 @@ impl Batch {
     #[must_use]
     pub fn only_reads(&self) -> bool {
         self.verbs.iter().all(|verb| matches!(verb.kind, Kind::Read))
-    }
-
-    /// The number of verbs.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.verbs.len()
     }
 
     /// Returns whether there are no verbs.
