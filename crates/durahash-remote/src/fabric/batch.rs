@@ -141,8 +141,9 @@ impl Batch {
 impl Verb {
     pub(super) fn check(&self, region_bytes: &impl Fn(u8) -> Option<u64>) -> Result<()> {
         let (node, off, bytes) = (self.addr.node(), self.addr.off(), u64::from(self.len));
-        let region_bytes = region_bytes(node).unwrap_or(0);
-        if region_bytes.checked_sub(bytes).is_none_or(|last| off > last) {
+        let region_bytes = region_bytes(node);
+        if region_bytes.and_then(|all| all.checked_sub(bytes)).is_none_or(|last| off > last) {
+            let region_bytes = region_bytes.unwrap_or(0);
             return Err(ErrorKind::OutOfRegion { node, off, bytes, region_bytes }.into());
         }
         let atomic = matches!(self.kind, Kind::CompareSwap { .. } | Kind::FetchAdd { .. });

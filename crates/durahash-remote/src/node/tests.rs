@@ -1,5 +1,5 @@
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -42,15 +42,27 @@ fn dial(node: &Listening) -> TcpStream {
     TcpStream::connect(node.address()).unwrap()
 }
 
+/// All that a node says until it ends the connection.
+fn heard(mut stream: TcpStream) -> Vec<u8> {
+    let mut said = Vec::new();
+    drop(stream.read_to_end(&mut said));
+    said
+}
+
+/// A peer that listens, and its address.
+fn listener() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    (listener, address)
+}
+
 /// All that a node says to `bytes`, and that it ends the connection then.
 fn told(node: &Listening, bytes: &[u8]) -> Vec<u8> {
     let mut stream = dial(node);
     // The node may end the connection before it has all.
     drop(stream.write_all(bytes));
     drop(stream.shutdown(Shutdown::Write));
-    let mut said = Vec::new();
-    drop(stream.read_to_end(&mut said));
-    said
+    heard(stream)
 }
 
 fn read_word(local: &crate::fabric::Local, node: u8) -> Result<u64, Error> {
@@ -127,14 +139,12 @@ fn another_version_is_told_before_anything_else() {
 
 /// Something that answers each connection with `bytes`, and then says no more.
 fn impostor(bytes: Vec<u8>) -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
+    let (listener, address) = listener();
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.write_all(&bytes).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
-        let mut heard = Vec::new();
-        drop(stream.read_to_end(&mut heard));
+        heard(stream);
     });
     address
 }
@@ -206,21 +216,16 @@ fn silent_peers_are_not_waited_for() {
     for bytes in [&b""[..], b"durnode\0", b"durnode\0\x01\0\0\0\x05\0\0\0abc"] {
         let mut stream = dial(&node);
         stream.write_all(bytes).unwrap();
-        let mut said = Vec::new();
-        drop(stream.read_to_end(&mut said));
-        assert_eq!(said, b"");
+        assert_eq!(heard(stream), b"");
     }
     // A client that never asks.
     let short = Limits { idle: Duration::from_millis(50), ..limits() };
     let node = listen(&memory, None, &short);
     let mut stream = dial(&node);
     stream.write_all(&super::message::hello(None)).unwrap();
-    let mut said = Vec::new();
-    drop(stream.read_to_end(&mut said));
-    assert!(said.starts_with(b"durnode\0"));
+    assert!(heard(stream).starts_with(b"durnode\0"));
     // A node that does not answer.
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
+    let (_listener, address) = listener();
     let short = Limits { handshake: Duration::from_millis(50), ..limits() };
     fails!(Link::connect(&address, None, &short), ErrorKind::Unreachable { .. });
 }
@@ -297,8 +302,7 @@ fn a_node_that_ends_is_lost_to_its_clients_and_no_other_is() {
 fn a_node_that_falls_silent_is_lost() {
     let memory = memory();
     let answer = super::message::answer(Ok(&memory.offer()));
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
+    let (listener, address) = listener();
     let (over, wait) = channel::<()>();
     let thread = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();

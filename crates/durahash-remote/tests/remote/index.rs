@@ -199,7 +199,7 @@ fn the_dead_do_not_keep_memory_back() {
     let sim = sim(1, 256 << 10, None);
     run(&sim, |client| async move { RemoteMap::create(client, tiny()).await?.close().await })
         .unwrap();
-    let dead = sim.client().unwrap();
+    let (client, dead) = (sim.client().unwrap(), sim.client().unwrap());
     let task = sim.spawn(&dead, {
         let dead = dead.clone();
         async move { RemoteMap::open(dead, tiny()).await.map(drop) }
@@ -207,7 +207,7 @@ fn the_dead_do_not_keep_memory_back() {
     sim.run();
     task.take().unwrap().unwrap();
     sim.kill(&dead);
-    let outlived = run(&sim, |client| async move {
+    let task = sim.spawn(&client.clone(), async move {
         let mut options = tiny();
         options.tick_ns = 10_000;
         let map = RemoteMap::open(client, options).await?;
@@ -217,7 +217,8 @@ fn the_dead_do_not_keep_memory_back() {
         assert_eq!(map.stats().evictions, 1);
         map.close().await
     });
-    outlived.unwrap();
+    sim.run();
+    task.take().expect("the task ends").unwrap();
 }
 
 #[test]

@@ -433,10 +433,8 @@ impl Fabric for LocalClient {
     }
 
     async fn flush(&self, node: u8) -> Result<()> {
-        let Some([posted, flushed]) = self.0.unsignaled.get(node as usize) else {
-            let (off, bytes, region_bytes) = (0, 0, 0);
-            return Err(ErrorKind::OutOfRegion { node, off, bytes, region_bytes }.into());
-        };
+        self.0.local.0.check(&Batch::of(|batch| batch.read(Addr::new(node, 0), 0)))?;
+        let [posted, flushed] = &self.0.unsignaled[usize::from(node)];
         let posted = posted.load(Ordering::Relaxed);
         if flushed.load(Ordering::Relaxed) < posted {
             self.0.local.0.check_lost([node])?;

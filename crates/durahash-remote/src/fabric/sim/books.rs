@@ -40,24 +40,13 @@ fn verb(rng: &mut Rng, batch: &mut Batch) -> u32 {
     let word = Addr::new(node, 8 * rng.below(32));
     let len = rng.below(50) as u32;
     let bytes = word.add(rng.below(8));
-    match rng.below(4) {
-        0 => {
-            batch.read(bytes, len as usize);
-            len
-        }
-        1 => {
-            batch.write(bytes, &vec![rng.next() as u8; len as usize]);
-            len
-        }
-        2 => {
-            batch.compare_swap(word, rng.below(3), rng.below(3));
-            8
-        }
-        _ => {
-            batch.fetch_add(word, 1);
-            8
-        }
-    }
+    let (_, len) = match rng.below(4) {
+        0 => (batch.read(bytes, len as usize), len),
+        1 => (batch.write(bytes, &vec![rng.next() as u8; len as usize]), len),
+        2 => (batch.compare_swap(word, rng.below(3), rng.below(3)), 8),
+        _ => (batch.fetch_add(word, 1), 8),
+    };
+    len
 }
 
 /// The verbs of a client, until it is evicted.

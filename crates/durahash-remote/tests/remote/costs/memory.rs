@@ -22,6 +22,17 @@ struct Churn {
     deletes_one_in: u64,
 }
 
+const ONE: Churn = Churn {
+    nodes: 1,
+    clients: 1,
+    keys: 8_000,
+    main_entries: 16 * 128,
+    rounds: 3,
+    chunk_bytes: 256 << 10,
+    values: (32, 32),
+    deletes_one_in: u64::MAX,
+};
+
 /// The index after the keys were put, and after each of the rounds, in which each client does as many
 /// operations as there are keys.
 fn reports(churn: Churn) -> Vec<Report> {
@@ -81,22 +92,12 @@ fn reports(churn: Churn) -> Vec<Report> {
 
 #[test]
 fn what_was_left_serves_again() {
-    let one = Churn {
-        nodes: 1,
-        clients: 1,
-        keys: 8_000,
-        main_entries: 16 * 128,
-        rounds: 3,
-        chunk_bytes: 256 << 10,
-        values: (32, 32),
-        deletes_one_in: u64::MAX,
-    };
     for churn in [
-        one,
-        Churn { deletes_one_in: 3, ..one },
-        Churn { values: (0, 400), deletes_one_in: 5, ..one },
-        Churn { values: (0, 3000), keys: 3_000, deletes_one_in: 5, ..one },
-        Churn { clients: 4, nodes: 3, keys: 5_000, rounds: 2, deletes_one_in: 4, ..one },
+        ONE,
+        Churn { deletes_one_in: 3, ..ONE },
+        Churn { values: (0, 400), deletes_one_in: 5, ..ONE },
+        Churn { values: (0, 3000), keys: 3_000, deletes_one_in: 5, ..ONE },
+        Churn { clients: 4, nodes: 3, keys: 5_000, rounds: 2, deletes_one_in: 4, ..ONE },
     ] {
         let all = reports(churn);
         let taken: Vec<u64> = all.iter().map(|report| report.taken_bytes).collect();
@@ -115,16 +116,7 @@ fn what_was_left_serves_again() {
 /// The client that merges owns the old MainSegment's memory, and other clients mostly own its neighbours.
 #[test]
 fn clients_that_fill_an_index_together_use_again_what_each_of_them_has() {
-    let churn = Churn {
-        nodes: 1,
-        clients: 4,
-        keys: 250_000,
-        main_entries: 64 * 128,
-        rounds: 0,
-        chunk_bytes: 256 << 10,
-        values: (32, 32),
-        deletes_one_in: u64::MAX,
-    };
+    let churn = Churn { clients: 4, keys: 250_000, main_entries: 64 * 128, rounds: 0, ..ONE };
     let report = &reports(churn)[0];
     let (taken, needed) = (report.taken_bytes, report.index_bytes + report.kv_bytes);
     println!("{taken} bytes taken, {needed} needed");

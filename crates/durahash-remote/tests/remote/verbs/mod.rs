@@ -94,7 +94,8 @@ pub(crate) async fn counted<F: Fabric>(one: F, two: F) {
 }
 
 pub(crate) async fn wrong<F: Fabric>(one: F, _two: F) {
-    let refused: [(Batch, bool); 8] = [
+    let refused: [(Batch, bool); 9] = [
+        (batch([&|b| b.read(Addr::new(2, 0), 0)]), true),
         (batch([&|b| b.read(Addr::new(0, 8192), 1)]), true),
         (batch([&|b| b.read(Addr::new(1, 4090), 7)]), true),
         (batch([&|b| b.write(Addr::new(2, 0), &[1])]), true),

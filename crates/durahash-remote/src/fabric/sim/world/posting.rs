@@ -87,10 +87,7 @@ impl World {
     }
 
     pub(in crate::fabric::sim) fn flush(&mut self, client: u32, node: u8) -> Result<Option<u32>> {
-        if self.nodes.len() <= node as usize {
-            let (off, bytes, region_bytes) = (0, 0, 0);
-            return Err(ErrorKind::OutOfRegion { node, off, bytes, region_bytes }.into());
-        }
+        self.check(&Batch::of(|batch| batch.read(Addr::new(node, 0), 0)))?;
         let of_node = &mut self.clients[client as usize].unsignaled[node as usize];
         if of_node.flushed == of_node.posted {
             return Ok(None);
