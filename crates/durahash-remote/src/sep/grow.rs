@@ -72,9 +72,8 @@ impl<F: Fabric> Core<F> {
         let began_ns = self.fabric.now_ns();
         loop {
             let full = self.read_segment(op, cur, a, Some(turning)).await?;
-            let is_full =
-                |full: &Segment| full.frozen.cur.len() as u64 == u64::from(self.geometry.cur);
-            let Some(full) = full.filter(is_full) else { return Ok(()) };
+            let full = full.filter(|full| full.frozen.cur.len() as u32 == self.geometry.cur);
+            let Some(full) = full else { return Ok(()) };
             if turning
                 && !planted(Fault::TurnsUnwaited)
                 && full.header.mark != 0
