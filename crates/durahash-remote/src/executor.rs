@@ -413,7 +413,7 @@ mod tests {
         assert!(also_of_one.ended() && suicide.ended() && !of_two.ended());
         assert_eq!(told.take(), Some(None), "a task that waits for another is told of its end");
         assert_eq!((executor.live(), Rc::strong_count(&held)), (1, 2));
-        // Their places are used again, and a late wake of the dead harms nobody.
+        // Their places are used again, and a late wake of the dead does no harm.
         let waker = Rc::new(RefCell::new(None));
         let own = Rc::clone(&waker);
         executor.spawn(

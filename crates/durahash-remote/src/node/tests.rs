@@ -290,7 +290,7 @@ fn a_node_that_ends_is_lost_to_its_clients_and_no_other_is() {
     };
     assert!(matches!(error.kind(), ErrorKind::NodeLost { node: 1 }), "{error}");
     assert_eq!(read_word(nodes.local(), 0).unwrap(), 0);
-    // A write that nobody waits for is missed by the flush.
+    // The flush reports a write that was not awaited.
     let client = nodes.local().client().unwrap();
     client.write_unsignaled(Addr::new(1, 64), &[1]).unwrap();
     let flushed = block_on(client.flush(1)).err().unwrap();

@@ -104,7 +104,7 @@ fn rows_are_those_of_the_living() {
     }
 }
 
-/// Its lock is with its file: without that nobody knows, and a guess would take memory from who lives.
+/// The lock is with the file: without the file it is unknown whether the client lives, and its memory must not be taken.
 #[test]
 fn a_row_whose_file_was_removed_is_not_taken_for_a_dead_one() {
     let dir = tempfile::tempdir().unwrap();

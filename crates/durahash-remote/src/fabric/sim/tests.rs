@@ -389,7 +389,7 @@ fn a_lost_node_is_an_error_within_the_deadline() {
         assert_eq!(word(&sim, X), 7, "the other node goes on");
         let stalls = Chaos::default().stall_ns_max;
         assert!(sim.now_ns() <= posted + 50_000 + stalls, "seed {seed}: {}", sim.now_ns());
-        // No time but that passes, and nobody waits for ever.
+        // No other time passes, and no task waits for ever.
         assert_eq!(sim.live_tasks(), 0);
     }
 }
@@ -435,7 +435,7 @@ fn the_hook_sees_every_verb_and_chooses() {
     });
     assert_eq!(ended, [true, true]);
     assert!(calm_ns < 10_000 && (1_000_000..1_010_000).contains(&stalled_ns));
-    // Killed at the moment when its swap takes effect: nobody was told, but it did.
+    // Killed at the moment when its swap takes effect: no client is told, but it did.
     let (ended, _, swapped) = run(|moment| match moment {
         VerbEvent {
             client: 0,
