@@ -63,6 +63,12 @@ impl Batch {
         self.verbs.iter().all(|verb| matches!(verb.kind, Kind::Read))
     }
 
+    /// The number of verbs.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.verbs.len()
+    }
+
     /// Returns whether there are no verbs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
