@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use durahash::{Dax, ErrorKind, Map, Options, Result, SyncMode};
+use durahash::{Dax, Design, ErrorKind, Map, Options, Result, SyncMode};
 use durahash_media::Geometry;
 use durahash_media::sim::{copies_pass, faults};
 use durahash_testkit::{Model, Sample, assert_equal, assert_sound, budget, new_path};
@@ -209,7 +209,49 @@ fn a_copy_of_an_open_pool_is_refused() {
             assert!(!map.stats().unwrap().suspect);
             map.put(&100, &100).unwrap();
         }
-        [&copy, &other].map(|path| fs::remove_file(path).unwrap());
+        for path in [&copy, &other] {
+            fs::remove_file(path).unwrap();
+        }
+    }
+}
+
+/// Pages of zeros, and pages that stand where another should, in a closed pool of each design: it is refused, or
+/// `check` tells.
+#[test]
+fn pages_of_an_index_that_are_gone_or_elsewhere_are_found() {
+    const PAGE: usize = 4096;
+    const UNITS: u8 = 2;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    for design in [Design::Reh, Design::Pea, Design::Esh, Design::Rewo] {
+        let options = Options::new().design(design).sync_mode(SyncMode::Process).max_bytes(1 << 30);
+        let map: Map<u64, u64> = options.create(&path).unwrap();
+        (0..20_000).for_each(|i| map.put(&i, &i).unwrap());
+        map.close().unwrap();
+        let sound = fs::read(&path).unwrap();
+        let is_unit = |page: usize| sound[512 + page * PAGE / (512 << 10)] == UNITS;
+        let used = |page: &usize| sound[page * PAGE..][..PAGE].iter().any(|byte| *byte != 0);
+        let pages = (0..sound.len() / PAGE).filter(|page| is_unit(*page)).filter(used);
+        let pages: Vec<usize> = pages.collect();
+        let mut tried = 0;
+        for two in pages.windows(2).step_by(budget(pages.len() / 8, 1).max(1)) {
+            let [one, other] = [two[0] * PAGE, two[1] * PAGE];
+            let (zeros, page) = ([0; PAGE], &sound[other..][..PAGE]);
+            for bytes in [&zeros[..], page] {
+                let mut damaged = sound.clone();
+                damaged[one..][..PAGE].copy_from_slice(bytes);
+                fs::write(&path, &damaged).unwrap();
+                tried += 1;
+                let Ok(map) = Options::new().read_only(true).open::<Map<u64, u64>>(&path) else {
+                    continue;
+                };
+                let mut findings = 0;
+                map.check(&mut |_| findings += 1).unwrap();
+                assert!(findings > 0, "{design}: page at {one:#x}");
+            }
+        }
+        assert!(tried >= 16, "{design}: {tried}");
+        fs::remove_file(&path).unwrap();
     }
 }
 

@@ -23,7 +23,8 @@
 //!   the next one stands there; depths divide indices, check sums agree. The directory in DRAM says
 //!   the same in every entry; its front too, or that the segment is deeper than itself.
 //! - **PEA-2** Every live slot has an `h` of its segment's hashes, in a bucket where the segment's
-//!   strategy looks for it, with the fingerprint of `h`; it is one that the geometry uses.
+//!   strategy looks for it, with the fingerprint of `h`; it is one that the geometry uses. No head is all
+//!   zeros, and bit 0 of a map's is set.
 //! - **PEA-3** No two live slots of a map have the same `h`.
 //! - **PEA-4** No local depth exceeds the global depth.
 //! - **PEA-5** Every extent of units is one segment of the directory; every extent of directories
