@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use rustix::fs::{FallocateFlags, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, FallocateFlags, OFlags, RenameFlags};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags};
 use rustix::process::Resource;
@@ -35,6 +35,8 @@ pub mod faults {
 
     #[cfg(test)]
     thread_local! {
+        /// True if no file may be without a name in this thread, as on file systems that do not know such files.
+        pub(crate) static NAMED_ONLY: Cell<bool> = const { Cell::new(false) };
         static BEFORE_LOCK: Cell<Option<Box<dyn FnMut()>>> = const { Cell::new(None) };
     }
 
@@ -115,6 +117,17 @@ pub(crate) fn create(path: &Path, mode: u32) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)
 }
 
+/// Creates a file without a name in a directory, to be read and written, and to be [linked](link).
+pub(crate) fn create_unnamed(dir: &Path, mode: u32) -> io::Result<File> {
+    gate()?;
+    #[cfg(test)]
+    if faults::NAMED_ONLY.get() {
+        return Err(Errno::OPNOTSUPP.into());
+    }
+    let flags = OFlags::TMPFILE.bits().cast_signed();
+    OpenOptions::new().read(true).write(true).custom_flags(flags).mode(mode).open(dir)
+}
+
 /// The metadata of a name; a link is not followed.
 pub(crate) fn name_metadata(path: &Path) -> io::Result<Metadata> {
     gate()?;
@@ -145,10 +158,11 @@ pub(crate) fn try_lock(file: &File, shared: bool) -> io::Result<bool> {
     }
 }
 
-/// Gives a file a second name, which must be free.
+/// Gives the file that a name leads to another name, which must be free.
 pub(crate) fn link(from: &Path, to: &Path) -> io::Result<()> {
     gate()?;
-    std::fs::hard_link(from, to)
+    let here = rustix::fs::CWD;
+    Ok(rustix::fs::linkat(here, from, here, to, AtFlags::SYMLINK_FOLLOW)?)
 }
 
 /// Renames a file to a name that must be free.

@@ -150,7 +150,7 @@ impl<'a> Edit<'a> {
             (Change::Keep, _) | (Change::Remove, None) => {
                 self.outcome = Outcome::Absent;
                 self.before.clear();
-                return Ok(Change::Keep);
+                Ok(Change::Keep)
             }
             (Change::Remove, Some(record)) => self.replace(&record),
             (Change::Set(value), found) => {

@@ -2,6 +2,7 @@
 
 use std::fs::{File, Metadata};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,14 +13,29 @@ use rustix::io::Errno;
 use crate::error::{Error, ErrorKind, Limit, Result};
 use crate::medium::sys;
 
-/// A locked file. One that was created goes by a temporary name until it is published, and goes
-/// away with `self` if it never is.
+/// A locked file. One that was created has no name until it is published, or a temporary one where the file
+/// system does not know such files, and goes away with `self` if it never is.
 pub(super) struct PoolFile {
     file: File,
     path: PathBuf,
-    temporary: Mutex<Option<PathBuf>>,
+    unpublished: Mutex<Option<Unpublished>>,
     /// The process whose lock it is.
     process: u32,
+}
+
+/// How a file is reached that was not published yet.
+enum Unpublished {
+    /// By a temporary name, which a killed process leaves behind.
+    Named(PathBuf),
+    /// By its descriptor only, so that it ends with the process.
+    Unnamed(PathBuf),
+}
+
+impl Unpublished {
+    fn path(&self) -> &Path {
+        let (Unpublished::Named(path) | Unpublished::Unnamed(path)) = self;
+        path
+    }
 }
 
 impl PoolFile {
@@ -35,17 +51,16 @@ impl PoolFile {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(e) => return Err(Error::io("creating the pool", Some(path.into()), e)),
         }
-        let temporary = path.with_file_name(temporary_name()?);
-        let file = sys::create(&temporary, mode)
+        let (file, unpublished) = create_unpublished(path, mode)
             .map_err(|e| Error::io("creating the pool", Some(path.into()), e))?;
-        let created = Self::new(file, path, Some(temporary));
+        let created = Self::new(file, path, Some(unpublished));
         created.lock(false)?;
         Ok(created)
     }
 
-    fn new(file: File, path: &Path, temporary: Option<PathBuf>) -> Self {
+    fn new(file: File, path: &Path, unpublished: Option<Unpublished>) -> Self {
         let process = std::process::id();
-        PoolFile { file, path: path.into(), temporary: Mutex::new(temporary), process }
+        PoolFile { file, path: path.into(), unpublished: Mutex::new(unpublished), process }
     }
 
     /// The file at `path`, which is a regular one and not empty.
@@ -117,10 +132,10 @@ impl PoolFile {
         &self.path
     }
 
-    /// The name that it has now: its own, once it is published.
+    /// The path that leads to it now: its own, once it is published.
     pub(super) fn current_path(&self) -> PathBuf {
-        let slot = self.temporary.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.as_ref().unwrap_or(&self.path).clone()
+        let slot = self.unpublished.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.as_ref().map_or(&*self.path, Unpublished::path).into()
     }
 
     /// A failure of `doing` on this file.
@@ -198,26 +213,31 @@ impl PoolFile {
 
     /// Gives a created file its own name, durably.
     pub(super) fn publish(&self) -> Result<()> {
-        let mut slot = self.temporary.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(temporary) = &*slot else {
+        let mut slot = self.unpublished.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(unpublished) = &*slot else {
             return Ok(());
         };
         self.sync()?;
-        let mut linked = true;
-        let named = match sys::link(temporary, &self.path) {
+        let mut leftover = None;
+        let named = match (sys::link(unpublished.path(), &self.path), unpublished) {
             // A file system without hard links.
-            Err(e) if sys::is(&e, Errno::PERM) || sys::is(&e, Errno::OPNOTSUPP) => {
-                linked = false;
+            (Err(e), Unpublished::Named(temporary))
+                if sys::is(&e, Errno::PERM) || sys::is(&e, Errno::OPNOTSUPP) =>
+            {
                 sys::rename_new(temporary, &self.path)
             }
-            other => other,
+            (linked, Unpublished::Named(temporary)) => {
+                leftover = Some(temporary);
+                linked
+            }
+            (linked, Unpublished::Unnamed(_)) => linked,
         };
         named.map_err(|e| match e.kind() {
             io::ErrorKind::AlreadyExists => Error::from(ErrorKind::Exists).at_path(self.path()),
             _ => self.error("naming the pool", e),
         })?;
-        let unlinked = if linked { sys::unlink(temporary) } else { Ok(()) };
-        if let Err(e) = unlinked.and_then(|()| sys::sync_dir(self.directory())) {
+        let unlinked = leftover.map_or(Ok(()), |temporary| sys::unlink(temporary));
+        if let Err(e) = unlinked.and_then(|()| sys::sync_dir(directory(&self.path))) {
             // As if it had never been: the temporary name, if it is left, goes with `self`.
             let _ = sys::unlink(&self.path);
             return Err(self.error("naming the pool", e));
@@ -226,17 +246,11 @@ impl PoolFile {
         Ok(())
     }
 
-    fn directory(&self) -> &Path {
-        match self.path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        }
-    }
-
     /// Takes the name of `old`, which lies in the same directory, and its owner and permissions.
     pub(super) fn replace(&self, old: &PoolFile) -> Result<()> {
         const DOING: &str = "replacing the pool";
         const MODE_BITS: u32 = 0o7777;
+        self.publish()?;
         let (was, is) = (old.metadata()?, self.metadata()?);
         let user = Some(was.uid()).filter(|uid| *uid != is.uid());
         let group = Some(was.gid()).filter(|gid| *gid != is.gid());
@@ -254,7 +268,7 @@ impl PoolFile {
             return Err(old.error(DOING, other));
         }
         sys::rename(&self.path, &old.path)
-            .and_then(|()| sys::sync_dir(old.directory()))
+            .and_then(|()| sys::sync_dir(directory(&old.path)))
             .map_err(|e| old.error(DOING, e))
     }
 }
@@ -265,8 +279,8 @@ impl Drop for PoolFile {
         if self.process != std::process::id() {
             return;
         }
-        let slot = self.temporary.get_mut();
-        if let Some(temporary) = slot.unwrap_or_else(PoisonError::into_inner) {
+        let slot = self.unpublished.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Unpublished::Named(temporary)) = slot {
             // Nobody is left to be told; the name says what the file was.
             let _ = sys::unlink(temporary);
         }
@@ -280,11 +294,37 @@ fn not_a_pool(why: &'static str, path: &Path) -> Error {
     Error::from(ErrorKind::NotAPool { why }).at_path(path)
 }
 
+/// A new file in the directory of `path`.
+fn create_unpublished(path: &Path, mode: u32) -> io::Result<(File, Unpublished)> {
+    const NOT_KNOWN: [Errno; 3] = [Errno::OPNOTSUPP, Errno::ISDIR, Errno::INVAL];
+    match sys::create_unnamed(directory(path), mode) {
+        Ok(file) => {
+            let link = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+            // Without /proc it could not be named later.
+            match sys::target_metadata(&link) {
+                Ok(_) => return Ok((file, Unpublished::Unnamed(link))),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Err(e) if NOT_KNOWN.into_iter().any(|errno| sys::is(&e, errno)) => {}
+        Err(e) => return Err(e),
+    }
+    let temporary = path.with_file_name(temporary_name()?);
+    Ok((sys::create(&temporary, mode)?, Unpublished::Named(temporary)))
+}
+
+fn directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
 /// A name that no other creation, in any process, uses.
-fn temporary_name() -> Result<String> {
+fn temporary_name() -> io::Result<String> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    let random = getrandom::u64()
-        .map_err(|e| Error::io("drawing a random name", None, io::Error::other(e)))?;
+    let random = getrandom::u64().map_err(io::Error::other)?;
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let process = std::process::id();
     Ok(format!(".durahash-{process}-{count}-{random:016x}.tmp"))

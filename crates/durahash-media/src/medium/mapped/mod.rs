@@ -100,7 +100,7 @@ pub struct Mapped {
 }
 
 impl Mapped {
-    /// A new, empty pool file, under a temporary name until it is
+    /// A new, empty pool file, without a name, or under a temporary one, until it is
     /// [published](Storage::publish); if it never is, it goes away when dropped.
     ///
     /// **Concurrency.** Of several that create the same path at once, one publishes.
