@@ -59,6 +59,11 @@ impl Region {
         self.len.store(len, Ordering::Release);
     }
 
+    /// Ends the region at `len`, before anything was lent from beyond.
+    pub(crate) fn end_at(&mut self, len: u64) {
+        *self.len.get_mut() = len.min(self.len());
+    }
+
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
     }

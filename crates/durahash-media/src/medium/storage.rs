@@ -137,6 +137,11 @@ pub trait Storage: Send + Sync + 'static {
         FileId::default()
     }
 
+    /// Bytes of the pool's file when it was opened, zero if there is none. It may be longer than the pool.
+    fn file_bytes(&self) -> u64 {
+        0
+    }
+
     /// True if no store may reach the file: recovery then happens in private pages.
     fn read_only(&self) -> bool {
         false

@@ -145,7 +145,8 @@ impl Extents {
         let shift = u32::from(format.geometry.extent_shift);
         // A file may be longer than its pool, but not in use there (POOL-1): else the number of
         // extents is damaged, and what is not counted would be handed out.
-        for i in count..format.max_extents().min(medium.region().len() >> shift) {
+        let file_bytes = medium.file_bytes().max(medium.region().len());
+        for i in count..format.max_extents().min(file_bytes >> shift) {
             if kind_on_medium(medium, i)? != ExtentKind::Free {
                 return Err(Error::corrupt("extent in use behind the last", TABLE_OFF + i));
             }

@@ -2,6 +2,7 @@
 
 use std::borrow::Borrow;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use durahash::{Dax, Design, ErrorKind, Map, Options, Result, SyncMode};
@@ -212,6 +213,35 @@ fn a_copy_of_an_open_pool_is_refused() {
         for path in [&copy, &other] {
             fs::remove_file(path).unwrap();
         }
+    }
+}
+
+/// A file that something made longer keeps its pool, whose space ends where it did, and is cut at its close.
+#[test]
+fn what_a_file_has_beyond_its_pool_costs_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    for mode in [SyncMode::Process, SyncMode::INTERVAL] {
+        let options = Options::new().sync_mode(mode).log_bytes(512 << 10);
+        let map: Map<u64, u64> = options.create(&path).unwrap();
+        map.put(&1, &1).unwrap();
+        map.close().unwrap();
+        let used = |path: &Path| fs::metadata(path).unwrap().blocks() * 512;
+        let before = used(&path);
+        for _ in 0..2 {
+            let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+            file.set_len(1 << 40).unwrap();
+            let map: Map<u64, u64> = options.open(&path).unwrap();
+            (0..100_000).for_each(|i| map.put(&i, &i).unwrap());
+            assert!(used(&path) < before + (64 << 20), "{mode}");
+            map.close().unwrap();
+            let map: Map<u64, u64> = options.open(&path).unwrap();
+            assert_eq!(map.len().unwrap(), 100_000);
+            assert_sound(&map);
+            map.close().unwrap();
+            assert!(fs::metadata(&path).unwrap().len() < 64 << 20, "{mode}");
+        }
+        fs::remove_file(&path).unwrap();
     }
 }
 

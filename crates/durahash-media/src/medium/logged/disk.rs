@@ -132,6 +132,11 @@ pub trait Disk: Send + Sync {
         FileId::default()
     }
 
+    /// Bytes of the pool's file when it was opened, zero if there is none.
+    fn file_bytes(&self) -> u64 {
+        0
+    }
+
     /// The pool's file.
     fn path(&self) -> Option<&Path> {
         None

@@ -278,6 +278,10 @@ impl Disk for FileDisk {
         self.view.file_id()
     }
 
+    fn file_bytes(&self) -> u64 {
+        self.view.file_bytes()
+    }
+
     fn path(&self) -> Option<&Path> {
         self.view.path()
     }

@@ -105,7 +105,7 @@ pub use disk::Disk;
 pub use file::FileDisk;
 pub use format::Line;
 pub use mode::SyncMode;
-pub(super) use old::{OldLog, PoolView, begin_file, is_copy, is_left_in_cache};
+pub(super) use old::{OldLog, PoolView, begin_file, is_copy, is_left_in_cache, pool_bytes};
 // What a pool needs in order to have a log made.
 #[cfg(not(loom))]
 pub(crate) use {
@@ -381,6 +381,9 @@ impl<D: Disk + 'static> Storage for Logged<D> {
     }
     fn file_id(&self) -> FileId {
         self.log.disk.file_id()
+    }
+    fn file_bytes(&self) -> u64 {
+        self.log.disk.file_bytes()
     }
     fn path(&self) -> Option<&Path> {
         self.log.disk.path()

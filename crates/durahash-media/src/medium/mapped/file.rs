@@ -160,17 +160,17 @@ impl PoolFile {
         })
     }
 
-    /// Takes the space of holes, which a copy by other means may have left: a store into one would
+    /// Takes the space of holes in the first `bytes` bytes, which a copy by other means may have left: a store into one would
     /// end the process when the disk is full. Fewer blocks than bytes may also mean compression, on
     /// a file system that has no holes to fill then.
-    pub(super) fn fill_holes(&self) -> Result<()> {
+    pub(super) fn fill_holes(&self, bytes: u64) -> Result<()> {
         let metadata = self.metadata()?;
         if metadata.blocks() * 512 >= metadata.len() {
             return Ok(());
         }
-        match sys::allocate(&self.file, 0, metadata.len()) {
+        match sys::allocate(&self.file, 0, bytes) {
             Err(e) if !sys::is(&e, Errno::OPNOTSUPP) => {
-                Err(self.no_space(e, metadata.len() - metadata.blocks() * 512))
+                Err(self.no_space(e, bytes.saturating_sub(metadata.blocks() * 512)))
             }
             _ => Ok(()),
         }

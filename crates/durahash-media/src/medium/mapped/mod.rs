@@ -88,6 +88,7 @@ pub struct Mapped {
     mapping: Mapping,
     file: Arc<PoolFile>,
     file_id: FileId,
+    file_bytes: u64,
     /// How the file is mapped once it is written to; privately before, where its log was not closed.
     sharing: Sharing,
     /// The log that the file had at open, until it is empty or another medium's.
@@ -184,6 +185,7 @@ impl Mapped {
             mapping,
             file,
             file_id: FileId::of(&metadata),
+            file_bytes: len,
             sharing,
             log,
             unsynced,
@@ -199,6 +201,8 @@ impl Mapped {
         }
         *mapped.unsynced.lock().unwrap_or_else(PoisonError::into_inner) =
             logged::is_left_in_cache(&mapped.region)?;
+        // What the file has beyond the pool, and be it a tebibyte of holes, is no space of the pool's.
+        mapped.region.end_at(logged::pool_bytes(&mapped.region)?);
         Ok(mapped)
     }
 
@@ -233,7 +237,7 @@ impl Mapped {
     }
 
     pub(super) fn fill_holes(&self) -> Result<()> {
-        self.file.fill_holes()
+        self.file.fill_holes(self.region.len())
     }
 
     /// Takes the log that the file had at open. The caller brings its lines into the file.
@@ -412,7 +416,7 @@ impl Storage for Mapped {
         if self.read_only {
             return Ok(());
         }
-        self.file.fill_holes()?;
+        self.file.fill_holes(self.region.len())?;
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(old) = &*log {
             logged::begin_file(self, old)?;
@@ -485,13 +489,16 @@ impl Storage for Mapped {
     fn file_id(&self) -> FileId {
         self.file_id
     }
+    fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
 
     fn trim(&self, bytes: u64) -> Result<()> {
         if self.read_only {
             return Err(Error::from(ErrorKind::ReadOnly).at_path(self.file.path()));
         }
         let mut trimmed = self.trimmed.lock().unwrap_or_else(PoisonError::into_inner);
-        if bytes >= self.region.len() {
+        if bytes >= self.file.metadata()?.len() {
             return Ok(());
         }
         *trimmed = true;

@@ -470,6 +470,9 @@ impl<M: Medium> Storage for Metered<M> {
     fn file_id(&self) -> FileId {
         self.inner.file_id()
     }
+    fn file_bytes(&self) -> u64 {
+        self.inner.file_bytes()
+    }
     fn read_only(&self) -> bool {
         self.inner.read_only()
     }
