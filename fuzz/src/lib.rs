@@ -1,7 +1,7 @@
 //! Fuzzing on the stable toolchain: inputs are mutated, and those that reach something new are kept
 //! and mutated further.
 //!
-//! What is new is said by the targets themselves, as [features](Target::run): kinds of errors,
+//! The targets themselves report what is new, as [features](Target::run): kinds of errors,
 //! findings of `check`, figures about the structure. That is coarser than the edges of a compiled
 //! program, but needs no instrumentation and means something.
 
@@ -32,7 +32,7 @@ pub use durahash_crash::script::Rng;
 pub use open_image::OpenImage;
 pub use ops_vs_model::{OpsVsModel, Planted};
 
-/// What is fuzzed.
+/// A fuzz target.
 pub trait Target {
     /// Inputs to begin with.
     fn seeds(&self, rng: &mut Rng) -> Vec<Vec<u8>>;
@@ -47,7 +47,7 @@ pub trait Target {
     fn run(&self, input: &[u8], features: &mut Features);
 }
 
-/// What an execution reached.
+/// The features that an execution reached.
 #[derive(Default)]
 pub struct Features {
     hashes: Vec<u64>,
@@ -62,7 +62,7 @@ impl Features {
         self.hashes.push(hasher.finish());
     }
 
-    /// Notes what `doing` said was wrong, and not where.
+    /// Notes the error of `doing`, without the place.
     pub(crate) fn complain(&mut self, doing: &str, e: &Error) {
         self.add((doing, gist(&e.to_string())));
         if let ErrorKind::Corrupt { what, .. } = e.kind() {
@@ -83,19 +83,19 @@ pub(crate) fn gist(message: &str) -> Vec<&str> {
     message.split([' ', ':', ',']).filter(is_word).collect()
 }
 
-/// An input that broke something, and what was said.
+/// An input that broke something, and the message.
 #[derive(Debug)]
 pub struct Failure {
     /// The input.
     pub input: Vec<u8>,
-    /// What the panic said.
+    /// The message of the panic.
     pub message: String,
 }
 
 /// Runs one input.
 ///
 /// # Errors
-/// What it broke.
+/// The failure, with the input.
 pub fn run(target: &dyn Target, input: &[u8], features: &mut Features) -> Result<(), Failure> {
     let run = || target.run(input, features);
     // Nothing outlives a run but thread-local buffers, which a panic leaves empty or whole.
@@ -149,19 +149,19 @@ impl<'a> Fuzzer<'a> {
         self.current = Some(file);
     }
 
-    /// How many inputs were run, for others to watch.
+    /// The number of inputs that were run, for another thread to watch.
     #[must_use]
     pub fn executions(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.executions)
     }
 
-    /// How many inputs are kept, and how many features were reached.
+    /// The number of inputs that are kept, and that of features that were reached.
     #[must_use]
     pub fn reached(&self) -> (usize, usize) {
         (self.kept.len(), self.seen.len())
     }
 
-    /// All that the library said was damaged.
+    /// All damage that the library reported.
     #[must_use]
     pub fn damage(&self) -> &BTreeSet<&'static str> {
         &self.damage
@@ -170,7 +170,7 @@ impl<'a> Fuzzer<'a> {
     /// Runs one more input.
     ///
     /// # Errors
-    /// What it broke.
+    /// The failure, with the input.
     pub fn step(&mut self) -> Result<(), Failure> {
         let at = self.executions.fetch_add(1, Ordering::Relaxed) as usize;
         let input = match self.kept.get(at).filter(|_| at < self.seeds) {

@@ -14,7 +14,7 @@ use clap::{Parser, ValueEnum};
 use durahash_fuzz::{Failure, Features, Fuzzer, OpenImage, OpsVsModel, Target, run};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Address space of the process: what takes more is refused memory and breaks off.
+/// Address space of the process: an input that takes more is refused memory and breaks off.
 const ADDRESS_BYTES: u64 = 4 << 30;
 /// An execution that takes longer hangs.
 const EXECUTION_MAX: Duration = Duration::from_secs(20);
@@ -22,9 +22,9 @@ const EXECUTION_MAX: Duration = Duration::from_secs(20);
 /// Fuzzes durahash on the stable toolchain.
 #[derive(Parser)]
 struct Args {
-    /// What is fuzzed
+    /// The fuzz target
     target: Name,
-    /// How long
+    /// Seconds to run
     #[arg(long, default_value_t = 60)]
     seconds: u64,
     /// Where the inputs begin; the same seed gives the same ones
@@ -58,11 +58,8 @@ impl Name {
         }
     }
 
-    fn text(self) -> &'static str {
-        match self {
-            Name::OpenImage => "open_image",
-            Name::OpsVsModel => "ops_vs_model",
-        }
+    fn text(self) -> String {
+        self.to_possible_value().expect("none is skipped").get_name().to_owned()
     }
 }
 
@@ -107,7 +104,7 @@ fn fuzz(args: &Args) -> Result<(), String> {
     let target = args.target.target();
     let mut fuzzer = Fuzzer::new(&*target, args.seed);
     fuzzer.write_inputs_to(opened);
-    // What aborts the process says no more than this.
+    // An abort of the process prints no more than this.
     eprintln!("should this break off: {}", command(args, &current));
     watch(fuzzer.executions(), command(args, &current));
     let (start, time) = (Instant::now(), Duration::from_secs(args.seconds));

@@ -1,7 +1,7 @@
 //! Pools of any bytes: opened, read in every way, checked, written to, closed and opened again.
 //!
 //! Nothing may panic, hang or take memory without bounds; a pool that is refused is left as it was;
-//! and what `check` finds nothing wrong with behaves as a map does, or a multimap. Some images are also
+//! and a pool in which `check` finds nothing behaves as a map does, or a multimap. Some images are also
 //! files.
 
 use durahash::{AnyMap, AnyMultiMap, Design, ErrorKind, Map, MultiMap, Options};
@@ -14,7 +14,7 @@ use crate::kept::{Do, Kept, Model, is_sound, note, read};
 use crate::mutate::{is_multi, mutate_words};
 use crate::{Features, Rng, Target, maps, multis};
 
-/// What an input begins with: types in the first byte, the seed of what is done in the second word.
+/// The head of an input: types in the first byte, the seed of the operations in the second word.
 const HEAD_BYTES: usize = 16;
 /// The types of the seeds, as a superblock names them.
 const TYPES_WORD: usize = 4;

@@ -22,7 +22,7 @@ const MAP_TYPES: usize = 6;
 /// Byte strings as sequences of operations.
 #[derive(Default)]
 pub struct OpsVsModel {
-    /// What is wrong with the map, to see that it would be found.
+    /// A fault of the map, which must be found.
     pub planted: Option<Planted>,
 }
 

@@ -31,7 +31,7 @@ fn found_after(target: &dyn Target, executions_max: u64) -> u64 {
     (1..=executions_max).find(|_| fuzzer.step().is_err()).expect("the planted fault is found")
 }
 
-/// What the library says is damaged, and no image leads to, with the reason.
+/// Damage that the library can report, and that no image leads to, with the reason.
 const UNREACHED: [(&str, &str); 9] = [
     (
         "a record's key length exceeds the maximum",
@@ -53,38 +53,37 @@ const UNREACHED: [(&str, &str); 9] = [
     ("a sweep is reported, but none is pending", "cannot be"),
 ];
 
-/// The files of a folder and of those in it.
-fn sources_in(folder: &Path, out: &mut Vec<String>) {
-    for entry in fs::read_dir(folder).expect("a folder of sources") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            sources_in(&path, out);
-        } else {
-            out.push(fs::read_to_string(&path).expect("a source"));
-        }
+/// The text of a file, or those of the files of a folder and of those in it.
+fn sources_in(path: &Path, out: &mut Vec<String>) {
+    if !path.is_dir() {
+        return out.push(fs::read_to_string(path).expect("a source"));
+    }
+    for entry in fs::read_dir(path).expect("a folder of sources") {
+        sources_in(&entry.expect("an entry").path(), out);
     }
 }
 
-/// What the library can say is damaged, as its sources have it.
+/// The damage that the library can report, by its sources.
 fn known_damage() -> BTreeSet<String> {
-    let sources = [
-        include_str!("../../crates/durahash/src/engine/edit.rs"),
-        include_str!("../../crates/durahash/src/engine/records.rs"),
-        include_str!("../../crates/durahash/src/engine/record.rs"),
-        include_str!("../../crates/durahash/src/designs/reh/grow.rs"),
-        include_str!("../../crates/durahash/src/designs/reh/recover.rs"),
-        include_str!("../../crates/durahash-media/src/medium/region.rs"),
-        include_str!("../../crates/durahash-media/src/pool/alloc.rs"),
-        include_str!("../../crates/durahash-media/src/pool/blocks.rs"),
-        include_str!("../../crates/durahash-media/src/pool/extents.rs"),
-        include_str!("../../crates/durahash-media/src/pool/mod.rs"),
-        include_str!("../../crates/durahash-media/src/pool/superblock.rs"),
-    ];
-    let pea = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/durahash/src/designs/pea");
-    let rewo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/durahash/src/designs/rewo");
-    let mut all = sources.map(str::to_owned).to_vec();
-    sources_in(&pea, &mut all);
-    sources_in(&rewo, &mut all);
+    let mut all = Vec::new();
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
+    for path in [
+        "durahash/src/engine/edit.rs",
+        "durahash/src/engine/records.rs",
+        "durahash/src/engine/record.rs",
+        "durahash/src/designs/reh/grow.rs",
+        "durahash/src/designs/reh/recover.rs",
+        "durahash/src/designs/pea",
+        "durahash/src/designs/rewo",
+        "durahash-media/src/medium/region.rs",
+        "durahash-media/src/pool/alloc.rs",
+        "durahash-media/src/pool/blocks.rs",
+        "durahash-media/src/pool/extents.rs",
+        "durahash-media/src/pool/mod.rs",
+        "durahash-media/src/pool/superblock.rs",
+    ] {
+        sources_in(&crates.join(path), &mut all);
+    }
     let texts = |source: String| -> Vec<String> {
         let calls = source.split("orrupt(").chain(source.split("Corrupt { what: "));
         let texts = calls.filter_map(|rest| rest.strip_prefix('"')?.split('"').next());

@@ -123,13 +123,7 @@ impl Bed {
             let of_task = Stepwise { client: client.clone(), awaited: setting.awaited };
             let kind = setting.kind;
             let makes = number == 0 && image.is_none();
-            let index = bed.alone(&client, async move {
-                if makes {
-                    Index::create(kind, of_task).await
-                } else {
-                    Index::open(kind, of_task).await
-                }
-            })?;
+            let index = bed.alone(&client, Index::new(kind, of_task, makes))?;
             bed.clients.push((client, index));
         }
         Ok(bed)

@@ -57,45 +57,29 @@ impl Done {
 }
 
 /// The space of an index that no client changes meanwhile.
-#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Space {
-    /// Entries of keys.
-    pub(crate) entries: u64,
-    /// Entries that there is room for.
-    pub(crate) capacity: u64,
-    /// Bytes of the index in the nodes' memory, blocks of keys and values apart.
-    pub(crate) index_bytes: u64,
-    /// Bytes of an entry.
-    pub(crate) entry_bytes: u64,
     /// Segments, or subtables.
     pub(crate) segments: u64,
-    pub(crate) depth: u32,
-    /// Bytes that this client remembers: the directory, and SepHash's FPTables.
-    pub(crate) cache_bytes: u64,
-    /// FPTables, and what they would take without record points.
-    pub(crate) table_bytes: u64,
-    pub(crate) plain_table_bytes: u64,
+    /// The parts in use of the room for entries, and of the index's bytes.
+    pub(crate) utilization: [(&'static str, f64); 2],
+    /// Sizes. `entries` is the room for them; `index_bytes` are in the nodes' memory, blocks of keys and
+    /// values apart; `cache_bytes` are those that this client remembers: the directory, and SepHash's
+    /// FPTables; `plain_table_bytes` would be FPTables without record points.
+    pub(crate) sizes: [(&'static str, f64); 7],
 }
 
 impl Index {
-    pub(crate) async fn create(kind: Kind, client: Stepwise) -> Result<Self> {
-        Ok(match kind {
-            Kind::Sep(options) => {
-                Index::Sep(RemoteMap::create(client.clone(), options).await?, client)
-            }
-            Kind::Race(options) => {
-                Index::Race(Rc::new(Race::create(client.client, options).await?))
-            }
-        })
-    }
-
-    pub(crate) async fn open(kind: Kind, client: Stepwise) -> Result<Self> {
-        Ok(match kind {
-            Kind::Sep(options) => {
-                Index::Sep(RemoteMap::open(client.clone(), options).await?, client)
-            }
-            Kind::Race(options) => Index::Race(Rc::new(Race::open(client.client, options).await?)),
-        })
+    /// Opens an index, or makes an empty one.
+    pub(crate) async fn new(kind: Kind, client: Stepwise, makes: bool) -> Result<Self> {
+        let own = client.clone();
+        let sep = |map| Index::Sep(map, client);
+        let race = |race| Index::Race(Rc::new(race));
+        match (kind, makes) {
+            (Kind::Sep(options), true) => RemoteMap::create(own, options).await.map(sep),
+            (Kind::Sep(options), false) => RemoteMap::open(own, options).await.map(sep),
+            (Kind::Race(options), true) => Race::create(own.client, options).await.map(race),
+            (Kind::Race(options), false) => Race::open(own.client, options).await.map(race),
+        }
     }
 
     pub(crate) async fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
@@ -156,34 +140,36 @@ impl Index {
     }
 
     pub(crate) async fn space(&self) -> Result<Space> {
-        match self {
+        let (entries, entry_bytes, [capacity, index_bytes, segments, depth], caches) = match self {
             Index::Sep(map, _) => {
                 let (report, stats) = (map.check().await?, map.stats());
-                Ok(Space {
-                    entries: report.keys,
-                    capacity: report.capacity,
-                    index_bytes: report.index_bytes,
-                    entry_bytes: 9,
-                    segments: report.segments,
-                    depth: report.depth,
-                    cache_bytes: stats.directory_bytes + stats.table_bytes,
-                    table_bytes: stats.table_bytes,
-                    plain_table_bytes: stats.plain_table_bytes,
-                })
+                let sizes =
+                    [report.capacity, report.index_bytes, report.segments, report.depth.into()];
+                let cache_bytes = stats.directory_bytes + stats.table_bytes;
+                (report.keys, 9, sizes, [cache_bytes, stats.table_bytes, stats.plain_table_bytes])
             }
             Index::Race(race) => {
                 let census = race.census().await?;
-                Ok(Space {
-                    entries: census.entries,
-                    capacity: census.capacity,
-                    index_bytes: census.index_bytes,
-                    entry_bytes: 8,
-                    segments: census.subtables,
-                    depth: census.depth,
-                    cache_bytes: race.directory_bytes(),
-                    ..Space::default()
-                })
+                let sizes =
+                    [census.capacity, census.index_bytes, census.subtables, census.depth.into()];
+                (census.entries, 8, sizes, [race.directory_bytes(), 0, 0])
             }
-        }
+        };
+        let part = |of: u64, all: u64| of as f64 / all.max(1) as f64;
+        let utilization = [
+            ("entry_utilization", part(entries, capacity)),
+            ("space_utilization", part(entries * entry_bytes, index_bytes)),
+        ];
+        let [cache_bytes, table_bytes, plain_table_bytes] = caches;
+        let sizes = [
+            ("segments", segments),
+            ("depth", depth),
+            ("entries", capacity),
+            ("index_bytes", index_bytes),
+            ("cache_bytes", cache_bytes),
+            ("table_bytes", table_bytes),
+            ("plain_table_bytes", plain_table_bytes),
+        ];
+        Ok(Space { segments, utilization, sizes: sizes.map(|(name, size)| (name, size as f64)) })
     }
 }

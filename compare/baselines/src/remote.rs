@@ -11,7 +11,7 @@ use durahash_remote::Technique;
 use durahash_remote::fabric::Nic;
 
 use crate::bed::{Bed, Image, Op, Phase, Setting};
-use crate::index::{Kind, Space};
+use crate::index::Kind;
 use crate::race::{self, Moves};
 use crate::stepwise::Awaited;
 
@@ -417,7 +417,7 @@ impl Run<'_, '_> {
             let space = bed.space()?;
             let about =
                 About { table: "simulated space", design: name, case: "growth", threads: 1, keys };
-            for (metric, value) in utilization(&space) {
+            for (metric, value) in space.utilization {
                 self.recorder.add(&about, metric, value);
             }
         }
@@ -457,15 +457,7 @@ impl Run<'_, '_> {
                 threads: SIZED,
                 keys: 2 * keys,
             };
-            for (metric, value) in utilization(&space).into_iter().chain([
-                ("segments", space.segments as f64),
-                ("depth", f64::from(space.depth)),
-                ("entries", space.capacity as f64),
-                ("index_bytes", space.index_bytes as f64),
-                ("cache_bytes", space.cache_bytes as f64),
-                ("table_bytes", space.table_bytes as f64),
-                ("plain_table_bytes", space.plain_table_bytes as f64),
-            ]) {
+            for (metric, value) in space.utilization.into_iter().chain(space.sizes) {
                 self.recorder.add(&about, metric, value);
             }
         }
@@ -491,14 +483,6 @@ impl Run<'_, '_> {
         self.recorder.add(about, "conflicts", each(phase.done.conflicts));
         self.recorder.add(about, "waits", each(phase.done.waits));
     }
-}
-
-fn utilization(space: &Space) -> [(&'static str, f64); 2] {
-    let part = |of: u64, all: u64| of as f64 / all.max(1) as f64;
-    [
-        ("entry_utilization", part(space.entries, space.capacity)),
-        ("space_utilization", part(space.entries * space.entry_bytes, space.index_bytes)),
-    ]
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A client of the simulated fabric that waits for what SepHash does not wait for.
+//! A client of the simulated fabric that awaits more completions than SepHash does.
 
 use durahash_media::Result;
 use durahash_remote::fabric::{Addr, Batch, Counts, Done, Fabric, Kind, SimClient};
@@ -14,7 +14,7 @@ pub(crate) enum Awaited {
     Blocks,
 }
 
-/// The client, with what is waited for.
+/// The client, with the completions that it awaits.
 #[derive(Clone)]
 pub(crate) struct Stepwise {
     pub(crate) client: SimClient,
@@ -22,7 +22,7 @@ pub(crate) struct Stepwise {
 }
 
 impl Stepwise {
-    /// Awaits what an operation leaves unawaited.
+    /// Awaits the writes that an operation leaves unawaited.
     pub(crate) async fn end(&self) -> Result<()> {
         if self.awaited == Awaited::Hints {
             for node in 0..self.nodes() {
@@ -49,10 +49,19 @@ impl Stepwise {
         self.client.post(writes).await?;
         let count = others.len();
         let done = self.client.post(others).await?;
-        // What comes back stands in the order of the verbs, in both.
+        // The bytes that come back stand in the order of the verbs, in both.
         let back = (0..count).flat_map(|i| done.bytes(i)).copied().collect();
         Ok(Done::new(verbs, back))
     }
+}
+
+/// Methods that are those of the client.
+macro_rules! forward {
+    ($(fn $name:ident($($arg:ident: $ty:ty)?) -> $answer:ty;)*) => {$(
+        fn $name(&self $(, $arg: $ty)?) -> $answer {
+            self.client.$name($($arg)?)
+        }
+    )*};
 }
 
 impl Fabric for Stepwise {
@@ -71,36 +80,18 @@ impl Fabric for Stepwise {
         self.client.flush(node).await
     }
 
-    fn nodes(&self) -> u8 {
-        self.client.nodes()
-    }
-
-    fn node_bytes(&self, node: u8) -> u64 {
-        self.client.node_bytes(node)
-    }
-
-    fn now_ns(&self) -> u64 {
-        self.client.now_ns()
-    }
-
     async fn sleep_ns(&self, ns: u64) {
         self.client.sleep_ns(ns).await;
     }
 
-    fn counts(&self) -> Counts {
-        self.client.counts()
-    }
-
-    fn row(&self) -> u32 {
-        self.client.row()
-    }
-
-    fn max_clients(&self) -> u32 {
-        self.client.max_clients()
-    }
-
-    fn lease_ns(&self) -> Option<u64> {
-        self.client.lease_ns()
+    forward! {
+        fn nodes() -> u8;
+        fn node_bytes(node: u8) -> u64;
+        fn now_ns() -> u64;
+        fn counts() -> Counts;
+        fn row() -> u32;
+        fn max_clients() -> u32;
+        fn lease_ns() -> Option<u64>;
     }
 
     async fn evict(&self, row: u32) -> Result<bool> {

@@ -297,17 +297,11 @@ impl fmt::Display for Error {
                 "the pool has format version {found}, this build reads version {expected}: dump it with \
                  the build that wrote it, and load the dump"
             ),
-            ErrorKind::ByteOrder => {
-                write!(
-                    f,
-                    "the pool was written on a machine of the other byte order: dump it on a machine of that \
-                     byte order, and load the dump here"
-                )
-            }
-            ErrorKind::Design { found, wanted } => {
-                write!(f, "the pool holds {found}, but {wanted} was asked for")
-            }
-            ErrorKind::Types { found, wanted } => {
+            ErrorKind::ByteOrder => f.write_str(
+                "the pool was written on a machine of the other byte order: dump it on a machine of that byte \
+                 order, and load the dump here",
+            ),
+            ErrorKind::Design { found, wanted } | ErrorKind::Types { found, wanted } => {
                 write!(f, "the pool holds {found}, but {wanted} was asked for")
             }
             ErrorKind::Truncated { found_bytes, expected_bytes } => write!(

@@ -76,7 +76,7 @@ impl<F: Fabric> Race<F> {
         Ok(())
     }
 
-    /// What cells name, with what the cells name that entries come from. Those are read later: a subtable
+    /// The sites of cells, with the subtables that entries come from. Those are read later: a subtable
     /// keeps the cell of its lowest suffix whenever it splits.
     async fn sites(&self, cells: &[(u64, Cell)]) -> Result<Vec<Site>> {
         let mut batch = Batch::new();

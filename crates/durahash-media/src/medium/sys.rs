@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FallocateFlags, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, OFlags, RenameFlags};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags};
 use rustix::process::Resource;
@@ -76,6 +76,50 @@ fn gate() -> io::Result<()> {
     Ok(())
 }
 
+/// Calls that do nothing else, each behind the [`gate`].
+macro_rules! calls {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),*) -> $answer:ty = $call:expr;)*) => {$(
+        $(#[$doc])*
+        pub(crate) fn $name($($arg: $ty),*) -> io::Result<$answer> {
+            gate()?;
+            $call
+        }
+    )*};
+}
+
+calls! {
+    /// Creates a file that must not exist, to be read and written.
+    fn create(path: &Path, mode: u32) -> File =
+        OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path);
+    /// The metadata of a name; a link is not followed.
+    fn name_metadata(path: &Path) -> Metadata = std::fs::symlink_metadata(path);
+    /// The metadata of the file at the end of a name's links.
+    fn target_metadata(path: &Path) -> Metadata = std::fs::metadata(path);
+    fn metadata(file: &File) -> Metadata = file.metadata();
+    /// Gives the file that a name leads to another name, which must be free.
+    fn link(from: &Path, to: &Path) -> () =
+        Ok(rustix::fs::linkat(CWD, from, CWD, to, AtFlags::SYMLINK_FOLLOW)?);
+    /// Renames a file, in place of the one that has the name.
+    fn rename(from: &Path, to: &Path) -> () = std::fs::rename(from, to);
+    /// Gives a file another user and group, where they are given.
+    fn change_owner(file: &File, user: Option<u32>, group: Option<u32>) -> () =
+        std::os::unix::fs::fchown(file, user, group);
+    fn change_mode(file: &File, mode: u32) -> () = file.set_permissions(Permissions::from_mode(mode));
+    fn unlink(path: &Path) -> () = std::fs::remove_file(path);
+    /// Puts a file's data and metadata on the disk.
+    fn sync_file(file: &File) -> () = file.sync_all();
+    /// Puts a file's data on the disk, and of its metadata what is needed to find them.
+    fn sync_file_data(file: &File) -> () = file.sync_data();
+    /// Reserves space on the disk and lengthens the file over it.
+    fn allocate(file: &File, off: u64, bytes: u64) -> () =
+        Ok(retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), off, bytes))?);
+    fn read_at(file: &File, bytes: &mut [u8], off: u64) -> () = file.read_exact_at(bytes, off);
+    fn write_at(file: &File, bytes: &[u8], off: u64) -> () = file.write_all_at(bytes, off);
+    fn truncate(file: &File, bytes: u64) -> () = file.set_len(bytes);
+    /// A barrier in every running thread of this process, or the wish to use it.
+    fn membarrier(command: MembarrierCommand) -> () = Ok(rustix::thread::membarrier(command)?);
+}
+
 /// True if the error has this number.
 pub(crate) fn is(e: &io::Error, errno: Errno) -> bool {
     e.raw_os_error() == Some(errno.raw_os_error())
@@ -111,12 +155,6 @@ pub(crate) fn is_in_memory(file: &File) -> bool {
     kind.is_ok_and(|kind| [TMPFS, RAMFS].contains(&kind))
 }
 
-/// Creates a file that must not exist, to be read and written.
-pub(crate) fn create(path: &Path, mode: u32) -> io::Result<File> {
-    gate()?;
-    OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)
-}
-
 /// Creates a file without a name in a directory, to be read and written, and to be [linked](link).
 pub(crate) fn create_unnamed(dir: &Path, mode: u32) -> io::Result<File> {
     gate()?;
@@ -126,23 +164,6 @@ pub(crate) fn create_unnamed(dir: &Path, mode: u32) -> io::Result<File> {
     }
     let flags = OFlags::TMPFILE.bits().cast_signed();
     OpenOptions::new().read(true).write(true).custom_flags(flags).mode(mode).open(dir)
-}
-
-/// The metadata of a name; a link is not followed.
-pub(crate) fn name_metadata(path: &Path) -> io::Result<Metadata> {
-    gate()?;
-    std::fs::symlink_metadata(path)
-}
-
-/// The metadata of the file at the end of a name's links.
-pub(crate) fn target_metadata(path: &Path) -> io::Result<Metadata> {
-    gate()?;
-    std::fs::metadata(path)
-}
-
-pub(crate) fn metadata(file: &File) -> io::Result<Metadata> {
-    gate()?;
-    file.metadata()
 }
 
 /// Locks a file for one writer, or for readers; `false` when it is locked already.
@@ -158,52 +179,10 @@ pub(crate) fn try_lock(file: &File, shared: bool) -> io::Result<bool> {
     }
 }
 
-/// Gives the file that a name leads to another name, which must be free.
-pub(crate) fn link(from: &Path, to: &Path) -> io::Result<()> {
-    gate()?;
-    let here = rustix::fs::CWD;
-    Ok(rustix::fs::linkat(here, from, here, to, AtFlags::SYMLINK_FOLLOW)?)
-}
-
 /// Renames a file to a name that must be free.
 pub(crate) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     gate()?;
-    let here = rustix::fs::CWD;
-    Ok(rustix::fs::renameat_with(here, from, here, to, RenameFlags::NOREPLACE)?)
-}
-
-/// Renames a file, in place of the one that has the name.
-pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    gate()?;
-    std::fs::rename(from, to)
-}
-
-/// Gives a file another user and group, where they are given.
-pub(crate) fn change_owner(file: &File, user: Option<u32>, group: Option<u32>) -> io::Result<()> {
-    gate()?;
-    std::os::unix::fs::fchown(file, user, group)
-}
-
-pub(crate) fn change_mode(file: &File, mode: u32) -> io::Result<()> {
-    gate()?;
-    file.set_permissions(Permissions::from_mode(mode))
-}
-
-pub(crate) fn unlink(path: &Path) -> io::Result<()> {
-    gate()?;
-    std::fs::remove_file(path)
-}
-
-/// Puts a file's data and metadata on the disk.
-pub(crate) fn sync_file(file: &File) -> io::Result<()> {
-    gate()?;
-    file.sync_all()
-}
-
-/// Puts a file's data on the disk, and of its metadata what is needed to find them.
-pub(crate) fn sync_file_data(file: &File) -> io::Result<()> {
-    gate()?;
-    file.sync_data()
+    Ok(rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
 }
 
 /// Puts a directory's names on the disk, where its file system knows how to.
@@ -213,27 +192,6 @@ pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
         Err(e) if is(&e, Errno::INVAL) => Ok(()),
         other => other,
     }
-}
-
-/// Reserves space on the disk and lengthens the file over it.
-pub(crate) fn allocate(file: &File, off: u64, bytes: u64) -> io::Result<()> {
-    gate()?;
-    Ok(retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), off, bytes))?)
-}
-
-pub(crate) fn read_at(file: &File, bytes: &mut [u8], off: u64) -> io::Result<()> {
-    gate()?;
-    file.read_exact_at(bytes, off)
-}
-
-pub(crate) fn write_at(file: &File, bytes: &[u8], off: u64) -> io::Result<()> {
-    gate()?;
-    file.write_all_at(bytes, off)
-}
-
-pub(crate) fn truncate(file: &File, bytes: u64) -> io::Result<()> {
-    gate()?;
-    file.set_len(bytes)
 }
 
 /// The longest file that this process may write; the system ends the process that tries more.
@@ -303,12 +261,6 @@ pub(crate) unsafe fn advise(addr: *mut u8, bytes: u64, advice: Advice) -> io::Re
 pub(crate) unsafe fn wish_huge_pages(addr: *mut u8, bytes: u64) {
     // SAFETY: the caller's promise; this changes no contents.
     let _ = unsafe { rustix::mm::madvise(addr.cast(), bytes as usize, Advice::LinuxHugepage) };
-}
-
-/// A barrier in every running thread of this process, or the wish to use it.
-pub(crate) fn membarrier(command: MembarrierCommand) -> io::Result<()> {
-    gate()?;
-    Ok(rustix::thread::membarrier(command)?)
 }
 
 /// Bytes of memory that this process may have: the machine's, or what its control groups are allowed.

@@ -26,8 +26,7 @@ use crate::word::bits;
 
 const SYNC_MODE_OFF: u64 = std::mem::offset_of!(Superblock, sync_mode) as u64;
 
-/// The mode that a word stands for; `None` for a word of a later
-/// format.
+/// The mode of a word; `None` for a word of a later format.
 fn mode_of(word: u64) -> Option<SyncMode> {
     match bits(word, 0, 8) {
         0 => Some(SyncMode::Process),
@@ -67,14 +66,14 @@ impl<M: Medium> Pool<M> {
     }
 }
 
-#[allow(private_bounds, reason = "what is public of it is that of a mapped file")]
+#[allow(private_bounds, reason = "public for a mapped file only")]
 impl<M: LogSpace> Pool<M> {
-    /// Makes an area for a log of about `bytes` bytes, if there is none; see the module docs. Comes
-    /// before [`begin`](Pool::begin), whose place it does not take.
+    /// Makes an area for a log of about `bytes` bytes, if there is none. Comes before
+    /// [`begin`](Pool::begin), whose place it does not take.
     ///
     /// # Errors
     /// [`Full`](crate::ErrorKind::Full): nothing has changed then; [`Io`](crate::ErrorKind::Io).
-    pub(crate) fn make_log(&self, bytes: u64) -> Result<()> {
+    pub fn add_log(&self, bytes: u64) -> Result<()> {
         let medium = &self.medium;
         let superblock = self.at::<Superblock>(0)?;
         if medium.load(&superblock.log[0]) != 0 {
@@ -129,15 +128,6 @@ pub(super) fn place(extents: &Extents, extent_bytes: u64, bytes: u64) -> Result<
 }
 
 impl Pool<Mapped> {
-    /// Makes an area for a log of about `bytes` bytes, if there is none. Comes before
-    /// [`begin`](Pool::begin), whose place it does not take.
-    ///
-    /// # Errors
-    /// [`Full`](crate::ErrorKind::Full): nothing has changed then; [`Io`](crate::ErrorKind::Io).
-    pub fn add_log(&self, bytes: u64) -> Result<()> {
-        self.make_log(bytes)
-    }
-
     /// True if the pool has a log.
     ///
     /// # Errors

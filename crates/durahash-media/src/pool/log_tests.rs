@@ -125,7 +125,7 @@ fn a_log_is_made_whole_or_not_at_all() {
         place(&extents, 1 << EXTENT_SHIFT, LOG_BYTES).unwrap()
     };
     pool.medium.record(Vec::new());
-    pool.make_log(LOG_BYTES).unwrap();
+    pool.add_log(LOG_BYTES).unwrap();
     let steps = pool.medium.recorded();
     let [off, bytes] = area(&pool);
     assert_eq!((off, bytes), wanted);
@@ -158,7 +158,7 @@ fn a_log_is_made_whole_or_not_at_all() {
             assert!(pool.was_clean());
             if area(&pool)[0] == 0 {
                 without += 1;
-                pool.make_log(LOG_BYTES).unwrap();
+                pool.add_log(LOG_BYTES).unwrap();
             } else {
                 with += 1;
                 assert!(left[in_area.clone()] == whole[in_area.clone()], "the log is not whole");
@@ -179,7 +179,7 @@ fn a_log_is_made_whole_or_not_at_all() {
 #[test]
 fn a_log_that_has_not_all_of_its_extents_is_damage() {
     let pool = open(&closed_pool()).unwrap();
-    pool.make_log(LOG_BYTES).unwrap();
+    pool.add_log(LOG_BYTES).unwrap();
     let [off, bytes] = area(&pool);
     let whole = pool.medium.image();
     let refused = |change: &dyn Fn(&mut Vec<u64>)| {

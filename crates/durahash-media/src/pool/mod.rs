@@ -111,9 +111,7 @@ impl<M: Medium> Pool<M> {
         };
         let superblock = medium.region().at::<Superblock>(0)?;
         superblock.write_fixed(&medium, &format, uuid)?;
-        for (word, v) in superblock.boot_id.iter().zip(medium.boot_id()) {
-            medium.store(word, v);
-        }
+        superblock.write_boot_id(&medium);
         superblock.name_file(&medium);
         medium.store(&superblock.extents, head);
         medium.store(&superblock.state, state.to_word());
@@ -240,9 +238,7 @@ impl<M: Medium> Pool<M> {
             medium.sync(0, bytes)?;
         }
         // In the state's line, with which it is flushed; it is read only where the sync matters.
-        for (word, v) in superblock.boot_id.iter().zip(medium.boot_id()) {
-            medium.store(word, v);
-        }
+        superblock.write_boot_id(medium);
         superblock.name_file(medium);
         self.store_state(self.state)?;
         if !self.read_only {

@@ -177,6 +177,10 @@ fn crc_of(words: impl Iterator<Item = u64>) -> u64 {
     u64::from(crc.finalize())
 }
 
+fn store_all<M: Medium, const N: usize>(medium: &M, words: &[PmU64; N], values: [u64; N]) {
+    words.iter().zip(values).for_each(|(word, v)| medium.store(word, v));
+}
+
 impl Superblock {
     /// Says which file the pool lies in; the caller flushes.
     pub(crate) fn name_file<M: Medium>(&self, medium: &M) {
@@ -187,6 +191,11 @@ impl Superblock {
             medium.flush(&self.file);
             medium.fence();
         }
+    }
+
+    /// Stores the boot id of this boot; the caller flushes it.
+    pub(crate) fn write_boot_id<M: Medium>(&self, medium: &M) {
+        store_all(medium, &self.boot_id, medium.boot_id());
     }
 
     pub(crate) fn fixed_crc<M: Medium>(&self, medium: &M) -> Result<u64> {
@@ -209,9 +218,7 @@ impl Superblock {
         medium.store(&self.geometry, format.geometry.to_word());
         medium.store(&self.max_extents, format.max_extents());
         medium.store(&self.seed, format.seed);
-        for (word, v) in self.uuid.iter().zip(uuid) {
-            medium.store(word, v);
-        }
+        store_all(medium, &self.uuid, uuid);
         medium.store(&self.crc, self.fixed_crc(medium)?);
         Ok(())
     }
@@ -274,9 +281,7 @@ impl Superblock {
 
     /// Stores the counters of a clean close whose state word will be `state`.
     pub(crate) fn save<M: Medium>(&self, medium: &M, counters: [u64; 7], state: State) {
-        for (word, v) in self.saved.iter().zip(counters) {
-            medium.store(word, v);
-        }
+        store_all(medium, &self.saved, counters);
         medium.store(&self.saved_crc, self.saved_crc(medium, state));
     }
 

@@ -21,19 +21,17 @@ fn format() -> Format {
     }
 }
 
-type Simulated = Sim;
-
-fn create() -> Pool<Simulated> {
-    Pool::create(Simulated::new(MAX_BYTES), &format()).unwrap()
+fn create() -> Pool<Sim> {
+    Pool::create(Sim::new(MAX_BYTES), &format()).unwrap()
 }
 
 /// Opens what `pool` has on its medium, as after a crash in the middle of nothing.
-fn reopen(pool: &Pool<Simulated>) -> Result<Pool<Simulated>> {
+fn reopen(pool: &Pool<Sim>) -> Result<Pool<Sim>> {
     open_image(&pool.medium().image())
 }
 
-fn open_image(image: &[u64]) -> Result<Pool<Simulated>> {
-    let pool = Pool::open(Simulated::from_image(image, MAX_BYTES), false)?;
+fn open_image(image: &[u64]) -> Result<Pool<Sim>> {
+    let pool = Pool::open(Sim::from_image(image, MAX_BYTES), false)?;
     pool.begin()?;
     Ok(pool)
 }
@@ -83,7 +81,7 @@ fn other_versions_byte_orders_and_lengths_are_named() {
 
     // An earlier and a later version, with checksums that are right.
     for version in [FORMAT_VERSION - 1, FORMAT_VERSION + 1] {
-        let other = Simulated::from_image(&image, MAX_BYTES);
+        let other = Sim::from_image(&image, MAX_BYTES);
         let superblock = other.region().at::<Superblock>(0).unwrap();
         other.store(&superblock.version, version);
         other.store(&superblock.crc, superblock.fixed_crc(&other).unwrap());
@@ -108,7 +106,7 @@ fn geometries_and_limits_that_cannot_be_are_refused() {
     {
         let geometry = Geometry { extent_shift, slots, hash_bits: 0, buckets: 0 };
         let format = Format { geometry, max_bytes, ..format() };
-        let refused = Pool::create(Simulated::new(MAX_BYTES), &format).err().unwrap();
+        let refused = Pool::create(Sim::new(MAX_BYTES), &format).err().unwrap();
         assert!(matches!(refused.kind(), ErrorKind::Options { .. }), "{refused}");
     }
 }

@@ -13,8 +13,8 @@
 //! start the next write alone, before the other has woken up (some 20 µs, where a write takes 100), and
 //! that one would wait for every second write: two threads would get no further than one.
 //!
-//! Who is served need not get the turn, or a lock that writing holds, to find out; and nobody sleeps
-//! through the end of a write, as it is told under the lock under which they look.
+//! A thread that is served finds out without the turn, and without a lock that writing holds; and no thread
+//! sleeps through the end of a write, as that is told under the lock under which they look.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -58,7 +58,7 @@ pub(super) struct Log<D: Disk> {
     pub(super) wake: OnceLock<Wake>,
 }
 
-/// Who does in the background what others would have to wait for.
+/// Threads that work in the background, so that others need not wait.
 pub(super) struct Wake {
     /// Writes staged lines.
     pub(super) writer: Option<Thread>,

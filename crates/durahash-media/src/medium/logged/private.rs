@@ -1,4 +1,4 @@
-//! Which pages of the image are memory of this process; `reclaim.rs` gives them back.
+//! The pages of the image that are memory of this process; `reclaim.rs` gives them back.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -49,7 +49,7 @@ impl Private {
         self.count.load(Ordering::Relaxed) > self.limit
     }
 
-    /// Notes that the page with byte `off` is private; whether that makes it too much.
+    /// Notes that the page with byte `off` is private; true if that makes it too much.
     pub(super) fn add(&self, off: u64) -> bool {
         let page = off / self.page_bytes;
         self.change(page, |bits| bits | 1 << (page % 64)) && self.is_too_much()

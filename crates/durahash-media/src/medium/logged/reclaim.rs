@@ -17,7 +17,7 @@
 //! A store that was made before, and is flushed after, is copied from the file's page then: the same bytes.
 //! Readers pass no gate: they see the same bytes on either page.
 //!
-//! What a pool grows by, up to a quarter of the bound, is huge pages of the process from the start and is
+//! The growth of a pool, up to a quarter of the bound, is huge pages of the process from the start and is
 //! not given back: lookups there take half the time that they take in small pages.
 
 use std::collections::HashSet;

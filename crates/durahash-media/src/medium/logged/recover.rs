@@ -27,7 +27,7 @@
 //! written, and each open begins with two heads. So if a line cannot be read that any sound block of the
 //! ring says was on the disk, then the log is damaged, and what was acknowledged is missing: such a pool is
 //! refused. A salt does not matter, as an open begins behind all lines that were durable in those before.
-//! What cannot be told from a write that power interrupted is damage to the very last write; and, in a
+//! Two cases look like a write that power interrupted: damage to the very last write; and, in a
 //! ring larger than that, damage to more than [`NEAR_BLOCKS`] blocks behind which fewer than
 //! [`FAR_BLOCKS`] follow, as only every so many are looked at there.
 

@@ -52,14 +52,14 @@ struct Part<'s> {
     shower: Option<Shower<'s>>,
 }
 
-/// Who shows batches, one after the other, and gives them back empty.
+/// A thread that shows batches, one after the other, and gives them back empty.
 struct Shower<'s> {
     batches: SyncSender<Batch>,
     used: Receiver<Batch>,
     thread: ScopedJoinHandle<'s, Groups>,
 }
 
-/// Numbers need no better one; who made them hostile made only the opening of their own pool slow.
+/// Numbers need no better one: hostile ones make only the opening of their own pool slow.
 #[derive(Default)]
 struct NumberHasher(u64);
 

@@ -130,16 +130,11 @@ pub struct Meter {
     /// Tells the state of this medium apart from that of others in a thread.
     id: u64,
     tallies: Mutex<Vec<Arc<Tally>>>,
-    /// The counts when the window began.
-    window: Mutex<Counts>,
-    /// Number of the window: a new one makes threads forget what they have touched.
-    windows: AtomicU64,
 }
 
 /// A thread's state for one medium.
 struct Local {
     id: u64,
-    window: u64,
     tally: Arc<Tally>,
     lines: Touched,
     blocks: Touched,
@@ -166,12 +161,7 @@ impl<M: Medium> Metered<M> {
         Metered {
             inner,
             latency,
-            meter: Arc::new(Meter {
-                id: IDS.fetch_add(1, Relaxed),
-                tallies: Mutex::default(),
-                window: Mutex::default(),
-                windows: AtomicU64::new(0),
-            }),
+            meter: Arc::new(Meter { id: IDS.fetch_add(1, Relaxed), tallies: Mutex::default() }),
         }
     }
 
@@ -186,18 +176,9 @@ impl<M: Medium> Metered<M> {
         &self.meter
     }
 
-    /// The counts of all threads since the last [`reset`](Self::reset).
-    ///
-    /// **Concurrency.** Exact while no other thread uses the medium.
+    /// As [`Meter::counts`].
     pub fn counts(&self) -> Counts {
         self.meter.counts()
-    }
-
-    /// Begins a new window: all counts are zero, and nothing has been touched.
-    ///
-    /// **Concurrency.** To be called while no other thread uses the medium.
-    pub fn reset(&self) {
-        self.meter.reset();
     }
 
     #[inline]
@@ -247,23 +228,10 @@ impl<M: Medium> Metered<M> {
 }
 
 impl Meter {
-    /// The counts of all threads since the last [`reset`](Self::reset).
+    /// The counts of all threads.
     ///
     /// **Concurrency.** Exact while no other thread uses the medium.
     pub fn counts(&self) -> Counts {
-        self.total() - *self.window.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Begins a new window: all counts are zero, and nothing has been touched.
-    ///
-    /// **Concurrency.** To be called while no other thread uses the medium.
-    pub fn reset(&self) {
-        let total = self.total();
-        *self.window.lock().unwrap_or_else(PoisonError::into_inner) = total;
-        self.windows.fetch_add(1, Relaxed);
-    }
-
-    fn total(&self) -> Counts {
         let tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
         tallies.iter().map(|tally| tally.counts()).fold(Counts::default(), Counts::add)
     }
@@ -276,14 +244,7 @@ impl Meter {
                 Some(at) => at,
                 None => self.register(locals),
             };
-            let local = &mut locals[at];
-            let window = self.windows.load(Relaxed);
-            if local.window != window {
-                local.window = window;
-                local.forget();
-                local.under_way.clear();
-            }
-            f(local);
+            f(&mut locals[at]);
         });
     }
 
@@ -295,7 +256,6 @@ impl Meter {
         self.tallies.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&tally));
         locals.push(Local {
             id: self.id,
-            window: self.windows.load(Relaxed),
             tally,
             lines: Touched::default(),
             blocks: Touched::default(),
@@ -328,6 +288,17 @@ fn spin(ns: u64) {
             std::hint::spin_loop();
         }
     }
+}
+
+/// Methods that are those of the medium inside.
+macro_rules! forward {
+    ($(fn $name:ident($($arg:ident: $ty:ty),*) $(-> $answer:ty)?;)*) => {$(
+        #[inline]
+        #[track_caller]
+        fn $name(&self $(, $arg: $ty)*) $(-> $answer)? {
+            self.inner.$name($($arg),*)
+        }
+    )*};
 }
 
 impl<M: Medium> Memory for Metered<M> {
@@ -424,62 +395,29 @@ impl<M: Medium> Memory for Metered<M> {
         self.inner.event(event);
     }
 
-    fn defer(&self, defer: bool) {
-        self.inner.defer(defer);
-    }
-    fn is_durable(&self) -> bool {
-        self.inner.is_durable()
-    }
-    fn wait_until_durable(&self) -> Result<()> {
-        self.inner.wait_until_durable()
+    forward! {
+        fn defer(defer: bool);
+        fn is_durable() -> bool;
+        fn wait_until_durable() -> Result<()>;
     }
 }
 
 impl<M: Medium> Storage for Metered<M> {
-    fn begin(&self) -> Result<()> {
-        self.inner.begin()
-    }
-    fn write_back(&self) -> Result<()> {
-        self.inner.write_back()
-    }
-    fn grow(&self, bytes: u64) -> Result<()> {
-        self.inner.grow(bytes)
-    }
-    #[track_caller]
-    fn sync(&self, off: u64, bytes: u64) -> Result<()> {
-        self.inner.sync(off, bytes)
-    }
-    fn publish(&self) -> Result<()> {
-        self.inner.publish()
-    }
-    fn trim(&self, bytes: u64) -> Result<()> {
-        self.inner.trim(bytes)
-    }
-    fn durability(&self) -> Durability {
-        self.inner.durability()
-    }
-    fn log_stats(&self) -> Option<LogStats> {
-        self.inner.log_stats()
-    }
-    fn new_uuid(&self) -> Result<[u64; 2]> {
-        self.inner.new_uuid()
-    }
-    fn boot_id(&self) -> [u64; 2] {
-        self.inner.boot_id()
-    }
-    fn file_id(&self) -> FileId {
-        self.inner.file_id()
-    }
-    fn file_bytes(&self) -> u64 {
-        self.inner.file_bytes()
-    }
-    fn read_only(&self) -> bool {
-        self.inner.read_only()
-    }
-    fn huge_bytes(&self) -> Option<u64> {
-        self.inner.huge_bytes()
-    }
-    fn path(&self) -> Option<&Path> {
-        self.inner.path()
+    forward! {
+        fn begin() -> Result<()>;
+        fn write_back() -> Result<()>;
+        fn grow(bytes: u64) -> Result<()>;
+        fn sync(off: u64, bytes: u64) -> Result<()>;
+        fn publish() -> Result<()>;
+        fn trim(bytes: u64) -> Result<()>;
+        fn durability() -> Durability;
+        fn log_stats() -> Option<LogStats>;
+        fn new_uuid() -> Result<[u64; 2]>;
+        fn boot_id() -> [u64; 2];
+        fn file_id() -> FileId;
+        fn file_bytes() -> u64;
+        fn read_only() -> bool;
+        fn huge_bytes() -> Option<u64>;
+        fn path() -> Option<&Path>;
     }
 }

@@ -23,7 +23,7 @@ const FEWEST_SLOTS: usize = 64;
 const KEPT_SLOTS: usize = 1 << 16;
 
 impl Touched {
-    /// Marks `number`; whether it did not have this mark.
+    /// Marks `number`; true if it did not have this mark.
     #[inline]
     pub(super) fn first(&mut self, number: u64, mark: u32) -> bool {
         if self.used * 2 >= self.slots.len() {

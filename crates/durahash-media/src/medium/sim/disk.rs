@@ -27,14 +27,14 @@ pub enum DiskStep {
     Log {
         /// Where in the area.
         off: u64,
-        /// What.
+        /// The bytes.
         bytes: Vec<u8>,
     },
     /// The same, of bytes that were read there before.
     Again {
         /// Where in the area.
         off: u64,
-        /// What.
+        /// The bytes.
         bytes: Vec<u8>,
     },
     /// Bytes were written to the log's area, but the call failed.
@@ -50,7 +50,7 @@ pub enum DiskStep {
     Line {
         /// Where in the pool.
         off: u64,
-        /// What.
+        /// The line.
         line: Line,
     },
     /// The drive was told to put on the disk what is in its cache.
@@ -109,7 +109,7 @@ struct Inner {
     area_bytes: u64,
     staged: Option<Box<[PmU64]>>,
     state: Mutex<State>,
-    /// If writes to the log wait until they are let go, and how many do.
+    /// True if writes to the log wait until they are let go, and how many do.
     held: Mutex<(bool, u64)>,
     let_go: Condvar,
     past_cache: AtomicBool,
@@ -124,8 +124,8 @@ struct State {
 }
 
 impl SimDisk {
-    /// An empty disk for a pool of up to `max_bytes`, with a log's area of `area_bytes`. Whether
-    /// staged lines outlive the process.
+    /// An empty disk for a pool of up to `max_bytes`, with a log's area of `area_bytes`; with
+    /// `keeps_staged`, staged lines outlive the process.
     #[must_use]
     pub fn new(max_bytes: u64, area_bytes: u64, keeps_staged: bool) -> Self {
         let area_bytes = area_bytes.max(AREA_BYTES_MIN);

@@ -129,10 +129,8 @@ impl Sim {
     #[track_caller]
     pub fn mark(&self, mark: u64) {
         if self.inner.modes.load(Ordering::Relaxed) & RECORD != 0 {
-            let thread = self.inner.thread();
-            let site = Location::caller();
-            let action = Action::Mark(mark);
-            self.inner.log().steps.push(Step { thread, site, action });
+            let (thread, site) = (self.inner.thread(), Location::caller());
+            self.inner.log().steps.push(Step { thread, site, action: Action::Mark(mark) });
         }
     }
 
@@ -276,9 +274,8 @@ impl Memory for Sim {
     #[inline]
     #[track_caller]
     fn store(&self, word: &PmU64, v: u64) {
-        let site = Location::caller();
         let action = Action::Store { word: self.inner.word_of(word), v };
-        self.inner.act(Call::Store, site, action, || word.store(v));
+        self.inner.act(Call::Store, Location::caller(), action, || word.store(v));
     }
 
     #[inline]
@@ -288,18 +285,16 @@ impl Memory for Sim {
         if modes == 0 {
             return word.cas(old, new);
         }
-        let site = Location::caller();
         let action = Action::Cas { word: self.inner.word_of(word), v: new };
         let swap = || word.cas(old, new);
-        self.inner.act_watched(modes, Call::Store, site, action, swap)
+        self.inner.act_watched(modes, Call::Store, Location::caller(), action, swap)
     }
 
     #[inline]
     #[track_caller]
     fn store_nt(&self, word: &PmU64, v: u64) {
-        let site = Location::caller();
         let action = Action::StoreNt { word: self.inner.word_of(word), v };
-        self.inner.act(Call::Store, site, action, || word.store(v));
+        self.inner.act(Call::Store, Location::caller(), action, || word.store(v));
     }
     fn prefetch<T: OnMedia + ?Sized>(&self, _obj: &T) {}
 
@@ -317,27 +312,23 @@ impl Memory for Sim {
             line: line as u32,
             lines: ((off + bytes).div_ceil(LINE_BYTES) - line) as u32,
         };
-        let site = Location::caller();
-        self.inner.act(Call::Flush, site, action, || ());
+        self.inner.act(Call::Flush, Location::caller(), action, || ());
     }
 
     #[inline]
     #[track_caller]
     fn fence(&self) {
-        let site = Location::caller();
-        self.inner.act(Call::Fence, site, Action::Fence, || ());
+        self.inner.act(Call::Fence, Location::caller(), Action::Fence, || ());
     }
     #[inline]
     #[track_caller]
     fn drain(&self) {
-        let site = Location::caller();
-        self.inner.act(Call::Drain, site, Action::Drain, || ());
+        self.inner.act(Call::Drain, Location::caller(), Action::Drain, || ());
     }
     #[inline]
     #[track_caller]
     fn event(&self, event: Event) {
-        let site = Location::caller();
-        self.inner.act(Call::Event(event), site, Action::Event(event), || ());
+        self.inner.act(Call::Event(event), Location::caller(), Action::Event(event), || ());
     }
 }
 
@@ -356,19 +347,17 @@ impl Storage for Sim {
 
     #[track_caller]
     fn sync(&self, off: u64, bytes: u64) -> Result<()> {
-        let site = Location::caller();
         let action = Action::Sync {
             word: (off / 8) as u32,
             words: ((off + bytes).div_ceil(8) - off / 8) as u32,
         };
-        self.inner.act(Call::System, site, action, || ());
+        self.inner.act(Call::System, Location::caller(), action, || ());
         Ok(())
     }
 
     #[track_caller]
     fn publish(&self) -> Result<()> {
-        let site = Location::caller();
-        self.inner.act(Call::System, site, Action::Publish, || ());
+        self.inner.act(Call::System, Location::caller(), Action::Publish, || ());
         Ok(())
     }
 

@@ -13,7 +13,7 @@ pub type Site = &'static Location<'static>;
 /// One thing that one thread did to the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Who did it; see [`name_thread`] and [`Hook::thread`].
+    /// The thread that did it; see [`name_thread`] and [`Hook::thread`].
     pub thread: u32,
     /// Where in the source.
     pub site: Site,
