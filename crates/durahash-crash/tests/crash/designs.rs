@@ -164,7 +164,9 @@ fn needed(
     }
     let caught = verdicts.values().filter(|verdict| is_caught(verdict)).count();
     println!("{caught} of {} mutants are caught", verdicts.len());
-    let unproven = unproven(&verdicts, accepted);
+    let mut unproven = unproven(&verdicts, accepted);
+    // Scripts of another run may catch what the known ones do not.
+    unproven.retain(|told| seed(0) == 0 || !told.starts_with("accepted in vain"));
     assert!(unproven.is_empty(), "{}", unproven.join("\n"));
     let unreached = unreached(&verdicts, dirs);
     assert!(unreached.is_empty(), "no script comes to\n{}", unreached.join("\n"));
@@ -245,6 +247,12 @@ const UNREACHED: &[(&str, &str, &str)] = &[
     ("reh/write.rs", "            medium.drain();", "the same"),
     ("pool/log.rs", "medium.flush(", "a log, which the log's own tester cuts: tests/logged.rs"),
     ("pool/mod.rs", "medium.flush(superblock);", "the same, where a close is behind a log"),
+    (
+        "pool/superblock.rs",
+        "medium.flush(&self.file);",
+        "a file's name: suite/faults.rs of durahash",
+    ),
+    ("pool/superblock.rs", "            medium.fence();", "the same"),
     ("pea/write.rs", "medium.flush(bucket);", "an operation that panics: tests/breaks.rs"),
     ("pea/write.rs", "                medium.drain();", "the same"),
     ("pea/write.rs", "medium.flush(word);", "the same"),
