@@ -55,13 +55,8 @@ pub struct SharedHeader {
 pub struct SharedRegion {
     region: Region,
     header: SharedHeader,
-    _memory: Memory,
-}
-
-/// Holds what the region lies in.
-enum Memory {
-    Anonymous { _mapping: Anonymous },
-    File { _mapping: Mapping },
+    /// The mapping that the region lies in.
+    _memory: Box<dyn Send + Sync>,
 }
 
 impl SharedRegion {
@@ -75,7 +70,7 @@ impl SharedRegion {
         let mapping = Anonymous::reserve(header.bytes)?;
         // SAFETY: the mapping is aligned to pages and no shorter than that; it lives in `self`.
         let region = unsafe { Region::new(mapping.base, header.bytes, header.bytes) };
-        Ok(SharedRegion { region, header, _memory: Memory::Anonymous { _mapping: mapping } })
+        Ok(SharedRegion { region, header, _memory: Box::new(mapping) })
     }
 
     /// A new file of zeros at `path`, which must be free. Its space is taken at once.
@@ -147,7 +142,7 @@ impl SharedRegion {
         // SAFETY: a page after an aligned base; the file is that long, and nobody cuts it; the mapping
         // lives in `self`, and all processes access the file through this type, or read the header.
         let region = unsafe { Region::new(base, header.bytes, header.bytes) };
-        Ok(SharedRegion { region, header, _memory: Memory::File { _mapping: mapping } })
+        Ok(SharedRegion { region, header, _memory: Box::new(mapping) })
     }
 
     /// The place of the region among the nodes.

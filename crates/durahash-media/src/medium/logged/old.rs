@@ -57,7 +57,7 @@ const GEOMETRY_OFF: u64 = 40;
 pub(super) const MAX_EXTENTS_OFF: u64 = 48;
 const UUID_OFF: u64 = 64;
 const STATE_OFF: u64 = 128;
-const EXTENTS_OFF: u64 = 152;
+pub(super) const EXTENTS_OFF: u64 = 152;
 pub(super) const SUPERBLOCK_BYTES: u64 = 512;
 /// The state's bit of a pool that was closed.
 const CLEAN: u32 = 32;

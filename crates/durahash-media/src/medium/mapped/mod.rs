@@ -163,10 +163,8 @@ impl Mapped {
             _ if read_only => Flushes::None,
             Some(write_back) if options.force_flushes => Flushes::Real(write_back),
             None if options.force_flushes => {
-                return Err(ErrorKind::Options {
-                    what: "this processor has no instruction that writes a line back",
-                }
-                .into());
+                let what = "this processor has no instruction that writes a line back";
+                return Err(ErrorKind::Options { what }.into());
             }
             Some(_) if dax && domain::caches_survive(Path::new("/sys"), metadata.dev()) => {
                 Flushes::FencesOnly
@@ -175,8 +173,7 @@ impl Mapped {
             _ => Flushes::None,
         };
         let (mapping, region) = map_file(&file, sharing, wanted, len, dax)?;
-        let trimmed = Mutex::new(false);
-        let (log, unsynced) = (Mutex::new(None), Mutex::new(false));
+        let (trimmed, log, unsynced) = (Mutex::new(false), Mutex::new(None), Mutex::new(false));
         let mut mapped = Mapped {
             region,
             flushes,
@@ -197,10 +194,9 @@ impl Mapped {
         let old = OldLog::look(&mut mapped);
         let old = old.map_err(|e| if is_copy { ErrorKind::Copied.into() } else { e })?;
         if !read_only {
-            *mapped.log.lock().unwrap_or_else(PoisonError::into_inner) = old;
+            mapped.log = Mutex::new(old);
         }
-        *mapped.unsynced.lock().unwrap_or_else(PoisonError::into_inner) =
-            logged::is_left_in_cache(&mapped.region)?;
+        mapped.unsynced = Mutex::new(logged::is_left_in_cache(&mapped.region)?);
         // What the file has beyond the pool, and be it a tebibyte of holes, is no space of the pool's.
         mapped.region.end_at(logged::pool_bytes(&mapped.region)?);
         Ok(mapped)
