@@ -54,26 +54,27 @@ impl Ready {
         // Nothing panics while it is held.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn unpark(&self) {
-        if self.thread.id() != thread::current().id() {
-            self.thread.unpark();
-        }
-    }
 }
+
+/// In place of a task: the future of [`Executor::block_on`], which is not queued.
+const MAIN: u64 = u64::MAX;
 
 struct TaskWaker {
     task: u64,
-    queued: AtomicBool,
+    woken: AtomicBool,
     ready: Arc<Ready>,
 }
 
 impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
-        if !self.queued.swap(true, Ordering::AcqRel) {
+        if !self.woken.swap(true, Ordering::AcqRel) {
             let ready = Arc::clone(&self.ready);
-            ready.queue().push_back(self);
-            ready.unpark();
+            if self.task != MAIN {
+                ready.queue().push_back(self);
+            }
+            if ready.thread.id() != thread::current().id() {
+                ready.thread.unpark();
+            }
         }
     }
 }
@@ -114,7 +115,7 @@ impl Executor {
             *ends.0.value.borrow_mut() = Some(value);
         });
         let (task, ready) = (self.number(), Arc::clone(&self.0.ready));
-        let waker = TaskWaker { task, queued: AtomicBool::new(true), ready };
+        let waker = TaskWaker { task, woken: AtomicBool::new(true), ready };
         self.0.ready.queue().push_back(Arc::new(waker));
         self.0.live.borrow_mut().insert(task, (owner, Some(future)));
         Task(end)
@@ -139,7 +140,7 @@ impl Executor {
     pub fn poll_one(&self) -> bool {
         self.assert_idle();
         let Some(waker) = self.0.ready.queue().pop_front() else { return false };
-        waker.queued.store(false, Ordering::Release);
+        waker.woken.store(false, Ordering::Release);
         let task = waker.task;
         let live = &self.0.live;
         // It may have ended since it was woken.
@@ -193,7 +194,7 @@ impl Executor {
         let _running = self.enter();
         let mut future = pin!(future);
         let (woken, ready) = (AtomicBool::new(true), Arc::clone(&self.0.ready));
-        let main = Arc::new(MainWaker { woken, ready });
+        let main = Arc::new(TaskWaker { task: MAIN, woken, ready });
         let waker = Waker::from(Arc::clone(&main));
         loop {
             if main.woken.swap(false, Ordering::AcqRel)
@@ -257,19 +258,6 @@ impl Drop for Running {
 /// Runs `future` on this thread and blocks while it waits, on an executor of its own.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     Executor::new().block_on(future)
-}
-
-/// The waker of a future that is not a task.
-struct MainWaker {
-    woken: AtomicBool,
-    ready: Arc<Ready>,
-}
-
-impl Wake for MainWaker {
-    fn wake(self: Arc<Self>) {
-        self.woken.store(true, Ordering::Release);
-        self.ready.unpark();
-    }
 }
 
 /// A task of an [`Executor`]. Dropping it lets the task run on. As a future it returns the task's
