@@ -203,7 +203,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     ///
     /// # Errors
     /// [`Full`](crate::ErrorKind::Full) when the pool has to grow and may not or cannot;
-    /// [`Skewed`](crate::ErrorKind::Skewed) when too many keys share a hash prefix;
+    /// [`Skewed`](crate::ErrorKind::Skewed) when too many keys share a hash prefix, or 256 byte keys a hash;
     /// [`TooLarge`](crate::ErrorKind::TooLarge) for a key beyond
     /// [`MAX_KEY_BYTES`](crate::MAX_KEY_BYTES) or a value beyond
     /// [`MAX_VALUE_BYTES`](crate::MAX_VALUE_BYTES);

@@ -11,13 +11,17 @@
 use std::cell::OnceCell;
 use std::sync::MutexGuard;
 
-use durahash_media::{Error, Result};
+use durahash_media::{Error, ErrorKind, Result};
 
 use super::outcome::Outcome;
 use super::record::{Draft, check_sizes, is_chained};
 use super::records::{Record, always};
 use super::{Engine, Single};
 use crate::index::Change;
+
+/// Keys that share one hash, at most: every operation on one of them reads those before it. Only who knows the
+/// pool's seed finds so many.
+const CHAIN_MAX: usize = 256;
 
 /// When a change shall be made.
 #[derive(Clone, Copy)]
@@ -165,10 +169,7 @@ impl<'a> Edit<'a> {
                 self.name = engine.store.write(off, &engine.records.hashes, &draft)?;
                 match found {
                     Some(record) => self.replace(&record),
-                    None => {
-                        self.before.clear();
-                        self.absent(head)
-                    }
+                    None => self.absent(head),
                 }
             }
         }
@@ -176,6 +177,10 @@ impl<'a> Edit<'a> {
 
     /// The key is absent; `next` names a record of another key with its hash, or is 0.
     pub(crate) fn absent(&mut self, next: u64) -> Result<Change> {
+        let chained = std::mem::take(&mut self.before).len();
+        if self.draft.is_some() && chained >= CHAIN_MAX {
+            return Err(ErrorKind::Skewed { depth: u64::BITS }.into());
+        }
         match (&mut self.draft, self.rule) {
             (Some((draft, off)), Rule::Always | Rule::IfAbsent) => {
                 if next != 0 {
@@ -203,7 +208,6 @@ impl<'a> Edit<'a> {
         }
         let found = engine.records.find(self.h, head, self.key, &mut self.before, &always)?;
         let Some(record) = found else {
-            self.before.clear();
             return self.absent(head);
         };
         self.is_not_at(Some(&record))?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use durahash::{Design, ErrorKind, MAX_KEY_BYTES, MAX_VALUE_BYTES, Map, Options};
+use durahash::{Change, Design, ErrorKind, MAX_KEY_BYTES, MAX_VALUE_BYTES, Map, Options};
 use durahash_media::metered::Metered;
 use durahash_media::sim::Sim;
 use durahash_media::{Dram, Geometry};
@@ -175,4 +175,25 @@ fn a_pool_is_not_full_before_it_was_swept() {
         map.put(&key, &[2; 40]).unwrap();
     }
     assert_eq!(map.len().unwrap(), 3000);
+}
+
+/// Keys that were chosen to share one hash cannot make the others wait without bound.
+#[test]
+fn the_keys_of_one_hash_have_a_limit() {
+    let geometry = Geometry { hash_bits: 1, ..Geometry::default() };
+    let map: Map<str, str> = Options::new().geometry(geometry).seed(1).in_memory().unwrap();
+    let put = |i: u64| map.put(&i.to_string(), "value");
+    let stored = (0..).find(|i| put(*i).is_err()).unwrap();
+    assert!((256..=512).contains(&stored), "{stored}");
+    let error = put(stored).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Skewed { .. }), "{error}");
+    let refused = map.update(&stored.to_string(), |_| Change::Set("new".to_owned())).unwrap_err();
+    assert!(matches!(refused.kind(), ErrorKind::Skewed { .. }), "{refused}");
+    // What is there can be changed, and makes room when it is removed.
+    map.put("7", "seven").unwrap();
+    assert_eq!(map.get("7").unwrap().as_deref(), Some("seven"));
+    let removed = (0..stored).filter(|i| map.remove(&i.to_string()).unwrap().is_some()).count();
+    assert_eq!(removed as u64, stored);
+    put(stored).unwrap();
+    assert_sound(&map);
 }
