@@ -59,6 +59,11 @@ pub(crate) struct Phase {
 }
 
 impl Phase {
+    fn new() -> Self {
+        let (counts, done) = (Counts::default(), Done::default());
+        Phase { ops: 0, ns: 0, latency: histogram(), counts, done }
+    }
+
     pub(crate) fn ops_per_s(&self) -> f64 {
         self.ops as f64 * 1e9 / self.ns.max(1) as f64
     }
@@ -73,17 +78,6 @@ pub(crate) struct Bed {
     setting: Setting,
     clients: Vec<(SimClient, Index)>,
     mix: WordMix,
-}
-
-/// The sums over coroutines.
-struct Sums {
-    latency: RefCell<Histogram<u64>>,
-    end_ns: Cell<u64>,
-    /// Streams that have not ended.
-    left: Cell<usize>,
-    ops: Cell<u64>,
-    counts: Cell<Counts>,
-    done: Cell<Done>,
 }
 
 fn bytes_of(mix: &WordMix, value_bytes: usize, number: u64) -> ([u8; KEY_BYTES], Vec<u8>) {
@@ -146,14 +140,8 @@ impl Bed {
     /// leaves when its own have ended, which is not counted: the others go on.
     pub(crate) fn run(&self, streams: Vec<Vec<Op>>, leaves: bool) -> Result<Phase> {
         let coroutines = streams.len() / self.clients.len();
-        let sums = Rc::new(Sums {
-            latency: RefCell::new(histogram()),
-            end_ns: Cell::new(0),
-            left: Cell::new(streams.len()),
-            ops: Cell::new(0),
-            counts: Cell::default(),
-            done: Cell::default(),
-        });
+        let sums = Rc::new(RefCell::new(Phase::new()));
+        let streams_left = Rc::new(Cell::new(streams.len()));
         let start_ns = self.sim.now_ns();
         let mut streams = streams.into_iter();
         let mut tasks = Vec::new();
@@ -163,6 +151,7 @@ impl Bed {
             for stream in streams.by_ref().take(coroutines) {
                 let (of_task, index) = (client.clone(), index.clone());
                 let (sums, left) = (Rc::clone(&sums), Rc::clone(&left));
+                let streams_left = Rc::clone(&streams_left);
                 let (mix, value_bytes) = (self.mix, self.setting.value_bytes);
                 tasks.push(self.sim.spawn(client, async move {
                     for op in &stream {
@@ -178,21 +167,23 @@ impl Bed {
                                 return Err(Error::Wrong { what });
                             }
                         }
-                        sums.latency.borrow_mut().saturating_record(of_task.now_ns() - from);
+                        sums.borrow_mut().latency.saturating_record(of_task.now_ns() - from);
                     }
-                    sums.ops.set(sums.ops.get() + stream.len() as u64);
-                    sums.end_ns.set(of_task.now_ns());
+                    let mut all = sums.borrow_mut();
+                    all.ops += stream.len() as u64;
+                    all.ns = of_task.now_ns() - start_ns;
                     left.set(left.get() - 1);
-                    sums.left.set(sums.left.get() - 1);
+                    streams_left.set(streams_left.get() - 1);
                     if left.get() == 0 {
-                        sums.counts.set(sums.counts.get() + (of_task.counts() - counts));
-                        sums.done.set(sums.done.get().with(index.done().since(done)));
+                        all.counts = all.counts + (of_task.counts() - counts);
+                        all.done = all.done.with(index.done().since(done));
+                        drop(all);
                         if leaves {
                             index.close().await?;
                             return Ok(());
                         }
                         // One that is idle and says nothing holds the others up.
-                        while sums.left.get() > 0 {
+                        while streams_left.get() > 0 {
                             of_task.sleep_ns(TICK_NS).await;
                             index.tick().await?;
                         }
@@ -205,13 +196,7 @@ impl Bed {
         for task in tasks {
             task.take().ok_or_else(|| Error::Wrong { what: "an operation hangs".into() })??;
         }
-        Ok(Phase {
-            ops: sums.ops.get(),
-            ns: sums.end_ns.get() - start_ns,
-            latency: sums.latency.replace(histogram()),
-            counts: sums.counts.get(),
-            done: sums.done.get(),
-        })
+        Ok(sums.replace(Phase::new()))
     }
 
     /// The space of the index, as the first client sees it.
