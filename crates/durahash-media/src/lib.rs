@@ -25,8 +25,9 @@ mod word;
 
 mod flush;
 pub mod hash;
-mod identity;
 pub mod probe;
+
+mod identity;
 
 mod medium;
 
