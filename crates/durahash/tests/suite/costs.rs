@@ -326,23 +326,26 @@ fn load_factor(index: &dyn Index) -> f64 {
     stats.slots_used as f64 / stats.slots as f64
 }
 
+fn least_mean_most(of: &[f64]) -> [f64; 3] {
+    let (least, most) =
+        (of.iter().copied().fold(f64::MAX, f64::min), of.iter().copied().fold(0.0, f64::max));
+    [least, of.iter().sum::<f64>() / of.len() as f64, most]
+}
+
 /// Load factor over two doublings (Fig. 10): its lowest, its mean and its highest are arithmetic.
 fn esh_curve(buckets: u8, from: u64) -> [f64; 3] {
     let (_, esh) = esh_of(dram(), buckets);
-    let (mut least, mut most, mut sum, mut samples) = (1.0_f64, 0.0_f64, 0.0, 0.0);
-    let mut next = from;
+    let (mut loads, mut next) = (Vec::new(), from);
     for i in 0..from * 4 {
         put(&esh, i);
         if i + 1 == next {
-            let load = load_factor(&esh);
-            (least, most) = (least.min(load), most.max(load));
-            sum += load;
-            samples += 1.0;
+            loads.push(load_factor(&esh));
             next += next / 100;
         }
     }
-    println!("{buckets} buckets: {least:.3} to {most:.3}, mean {:.3}", sum / samples);
-    [least, sum / samples, most]
+    let curve = least_mean_most(&loads);
+    println!("{buckets} buckets: {curve:.3?}");
+    curve
 }
 
 #[test]
@@ -405,18 +408,15 @@ fn esh_looks_at_few_buckets_at_each_load() {
 fn bytes_per_entry(design: Design) -> [f64; 3] {
     const FROM: u64 = 400_000;
     let index = index_on(design, pool(dram()));
-    let (mut least, mut most, mut sum, mut samples) = (f64::MAX, 0.0_f64, 0.0, 0.0);
+    let mut bytes = Vec::new();
     for i in 0..FROM * 2 {
         put(&*index, i);
         if i >= FROM && i.is_multiple_of(FROM / 100) {
             let stats = index.stats();
-            let bytes = stats.medium_bytes as f64 / stats.slots_used as f64;
-            (least, most) = (least.min(bytes), most.max(bytes));
-            sum += bytes;
-            samples += 1.0;
+            bytes.push(stats.medium_bytes as f64 / stats.slots_used as f64);
         }
     }
-    [least, sum / samples, most]
+    least_mean_most(&bytes)
 }
 
 #[test]
