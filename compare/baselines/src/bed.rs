@@ -169,15 +169,19 @@ impl Bed {
                         }
                         sums.borrow_mut().latency.saturating_record(of_task.now_ns() - from);
                     }
-                    let mut all = sums.borrow_mut();
-                    all.ops += stream.len() as u64;
-                    all.ns = of_task.now_ns() - start_ns;
                     left.set(left.get() - 1);
                     streams_left.set(streams_left.get() - 1);
-                    if left.get() == 0 {
-                        all.counts = all.counts + (of_task.counts() - counts);
-                        all.done = all.done.with(index.done().since(done));
-                        drop(all);
+                    let is_last = left.get() == 0;
+                    {
+                        let mut all = sums.borrow_mut();
+                        all.ops += stream.len() as u64;
+                        all.ns = of_task.now_ns() - start_ns;
+                        if is_last {
+                            all.counts = all.counts + (of_task.counts() - counts);
+                            all.done = all.done.with(index.done().since(done));
+                        }
+                    }
+                    if is_last {
                         if leaves {
                             index.close().await?;
                             return Ok(());
