@@ -58,7 +58,7 @@ pub(crate) fn last_read(read: impl FnOnce(Reader<'_>) -> Result<()>) -> Result<O
 /// The writer's closure of [`Index::update`].
 pub type Updater<'a> = &'a mut dyn FnMut(Option<u64>) -> Result<Change>;
 
-/// A finding of [`Index::check`]: an invariant that does not hold.
+/// A finding of [`IndexBase::check`]: an invariant that does not hold.
 ///
 /// ```
 /// let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;

@@ -190,7 +190,7 @@ impl<M: Medium> Esh<M> {
         Ok(())
     }
 
-    /// The figures of [`Index::stats`](crate::index::Index::stats).
+    /// The figures of [`IndexBase::stats`](crate::index::IndexBase::stats).
     pub(super) fn figures(&self) -> IndexStats {
         let segments = self.writers.growth.units();
         // Before all are counted, which repairs those that are not yet.

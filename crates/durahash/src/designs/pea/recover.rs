@@ -119,7 +119,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         })
     }
 
-    /// The figures of [`Index::stats`](crate::index::Index::stats).
+    /// The figures of [`IndexBase::stats`](crate::index::IndexBase::stats).
     pub(super) fn figures(&self) -> IndexStats {
         let segments = self.writers.growth.units();
         let depth = self.directory.depth();

@@ -167,7 +167,7 @@ impl<M: Medium> Reh<M> {
         Ok(())
     }
 
-    /// The figures of [`Index::stats`](crate::index::Index::stats).
+    /// The figures of [`IndexBase::stats`](crate::index::IndexBase::stats).
     pub(super) fn figures(&self) -> IndexStats {
         let growth = &self.writers.growth;
         let buckets = growth.units();

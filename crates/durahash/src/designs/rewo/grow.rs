@@ -3,7 +3,7 @@
 //! From a load of 0.8 on, a table is prepared: its space is taken, and its commit words emptied piece by
 //! piece. At 0.92, or where an insert finds no room, it is added to the others, and the walk over the
 //! sources begins, which migrates bucket after bucket. Writers do a piece of either after their own
-//! operation, and so does [`step`](crate::index::Index::step). Half of the slots are given back below 0.3.
+//! operation, and so does [`step`](crate::index::IndexBase::step). Half of the slots are given back below 0.3.
 //!
 //! Beside a resize an operation migrates one bucket at the most, and waits for no more than that under the mutex
 //! of resizes, which is let go of after each. Writers go on with the walk so often that it ends before there is
@@ -257,7 +257,7 @@ impl<M: Medium> Rewo<M> {
         Ok(true)
     }
 
-    /// The body of [`Index::step`](crate::index::Index::step).
+    /// The body of [`IndexBase::step`](crate::index::IndexBase::step).
     pub(super) fn work_in_background(&self) -> Result<bool> {
         if self.pool.writable().is_err() {
             return Ok(false);

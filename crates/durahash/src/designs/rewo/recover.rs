@@ -257,7 +257,7 @@ impl<M: Medium> Rewo<M> {
         Ok(())
     }
 
-    /// The figures of [`Index::stats`](crate::index::Index::stats).
+    /// The figures of [`IndexBase::stats`](crate::index::IndexBase::stats).
     pub(super) fn figures(&self) -> IndexStats {
         let wanted = self.live_tables.wanted(self.live_tables.load());
         let buckets: u64 = wanted.all().map(|(_, table)| table.buckets()).sum();
