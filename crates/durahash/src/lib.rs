@@ -125,6 +125,7 @@ pub use api::iter::{Iter, MultiIter};
 pub use api::map::Map;
 pub use api::multi_map::MultiMap;
 pub use api::options::{Openable, Options};
+pub use api::scan::{Cursor, ScanStep};
 pub use designs::{esh, pea, reh, rewo};
 pub use durahash_media::{
     Dax, Durability, Error, ErrorKind, Limit, LogStats, PoolStats, Result, SyncMode,

@@ -166,6 +166,18 @@ macro_rules! common_methods {
             self.engine.store.durability()
         }
 
+        /// The pool's file; `None` in memory.
+        ///
+        /// ```
+        #[doc = $example]
+        /// assert_eq!(map.path(), None);
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        #[must_use]
+        pub fn path(&self) -> Option<&Path> {
+            self.engine.store.path()
+        }
+
         /// Closes the pool, if this is the last handle; dropping that does the same, but cannot tell
         /// of an error. While clones or iterators are left, the pool stays open.
         ///
@@ -190,7 +202,8 @@ macro_rules! common_methods {
 /// The traits of a type of maps with types.
 macro_rules! typed_traits {
     ($Map:ident, $Iter:ident) => {
-        // Closures of the caller run while no lock is held, so a panic in one leaves the pool as it is.
+        // A panic in a closure of the caller leaves the pool as it is: no lock is held, or it goes on when the
+        // lock was released.
         impl<K: Data + ?Sized, V: Data + ?Sized> UnwindSafe for $Map<K, V> {}
         impl<K: Data + ?Sized, V: Data + ?Sized> RefUnwindSafe for $Map<K, V> {}
 

@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::path::Path;
 use std::sync::Arc;
 
 use durahash_media::{Durability, Result};

@@ -37,8 +37,19 @@ enum Entry {
 
 impl<E: Kind> Entries<E> {
     pub(crate) fn new(engine: Arc<Engine<E>>) -> Self {
+        Self::from(engine, 0)
+    }
+
+    /// Those from the unit at `at` on.
+    pub(crate) fn from(engine: Arc<Engine<E>>, at: u64) -> Self {
         let (words, pairs) = (Vec::new(), Vec::new());
-        Entries { engine, at: Some(0), unit: Vec::new(), words, pairs, damage: None }
+        Entries { engine, at: Some(at), unit: Vec::new(), words, pairs, damage: None }
+    }
+
+    /// Where the next unit begins, if there is one; `None` while entries of this one are left.
+    pub(crate) fn next_unit(&self) -> Option<Option<u64>> {
+        let is_done = self.unit.is_empty() && self.words.is_empty() && self.pairs.is_empty();
+        (is_done && self.damage.is_none()).then_some(self.at)
     }
 
     fn next(&mut self) -> Option<Result<Entry>> {

@@ -21,6 +21,8 @@
 //! name, a name that was damaged does not pass an old value off as the present one. Looking costs
 //! nothing: the header is read for its lengths.
 
+use std::path::Path;
+
 use durahash_media::hash::{ByteHash, WordMix};
 use durahash_media::{
     Durability, Error, ErrorKind, Event, Format, LINE_BYTES, LogStats, Medium, PmU64, Pool,
@@ -195,6 +197,8 @@ pub(crate) trait Store: Send + Sync {
     fn each_block(&self, f: &mut dyn FnMut(u64));
     /// As [`Medium::durability`].
     fn durability(&self) -> Durability;
+    /// As [`Storage::path`](durahash_media::Storage::path).
+    fn path(&self) -> Option<&Path>;
     /// As [`Pool::sync_mode`].
     fn sync_mode(&self) -> Result<SyncMode>;
     /// As [`Memory::defer`](durahash_media::Memory::defer).
@@ -330,6 +334,10 @@ impl<M: Medium> Store for Pool<M> {
 
     fn durability(&self) -> Durability {
         self.medium().durability()
+    }
+
+    fn path(&self) -> Option<&Path> {
+        self.medium().path()
     }
 
     fn sync_mode(&self) -> Result<SyncMode> {

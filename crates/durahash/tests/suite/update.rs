@@ -5,9 +5,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use durahash::{Change, Design, ErrorKind, MAX_VALUE_BYTES, Map, Options};
+use durahash::{Change, Cursor, Design, ErrorKind, MAX_VALUE_BYTES, Map, Options, SyncMode};
+use durahash_media::Geometry;
 use durahash_testkit::{Sample, assert_sound};
 
+/// Small buckets and segments.
+const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 0 };
 const DESIGNS: [Design; 4] = [Design::Reh, Design::Pea, Design::Esh, Design::Rewo];
 
 fn a_panic_changes_nothing_and_holds_no_lock<K: Sample + ?Sized, V: Sample + ?Sized>() {
@@ -80,5 +83,39 @@ fn of_several_threads_one_makes_the_value() {
             }
         });
         assert_eq!((made.into_inner(), map.len().unwrap()), (200, 200));
+    }
+}
+
+/// Steps of a walk, between which all kinds of things happen: what stays is given once, wherever the walk is.
+#[test]
+fn a_walk_in_steps_survives_splits_merges_and_a_reopen() {
+    const STABLE: u64 = 500;
+    let dir = tempfile::tempdir().unwrap();
+    for design in DESIGNS {
+        let path = dir.path().join(design.to_string());
+        let options = Options::new().design(design).geometry(TINY).max_bytes(1 << 24);
+        let options = options.sync_mode(SyncMode::Process);
+        let mut map: Map<u64, u64> = options.create(&path).unwrap();
+        map.extend((0..STABLE).map(|i| (i, !i))).unwrap();
+        let (mut at, mut seen, mut steps) = (Some(Cursor::START), Vec::new(), 0);
+        while let Some(from) = at {
+            let (entries, next) = map.scan(Cursor::from_word(from.to_word()), 10).unwrap();
+            assert!(entries.len() >= 10 || next.is_none());
+            seen.extend(entries.into_iter().filter(|(key, _)| *key < STABLE));
+            at = next;
+            steps += 1;
+            match steps % 3 {
+                0 => map.extend((STABLE..2 * STABLE).map(|i| (i, i))).unwrap(),
+                1 => drop(map.retain(|key, _| *key < STABLE).unwrap()),
+                _ => {
+                    map.close().unwrap();
+                    map = options.open(&path).unwrap();
+                }
+            }
+        }
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq((0..STABLE).map(|i| (i, !i))), "{design}");
+        // A region of Rewo-Hash has more buckets than these keys fill.
+        assert!(steps > 5 || design == Design::Rewo, "{design}: {steps}");
     }
 }

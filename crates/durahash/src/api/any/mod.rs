@@ -5,6 +5,7 @@ mod multi_map;
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::path::Path;
 use std::sync::Arc;
 
 use durahash_media::{Durability, Result};

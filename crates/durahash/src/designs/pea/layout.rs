@@ -121,9 +121,9 @@ impl<const MULTI: bool> Head<MULTI> {
     /// The first bit of those that tell lists from values.
     const LISTS_BIT: u32 = 16;
 
-    /// True if damage, such as a page of zeros, has replaced the head.
+    /// True if damage, such as a page of zeros, has replaced the head. A multimap's has no bit that tells.
     pub(super) const fn is_gone(self) -> bool {
-        if MULTI { self.0[0] | self.0[1] == 0 } else { self.0[0] & 1 == 0 }
+        !MULTI && self.0[0] & 1 == 0
     }
 
     /// Live slots, one bit each.

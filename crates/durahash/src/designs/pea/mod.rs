@@ -23,8 +23,7 @@
 //!   the next one stands there; depths divide indices, check sums agree. The directory in DRAM says
 //!   the same in every entry; its front too, or that the segment is deeper than itself.
 //! - **PEA-2** Every live slot has an `h` of its segment's hashes, in a bucket where the segment's
-//!   strategy looks for it, with the fingerprint of `h`; it is one that the geometry uses. No head is all
-//!   zeros, and bit 0 of a map's is set.
+//!   strategy looks for it, with the fingerprint of `h`; it is one that the geometry uses.
 //! - **PEA-3** No two live slots of a map have the same `h`.
 //! - **PEA-4** No local depth exceeds the global depth.
 //! - **PEA-5** Every extent of units is one segment of the directory; every extent of directories
@@ -34,6 +33,7 @@
 //! - **PEA-7** In a multimap, all live slots of an `h` are in one bucket, and in every bucket one slot
 //!   is not live.
 //! - **PEA-8** A list is a chain of sound value buffers of its `h` with two values or more.
+//! - **PEA-9** Bit 0 of every head of a map is set: that of a page of zeros is not.
 //!
 //! # Commit steps
 //! A point write holds W of the locks of its key's buckets; X of the lock of the bucket that it

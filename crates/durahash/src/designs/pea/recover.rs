@@ -189,11 +189,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             let head = self.head(bucket);
             live += u64::from(head.live().count_ones());
             if head.is_gone() {
-                report(
-                    "PEA-2",
-                    off,
-                    "the head of a bucket is gone, and its slots with it".to_owned(),
-                );
+                report("PEA-9", off, "the head of a bucket is gone, with its slots".to_owned());
             }
             if head.live() & !self.shape.used != 0 {
                 report("PEA-2", off, "a slot is live that the geometry does not use".to_owned());

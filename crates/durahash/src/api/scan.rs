@@ -1,0 +1,80 @@
+//! Walks in steps, each a call of its own: for servers, whose clients keep the place.
+
+use std::sync::Arc;
+
+use durahash_media::Result;
+
+use super::map::Map;
+use crate::engine::data::Data;
+use crate::engine::entries::Entries;
+
+/// The place at which a [`Map::scan`] goes on: a number, which a client may keep for any time.
+///
+/// It stays good whatever is inserted, removed, split or merged meanwhile, and when the pool is opened again; not in
+/// another pool, nor after a compaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Cursor(u64);
+
+impl Cursor {
+    /// Where a walk begins.
+    pub const START: Cursor = Cursor(0);
+
+    /// The number, which [`from_word`](Cursor::from_word) makes the cursor of again.
+    ///
+    /// ```
+    /// use durahash::Cursor;
+    /// assert_eq!(Cursor::from_word(Cursor::START.to_word()), Cursor::START);
+    /// ```
+    #[must_use]
+    pub const fn to_word(self) -> u64 {
+        self.0
+    }
+
+    /// The cursor of a number. Any number is one: it begins somewhere.
+    #[must_use]
+    pub const fn from_word(word: u64) -> Self {
+        Cursor(word)
+    }
+}
+
+/// The entries of a step, and where the next one begins, if there is one.
+pub type ScanStep<K, V> = (Vec<(K, V)>, Option<Cursor>);
+
+impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
+    /// The next entries of a walk, about `n`, and the cursor for those after them; `None` at the end.
+    ///
+    /// A step ends where a bucket or segment does, so it may give more than `n` entries (a segment of Pea Hash
+    /// or ESH has up to some ten thousand), but none at all only at the end.
+    ///
+    /// **Concurrency.** As [`iter`](Map::iter), for the whole walk: every key that is there from its first step to
+    /// its last is given exactly once.
+    ///
+    /// # Errors
+    /// As [`iter`](Map::iter); nothing of the step is given then.
+    ///
+    /// ```
+    /// use durahash::Cursor;
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// map.extend((0..1000).map(|i| (i, i)))?;
+    /// let (mut at, mut keys) = (Some(Cursor::START), 0);
+    /// while let Some(from) = at {
+    ///     let (entries, next) = map.scan(from, 100)?;
+    ///     (keys, at) = (keys + entries.len(), next);
+    /// }
+    /// assert_eq!(keys, 1000);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn scan(&self, from: Cursor, n: usize) -> Result<ScanStep<K::Owned, V::Owned>> {
+        let mut entries = Entries::from(Arc::clone(&self.engine), from.0);
+        let mut found = Vec::new();
+        while let Some(entry) = entries.next_typed::<K, V>() {
+            found.push(entry?);
+            if found.len() >= n.max(1)
+                && let Some(next) = entries.next_unit()
+            {
+                return Ok((found, next.map(Cursor)));
+            }
+        }
+        Ok((found, None))
+    }
+}
