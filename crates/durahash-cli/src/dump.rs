@@ -12,9 +12,23 @@ use crate::pool::open_to_read;
 use crate::progress::{Progress, STEP};
 use crate::store::Store;
 
-/// `durahash dump`. What is damaged is named and left out: a dump is how a pool is salvaged.
+/// `durahash dump`. What is damaged is named and left out: a dump is how a pool is salvaged. Entries that damage
+/// has hidden from the walk are missed by a check.
 pub(crate) fn dump(read: &Read, limit: Option<u64>) -> Result<Exit, Failure> {
-    dump_from(&open_to_read(read)?, limit)
+    let pool = open_to_read(read)?;
+    let exit = dump_from(&pool, limit)?;
+    if limit.is_some() || exit != Exit::Ok {
+        return Ok(exit);
+    }
+    let mut findings = 0;
+    let checked = pool.map.check_watched(&mut |_| findings += 1, &mut |_, _| ());
+    checked.map_err(|e| pool.failed(&e))?;
+    if findings == 0 {
+        return Ok(Exit::Ok);
+    }
+    let (name, check) = (pool.name(), pool.check_command());
+    let message = format!("{name}: dumped, but entries may be missing: `{check}` lists the damage");
+    Err(Failure::new(Exit::Corrupt, message))
 }
 
 pub(crate) fn dump_from(store: &impl Store, limit: Option<u64>) -> Result<Exit, Failure> {

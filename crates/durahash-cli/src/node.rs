@@ -119,7 +119,7 @@ fn listen(
 ) -> Result<Listening, Failure> {
     let node = Listening::bind(&address.to_string(), offer, token, Limits::default());
     let node = node.map_err(|e| Failure::node(&e))?;
-    let text = format!("node {}: {} bytes, fabric {fabric}\n", node.address(), args.size);
+    let text = format!("node {}, {} bytes, fabric {fabric}\n", node.address(), args.size);
     match print(text.as_bytes()) {
         // The program that started it need not listen.
         Err(failure) if failure.message.is_none() => {}

@@ -89,7 +89,7 @@ fn start(way: Way) -> Result<Node, Failure> {
     let mut said = String::new();
     let heard = node.child.stdout.take().map(|out| BufReader::new(out).read_line(&mut said));
     heard.unwrap_or(Ok(0)).map_err(|e| failed(name, e))?;
-    let address = said.strip_prefix("node ").and_then(|rest| rest.split_once(": "));
+    let address = said.strip_prefix("node ").and_then(|rest| rest.split_once(", "));
     // It has said itself why there is none.
     let (address, _) = address.ok_or_else(|| failed(name, "the node does not start"))?;
     node.address = address.into();

@@ -180,6 +180,25 @@ fn a_full_file_system_keeps_what_it_has() {
     drop(mount);
 }
 
+/// A page of the index that is gone takes entries with it of which nothing is left: a dump says so.
+#[test]
+fn a_dump_without_what_damage_has_hidden_says_so() {
+    const PAGE: usize = 4096;
+    let work = Work::new();
+    work.run("create a.pool --design pea --codec u64 --durability process").ok();
+    let text: String = (0..5000).map(|i| format!("{i}\t{i}\n")).collect();
+    work.feed("load a.pool", text.as_bytes()).ok();
+    work.run("dump a.pool").ok();
+    let mut bytes = fs::read(work.path("a.pool")).unwrap();
+    // The kinds of extents stand behind the superblock; 2 is that of units.
+    let extent = bytes[512..].iter().position(|kind| *kind == 2).unwrap();
+    bytes[extent * (512 << 10)..][..PAGE].fill(0);
+    work.write("a.pool", &bytes);
+    let dump = work.run("dump a.pool");
+    assert_eq!(dump.code, Some(3), "{dump:?}");
+    assert!(dump.err.contains("entries may be missing: `durahash check a.pool`"), "{dump:?}");
+}
+
 #[test]
 fn what_is_no_pool_is_not_touched() {
     let work = Work::new();
