@@ -7,6 +7,7 @@ use durahash_media::Result;
 
 use super::map::Map;
 use crate::engine::data::{Data, Integer, no_value};
+use crate::engine::edit::Rule;
 use crate::index::{Change, Room};
 
 /// Pairs that [`Map::extend`] puts at once.
@@ -22,7 +23,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// panics, nothing is changed, and the panic goes on.
     ///
     /// # Errors
-    /// As [`insert`](Map::insert). An error that is found after `f` ran has changed nothing either.
+    /// As [`insert`](Map::insert). One that is found after `f` ran has changed nothing either, but for
+    /// [`Io`](crate::ErrorKind::Io) behind a log, as [`Map`] says.
     ///
     /// ```
     /// use durahash::Change;
@@ -60,6 +62,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         };
         let updated = if Self::WORDS {
             let mut decide = |old| {
+                // What another thread has stored may not be durable yet, and `f` may tell of it.
+                self.engine.store.settle()?;
                 Ok(match decide(Self::value(old)?) {
                     Change::Keep => {
                         after = Self::value(old)?;
@@ -80,6 +84,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
                 None => Ok(None),
             };
             let mut decide = |old: Option<&[u8]>| {
+                self.engine.store.settle()?;
                 Ok(match decide(value(old)?) {
                     Change::Keep => {
                         after = value(old)?;
@@ -152,8 +157,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// Removes all entries but those of which `f` says that they stay; returns how many it removed.
     ///
     /// **Durability.** All that were removed stay away after a crash once this returns.
-    /// **Concurrency.** As [`iter`](Map::iter). Of an entry that is to go, `f` is asked once more while its
-    /// bucket is locked: an entry goes only with a value of which `f` said so.
+    /// **Concurrency.** As [`iter`](Map::iter). `f` runs while no lock is held. An entry goes only with the
+    /// value of which `f` said so: one that is changed meanwhile stays.
     ///
     /// # Errors
     /// As [`iter`](Map::iter) and [`remove`](Map::remove); some entries may be gone then.
@@ -166,18 +171,42 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn retain(&self, mut f: impl FnMut(&K, &V) -> bool) -> Result<u64> {
+        let (mut removed, mut unwanted) = (0, Vec::new());
+        for entry in self {
+            let (key, value) = entry?;
+            if !f(key.borrow(), value.borrow()) {
+                unwanted.push((key, value));
+            }
+            if unwanted.len() == PAIRS_AT_ONCE {
+                removed += self.remove_equal(&unwanted)?;
+                unwanted.clear();
+            }
+        }
+        Ok(removed + self.remove_equal(&unwanted)?)
+    }
+
+    /// Removes the entries that are still these; returns how many were.
+    fn remove_equal(&self, pairs: &[(K::Owned, V::Owned)]) -> Result<u64> {
         let mut removed = 0;
         self.engine.batch(|| {
-            for entry in self {
-                let (key, value) = entry?;
-                if !f(key.borrow(), value.borrow()) {
-                    let gone = self.remove_if(key.borrow(), |value| !f(key.borrow(), value))?;
-                    removed += u64::from(gone.is_some());
-                }
+            for (key, value) in pairs {
+                removed += u64::from(self.remove_one_equal(key.borrow(), value.borrow())?);
             }
             Ok(())
         })?;
         Ok(removed)
+    }
+
+    fn remove_one_equal(&self, key: &K, value: &V) -> Result<bool> {
+        if Self::WORDS {
+            let word = Some(value.to_word());
+            let mut update = |found| Ok(if found == word { Change::Remove } else { Change::Keep });
+            return Ok(self.engine.index.update(self.hash(key), Room::None, &mut update)? == word);
+        }
+        let mut room = [0; 16];
+        let rule = Rule::IfEqual(value.bytes(&mut room));
+        let (outcome, _) = self.engine.change(key.bytes(&mut [0; 16]), None, rule, None)?;
+        Ok(outcome.is_done())
     }
 
     /// Removes many keys; returns how many of them had values.

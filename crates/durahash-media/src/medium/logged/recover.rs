@@ -331,7 +331,9 @@ pub(crate) fn begin<D: Disk>(disk: &D, found: &Recovered, next: Head) -> Result<
     if found.from.generation > 0 {
         write_again(disk, found)?;
     }
-    for off in found.replayed.lines() {
+    // What was stored behind the pool's end, before it was cut there, is not the pool's any more.
+    let end = disk.region().len();
+    for off in found.replayed.lines().filter(|off| *off < end) {
         let words = disk.region().words(off, LINE_BYTES / 8)?;
         disk.write_line(off, &std::array::from_fn(|i| words[i].load()));
     }

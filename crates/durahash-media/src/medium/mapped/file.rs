@@ -236,8 +236,13 @@ impl PoolFile {
             io::ErrorKind::AlreadyExists => Error::from(ErrorKind::Exists).at_path(self.path()),
             _ => self.error("naming the pool", e),
         })?;
-        let unlinked = leftover.map_or(Ok(()), |temporary| sys::unlink(temporary));
-        if let Err(e) = unlinked.and_then(|()| sys::sync_dir(directory(&self.path))) {
+        let settled = match (leftover, unpublished) {
+            (Some(temporary), _) => sys::unlink(temporary),
+            (None, Unpublished::Named(_)) => Ok(()),
+            // A file system without a journal may have the file on the disk as one of no names.
+            (None, Unpublished::Unnamed(_)) => sys::sync_file(&self.file),
+        };
+        if let Err(e) = settled.and_then(|()| sys::sync_dir(directory(&self.path))) {
             // As if it had never been: the temporary name, if it is left, goes with `self`.
             let _ = sys::unlink(&self.path);
             return Err(self.error("naming the pool", e));
@@ -303,7 +308,7 @@ fn create_unpublished(path: &Path, mode: u32) -> io::Result<(File, Unpublished)>
             // Without /proc it could not be named later.
             match sys::target_metadata(&link) {
                 Ok(_) => return Ok((file, Unpublished::Unnamed(link))),
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) if is_no_proc(&e) => {}
                 Err(e) => return Err(e),
             }
         }
@@ -312,6 +317,10 @@ fn create_unpublished(path: &Path, mode: u32) -> io::Result<(File, Unpublished)>
     }
     let temporary = path.with_file_name(temporary_name()?);
     Ok((sys::create(&temporary, mode)?, Unpublished::Named(temporary)))
+}
+
+fn is_no_proc(e: &io::Error) -> bool {
+    matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
 }
 
 fn directory(path: &Path) -> &Path {

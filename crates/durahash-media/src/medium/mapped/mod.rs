@@ -192,7 +192,12 @@ impl Mapped {
         // what is in it or for what is wanted of it, and then nothing may have been written.
         let is_copy = logged::is_copy(&mapped.region, mapped.file_id)?;
         let old = OldLog::look(&mut mapped);
-        let old = old.map_err(|e| if is_copy { ErrorKind::Copied.into() } else { e })?;
+        let old = old.map_err(|e| match e.kind() {
+            ErrorKind::Corrupt { .. } | ErrorKind::Truncated { .. } if is_copy => {
+                ErrorKind::Copied.into()
+            }
+            _ => e,
+        })?;
         if !read_only {
             mapped.log = Mutex::new(old);
         }

@@ -472,8 +472,7 @@ fn fail_each(errno: Errno, mut f: impl FnMut() -> Result<()>, mut after: impl Fn
 #[test]
 fn whichever_call_fails_a_creation_is_whole_or_leaves_nothing() {
     let ways = FAILURES.map(|(errno, has_another_way)| (errno, has_another_way, true));
-    // A file without a name has another way only where there are none.
-    let unnamed = FAILURES.map(|(errno, other)| (errno, other && errno != Errno::PERM, false));
+    let unnamed = FAILURES.map(|(errno, has_another_way)| (errno, has_another_way, false));
     for (errno, has_another_way, named) in ways.into_iter().chain(unnamed) {
         faults::NAMED_ONLY.set(named);
         let (dir, path) = directory();

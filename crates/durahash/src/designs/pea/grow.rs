@@ -425,7 +425,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         })
     }
 
-    /// Writes every segment anew that has live slots which no lookup finds.
+    /// Writes every segment anew that has live slots which no lookup finds, or heads that are gone.
     pub(super) fn mend_all(&self) -> Result<()> {
         let mut at = Some(0);
         while let Some(from) = at {
@@ -449,7 +449,10 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     fn mend_segment(&self, whole: &Whole<'_, M, MULTI>, prefix: u64) -> Result<bool> {
         let mut found = 0;
         self.each_hash(whole.place, prefix, &mut |_, _, entries| found += entries.len() as u64)?;
-        if found == self.count(whole.place.number())? {
+        let segment = whole.place.number();
+        let is_gone = |number| Ok(self.head(self.bucket(segment, number)?).is_gone());
+        let gone: Result<Vec<bool>> = (0..self.shape.buckets()).map(is_gone).collect();
+        if found == self.count(segment)? && !gone?.contains(&true) {
             return Ok(false);
         }
         let mut images = vec![self.new_image()];
