@@ -139,7 +139,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         }
     }
 
-    /// Verifies PEA-1 to PEA-6; see the [module docs](super).
+    /// Verifies PEA-1 to PEA-6, and PEA-9; see the [module docs](super).
     pub(super) fn check_all(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
         let mut report = |invariant, off, what: String| found(Finding { invariant, off, what });
         let Sound { first, depth, units: segments } = match self.read_array() {
