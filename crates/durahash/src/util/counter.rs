@@ -22,6 +22,7 @@ thread_local! {
 }
 
 impl Counter {
+    /// Adds what is durable: a number that is seen before a crash is not taken back by it.
     pub(crate) fn add(&self, n: i64) {
         // A reader of the sum sees what was done before, such as a drain that was deferred.
         self.0[STRIPE.get()].0.fetch_add(n, Ordering::Release);

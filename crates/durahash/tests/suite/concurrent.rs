@@ -4,9 +4,11 @@
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
-use durahash::{Map, Outcome};
+use durahash::{Design, Map, MultiMap, Options, Outcome};
+use durahash_media::sim::{Call, Hook, Sim, Site};
 use durahash_testkit::{
     Exit, Model, Sample, Setup, assert_equal, assert_sound, budget, colliding, seed, tiny,
 };
@@ -250,4 +252,71 @@ fn a_sweep_during_writes() {
     for place in Setup::all(colliding()) {
         sweep_during_writes::<str>(&place);
     }
+}
+
+type Length = Box<dyn Fn() -> u64 + Send>;
+
+/// Asks for the length where a change may not be durable yet: at each drain.
+#[derive(Clone, Default)]
+struct AskAtDrain {
+    length: Arc<Mutex<Option<Length>>>,
+    answers: Arc<Mutex<Vec<u64>>>,
+}
+
+impl Hook for AskAtDrain {
+    fn before(&self, call: Call, _site: Site) {
+        if call == Call::Drain
+            && let Some(length) = &*self.length.lock().unwrap()
+        {
+            self.answers.lock().unwrap().push(length());
+        }
+    }
+}
+
+impl AskAtDrain {
+    /// A medium, and the map that `make` makes of it.
+    fn on<T>(&self, make: impl FnOnce(Sim) -> T) -> T {
+        let sim = Sim::new(16 << 20);
+        sim.set_hook(Box::new(self.clone()));
+        make(sim)
+    }
+
+    /// Does a change. Until it is durable, the length is the former one.
+    fn watch(&self, length: impl Fn() -> u64, change: impl FnOnce()) {
+        let before = length();
+        self.answers.lock().unwrap().clear();
+        change();
+        let answers = self.answers.lock().unwrap();
+        let first = answers.first().expect("a change ends with a drain");
+        assert_eq!(*first, before, "of lengths {answers:?}");
+    }
+}
+
+#[test]
+fn the_length_counts_nothing_that_a_crash_could_take_back() {
+    const KEYS: u64 = 400;
+    for design in Design::ALL {
+        let ask = AskAtDrain::default();
+        let options = Options::new().design(*design).geometry(tiny());
+        let map: Map<u64, u64> = ask.on(|sim| options.create_on(sim).unwrap());
+        let other = map.clone();
+        *ask.length.lock().unwrap() = Some(Box::new(move || other.len().unwrap()));
+        let watch = |change: &dyn Fn()| ask.watch(|| map.len().unwrap(), change);
+        (0..KEYS).for_each(|k| watch(&|| map.put(&k, &k).unwrap()));
+        (0..KEYS).for_each(|k| watch(&|| assert!(map.remove(&k).unwrap().is_some())));
+        *ask.length.lock().unwrap() = None;
+    }
+
+    let ask = AskAtDrain::default();
+    let options = Options::new().geometry(tiny());
+    let map: MultiMap<u64, u64> = ask.on(|sim| options.create_on(sim).unwrap());
+    let other = map.clone();
+    *ask.length.lock().unwrap() = Some(Box::new(move || other.len().unwrap()));
+    let watch = |change: &dyn Fn()| ask.watch(|| map.len().unwrap(), change);
+    (0..KEYS).for_each(|v| watch(&|| map.add(&(v % 40), &v).unwrap()));
+    for k in 0..40 {
+        (0..8).for_each(|v| watch(&|| assert!(map.remove_one(&k, &(v * 40 + k)).unwrap())));
+        watch(&|| assert_eq!(map.remove_all(&k).unwrap(), 2));
+    }
+    *ask.length.lock().unwrap() = None;
 }

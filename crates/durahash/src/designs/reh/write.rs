@@ -123,10 +123,6 @@ impl<M: Medium> Reh<M> {
         assert!(free != 0, "Room::None was given for what inserts");
         let i = slot_for(h, free);
         let slot = &bucket.slots[i as usize];
-        if !M::DRAIN_WAITS {
-            // Counted now, while no store is under way that this locked instruction would wait for.
-            self.live.add(1);
-        }
         // Readers need not wait: they see the slot when the bitmap says so, and that is after the
         // drain.
         medium.store(&slot.payload, payload);
@@ -137,9 +133,7 @@ impl<M: Medium> Reh<M> {
         medium.store(&slot.h, h);
         medium.flush(slot);
         medium.drain();
-        if M::DRAIN_WAITS {
-            self.live.add(1);
-        }
+        self.live.add(1);
         held.meta.add(i, h);
         held.release_changed();
     }
@@ -157,16 +151,11 @@ impl<M: Medium> Reh<M> {
     fn remove(&self, held: Guard<'_, M>, bucket: &Bucket, h: u64, i: u32) {
         let medium = self.medium();
         let slot = &bucket.slots[i as usize];
-        if !M::DRAIN_WAITS {
-            self.live.add(-1);
-        }
         held.exclude_readers();
         medium.store(&slot.h, marker(h));
         medium.flush(&slot.h);
         medium.drain();
-        if M::DRAIN_WAITS {
-            self.live.add(-1);
-        }
+        self.live.add(-1);
         held.meta.set_live(held.meta.live() & !(1 << i));
         held.release_changed();
     }
