@@ -93,6 +93,16 @@ pub enum ErrorKind {
     Locked,
     /// The file exists already.
     Exists,
+    /// The pool has a map of this name already.
+    MapExists {
+        /// The name.
+        name: String,
+    },
+    /// The pool has no map of this name.
+    NoMap {
+        /// The name.
+        name: String,
+    },
     /// The pool was opened for reading only.
     ReadOnly,
     /// An earlier failure closed the pool for writing; open it again to recover.
@@ -321,6 +331,8 @@ impl fmt::Display for Error {
                 write!(f, "another process, or another handle in this one, has the pool open")
             }
             ErrorKind::Exists => write!(f, "the file already exists"),
+            ErrorKind::MapExists { name } => write!(f, "there is a map {name:?} already"),
+            ErrorKind::NoMap { name } => write!(f, "there is no map {name:?}"),
             ErrorKind::ReadOnly => write!(f, "the pool was opened read-only"),
             ErrorKind::Poisoned => write!(
                 f,

@@ -23,49 +23,12 @@ impl<M: Medium> Pool<M> {
         1 << self.format().geometry.extent_shift
     }
 
-    /// Takes an extent for units of the design, whose contents are anything; returns its number.
-    ///
-    /// # Errors
-    /// [`Full`](ErrorKind::Full); nothing has changed then.
-    pub fn take_unit_extent(&self) -> Result<u64> {
-        wait_lock(&self.extents, &self.medium).take(&self.medium, ExtentKind::Units)
-    }
-
-    /// Takes `count` extents in a row for one large unit. Their kinds are durable with what the caller
-    /// fences before anything names them.
-    ///
-    /// # Errors
-    /// [`Full`](ErrorKind::Full); nothing has changed then.
-    pub fn take_unit_extents(&self, count: u64) -> Result<u64> {
-        wait_lock(&self.extents, &self.medium).take_run(&self.medium, count, [ExtentKind::Units; 2])
-    }
-
-    /// Takes `count` extents in a row for a directory, whose contents are anything; returns the
-    /// number of the first.
-    ///
-    /// # Errors
-    /// [`Full`](ErrorKind::Full); nothing has changed then.
-    pub fn take_directory_extents(&self, count: u64) -> Result<u64> {
-        let kinds = [ExtentKind::Directory; 2];
-        wait_lock(&self.extents, &self.medium).take_run(&self.medium, count, kinds)
-    }
-
     /// Gives back an extent of units or of a directory that nothing durable names.
     ///
     /// # Errors
     /// Never for an extent of this pool.
     pub fn release_extent(&self, i: u64) -> Result<()> {
         wait_lock(&self.extents, &self.medium).release(&self.medium, i)
-    }
-
-    /// The numbers of all extents of units.
-    pub fn unit_extents(&self) -> Vec<u64> {
-        wait_lock(&self.extents, &self.medium).of_kind(ExtentKind::Units)
-    }
-
-    /// The numbers of all extents of directories.
-    pub fn directory_extents(&self) -> Vec<u64> {
-        wait_lock(&self.extents, &self.medium).of_kind(ExtentKind::Directory)
     }
 
     /// Takes a block of at least `bytes` bytes and returns its offset. Its contents are anything.
@@ -151,8 +114,14 @@ impl<M: Medium> Pool<M> {
         }
     }
 
-    /// Calls `f` with the offset of every block in use; nothing while a sweep is pending.
+    /// Calls `f` with the offset of every record block in use; nothing while a sweep is pending.
     pub fn each_block(&self, f: &mut dyn FnMut(u64)) {
+        let table = wait_lock(&self.maps, &self.medium).table_off();
+        let f = &mut |off| {
+            if off != table {
+                f(off);
+            }
+        };
         let extents = wait_lock(&self.extents, &self.medium);
         let blocks = wait_lock(&self.blocks, &self.medium);
         if blocks.sweep.is_some() {

@@ -320,8 +320,8 @@ impl Blocks {
         PoolStats {
             bytes: extents.kinds().len() as u64 * extent_bytes,
             head_bytes: of(|kind| *kind == ExtentKind::Head),
-            unit_bytes: of(|kind| *kind == ExtentKind::Units),
-            directory_bytes: of(|kind| *kind == ExtentKind::Directory),
+            unit_bytes: of(|kind| matches!(kind, ExtentKind::Units(_))),
+            directory_bytes: of(|kind| matches!(kind, ExtentKind::Directory(_))),
             record_bytes: runs + blocks,
             free_bytes: of(|kind| *kind == ExtentKind::Free),
             sweep_pending: self.sweep.is_some(),

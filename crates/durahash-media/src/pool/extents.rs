@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::class::class_bytes;
-use super::superblock::{Format, Superblock, TABLE_OFF};
+use super::superblock::{Format, MAPS_MAX, Superblock, TABLE_OFF};
 use crate::error::{Error, ErrorKind, Limit, Result};
 use crate::medium::{AREA_BYTES_MIN, Medium};
 use crate::word::bits;
@@ -19,10 +19,10 @@ pub enum ExtentKind {
     Free,
     /// The superblock and the extent table.
     Head,
-    /// Units of the design: buckets, segments.
-    Units,
-    /// A directory.
-    Directory,
+    /// Units of a map's design, buckets or segments; the number of the map.
+    Units(u8),
+    /// A directory of this map.
+    Directory(u8),
     /// The first extent of an object that takes several.
     RunHead,
     /// A further extent of such an object.
@@ -41,13 +41,19 @@ const LAST_CLASS: u8 = FIRST_CLASS + 94;
 /// The kinds without a class, by their codes.
 const KINDS: [ExtentKind; 7] = {
     use ExtentKind::{Directory, Free, Head, Log, RunHead, RunRest, Units};
-    [Free, Head, Units, Directory, RunHead, RunRest, Log]
+    [Free, Head, Units(0), Directory(0), RunHead, RunRest, Log]
 };
+
+/// Codes of units and directories of further maps start here, two for each map.
+const FIRST_OWNED: u8 = 128;
+const LAST_OWNED: u8 = FIRST_OWNED + 2 * MAPS_MAX - 1;
 
 impl ExtentKind {
     pub(crate) fn code(self) -> u8 {
         match self {
             ExtentKind::Blocks(class) => FIRST_CLASS + class,
+            ExtentKind::Units(map @ 1..) => FIRST_OWNED + 2 * (map - 1),
+            ExtentKind::Directory(map @ 1..) => FIRST_OWNED + 2 * (map - 1) + 1,
             _ => (0..).zip(KINDS).find(|(_, kind)| *kind == self).map_or(0, |(code, _)| code),
         }
     }
@@ -55,7 +61,20 @@ impl ExtentKind {
     pub(crate) fn from_code(code: u8) -> Option<Self> {
         match code {
             FIRST_CLASS..=LAST_CLASS => Some(ExtentKind::Blocks(code - FIRST_CLASS)),
+            FIRST_OWNED..=LAST_OWNED => {
+                let map = (code - FIRST_OWNED) / 2 + 1;
+                let is_unit = code.is_multiple_of(2);
+                Some(if is_unit { ExtentKind::Units(map) } else { ExtentKind::Directory(map) })
+            }
             _ => KINDS.get(usize::from(code)).copied(),
+        }
+    }
+
+    /// The map that has the extent for itself, if one has.
+    pub(crate) fn map(self) -> Option<u8> {
+        match self {
+            ExtentKind::Units(map) | ExtentKind::Directory(map) => Some(map),
+            _ => None,
         }
     }
 }
@@ -290,6 +309,16 @@ impl Extents {
         // Another thread may cut it off, where the table must say free (POOL-1).
         medium.fence();
         self.free.insert(i);
+        Ok(())
+    }
+
+    /// Gives back all extents of a map.
+    pub(crate) fn release_of<M: Medium>(&mut self, medium: &M, map: u8) -> Result<()> {
+        for i in 0..self.kinds.len() {
+            if self.kinds[i].map() == Some(map) {
+                self.release(medium, i as u64)?;
+            }
+        }
         Ok(())
     }
 

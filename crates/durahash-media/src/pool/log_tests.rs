@@ -96,7 +96,7 @@ fn closed_pool() -> Vec<u64> {
     let pool = Pool::create(Sim::new(MAX_BYTES), &format).unwrap();
     for _ in 0..500 {
         let mut extents = wait_lock(&pool.extents, &pool.medium);
-        let _ = extents.take(&pool.medium, ExtentKind::Units).unwrap();
+        let _ = extents.take(&pool.medium, ExtentKind::Units(0)).unwrap();
     }
     pool.close().unwrap();
     pool.medium.image()

@@ -1,7 +1,8 @@
 //! Pools: one file, or one anonymous mapping, of extents.
 //!
 //! A pool begins with the [superblock](Superblock) and the extent table, one byte for each extent
-//! that it may ever have; all else is extents of one [`ExtentKind`] each. Space is found again by
+//! that it may ever have; all else is extents of one [`ExtentKind`] each. It has one map, which the
+//! superblock describes, and may have others (`maps.rs`); each has its own [`Place`]. Space is found again by
 //! reachability: what no root reaches is free, so a crash never leaks and no allocation log is
 //! needed.
 //!
@@ -25,6 +26,7 @@
 //! | take an extent | table byte (word of eight) | flush, fence | extent of that kind in which nothing is reachable |
 //! | release an extent | table byte | flush, fence | found to be free again, whatever the table says |
 //! | make a log | see `log.rs` | | |
+//! | make, rename, remove a map | see `maps.rs` | | |
 //! | close | saved counters, their CRC | sync of everything | unclean; counters ignored |
 //! | | state: clean | flush, drain, sync | closed |
 //! | | (file) | cut behind the last extent in use | file longer than the pool |
@@ -36,6 +38,8 @@ mod extents;
 mod log;
 #[cfg(test)]
 mod log_tests;
+mod maps;
+mod place;
 mod superblock;
 mod sweep;
 #[cfg(test)]
@@ -43,6 +47,8 @@ mod tests;
 
 pub use blocks::PoolStats;
 pub use extents::ExtentKind;
+pub use maps::MapEntry;
+pub use place::Place;
 pub use superblock::{Format, Geometry, Superblock};
 
 use std::path::Path;
@@ -56,6 +62,7 @@ use crate::medium::{Durability, Medium};
 use crate::word::{OnMedia, PmU64};
 use blocks::Blocks;
 use extents::Extents;
+use maps::Maps;
 use superblock::State;
 
 /// A pool on a medium. See the module docs in the source.
@@ -68,11 +75,10 @@ pub struct Pool<M: Medium> {
     lost: Option<State>,
     /// True if the last writer closed the pool.
     was_clean: bool,
-    /// Counters of the last clean close, and those for the next.
-    loaded: Option<[u64; 7]>,
-    saved: Mutex<[u64; 7]>,
     read_only: bool,
     stopped: AtomicBool,
+    begun: AtomicBool,
+    pub(crate) maps: Mutex<Maps>,
     pub(crate) extents: Mutex<Extents>,
     pub(crate) blocks: Mutex<Blocks>,
 }
@@ -120,7 +126,8 @@ impl<M: Medium> Pool<M> {
         Ok(Pool {
             read_only: false,
             stopped: AtomicBool::new(false),
-            saved: Mutex::default(),
+            begun: AtomicBool::new(true),
+            maps: Mutex::new(Maps::new(&format, None)),
             blocks: Mutex::new(Blocks::new(&extents, format.extent_bytes())),
             extents: Mutex::new(extents),
             medium,
@@ -129,7 +136,6 @@ impl<M: Medium> Pool<M> {
             state,
             lost: None,
             was_clean: true,
-            loaded: None,
         })
     }
 
@@ -187,7 +193,7 @@ impl<M: Medium> Pool<M> {
             return Err(if copied { ErrorKind::Copied } else { ErrorKind::PowerLoss }.into());
         }
         let lost = lost || copied;
-        let loaded = superblock.saved(&medium);
+        let loaded = superblock.counters().load(&medium, before);
         let table = Extents::open(&medium, &format, extents)?;
         let state = State {
             epoch: before.epoch.wrapping_add(1),
@@ -200,30 +206,35 @@ impl<M: Medium> Pool<M> {
         };
         let lost = lost.then_some(before);
         let blocks = Blocks::new(&table, format.extent_bytes());
-        Ok(Pool {
+        let pool = Pool {
             read_only: medium.read_only(),
             stopped: AtomicBool::new(true),
-            saved: Mutex::new(loaded.unwrap_or_default()),
+            begun: AtomicBool::new(false),
+            maps: Mutex::new(Maps::new(&format, loaded)),
             medium,
             format,
             uuid,
             state,
             lost,
             was_clean: before.clean,
-            loaded,
             extents: Mutex::new(table),
             blocks: Mutex::new(blocks),
-        })
+        };
+        pool.read_maps(before)?;
+        Ok(pool)
     }
 
     /// Begins to write: from here on the pool is unclean, on the disk. A design calls this when its
-    /// recovery has found the pool sound, and before its first store; what is refused before is
-    /// left as it was.
+    /// recovery has found the map sound, and before its first store; what is refused before is
+    /// left as it was. Of several maps the first begins for all.
     ///
     /// # Errors
     /// [`Full`](ErrorKind::Full) where the file has holes and there is no space to fill them;
     /// [`Io`](ErrorKind::Io) when the state could not be synced.
     pub fn begin(&self) -> Result<()> {
+        if self.begun.swap(true, Ordering::SeqCst) {
+            return Ok(());
+        }
         let medium = &self.medium;
         // Not before: what is no sound pool is left as it was, holes too.
         medium.begin()?;
@@ -245,7 +256,8 @@ impl<M: Medium> Pool<M> {
             medium.sync(0, bytes)?;
             self.stopped.store(false, Ordering::SeqCst);
         }
-        wait_lock(&self.extents, medium).release_headless(medium)
+        wait_lock(&self.extents, medium).release_headless(medium)?;
+        self.remove_halves()
     }
 
     #[track_caller]
@@ -341,37 +353,6 @@ impl<M: Medium> Pool<M> {
         self.stopped.store(true, Ordering::SeqCst);
     }
 
-    /// Root word `i` of the design.
-    ///
-    /// # Errors
-    /// Never for a pool that is open; the bounds are checked all the same.
-    pub fn root(&self, i: usize) -> Result<u64> {
-        Ok(self.medium.load(&self.at::<Superblock>(0)?.roots[i]))
-    }
-
-    /// Changes root word `i` by one durable store.
-    ///
-    /// # Errors
-    /// As [`Pool::root`].
-    #[track_caller]
-    pub fn set_root(&self, i: usize, v: u64) -> Result<()> {
-        let root = &self.at::<Superblock>(0)?.roots[i];
-        self.medium.store(root, v);
-        self.medium.flush(root);
-        self.medium.drain();
-        Ok(())
-    }
-
-    /// Counter `i` as the last clean close saved it.
-    pub fn saved(&self, i: usize) -> Option<u64> {
-        self.loaded.map(|saved| saved[i])
-    }
-
-    /// Sets counter `i` for the next clean close to save.
-    pub fn save(&self, i: usize, v: u64) {
-        wait_lock(&self.saved, &self.medium)[i] = v;
-    }
-
     /// Closes the pool: nothing may be under way. Data first, then the clean flag, then the file is
     /// cut behind its last extent in use. A poisoned pool stays unclean.
     ///
@@ -386,7 +367,7 @@ impl<M: Medium> Pool<M> {
         let superblock = self.at::<Superblock>(0)?;
         let extents = wait_lock(&self.extents, medium).cut(medium)?;
         let state = State { clean: true, ..self.state };
-        superblock.save(medium, *wait_lock(&self.saved, medium), state);
+        self.save_counters(state)?;
         if medium.log_stats().is_some() {
             // A log knows only what was flushed. Elsewhere the sync takes the counters along, and
             // where it does not, their checksum says so.

@@ -8,7 +8,8 @@
 //! 2     128  state     136 boot_id (2 words)    152 extents   160 log (2 words)   176 sync_mode  184 file
 //! 3     192  saved: seven counters, good after a clean close, and their CRC
 //! 4     256  roots: eight words, for the design
-//! 5-7   320  reserved, zero
+//! 5     320  maps
+//! 5-7   328  reserved, zero
 //! 512   the extent table: one byte for each extent that the pool may ever have
 //! ```
 //!
@@ -30,6 +31,9 @@ pub(crate) const FORMAT_VERSION: u64 = 3;
 /// Bytes before the extent table.
 pub(crate) const TABLE_OFF: u64 = 512;
 
+/// Further maps that a pool has room for, beside the one that the superblock describes.
+pub(crate) const MAPS_MAX: u8 = 63;
+
 /// Words of lines 0 and 1 that the CRC covers.
 const CRC_WORDS: u64 = 11;
 
@@ -45,7 +49,7 @@ on_media! {
         pub byte_order: PmU64,
         /// The format's version.
         pub version: PmU64,
-        /// Design (bits 0-7) and kind of map (bits 8-15).
+        /// Design (bits 0-7) and kind of map (bits 8-15), see [`Format`].
         pub contents: PmU64,
         /// Type tags: of the key (bits 0-31), of the value (bits 32-63).
         pub types: PmU64,
@@ -82,8 +86,10 @@ on_media! {
         pub saved_crc: PmU64,
         /// Where the design starts from.
         pub roots: [PmU64; 8],
+        /// Offset of the table of further maps, a record block; zero if there is none.
+        pub maps: PmU64,
         /// Zero.
-        pub reserved3: [PmU64; 24],
+        pub reserved3: [PmU64; 23],
     }
 }
 
@@ -140,7 +146,7 @@ impl Geometry {
 pub struct Format {
     /// Number of the design.
     pub design: u8,
-    /// Kind of map: 0 a map, 1 a multimap.
+    /// Kind of map: 0 a map, 1 a multimap, [`NO_MAP`](Format::NO_MAP) none.
     pub kind: u8,
     /// Tag of the key's type.
     pub key_type: u32,
@@ -155,6 +161,32 @@ pub struct Format {
 }
 
 impl Format {
+    /// The kind of a pool that has further maps only.
+    pub const NO_MAP: u8 = 255;
+
+    /// The words that describe a map: contents, types, geometry, seed.
+    pub(crate) fn to_words(&self) -> [u64; 4] {
+        [
+            u64::from(self.design) | u64::from(self.kind) << 8,
+            u64::from(self.key_type) | u64::from(self.value_type) << 32,
+            self.geometry.to_word(),
+            self.seed,
+        ]
+    }
+
+    pub(crate) fn from_words(words: [u64; 4], max_bytes: u64) -> Result<Self> {
+        let [contents, types, geometry, seed] = words;
+        Ok(Format {
+            design: bits(contents, 0, 8) as u8,
+            kind: bits(contents, 8, 8) as u8,
+            key_type: bits(types, 0, 32) as u32,
+            value_type: bits(types, 32, 32) as u32,
+            geometry: Geometry::from_word(geometry)?,
+            seed,
+            max_bytes,
+        })
+    }
+
     pub(crate) fn extent_bytes(&self) -> u64 {
         1 << self.geometry.extent_shift
     }
@@ -169,7 +201,7 @@ impl Format {
     }
 }
 
-fn crc_of(words: impl Iterator<Item = u64>) -> u64 {
+pub(crate) fn crc_of(words: impl Iterator<Item = u64>) -> u64 {
     let mut crc = crc32fast::Hasher::new();
     for word in words {
         crc.update(&word.to_le_bytes());
@@ -177,7 +209,11 @@ fn crc_of(words: impl Iterator<Item = u64>) -> u64 {
     u64::from(crc.finalize())
 }
 
-fn store_all<M: Medium, const N: usize>(medium: &M, words: &[PmU64; N], values: [u64; N]) {
+pub(crate) fn store_all<M: Medium, const N: usize>(
+    medium: &M,
+    words: &[PmU64; N],
+    values: [u64; N],
+) {
     words.iter().zip(values).for_each(|(word, v)| medium.store(word, v));
 }
 
@@ -213,11 +249,12 @@ impl Superblock {
         medium.store(&self.magic, MAGIC);
         medium.store(&self.byte_order, BYTE_ORDER);
         medium.store(&self.version, FORMAT_VERSION);
-        medium.store(&self.contents, u64::from(format.design) | u64::from(format.kind) << 8);
-        medium.store(&self.types, u64::from(format.key_type) | u64::from(format.value_type) << 32);
-        medium.store(&self.geometry, format.geometry.to_word());
+        let [contents, types, geometry, seed] = format.to_words();
+        medium.store(&self.contents, contents);
+        medium.store(&self.types, types);
+        medium.store(&self.geometry, geometry);
         medium.store(&self.max_extents, format.max_extents());
-        medium.store(&self.seed, format.seed);
+        medium.store(&self.seed, seed);
         store_all(medium, &self.uuid, uuid);
         medium.store(&self.crc, self.fixed_crc(medium)?);
         Ok(())
@@ -245,23 +282,14 @@ impl Superblock {
         if !intact {
             return Err(Error::corrupt("checksum of the superblock", 88));
         }
-        let contents = medium.load(&self.contents);
-        let types = medium.load(&self.types);
-        let geometry = Geometry::from_word(medium.load(&self.geometry))?;
-        let format = Format {
-            design: bits(contents, 0, 8) as u8,
-            kind: bits(contents, 8, 8) as u8,
-            key_type: bits(types, 0, 32) as u32,
-            value_type: bits(types, 32, 32) as u32,
-            geometry,
-            seed: medium.load(&self.seed),
-            max_bytes: medium
-                .load(&self.max_extents)
-                .checked_shl(u32::from(geometry.extent_shift))
-                .filter(|bytes| *bytes >> geometry.extent_shift == medium.load(&self.max_extents))
-                .filter(|bytes| *bytes <= 1 << 48)
-                .ok_or_else(|| Error::corrupt("size limit out of range", 48))?,
-        };
+        let words = [&self.contents, &self.types, &self.geometry, &self.seed];
+        let mut format = Format::from_words(words.map(|word| medium.load(word)), 0)?;
+        let max_extents = medium.load(&self.max_extents);
+        let shift = u32::from(format.geometry.extent_shift);
+        format.max_bytes = max_extents
+            .checked_shl(shift)
+            .filter(|bytes| *bytes >> shift == max_extents && *bytes <= 1 << 48)
+            .ok_or_else(|| Error::corrupt("size limit out of range", 48))?;
         if format.head_extents() > format.max_extents() {
             return Err(Error::corrupt("size limit smaller than the superblock", 48));
         }
@@ -269,27 +297,37 @@ impl Superblock {
         Ok((format, uuid))
     }
 
+    /// The counters of map 0.
+    pub(crate) fn counters(&self) -> Saved<'_> {
+        Saved(&self.saved, &self.saved_crc)
+    }
+
     /// The state word.
     pub(crate) fn state<M: Medium>(&self, medium: &M) -> State {
         State::from_word(medium.load(&self.state))
     }
+}
 
-    fn saved_crc<M: Medium>(&self, medium: &M, state: State) -> u64 {
-        let counters = self.saved.iter().map(|word| medium.load(word));
+/// Counters of a map that a clean close saves, and their CRC.
+#[derive(Clone, Copy)]
+pub(crate) struct Saved<'a>(pub(crate) &'a [PmU64; 7], pub(crate) &'a PmU64);
+
+impl Saved<'_> {
+    fn crc<M: Medium>(self, medium: &M, state: State) -> u64 {
+        let counters = self.0.iter().map(|word| medium.load(word));
         crc_of(counters.chain([state.to_word()]))
     }
 
     /// Stores the counters of a clean close whose state word will be `state`.
-    pub(crate) fn save<M: Medium>(&self, medium: &M, counters: [u64; 7], state: State) {
-        store_all(medium, &self.saved, counters);
-        medium.store(&self.saved_crc, self.saved_crc(medium, state));
+    pub(crate) fn store<M: Medium>(self, medium: &M, counters: [u64; 7], state: State) {
+        store_all(medium, self.0, counters);
+        medium.store(self.1, self.crc(medium, state));
     }
 
-    /// The counters, if the last close was clean and they are intact.
-    pub(crate) fn saved<M: Medium>(&self, medium: &M) -> Option<[u64; 7]> {
-        let state = self.state(medium);
-        let good = state.clean && medium.load(&self.saved_crc) == self.saved_crc(medium, state);
-        good.then(|| std::array::from_fn(|i| medium.load(&self.saved[i])))
+    /// The counters, if the last close, which left `state`, was clean and they are intact.
+    pub(crate) fn load<M: Medium>(self, medium: &M, state: State) -> Option<[u64; 7]> {
+        let good = state.clean && medium.load(self.1) == self.crc(medium, state);
+        good.then(|| std::array::from_fn(|i| medium.load(&self.0[i])))
     }
 }
 

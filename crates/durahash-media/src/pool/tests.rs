@@ -1,6 +1,7 @@
 //! Pools alone: opening what is not one, closing, space taken, given back and found again.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::superblock::FORMAT_VERSION;
 use super::*;
@@ -21,35 +22,40 @@ fn format() -> Format {
     }
 }
 
-fn create() -> Pool<Sim> {
-    Pool::create(Sim::new(MAX_BYTES), &format()).unwrap()
+fn create() -> Arc<Pool<Sim>> {
+    Arc::new(Pool::create(Sim::new(MAX_BYTES), &format()).unwrap())
+}
+
+/// Where the pool's own map lies.
+fn place<M: Medium>(pool: &Arc<Pool<M>>) -> Place<M> {
+    Arc::clone(pool).into()
 }
 
 /// Opens what `pool` has on its medium, as after a crash in the middle of nothing.
-fn reopen(pool: &Pool<Sim>) -> Result<Pool<Sim>> {
+fn reopen(pool: &Pool<Sim>) -> Result<Arc<Pool<Sim>>> {
     open_image(&pool.medium().image())
 }
 
-fn open_image(image: &[u64]) -> Result<Pool<Sim>> {
+fn open_image(image: &[u64]) -> Result<Arc<Pool<Sim>>> {
     let pool = Pool::open(Sim::from_image(image, MAX_BYTES), false)?;
     pool.begin()?;
-    Ok(pool)
+    Ok(Arc::new(pool))
 }
 
 #[test]
 fn what_was_created_is_opened_and_counters_come_with_a_clean_close_only() {
     let pool = create();
-    pool.save(2, 77);
-    pool.set_root(3, 99).unwrap();
+    pool.save(0, 2, 77);
+    place(&pool).set_root(3, 99).unwrap();
     let after_crash = reopen(&pool).unwrap();
     assert_eq!(after_crash.format(), &format());
-    assert_eq!((after_crash.was_clean(), after_crash.saved(2)), (false, None));
-    assert_eq!(after_crash.root(3).unwrap(), 99);
+    assert_eq!((after_crash.was_clean(), after_crash.saved(0, 2)), (false, None));
+    assert_eq!(place(&after_crash).root(3).unwrap(), 99);
     assert_eq!(after_crash.epoch(), pool.epoch() + 1);
 
     pool.close().unwrap();
     let closed = reopen(&pool).unwrap();
-    assert_eq!((closed.was_clean(), closed.saved(2)), (true, Some(77)));
+    assert_eq!((closed.was_clean(), closed.saved(0, 2)), (true, Some(77)));
     assert_eq!(closed.uuid(), pool.uuid());
     assert!(matches!(pool.writable().unwrap_err().kind(), ErrorKind::Poisoned));
 }
@@ -91,7 +97,7 @@ fn other_versions_byte_orders_and_lengths_are_named() {
         assert!(named, "{error}");
     }
 
-    let unit = pool.take_unit_extent().unwrap();
+    let unit = place(&pool).take_unit_extent().unwrap();
     let grown = pool.medium().image();
     let cut = &grown[..(unit * 128) as usize];
     assert!(matches!(error(cut).kind(), ErrorKind::Truncated { .. }));
@@ -228,7 +234,7 @@ fn a_full_medium_changes_nothing_and_what_is_freed_is_room_again() {
     assert!(matches!(error.kind(), ErrorKind::Full { .. }));
     let before = pool.medium().image();
     assert!(pool.alloc_block(5000, true).is_err());
-    assert!(pool.take_unit_extent().is_err());
+    assert!(place(&pool).take_unit_extent().is_err());
     assert_eq!(pool.medium().image(), before);
     for off in blocks {
         pool.free_block(off).unwrap();
@@ -255,9 +261,9 @@ fn a_closed_pool_is_cut_behind_its_last_extent() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("p");
     let options = MappedOptions { max_bytes: MAX_BYTES, ..MappedOptions::default() };
-    let pool = Pool::create(Mapped::create(&path, &options).unwrap(), &format()).unwrap();
+    let pool = Arc::new(Pool::create(Mapped::create(&path, &options).unwrap(), &format()).unwrap());
     pool.publish().unwrap();
-    pool.take_unit_extent().unwrap();
+    place(&pool).take_unit_extent().unwrap();
     let blocks: Vec<u64> = (0..50).map(|_| pool.alloc_block(500, true).unwrap().unwrap()).collect();
     for off in blocks {
         pool.free_block(off).unwrap();
@@ -265,7 +271,124 @@ fn a_closed_pool_is_cut_behind_its_last_extent() {
     pool.close().unwrap();
     drop(pool);
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 2048);
-    let pool = Pool::open(Mapped::open(&path, true, &options).unwrap(), false).unwrap();
+    let pool = Arc::new(Pool::open(Mapped::open(&path, true, &options).unwrap(), false).unwrap());
     assert!(matches!(pool.writable().unwrap_err().kind(), ErrorKind::ReadOnly));
-    assert_eq!(pool.unit_extents(), [1]);
+    assert_eq!(place(&pool).unit_extents(), [1]);
+}
+
+/// A pool with a map `a` of one unit extent and a map `b` of a unit and a directory.
+fn with_maps() -> Arc<Pool<Sim>> {
+    let pool = create();
+    place(&pool).take_unit_extent().unwrap();
+    for (name, directories) in [("a", 0), ("b", 1)] {
+        let map = Place::create(&pool, name, &format()).unwrap();
+        map.take_unit_extent().unwrap();
+        if directories > 0 {
+            map.take_directory_extents(directories).unwrap();
+            // What a design stores there is fenced with it.
+            pool.medium().fence();
+        }
+        map.set_root(0, u64::from(map.map())).unwrap();
+        map.publish_map().unwrap();
+    }
+    pool
+}
+
+fn names(pool: &Pool<Sim>) -> Vec<(u8, String)> {
+    pool.maps().into_iter().map(|(map, name, _)| (map, name)).collect()
+}
+
+#[test]
+fn further_maps_have_their_own_roots_counters_and_extents() {
+    let pool = with_maps();
+    let wanted = [(0, "main"), (1, "a"), (2, "b")].map(|(map, name)| (map, name.to_string()));
+    pool.save(2, 3, 33);
+    let crashed = reopen(&pool).unwrap();
+    assert_eq!((names(&crashed), crashed.saved(2, 3)), (wanted.to_vec(), None));
+    pool.close().unwrap();
+    let pool = reopen(&pool).unwrap();
+    assert_eq!(
+        (names(&pool), pool.saved(2, 3), pool.saved(1, 3)),
+        (wanted.to_vec(), Some(33), Some(0))
+    );
+    for map in 1..=2 {
+        let place = Place::of(&pool, map).unwrap();
+        assert_eq!(place.root(0).unwrap(), u64::from(map));
+        assert_eq!(place.unit_extents().len(), 1);
+        assert_eq!(place.directory_extents().len(), usize::from(map) - 1);
+    }
+    assert_eq!(place(&pool).unit_extents(), [1]);
+
+    pool.rename_map(1, "c").unwrap();
+    let taken = pool.rename_map(2, "c").unwrap_err();
+    assert!(matches!(taken.kind(), ErrorKind::MapExists { name } if name == "c"), "{taken}");
+    for refused in ["", "main", "a\nb", &"x".repeat(65)] {
+        assert!(matches!(
+            pool.rename_map(2, refused).unwrap_err().kind(),
+            ErrorKind::Options { .. }
+        ));
+    }
+    assert!(pool.rename_map(0, "d").is_err() && pool.begin_removal(0).is_err());
+    pool.rename_map(2, "a").unwrap();
+    let pool = reopen(&pool).unwrap();
+    assert_eq!(names(&pool)[1..], [(1, "c".to_string()), (2, "a".to_string())]);
+
+    // One that is removed half, one that was not made to the end: nothing of them is left.
+    let free = pool.stats().free_bytes;
+    pool.begin_removal(2).unwrap();
+    assert!(Place::of(&pool, 2).is_err());
+    let half = Place::create(&pool, "half", &format()).unwrap();
+    half.take_unit_extent().unwrap();
+    let pool = reopen(&pool).unwrap();
+    assert_eq!(names(&pool)[1..], [(1, "c".to_string())]);
+    assert!(pool.stats().free_bytes >= free + 2 * 1024);
+    assert_eq!(Place::create(&pool, "again", &format()).unwrap().map(), 2);
+}
+
+/// 63 maps have room, and the block of their table is no record of anybody.
+#[test]
+fn a_pool_has_room_for_63_further_maps() {
+    let pool = create();
+    for i in 1..=63 {
+        let map = Place::create(&pool, &format!("map {i}"), &format()).unwrap();
+        map.publish_map().unwrap();
+    }
+    let full = Place::create(&pool, "one more", &format()).err().unwrap();
+    assert!(matches!(full.kind(), ErrorKind::Full { .. }), "{full}");
+    let pool = reopen(&pool).unwrap();
+    assert_eq!(pool.maps().len(), 64);
+    pool.finish_sweep().unwrap();
+    pool.each_block(&mut |off| panic!("a block at {off}"));
+    assert_eq!(reopen(&pool).unwrap().maps().len(), 64);
+}
+
+/// Of the words of the table only roots, counters and the name that does not count may be anything.
+#[test]
+fn every_damaged_bit_of_a_map_is_found() {
+    let image = with_maps().medium().image();
+    let superblock = std::mem::offset_of!(Superblock, maps) / 8;
+    let table = image[superblock] as usize / 8;
+    let fixed = (0..6).chain(8..16).flat_map(|word| [table + word, table + 40 + word]);
+    for word in fixed.chain([superblock]) {
+        for bit in 0..64 {
+            let mut damaged = image.clone();
+            damaged[word] ^= 1 << bit;
+            match open_image(&damaged) {
+                Err(e) => assert!(matches!(e.kind(), ErrorKind::Corrupt { .. }), "{word}: {e}"),
+                Ok(_) => panic!("bit {bit} of word {word} was missed"),
+            }
+        }
+    }
+    for word in (table..table + 63 * 40).chain([superblock]) {
+        for forged in [0, 1, u64::MAX] {
+            let mut damaged = image.clone();
+            damaged[word] = forged;
+            if let Ok(pool) = open_image(&damaged) {
+                assert_eq!(names(&pool).len(), 3, "word {word}");
+            }
+        }
+    }
+    let mut two = image.clone();
+    two.copy_within(table..table + 40, table + 80);
+    assert!(open_image(&two).is_err(), "a copy of another map's entry");
 }

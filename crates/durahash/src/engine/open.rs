@@ -253,7 +253,7 @@ pub(crate) fn open_on<K: Kind, M: Medium>(
     let index = K::index(&pool, design, settings.design_options, false)?;
     // A number that the pool cannot hold is none, whatever its checksum says.
     let max_bytes = pool.format().max_bytes;
-    let chained = pool.saved(CHAINED_COUNTER).and_then(|count| count.checked_sub(1));
+    let chained = pool.saved(0, CHAINED_COUNTER).and_then(|count| count.checked_sub(1));
     let chained = chained.filter(|count| *count <= max_bytes);
     Ok(Engine::new(index, pool, (design, key, value), chained, start))
 }

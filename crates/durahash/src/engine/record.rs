@@ -325,7 +325,7 @@ impl<M: Medium> Store for Pool<M> {
     }
 
     fn save(&self, i: usize, v: u64) {
-        Pool::save(self, i, v);
+        Pool::save(self, 0, i, v);
     }
 
     fn each_block(&self, f: &mut dyn FnMut(u64)) {

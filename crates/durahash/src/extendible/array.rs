@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use durahash_media::hash::WordMix;
-use durahash_media::{Error, ErrorKind, Medium, Pool, Result, bits};
+use durahash_media::{Error, ErrorKind, Medium, Place, Result, bits};
 
 use crate::extendible::directory::{Directory, is_proportionate};
 use crate::extendible::extend::{self, MAX_DEPTH};
@@ -68,7 +68,7 @@ impl Array {
     }
 
     /// Gives back extents of directories that are no part of the array, which has this depth.
-    pub(crate) fn release_others<M: Medium>(&self, pool: &Pool<M>, depth: u32) -> Result<()> {
+    pub(crate) fn release_others<M: Medium>(&self, pool: &Place<M>, depth: u32) -> Result<()> {
         let used = self.first()..self.first() + Self::extents(pool, depth);
         let mut others = pool.directory_extents().into_iter().filter(|i| !used.contains(i));
         others.try_for_each(|extent| pool.release_extent(extent))
@@ -80,7 +80,7 @@ impl Array {
     }
 
     /// How many extents an array of this depth takes.
-    pub(crate) fn extents<M: Medium>(pool: &Pool<M>, depth: u32) -> u64 {
+    pub(crate) fn extents<M: Medium>(pool: &Place<M>, depth: u32) -> u64 {
         (8_u64 << depth).div_ceil(pool.extent_bytes())
     }
 
@@ -102,7 +102,7 @@ impl Array {
         sound.then(|| Unit::new(bits(word, 8, 38), depth).with_tag(bits(word, 6, 2) as u8))
     }
 
-    fn offset<M: Medium>(pool: &Pool<M>, extent: u64) -> u64 {
+    fn offset<M: Medium>(pool: &Place<M>, extent: u64) -> u64 {
         extent << pool.format().geometry.extent_shift
     }
 
@@ -115,7 +115,7 @@ impl Array {
     /// [`Skewed`](ErrorKind::Skewed) where the array is out of all proportion to the segments.
     pub(crate) fn read<M: Medium>(
         &self,
-        pool: &Pool<M>,
+        pool: &Place<M>,
         segments: u64,
         mut may_be: impl FnMut(Unit) -> bool,
     ) -> Result<Sound> {
@@ -155,7 +155,7 @@ impl Array {
     /// Stores and flushes the word of a unit; the global depth is `depth`.
     pub(crate) fn store<M: Medium>(
         &self,
-        pool: &Pool<M>,
+        pool: &Place<M>,
         depth: u32,
         place: Unit,
         prefix: u64,
@@ -170,7 +170,7 @@ impl Array {
     /// The same, and fences: who sees the change need not wait for it, as no key comes or goes by it.
     pub(crate) fn commit<M: Medium>(
         &self,
-        pool: &Pool<M>,
+        pool: &Place<M>,
         depth: u32,
         place: Unit,
         prefix: u64,
@@ -184,7 +184,7 @@ impl Array {
     /// extents of the one before, whose depth was `before`.
     pub(crate) fn write<M: Medium>(
         &self,
-        pool: &Pool<M>,
+        pool: &Place<M>,
         (before, depth): (u32, u32),
         entry: &dyn Fn(u64) -> u64,
     ) -> Result<Range<u64>> {
@@ -211,7 +211,7 @@ impl Array {
     /// As [`Directory::fit`]; [`Full`](crate::ErrorKind::Full).
     pub(crate) fn deepen<M: Medium>(
         &self,
-        pool: &Pool<M>,
+        pool: &Place<M>,
         directory: &Directory<u64>,
         growth: &Growth,
         depth: u32,
@@ -230,7 +230,7 @@ impl Array {
     /// Never for extents of this pool.
     pub(crate) fn halve_if_sparse<M: Medium>(
         &self,
-        pool: &Pool<M>,
+        pool: &Place<M>,
         directory: &Directory<u64>,
         growth: &Growth,
         spare: u32,

@@ -4,7 +4,7 @@
 use durahash::layout::RecordHeader;
 use durahash::{AnyMap, Dax, Design, Map, MultiMap, Options, Type, esh, pea, reh, rewo};
 use durahash_media::hash::{ByteHash, WordMix};
-use durahash_media::{Dram, Field, Geometry, Memory, PmU64, Superblock};
+use durahash_media::{Dram, Field, Geometry, MapEntry, Memory, PmU64, Superblock};
 use durahash_testkit::{new_path, pool_on};
 
 const DOCUMENT: &str = include_str!("../../../../docs/format.md");
@@ -48,6 +48,7 @@ fn structs_are_as_documented() {
         assert_eq!(rows, fields.collect::<Vec<_>>(), "{heading}");
     };
     documented("Superblock", Superblock::FIELDS);
+    documented("Further maps", MapEntry::FIELDS);
     documented("REH: bucket", reh::Bucket::FIELDS);
     documented("REH: slot", reh::Slot::FIELDS);
     documented("Pea Hash: bucket", pea::Bucket::FIELDS);

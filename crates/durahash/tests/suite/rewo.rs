@@ -694,7 +694,7 @@ fn forged_counters_lead_to_no_work_without_end() {
         let rewo = Rewo::create(pool.clone(), NONE).unwrap();
         (0..60).for_each(|i| assert_eq!(put(&rewo, h(i), i), None));
         while rewo.step().unwrap() {}
-        pool.save(0, forged);
+        pool.save(0, 0, forged);
         pool.close().unwrap();
         let (_, rewo) = reopen(&sim.image(), NONE);
         let believed = if forged == 1 << 40 { 60 } else { forged - 1 };

@@ -120,11 +120,11 @@ mod recover;
 mod repair;
 mod write;
 
+use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
 
 use durahash_media::{
-    EpochLock, Epochs, Event, LINE_BYTES, Medium, Pool, Present, Result, Version,
+    EpochLock, Epochs, Event, LINE_BYTES, Medium, Place, Present, Result, Version,
 };
 
 use crate::extendible::array::Array;
@@ -149,7 +149,7 @@ const READ_TRIES: u32 = 16;
 
 /// ESH over a pool. See the [module docs](self).
 pub struct Esh<M: Medium> {
-    pool: Arc<Pool<M>>,
+    pool: Place<M>,
     /// Names segments by their numbers.
     directory: Directory<u64>,
     shape: Shape,

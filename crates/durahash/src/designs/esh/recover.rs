@@ -4,11 +4,10 @@
 //! DRAM of what it meets. No segment is read, so it takes the time of one scan of the array. All
 //! segments that nothing names are free; extents without any that is named go back to the pool.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use durahash_media::hash::WordMix;
-use durahash_media::{Epochs, ErrorKind, Medium, Pool, Present, Result};
+use durahash_media::{Epochs, ErrorKind, Medium, Place, Present, Result};
 
 use super::grow::Free;
 use super::layout::{MAX_BUCKETS, SLOTS};
@@ -52,7 +51,8 @@ impl<M: Medium> Esh<M> {
     ///
     /// # Errors
     /// [`Full`](ErrorKind::Full); [`Options`](ErrorKind::Options) for a geometry that cannot be.
-    pub fn create(pool: Arc<Pool<M>>) -> Result<Self> {
+    pub fn create(pool: impl Into<Place<M>>) -> Result<Self> {
+        let pool = pool.into();
         let now = pool.epoch();
         let esh = Self::new(pool, Epochs { now, trusted_from: now })?;
         for prefix in [0, 1 << 63] {
@@ -71,7 +71,8 @@ impl<M: Medium> Esh<M> {
     /// # Errors
     /// [`Corrupt`](ErrorKind::Corrupt) where the words of the array do not follow each other;
     /// [`Options`](ErrorKind::Options) for a geometry that cannot be.
-    pub fn open(pool: Arc<Pool<M>>) -> Result<Self> {
+    pub fn open(pool: impl Into<Place<M>>) -> Result<Self> {
+        let pool = pool.into();
         let now = pool.epoch();
         let mut esh = Self::new(pool, Epochs { now, trusted_from: now })?;
         let (sound, named) = esh.read_array()?;
@@ -92,7 +93,7 @@ impl<M: Medium> Esh<M> {
         Ok(esh)
     }
 
-    fn new(pool: Arc<Pool<M>>, epochs: Epochs) -> Result<Self> {
+    fn new(pool: Place<M>, epochs: Epochs) -> Result<Self> {
         let format = pool.format();
         let slots = slots_of(format, SLOTS, "ESH has 2 to 14 slots a bucket")?;
         let buckets = match u32::from(format.geometry.buckets) {

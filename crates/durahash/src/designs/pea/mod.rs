@@ -113,12 +113,12 @@ mod recover;
 mod strategy;
 mod write;
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use durahash_media::hash::WordMix;
 use durahash_media::{
-    Event, LINE_BYTES, Medium, Pool, Reserved, Result, Version, VersionLock, bits,
+    Event, LINE_BYTES, Medium, Place, Reserved, Result, Version, VersionLock, bits,
 };
 
 use crate::extendible::array::Array;
@@ -163,7 +163,7 @@ pub type MultiPea<M> = Table<M, true>;
 
 /// A map, or a multimap, over a pool.
 pub struct Table<M: Medium, const MULTI: bool> {
-    pool: Arc<Pool<M>>,
+    pool: Place<M>,
     /// Names segments by their places.
     directory: Directory<u64>,
     /// Locks and count, two rows for each segment.

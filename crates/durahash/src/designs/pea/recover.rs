@@ -6,11 +6,10 @@
 //! did.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use durahash_media::hash::WordMix;
-use durahash_media::{ErrorKind, Medium, Pool, Reserved, Result};
+use durahash_media::{ErrorKind, Medium, Place, Reserved, Result};
 
 use super::layout::{BUCKET_BYTES, SLOTS, STASH, used_slots};
 use super::strategy::{Policy, Shape, Strategy};
@@ -36,7 +35,8 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// # Errors
     /// [`Full`](ErrorKind::Full); [`Options`](ErrorKind::Options) for a geometry or policy that
     /// cannot be.
-    pub fn create(pool: Arc<Pool<M>>, policy: Policy) -> Result<Self> {
+    pub fn create(pool: impl Into<Place<M>>, policy: Policy) -> Result<Self> {
+        let pool = pool.into();
         let pea = Self::new(pool, policy)?;
         let images = vec![pea.new_image(), pea.new_image()];
         for fresh in pea.write_images(0, 1, images)? {
@@ -53,7 +53,8 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// # Errors
     /// [`Corrupt`](ErrorKind::Corrupt) where the words of the array do not follow each other;
     /// [`Options`](ErrorKind::Options) for a policy that cannot be.
-    pub fn open(pool: Arc<Pool<M>>, policy: Policy) -> Result<Self> {
+    pub fn open(pool: impl Into<Place<M>>, policy: Policy) -> Result<Self> {
+        let pool = pool.into();
         let mut pea = Self::new(pool, policy)?;
         let sound = pea.read_array()?;
         sound.units.iter().for_each(|(_, place)| pea.count_strategy(*place, 1));
@@ -74,7 +75,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         Ok(pea)
     }
 
-    fn new(pool: Arc<Pool<M>>, policy: Policy) -> Result<Self> {
+    fn new(pool: Place<M>, policy: Policy) -> Result<Self> {
         let format = pool.format();
         let slots = slots_of(format, SLOTS, "Pea Hash has 2 to 15 slots a bucket")?;
         if !(1..=2).contains(&policy.split_bits) || policy.first > policy.last {

@@ -85,9 +85,9 @@ mod meta;
 mod recover;
 mod write;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
-use durahash_media::{Event, Medium, Pool, Reserved, Result};
+use durahash_media::{Event, Medium, Place, Reserved, Result};
 
 use crate::extendible::directory::{Directory, Sought};
 use crate::extendible::extend::{self, MAX_DEPTH};
@@ -111,7 +111,7 @@ const READ_TRIES: u32 = 16;
 
 /// REH over a pool. See the [module docs](self).
 pub struct Reh<M: Medium> {
-    pool: Arc<Pool<M>>,
+    pool: Place<M>,
     /// Names buckets by their numbers.
     directory: Directory<u32>,
     /// Metadata, by the number of the bucket.

@@ -6,11 +6,11 @@
 //! begin where the bucket before it ends. All other buckets are free: a split or merge that did not
 //! commit, or the upper half of a merge that did.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use durahash_media::hash::fingerprint;
-use durahash_media::{Error, ErrorKind, Medium, Pool, Reserved, Result, wait_lock};
+use durahash_media::{Error, ErrorKind, Medium, Place, Reserved, Result, wait_lock};
 
 use super::layout::{BUCKET_BYTES, Bucket, Link, MAX_BUCKETS, SLOTS, marker};
 use super::{ROOT, Reh, Writers};
@@ -36,7 +36,8 @@ impl<M: Medium> Reh<M> {
     ///
     /// # Errors
     /// [`Full`](ErrorKind::Full); [`Options`](ErrorKind::Options) for a geometry without slots.
-    pub fn create(pool: Arc<Pool<M>>) -> Result<Self> {
+    pub fn create(pool: impl Into<Place<M>>) -> Result<Self> {
+        let pool = pool.into();
         let reh = Self::new(pool)?;
         let (lower, upper) = (reh.take_bucket()?, reh.take_bucket()?);
         let medium = reh.medium();
@@ -60,7 +61,8 @@ impl<M: Medium> Reh<M> {
     ///
     /// # Errors
     /// [`Corrupt`](ErrorKind::Corrupt) where the siblings do not cover all hashes in order.
-    pub fn open(pool: Arc<Pool<M>>) -> Result<Self> {
+    pub fn open(pool: impl Into<Place<M>>) -> Result<Self> {
+        let pool = pool.into();
         let mut reh = Self::new(pool)?;
         let mut extents = reh.pool.unit_extents();
         let per_extent = reh.pool.extent_bytes() / BUCKET_BYTES;
@@ -96,7 +98,7 @@ impl<M: Medium> Reh<M> {
         Ok(reh)
     }
 
-    fn new(pool: Arc<Pool<M>>) -> Result<Self> {
+    fn new(pool: Place<M>) -> Result<Self> {
         let format = pool.format();
         let slots = slots_of(format, SLOTS, "REH has 2 to 15 slots a bucket")?;
         let bytes = format.max_bytes.min(pool.medium().region().reserved());

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{JoinHandle, Thread};
 
-use durahash_media::{Error, Event, Medium, Pool, Result};
+use durahash_media::{Error, Event, Medium, Place, Result};
 
 use super::cached::{Cached, Copy, Tried};
 use super::planted::{Fault, planted};
@@ -117,7 +117,7 @@ impl CacheSync {
     /// [`Io`](durahash_media::ErrorKind::Io) where the system gives no more threads.
     pub(super) fn start<M: Medium>(
         count: u32,
-        pool: &Arc<Pool<M>>,
+        pool: &Place<M>,
         cached: &Arc<Cached>,
     ) -> Result<Option<Self>> {
         if count == 0 || !cached.can_be_on() {
@@ -134,7 +134,7 @@ impl CacheSync {
         for i in 0..count {
             let (shared, pool, cached) = (cache_sync.shared.clone(), pool.clone(), cached.clone());
             let thread = std::thread::Builder::new().name("durahash sync".into());
-            let thread = thread.spawn(move || shared.serve(i, &*pool, &cached));
+            let thread = thread.spawn(move || shared.serve(i, pool.medium(), &cached));
             cache_sync.threads.push(thread.map_err(|e| Error::io("start a thread", None, e))?);
         }
         Ok(Some(cache_sync))
@@ -186,11 +186,11 @@ impl Drop for CacheSync {
 }
 
 impl Shared {
-    fn serve<M: Medium>(&self, thread: usize, pool: &Pool<M>, cached: &Cached) {
+    fn serve<M: Medium>(&self, thread: usize, medium: &M, cached: &Cached) {
         let mut looks = 0;
         while !self.ends.load(Ordering::Acquire) {
             let mine = self.signals.iter().skip(thread).step_by(self.sleeps.len());
-            if self.take_all(mine, pool.medium(), cached) {
+            if self.take_all(mine, medium, cached) {
                 looks = 0;
                 continue;
             }

@@ -125,7 +125,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 use durahash_media::hash::WordMix;
-use durahash_media::{Event, Medium, Pool, Reserved, Result, Version, VersionLock};
+use durahash_media::{Event, Medium, Place, Reserved, Result, Version, VersionLock};
 
 use crate::extendible::growth::Count;
 use crate::index::{
@@ -178,7 +178,7 @@ pub struct Cache {
 pub struct Rewo<M: Medium> {
     /// First, so that its threads have ended when the others are dropped.
     cache_sync: Option<CacheSync>,
-    pool: Arc<Pool<M>>,
+    pool: Place<M>,
     live_tables: LiveTables,
     /// Locks of buckets: that of a bucket is found by the lowest bits of its number.
     locks: Reserved<1>,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use durahash_media::hash::WordMix;
 use durahash_media::probe::BitMask;
-use durahash_media::{Error, Medium, Pool, Reserved, Result, bits, wait_lock};
+use durahash_media::{Error, Medium, Place, Reserved, Result, bits, wait_lock};
 
 use super::cache_sync::CacheSync;
 use super::cached::{self, Cached};
@@ -47,7 +47,8 @@ impl<M: Medium> Rewo<M> {
     ///
     /// # Errors
     /// [`Full`](crate::ErrorKind::Full); [`Options`](crate::ErrorKind::Options) for a geometry that cannot be.
-    pub fn create(pool: Arc<Pool<M>>, cache: Cache) -> Result<Self> {
+    pub fn create(pool: impl Into<Place<M>>, cache: Cache) -> Result<Self> {
+        let pool = pool.into();
         let per_extent = pool.extent_bytes() / BUCKET_BYTES;
         let extent = pool.take_directory_extents(1)?;
         let first = pool.take_unit_extents(1)? * per_extent;
@@ -74,7 +75,8 @@ impl<M: Medium> Rewo<M> {
     /// # Errors
     /// [`Corrupt`](crate::ErrorKind::Corrupt) where the block of tables is damaged;
     /// [`Options`](crate::ErrorKind::Options) for a geometry that cannot be.
-    pub fn open(pool: Arc<Pool<M>>, cache: Cache) -> Result<Self> {
+    pub fn open(pool: impl Into<Place<M>>, cache: Cache) -> Result<Self> {
+        let pool = pool.into();
         let mut found = read_block(&pool)?;
         let rewo = Self::new(pool, cache, &found.wanted)?;
         let slots: u64 = found.wanted.all().map(|(_, table)| table.buckets()).sum();
@@ -113,7 +115,7 @@ impl<M: Medium> Rewo<M> {
         Ok(rewo)
     }
 
-    fn new(pool: Arc<Pool<M>>, cache: Cache, wanted: &TableSet) -> Result<Self> {
+    fn new(pool: Place<M>, cache: Cache, wanted: &TableSet) -> Result<Self> {
         let format = pool.format();
         let slots = slots_of(format, SLOTS, "Rewo-Hash has 2 to 15 slots a bucket")?;
         let bytes = format.max_bytes.min(pool.medium().region().reserved());
@@ -301,7 +303,7 @@ pub(super) struct TablesBlock {
 ///
 /// # Errors
 /// [`Corrupt`](crate::ErrorKind::Corrupt) where it is damaged, or names what is no table.
-pub(super) fn read_block<M: Medium>(pool: &Pool<M>) -> Result<TablesBlock> {
+pub(super) fn read_block<M: Medium>(pool: &Place<M>) -> Result<TablesBlock> {
     let medium = pool.medium();
     let mix = remix_of(pool.format().seed);
     let per_extent = pool.extent_bytes() / BUCKET_BYTES;

@@ -1,0 +1,482 @@
+//! Further maps of a pool: their table, and making, renaming and removing them.
+//!
+//! Map 0 is the one that the superblock describes. The table of the others is a record block of
+//! [`MAPS_MAX`] entries. An entry's state word says what the entry is, which of its two name areas counts,
+//! and has a check of both: it is stored last. Units and directories belong to one map each, which the
+//! extent table says; record blocks belong to nobody, and are found by walking all maps.
+//!
+//! # Invariants
+//! - **MAPS-1** No extent is that of a map whose entry is free.
+//! - **MAPS-2** Names of live maps differ.
+//!
+//! # Steps
+//!
+//! | Operation | Stores | Then | If it stops after this step |
+//! |---|---|---|---|
+//! | first map | state words of the table: free | flush, fence | a block that nothing names |
+//! | | superblock: maps | flush, drain | a table without maps |
+//! | create | entry: description, name, roots | flush, fence | the entry is free |
+//! | | state: making | flush, fence | its extents are given back at the next open |
+//! | | (the design makes its index) | | the same |
+//! | | state: live | flush, drain | there is a map |
+//! | rename | the other name area | flush, fence | it has the old name |
+//! | | state: area, length, check | flush, drain | it has the new name |
+//! | remove | state: removing | flush, drain | removed; its extents are given back at the next open |
+//! | | its extents: table bytes | flush, fence, each | the same |
+//! | | state: free | flush, drain | the entry may be used again |
+//!
+//! An open that finds an entry that is neither free nor live does the last two steps
+//! ([`Pool::begin`]). Records of such a map are not reached by the sweep, and so found to be free.
+
+use std::collections::BTreeMap;
+
+use super::superblock::{Format, MAPS_MAX, Saved, State, Superblock, crc_of, store_all};
+use super::{Place, Pool};
+use crate::error::{Error, ErrorKind, Limit, Result};
+use crate::lock::wait_lock;
+use crate::medium::Medium;
+use crate::on_media;
+use crate::word::{PmU64, bits};
+
+on_media! {
+    /// A further map's entry in the table of maps.
+    pub struct MapEntry: 320, align 64 {
+        /// State (bits 0-7), the name area that counts (bit 8), bytes of the name (bits 16-23), CRC-32 of
+        /// these, the pool's name, the entry's number and the map's name (bits 32-63); zero is free.
+        pub state: PmU64,
+        /// Design (bits 0-7) and kind of map (bits 8-15).
+        pub contents: PmU64,
+        /// Type tags: of the key (bits 0-31), of the value (bits 32-63).
+        pub types: PmU64,
+        /// As the superblock's.
+        pub geometry: PmU64,
+        /// Seed of every hash.
+        pub seed: PmU64,
+        /// CRC-32 of the pool's name, the entry's number and the four words before.
+        pub crc: PmU64,
+        /// Zero.
+        pub reserved: [PmU64; 2],
+        /// Two areas for the name, in UTF-8, padded with zeros.
+        pub names: [[PmU64; 8]; 2],
+        /// Where the design starts from.
+        pub roots: [PmU64; 8],
+        /// Counters saved by a clean close.
+        pub saved: [PmU64; 7],
+        /// CRC-32 of the counters and the state word of the close that saved them.
+        pub saved_crc: PmU64,
+    }
+}
+
+const ENTRY_BYTES: u64 = size_of::<MapEntry>() as u64;
+const TABLE_BYTES: u64 = MAPS_MAX as u64 * ENTRY_BYTES;
+
+/// Bytes of the longest name of a map.
+const NAME_BYTES_MAX: usize = 64;
+
+/// The name of the map that the superblock describes.
+const MAIN: &str = "main";
+
+const LIVE: u64 = 1;
+const MAKING: u64 = 2;
+const REMOVING: u64 = 3;
+
+/// A map, as DRAM knows it.
+pub(crate) struct MapFacts {
+    name: String,
+    format: Format,
+    /// The state in the entry's word; of map 0 always live.
+    state: u64,
+    /// The name area that counts.
+    area: usize,
+    /// Counters of the last clean close, and those for the next.
+    loaded: Option<[u64; 7]>,
+    saved: [u64; 7],
+}
+
+/// The maps of a pool by number.
+#[derive(Default)]
+pub(crate) struct Maps {
+    /// Offset of the table; zero is none.
+    off: u64,
+    by_number: BTreeMap<u8, MapFacts>,
+}
+
+impl Maps {
+    pub(crate) fn new(format: &Format, loaded: Option<[u64; 7]>) -> Self {
+        let mut maps = Maps::default();
+        if format.kind != Format::NO_MAP {
+            maps.by_number.insert(
+                0,
+                MapFacts {
+                    name: MAIN.into(),
+                    format: format.clone(),
+                    state: LIVE,
+                    area: 0,
+                    loaded,
+                    saved: loaded.unwrap_or_default(),
+                },
+            );
+        }
+        maps
+    }
+
+    pub(crate) fn table_off(&self) -> u64 {
+        self.off
+    }
+
+    fn live(&self) -> impl Iterator<Item = (u8, &MapFacts)> {
+        self.by_number.iter().map(|(i, map)| (*i, map)).filter(|(_, map)| map.state == LIVE)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.live().any(|(_, map)| map.name == name)
+    }
+
+    fn get(&self, map: u8) -> Result<&MapFacts> {
+        let found = self.by_number.get(&map).filter(|map| map.state != REMOVING);
+        found.ok_or_else(|| refused("there is no map of this number"))
+    }
+}
+
+fn refused(what: &'static str) -> Error {
+    ErrorKind::Options { what }.into()
+}
+
+/// Refuses a name that no further map can have.
+fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX {
+        return Err(refused("the name of a map has 1 to 64 bytes"));
+    }
+    if name.chars().any(char::is_control) {
+        return Err(refused("the name of a map has no control characters"));
+    }
+    if name == MAIN {
+        return Err(refused("the name main is kept for the map of a file that is a map"));
+    }
+    Ok(())
+}
+
+/// A name in words.
+fn name_words(name: &str) -> [u64; 8] {
+    let mut bytes = [0; NAME_BYTES_MAX];
+    bytes[..name.len()].copy_from_slice(name.as_bytes());
+    let (words, _) = bytes.as_chunks::<8>();
+    std::array::from_fn(|i| u64::from_le_bytes(words[i]))
+}
+
+impl<M: Medium> Pool<M> {
+    fn entry(&self, off: u64, map: u8) -> Result<&MapEntry> {
+        self.at(off + (u64::from(map) - 1) * ENTRY_BYTES)
+    }
+
+    /// The state word of an entry.
+    fn state_word(&self, map: u8, state: u64, area: usize, name: &str) -> u64 {
+        let low = state | (area as u64) << 8 | (name.len() as u64) << 16;
+        let words = [self.uuid[0], self.uuid[1], u64::from(map), low];
+        low | crc_of(words.into_iter().chain(name_words(name))) << 32
+    }
+
+    fn description_crc(&self, map: u8, words: [u64; 4]) -> u64 {
+        crc_of([self.uuid[0], self.uuid[1], u64::from(map)].into_iter().chain(words))
+    }
+
+    /// Reads the table of a pool that is opened, whose last writer left `before`.
+    pub(super) fn read_maps(&self, before: State) -> Result<()> {
+        let medium = &self.medium;
+        let off = medium.load(&self.at::<Superblock>(0)?.maps);
+        let mut maps = wait_lock(&self.maps, medium);
+        if off != 0 {
+            let is_block = off.is_multiple_of(64)
+                && self.block_bytes(off)? >= TABLE_BYTES
+                && wait_lock(&self.blocks, medium).mark(off)? == Some(true);
+            if !is_block {
+                return Err(Error::corrupt("the table of maps is no record block", off));
+            }
+            for map in 1..=MAPS_MAX {
+                if let Some(facts) = self.read_entry(off, map, before)? {
+                    if facts.state == LIVE && maps.has(&facts.name) {
+                        let off = off + (u64::from(map) - 1) * ENTRY_BYTES;
+                        return Err(Error::corrupt("two maps have one name", off));
+                    }
+                    maps.by_number.insert(map, facts);
+                }
+            }
+            maps.off = off;
+        }
+        let extents = wait_lock(&self.extents, medium);
+        for (i, kind) in (0..).zip(extents.kinds()) {
+            // A pool without a map of its own has no extents of one either.
+            if kind.map().is_some_and(|map| !maps.by_number.contains_key(&map)) {
+                let off = i << self.format.geometry.extent_shift;
+                return Err(Error::corrupt("an extent of a map that there is not", off));
+            }
+        }
+        Ok(())
+    }
+
+    fn read_entry(&self, table: u64, map: u8, before: State) -> Result<Option<MapFacts>> {
+        let medium = &self.medium;
+        let entry = self.entry(table, map)?;
+        let off = table + (u64::from(map) - 1) * ENTRY_BYTES;
+        let word = medium.load(&entry.state);
+        if word == 0 {
+            return Ok(None);
+        }
+        let (state, area) = (bits(word, 0, 8), bits(word, 8, 1) as usize);
+        let mut bytes = [0; NAME_BYTES_MAX];
+        medium.copy_out(&entry.names[area], 0, &mut bytes);
+        let (name, padding) = bytes.split_at((bits(word, 16, 8) as usize).min(NAME_BYTES_MAX));
+        let name = str::from_utf8(name).ok().filter(|_| padding.iter().all(|byte| *byte == 0));
+        let name = name
+            .filter(|name| check_name(name).is_ok())
+            .filter(|name| self.state_word(map, state, area, name) == word)
+            .filter(|_| (LIVE..=REMOVING).contains(&state))
+            .ok_or_else(|| Error::corrupt("the state of a map", off))?;
+        let words = [&entry.contents, &entry.types, &entry.geometry, &entry.seed];
+        let words = words.map(|word| medium.load(word));
+        if medium.load(&entry.crc) != self.description_crc(map, words) {
+            return Err(Error::corrupt("checksum of the description of a map", off));
+        }
+        let format = Format::from_words(words, self.format.max_bytes)?;
+        if format.geometry.extent_shift != self.format.geometry.extent_shift {
+            return Err(Error::corrupt("a map with extents of another size", off));
+        }
+        let loaded = Saved(&entry.saved, &entry.saved_crc).load(medium, before);
+        let saved = loaded.unwrap_or_default();
+        Ok(Some(MapFacts { name: name.into(), format, state, area, loaded, saved }))
+    }
+
+    /// Does away with what is left of maps that were not made or removed to the end.
+    pub(super) fn remove_halves(&self) -> Result<()> {
+        let maps = wait_lock(&self.maps, &self.medium);
+        let halves = maps.by_number.iter().filter(|(_, map)| map.state != LIVE);
+        let halves: Vec<u8> = halves.map(|(map, _)| *map).collect();
+        drop(maps);
+        halves.into_iter().try_for_each(|map| self.finish_removal(map))
+    }
+
+    /// Stores the counters of all maps for a clean close that leaves `state`; the caller syncs.
+    pub(super) fn save_counters(&self, state: State) -> Result<()> {
+        let medium = &self.medium;
+        let maps = wait_lock(&self.maps, medium);
+        for (map, facts) in maps.live() {
+            if map == 0 {
+                let superblock = self.at::<Superblock>(0)?;
+                superblock.counters().store(medium, facts.saved, state);
+                continue;
+            }
+            let entry = self.entry(maps.off, map)?;
+            Saved(&entry.saved, &entry.saved_crc).store(medium, facts.saved, state);
+            if medium.log_stats().is_some() {
+                medium.flush(&entry.saved);
+            }
+        }
+        Ok(())
+    }
+
+    /// The maps that are there: number, name and format, in the order of their numbers. Map 0 is the one
+    /// that the superblock describes, and is called `main`.
+    pub fn maps(&self) -> Vec<(u8, String, Format)> {
+        let maps = wait_lock(&self.maps, &self.medium);
+        maps.live().map(|(i, map)| (i, map.name.clone(), map.format.clone())).collect()
+    }
+
+    pub(super) fn map_format(&self, map: u8) -> Result<Format> {
+        Ok(wait_lock(&self.maps, &self.medium).get(map)?.format.clone())
+    }
+
+    /// Counter `i` of a map as the last clean close saved it.
+    pub fn saved(&self, map: u8, i: usize) -> Option<u64> {
+        let maps = wait_lock(&self.maps, &self.medium);
+        maps.by_number.get(&map)?.loaded.map(|saved| saved[i])
+    }
+
+    /// Sets counter `i` of a map for the next clean close to save.
+    pub fn save(&self, map: u8, i: usize, v: u64) {
+        if let Some(map) = wait_lock(&self.maps, &self.medium).by_number.get_mut(&map) {
+            map.saved[i] = v;
+        }
+    }
+
+    /// The eight root words of a map.
+    pub(super) fn roots(&self, map: u8) -> Result<u64> {
+        let maps = wait_lock(&self.maps, &self.medium);
+        let _ = maps.get(map)?;
+        Ok(match map {
+            0 => std::mem::offset_of!(Superblock, roots) as u64,
+            _ => {
+                let entry = maps.off + (u64::from(map) - 1) * ENTRY_BYTES;
+                entry + std::mem::offset_of!(MapEntry, roots) as u64
+            }
+        })
+    }
+
+    /// Begins to make a map, whose index is still to be made: until [`Place::publish`] a crash takes it
+    /// back. The extents of all maps have one size.
+    pub(super) fn begin_map(&self, name: &str, format: &Format) -> Result<u8> {
+        self.writable()?;
+        check_name(name)?;
+        let medium = &self.medium;
+        let mut format = format.clone();
+        format.geometry.extent_shift = self.format.geometry.extent_shift;
+        format.max_bytes = self.format.max_bytes;
+        if !format.geometry.is_possible() {
+            return Err(refused("the geometry is out of range"));
+        }
+        let mut maps = wait_lock(&self.maps, medium);
+        if maps.by_number.values().any(|map| map.name == name && map.state != REMOVING) {
+            return Err(ErrorKind::MapExists { name: name.into() }.into());
+        }
+        let free = (1..=MAPS_MAX).find(|map| !maps.by_number.contains_key(map));
+        let map = free.ok_or_else(|| {
+            Error::full(ENTRY_BYTES, Limit::Design("a file has at most 63 maps beside its own"))
+        })?;
+        if maps.off == 0 {
+            maps.off = self.make_table()?;
+        }
+        let entry = self.entry(maps.off, map)?;
+        let words = format.to_words();
+        let [contents, types, geometry, seed] = words;
+        medium.store(&entry.contents, contents);
+        medium.store(&entry.types, types);
+        medium.store(&entry.geometry, geometry);
+        medium.store(&entry.seed, seed);
+        medium.store(&entry.crc, self.description_crc(map, words));
+        store_all(medium, &entry.reserved, [0; 2]);
+        store_all(medium, &entry.names[0], name_words(name));
+        store_all(medium, &entry.roots, [0; 8]);
+        medium.flush(entry);
+        medium.fence();
+        self.store_map_state(maps.off, map, self.state_word(map, MAKING, 0, name))?;
+        medium.fence();
+        maps.by_number.insert(
+            map,
+            MapFacts {
+                name: name.into(),
+                format,
+                state: MAKING,
+                area: 0,
+                loaded: None,
+                saved: [0; 7],
+            },
+        );
+        Ok(map)
+    }
+
+    /// Makes the table, without a map in it; its offset.
+    fn make_table(&self) -> Result<u64> {
+        let medium = &self.medium;
+        let off = self
+            .alloc_block(TABLE_BYTES, true)?
+            .ok_or_else(|| Error::corrupt("no block where the pool may grow", 0))?;
+        for map in 1..=MAPS_MAX {
+            self.store_map_state(off, map, 0)?;
+        }
+        medium.fence();
+        let word = &self.at::<Superblock>(0)?.maps;
+        medium.store(word, off);
+        medium.flush(word);
+        medium.drain();
+        Ok(off)
+    }
+
+    /// Stores and flushes a state word; the caller fences.
+    #[track_caller]
+    fn store_map_state(&self, table: u64, map: u8, word: u64) -> Result<()> {
+        let state = &self.entry(table, map)?.state;
+        self.medium.store(state, word);
+        self.medium.flush(state);
+        Ok(())
+    }
+
+    /// Changes the state of a further map, durably.
+    pub(super) fn set_map_state(&self, map: u8, from: u64, to: u64) -> Result<()> {
+        self.writable()?;
+        let mut maps = wait_lock(&self.maps, &self.medium);
+        let off = maps.off;
+        let Some(facts) = maps.by_number.get_mut(&map).filter(|map| map.state == from) else {
+            return Err(refused("there is no map of this number"));
+        };
+        if map == 0 {
+            return Err(refused("the map of a file that is a map is neither renamed nor removed"));
+        }
+        let word = self.state_word(map, to, facts.area, &facts.name);
+        facts.state = to;
+        self.store_map_state(off, map, word)?;
+        self.medium.drain();
+        Ok(())
+    }
+
+    pub(super) fn publish_map(&self, map: u8) -> Result<()> {
+        self.set_map_state(map, MAKING, LIVE)
+    }
+
+    /// Gives a map another name.
+    ///
+    /// # Errors
+    /// [`Options`](ErrorKind::Options) for a name that cannot be, or map 0;
+    /// [`MapExists`](ErrorKind::MapExists).
+    pub fn rename_map(&self, map: u8, name: &str) -> Result<()> {
+        self.writable()?;
+        check_name(name)?;
+        let medium = &self.medium;
+        let mut maps = wait_lock(&self.maps, medium);
+        let others =
+            maps.by_number.iter().filter(|(i, other)| **i != map && other.state != REMOVING);
+        if others.into_iter().any(|(_, other)| other.name == name) {
+            return Err(ErrorKind::MapExists { name: name.into() }.into());
+        }
+        let off = maps.off;
+        let Some(facts) = maps.by_number.get_mut(&map).filter(|facts| facts.state == LIVE) else {
+            return Err(refused("there is no map of this number"));
+        };
+        if map == 0 {
+            return Err(refused("the map of a file that is a map is neither renamed nor removed"));
+        }
+        let area = 1 - facts.area;
+        let words = &self.entry(off, map)?.names[area];
+        store_all(medium, words, name_words(name));
+        medium.flush(words);
+        medium.fence();
+        self.store_map_state(off, map, self.state_word(map, LIVE, area, name))?;
+        medium.drain();
+        (facts.name, facts.area) = (name.into(), area);
+        Ok(())
+    }
+
+    /// Begins to remove a map: once this returns it is gone, whatever crashes. Nobody may use it but to free
+    /// its records before [`finish_removal`](Pool::finish_removal).
+    ///
+    /// # Errors
+    /// [`Options`](ErrorKind::Options) for map 0, or one that is not there.
+    pub fn begin_removal(&self, map: u8) -> Result<()> {
+        self.set_map_state(map, LIVE, REMOVING)
+    }
+
+    /// Gives back the extents of a map whose removal has begun, or that was not made to the end.
+    ///
+    /// # Errors
+    /// [`Options`](ErrorKind::Options) for one that is live, or not there. The next open ends the removal.
+    pub fn finish_removal(&self, map: u8) -> Result<()> {
+        let medium = &self.medium;
+        let mut maps = wait_lock(&self.maps, medium);
+        if maps.by_number.get(&map).is_none_or(|facts| facts.state == LIVE) {
+            return Err(refused("there is no map of this number that is to be removed"));
+        }
+        wait_lock(&self.extents, medium).release_of(medium, map)?;
+        self.store_map_state(maps.off, map, 0)?;
+        medium.drain();
+        maps.by_number.remove(&map);
+        Ok(())
+    }
+}
+
+impl<M: Medium> Place<M> {
+    /// Ends the making of a map: it is there from now on.
+    ///
+    /// # Errors
+    /// [`ReadOnly`](ErrorKind::ReadOnly), [`Poisoned`](ErrorKind::Poisoned).
+    pub fn publish_map(&self) -> Result<()> {
+        self.pool().publish_map(self.map())
+    }
+}

@@ -1,0 +1,162 @@
+//! The part of a pool that one map has: its description, its roots and counters, its extents. All else is the
+//! pool's, to which a place dereferences.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use super::Pool;
+use super::extents::ExtentKind;
+use super::superblock::Format;
+use crate::error::Result;
+use crate::lock::wait_lock;
+use crate::medium::Medium;
+use crate::word::PmU64;
+
+/// The place of a map in a pool. See the module docs in the source.
+pub struct Place<M: Medium> {
+    pool: Arc<Pool<M>>,
+    map: u8,
+    format: Format,
+    roots_off: u64,
+}
+
+impl<M: Medium> Place<M> {
+    /// The place of a map that is there.
+    ///
+    /// # Errors
+    /// [`Options`](crate::ErrorKind::Options) where there is none of this number.
+    pub fn of(pool: &Arc<Pool<M>>, map: u8) -> Result<Self> {
+        let format = pool.map_format(map)?;
+        let roots_off = pool.roots(map)?;
+        Ok(Place { pool: Arc::clone(pool), map, format, roots_off })
+    }
+
+    /// The place of a new map, in which an index is still to be made. Until
+    /// [`publish_map`](Place::publish_map) a crash takes it back; where making the index fails,
+    /// [`Pool::finish_removal`] does.
+    ///
+    /// # Errors
+    /// [`Options`](crate::ErrorKind::Options) for a name or geometry that cannot be;
+    /// [`MapExists`](crate::ErrorKind::MapExists); [`Full`](crate::ErrorKind::Full).
+    pub fn create(pool: &Arc<Pool<M>>, name: &str, format: &Format) -> Result<Self> {
+        let map = pool.begin_map(name, format)?;
+        Place::of(pool, map)
+    }
+
+    /// The pool.
+    #[inline(always)]
+    pub fn pool(&self) -> &Arc<Pool<M>> {
+        &self.pool
+    }
+
+    /// The number of the map; 0 is the one that the superblock describes.
+    pub fn map(&self) -> u8 {
+        self.map
+    }
+
+    /// The map's format; extents and the largest size are those of the pool.
+    #[inline(always)]
+    pub fn format(&self) -> &Format {
+        &self.format
+    }
+
+    fn root_word(&self, i: usize) -> Result<&PmU64> {
+        self.at(self.roots_off + i as u64 * 8)
+    }
+
+    /// Root word `i` of the design.
+    ///
+    /// # Errors
+    /// Never for a pool that is open; the bounds are checked all the same.
+    pub fn root(&self, i: usize) -> Result<u64> {
+        Ok(self.medium.load(self.root_word(i)?))
+    }
+
+    /// Changes root word `i` by one durable store.
+    ///
+    /// # Errors
+    /// As [`Place::root`].
+    #[track_caller]
+    pub fn set_root(&self, i: usize, v: u64) -> Result<()> {
+        let root = self.root_word(i)?;
+        self.medium.store(root, v);
+        self.medium.flush(root);
+        self.medium.drain();
+        Ok(())
+    }
+
+    /// Counter `i` as the last clean close saved it.
+    pub fn saved(&self, i: usize) -> Option<u64> {
+        self.pool.saved(self.map, i)
+    }
+
+    /// Sets counter `i` for the next clean close to save.
+    pub fn save(&self, i: usize, v: u64) {
+        self.pool.save(self.map, i, v);
+    }
+
+    /// Takes an extent for units of the design, whose contents are anything; returns its number.
+    ///
+    /// # Errors
+    /// [`Full`](crate::ErrorKind::Full); nothing has changed then.
+    pub fn take_unit_extent(&self) -> Result<u64> {
+        wait_lock(&self.extents, &self.medium).take(&self.medium, ExtentKind::Units(self.map))
+    }
+
+    /// Takes `count` extents in a row for one large unit. Their kinds are durable with what the caller
+    /// fences before anything names them.
+    ///
+    /// # Errors
+    /// [`Full`](crate::ErrorKind::Full); nothing has changed then.
+    pub fn take_unit_extents(&self, count: u64) -> Result<u64> {
+        self.take_extents(count, ExtentKind::Units(self.map))
+    }
+
+    /// Takes `count` extents in a row for a directory, whose contents are anything; returns the
+    /// number of the first.
+    ///
+    /// # Errors
+    /// [`Full`](crate::ErrorKind::Full); nothing has changed then.
+    pub fn take_directory_extents(&self, count: u64) -> Result<u64> {
+        self.take_extents(count, ExtentKind::Directory(self.map))
+    }
+
+    fn take_extents(&self, count: u64, kind: ExtentKind) -> Result<u64> {
+        wait_lock(&self.extents, &self.medium).take_run(&self.medium, count, [kind; 2])
+    }
+
+    /// The numbers of all extents of the map's units.
+    pub fn unit_extents(&self) -> Vec<u64> {
+        wait_lock(&self.extents, &self.medium).of_kind(ExtentKind::Units(self.map))
+    }
+
+    /// The numbers of all extents of its directories.
+    pub fn directory_extents(&self) -> Vec<u64> {
+        wait_lock(&self.extents, &self.medium).of_kind(ExtentKind::Directory(self.map))
+    }
+}
+
+impl<M: Medium> Clone for Place<M> {
+    fn clone(&self) -> Self {
+        let (pool, format) = (Arc::clone(&self.pool), self.format.clone());
+        Place { pool, format, map: self.map, roots_off: self.roots_off }
+    }
+}
+
+impl<M: Medium> Deref for Place<M> {
+    type Target = Pool<M>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Pool<M> {
+        &self.pool
+    }
+}
+
+impl<M: Medium> From<Arc<Pool<M>>> for Place<M> {
+    /// The place of map 0.
+    fn from(pool: Arc<Pool<M>>) -> Self {
+        let format = pool.format().clone();
+        let roots_off = std::mem::offset_of!(super::Superblock, roots) as u64;
+        Place { pool, map: 0, format, roots_off }
+    }
+}
