@@ -250,7 +250,7 @@ pub fn colliding() -> Geometry {
 }
 
 /// Types whose values can be counted off: equal numbers give equal values, others different ones.
-pub trait Sample: PartialEq + Data<Owned: Eq + Hash> {
+pub trait Sample: Data<Ref: PartialEq, Owned: Eq + Hash> {
     /// The sample of this number.
     fn sample(i: u64) -> Self::Owned;
 }

@@ -19,7 +19,8 @@
 //! [`Options`] makes and opens *pools*, files with one map each:
 //!
 //! - [`Map`] has one value for each key, [`MultiMap`] any number of them. The types of keys and values are those of
-//!   [`Data`]: integers, `bool`, `char`, arrays of bytes, `[u8]` and `str`. A map is fastest if both are words.
+//!   [`Data`]: numbers, `bool`, `char`, tuples of them, arrays of bytes, `[u8]` and `str`; structs by the features
+//!   `zerocopy` and `serde`. A map is fastest if both are words.
 //! - [`AnyMap`] and [`AnyMultiMap`] open pools whose types are known at run time.
 //!
 //! Every operation takes `&self`; clones of a map are handles of one pool. One process at a time has a pool open for
@@ -130,11 +131,15 @@ pub use designs::{esh, pea, reh, rewo};
 pub use durahash_media::{
     Dax, Durability, Error, ErrorKind, Limit, LogStats, PoolStats, Result, SyncMode,
 };
-pub use engine::data::{Data, Integer, Type};
+pub use engine::data::{Data, Integer, Tuple, Type, Word};
 pub use engine::design::Design;
 pub use engine::outcome::Outcome;
 pub use engine::record::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use engine::stats::Stats;
+#[cfg(feature = "zerocopy")]
+pub use engine::wrappers::Plain;
+#[cfg(feature = "serde")]
+pub use engine::wrappers::Serde;
 pub use index::{Change, EshStats, Finding, IndexStats, PeaStats, RewoStats};
 
 /// Layouts of byte strings in a pool, for tests of the format.

@@ -96,8 +96,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     }
 
     #[inline]
-    pub(super) fn hash(&self, key: &K) -> u64 {
-        self.engine.hash(key, Self::WORDS)
+    pub(super) fn hash(&self, key: &K::Ref) -> u64 {
+        self.engine.hash::<K>(key, Self::WORDS)
     }
 
     /// The value of a word that was found.
@@ -125,12 +125,12 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     #[inline]
-    pub fn get(&self, key: &K) -> Result<Option<V::Owned>> {
+    pub fn get(&self, key: &K::Ref) -> Result<Option<V::Owned>> {
         if Self::WORDS {
             return Self::value(self.engine.index.get(self.hash(key))?);
         }
-        let mut room = [0; 16];
-        let key = key.bytes(&mut room);
+        let mut buffer = K::Buffer::default();
+        let key = K::bytes(key, &mut buffer);
         if V::TYPE.fixed_bytes().is_some() {
             return with_scratch(|buffer| {
                 if !self.engine.get_bytes(key, buffer)? {
@@ -162,12 +162,12 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// assert_eq!(map.get_with("key", |text| text.len())?, Some(11));
     /// # Ok::<(), durahash::Error>(())
     /// ```
-    pub fn get_with<R>(&self, key: &K, f: impl FnOnce(&V) -> R) -> Result<Option<R>> {
+    pub fn get_with<R>(&self, key: &K::Ref, f: impl FnOnce(&V::Ref) -> R) -> Result<Option<R>> {
         if Self::WORDS {
             return Ok(self.get(key)?.map(|v| f(v.borrow())));
         }
-        let mut room = [0; 16];
-        let key = key.bytes(&mut room);
+        let mut buffer = K::Buffer::default();
+        let key = K::bytes(key, &mut buffer);
         with_scratch(|buffer| {
             if !self.engine.get_bytes(key, buffer)? {
                 return Ok(None);
@@ -190,11 +190,11 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// assert!(map.contains_key(&1)?);
     /// # Ok::<(), durahash::Error>(())
     /// ```
-    pub fn contains_key(&self, key: &K) -> Result<bool> {
+    pub fn contains_key(&self, key: &K::Ref) -> Result<bool> {
         if Self::WORDS {
             return Ok(self.engine.index.get(self.hash(key))?.is_some());
         }
-        self.engine.contains_bytes(key.bytes(&mut [0; 16]))
+        self.engine.contains_bytes(K::bytes(key, &mut K::Buffer::default()))
     }
 
     /// Inserts or replaces the value of `key`; returns the value it had.
@@ -218,9 +218,9 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// assert_eq!(map.insert(&1, &11)?, Some(10));
     /// # Ok::<(), durahash::Error>(())
     /// ```
-    pub fn insert(&self, key: &K, value: &V) -> Result<Option<V::Owned>> {
+    pub fn insert(&self, key: &K::Ref, value: &V::Ref) -> Result<Option<V::Owned>> {
         if Self::WORDS {
-            return self.change_word(key, Room::ForNew, Change::Set(value.to_word()));
+            return self.change_word(key, Room::ForNew, Change::Set(V::to_word(value)));
         }
         self.change_bytes(key, Some(value))
     }
@@ -238,9 +238,9 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     #[inline]
-    pub fn put(&self, key: &K, value: &V) -> Result<()> {
+    pub fn put(&self, key: &K::Ref, value: &V::Ref) -> Result<()> {
         if Self::WORDS {
-            let new = value.to_word();
+            let new = V::to_word(value);
             let mut update = |_| Ok(Change::Set(new));
             return self.engine.index.update(self.hash(key), Room::ForNew, &mut update).map(drop);
         }
@@ -262,9 +262,9 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// assert_eq!(map.try_insert(&1, &11)?, Outcome::Present(10));
     /// # Ok::<(), durahash::Error>(())
     /// ```
-    pub fn try_insert(&self, key: &K, value: &V) -> Result<Outcome<V::Owned>> {
+    pub fn try_insert(&self, key: &K::Ref, value: &V::Ref) -> Result<Outcome<V::Owned>> {
         if Self::WORDS {
-            let new = value.to_word();
+            let new = V::to_word(value);
             let found = self.engine.index.update(self.hash(key), Room::ForNew, &mut |found| {
                 Ok(if found.is_none() { Change::Set(new) } else { Change::Keep })
             })?;
@@ -289,9 +289,14 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// assert_eq!(map.compare_exchange(&1, &10, &12)?, Outcome::Present(11));
     /// # Ok::<(), durahash::Error>(())
     /// ```
-    pub fn compare_exchange(&self, key: &K, old: &V, new: &V) -> Result<Outcome<V::Owned>> {
+    pub fn compare_exchange(
+        &self,
+        key: &K::Ref,
+        old: &V::Ref,
+        new: &V::Ref,
+    ) -> Result<Outcome<V::Owned>> {
         if Self::WORDS {
-            let (old, new) = (old.to_word(), new.to_word());
+            let (old, new) = (V::to_word(old), V::to_word(new));
             let found = self.engine.index.update(self.hash(key), Room::None, &mut |found| {
                 Ok(if found == Some(old) { Change::Set(new) } else { Change::Keep })
             })?;
@@ -300,7 +305,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
             }
             return Ok(Self::value(found)?.map_or(Outcome::Absent, Outcome::Present));
         }
-        self.change_if(key, new, Rule::IfEqual(old.bytes(&mut [0; 16])))
+        self.change_if(key, new, Rule::IfEqual(V::bytes(old, &mut V::Buffer::default())))
     }
 
     /// Removes `key`; returns the value it had.
@@ -321,7 +326,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// assert_eq!(map.remove(&1)?, None);
     /// # Ok::<(), durahash::Error>(())
     /// ```
-    pub fn remove(&self, key: &K) -> Result<Option<V::Owned>> {
+    pub fn remove(&self, key: &K::Ref) -> Result<Option<V::Owned>> {
         if Self::WORDS {
             return self.change_word(key, Room::None, Change::Remove);
         }
@@ -329,20 +334,20 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     }
 
     /// A change of a map of words; the value before. One that is damaged is found before anything changes.
-    fn change_word(&self, key: &K, room: Room, change: Change) -> Result<Option<V::Owned>> {
+    fn change_word(&self, key: &K::Ref, room: Room, change: Change) -> Result<Option<V::Owned>> {
         let mut update = |old| Self::value(old).map(|_| change);
         Self::value(self.engine.index.update(self.hash(key), room, &mut update)?)
     }
 
     /// The same of a map of bytes.
-    fn change_bytes(&self, key: &K, new: Option<&V>) -> Result<Option<V::Owned>> {
+    fn change_bytes(&self, key: &K::Ref, new: Option<&V::Ref>) -> Result<Option<V::Owned>> {
         let mut old = Vec::new();
         let (_, had) = self.change(key, new, Rule::Always, Some(&mut old))?;
         if had { V::from_vec(old).map(Some).ok_or_else(no_value) } else { Ok(None) }
     }
 
     /// The same, where `rule` allows it; the value that it was refused for.
-    fn change_if(&self, key: &K, new: &V, rule: Rule<'_>) -> Result<Outcome<V::Owned>> {
+    fn change_if(&self, key: &K::Ref, new: &V::Ref, rule: Rule<'_>) -> Result<Outcome<V::Owned>> {
         let mut old = Vec::new();
         Ok(match self.change(key, Some(new), rule, Some(&mut old))?.0 {
             Outcome::Done => Outcome::Done,
@@ -354,14 +359,14 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// A change of a map of bytes.
     fn change(
         &self,
-        key: &K,
-        new: Option<&V>,
+        key: &K::Ref,
+        new: Option<&V::Ref>,
         rule: Rule<'_>,
         old: Option<&mut Vec<u8>>,
     ) -> Result<(Outcome, bool)> {
-        let (mut key_room, mut new_room) = ([0; 16], [0; 16]);
-        let new = new.map(|v| v.bytes(&mut new_room));
-        self.engine.change(key.bytes(&mut key_room), new, rule, old)
+        let (mut of_key, mut of_new) = (K::Buffer::default(), V::Buffer::default());
+        let new = new.map(|v| V::bytes(v, &mut of_new));
+        self.engine.change(K::bytes(key, &mut of_key), new, rule, old)
     }
 
     /// The values of many keys, into `out`, which is as long.
@@ -382,13 +387,17 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// assert_eq!(out, [Some(10), None]);
     /// # Ok::<(), durahash::Error>(())
     /// ```
-    pub fn get_many<Q: Borrow<K>>(&self, keys: &[Q], out: &mut [Option<V::Owned>]) -> Result<()> {
+    pub fn get_many<Q: Borrow<K::Ref>>(
+        &self,
+        keys: &[Q],
+        out: &mut [Option<V::Owned>],
+    ) -> Result<()> {
         assert_eq!(keys.len(), out.len(), "a place for every value");
         if !Self::WORDS {
             for (keys, out) in keys.chunks(PREFETCHED).zip(out.chunks_mut(PREFETCHED)) {
                 let (mut hashes, mut names) = ([0; PREFETCHED], [None; PREFETCHED]);
                 let keys = keys.iter().map(Borrow::borrow);
-                let hashes = self.engine.hash_many(keys.clone(), false, &mut hashes);
+                let hashes = self.engine.hash_many::<K>(keys.clone(), false, &mut hashes);
                 self.engine.prefetch_records(hashes, &mut names[..hashes.len()])?;
                 for (key, out) in keys.zip(out) {
                     *out = self.get(key)?;
@@ -425,12 +434,16 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// assert_eq!(map.len()?, 2);
     /// # Ok::<(), durahash::Error>(())
     /// ```
-    pub fn put_many<Q: Borrow<K>, W: Borrow<V>>(&self, pairs: &[(Q, W)]) -> Result<()> {
+    pub fn put_many<Q: Borrow<K::Ref>, W: Borrow<V::Ref>>(&self, pairs: &[(Q, W)]) -> Result<()> {
         self.engine.batch(|| {
             for pairs in pairs.chunks(PREFETCHED) {
                 let keys = pairs.iter().map(|(key, _)| key.borrow());
                 let mut hashes = [0; PREFETCHED];
-                self.engine.index.prefetch(self.engine.hash_many(keys, Self::WORDS, &mut hashes));
+                self.engine.index.prefetch(self.engine.hash_many::<K>(
+                    keys,
+                    Self::WORDS,
+                    &mut hashes,
+                ));
                 for (key, value) in pairs {
                     self.put(key.borrow(), value.borrow())?;
                 }

@@ -73,8 +73,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
         MultiMap { engine: Arc::new(engine), types: PhantomData }
     }
 
-    fn hash(&self, key: &K) -> u64 {
-        self.engine.hash(key, Self::WORDS)
+    fn hash(&self, key: &K::Ref) -> u64 {
+        self.engine.hash::<K>(key, Self::WORDS)
     }
 
     /// Adds a value of `key`, beside those that it has.
@@ -100,12 +100,12 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// assert_eq!(map.get_all(&1)?, [10, 10]);
     /// # Ok::<(), durahash::Error>(())
     /// ```
-    pub fn add(&self, key: &K, value: &V) -> Result<()> {
+    pub fn add(&self, key: &K::Ref, value: &V::Ref) -> Result<()> {
         if Self::WORDS {
-            return self.engine.add_word(self.hash(key), value.to_word());
+            return self.engine.add_word(self.hash(key), V::to_word(value));
         }
-        let (mut key_room, mut value_room) = ([0; 16], [0; 16]);
-        self.engine.add(key.bytes(&mut key_room), value.bytes(&mut value_room))
+        let (mut of_key, mut of_value) = (K::Buffer::default(), V::Buffer::default());
+        self.engine.add(K::bytes(key, &mut of_key), V::bytes(value, &mut of_value))
     }
 
     /// Adds many pairs, in their order.
@@ -123,12 +123,16 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// assert_eq!(map.len()?, 2);
     /// # Ok::<(), durahash::Error>(())
     /// ```
-    pub fn add_many<Q: Borrow<K>, W: Borrow<V>>(&self, pairs: &[(Q, W)]) -> Result<()> {
+    pub fn add_many<Q: Borrow<K::Ref>, W: Borrow<V::Ref>>(&self, pairs: &[(Q, W)]) -> Result<()> {
         self.engine.batch(|| {
             for pairs in pairs.chunks(PREFETCHED) {
                 let keys = pairs.iter().map(|(key, _)| key.borrow());
                 let mut hashes = [0; PREFETCHED];
-                self.engine.index.prefetch(self.engine.hash_many(keys, Self::WORDS, &mut hashes));
+                self.engine.index.prefetch(self.engine.hash_many::<K>(
+                    keys,
+                    Self::WORDS,
+                    &mut hashes,
+                ));
                 for (key, value) in pairs {
                     self.add(key.borrow(), value.borrow())?;
                 }
@@ -156,7 +160,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// assert_eq!(sum, 3);
     /// # Ok::<(), durahash::Error>(())
     /// ```
-    pub fn each(&self, key: &K, mut f: impl FnMut(&V)) -> Result<u64> {
+    pub fn each(&self, key: &K::Ref, mut f: impl FnMut(&V::Ref)) -> Result<u64> {
         if Self::WORDS {
             let words = self.words(key)?;
             for word in &words {
@@ -164,14 +168,14 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
             }
             return Ok(words.len() as u64);
         }
-        let mut room = [0; 16];
-        self.engine.each_value(key.bytes(&mut room), &mut |bytes| {
+        let mut buffer = K::Buffer::default();
+        self.engine.each_value(K::bytes(key, &mut buffer), &mut |bytes| {
             V::with(bytes, &mut f).ok_or_else(no_value)
         })
     }
 
     /// The values of a key that are words.
-    fn words(&self, key: &K) -> Result<Vec<u64>> {
+    fn words(&self, key: &K::Ref) -> Result<Vec<u64>> {
         let mut found = Values::default();
         self.engine.index.read(self.hash(key), &OneKey, &mut found, &mut |_, _| Ok(()))?;
         Ok(found.payloads)
@@ -191,14 +195,14 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// assert_eq!(map.get_all("key")?, ["value"]);
     /// # Ok::<(), durahash::Error>(())
     /// ```
-    pub fn get_all(&self, key: &K) -> Result<Vec<V::Owned>> {
+    pub fn get_all(&self, key: &K::Ref) -> Result<Vec<V::Owned>> {
         if Self::WORDS {
             let words = self.words(key)?;
             return words.into_iter().map(|w| V::from_word(w).ok_or_else(no_value)).collect();
         }
         let mut all = Vec::new();
-        let mut room = [0; 16];
-        self.engine.each_value(key.bytes(&mut room), &mut |bytes| {
+        let mut buffer = K::Buffer::default();
+        self.engine.each_value(K::bytes(key, &mut buffer), &mut |bytes| {
             all.push(V::from_bytes(bytes).ok_or_else(no_value)?);
             Ok(())
         })?;
@@ -218,11 +222,11 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// assert_eq!((map.count(&1)?, map.count(&3)?), (2, 0));
     /// # Ok::<(), durahash::Error>(())
     /// ```
-    pub fn count(&self, key: &K) -> Result<u64> {
+    pub fn count(&self, key: &K::Ref) -> Result<u64> {
         if Self::WORDS {
             return self.engine.index.count(self.hash(key), &OneKey);
         }
-        self.engine.count(key.bytes(&mut [0; 16]))
+        self.engine.count(K::bytes(key, &mut K::Buffer::default()))
     }
 
     /// True if `key` has a value.
@@ -238,7 +242,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// assert!(map.contains_key(&1)? && !map.contains_key(&2)?);
     /// # Ok::<(), durahash::Error>(())
     /// ```
-    pub fn contains_key(&self, key: &K) -> Result<bool> {
+    pub fn contains_key(&self, key: &K::Ref) -> Result<bool> {
         Ok(self.count(key)? > 0)
     }
 
@@ -261,14 +265,14 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// assert!(!map.remove_one(&1, &11)?);
     /// # Ok::<(), durahash::Error>(())
     /// ```
-    pub fn remove_one(&self, key: &K, value: &V) -> Result<bool> {
+    pub fn remove_one(&self, key: &K::Ref, value: &V::Ref) -> Result<bool> {
         if Self::WORDS {
-            let word = value.to_word();
+            let word = V::to_word(value);
             let wanted = &mut |v| Ok(v == word);
             return Ok(self.engine.index.remove_one(self.hash(key), &OneKey, wanted)?.is_some());
         }
-        let (mut key_room, mut value_room) = ([0; 16], [0; 16]);
-        self.engine.remove_one(key.bytes(&mut key_room), value.bytes(&mut value_room))
+        let (mut of_key, mut of_value) = (K::Buffer::default(), V::Buffer::default());
+        self.engine.remove_one(K::bytes(key, &mut of_key), V::bytes(value, &mut of_value))
     }
 
     /// Removes all values of `key` at once; how many they were.
@@ -286,11 +290,11 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// assert_eq!(map.remove_all(&1)?, 0);
     /// # Ok::<(), durahash::Error>(())
     /// ```
-    pub fn remove_all(&self, key: &K) -> Result<u64> {
+    pub fn remove_all(&self, key: &K::Ref) -> Result<u64> {
         if Self::WORDS {
             return self.engine.index.remove_all(self.hash(key), &OneKey, None);
         }
-        self.engine.remove_all(key.bytes(&mut [0; 16]))
+        self.engine.remove_all(K::bytes(key, &mut K::Buffer::default()))
     }
 
     /// All keys and values, each pair as often as it is there. Their order has no meaning.

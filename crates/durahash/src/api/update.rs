@@ -39,7 +39,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// ```
     pub fn update(
         &self,
-        key: &K,
+        key: &K::Ref,
         f: impl FnOnce(Option<V::Owned>) -> Change<V::Owned>,
     ) -> Result<Option<V::Owned>> {
         self.update_in(key, Room::ForNew, f)
@@ -48,7 +48,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// The same; `room` says if a new entry may be made.
     fn update_in(
         &self,
-        key: &K,
+        key: &K::Ref,
         room: Room,
         f: impl FnOnce(Option<V::Owned>) -> Change<V::Owned>,
     ) -> Result<Option<V::Owned>> {
@@ -70,7 +70,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
                         Change::Keep
                     }
                     Change::Set(new) => {
-                        let word = Borrow::<V>::borrow(&new).to_word();
+                        let word = V::to_word(new.borrow());
                         after = Some(new);
                         Change::Set(word)
                     }
@@ -91,14 +91,14 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
                         Change::Keep
                     }
                     Change::Set(new) => {
-                        let bytes = Borrow::<V>::borrow(&new).bytes(&mut [0; 16]).to_vec();
+                        let bytes = V::bytes(new.borrow(), &mut V::Buffer::default()).to_vec();
                         after = Some(new);
                         Change::Set(bytes)
                     }
                     Change::Remove => Change::Remove,
                 })
             };
-            self.engine.update(key.bytes(&mut [0; 16]), room, &mut decide)
+            self.engine.update(K::bytes(key, &mut K::Buffer::default()), room, &mut decide)
         };
         if let Some(panic) = panic {
             resume_unwind(panic);
@@ -120,7 +120,11 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// assert_eq!(map.get_or_insert_with(&1, || unreachable!())?, "one");
     /// # Ok::<(), durahash::Error>(())
     /// ```
-    pub fn get_or_insert_with(&self, key: &K, f: impl FnOnce() -> V::Owned) -> Result<V::Owned> {
+    pub fn get_or_insert_with(
+        &self,
+        key: &K::Ref,
+        f: impl FnOnce() -> V::Owned,
+    ) -> Result<V::Owned> {
         if let Some(value) = self.get(key)? {
             return Ok(value);
         }
@@ -142,7 +146,11 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// assert_eq!(sessions.remove_if(&1, |expires| *expires < 1_800_000_000)?, Some(1_700_000_000));
     /// # Ok::<(), durahash::Error>(())
     /// ```
-    pub fn remove_if(&self, key: &K, f: impl FnOnce(&V) -> bool) -> Result<Option<V::Owned>> {
+    pub fn remove_if(
+        &self,
+        key: &K::Ref,
+        f: impl FnOnce(&V::Ref) -> bool,
+    ) -> Result<Option<V::Owned>> {
         let mut removed = None;
         self.update_in(key, Room::None, |old| match old {
             Some(old) if f(old.borrow()) => {
@@ -170,7 +178,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// assert_eq!(map.len()?, 2);
     /// # Ok::<(), durahash::Error>(())
     /// ```
-    pub fn retain(&self, mut f: impl FnMut(&K, &V) -> bool) -> Result<u64> {
+    pub fn retain(&self, mut f: impl FnMut(&K::Ref, &V::Ref) -> bool) -> Result<u64> {
         let (mut removed, mut unwanted) = (0, Vec::new());
         for entry in self {
             let (key, value) = entry?;
@@ -197,15 +205,16 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         Ok(removed)
     }
 
-    fn remove_one_equal(&self, key: &K, value: &V) -> Result<bool> {
+    fn remove_one_equal(&self, key: &K::Ref, value: &V::Ref) -> Result<bool> {
         if Self::WORDS {
-            let word = Some(value.to_word());
+            let word = Some(V::to_word(value));
             let mut update = |found| Ok(if found == word { Change::Remove } else { Change::Keep });
             return Ok(self.engine.index.update(self.hash(key), Room::None, &mut update)? == word);
         }
-        let mut room = [0; 16];
-        let rule = Rule::IfEqual(value.bytes(&mut room));
-        let (outcome, _) = self.engine.change(key.bytes(&mut [0; 16]), None, rule, None)?;
+        let mut buffer = V::Buffer::default();
+        let rule = Rule::IfEqual(V::bytes(value, &mut buffer));
+        let (outcome, _) =
+            self.engine.change(K::bytes(key, &mut K::Buffer::default()), None, rule, None)?;
         Ok(outcome.is_done())
     }
 
@@ -224,7 +233,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// assert_eq!(map.remove_many(&[1, 2, 3])?, 2);
     /// # Ok::<(), durahash::Error>(())
     /// ```
-    pub fn remove_many<Q: Borrow<K>>(&self, keys: &[Q]) -> Result<u64> {
+    pub fn remove_many<Q: Borrow<K::Ref>>(&self, keys: &[Q]) -> Result<u64> {
         let mut removed = 0;
         self.engine.batch(|| {
             for key in keys {
@@ -247,7 +256,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// assert_eq!(map.len()?, 5000);
     /// # Ok::<(), durahash::Error>(())
     /// ```
-    pub fn extend<Q: Borrow<K>, W: Borrow<V>>(
+    pub fn extend<Q: Borrow<K::Ref>, W: Borrow<V::Ref>>(
         &self,
         pairs: impl IntoIterator<Item = (Q, W)>,
     ) -> Result<()> {
@@ -302,7 +311,7 @@ impl<K: Data + ?Sized, V: Integer> Map<K, V> {
     /// assert_eq!(map.get("hits")?, Some(3));
     /// # Ok::<(), durahash::Error>(())
     /// ```
-    pub fn fetch_add(&self, key: &K, by: V) -> Result<V> {
+    pub fn fetch_add(&self, key: &K::Ref, by: V) -> Result<V> {
         let mut before = V::ZERO;
         self.update(key, |old| {
             before = old.unwrap_or(before);
@@ -312,7 +321,7 @@ impl<K: Data + ?Sized, V: Integer> Map<K, V> {
     }
 }
 
-impl<K: Data + ?Sized> Map<K, [u8]> {
+impl<K: Data + ?Sized, V: Data<Ref = [u8]> + ?Sized> Map<K, V> {
     /// Copies the value of `key` into `out`, in the place of what was there; returns true if there is one.
     ///
     /// **Concurrency.** As [`get`](Map::get).
@@ -328,8 +337,8 @@ impl<K: Data + ?Sized> Map<K, [u8]> {
     /// assert_eq!(out, b"value");
     /// # Ok::<(), durahash::Error>(())
     /// ```
-    pub fn get_into(&self, key: &K, out: &mut Vec<u8>) -> Result<bool> {
+    pub fn get_into(&self, key: &K::Ref, out: &mut Vec<u8>) -> Result<bool> {
         out.clear();
-        self.engine.get_bytes(key.bytes(&mut [0; 16]), out)
+        self.engine.get_bytes(K::bytes(key, &mut K::Buffer::default()), out)
     }
 }

@@ -40,6 +40,7 @@ pub(crate) mod records;
 pub(crate) mod settings;
 pub(crate) mod stats;
 pub(crate) mod text;
+pub(crate) mod wrappers;
 
 // These use the engine itself, below.
 pub(crate) mod edit;
@@ -188,20 +189,24 @@ impl<K: Kind> Engine<K> {
 
     /// The hash that the index gets of a key; `words` is [`is_words`](Self::is_words), known beforehand.
     #[inline(always)]
-    pub(crate) fn hash<Q: Data + ?Sized>(&self, key: &Q, words: bool) -> u64 {
-        if words { self.mix.mix(key.to_word()) } else { self.records.hash(key.bytes(&mut [0; 16])) }
+    pub(crate) fn hash<T: Data + ?Sized>(&self, key: &T::Ref, words: bool) -> u64 {
+        if words {
+            self.mix.mix(T::to_word(key))
+        } else {
+            self.records.hash(T::bytes(key, &mut T::Buffer::default()))
+        }
     }
 
     /// The same of a few keys, as many as there is room for.
-    pub(crate) fn hash_many<'a, 'b, Q: Data + ?Sized + 'a>(
+    pub(crate) fn hash_many<'a, 'b, T: Data + ?Sized>(
         &self,
-        keys: impl Iterator<Item = &'a Q>,
+        keys: impl Iterator<Item = &'a T::Ref>,
         words: bool,
         room: &'b mut [u64; PREFETCHED],
     ) -> &'b [u64] {
         let mut count = 0;
         for (h, key) in room.iter_mut().zip(keys) {
-            *h = self.hash(key, words);
+            *h = self.hash::<T>(key, words);
             count += 1;
         }
         &room[..count]

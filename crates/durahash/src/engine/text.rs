@@ -1,7 +1,7 @@
 //! Keys and values as text, for programs that know their types at run time only.
 //!
-//! Integers are decimal, `bool` is `true` or `false`, `char` and `str` are UTF-8; bytes and arrays
-//! stand for themselves.
+//! Integers and floats are decimal, `bool` is `true` or `false`, `char` and `str` are UTF-8; bytes and arrays
+//! stand for themselves. The parts of a tuple have commas between them.
 
 use durahash_media::{ErrorKind, Result};
 
@@ -10,8 +10,8 @@ use super::data::{Data, Type, no_value, with_type};
 trait Text: Data {
     /// The bytes in a record of what `text` says.
     fn parse(text: &[u8]) -> Option<Vec<u8>>;
-    /// The reason in words.
-    fn show(&self) -> Vec<u8>;
+    /// The text of a value.
+    fn show(value: &Self::Ref) -> Vec<u8>;
 }
 
 macro_rules! displayed {
@@ -19,23 +19,23 @@ macro_rules! displayed {
         impl Text for $ty {
             fn parse(text: &[u8]) -> Option<Vec<u8>> {
                 let v: $ty = str::from_utf8(text).ok()?.parse().ok()?;
-                Some(v.bytes(&mut [0; 16]).to_vec())
+                Some($ty::bytes(&v, &mut Default::default()).to_vec())
             }
-            fn show(&self) -> Vec<u8> {
-                self.to_string().into_bytes()
+            fn show(value: &$ty) -> Vec<u8> {
+                value.to_string().into_bytes()
             }
         }
     )*};
 }
 
-displayed!(bool char u8 u16 u32 u64 u128 i8 i16 i32 i64 i128);
+displayed!(bool char u8 u16 u32 u64 u128 i8 i16 i32 i64 i128 f32 f64);
 
 impl Text for [u8] {
     fn parse(text: &[u8]) -> Option<Vec<u8>> {
         Some(text.to_vec())
     }
-    fn show(&self) -> Vec<u8> {
-        self.to_vec()
+    fn show(value: &[u8]) -> Vec<u8> {
+        value.to_vec()
     }
 }
 
@@ -43,8 +43,8 @@ impl Text for str {
     fn parse(text: &[u8]) -> Option<Vec<u8>> {
         str::from_utf8(text).ok().map(|text| text.as_bytes().to_vec())
     }
-    fn show(&self) -> Vec<u8> {
-        self.as_bytes().to_vec()
+    fn show(value: &str) -> Vec<u8> {
+        value.as_bytes().to_vec()
     }
 }
 
@@ -55,7 +55,8 @@ impl Type {
     /// The bytes in a record of the value that `text` names.
     pub(crate) fn parse(self, text: &[u8]) -> Result<Vec<u8>> {
         let parsed = with_type!(self, T => <T as Text>::parse(text),
-            array bytes => (text.len() == bytes as usize).then(|| text.to_vec()));
+            array bytes => (text.len() == bytes as usize).then(|| text.to_vec()),
+            tuple => self.parse_tuple(text));
         parsed.ok_or_else(|| {
             let shown = &text[..text.len().min(SHOWN_BYTES)];
             let text = String::from_utf8_lossy(shown).into_owned();
@@ -65,16 +66,34 @@ impl Type {
 
     /// The text of a value's bytes.
     pub(crate) fn show(self, bytes: Vec<u8>) -> Result<Vec<u8>> {
-        let shown = with_type!(self, T => T::with(&bytes, |v| v.show()),
-            array n => (bytes.len() == n as usize).then_some(bytes));
+        let shown = with_type!(self, T => T::with(&bytes, T::show),
+        array n => (bytes.len() == n as usize).then_some(bytes),
+        tuple => self.parts(&bytes).and_then(|parts| {
+            let texts = parts.iter().map(|(ty, part)| ty.show(part.to_vec()));
+            Some(texts.collect::<Result<Vec<_>>>().ok()?.join(&b','))
+        }));
         shown.ok_or_else(no_value)
     }
 
-    /// A word of a value's bytes. All types that are words stand in it from its low end on.
-    pub(crate) fn word(bytes: &[u8]) -> u64 {
-        let mut word = [0; 8];
-        word[..bytes.len()].copy_from_slice(bytes);
-        u64::from_le_bytes(word)
+    /// The same of a tuple. An array takes as many bytes as it has and a `char` as many as its first one says, so
+    /// that either may be a comma.
+    fn parse_tuple(self, text: &[u8]) -> Option<Vec<u8>> {
+        let Type::Tuple(tuple) = self else { return None };
+        let (mut rest, mut out) = (text, Vec::new());
+        for (i, ty) in tuple.types().enumerate() {
+            if i > 0 {
+                rest = rest.strip_prefix(b",")?;
+            }
+            let bytes = match ty {
+                Type::Array(bytes) => bytes as usize,
+                Type::Char => (rest.first()?.leading_ones() as usize).max(1),
+                _ => rest.iter().position(|b| *b == b',').unwrap_or(rest.len()),
+            };
+            let (own, after) = rest.split_at_checked(bytes)?;
+            out.extend(ty.parse(own).ok()?);
+            rest = after;
+        }
+        rest.is_empty().then_some(out)
     }
 
     /// The bytes of a value's word.
@@ -92,7 +111,7 @@ mod tests {
 
     #[test]
     fn texts_come_back_and_others_are_refused() {
-        let cases: [(Type, &[&str], &[&str]); 8] = [
+        let cases: [(Type, &[&str], &[&str]); 11] = [
             (
                 Type::U64,
                 &["0", "18446744073709551615"],
@@ -103,6 +122,13 @@ mod tests {
             (Type::Bool, &["true", "false"], &["1", "True"]),
             (Type::Char, &["x", "é"], &["", "xy"]),
             (Type::Array(3), &["abc"], &["ab", "abcd"]),
+            (Type::F64, &["0.5", "-0", "inf", "NaN"], &["", "x"]),
+            (
+                <(i8, char, [u8; 2])>::TYPE,
+                &["-1,,,,,", "7,é,ab"],
+                &["", "1", "1,a", "1,a,abc", "300,a,ab", "1,a,ab,"],
+            ),
+            (<(u64, u64)>::TYPE, &["1,2"], &["1,2,3", "1, 2"]),
             (Type::Str, &["", "text"], &[]),
             (Type::Bytes, &["", "bytes"], &[]),
         ];

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
-use durahash::{AnyMap, AnyMultiMap, Data, Durability, ErrorKind, Map, MultiMap, Options, Type};
+use durahash::{
+    AnyMap, AnyMultiMap, Data, Durability, ErrorKind, Map, MultiMap, Options, Plain, Serde, Type,
+};
 use durahash_media::Geometry;
 use durahash_testkit::new_path;
 
@@ -14,8 +16,8 @@ fn options() -> Options {
 }
 
 /// A pool that a typed program made opens without its types, and the other way round.
-fn both_ways<K: Data + ?Sized, V: Data + PartialEq + ?Sized>(
-    pairs: &[(&K, &V)],
+fn both_ways<K: Data + ?Sized, V: Data<Ref: PartialEq> + ?Sized>(
+    pairs: &[(&K::Ref, &V::Ref)],
     texts: &[(&str, &str)],
 ) {
     let (_dir, path) = new_path();
@@ -56,6 +58,21 @@ fn pools_of_typed_programs_are_read_and_written_as_text() {
     both_ways::<i16, bool>(&[(&-7, &true), (&7, &false)], &[("-7", "true"), ("7", "false")]);
     both_ways::<char, i64>(&[(&'é', &-1)], &[("é", "-1")]);
     both_ways::<str, u64>(&[("", &1), ("key", &2)], &[("", "1"), ("key", "2")]);
+    both_ways::<String, Vec<u8>>(&[("", b"1"), ("key", b"2")], &[("", "1"), ("key", "2")]);
+    both_ways::<usize, f64>(&[(&7, &-0.5), (&0, &f64::INFINITY)], &[("7", "-0.5"), ("0", "inf")]);
+    both_ways::<(u32, i16), f32>(&[(&(3, -4), &1.0)], &[("3,-4", "1")]);
+    both_ways::<(u64, char, [u8; 2]), (bool, u64)>(
+        &[(&(1, ',', *b",,"), &(true, 9))],
+        &[("1,,,,,", "true,9")],
+    );
+    both_ways::<Plain<[u32; 4]>, [u8; 4]>(
+        &[(&Plain([0x3131_3131; 4]), b"four")],
+        &[("1111111111111111", "four")],
+    );
+    both_ways::<Plain<u32>, Serde<String>>(
+        &[(&Plain(0x3131_3131), &Serde("text".to_owned()))],
+        &[("1111", "\u{4}text")],
+    );
     both_ways::<[u8; 3], u128>(&[(b"abc", &u128::MAX)], &[("abc", &u128::MAX.to_string())]);
     both_ways::<[u8; 12], [u8; 2]>(&[(b"twelve bytes", b"xy")], &[("twelve bytes", "xy")]);
     both_ways::<[u8], [u8]>(&[(b"", b""), (b"a\0b", b"\n")], &[("", ""), ("a\0b", "\n")]);

@@ -2,7 +2,7 @@
 //! say, its images to the bytes of pools that are made here.
 
 use durahash::layout::RecordHeader;
-use durahash::{AnyMap, Dax, Design, Map, MultiMap, Options, Type, esh, pea, reh, rewo};
+use durahash::{AnyMap, Data, Dax, Design, Map, MultiMap, Options, Type, esh, pea, reh, rewo};
 use durahash_media::hash::{ByteHash, WordMix};
 use durahash_media::{Dram, Field, Geometry, MapEntry, Memory, PmU64, Superblock};
 use durahash_testkit::{new_path, pool_on};
@@ -91,7 +91,10 @@ fn type_tags_are_as_documented() {
         Type::I128,
         Type::Bytes,
         Type::Str,
+        Type::F32,
+        Type::F64,
         Type::Array(5),
+        <(u32, [u8; 3])>::TYPE,
     ];
     let dir = tempfile::tempdir().unwrap();
     let told = types.map(|ty| {
