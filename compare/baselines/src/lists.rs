@@ -125,7 +125,7 @@ impl<M: Medium> Lists<M> {
             value_type: 0,
             geometry: Geometry::default(),
             seed: 0,
-            max_bytes: medium.region().reserved(),
+            max_bytes: medium.region().max_bytes(),
         };
         let pool = Pool::create(medium, &format)?;
         pool.publish()?;

@@ -212,6 +212,8 @@ pub enum Limit {
         /// That size in bytes.
         max_bytes: u64,
     },
+    /// The addresses that this process has left in one piece (`ulimit -v`, or other mappings).
+    Addresses,
     /// The memory of the nodes.
     Nodes,
     /// A bound of the design.
@@ -228,6 +230,7 @@ impl fmt::Display for Limit {
             Limit::Pool { max_bytes } => {
                 write!(f, "the pool reaches its maximum size of {max_bytes} bytes")
             }
+            Limit::Addresses => f.write_str("the process has no addresses left behind the pool"),
             Limit::Nodes => f.write_str("the memory of the nodes is used up"),
             Limit::Design(what) => f.write_str(what),
         }

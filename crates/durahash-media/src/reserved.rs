@@ -1,27 +1,71 @@
-//! Large arrays in DRAM: zeroed, reserved whole, taken page by page as they are touched.
+//! Large arrays in DRAM: zeroed, reserved ahead of use, taken page by page as they are touched.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use crate::error::Result;
 use crate::zeroed::Zeroed;
 
-/// A fixed number of rows of `N` atomic words each, all zero at first.
+/// Rows of `N` atomic words each, all zero at first.
 ///
-/// Address space is reserved for all rows at once, memory only for those that were written, in huge
+/// Addresses are reserved ahead of use, memory is taken for rows that were written, in huge
 /// pages where the system gives them. Rows never move, so a row may be read while others are added.
 pub struct Reserved<const N: usize> {
     memory: Zeroed,
-    count: u64,
+    count: AtomicU64,
+    most: u64,
+    growth: Mutex<()>,
 }
 
 impl<const N: usize> Reserved<N> {
+    const ROW_BYTES: u64 = size_of::<[AtomicU64; N]>() as u64;
+
     /// `count` rows of zeros.
     ///
     /// # Errors
     /// [`Io`](crate::ErrorKind::Io) when the system has no address space for them.
     pub fn new(count: u64) -> Result<Self> {
         const { assert!(N > 0 && N <= 16) }
-        Ok(Reserved { memory: Zeroed::new(count, size_of::<[AtomicU64; N]>() as u64)?, count })
+        Ok(Self::over(Zeroed::new(count, Self::ROW_BYTES)?, count, count))
+    }
+
+    /// `count` rows of zeros, and more when they are [covered](Reserved::cover), up to `most`.
+    ///
+    /// # Errors
+    /// As [`Reserved::new`].
+    pub fn growing(count: u64, most: u64) -> Result<Self> {
+        const { assert!(N > 0 && N <= 16) }
+        let memory = Zeroed::growing(count, most, Self::ROW_BYTES)?;
+        let count = memory.mapped_bytes().map_or(most, |bytes| (bytes / Self::ROW_BYTES).min(most));
+        Ok(Self::over(memory, count, most))
+    }
+
+    fn over(memory: Zeroed, count: u64, most: u64) -> Self {
+        Reserved { memory, count: AtomicU64::new(count), most, growth: Mutex::new(()) }
+    }
+
+    /// Sees to it that there are `count` rows.
+    ///
+    /// # Errors
+    /// [`Full`](crate::ErrorKind::Full) where there are no addresses for them;
+    /// [`Io`](crate::ErrorKind::Io) with what the system says.
+    ///
+    /// # Panics
+    /// When there shall never be so many.
+    #[inline]
+    pub fn cover(&self, count: u64) -> Result<()> {
+        if count <= self.count() { Ok(()) } else { self.lengthen(count) }
+    }
+
+    #[cold]
+    fn lengthen(&self, count: u64) -> Result<()> {
+        assert!(count <= self.most, "row out of range");
+        let _growth = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
+        self.memory.cover(count * Self::ROW_BYTES, self.most.saturating_mul(Self::ROW_BYTES))?;
+        let bytes = self.memory.mapped_bytes().unwrap_or(0);
+        // Who learns of a row learns it from a thread that covered it.
+        self.count.fetch_max((bytes / Self::ROW_BYTES).min(self.most), Ordering::Release);
+        Ok(())
     }
 
     /// Row `i`.
@@ -31,7 +75,7 @@ impl<const N: usize> Reserved<N> {
     #[inline(always)]
     #[must_use]
     pub fn row(&self, i: u64) -> &[AtomicU64; N] {
-        assert!(i < self.count, "row out of range");
+        assert!(i < self.count(), "row out of range");
         // SAFETY: in range; zeroed or written memory is a valid array of atomics, and lives as long
         // as `self`.
         unsafe { &*self.memory.base().as_ptr().add(i as usize * N).cast::<[AtomicU64; N]>() }
@@ -49,14 +93,20 @@ impl<const N: usize> Reserved<N> {
     #[inline(always)]
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.count
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// How many rows there may ever be.
+    #[must_use]
+    pub fn most(&self) -> u64 {
+        self.most
     }
 
     /// Zeroes all rows and gives their memory back to the system. A thread that still reads a row
     /// sees the old value or zero.
     pub fn release(&self) {
         if !self.memory.give_back() {
-            for word in (0..self.count).flat_map(|i| self.row(i)) {
+            for word in (0..self.count()).flat_map(|i| self.row(i)) {
                 word.store(0, Ordering::Release);
             }
         }
@@ -79,6 +129,20 @@ mod tests {
             rows.release();
             assert_eq!(last[3].load(Relaxed), 0);
         }
+    }
+
+    #[test]
+    fn covered_rows_stay_put() {
+        let rows = Reserved::<4>::growing(1, 1 << 40).unwrap();
+        let before = rows.count();
+        assert!(before < 1 << 30, "not all are reserved");
+        let first = rows.row(0);
+        first[0].store(5, Relaxed);
+        rows.cover(3 * before).unwrap();
+        rows.row(3 * before - 1)[3].store(6, Relaxed);
+        assert!(std::ptr::eq(first, rows.row(0)) && rows.row(0)[0].load(Relaxed) == 5);
+        rows.release();
+        assert_eq!((first[0].load(Relaxed), rows.row(3 * before - 1)[3].load(Relaxed)), (0, 0));
     }
 
     #[test]

@@ -47,8 +47,30 @@ impl Zeroed {
             let base = NonNull::new(heap.as_mut_ptr()).expect("a vector's pointer").cast();
             return Ok(Zeroed { base, mapping: None, _heap: heap });
         }
-        let mapping = Anonymous::reserve(bytes)?;
-        Ok(Zeroed { base: mapping.base.cast(), mapping: Some(mapping), _heap: Vec::new() })
+        Ok(Self::over(Anonymous::reserve(bytes)?))
+    }
+
+    /// `count` times `each` bytes, of which there may be more later, up to `most` times.
+    pub(crate) fn growing(count: u64, most: u64, each: u64) -> Result<Self> {
+        if most.saturating_mul(each) <= HEAP_BYTES {
+            return Self::new(most, each);
+        }
+        let [bytes, most] = [count, most].map(|count| count.saturating_mul(each));
+        Ok(Self::over(Anonymous::growing(bytes, most)?))
+    }
+
+    fn over(mapping: Anonymous) -> Self {
+        Zeroed { base: mapping.base().cast(), mapping: Some(mapping), _heap: Vec::new() }
+    }
+
+    /// Sees to it that there are `bytes` bytes, of `most` at the most. One thread at a time.
+    pub(crate) fn cover(&self, bytes: u64, most: u64) -> Result<()> {
+        self.mapping.as_ref().map_or(Ok(()), |mapping| mapping.cover(bytes, most))
+    }
+
+    /// Bytes that there are, where there may be more later.
+    pub(crate) fn mapped_bytes(&self) -> Option<u64> {
+        self.mapping.as_ref().map(Anonymous::bytes)
     }
 
     #[inline(always)]
@@ -62,7 +84,7 @@ impl Zeroed {
     #[must_use]
     pub(crate) fn give_back(&self) -> bool {
         self.mapping.as_ref().is_some_and(|mapping| {
-            let (start, bytes) = (mapping.base.as_ptr().cast(), mapping.bytes as usize);
+            let (start, bytes) = (mapping.base().as_ptr().cast(), mapping.bytes() as usize);
             // SAFETY: our own anonymous mapping; reading it afterwards gives zeros.
             unsafe { madvise(start, bytes, Advice::LinuxDontNeed) }.is_ok()
         })

@@ -62,22 +62,27 @@ const GUARDED_BYTES: u64 = 256;
 pub struct Present(Reserved<1>);
 
 impl Present {
-    /// For a medium of at most `bytes_max` bytes, with no lock in it yet.
+    /// For a medium of at most `bytes_max` bytes, with no lock in it yet. Bits are added as locks are taken.
     ///
     /// # Errors
     /// [`Io`](crate::ErrorKind::Io) when the system has no address space for it.
     pub fn new(bytes_max: u64) -> Result<Self> {
-        Ok(Present(Reserved::new(bytes_max.div_ceil(GUARDED_BYTES * 64).max(1))?))
+        Ok(Present(Reserved::growing(0, bytes_max.div_ceil(GUARDED_BYTES * 64).max(1))?))
     }
 
-    fn add(&self, off: u64) {
+    fn add(&self, off: u64) -> Result<()> {
         let bit = off / GUARDED_BYTES;
+        self.0.cover(bit / 64 + 1)?;
         let [word] = self.0.row(bit / 64);
         word.fetch_or(1 << (bit % 64), Ordering::Relaxed);
+        Ok(())
     }
 
     fn contains(&self, off: u64) -> bool {
         let bit = off / GUARDED_BYTES;
+        if bit / 64 >= self.0.count() {
+            return false;
+        }
         let [word] = self.0.row(bit / 64);
         word.load(Ordering::Relaxed) & 1 << (bit % 64) != 0
     }
@@ -218,7 +223,7 @@ impl<'a> EpochLock<'a> {
     #[track_caller]
     fn take<M: Memory>(self, medium: &M, word: u64, flags: u64) -> Result<Taken> {
         if !self.epochs.is_present(word) {
-            self.present.add(medium.region().offset_of(self.word));
+            self.present.add(medium.region().offset_of(self.word))?;
         } else if word & W != 0 {
             self.is_held(medium, word)?;
             return Ok(Taken::Busy);
@@ -280,10 +285,14 @@ impl<'a> EpochLock<'a> {
     }
 
     /// Gives an unlocked lock the present epoch. The guarded bytes are new, so no thread holds it.
+    ///
+    /// # Errors
+    /// [`Full`](crate::ErrorKind::Full) where there are no addresses for the bit that says so.
     #[track_caller]
-    pub fn stamp<M: Memory>(self, medium: &M) {
-        self.present.add(medium.region().offset_of(self.word));
+    pub fn stamp<M: Memory>(self, medium: &M) -> Result<()> {
+        self.present.add(medium.region().offset_of(self.word))?;
         medium.store(self.word, sealed(u64::from(self.epochs.now) << EPOCH_SHIFT));
+        Ok(())
     }
 
     /// True if a thread holds W.
@@ -311,7 +320,7 @@ mod tests {
         fn new() -> Self {
             let medium = Dram::new(4096).unwrap();
             medium.grow(4096).unwrap();
-            let present = Present::new(medium.region().reserved()).unwrap();
+            let present = Present::new(medium.region().max_bytes()).unwrap();
             Place { medium, present }
         }
 
@@ -335,7 +344,7 @@ mod tests {
                 let place = Place::new();
                 let (lock, medium) = (place.lock(), &place.medium);
                 if epoch == 9 {
-                    lock.stamp(medium);
+                    lock.stamp(medium).unwrap();
                 }
                 place.word().store(word_of(epoch, 5, flags));
                 assert_eq!(lock.is_covered(medium), covered);
@@ -378,7 +387,7 @@ mod tests {
     fn nobody_waits_for_a_damaged_word() {
         let place = Place::new();
         let (lock, medium, word) = (place.lock(), &place.medium, place.word());
-        lock.stamp(medium);
+        lock.stamp(medium).unwrap();
         let sound = word.load();
         let attempts: [&dyn Fn() -> bool; 3] =
             [&|| lock.read(medium).is_ok(), &|| lock.try_lock(medium).is_ok(), &|| {
@@ -406,7 +415,7 @@ mod tests {
             if flags & X != 0 {
                 lock.read(medium).unwrap_err();
             }
-            lock.stamp(medium);
+            lock.stamp(medium).unwrap();
             assert_eq!(lock.lock(medium).unwrap(), Taken::Yes, "nobody holds what is new");
         }
     }

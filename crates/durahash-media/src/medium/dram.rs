@@ -1,33 +1,38 @@
 //! Anonymous memory: the pure DRAM variant of every design.
 
+use std::io;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::mm::{MapFlags, ProtFlags};
 
+use super::room::{HUGE_PAGE_BYTES, Room};
 use super::{ADDRESS_BYTES, Durability, Memory, Region, Storage, sys};
 use crate::error::{Error, Limit, Result};
 use crate::word::OnMedia;
-
-/// 2 MiB: the huge page of x86-64 and of aarch64 with 4 KiB granules.
-pub(crate) const HUGE_PAGE_BYTES: u64 = 2 << 20;
 
 /// An anonymous mapping, zeroed, huge pages asked for. Nothing outlives the process, so flush,
 /// fence and drain are nothing.
 pub struct Dram {
     region: Region,
     mapping: Anonymous,
+    /// Held while the medium grows.
+    growth: Mutex<()>,
 }
 
 impl Dram {
-    /// Reserves address space for `max_bytes`; memory is taken as it is touched.
+    /// A medium of up to `max_bytes`; addresses are reserved ahead of use, memory is taken as it is
+    /// touched.
     ///
     /// # Errors
     /// [`Io`](crate::ErrorKind::Io) when the system has no address space.
     pub fn new(max_bytes: u64) -> Result<Self> {
-        let mapping = Anonymous::reserve(max_bytes)?;
+        let max_bytes = max_bytes.min(ADDRESS_BYTES);
+        let mapping = Anonymous::growing(0, max_bytes)?;
         // SAFETY: the mapping is aligned, readable and writable, and lives as long as `self`.
-        let region = unsafe { Region::new(mapping.base, 0, mapping.bytes) };
-        Ok(Dram { region, mapping })
+        let region = unsafe { Region::new(mapping.base(), 0, max_bytes) };
+        Ok(Dram { region, mapping, growth: Mutex::new(()) })
     }
 }
 
@@ -48,11 +53,14 @@ impl Memory for Dram {
 
 impl Storage for Dram {
     fn grow(&self, bytes: u64) -> Result<()> {
-        if bytes > self.region.reserved() {
-            return Err(Error::full(bytes, Limit::Pool { max_bytes: self.region.reserved() }));
+        let max_bytes = self.region.max_bytes();
+        if bytes > max_bytes {
+            return Err(Error::full(bytes, Limit::Pool { max_bytes }));
         }
+        let _growth = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
         if bytes > self.region.len() {
-            // SAFETY: all reserved bytes are readable and writable.
+            self.mapping.cover(bytes, max_bytes)?;
+            // SAFETY: all bytes of the mapping are readable and writable.
             unsafe { self.region.set_len(bytes) };
         }
         Ok(())
@@ -69,60 +77,94 @@ impl Storage for Dram {
     }
 }
 
-/// Zeroed anonymous memory, reserved whole and taken as it is touched; unmapped when dropped.
+/// Zeroed anonymous memory, taken as it is touched; unmapped when dropped.
 pub(crate) struct Anonymous {
-    pub(crate) base: NonNull<u8>,
-    pub(crate) bytes: u64,
+    room: Room,
+    /// The first bytes, for which huge pages were asked.
+    wished: AtomicU64,
 }
 
-// SAFETY: plain memory; the owner that lends it out says how it is accessed.
-unsafe impl Send for Anonymous {}
-// SAFETY: as above.
-unsafe impl Sync for Anonymous {}
+/// Memory that can grow is wished in huge pages when more of it than this is in use: the first word in such
+/// a page takes all of it.
+const SMALL_BYTES: u64 = 2 * HUGE_PAGE_BYTES;
 
 impl Anonymous {
-    /// Reserves `bytes`, rounded up to pages (to huge pages, and aligned to them, where there is
-    /// at least one).
+    /// Reserves `bytes`, in huge pages where there is at least one.
     pub(crate) fn reserve(bytes: u64) -> Result<Self> {
+        let bytes = bytes.min(ADDRESS_BYTES);
+        let room = Room::fixed(bytes, &map_part).map_err(|e| Error::io(RESERVING, None, e))?;
+        let anonymous = Anonymous { room, wished: AtomicU64::new(0) };
+        if bytes >= HUGE_PAGE_BYTES {
+            anonymous.wish_huge_pages();
+        }
+        Ok(anonymous)
+    }
+
+    /// Reserves `bytes` and room for more, up to `most`.
+    pub(crate) fn growing(bytes: u64, most: u64) -> Result<Self> {
+        let (bytes, most) = (bytes.min(ADDRESS_BYTES), most.min(ADDRESS_BYTES));
         // Miri knows plain mappings only.
-        let huge = bytes >= HUGE_PAGE_BYTES && !cfg!(miri);
-        let unit = if huge { HUGE_PAGE_BYTES } else { 4096 };
-        let bytes = bytes.clamp(1, ADDRESS_BYTES).next_multiple_of(unit);
-        // Align by hand: map more than is wanted, give back both ends.
-        let slack = if huge { HUGE_PAGE_BYTES } else { 0 };
-        let mut flags = MapFlags::PRIVATE;
-        flags.set(MapFlags::NORESERVE, !cfg!(miri));
-        let prot = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a fresh anonymous mapping at an address of the system's choice.
-        let start = unsafe { sys::map_anonymous(std::ptr::null_mut(), bytes + slack, prot, flags) }
-            .map_err(|e| Error::io("reserving memory", None, e))?;
-        let lead = start.addr().next_multiple_of(unit as usize) - start.addr();
-        let base = start.wrapping_add(lead);
-        // SAFETY: both ends belong to the mapping just made, and nothing points into them. Without
-        // slack they are empty, as the system aligns to pages.
-        unsafe {
-            sys::unmap(start, lead as u64);
-            sys::unmap(base.wrapping_add(bytes as usize), slack - lead as u64);
+        let room = if cfg!(miri) {
+            Room::fixed(most, &map_part)
+        } else {
+            Room::new(bytes, most, &map_part)
+        };
+        let room = room.map_err(|e| Error::io(RESERVING, None, e))?;
+        let anonymous = Anonymous { room, wished: AtomicU64::new(0) };
+        if bytes > SMALL_BYTES {
+            anonymous.wish_huge_pages();
         }
-        let base = NonNull::new(base).expect("the system never maps page zero");
-        if huge {
+        Ok(anonymous)
+    }
+
+    /// Sees to it that the first `bytes` can be used, of `most` at the most. One thread at a time.
+    ///
+    /// # Errors
+    /// [`Full`](crate::ErrorKind::Full) where there are no addresses for them.
+    pub(crate) fn cover(&self, bytes: u64, most: u64) -> Result<()> {
+        let had = self.bytes();
+        if bytes > had {
+            let lengthened = self.room.lengthen(bytes, most, &map_part);
+            if !lengthened.map_err(|e| Error::io(RESERVING, None, e))? {
+                return Err(Error::full(bytes - had, Limit::Addresses));
+            }
+        }
+        if bytes > SMALL_BYTES {
+            self.wish_huge_pages();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.room.base()
+    }
+
+    /// Bytes that can be used.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.room.bytes()
+    }
+
+    fn wish_huge_pages(&self) {
+        let bytes = self.bytes();
+        if self.wished.swap(bytes, Ordering::Relaxed) != bytes && !cfg!(miri) {
             // SAFETY: our own mapping.
-            unsafe { sys::wish_huge_pages(base.as_ptr(), bytes) };
+            unsafe { sys::wish_huge_pages(self.base().as_ptr(), bytes) };
         }
-        Ok(Anonymous { base, bytes })
     }
 
     /// Bytes of this mapping in huge pages, as the kernel accounts them.
     pub(crate) fn huge_bytes(&self) -> Option<u64> {
-        huge_bytes(self.base.as_ptr().addr() as u64, self.bytes)
+        huge_bytes(self.base().as_ptr().addr() as u64, self.bytes())
     }
 }
+const RESERVING: &str = "reserving memory";
 
-impl Drop for Anonymous {
-    fn drop(&mut self) {
-        // SAFETY: our own mapping, and no borrow of it is left.
-        unsafe { sys::unmap(self.base.as_ptr(), self.bytes) };
-    }
+/// Maps zeros; where in the room they are does not matter.
+fn map_part(at: *mut u8, _off: u64, bytes: u64, flags: MapFlags) -> io::Result<*mut u8> {
+    let mut flags = MapFlags::PRIVATE | flags;
+    flags.set(MapFlags::NORESERVE, !cfg!(miri));
+    // SAFETY: the flags that come in replace nothing.
+    unsafe { sys::map_anonymous(at, bytes, ProtFlags::READ | ProtFlags::WRITE, flags) }
 }
 
 /// Bytes in huge pages among the mappings inside `base .. base + bytes`, from the kernel's

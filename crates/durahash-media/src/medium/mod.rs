@@ -21,6 +21,8 @@ mod line;
 mod region;
 mod sys;
 
+mod room;
+
 mod memory;
 mod storage;
 

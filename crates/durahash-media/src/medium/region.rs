@@ -1,4 +1,4 @@
-//! The bytes of a medium: one reserved range of addresses, backed from its start.
+//! The bytes of a medium: one range of addresses, backed from its start.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ pub struct Region {
     len: AtomicU64,
     /// All ones, or zero where nothing is fetched on speculation.
     speculation: u64,
-    reserved: u64,
+    max_bytes: u64,
 }
 
 // SAFETY: the region is plain memory that is read and written through atomics only; its maker
@@ -26,14 +26,14 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// A region over `reserved` bytes from `base`, of which the first `len` are backed.
+    /// A region from `base` that never has more than `max_bytes`, of which the first `len` are backed.
     ///
     /// # Safety
     /// `base` is aligned to 4096 bytes (256 for a simulated medium's); `len` bytes from it are
     /// readable and writable, stay so while the region lives, and are accessed as atomics only.
-    pub(crate) unsafe fn new(base: NonNull<u8>, len: u64, reserved: u64) -> Self {
-        debug_assert!(base.as_ptr().addr().is_multiple_of(256) && len <= reserved);
-        Region { base, len: AtomicU64::new(len), speculation: u64::MAX, reserved }
+    pub(crate) unsafe fn new(base: NonNull<u8>, len: u64, max_bytes: u64) -> Self {
+        debug_assert!(base.as_ptr().addr().is_multiple_of(256) && len <= max_bytes);
+        Region { base, len: AtomicU64::new(len), speculation: u64::MAX, max_bytes }
     }
 
     /// Bytes that are backed.
@@ -44,10 +44,10 @@ impl Region {
         self.len.load(Ordering::Acquire)
     }
 
-    /// Bytes of address space: the region never grows beyond them.
+    /// The region never has more bytes. It has fewer where there are no addresses for them.
     #[must_use]
-    pub fn reserved(&self) -> u64 {
-        self.reserved
+    pub fn max_bytes(&self) -> u64 {
+        self.max_bytes
     }
 
     /// Records that the first `len` bytes are backed now.
@@ -55,7 +55,7 @@ impl Region {
     /// # Safety
     /// They are, as in [`Region::new`].
     pub(crate) unsafe fn set_len(&self, len: u64) {
-        debug_assert!(len >= self.len() && len <= self.reserved);
+        debug_assert!(len >= self.len() && len <= self.max_bytes);
         self.len.store(len, Ordering::Release);
     }
 

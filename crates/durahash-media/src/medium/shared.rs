@@ -69,7 +69,7 @@ impl SharedRegion {
         check_bytes(header.bytes)?;
         let mapping = Anonymous::reserve(header.bytes)?;
         // SAFETY: the mapping is aligned to pages and no shorter than that; it lives in `self`.
-        let region = unsafe { Region::new(mapping.base, header.bytes, header.bytes) };
+        let region = unsafe { Region::new(mapping.base(), header.bytes, header.bytes) };
         Ok(SharedRegion { region, header, _memory: Box::new(mapping) })
     }
 

@@ -199,7 +199,7 @@ pub(crate) fn file_size_limit() -> u64 {
     rustix::process::getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }
 
-/// Maps `bytes` bytes of `file` from its start, at `addr`.
+/// Maps `bytes` bytes of `file` from `off` on, at `addr`.
 ///
 /// # Safety
 /// As `mmap`: with `MapFlags::FIXED` nothing may point into what is replaced.
@@ -208,11 +208,11 @@ pub(crate) unsafe fn map_file(
     bytes: u64,
     prot: ProtFlags,
     flags: MapFlags,
-    file: &File,
+    (file, off): (&File, u64),
 ) -> io::Result<*mut u8> {
     gate()?;
     // SAFETY: the caller's promise.
-    let start = unsafe { rustix::mm::mmap(addr.cast(), bytes as usize, prot, flags, file, 0) }?;
+    let start = unsafe { rustix::mm::mmap(addr.cast(), bytes as usize, prot, flags, file, off) }?;
     Ok(start.cast())
 }
 

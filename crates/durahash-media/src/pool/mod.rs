@@ -101,7 +101,7 @@ impl<M: Medium> Pool<M> {
         if !format.geometry.is_possible() {
             return Err(ErrorKind::Options { what: "the geometry is out of range" }.into());
         }
-        format.max_bytes = format.max_bytes.min(medium.region().reserved()).min(1 << 48);
+        format.max_bytes = format.max_bytes.min(medium.region().max_bytes()).min(1 << 48);
         format.max_bytes &= !(format.extent_bytes() - 1);
         let head = format.head_extents();
         if head >= format.max_extents() {

@@ -14,12 +14,10 @@ use super::design::Design;
 use super::settings::{DesignOptions, Settings};
 use super::{At, CHAINED_COUNTER, Engine, KINDS, Kind, Made};
 
-/// Bytes of address space for a file, unless another limit is set.
+/// A file has no more bytes, unless another limit is set.
 const FILE_BYTES: u64 = 1 << 40;
 /// The same for a map in memory.
 const MEMORY_BYTES: u64 = 64 << 30;
-/// Below this a refusal of address space is an error.
-const MEMORY_BYTES_MIN: u64 = 1 << 30;
 /// A pool that may not grow to so many times its log has none unless one is asked for.
 const LOG_PART: u64 = 8;
 
@@ -66,7 +64,7 @@ fn create_in_memory<K: Kind>(
         return Err(ErrorKind::NoDax.into());
     }
     let spec = CreateSpec::new::<K>(settings, types)?;
-    with_less_space(settings, MEMORY_BYTES, |bytes| create_on(Dram::new(bytes)?, &spec))
+    create_on(Dram::new(settings.max_bytes.unwrap_or(MEMORY_BYTES))?, &spec)
 }
 
 fn create_file<K: Kind>(
@@ -75,23 +73,21 @@ fn create_file<K: Kind>(
     types: Option<(Type, Type)>,
 ) -> Result<Engine<K>> {
     let spec = CreateSpec::new::<K>(settings, types)?;
-    with_less_space(settings, FILE_BYTES, |max_bytes| {
-        let options = settings.mapped(max_bytes);
-        let medium = Mapped::create(path, &options)?;
-        let sync_mode = settings.sync_mode.unwrap_or_else(|| default_mode(settings, &medium));
-        let spec = CreateSpec { sync_mode, ..spec.clone() };
-        if sync_mode == SyncMode::Process || medium.is_dax() {
-            return create_on(medium, &spec);
-        }
-        // The log comes to a pool that is whole, and the name to one that is in use.
-        let lock = medium.file_lock();
-        create_on::<K, _>(medium, &CreateSpec { publish: false, ..spec })?.close()?;
-        let file = Mapped::reopen(lock, &options)?;
-        let lock = file.file_lock();
-        let engine = open_behind_log(settings, file, sync_mode, types)?;
-        lock.publish()?;
-        Ok(engine)
-    })
+    let options = settings.mapped(settings.max_bytes.unwrap_or(FILE_BYTES));
+    let medium = Mapped::create(path, &options)?;
+    let sync_mode = settings.sync_mode.unwrap_or_else(|| default_mode(settings, &medium));
+    let spec = CreateSpec { sync_mode, ..spec };
+    if sync_mode == SyncMode::Process || medium.is_dax() {
+        return create_on(medium, &spec);
+    }
+    // The log comes to a pool that is whole, and the name to one that is in use.
+    let lock = medium.file_lock();
+    create_on::<K, _>(medium, &CreateSpec { publish: false, ..spec })?.close()?;
+    let file = Mapped::reopen(lock, &options)?;
+    let lock = file.file_lock();
+    let engine = open_behind_log(settings, file, sync_mode, types)?;
+    lock.publish()?;
+    Ok(engine)
 }
 
 /// Opens the pool of a file; the lock of the file.
@@ -100,18 +96,17 @@ fn open_file<K: Kind>(
     path: &Path,
     types: Option<(Type, Type)>,
 ) -> Result<(Engine<K>, FileLock)> {
-    with_less_space(settings, FILE_BYTES, |max_bytes| {
-        let medium = Mapped::open(path, settings.read_only, &settings.mapped(max_bytes))?;
-        let lock = medium.file_lock();
-        check_format::<K>(&Pool::peek(&medium)?, types)?;
-        let mode = settings.sync_mode.map_or_else(|| Pool::sync_mode(&medium), Ok)?;
-        let engine = if mode == SyncMode::Process || settings.read_only || medium.is_dax() {
-            open_on(settings, medium, types)
-        } else {
-            open_behind_log(settings, medium, mode, types)
-        };
-        Ok((engine?, lock))
-    })
+    let options = settings.mapped(settings.max_bytes.unwrap_or(u64::MAX));
+    let medium = Mapped::open(path, settings.read_only, &options)?;
+    let lock = medium.file_lock();
+    check_format::<K>(&Pool::peek(&medium)?, types)?;
+    let mode = settings.sync_mode.map_or_else(|| Pool::sync_mode(&medium), Ok)?;
+    let engine = if mode == SyncMode::Process || settings.read_only || medium.is_dax() {
+        open_on(settings, medium, types)
+    } else {
+        open_behind_log(settings, medium, mode, types)
+    };
+    Ok((engine?, lock))
 }
 
 /// Opens a pool behind a log; one that the pool has is taken as it is. Before a log is made, the pool's
@@ -146,28 +141,6 @@ fn default_mode(settings: &Settings, medium: &Mapped) -> SyncMode {
         SyncMode::INTERVAL
     } else {
         SyncMode::Process
-    }
-}
-
-/// Makes what needs address space, `bytes` of it unless a limit is set; halves the reservation on `ENOMEM`,
-/// down to 1 GiB. The design's own arrays take some beside the medium.
-fn with_less_space<T>(
-    settings: &Settings,
-    bytes: u64,
-    make: impl Fn(u64) -> Result<T>,
-) -> Result<T> {
-    let mut max_bytes = settings.max_bytes.unwrap_or(bytes);
-    loop {
-        match make(max_bytes) {
-            Err(e)
-                if is_out_of_memory(&e)
-                    && settings.max_bytes.is_none()
-                    && max_bytes > MEMORY_BYTES_MIN =>
-            {
-                max_bytes /= 2;
-            }
-            made => return made,
-        }
     }
 }
 
@@ -293,12 +266,6 @@ fn check_format<K: Kind>(
         }
         _ => Ok((*design, key, value)),
     }
-}
-
-/// True if the system lacks memory or address space.
-fn is_out_of_memory(e: &Error) -> bool {
-    matches!(e.kind(), ErrorKind::Io { source, .. }
-        if source.kind() == std::io::ErrorKind::OutOfMemory)
 }
 
 /// True if an open failed because there is no file.

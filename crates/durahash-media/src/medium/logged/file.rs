@@ -46,7 +46,7 @@ use super::old::{
 use super::{Logged, SyncMode};
 use crate::error::{Error, ErrorKind, Limit, Result};
 use crate::identity::FileId;
-use crate::medium::dram::HUGE_PAGE_BYTES;
+use crate::medium::room::HUGE_PAGE_BYTES;
 use crate::medium::mapped::{MAPPING, Mapped, Mapping};
 use crate::medium::{Memory, Region, Storage, sys};
 use crate::word::PmU64;
@@ -100,16 +100,15 @@ impl FileDisk {
         keeps_staged: bool,
         private_bytes_max: u64,
     ) -> Result<Self> {
-        let (len, wanted) = (view.region().len(), view.region().reserved());
+        let (len, most) = (view.region().len(), view.region().max_bytes());
         let image = if is_private { view.take_image()? } else { view.map_image()? };
-        let reserved = image.bytes().min(wanted);
         let own_from = len.next_multiple_of(HUGE_PAGE_BYTES);
         let own_bytes = private_bytes_max / OWN_PART / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
-        let own = own_from..own_from.saturating_add(own_bytes).min(reserved);
+        let own = own_from..own_from.saturating_add(own_bytes).min(most);
         image.own(own.start, own.end).map_err(|e| view.error(MAPPING, e))?;
         // SAFETY: the mapping is aligned, readable and writable as far as the file reaches, and
         // lives as long as `self`; the file is locked, and is never cut under it (see `trim`).
-        let region = unsafe { Region::new(image.base(), len, reserved) };
+        let region = unsafe { Region::new(image.base(), len, most) };
         let open = |direct| open_durable(&view, direct).map_err(|e| view.error(OPENING, e));
         let cached = open(false)?;
         let direct = if area.stands_apart() { open(true)? } else { None };
@@ -220,10 +219,15 @@ impl Disk for FileDisk {
         if bytes <= len {
             return Ok(());
         }
-        if bytes > self.region.reserved() {
-            let limit = Limit::Pool { max_bytes: self.region.reserved() };
+        if bytes > self.region.max_bytes() {
+            let limit = Limit::Pool { max_bytes: self.region.max_bytes() };
             return Err(Error::full(bytes - len, limit).at_path(self.path()));
         }
+        let had = self.image.bytes();
+        self.view.reach_image(&self.image, bytes)?;
+        self.image
+            .own(self.own.start.max(had), self.own.end)
+            .map_err(|e| self.view.error(MAPPING, e))?;
         self.view().grow(bytes)?;
         // One page of it takes the file's new length to the disk. Whether or not the file has just
         // become longer: what counts is that nobody relied on it yet.

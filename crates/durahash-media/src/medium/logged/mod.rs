@@ -348,6 +348,7 @@ impl<D: Disk + 'static> Storage for Logged<D> {
 
     fn grow(&self, bytes: u64) -> Result<()> {
         self.log.failure()?;
+        self.log.private.cover(bytes)?;
         self.log.disk.grow(bytes).inspect_err(|e| match e.kind() {
             ErrorKind::Full { .. } => {}
             // Of a write that failed, perhaps of something else, the system tells this once.
@@ -374,7 +375,7 @@ impl<D: Disk + 'static> Storage for Logged<D> {
         if self.strict { Durability::Power } else { Durability::Interval }
     }
     fn huge_bytes(&self) -> Option<u64> {
-        super::dram::huge_bytes(self.region().base().addr().get() as u64, self.region().reserved())
+        super::dram::huge_bytes(self.region().base().addr().get() as u64, self.region().len())
     }
     fn log_stats(&self) -> Option<LogStats> {
         Some(self.log.stats())

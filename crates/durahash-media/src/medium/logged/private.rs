@@ -22,17 +22,23 @@ pub(super) struct Private {
 }
 
 impl Private {
-    /// Nothing is private yet, in an image of so many bytes at the most.
+    /// Nothing is private yet in this image.
     pub(super) fn new(image: &Region, limit_bytes: u64) -> Result<Private> {
         let page_bytes = page_size() as u64;
         let mut bits = None;
         if limit_bytes < u64::MAX {
-            let bytes = image.reserved().div_ceil(page_bytes).div_ceil(64) * 8;
-            let dram = Dram::new(bytes)?;
-            dram.grow(bytes)?;
-            bits = Some(dram);
+            bits = Some(Dram::new(bits_bytes(image.max_bytes(), page_bytes))?);
         }
-        Ok(Private { bits, count: AtomicU64::new(0), limit: limit_bytes / page_bytes, page_bytes })
+        let limit = limit_bytes / page_bytes;
+        let private = Private { bits, count: AtomicU64::new(0), limit, page_bytes };
+        private.cover(image.len())?;
+        Ok(private)
+    }
+
+    /// Makes room for the pages of an image of so many bytes.
+    pub(super) fn cover(&self, image_bytes: u64) -> Result<()> {
+        let bytes = bits_bytes(image_bytes, self.page_bytes);
+        self.bits.as_ref().map_or(Ok(()), |bits| bits.grow(bytes))
     }
 
     /// The bits of 64 pages.
@@ -87,4 +93,9 @@ impl Private {
         }
         found
     }
+}
+
+/// Bytes of a bit for each page of an image, in whole words.
+fn bits_bytes(image_bytes: u64, page_bytes: u64) -> u64 {
+    image_bytes.div_ceil(page_bytes).div_ceil(64) * 8
 }

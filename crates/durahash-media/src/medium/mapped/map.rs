@@ -1,4 +1,4 @@
-//! The address space of a pool: its whole reservation is one mapping of the file from its start.
+//! The address space of a pool: all that is reserved is one mapping of the file from its start.
 //!
 //! The mapping reaches beyond the file's end, which the system allows: growth is then a matter of
 //! the file alone, and cannot fail halfway between file and mapping. Addresses beyond the end are
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::param::page_size;
 
-use crate::medium::dram::HUGE_PAGE_BYTES;
+use crate::medium::room::{Room, round_up};
 use crate::medium::sys;
 
 /// How the file is mapped.
@@ -38,37 +38,42 @@ impl Sharing {
 
 /// A mapping of a file, aligned to huge pages; unmapped when dropped.
 pub(in crate::medium) struct Mapping {
-    base: NonNull<u8>,
-    bytes: u64,
+    room: Room,
 }
 
-// SAFETY: plain memory; the region over it says how it is accessed.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
-
 impl Mapping {
-    /// Maps `wanted` bytes, or half of that, and so on, but at least `needed`.
+    /// Maps `needed` bytes, and reserves addresses for more, up to `most`.
     pub(in crate::medium) fn new(
         file: &File,
         sharing: Sharing,
-        wanted: u64,
         needed: u64,
+        most: u64,
     ) -> io::Result<Self> {
-        let needed = round_up(needed.max(1));
-        let mut bytes = round_up(wanted).max(needed);
-        let base = loop {
-            match map_aligned(file, sharing, bytes) {
-                Err(e) if bytes > needed && is_too_much(&e) => {
-                    bytes = round_up(bytes / 2).max(needed);
-                }
-                other => break other?,
-            }
-        };
-        let mapping = Mapping { base, bytes };
+        let room = Room::new(needed, most, &map_part(file, sharing))?;
         // SAFETY: just mapped.
-        unsafe { advise(base.as_ptr(), bytes) }?;
-        Ok(mapping)
+        unsafe { advise(room.base().as_ptr(), room.bytes()) }?;
+        Ok(Mapping { room })
+    }
+
+    /// Lengthens the mapping, of `file` and in the way it was made, to `needed` bytes, and more ahead of
+    /// need, up to `most`. False where there are no addresses for them. One thread at a time.
+    pub(in crate::medium) fn lengthen(
+        &self,
+        file: &File,
+        sharing: Sharing,
+        needed: u64,
+        most: u64,
+    ) -> io::Result<bool> {
+        let had = self.bytes();
+        if needed <= had {
+            return Ok(true);
+        }
+        let lengthened = self.room.lengthen(needed, most, &map_part(file, sharing))?;
+        if lengthened {
+            // SAFETY: just mapped.
+            unsafe { advise(self.at(had), self.bytes() - had) }?;
+        }
+        Ok(lengthened)
     }
 
     /// Maps the file in another way, at the same addresses.
@@ -83,9 +88,9 @@ impl Mapping {
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         let flags = sharing.flags() | MapFlags::FIXED;
         // SAFETY: replaces our own mapping by one of the same size; the rest is the caller's promise.
-        unsafe { sys::map_file(self.base.as_ptr(), self.bytes, prot, flags, file) }?;
+        unsafe { sys::map_file(self.base().as_ptr(), self.bytes(), prot, flags, (file, 0)) }?;
         // SAFETY: just mapped.
-        unsafe { advise(self.base.as_ptr(), self.bytes) }
+        unsafe { advise(self.base().as_ptr(), self.bytes()) }
     }
 
     /// True if `file` can be mapped so that flushed stores survive power failure.
@@ -94,7 +99,7 @@ impl Mapping {
         let bytes = page_size() as u64;
         let flags = Sharing::Dax.flags();
         // SAFETY: a fresh mapping at an address of the system's choice, which nobody touches.
-        match unsafe { sys::map_file(std::ptr::null_mut(), bytes, prot, flags, file) } {
+        match unsafe { sys::map_file(std::ptr::null_mut(), bytes, prot, flags, (file, 0)) } {
             Ok(start) => {
                 // SAFETY: the mapping just made.
                 unsafe { sys::unmap(start, bytes) };
@@ -107,11 +112,11 @@ impl Mapping {
     }
 
     pub(in crate::medium) fn base(&self) -> NonNull<u8> {
-        self.base
+        self.room.base()
     }
 
     pub(in crate::medium) fn bytes(&self) -> u64 {
-        self.bytes
+        self.room.bytes()
     }
 
     /// Takes the pages of `off .. off + bytes` now, all at once, which costs a small part of what
@@ -143,7 +148,7 @@ impl Mapping {
     pub(in crate::medium) fn sync(&self, off: u64, bytes: u64) -> io::Result<()> {
         let page = page_size() as u64;
         let from = off / page * page;
-        let to = round_up(off + bytes).min(self.bytes);
+        let to = round_up(off + bytes).min(self.bytes());
         if from >= to {
             return Ok(());
         }
@@ -163,16 +168,16 @@ impl Mapping {
     /// Lets go of the file from offset `from` on: zeros of our own take its place, so that
     /// a late reader does not die of a file that is too short.
     pub(in crate::medium) fn detach(&self, from: u64) -> io::Result<()> {
-        self.own(round_up(from), self.bytes)
+        self.own(round_up(from), self.bytes())
     }
 
     /// Maps zeros of our own, in huge pages if they are to be had, over what is from offset `from` up to
     /// `to`, whole pages.
     pub(in crate::medium) fn own(&self, from: u64, to: u64) -> io::Result<()> {
-        if from >= to.min(self.bytes) {
+        if from >= to.min(self.bytes()) {
             return Ok(());
         }
-        let (start, bytes) = (self.at(from), to.min(self.bytes) - from);
+        let (start, bytes) = (self.at(from), to.min(self.bytes()) - from);
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
         // SAFETY: replaces part of our own mapping by memory of the same kind, which all that points
@@ -183,14 +188,7 @@ impl Mapping {
     }
 
     fn at(&self, off: u64) -> *mut u8 {
-        self.base.as_ptr().wrapping_add(off as usize)
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: our own mapping, and no borrow of it is left.
-        unsafe { sys::unmap(self.base.as_ptr(), self.bytes) };
+        self.base().as_ptr().wrapping_add(off as usize)
     }
 }
 
@@ -206,53 +204,14 @@ unsafe fn advise(start: *mut u8, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-pub(super) fn round_up(bytes: u64) -> u64 {
-    bytes.next_multiple_of(page_size() as u64)
-}
-
-/// True if less might be granted: no address space, more than the file system can ever hold, or
-/// more than may be locked into memory.
-fn is_too_much(e: &io::Error) -> bool {
-    let too_much = [Errno::NOMEM, Errno::OVERFLOW, Errno::AGAIN];
-    too_much.into_iter().any(|errno| sys::is(e, errno))
-}
-
-/// Maps `bytes` of `file` at an address that is a multiple of the huge page.
-///
-/// Such an address is found by reserving more than is wanted, and giving it back; another thread may
-/// be faster to take it, so nothing is ever mapped over what is there, and it is tried again. Threads
-/// that map at the same time are all given the same address first, so it takes many tries at worst.
-fn map_aligned(file: &File, sharing: Sharing, bytes: u64) -> io::Result<NonNull<u8>> {
-    const ATTEMPTS: u32 = 1 << 12;
-    let slack = HUGE_PAGE_BYTES;
+/// Maps parts of `file`, each at its place.
+fn map_part(
+    file: &File,
+    sharing: Sharing,
+) -> impl Fn(*mut u8, u64, u64, MapFlags) -> io::Result<*mut u8> {
     let prot = ProtFlags::READ | ProtFlags::WRITE;
-    let mut taken = io::Error::from(Errno::EXIST);
-    for _ in 0..ATTEMPTS {
-        // SAFETY: a fresh mapping at an address of the system's choice, gone again at once.
-        let room = unsafe {
-            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-            let none = ProtFlags::empty();
-            let room = sys::map_anonymous(std::ptr::null_mut(), bytes + slack, none, flags)?;
-            sys::unmap(room, bytes + slack);
-            room
-        };
-        let lead = room.addr().next_multiple_of(slack as usize) - room.addr();
-        let base = room.wrapping_add(lead);
-        let flags = sharing.flags() | MapFlags::FIXED_NOREPLACE;
-        // SAFETY: replaces nothing.
-        match unsafe { sys::map_file(base, bytes, prot, flags, file) } {
-            Ok(start) if start == base => {
-                return Ok(NonNull::new(start).expect("the system never maps page zero"));
-            }
-            // A system before Linux 4.17 takes the address for a wish.
-            // SAFETY: the mapping just made.
-            Ok(start) => unsafe { sys::unmap(start, bytes) },
-            Err(e) if sys::is(&e, Errno::EXIST) => {
-                taken = e;
-                std::thread::yield_now();
-            }
-            Err(e) => return Err(e),
-        }
+    // SAFETY: the flags that come in replace nothing.
+    move |at, off, bytes, flags| unsafe {
+        sys::map_file(at, bytes, prot, sharing.flags() | flags, (file, off))
     }
-    Err(taken)
 }

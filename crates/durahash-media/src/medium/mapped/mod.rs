@@ -50,8 +50,8 @@ pub enum Dax {
 /// How a file is mapped.
 #[derive(Clone, Debug)]
 pub struct MappedOptions {
-    /// Bytes of address space, beyond which the file never grows. Less may be had where the system
-    /// has less, but always what the file holds already.
+    /// Bytes beyond which the file never grows. Where the system has fewer addresses it grows less, but
+    /// always all that it holds already is mapped.
     pub max_bytes: u64,
     /// The use of persistent memory.
     pub dax: Dax,
@@ -63,7 +63,7 @@ pub(super) const MAPPING: &str = "mapping the pool";
 
 impl Default for MappedOptions {
     fn default() -> Self {
-        MappedOptions { max_bytes: 1 << 40, dax: Dax::Auto, force_flushes: false }
+        MappedOptions { max_bytes: u64::MAX, dax: Dax::Auto, force_flushes: false }
     }
 }
 
@@ -152,7 +152,7 @@ impl Mapped {
             return Err(ErrorKind::NoDax.into());
         }
         let max_bytes = options.max_bytes.min(ADDRESS_BYTES).max(len);
-        let (sharing, wanted) = if read_only {
+        let (sharing, most) = if read_only {
             (Sharing::Private, len)
         } else if dax {
             (Sharing::Dax, max_bytes)
@@ -172,7 +172,7 @@ impl Mapped {
             Some(write_back) if dax => Flushes::Real(write_back),
             _ => Flushes::None,
         };
-        let (mapping, region) = map_file(&file, sharing, wanted, len, dax)?;
+        let (mapping, region) = map_file(&file, sharing, len, most, dax)?;
         let (trimmed, log, unsynced) = (Mutex::new(false), Mutex::new(None), Mutex::new(false));
         let mut mapped = Mapped {
             region,
@@ -215,14 +215,14 @@ impl Mapped {
             .map_err(|e| self.file.error(MAPPING, e))
     }
 
-    /// The file mapped once more, with as much address space as there is for it, up to `wanted` bytes.
-    fn map_once_more(&self, sharing: Sharing, wanted: u64) -> Result<(Mapping, Region)> {
-        map_file(&self.file, sharing, wanted, self.region.len(), self.dax)
+    /// The file mapped once more, of at most so many bytes.
+    fn map_once_more(&self, sharing: Sharing, most: u64) -> Result<(Mapping, Region)> {
+        map_file(&self.file, sharing, self.region.len(), most, self.dax)
     }
 
     /// Maps the file in another way, elsewhere; the mapping that it had.
     fn exchange(&mut self, sharing: Sharing) -> Result<Mapping> {
-        let (mapping, region) = self.map_once_more(sharing, self.region.reserved())?;
+        let (mapping, region) = self.map_once_more(sharing, self.region.max_bytes())?;
         self.region = region;
         Ok(std::mem::replace(&mut self.mapping, mapping))
     }
@@ -234,7 +234,25 @@ impl Mapped {
 
     /// The file in private pages.
     pub(super) fn map_image(&self) -> Result<Mapping> {
-        self.map_once_more(Sharing::Private, self.region.reserved()).map(|(mapping, _)| mapping)
+        self.map_once_more(Sharing::Private, self.region.max_bytes()).map(|(mapping, _)| mapping)
+    }
+
+    /// Lengthens a mapping of the file to `bytes` bytes. One thread at a time.
+    fn reach(&self, mapping: &Mapping, sharing: Sharing, bytes: u64) -> Result<()> {
+        let most = self.region.max_bytes();
+        match mapping.lengthen(self.file.file(), sharing, bytes, most) {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let missing = bytes.saturating_sub(self.region.len());
+                Err(Error::full(missing, Limit::Addresses).at_path(self.file.path()))
+            }
+            Err(e) => Err(self.error(MAPPING, e)),
+        }
+    }
+
+    /// Lengthens an image of the file, which is mapped privately, to `bytes` bytes. One thread at a time.
+    pub(super) fn reach_image(&self, image: &Mapping, bytes: u64) -> Result<()> {
+        self.reach(image, Sharing::Private, bytes)
     }
 
     pub(super) fn fill_holes(&self) -> Result<()> {
@@ -295,21 +313,20 @@ impl Mapped {
     }
 }
 
-/// A mapping of the first `len` bytes of `file`, with room for `wanted` or less, and the region over it,
-/// which lives no longer.
+/// A mapping of the first `len` bytes of `file`, which may have `most` later, and the region over it, which
+/// lives no longer.
 fn map_file(
     file: &PoolFile,
     sharing: Sharing,
-    wanted: u64,
     len: u64,
+    most: u64,
     dax: bool,
 ) -> Result<(Mapping, Region)> {
     let mapping =
-        Mapping::new(file.file(), sharing, wanted, len).map_err(|e| file.error(MAPPING, e))?;
-    let reserved = mapping.bytes().min(wanted);
+        Mapping::new(file.file(), sharing, len, most).map_err(|e| file.error(MAPPING, e))?;
     // SAFETY: the mapping is aligned, readable and writable as far as the file reaches, and the caller
     // keeps it as long as the region; the file is locked, and is never cut under it (see `trim`).
-    let region = unsafe { Region::new(mapping.base(), len, reserved) };
+    let region = unsafe { Region::new(mapping.base(), len, most) };
     Ok((mapping, if dax { region.without_speculation() } else { region }))
 }
 
@@ -438,10 +455,11 @@ impl Storage for Mapped {
         if bytes <= len {
             return Ok(());
         }
-        if bytes > self.region.reserved() || *trimmed {
-            let limit = Limit::Pool { max_bytes: self.region.reserved() };
+        if bytes > self.region.max_bytes() || *trimmed {
+            let limit = Limit::Pool { max_bytes: self.region.max_bytes() };
             return Err(Error::full(bytes - len, limit).at_path(self.file.path()));
         }
+        self.reach(&self.mapping, self.sharing, bytes)?;
         self.file.extend(len, bytes)?;
         // SAFETY: the file was just extended over the range, and the region does not reach there.
         let populated = unsafe { self.mapping.populate(len, bytes - len) }

@@ -243,7 +243,7 @@ impl SimDisk {
 
     /// Growing beyond `bytes` fails from here on, as on a full disk.
     pub fn set_limit(&self, bytes: u64) {
-        self.state().limit_bytes = bytes.min(self.0.region.reserved());
+        self.state().limit_bytes = bytes.min(self.0.region.max_bytes());
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

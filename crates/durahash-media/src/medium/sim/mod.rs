@@ -156,7 +156,7 @@ impl Sim {
 
     /// Growing beyond `bytes` fails from here on, as on a full disk.
     pub fn set_limit(&self, bytes: u64) {
-        let bytes = bytes.min(self.inner.region.reserved());
+        let bytes = bytes.min(self.inner.region.max_bytes());
         self.inner.limit_bytes.store(bytes, Ordering::Relaxed);
     }
 }

@@ -106,7 +106,7 @@ impl<M: Medium> Esh<M> {
             medium.store(&bucket.fingerprints[1], words[3]);
             medium.store(&bucket.commit, Commit::new(live, overflow, place.depth()).0);
             if !used_before {
-                self.lock_of(bucket).stamp(medium);
+                self.lock_of(bucket).stamp(medium)?;
             }
             medium.flush(&bucket.commit);
         }

@@ -114,7 +114,7 @@ impl<M: Medium> Esh<M> {
             directory: Directory::new(1, &growth)?,
             shape,
             epochs,
-            present: Present::new(pool.medium().region().reserved())?,
+            present: Present::new(pool.medium().region().max_bytes())?,
             live_count: IncrementalCount::default(),
             writers: Writers {
                 growth,

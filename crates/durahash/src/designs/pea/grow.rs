@@ -229,6 +229,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
                 done = self.pool.take_unit_extent().and_then(|segment| {
                     let place = Unit::new(segment, depth).with_tag(image.strategy.tag());
                     made.push(Fresh { place, prefix: at, live: image.live });
+                    self.rows.cover((segment + 1) * 2)?;
                     self.write(segment, &image)
                 });
             }

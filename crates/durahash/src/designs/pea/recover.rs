@@ -83,11 +83,11 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             return Err(ErrorKind::Options { what }.into());
         }
         let main = (pool.extent_bytes() / BUCKET_BYTES) as u32 - STASH;
-        let max_bytes = format.max_bytes.min(pool.medium().region().reserved());
+        let max_bytes = format.max_bytes.min(pool.medium().region().max_bytes());
         let growth = Growth::default();
         Ok(Table {
             directory: Directory::new(1, &growth)?,
-            rows: Reserved::new(max_bytes.div_ceil(pool.extent_bytes()) * 2)?,
+            rows: Reserved::growing(0, max_bytes.div_ceil(pool.extent_bytes()) * 2)?,
             shape: Shape {
                 main,
                 // The last slot of a multimap's bucket is for a list.
@@ -112,6 +112,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// Reads the array: each segment is an extent of its own, with a strategy.
     pub(super) fn read_array(&self) -> Result<Sound> {
         let units = self.pool.unit_extents();
+        self.rows.cover(units.last().map_or(0, |last| (last + 1) * 2))?;
         let mut named = HashSet::new();
         self.writers.array.read(&self.pool, units.len() as u64, |place| {
             Strategy::from_tag(place.tag()).is_some()

@@ -123,6 +123,10 @@ impl<M: Medium> Reh<M> {
             let limit = Limit::Design("REH can number no more buckets");
             return Err(Error::full(BUCKET_BYTES, limit));
         }
+        if let Err(e) = self.metas.cover(first + per_extent) {
+            self.pool.release_extent(extent)?;
+            return Err(e);
+        }
         free.extend((first + 1..first + per_extent).rev());
         Ok(first)
     }

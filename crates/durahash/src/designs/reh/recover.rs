@@ -67,9 +67,11 @@ impl<M: Medium> Reh<M> {
         let mut extents = reh.pool.unit_extents();
         let per_extent = reh.pool.extent_bytes() / BUCKET_BYTES;
         // An extent beyond was taken and not yet given back.
-        let beyond = extents.partition_point(|i| (i + 1) * per_extent <= reh.metas.count());
+        let beyond = extents.partition_point(|i| (i + 1) * per_extent <= reh.metas.most());
         let beyond = extents.split_off(beyond);
-        let seen = Seen::new(extents.last().map_or(0, |last| (last + 1) * per_extent))?;
+        let numbers = extents.last().map_or(0, |last| (last + 1) * per_extent);
+        reh.metas.cover(numbers)?;
+        let seen = Seen::new(numbers)?;
         reh.read_extents(&extents, per_extent, &seen)?;
         let chain = follow(reh.pool.root(ROOT)?, &seen)?;
 
@@ -101,10 +103,10 @@ impl<M: Medium> Reh<M> {
     fn new(pool: Place<M>) -> Result<Self> {
         let format = pool.format();
         let slots = slots_of(format, SLOTS, "REH has 2 to 15 slots a bucket")?;
-        let bytes = format.max_bytes.min(pool.medium().region().reserved());
+        let bytes = format.max_bytes.min(pool.medium().region().max_bytes());
         let growth = Growth::default();
         Ok(Reh {
-            metas: Reserved::new((bytes / BUCKET_BYTES).min(MAX_BUCKETS))?,
+            metas: Reserved::growing(0, (bytes / BUCKET_BYTES).min(MAX_BUCKETS))?,
             directory: Directory::new(1, &growth)?,
             slots,
             live: Counter::default(),

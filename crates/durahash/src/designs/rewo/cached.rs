@@ -140,10 +140,10 @@ pub(super) struct Cached {
 }
 
 impl Cached {
-    /// Address space for so many buckets at the most; none in use.
+    /// For so many buckets at the most; none in use.
     pub(super) fn new(most: u64) -> Result<Self> {
         Ok(Cached {
-            rows: Reserved::new(most)?,
+            rows: Reserved::growing(0, most)?,
             buckets: AtomicU64::new(0),
             overflow: AtomicBool::new(true),
             fills: AtomicBool::new(false),
@@ -161,9 +161,11 @@ impl Cached {
         self.fills.store(buckets > 0, Ordering::SeqCst);
     }
 
-    /// The largest power of two that is no more than that, and than there is room for.
+    /// The largest power of two that is no more than that, and than there can be.
     fn most_of(&self, buckets: u64) -> u64 {
-        let most = buckets.min(self.rows.count());
+        let wanted = buckets.min(self.rows.most());
+        // Where there are no addresses for so many, there are fewer.
+        let most = if self.rows.cover(wanted).is_ok() { wanted } else { self.rows.count() };
         if most == 0 { 0 } else { 1 << most.ilog2() }
     }
 
@@ -178,7 +180,7 @@ impl Cached {
 
     /// True if there is room for a bucket.
     pub(super) fn can_be_on(&self) -> bool {
-        self.rows.count() > 0
+        self.rows.most() > 0
     }
 
     /// True if nothing is ever here.
