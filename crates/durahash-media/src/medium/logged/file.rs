@@ -46,8 +46,8 @@ use super::old::{
 use super::{Logged, SyncMode};
 use crate::error::{Error, ErrorKind, Limit, Result};
 use crate::identity::FileId;
-use crate::medium::room::HUGE_PAGE_BYTES;
 use crate::medium::mapped::{MAPPING, Mapped, Mapping};
+use crate::medium::room::HUGE_PAGE_BYTES;
 use crate::medium::{Memory, Region, Storage, sys};
 use crate::word::PmU64;
 
