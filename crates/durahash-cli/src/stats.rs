@@ -60,7 +60,7 @@ fn as_json(pool: &str, kind: Kind, stats: &Stats) -> Value {
             Durability::None => "none",
             Durability::Process => "process",
             Durability::Interval => "interval",
-            Durability::Power => "power",
+            Durability::Strict => "strict",
             _ => "other",
         },
         "mode": stats.sync_mode.to_string(),

@@ -15,7 +15,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// ```
 /// use std::path::Path;
-/// use durahash_media::{Error, ErrorKind};
+/// # use durahash_media as durahash;
+/// use durahash::{Error, ErrorKind};
 /// let error = Error::corrupt("a bucket's link", 0x40);
 /// assert!(matches!(error.kind(), ErrorKind::Corrupt { off: 0x40, .. }));
 /// assert_eq!(error.to_string(), "the pool is damaged: a bucket's link (at offset 0x40)");

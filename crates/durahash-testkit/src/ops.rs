@@ -129,6 +129,9 @@ pub fn apply<K: Sample + ?Sized, V: Sample + ?Sized>(map: &Map<K, V>, model: &mu
             map.get_many(&keys, &mut values).unwrap();
             let want: Vec<_> = numbers.iter().map(|k| value(model.get(k))).collect();
             assert_eq!(values, want);
+            let mut there = vec![false; keys.len()];
+            map.contains_many(&keys, &mut there).unwrap();
+            assert!(there.into_iter().eq(want.iter().map(Option::is_some)));
         }
         Op::PutMany(numbers) => {
             let pairs: Vec<_> =

@@ -143,6 +143,7 @@ pub use engine::wrappers::Serde;
 pub use index::{Change, EshStats, Finding, IndexStats, PeaStats, RewoStats};
 
 /// Layouts of byte strings in a pool, for tests of the format.
+#[doc(hidden)]
 pub mod layout {
     pub use crate::engine::record::RecordHeader;
 }

@@ -152,7 +152,7 @@ fn pairs(workloads: &Workloads, first: u64, count: u64) -> Vec<Pair> {
 fn survives(map: &Map<u64, u64>, file_system: &str) -> f64 {
     match map.durability() {
         Durability::Interval if file_system != "tmpfs" => 2.0,
-        Durability::Power if file_system != "tmpfs" => 3.0,
+        Durability::Strict if file_system != "tmpfs" => 3.0,
         _ => 1.0,
     }
 }

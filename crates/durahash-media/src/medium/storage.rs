@@ -9,8 +9,9 @@ use crate::identity::{self, FileId};
 /// memory (tmpfs) is lost with the machine, whatever the mode.
 ///
 /// ```
-/// use durahash_media::Durability;
-/// assert!(Durability::Power > Durability::Process && Durability::Process > Durability::None);
+/// # use durahash_media as durahash;
+/// use durahash::Durability;
+/// assert!(Durability::Strict > Durability::Process && Durability::Process > Durability::None);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -23,7 +24,7 @@ pub enum Durability {
     /// everything up to some operation, and nothing after it.
     Interval,
     /// Loss of power.
-    Power,
+    Strict,
 }
 
 impl std::fmt::Display for Durability {
@@ -34,7 +35,7 @@ impl std::fmt::Display for Durability {
             Durability::Interval => {
                 "interval (survives kill -9; after power failure, all but the last moments)"
             }
-            Durability::Power => "power (survives power failure)",
+            Durability::Strict => "strict (survives power failure)",
         })
     }
 }

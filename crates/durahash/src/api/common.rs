@@ -1,6 +1,46 @@
 //! The methods that all four public types have, with the same documentation except for the examples; the
 //! traits of those with types.
 
+use durahash_media::Result;
+
+/// Pairs of an iterator that are written at once.
+const PAIRS_AT_ONCE: usize = 1024;
+
+/// Does `put` with all pairs, some at a time.
+pub(super) fn in_pieces<P>(
+    pairs: impl IntoIterator<Item = P>,
+    put: impl Fn(&[P]) -> Result<()>,
+) -> Result<()> {
+    let mut pairs = pairs.into_iter();
+    loop {
+        let some: Vec<P> = pairs.by_ref().take(PAIRS_AT_ONCE).collect();
+        if some.is_empty() {
+            return Ok(());
+        }
+        put(&some)?;
+    }
+}
+
+/// Does `remove` with the pairs that `keep` refuses, some at a time; returns how many it removed.
+pub(super) fn remove_unless<P>(
+    pairs: impl Iterator<Item = Result<P>>,
+    mut keep: impl FnMut(&P) -> bool,
+    remove: impl Fn(&[P]) -> Result<u64>,
+) -> Result<u64> {
+    let (mut removed, mut unwanted) = (0, Vec::new());
+    for pair in pairs {
+        let pair = pair?;
+        if !keep(&pair) {
+            unwanted.push(pair);
+        }
+        if unwanted.len() == PAIRS_AT_ONCE {
+            removed += remove(&unwanted)?;
+            unwanted.clear();
+        }
+    }
+    Ok(removed + remove(&unwanted)?)
+}
+
 /// The methods of every handle. `entries`: what is counted; `example`: makes a `map`; `put`: puts
 /// something into it.
 macro_rules! common_methods {
@@ -181,12 +221,16 @@ macro_rules! common_methods {
         /// Closes the pool, if this is the last handle; dropping that does the same, but cannot tell
         /// of an error. While clones or iterators are left, the pool stays open.
         ///
+        /// A pool is that of its process. In a forked child nothing may be done with it, as the child does not
+        /// have the file's memory, but to drop it; closing it is an error.
+        ///
         /// **Durability.** A pool that was closed opens without recovery, and needs no more care than
         /// any file: it may be copied, and loss of power does not harm it.
         ///
         /// # Errors
         /// [`Io`](crate::ErrorKind::Io) with what the system says of writing to the disk;
         /// [`Poisoned`](crate::ErrorKind::Poisoned). The next open recovers then.
+        /// [`Options`](crate::ErrorKind::Options) in a forked child.
         ///
         /// ```
         #[doc = $example]

@@ -14,7 +14,7 @@ macro_rules! iterator {
         $(#[$doc])*
         ///
         /// ```
-        #[doc = concat!("# let map = durahash::Options::new().in_memory::<durahash::", $Map, "<str, u64>>()?;")]
+        #[doc = concat!("let map: durahash::", $Map, "<str, u64> = durahash::Options::new().in_memory()?;")]
         #[doc = $put]
         /// for pair in &map {
         ///     let (key, value) = pair?;

@@ -118,7 +118,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// [`Corrupt`](crate::ErrorKind::Corrupt) where the pool is damaged.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// let map: durahash::Map<u64, u64> = durahash::Options::new().in_memory()?;
     /// map.put(&1, &10)?;
     /// assert_eq!(map.get(&1)?, Some(10));
     /// assert_eq!(map.get(&2)?, None);
@@ -157,7 +157,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// As [`get`](Map::get).
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<str, str>>()?;
+    /// let map: durahash::Map<str, str> = durahash::Options::new().in_memory()?;
     /// map.put("key", "a long text")?;
     /// assert_eq!(map.get_with("key", |text| text.len())?, Some(11));
     /// # Ok::<(), durahash::Error>(())
@@ -184,7 +184,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// As [`get`](Map::get).
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// let map: durahash::Map<u64, u64> = durahash::Options::new().in_memory()?;
     /// assert!(!map.contains_key(&1)?);
     /// map.put(&1, &10)?;
     /// assert!(map.contains_key(&1)?);
@@ -213,7 +213,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// replaced by [`put`](Map::put), which does not read it.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// let map: durahash::Map<u64, u64> = durahash::Options::new().in_memory()?;
     /// assert_eq!(map.insert(&1, &10)?, None);
     /// assert_eq!(map.insert(&1, &11)?, Some(10));
     /// # Ok::<(), durahash::Error>(())
@@ -233,7 +233,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// As [`insert`](Map::insert).
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<str, [u8]>>()?;
+    /// let map: durahash::Map<str, [u8]> = durahash::Options::new().in_memory()?;
     /// map.put("key", b"value")?;
     /// # Ok::<(), durahash::Error>(())
     /// ```
@@ -257,7 +257,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     ///
     /// ```
     /// use durahash::Outcome;
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// let map: durahash::Map<u64, u64> = durahash::Options::new().in_memory()?;
     /// assert_eq!(map.try_insert(&1, &10)?, Outcome::Done);
     /// assert_eq!(map.try_insert(&1, &11)?, Outcome::Present(10));
     /// # Ok::<(), durahash::Error>(())
@@ -282,7 +282,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     ///
     /// ```
     /// use durahash::Outcome;
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// let map: durahash::Map<u64, u64> = durahash::Options::new().in_memory()?;
     /// assert_eq!(map.compare_exchange(&1, &10, &11)?, Outcome::Absent);
     /// map.put(&1, &10)?;
     /// assert_eq!(map.compare_exchange(&1, &10, &11)?, Outcome::Done);
@@ -320,7 +320,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// reason to fail.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// let map: durahash::Map<u64, u64> = durahash::Options::new().in_memory()?;
     /// map.put(&1, &10)?;
     /// assert_eq!(map.remove(&1)?, Some(10));
     /// assert_eq!(map.remove(&1)?, None);
@@ -380,7 +380,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// When `keys` and `out` are not equally long.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// let map: durahash::Map<u64, u64> = durahash::Options::new().in_memory()?;
     /// map.put(&1, &10)?;
     /// let mut out = [None; 2];
     /// map.get_many(&[1, 2], &mut out)?;
@@ -392,7 +392,38 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         keys: &[Q],
         out: &mut [Option<V::Owned>],
     ) -> Result<()> {
-        assert_eq!(keys.len(), out.len(), "a place for every value");
+        self.look_up_many(keys, out, Self::value, |key| self.get(key))
+    }
+
+    /// Whether each of many keys has a value, into `out`, which is as long.
+    ///
+    /// **Concurrency**, errors and panics as of [`get_many`](Map::get_many).
+    ///
+    /// # Errors
+    /// As [`get`](Map::get).
+    ///
+    /// ```
+    /// let map: durahash::Map<u64, u64> = durahash::Options::new().in_memory()?;
+    /// map.put(&1, &10)?;
+    /// let mut out = [false; 2];
+    /// map.contains_many(&[1, 2], &mut out)?;
+    /// assert_eq!(out, [true, false]);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn contains_many<Q: Borrow<K::Ref>>(&self, keys: &[Q], out: &mut [bool]) -> Result<()> {
+        self.look_up_many(keys, out, |word| Ok(word.is_some()), |key| self.contains_key(key))
+    }
+
+    /// Many lookups at once: `word` makes the answer of a value that is a word, `one` looks up another.
+    #[inline(always)]
+    fn look_up_many<Q: Borrow<K::Ref>, T>(
+        &self,
+        keys: &[Q],
+        out: &mut [T],
+        word: impl Fn(Option<u64>) -> Result<T>,
+        one: impl Fn(&K::Ref) -> Result<T>,
+    ) -> Result<()> {
+        assert_eq!(keys.len(), out.len(), "a place for every answer");
         if !Self::WORDS {
             for (keys, out) in keys.chunks(PREFETCHED).zip(out.chunks_mut(PREFETCHED)) {
                 let (mut hashes, mut names) = ([0; PREFETCHED], [None; PREFETCHED]);
@@ -400,7 +431,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
                 let hashes = self.engine.hash_many::<K>(keys.clone(), false, &mut hashes);
                 self.engine.prefetch_records(hashes, &mut names[..hashes.len()])?;
                 for (key, out) in keys.zip(out) {
-                    *out = self.get(key)?;
+                    *out = one(key)?;
                 }
             }
             return Ok(());
@@ -412,8 +443,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
                 *h = self.hash(key.borrow());
             }
             self.engine.index.get_many(hashes, words)?;
-            for (out, word) in out.iter_mut().zip(words) {
-                *out = Self::value(*word)?;
+            for (out, found) in out.iter_mut().zip(words) {
+                *out = word(*found)?;
             }
         }
         Ok(())
@@ -429,7 +460,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// As [`insert`](Map::insert).
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<str, u64>>()?;
+    /// let map: durahash::Map<str, u64> = durahash::Options::new().in_memory()?;
     /// map.put_many(&[("one", 1), ("two", 2)])?;
     /// assert_eq!(map.len()?, 2);
     /// # Ok::<(), durahash::Error>(())
@@ -462,7 +493,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// An item is an error where an entry is damaged; the iterator goes on behind it if it can.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// let map: durahash::Map<u64, u64> = durahash::Options::new().in_memory()?;
     /// map.put_many(&[(1, 10), (2, 20)])?;
     /// let mut pairs = map.iter().collect::<durahash::Result<Vec<_>>>()?;
     /// pairs.sort();
@@ -483,7 +514,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
 
     common_methods! {
         entries: "keys",
-        example: "# let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;",
+        example: "let map: durahash::Map<u64, u64> = durahash::Options::new().in_memory()?;",
         put: "map.put(&1, &10)?;"
     }
 }

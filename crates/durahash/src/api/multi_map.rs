@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use durahash_media::{Durability, Result};
 
-use super::common::{common_methods, typed_traits};
+use super::common::{common_methods, in_pieces, remove_unless, typed_traits};
 use super::iter::MultiIter;
 use crate::engine::data::{Data, no_value};
 use crate::engine::design::Design;
@@ -94,7 +94,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// [`Corrupt`](crate::ErrorKind::Corrupt) where the pool is damaged.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::MultiMap<u64, u64>>()?;
+    /// let map: durahash::MultiMap<u64, u64> = durahash::Options::new().in_memory()?;
     /// map.add(&1, &10)?;
     /// map.add(&1, &10)?;
     /// assert_eq!(map.get_all(&1)?, [10, 10]);
@@ -118,7 +118,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// As [`add`](MultiMap::add).
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::MultiMap<str, u64>>()?;
+    /// let map: durahash::MultiMap<str, u64> = durahash::Options::new().in_memory()?;
     /// map.add_many(&[("one", 1), ("one", 2)])?;
     /// assert_eq!(map.len()?, 2);
     /// # Ok::<(), durahash::Error>(())
@@ -141,6 +141,24 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
         })
     }
 
+    /// Adds all pairs of an iterator, as [`add_many`](MultiMap::add_many) does a thousand at a time.
+    ///
+    /// # Errors
+    /// As [`add`](MultiMap::add); a prefix of the pairs was added then.
+    ///
+    /// ```
+    /// let map: durahash::MultiMap<u64, u64> = durahash::Options::new().in_memory()?;
+    /// map.extend((0..5000).map(|i| (i % 10, i)))?;
+    /// assert_eq!(map.count(&3)?, 500);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn extend<Q: Borrow<K::Ref>, W: Borrow<V::Ref>>(
+        &self,
+        pairs: impl IntoIterator<Item = (Q, W)>,
+    ) -> Result<()> {
+        in_pieces(pairs, |pairs| self.add_many(pairs))
+    }
+
     /// Calls `f` with each value of `key`, in no order; how many there were.
     ///
     /// The values are a copy of all of them at one instant, and no lock is held: `f` may use the
@@ -153,7 +171,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// [`Corrupt`](crate::ErrorKind::Corrupt) where the pool is damaged.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::MultiMap<str, u64>>()?;
+    /// let map: durahash::MultiMap<str, u64> = durahash::Options::new().in_memory()?;
     /// map.add_many(&[("key", 1), ("key", 2)])?;
     /// let mut sum = 0;
     /// assert_eq!(map.each("key", |value| sum += value)?, 2);
@@ -189,7 +207,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// As [`each`](MultiMap::each).
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::MultiMap<str, str>>()?;
+    /// let map: durahash::MultiMap<str, str> = durahash::Options::new().in_memory()?;
     /// assert!(map.get_all("key")?.is_empty());
     /// map.add("key", "value")?;
     /// assert_eq!(map.get_all("key")?, ["value"]);
@@ -217,7 +235,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// As [`each`](MultiMap::each).
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::MultiMap<u64, u64>>()?;
+    /// let map: durahash::MultiMap<u64, u64> = durahash::Options::new().in_memory()?;
     /// map.add_many(&[(1, 10), (1, 11), (2, 20)])?;
     /// assert_eq!((map.count(&1)?, map.count(&3)?), (2, 0));
     /// # Ok::<(), durahash::Error>(())
@@ -237,7 +255,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// As [`each`](MultiMap::each).
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::MultiMap<u64, u64>>()?;
+    /// let map: durahash::MultiMap<u64, u64> = durahash::Options::new().in_memory()?;
     /// map.add(&1, &10)?;
     /// assert!(map.contains_key(&1)? && !map.contains_key(&2)?);
     /// # Ok::<(), durahash::Error>(())
@@ -258,7 +276,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// to fail.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::MultiMap<u64, u64>>()?;
+    /// let map: durahash::MultiMap<u64, u64> = durahash::Options::new().in_memory()?;
     /// map.add_many(&[(1, 10), (1, 10)])?;
     /// assert!(map.remove_one(&1, &10)?);
     /// assert_eq!(map.get_all(&1)?, [10]);
@@ -284,7 +302,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// As [`remove_one`](MultiMap::remove_one).
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::MultiMap<u64, u64>>()?;
+    /// let map: durahash::MultiMap<u64, u64> = durahash::Options::new().in_memory()?;
     /// map.add_many(&[(1, 10), (1, 11)])?;
     /// assert_eq!(map.remove_all(&1)?, 2);
     /// assert_eq!(map.remove_all(&1)?, 0);
@@ -297,6 +315,32 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
         self.engine.remove_all(K::bytes(key, &mut K::Buffer::default()))
     }
 
+    /// Removes all pairs but those of which `f` says that they stay; returns how many it removed.
+    ///
+    /// **Durability.** All that were removed stay away after a crash once this returns.
+    /// **Concurrency.** As [`iter`](MultiMap::iter). `f` runs while no lock is held.
+    ///
+    /// # Errors
+    /// As [`iter`](MultiMap::iter) and [`remove_one`](MultiMap::remove_one); some pairs may be gone then.
+    ///
+    /// ```
+    /// let map: durahash::MultiMap<u64, u64> = durahash::Options::new().in_memory()?;
+    /// map.add_many(&[(1, 10), (1, 11), (2, 21)])?;
+    /// assert_eq!(map.retain(|_, value| value % 2 == 1)?, 1);
+    /// assert_eq!(map.get_all(&1)?, [11]);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn retain(&self, mut f: impl FnMut(&K::Ref, &V::Ref) -> bool) -> Result<u64> {
+        let keep = |(key, value): &(K::Owned, V::Owned)| f(key.borrow(), value.borrow());
+        remove_unless(self.iter(), keep, |pairs| {
+            self.engine.batch(|| {
+                pairs.iter().try_fold(0, |removed, (key, value)| {
+                    Ok(removed + u64::from(self.remove_one(key.borrow(), value.borrow())?))
+                })
+            })
+        })
+    }
+
     /// All keys and values, each pair as often as it is there. Their order has no meaning.
     ///
     /// **Concurrency.** Every pair that is there from the first step to the last is given exactly
@@ -307,7 +351,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// An item is an error where an entry is damaged; the iterator goes on behind it if it can.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::MultiMap<u64, u64>>()?;
+    /// let map: durahash::MultiMap<u64, u64> = durahash::Options::new().in_memory()?;
     /// map.add_many(&[(1, 10), (1, 10), (2, 20)])?;
     /// let mut pairs = map.iter().collect::<durahash::Result<Vec<_>>>()?;
     /// pairs.sort();
@@ -326,7 +370,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
 
     common_methods! {
         entries: "pairs of a key and a value",
-        example: "# let map = durahash::Options::new().in_memory::<durahash::MultiMap<u64, u64>>()?;",
+        example: "let map: durahash::MultiMap<u64, u64> = durahash::Options::new().in_memory()?;",
         put: "map.add(&1, &10)?;"
     }
 }

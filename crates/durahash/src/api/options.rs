@@ -216,7 +216,7 @@ impl Options {
         /// let strict = Options::new().sync_mode(SyncMode::Strict);
         /// let map = strict.create::<durahash::Map<u64, u64>>(&path)?;
         /// map.put(&1, &10)?; // on the disk
-        /// assert_eq!(map.durability(), Durability::Power);
+        /// assert_eq!(map.durability(), Durability::Strict);
         /// # Ok::<(), durahash::Error>(())
         /// ```
         sync_mode: SyncMode => sync_mode;

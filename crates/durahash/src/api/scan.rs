@@ -54,7 +54,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     ///
     /// ```
     /// use durahash::Cursor;
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// let map: durahash::Map<u64, u64> = durahash::Options::new().in_memory()?;
     /// map.extend((0..1000).map(|i| (i, i)))?;
     /// let (mut at, mut keys) = (Some(Cursor::START), 0);
     /// while let Some(from) = at {

@@ -5,13 +5,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use durahash_media::Result;
 
+use super::common::{in_pieces, remove_unless};
 use super::map::Map;
 use crate::engine::data::{Data, Integer, no_value};
 use crate::engine::edit::Rule;
 use crate::index::{Change, Room};
-
-/// Pairs that [`Map::extend`] puts at once.
-const PAIRS_AT_ONCE: usize = 1024;
 
 impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// Changes the entry of `key` as `f` says of the value that it has; returns the value that it has
@@ -28,7 +26,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     ///
     /// ```
     /// use durahash::Change;
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<str, u64>>()?;
+    /// let map: durahash::Map<str, u64> = durahash::Options::new().in_memory()?;
     /// for _ in 0..3 {
     ///     map.update("visits", |n| Change::Set(n.unwrap_or(0) + 1))?;
     /// }
@@ -115,7 +113,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// As [`insert`](Map::insert).
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, str>>()?;
+    /// let map: durahash::Map<u64, str> = durahash::Options::new().in_memory()?;
     /// assert_eq!(map.get_or_insert_with(&1, || "one".to_owned())?, "one");
     /// assert_eq!(map.get_or_insert_with(&1, || unreachable!())?, "one");
     /// # Ok::<(), durahash::Error>(())
@@ -140,7 +138,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// As [`remove`](Map::remove).
     ///
     /// ```
-    /// # let sessions = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// let sessions: durahash::Map<u64, u64> = durahash::Options::new().in_memory()?;
     /// sessions.put(&1, &1_700_000_000)?;
     /// assert_eq!(sessions.remove_if(&1, |expires| *expires < 1_600_000_000)?, None);
     /// assert_eq!(sessions.remove_if(&1, |expires| *expires < 1_800_000_000)?, Some(1_700_000_000));
@@ -172,40 +170,25 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// As [`iter`](Map::iter) and [`remove`](Map::remove); some entries may be gone then.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// let map: durahash::Map<u64, u64> = durahash::Options::new().in_memory()?;
     /// map.put_many(&[(1, 10), (2, 20), (3, 30)])?;
     /// assert_eq!(map.retain(|key, _| key % 2 == 1)?, 1);
     /// assert_eq!(map.len()?, 2);
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn retain(&self, mut f: impl FnMut(&K::Ref, &V::Ref) -> bool) -> Result<u64> {
-        let (mut removed, mut unwanted) = (0, Vec::new());
-        for entry in self {
-            let (key, value) = entry?;
-            if !f(key.borrow(), value.borrow()) {
-                unwanted.push((key, value));
-            }
-            if unwanted.len() == PAIRS_AT_ONCE {
-                removed += self.remove_equal(&unwanted)?;
-                unwanted.clear();
-            }
-        }
-        Ok(removed + self.remove_equal(&unwanted)?)
+        let keep = |(key, value): &(K::Owned, V::Owned)| f(key.borrow(), value.borrow());
+        remove_unless(self.iter(), keep, |pairs| {
+            self.engine.batch(|| {
+                pairs.iter().try_fold(0, |removed, (key, value)| {
+                    Ok(removed + u64::from(self.remove_equal(key.borrow(), value.borrow())?))
+                })
+            })
+        })
     }
 
-    /// Removes the entries that are still these; returns how many were.
-    fn remove_equal(&self, pairs: &[(K::Owned, V::Owned)]) -> Result<u64> {
-        let mut removed = 0;
-        self.engine.batch(|| {
-            for (key, value) in pairs {
-                removed += u64::from(self.remove_one_equal(key.borrow(), value.borrow())?);
-            }
-            Ok(())
-        })?;
-        Ok(removed)
-    }
-
-    fn remove_one_equal(&self, key: &K::Ref, value: &V::Ref) -> Result<bool> {
+    /// Removes an entry that is still this; returns true if it was.
+    fn remove_equal(&self, key: &K::Ref, value: &V::Ref) -> Result<bool> {
         if Self::WORDS {
             let word = Some(V::to_word(value));
             let mut update = |found| Ok(if found == word { Change::Remove } else { Change::Keep });
@@ -228,7 +211,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// As [`remove`](Map::remove).
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// let map: durahash::Map<u64, u64> = durahash::Options::new().in_memory()?;
     /// map.put_many(&[(1, 10), (2, 20)])?;
     /// assert_eq!(map.remove_many(&[1, 2, 3])?, 2);
     /// # Ok::<(), durahash::Error>(())
@@ -245,13 +228,13 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     }
 
     /// Inserts or replaces all pairs of an iterator, as [`put_many`](Map::put_many) does a thousand at a
-    /// time.
+    /// time. There is no `FromIterator`, which could not report an error: make a map, and extend it.
     ///
     /// # Errors
     /// As [`insert`](Map::insert); a prefix of the pairs is in the map then.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// let map: durahash::Map<u64, u64> = durahash::Options::new().in_memory()?;
     /// map.extend((0..5000).map(|i| (i, i * i)))?;
     /// assert_eq!(map.len()?, 5000);
     /// # Ok::<(), durahash::Error>(())
@@ -260,20 +243,13 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         &self,
         pairs: impl IntoIterator<Item = (Q, W)>,
     ) -> Result<()> {
-        let mut pairs = pairs.into_iter();
-        loop {
-            let some: Vec<(Q, W)> = pairs.by_ref().take(PAIRS_AT_ONCE).collect();
-            if some.is_empty() {
-                return Ok(());
-            }
-            self.put_many(&some)?;
-        }
+        in_pieces(pairs, |pairs| self.put_many(pairs))
     }
 
     /// All keys, as [`iter`](Map::iter) gives them.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// let map: durahash::Map<u64, u64> = durahash::Options::new().in_memory()?;
     /// map.put(&1, &10)?;
     /// assert_eq!(map.keys().collect::<durahash::Result<Vec<_>>>()?, [1]);
     /// # Ok::<(), durahash::Error>(())
@@ -285,7 +261,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// All values, as [`iter`](Map::iter) gives them.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// let map: durahash::Map<u64, u64> = durahash::Options::new().in_memory()?;
     /// map.put(&1, &10)?;
     /// assert_eq!(map.values().collect::<durahash::Result<Vec<_>>>()?, [10]);
     /// # Ok::<(), durahash::Error>(())
@@ -305,7 +281,7 @@ impl<K: Data + ?Sized, V: Integer> Map<K, V> {
     /// As [`insert`](Map::insert).
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<str, u64>>()?;
+    /// let map: durahash::Map<str, u64> = durahash::Options::new().in_memory()?;
     /// assert_eq!(map.fetch_add("hits", 2)?, 0);
     /// assert_eq!(map.fetch_add("hits", 1)?, 2);
     /// assert_eq!(map.get("hits")?, Some(3));
@@ -330,7 +306,7 @@ impl<K: Data + ?Sized, V: Data<Ref = [u8]> + ?Sized> Map<K, V> {
     /// As [`get`](Map::get); `out` holds anything then.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<str, [u8]>>()?;
+    /// let map: durahash::Map<str, [u8]> = durahash::Options::new().in_memory()?;
     /// map.put("key", b"value")?;
     /// let mut out = Vec::new();
     /// assert!(map.get_into("key", &mut out)?);

@@ -152,6 +152,8 @@ pub struct Engine<K: Kind> {
     /// A sweep never comes back.
     swept: AtomicBool,
     closed: AtomicBool,
+    /// The process that opened it: a forked child has a copy of this, without the mapped file.
+    process: u32,
 }
 
 impl<K: Kind> Engine<K> {
@@ -178,6 +180,7 @@ impl<K: Kind> Engine<K> {
             sweep_at: Mutex::new(0),
             swept: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            process: std::process::id(),
         }
     }
 
@@ -403,6 +406,12 @@ impl<K: Kind> Engine<K> {
 
     /// Closes the pool, if that was not done; this is the last handle.
     pub(crate) fn close(&self) -> Result<()> {
+        if self.process != std::process::id() {
+            // Never dropped: that would unmap what this process has mapped in the file's place.
+            std::mem::forget(Arc::clone(&self.store));
+            let what = "a forked child has no part in the pools of its parent";
+            return Err(ErrorKind::Options { what }.into());
+        }
         if self.closed.swap(true, Ordering::Relaxed) || self.store.is_read_only() {
             return Ok(());
         }

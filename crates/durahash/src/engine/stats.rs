@@ -52,7 +52,7 @@ impl Stats {
     /// Slots in use, as a part of all slots.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// let map: durahash::Map<u64, u64> = durahash::Options::new().in_memory()?;
     /// map.put(&1, &10)?;
     /// assert!(map.stats()?.load_factor() > 0.0);
     /// # Ok::<(), durahash::Error>(())
@@ -65,7 +65,7 @@ impl Stats {
     /// Bytes on the medium in use for slots and records, for each key.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// let map: durahash::Map<u64, u64> = durahash::Options::new().in_memory()?;
     /// map.put(&1, &10)?;
     /// assert!(map.stats()?.medium_bytes_per_key() >= 16.0);
     /// # Ok::<(), durahash::Error>(())
@@ -78,7 +78,7 @@ impl Stats {
     /// Bytes of DRAM for directory, metadata and locks, for each key.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// let map: durahash::Map<u64, u64> = durahash::Options::new().in_memory()?;
     /// map.put(&1, &10)?;
     /// assert!(map.stats()?.dram_bytes_per_key() > 0.0);
     /// # Ok::<(), durahash::Error>(())

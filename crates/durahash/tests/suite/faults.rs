@@ -1,13 +1,15 @@
 //! Misuse and failing systems: a typed error or the right answer, and nothing is lost.
 
 use std::borrow::Borrow;
-use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::{fs, io};
 
+use durahash::rewo::Cache;
 use durahash::{Dax, Design, ErrorKind, Map, Options, Result, SyncMode};
 use durahash_media::Geometry;
-use durahash_media::sim::{copies_pass, faults};
+use durahash_media::sim::{copies_pass, faults, in_forked_child};
 use durahash_testkit::{Model, Sample, assert_equal, assert_sound, budget, new_path};
 
 /// A closed pool with the numbers below `count` as keys, twice them as values.
@@ -216,6 +218,45 @@ fn a_copy_of_an_open_pool_is_refused() {
     }
 }
 
+/// A forked child that drops or closes what its parent has open does no harm, to itself or to the parent.
+#[test]
+fn a_forked_child_has_no_part_in_the_pool() {
+    let (_dir, path) = new_path();
+    let cache = Cache { sync_threads: 1, ..Cache::default() };
+    for (design, mode) in [
+        (Design::Reh, SyncMode::Process),
+        (Design::Pea, SyncMode::Strict),
+        (Design::Esh, SyncMode::INTERVAL),
+        (Design::Rewo, SyncMode::INTERVAL),
+    ] {
+        let options = Options::new().design(design).sync_mode(mode).cache(cache);
+        let options = options.log_bytes(512 << 10);
+        let map: Map<u64, u64> = options.create(&path).unwrap();
+        map.put(&1, &10).unwrap();
+        let map = Arc::new(Mutex::new(Some(map)));
+        for closes in [false, true] {
+            let of_child = Arc::clone(&map);
+            let ended = in_forked_child(move || {
+                let map = of_child.lock().unwrap().take().unwrap();
+                match closes.then(|| map.close()) {
+                    None | Some(Err(_)) => Ok(()),
+                    Some(Ok(())) => Err(io::Error::other("it was closed")),
+                }
+            });
+            assert!(ended.unwrap().success(), "{design}");
+        }
+        let map = map.lock().unwrap().take().unwrap();
+        let again = options.open::<Map<u64, u64>>(&path).unwrap_err();
+        assert!(matches!(again.kind(), ErrorKind::Locked), "{again}");
+        map.put(&2, &20).unwrap();
+        map.close().unwrap();
+        let map: Map<u64, u64> = options.open(&path).unwrap();
+        assert_eq!(map.len().unwrap(), 2, "{design}");
+        drop(map);
+        fs::remove_file(&path).unwrap();
+    }
+}
+
 /// A file that something made longer keeps its pool, whose space ends where it did, and is cut at its close.
 #[test]
 fn what_a_file_has_beyond_its_pool_costs_nothing() {
@@ -290,7 +331,7 @@ fn dax_is_never_silently_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let path = pool(dir.path(), 1);
     match Options::new().dax(Dax::Require).open::<Map<u64, u64>>(&path) {
-        Ok(map) => assert_eq!(map.durability(), durahash::Durability::Power),
+        Ok(map) => assert_eq!(map.durability(), durahash::Durability::Strict),
         Err(e) => assert!(matches!(e.kind(), ErrorKind::NoDax), "{e}"),
     }
     assert_eq!(open(&path).unwrap().len().unwrap(), 1);

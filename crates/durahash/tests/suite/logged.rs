@@ -28,7 +28,7 @@ fn a_pool_keeps_its_mode_and_an_open_may_have_another() {
     let modes = [
         (SyncMode::Process, Durability::Process),
         (SyncMode::INTERVAL, Durability::Interval),
-        (SyncMode::Strict, Durability::Power),
+        (SyncMode::Strict, Durability::Strict),
     ];
     for (made, durability) in modes {
         let map = create(&path, made);

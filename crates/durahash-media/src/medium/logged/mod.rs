@@ -372,7 +372,7 @@ impl<D: Disk + 'static> Storage for Logged<D> {
         self.log.disk.trim(bytes)
     }
     fn durability(&self) -> Durability {
-        if self.strict { Durability::Power } else { Durability::Interval }
+        if self.strict { Durability::Strict } else { Durability::Interval }
     }
     fn huge_bytes(&self) -> Option<u64> {
         super::dram::huge_bytes(self.region().base().addr().get() as u64, self.region().len())

@@ -10,7 +10,8 @@ use crate::medium::Durability;
 /// When an operation on a file in the page cache is durable.
 ///
 /// ```
-/// use durahash_media::SyncMode;
+/// # use durahash_media as durahash;
+/// use durahash::SyncMode;
 /// assert_eq!("strict".parse(), Ok(SyncMode::Strict));
 /// assert_eq!("interval:250".parse::<SyncMode>()?.to_string(), "interval:250");
 /// assert_eq!("interval".parse(), Ok(SyncMode::INTERVAL));
@@ -36,15 +37,16 @@ impl SyncMode {
     /// The failure that an operation survives once it has returned.
     ///
     /// ```
-    /// use durahash_media::{Durability, SyncMode};
-    /// assert_eq!(SyncMode::Strict.durability(), Durability::Power);
+    /// # use durahash_media as durahash;
+    /// use durahash::{Durability, SyncMode};
+    /// assert_eq!(SyncMode::Strict.durability(), Durability::Strict);
     /// ```
     #[must_use]
     pub fn durability(self) -> Durability {
         match self {
             SyncMode::Process => Durability::Process,
             SyncMode::Interval(_) => Durability::Interval,
-            SyncMode::Strict => Durability::Power,
+            SyncMode::Strict => Durability::Strict,
         }
     }
 

@@ -528,7 +528,7 @@ impl Storage for Mapped {
     }
 
     fn durability(&self) -> Durability {
-        if self.dax { Durability::Power } else { Durability::Process }
+        if self.dax { Durability::Strict } else { Durability::Process }
     }
     fn read_only(&self) -> bool {
         self.read_only

@@ -11,6 +11,7 @@
 mod budget;
 mod buffer;
 mod disk;
+mod fork;
 #[cfg(test)]
 mod tests;
 mod trace;
@@ -29,6 +30,7 @@ use crate::word::{OnMedia, PmU64};
 pub use budget::{budget, seed};
 use buffer::Buffer;
 pub use disk::{DiskImage, DiskStep, SimDisk};
+pub use fork::in_forked_child;
 pub use trace::{Action, Call, Hook, Site, Step, name_thread};
 
 /// Work beside the call itself; bits of `Inner::modes`.
@@ -372,7 +374,7 @@ impl Storage for Sim {
     }
 
     fn durability(&self) -> Durability {
-        Durability::Power
+        Durability::Strict
     }
     fn new_uuid(&self) -> Result<[u64; 2]> {
         Ok([1, 2])

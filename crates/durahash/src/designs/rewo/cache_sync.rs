@@ -108,6 +108,8 @@ struct Shared {
 pub(super) struct CacheSync {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    /// The process that has them: a forked child has none.
+    process: u32,
 }
 
 impl CacheSync {
@@ -130,7 +132,8 @@ impl CacheSync {
             ends: AtomicBool::new(false),
             done: AtomicU64::new(0),
         });
-        let mut cache_sync = CacheSync { shared, threads: Vec::with_capacity(count) };
+        let (threads, process) = (Vec::with_capacity(count), std::process::id());
+        let mut cache_sync = CacheSync { shared, threads, process };
         for i in 0..count {
             let (shared, pool, cached) = (cache_sync.shared.clone(), pool.clone(), cached.clone());
             let thread = std::thread::Builder::new().name("durahash sync".into());
@@ -178,6 +181,9 @@ impl Drop for CacheSync {
     fn drop(&mut self) {
         self.shared.ends.store(true, Ordering::Release);
         for thread in self.threads.drain(..) {
+            if self.process != std::process::id() {
+                continue;
+            }
             thread.thread().unpark();
             // One that broke off has said why.
             let _ = thread.join();
