@@ -129,8 +129,8 @@ fn an_emulated_medium_says_so() {
     assert!(hit.value >= 900.0);
 }
 
-/// A run of one suite, in files; its report is whole and leaves no files.
-fn run_of(suite: Suite, config: Config) -> Report {
+/// A run of one suite, in files; its report is whole, has these words, and leaves no files.
+fn run_of(suite: Suite, config: Config, words: &[&str]) -> Report {
     let dir = tempfile::tempdir().unwrap();
     let config = Config { suites: vec![suite], pool: Some(dir.path().to_owned()), ..config };
     let mut told = Told::default();
@@ -141,11 +141,17 @@ fn run_of(suite: Suite, config: Config) -> Report {
     assert!(Report::from_json(&report.to_json()).unwrap() == report);
     assert!(!durahash_bench::figures::draw(&report).is_empty());
     assert!(!report.to_html().is_empty());
+    let mut text = Vec::new();
+    report.write_text(&mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    for word in words {
+        assert!(text.contains(word), "no {word} in {text}");
+    }
     report
 }
 
 fn duplicates_are_counted() {
-    let report = run_of(Suite::Duplicates, config());
+    let report = run_of(Suite::Duplicates, config(), &["graph made up"]);
     let cases = report.cases("duplicates");
     assert_eq!(
         cases,
@@ -176,7 +182,7 @@ fn duplicates_are_counted() {
 }
 
 fn sizes_have_latencies() {
-    let report = run_of(Suite::Sizes, config());
+    let report = run_of(Suite::Sizes, config(), &["Latency by keys in the table"]);
     for design in &report.setup.designs {
         let mut sizes: Vec<u64> = Vec::new();
         for row in report.table("size").filter(|row| row.design == *design) {
@@ -197,7 +203,7 @@ fn sizes_have_latencies() {
 }
 
 fn lookups_go_on_beside_inserts() {
-    let report = run_of(Suite::Stall, config());
+    let report = run_of(Suite::Stall, config(), &["beside inserts"]);
     for design in &report.setup.designs {
         let find = |case, threads, metric| {
             report.find("stall", design, case, threads, metric).unwrap().value
@@ -209,7 +215,7 @@ fn lookups_go_on_beside_inserts() {
 }
 
 fn latencies_are_told_while_a_table_fills() {
-    let report = run_of(Suite::Loads, config());
+    let report = run_of(Suite::Loads, config(), &[]);
     assert_eq!(report.cases("load"), ["slots", "hit", "miss", "insert", "update", "remove"]);
     for design in &report.setup.designs {
         for case in &report.cases("load")[1..] {
@@ -226,7 +232,7 @@ fn latencies_are_told_while_a_table_fills() {
 }
 
 fn mixes_are_drawn_both_ways() {
-    let report = run_of(Suite::Ycsb, config());
+    let report = run_of(Suite::Ycsb, config(), &[]);
     assert_eq!(
         report.cases("ycsb"),
         ["A, uniform", "A, zipf 0.99", "B, uniform", "B, zipf 0.99", "C, uniform", "C, zipf 0.99"]
@@ -243,7 +249,7 @@ fn mixes_are_drawn_both_ways() {
 
 fn copies_answer_the_more_lookups_the_more_there_are() {
     let config = Config { emulate: Some(Latency::CXL), threads: vec![1], repeats: 1, ..config() };
-    let report = run_of(Suite::Caches, config);
+    let report = run_of(Suite::Caches, config, &[]);
     assert!(report.to_html().contains("emulated cxl"));
     let find = |design: &str, case: &str, metric| {
         report.find("cache", design, case, 1, metric).unwrap_or_else(|| panic!("{design} {case}"))
@@ -265,7 +271,7 @@ fn copies_answer_the_more_lookups_the_more_there_are() {
 }
 
 fn slices_show_a_resize() {
-    let report = run_of(Suite::Resizing, config());
+    let report = run_of(Suite::Resizing, config(), &[]);
     assert_eq!(report.cases("slices"), ["lookups", "skewed lookups", "updates", "inserts"]);
     for case in report.cases("slices") {
         for design in ["rewo", "rewo, no cache"] {
@@ -288,7 +294,7 @@ fn slices_show_a_resize() {
 
 fn the_first_lookup_after_a_kill_is_timed() {
     let config = Config { keys: 40_000, designs: vec![Design::Reh, Design::Esh], ..config() };
-    let report = run_of(Suite::Recovery, config);
+    let report = run_of(Suite::Recovery, config, &["first get"]);
     for (design, repairs) in [("reh", false), ("esh", true)] {
         let rows = |metric: &str| {
             let rows = report.table("recovery");
@@ -312,7 +318,9 @@ fn the_first_lookup_after_a_kill_is_timed() {
 
 fn modes_are_measured_side_by_side() {
     let designs = vec![Design::Reh, Design::Pea];
-    let report = run_of(Suite::Durability, Config { designs, repeats: 1, ..config() });
+    let config = Config { designs, repeats: 1, ..config() };
+    let words = ["each mode, side by side", "put_many of 1000", "reh     strict"];
+    let report = run_of(Suite::Durability, config, &words);
     let whats = ["put_many", "hit", "insert", "kill -9"];
     let on_disk = report.setup.file_system != "tmpfs";
     for design in ["reh", "pea"] {

@@ -462,7 +462,7 @@ mod tests {
         thread.join().unwrap();
         assert_eq!(woken.take(), Some(()));
         let (slept, soon) = (slept.take().unwrap(), soon.take().unwrap());
-        assert!(slept >= start + Duration::from_millis(20) && soon <= slept);
+        assert!(slept >= start + Duration::from_millis(20));
         assert!(soon >= start + Duration::from_millis(5));
     }
 

@@ -380,12 +380,6 @@ fn benchmarks_of_other_suites_print_their_tables() {
     }
     assert!(!text.contains("Recovery"), "{text}");
     assert!(work.path("out.json").exists());
-    let text = work.run("bench --suite recovery --design esh --keys 1000 --threads 1").ok();
-    assert!(text.contains("first get"), "{text}");
-    let text = work.run("bench --suite durability --design reh --keys 1000 --threads 1").ok();
-    for part in ["each mode, side by side", "put_many of 1000", "reh     strict"] {
-        assert!(text.contains(part), "no {part} in {text}");
-    }
     for (line, why) in [
         ("bench --graph edges.tsv", "suite duplicates"),
         ("bench --suite recovery --medium dram", "do not survive"),

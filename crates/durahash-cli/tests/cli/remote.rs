@@ -601,8 +601,16 @@ fn a_dump_ends_with_its_node() {
     });
 }
 
-/// Who has a connection misses a node that is stopped within 11 s, who wants one within 5 s.
+/// At the same time, as they do little but wait.
 #[test]
+fn who_is_stopped_is_missed() {
+    std::thread::scope(|scope| {
+        scope.spawn(a_node_that_is_stopped_is_as_one_that_is_gone);
+        scope.spawn(a_client_that_is_stopped_is_named_to_those_that_it_blocks);
+    });
+}
+
+/// Who has a connection misses a node that is stopped within 11 s, who wants one within 5 s.
 fn a_node_that_is_stopped_is_as_one_that_is_gone() {
     let over = Over::Local;
     let work = over.work();
@@ -633,7 +641,6 @@ fn a_node_that_is_stopped_is_as_one_that_is_gone() {
     drop(stdin);
 }
 
-#[test]
 fn a_client_that_is_stopped_is_named_to_those_that_it_blocks() {
     let work = Work::new();
     let node = Node::start(&work, Over::Local, "--size 64MiB");

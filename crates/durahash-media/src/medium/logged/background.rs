@@ -36,9 +36,9 @@ impl Background {
         let writer = match mode {
             SyncMode::Interval(every) => {
                 Some(background.spawn("durahash-log", log, move |log| {
-                    log.commit(log.next());
                     // A shorter interval would make a thread that never rests.
                     std::thread::park_timeout(every.max(Duration::from_millis(1)));
+                    log.commit(log.next());
                 })?)
             }
             SyncMode::Process | SyncMode::Strict => None,
