@@ -2,12 +2,12 @@
 
 use std::ptr::null_mut;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use crate::error::Result;
 use crate::zeroed::Zeroed;
 
-/// A word of [`ByDepth`]: `u32` or `u64`, which is an atomic in memory.
+/// A word of [`ByDepth`] or [`Reserved`](crate::Reserved): `u8`, `u32` or `u64`, which is an atomic in memory.
 pub trait DepthWord: Copy + Eq + Into<u64> + sealed::Sealed {
     /// The word in memory.
     type Atomic: Send + Sync;
@@ -62,6 +62,7 @@ macro_rules! depth_word {
 }
 
 depth_word! {
+    u8, AtomicU8;
     u32, AtomicU32;
     u64, AtomicU64;
 }

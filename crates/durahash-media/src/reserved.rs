@@ -1,8 +1,10 @@
 //! Large arrays in DRAM: zeroed, reserved ahead of use, taken page by page as they are touched.
 
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::by_depth::DepthWord;
 use crate::error::Result;
 use crate::zeroed::Zeroed;
 
@@ -10,15 +12,16 @@ use crate::zeroed::Zeroed;
 ///
 /// Addresses are reserved ahead of use, memory is taken for rows that were written, in huge
 /// pages where the system gives them. Rows never move, so a row may be read while others are added.
-pub struct Reserved<const N: usize> {
+pub struct Reserved<const N: usize, W: DepthWord = u64> {
     memory: Zeroed,
     count: AtomicU64,
     most: u64,
     growth: Mutex<()>,
+    words: PhantomData<W::Atomic>,
 }
 
-impl<const N: usize> Reserved<N> {
-    const ROW_BYTES: u64 = size_of::<[AtomicU64; N]>() as u64;
+impl<const N: usize, W: DepthWord> Reserved<N, W> {
+    const ROW_BYTES: u64 = size_of::<[W::Atomic; N]>() as u64;
 
     /// `count` rows of zeros.
     ///
@@ -41,7 +44,8 @@ impl<const N: usize> Reserved<N> {
     }
 
     fn over(memory: Zeroed, count: u64, most: u64) -> Self {
-        Reserved { memory, count: AtomicU64::new(count), most, growth: Mutex::new(()) }
+        let (count, growth) = (AtomicU64::new(count), Mutex::new(()));
+        Reserved { memory, count, most, growth, words: PhantomData }
     }
 
     /// Sees to it that there are `count` rows.
@@ -74,18 +78,18 @@ impl<const N: usize> Reserved<N> {
     /// When there is no such row.
     #[inline(always)]
     #[must_use]
-    pub fn row(&self, i: u64) -> &[AtomicU64; N] {
+    pub fn row(&self, i: u64) -> &[W::Atomic; N] {
         assert!(i < self.count(), "row out of range");
-        // SAFETY: in range; zeroed or written memory is a valid array of atomics, and lives as long
-        // as `self`.
-        unsafe { &*self.memory.base().as_ptr().add(i as usize * N).cast::<[AtomicU64; N]>() }
+        // SAFETY: in range; zeroed or written memory is a valid array of atomics, which a sealed
+        // `DepthWord` is, and lives as long as `self`.
+        unsafe { &*self.memory.base().as_ptr().cast::<[W::Atomic; N]>().add(i as usize) }
     }
 
     /// Starts to fetch row `i`; nothing where there is none.
     #[inline(always)]
     pub fn prefetch(&self, i: u64) {
         crate::medium::prefetch_line(
-            self.memory.base().as_ptr().wrapping_add(i as usize * N).cast(),
+            self.memory.base().as_ptr().cast::<[W::Atomic; N]>().wrapping_add(i as usize).cast(),
         );
     }
 
@@ -107,7 +111,7 @@ impl<const N: usize> Reserved<N> {
     pub fn release(&self) {
         if !self.memory.give_back() {
             for word in (0..self.count()).flat_map(|i| self.row(i)) {
-                word.store(0, Ordering::Release);
+                W::ZERO.store(word);
             }
         }
     }
@@ -120,6 +124,9 @@ mod tests {
 
     #[test]
     fn rows_are_zero_stay_put_and_are_given_back() {
+        let bytes = Reserved::<1, u8>::new(3).unwrap();
+        bytes.row(1)[0].store(7, Relaxed);
+        assert_eq!([0, 1, 2].map(|i| bytes.row(i)[0].load(Relaxed)), [0, 7, 0]);
         for count in [1, 100, 1 << 20] {
             let rows = Reserved::<4>::new(count).unwrap();
             let last = rows.row(count - 1);

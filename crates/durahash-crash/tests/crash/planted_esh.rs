@@ -83,7 +83,8 @@ impl Written {
         let write = "esh/write.rs";
         let clears = |step: &Step| of.is(step, write, "clear", "");
         let stores_at_home = |step: &Step, function: &str| {
-            is_store(step) && of.is(step, write, function, "home.commit")
+            let is_in = |line| of.is(step, write, function, line);
+            is_store(step) && (is_in("home.commit") || is_in("store_commit(home"))
         };
         match self {
             Written::ShorterFirst => {
@@ -142,8 +143,8 @@ impl Written {
             }
             Written::Miscounted => {
                 for step in out.iter_mut() {
-                    let is_commit = of.is(step, write, "insert", "bucket.commit")
-                        || of.is(step, write, "clear", "bucket.commit");
+                    let is_commit = of.is(step, write, "insert", "store_commit(bucket")
+                        || of.is(step, write, "clear", "store_commit(bucket");
                     if let Action::Store { v, .. } = &mut step.action
                         && is_commit
                     {

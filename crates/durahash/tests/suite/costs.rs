@@ -295,6 +295,7 @@ fn esh_meets_its_costs() {
     let (pool, esh) = esh_of(Metered::new(dram()), 4);
     let mut keys = 0;
     let mut sums = [0.0; 6];
+    let mut read = Counts::default();
     for point in 0..POINTS {
         let until = (FROM as f64 * (f64::from(point) / f64::from(POINTS)).exp2()) as u64;
         (keys..until).for_each(|i| put(&esh, i));
@@ -306,7 +307,9 @@ fn esh_meets_its_costs() {
         keys += OPS;
         // Any keys, not those that were inserted last.
         let some = (0..OPS).map(|i| i * keys / OPS + u64::from(point));
-        let remove = persists(steady(&esh, &pool, some.clone(), |i| remove(&esh, i)));
+        let removes = steady(&esh, &pool, some.clone(), |i| remove(&esh, i));
+        read = read + removes.0;
+        let remove = persists(removes);
         some.for_each(|i| put(&esh, i));
         let all = [hit, miss, insert[0], insert[1], remove[0], remove[1]];
         println!("{keys} keys, load {:.3}: {all:.3?}", load_factor(&esh));
@@ -319,6 +322,17 @@ fn esh_meets_its_costs() {
     assert!(flushes <= 2.2 && fences <= 2.2, "{flushes} flushes, {fences} fences of an insert");
     let [flushes, fences] = [remove_flushes, remove_fences];
     assert!(flushes <= 1.45 && fences <= 1.45, "{flushes} flushes, {fences} fences of a remove");
+    let read = read.blocks_read as f64 / f64::from(POINTS * OPS as u32);
+    println!("{read} blocks read by a remove during growth");
+    assert!(read <= 1.3, "{read} blocks read by a remove during growth");
+
+    // All of them, and all merges.
+    let before = pool.medium().counts();
+    (0..keys).for_each(|i| remove(&esh, i));
+    let shrunk = pool.medium().counts() - before;
+    let read = shrunk.blocks_read as f64 / keys as f64;
+    println!("{read} blocks read by a remove while all go");
+    assert!(read <= 1.3, "{read} blocks read by a remove while all go");
 }
 
 fn load_factor(index: &dyn Index) -> f64 {

@@ -1,6 +1,7 @@
 //! Verifying all invariants. They are listed in the [module docs](super).
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 
 use durahash_media::probe::BitMask;
 use durahash_media::{Medium, Result};
@@ -91,7 +92,13 @@ impl<M: Medium> Esh<M> {
             if lock.is_locked(medium) {
                 report(LOCKS, off(number), "a lock is held".to_owned());
             }
-            commits.push(self.commit(bucket));
+            let (commit, count) =
+                (self.commit(bucket), self.count_of(bucket).load(Ordering::Acquire));
+            if count != 0 && u32::from(count) - 1 != commit.count() {
+                let (are, says) = (commit.count(), count - 1);
+                report(LOCKS, off(number), format!("{are} live slots, the count says {says}"));
+            }
+            commits.push(commit);
         }
         let mut away = [0; MAX_BUCKETS as usize];
         let mut met: HashMap<u64, (u32, u64)> = HashMap::new();

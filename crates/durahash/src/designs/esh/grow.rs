@@ -2,6 +2,7 @@
 //! [module docs](super).
 
 use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
 
 use durahash_media::{Medium, Result, Taken, wait_lock};
 
@@ -156,6 +157,29 @@ impl<M: Medium> Esh<M> {
         })
     }
 
+    /// The same by the counts in DRAM; the head of a bucket is read where its count is not known.
+    fn counted_live(&self, place: Unit) -> Result<u64> {
+        (0..self.shape.buckets).try_fold(0, |sum, number| {
+            let bucket = self.bucket(place, number)?;
+            let count = self.count_of(bucket);
+            let live = match count.load(Ordering::Acquire) {
+                0 => {
+                    let live = self.commit(bucket).count();
+                    // A writer knows better.
+                    let _ = count.compare_exchange(
+                        0,
+                        live as u8 + 1,
+                        Ordering::AcqRel,
+                        Ordering::Relaxed,
+                    );
+                    u64::from(live)
+                }
+                known => u64::from(known) - 1,
+            };
+            Ok(sum + live)
+        })
+    }
+
     /// A writer found no slot free in the segment of `h`, which was at `place`: splits it, unless
     /// there is one by now.
     pub(super) fn make_room(&self, h: u64, place: Unit) -> Result<()> {
@@ -292,13 +316,8 @@ impl<M: Medium> Esh<M> {
         self.shape.capacity() * 3 / 4
     }
 
-    /// Merges the segment of `h` with its buddy, as often as both are sparse. Not worth a look while
-    /// the bucket of `h` alone is half full.
+    /// Merges the segment of `h` with its buddy, as often as both are sparse.
     pub(super) fn merge_around(&self, h: u64) {
-        let home = self.bucket(self.find(h), self.shape.home(h));
-        if home.is_ok_and(|home| self.commit(home).count() * 2 > self.shape.slots) {
-            return;
-        }
         // What was removed is removed; damage, and a full medium, are for others to meet.
         merge_all(self.medium(), || self.merge_once(h).unwrap_or(Merge::NotDue));
     }
@@ -310,8 +329,12 @@ impl<M: Medium> Esh<M> {
         }
         let h_buddy = h ^ extend::span(place.depth());
         let buddy = self.find(h_buddy);
-        let due = || Ok(self.live_of(place)? + self.live_of(buddy)? <= self.merge_limit());
-        if buddy.depth() != place.depth() || self.live_of(place)? > self.merge_limit() || !due()? {
+        let limit = self.merge_limit();
+        let live = self.counted_live(place)?;
+        if buddy.depth() != place.depth()
+            || live > limit
+            || live + self.counted_live(buddy)? > limit
+        {
             return Ok(Merge::NotDue);
         }
         if buddy == place {
@@ -339,9 +362,12 @@ impl<M: Medium> Esh<M> {
             }
         };
         let current = self.find(h) == place && self.find(h_buddy) == buddy;
-        let done = match due() {
+        let live = self.live_of(place).and_then(|live| Ok(live + self.live_of(buddy)?));
+        let done = match live {
             _ if !current => Ok(Merge::Busy),
-            Ok(true) if self.pool.writable().is_ok() => self.merge(&first, &second, h),
+            Ok(live) if live <= limit && self.pool.writable().is_ok() => {
+                self.merge(&first, &second, h)
+            }
             Ok(_) => Ok(Merge::NotDue),
             Err(e) => Err(e),
         };

@@ -2,7 +2,9 @@
 
 use durahash_media::{Medium, Result};
 
-use super::layout::{BUCKET_WORDS, Bucket, Commit, Fingerprints, LINES, MAX_BUCKETS, far_slot_for};
+use super::layout::{
+    BUCKET_BYTES, BUCKET_WORDS, Bucket, Commit, Fingerprints, LINES, MAX_BUCKETS, far_slot_for,
+};
 use super::overflow::Shape;
 use super::records::Record;
 use super::{Esh, Unit};
@@ -86,6 +88,8 @@ impl<M: Medium> Esh<M> {
     /// late writer may hold one for a moment, and readers know their versions.
     pub(super) fn write(&self, place: Unit, used_before: bool, image: &Image) -> Result<()> {
         let medium = self.medium();
+        let end = self.offset(place) + self.shape.segment_bytes();
+        self.counts.cover(end / BUCKET_BYTES)?;
         for number in 0..self.shape.buckets {
             let bucket: &Bucket = self.bucket(place, number)?;
             let words = &image.words[number as usize * BUCKET_WORDS..][..BUCKET_WORDS];
@@ -104,7 +108,7 @@ impl<M: Medium> Esh<M> {
             }
             medium.store(&bucket.fingerprints[0], words[2]);
             medium.store(&bucket.fingerprints[1], words[3]);
-            medium.store(&bucket.commit, Commit::new(live, overflow, place.depth()).0);
+            self.store_commit(bucket, Commit::new(live, overflow, place.depth()));
             if !used_before {
                 self.lock_of(bucket).stamp(medium)?;
             }

@@ -11,7 +11,8 @@
 //! # Where state lives
 //! Everything is in the pool, locks too: a bucket's is in its head, beside what a lookup reads anyway.
 //! Beside them, in DRAM, a copy of the directory (`crate::extendible::directory`), which is made at every open
-//! from the array alone, and a counter. A lookup reads one bucket, and those that OFRB tells of if it
+//! from the array alone, a counter, and a byte for each bucket: how many slots are live, so that a removal knows
+//! whether two buddies are sparse without reading their heads. A lookup reads one bucket, and those that OFRB tells of if it
 //! does not find its hash there.
 //!
 //! # Layout
@@ -31,7 +32,8 @@
 //!   extent of directories belongs to the array.
 //! - **ESH-6** In each commit word MC, OB and the parity agree with the rest. OC is exact, but in a
 //!   segment that was not repaired yet.
-//! - **ESH-7** The counters of depths and of live slots are exact, and no lock is held.
+//! - **ESH-7** The counters of depths and of live slots, and those of buckets that are known, are exact, and no
+//!   lock is held.
 //!
 //! # Commit steps
 //! A writer holds W of its hash's home bucket, and of one bucket more if it changes that. X of the home
@@ -121,10 +123,10 @@ mod repair;
 mod write;
 
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use durahash_media::{
-    EpochLock, Epochs, Event, LINE_BYTES, Medium, Place, Present, Result, Version,
+    EpochLock, Epochs, Event, LINE_BYTES, Medium, Place, Present, Reserved, Result, Version,
 };
 
 use crate::extendible::array::Array;
@@ -156,6 +158,8 @@ pub struct Esh<M: Medium> {
     epochs: Epochs,
     present: Present,
     live_count: IncrementalCount,
+    /// By the number of the bucket: its live slots, and one more; zero where that was not asked yet.
+    counts: Reserved<1, u8>,
     writers: Writers,
 }
 
@@ -210,6 +214,21 @@ impl<M: Medium> Esh<M> {
     #[inline(always)]
     fn commit(&self, bucket: &Bucket) -> Commit {
         Commit(self.medium().load(&bucket.commit))
+    }
+
+    /// Stores a commit word with other live slots, and their count. The caller holds W of the bucket.
+    #[inline]
+    #[track_caller]
+    fn store_commit(&self, bucket: &Bucket, commit: Commit) {
+        self.medium().store(&bucket.commit, commit.0);
+        self.count_of(bucket).store(commit.count() as u8 + 1, Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn count_of(&self, bucket: &Bucket) -> &AtomicU8 {
+        let [count] =
+            self.counts.row(self.medium().region().offset_of(&bucket.commit) / BUCKET_BYTES);
+        count
     }
 
     #[inline(always)]

@@ -66,19 +66,16 @@ impl<M: Medium> Esh<M> {
         Ok(records)
     }
 
-    /// How many slots elsewhere belong to `home`, and how far the furthest of them is, without the one
-    /// at `except`. Calls `f` with each of them, the furthest first, until it says that it has seen
-    /// enough. The caller holds W of the home, so that none of them moves.
-    pub(super) fn overflow_of(
+    /// The slot furthest from `home` of those elsewhere that belong to it, at most `reach` away; the one at
+    /// `except` does not count. The caller holds W of the home, so that none of them moves.
+    pub(super) fn furthest(
         &self,
         place: Unit,
         home: u32,
         reach: u32,
         except: Option<(u32, u32)>,
-        mut f: impl FnMut(Record),
-    ) -> Result<(u32, u32)> {
+    ) -> Result<Option<Record>> {
         let (medium, shape) = (self.medium(), self.shape);
-        let (mut count, mut furthest) = (0, 0);
         for distance in (1..=reach).rev() {
             let number = shape.after(home, distance);
             let bucket = self.bucket(place, number)?;
@@ -86,14 +83,12 @@ impl<M: Medium> Esh<M> {
                 let words = &bucket.slots[slot as usize];
                 let h = medium.load(&words.h);
                 if shape.home(h) == home && except != Some((number, slot)) {
-                    count += 1;
-                    furthest = furthest.max(distance);
                     let payload = medium.load(&words.payload);
-                    f(Record { h, distance, bucket: number, slot, payload });
+                    return Ok(Some(Record { h, distance, bucket: number, slot, payload }));
                 }
             }
         }
-        Ok((count, furthest))
+        Ok(None)
     }
 
     /// True if a bucket has a free slot.

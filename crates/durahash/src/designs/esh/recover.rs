@@ -7,10 +7,10 @@
 use std::sync::atomic::AtomicU64;
 
 use durahash_media::hash::WordMix;
-use durahash_media::{Epochs, ErrorKind, Medium, Place, Present, Result};
+use durahash_media::{Epochs, ErrorKind, Medium, Place, Present, Reserved, Result};
 
 use super::grow::Free;
-use super::layout::{MAX_BUCKETS, SLOTS};
+use super::layout::{BUCKET_BYTES, MAX_BUCKETS, SLOTS};
 use super::overflow::Shape;
 use super::{DATES_ROOT, Esh, Writers};
 use crate::designs::slots_of;
@@ -116,6 +116,10 @@ impl<M: Medium> Esh<M> {
             epochs,
             present: Present::new(pool.medium().region().max_bytes())?,
             live_count: IncrementalCount::default(),
+            counts: Reserved::growing(
+                0,
+                pool.medium().region().max_bytes().div_ceil(BUCKET_BYTES),
+            )?,
             writers: Writers {
                 growth,
                 array: Array::new(format.seed),
@@ -160,6 +164,7 @@ impl<M: Medium> Esh<M> {
         let per_extent = self.per_extent();
         let extents = self.pool.unit_extents();
         let count = extents.last().map_or(0, |last| last + 1);
+        self.counts.cover(count * self.pool.extent_bytes() / BUCKET_BYTES)?;
         let mut units = Segments::new(count);
         for extent in &extents {
             units.insert(*extent);
@@ -204,7 +209,7 @@ impl<M: Medium> Esh<M> {
             slots_used: self.live_slots().unwrap_or(0),
             slots: segments * self.shape.capacity(),
             medium_bytes: segments * self.shape.segment_bytes() + arrays,
-            dram_bytes: self.directory.bytes(),
+            dram_bytes: self.directory.bytes() + segments * u64::from(self.shape.buckets),
             esh: Some(EshStats { repairs, unrepaired }),
             ..self.writers.growth.figures(depth)
         }

@@ -132,7 +132,7 @@ impl<M: Medium> Esh<M> {
             let doubles = twice.iter().filter(|record| record.bucket == number);
             let live = doubles.fold(before.live(), |live, record| live & !(1 << record.slot));
             if live != before.live() {
-                medium.store(&bucket.commit, before.with_live(live, shape.buckets).0);
+                self.store_commit(bucket, before.with_live(live, shape.buckets));
                 medium.flush(&bucket.commit);
                 fences = true;
             }

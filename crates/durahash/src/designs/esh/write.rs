@@ -256,7 +256,7 @@ impl<M: Medium> Esh<M> {
             medium.fence();
         }
         held.exclude_readers();
-        medium.store(&bucket.commit, commit.with_live(commit.live() | 1 << slot, buckets).0);
+        self.store_commit(bucket, commit.with_live(commit.live() | 1 << slot, buckets));
         medium.flush(&bucket.commit);
         medium.drain();
         self.live_count.add(h, 1);
@@ -286,7 +286,7 @@ impl<M: Medium> Esh<M> {
         let medium = self.medium();
         let commit = self.commit(bucket);
         let live = commit.live() & !(1 << slot);
-        medium.store(&bucket.commit, commit.with_live(live, self.shape.buckets).0);
+        self.store_commit(bucket, commit.with_live(live, self.shape.buckets));
         if medium.same_line_order() {
             // Its fingerprint, never durable before the commit. It matters for damage only.
             let word = slot as usize / 8;
@@ -326,19 +326,34 @@ impl<M: Medium> Esh<M> {
         reach: u32,
     ) -> Result<Option<(Record, (u32, u32))>> {
         let (place, number) = (held.place, held.number);
-        let mut first = None;
-        let all = self.overflow_of(place, number, reach, None, |record| {
-            first.get_or_insert(record);
-        })?;
-        let Some(record) = first else {
+        let Some(record) = self.furthest(place, number, reach, None)? else {
             return Ok(None);
         };
         if held.take(record.bucket)? != Taken::Yes {
             return Ok(None);
         }
-        let but = Some((record.bucket, record.slot));
-        let left = self.overflow_of(place, number, all.1, but, |_| {})?;
+        let left = self.left_without(held, (record.bucket, record.slot))?;
         Ok(Some((record, left)))
+    }
+
+    /// What overflow is left of the home without the slot at `gone`: how many, and how far the furthest is.
+    /// Few removals have to look for that.
+    fn left_without(&self, held: &Locks<'_, M>, gone: (u32, u32)) -> Result<(u32, u32)> {
+        let (home, reach) =
+            (self.commit(held.home), self.commit(held.home).reach(self.shape.buckets));
+        if !home.is_sound() {
+            // Damage: nobody knows how many there are, and none may be left behind.
+            return Ok((home.overflowed(), reach));
+        }
+        let count = home.overflowed().saturating_sub(1);
+        if count == 0 {
+            return Ok((0, 0));
+        }
+        if self.shape.distance(held.number, gone.0) < reach {
+            return Ok((count, reach));
+        }
+        let furthest = self.furthest(held.place, held.number, reach, Some(gone))?;
+        Ok((count, furthest.map_or(0, |record| record.distance)))
     }
 
     /// Moves a slot from the other bucket into a free one of the home.
@@ -353,7 +368,7 @@ impl<M: Medium> Esh<M> {
         let commit = commit
             .with_live(commit.live() | 1 << slot, buckets)
             .with_overflow((left.0, commit.reach(buckets)));
-        medium.store(&home.commit, commit.0);
+        self.store_commit(home, commit);
         medium.flush(&home.commit);
         medium.fence();
         self.clear(from, record.slot);
@@ -374,8 +389,7 @@ impl<M: Medium> Esh<M> {
         let medium = self.medium();
         let (home, buckets) = (held.home, self.shape.buckets);
         let reach = self.commit(home).reach(buckets);
-        let but = Some((at.bucket, at.slot));
-        let left = or_release!(held, self.overflow_of(held.place, held.number, reach, but, |_| {}));
+        let left = or_release!(held, self.left_without(&held, (at.bucket, at.slot)));
         held.exclude_readers();
         medium.store(&home.commit, self.commit(home).with_overflow((left.0, reach)).0);
         medium.flush(&home.commit);
