@@ -7,7 +7,8 @@ use durahash_media::{Medium, Result};
 use super::Rewo;
 use super::layout::{BUCKET_BYTES, Commit};
 use super::recover::read_block;
-use super::tables::{TableSet, View};
+use super::scan::Listed;
+use super::tables::{Table, TableSet, View};
 use crate::index::Finding;
 
 /// Takes what is wrong: the invariant, the number of the bucket, and words.
@@ -16,8 +17,7 @@ type Report<'a> = &'a mut dyn FnMut(&'static str, u64, String);
 /// All buckets with the numbers of their tables, and whether a resize has migrated what belonged elsewhere.
 fn with_progress(wanted: &TableSet, cursor: u64) -> impl Iterator<Item = ((usize, u64), bool)> {
     let mut at = 0;
-    let buckets =
-        wanted.all().flat_map(|(i, t)| (t.first..t.first + t.buckets()).map(move |n| (i, n)));
+    let buckets = wanted.all().flat_map(|(i, table)| table.numbers().map(move |n| (i, n)));
     buckets.map(move |(i, number)| {
         let is_source = wanted.sources().any(|(source, _)| source == i);
         let is_done = is_source && at < cursor;
@@ -66,16 +66,9 @@ impl<M: Medium> Rewo<M> {
     fn check_extents(&self, wanted: &TableSet, block: u64, report: Report<'_>) {
         let per_extent = self.pool.extent_bytes() / BUCKET_BYTES;
         let prepared = self.resizing().prepared.map(|prepared| prepared.table);
-        for extent in self.pool.unit_extents() {
-            let mut tables = wanted.all().map(|(_, table)| table).chain(prepared);
-            if !tables.any(|table| table.has(extent * per_extent)) {
-                report("REWO-5", extent * per_extent, "an extent of no table".to_owned());
-            }
-        }
-        for extent in self.pool.directory_extents() {
-            if extent != block / per_extent {
-                report("REWO-5", extent * per_extent, "an extent that nothing names".to_owned());
-            }
+        let tables: Vec<Table> = wanted.all().map(|(_, table)| table).chain(prepared).collect();
+        for extent in self.unnamed(&tables, block) {
+            report("REWO-5", extent * per_extent, "an extent that nothing names".to_owned());
         }
     }
 
@@ -95,8 +88,7 @@ impl<M: Medium> Rewo<M> {
             report("REWO-4", number, "a slot is leaving, and nobody moves it".to_owned());
         }
         self.each_slot(view, number, &mut |slot| {
-            let is_left_behind = is_done && view.target(slot.h) != table;
-            if !slot.is_found || is_left_behind || self.used & 1 << slot.slot == 0 {
+            if self.is_lost(&slot, view, (table, is_done)) {
                 let what = format!("no lookup finds {:#018x} in slot {}", slot.h, slot.slot);
                 report("REWO-2", number, what);
             }
@@ -104,6 +96,13 @@ impl<M: Medium> Rewo<M> {
                 report("REWO-3", number, format!("hash {:#018x} is there twice", slot.h));
             }
         })
+    }
+
+    /// True if no lookup finds a slot of a table, out of whose bucket a resize has migrated everything if it
+    /// `is_done`.
+    fn is_lost(&self, slot: &Listed, view: View, (table, is_done): (usize, bool)) -> bool {
+        let is_left_behind = is_done && view.target(slot.h) != table;
+        !slot.is_found || is_left_behind || self.used & 1 << slot.slot == 0
     }
 
     /// REWO-7.
@@ -133,8 +132,7 @@ impl<M: Medium> Rewo<M> {
                 let before = self.commit(bucket);
                 let mut lost = Vec::new();
                 self.each_slot(view, number, &mut |slot| {
-                    let is_left_behind = is_done && view.target(slot.h) != table;
-                    if !slot.is_found || is_left_behind || self.used & 1 << slot.slot == 0 {
+                    if self.is_lost(&slot, view, (table, is_done)) {
                         lost.push(slot);
                     }
                 })?;

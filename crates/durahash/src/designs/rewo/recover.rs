@@ -107,7 +107,10 @@ impl<M: Medium> Rewo<M> {
             rewo.live_tables.pass(&found.wanted, found.cursor);
             rewo.set_pace(&found.wanted, found.cursor);
         }
-        rewo.release_unnamed(&found)?;
+        let tables: Vec<Table> = found.wanted.all().map(|(_, table)| table).collect();
+        for extent in rewo.unnamed(&tables, found.number) {
+            rewo.pool.release_extent(extent)?;
+        }
         rewo.cached.begin(rewo.cache_buckets(&found.wanted), rewo.live.get() == 0);
         if cache.fill {
             rewo.fill_cache(&found.wanted)?;
@@ -178,7 +181,7 @@ impl<M: Medium> Rewo<M> {
             return Ok(0);
         }
         if found.wanted.empties_sources() {
-            let sources = found.wanted.sources().flat_map(|(_, t)| t.first..t.first + t.buckets());
+            let sources = found.wanted.sources().flat_map(|(_, table)| table.numbers());
             for (at, number) in (0..found.cursor).zip(sources) {
                 if self.commit(self.bucket(number)?).live() != 0 {
                     return Ok(at);
@@ -228,27 +231,20 @@ impl<M: Medium> Rewo<M> {
         Ok(found)
     }
 
-    /// Extents that the block does not name, directly or by its tables, go back to the pool.
-    fn release_unnamed(&self, found: &TablesBlock) -> Result<()> {
+    /// Extents in use that are of none of some tables, and not that of a block's number.
+    pub(super) fn unnamed(&self, tables: &[Table], block: u64) -> Vec<u64> {
         let per_extent = self.pool.extent_bytes() / BUCKET_BYTES;
-        for extent in self.pool.unit_extents() {
-            if !found.wanted.all().any(|(_, table)| table.has(extent * per_extent)) {
-                self.pool.release_extent(extent)?;
-            }
-        }
-        for extent in self.pool.directory_extents() {
-            if extent != found.number / per_extent {
-                self.pool.release_extent(extent)?;
-            }
-        }
-        Ok(())
+        let is_named = |extent: &u64| tables.iter().any(|table| table.has(extent * per_extent));
+        let units = self.pool.unit_extents().into_iter().filter(|extent| !is_named(extent));
+        let directories = self.pool.directory_extents().into_iter();
+        units.chain(directories.filter(|extent| *extent != block / per_extent)).collect()
     }
 
     /// Copies everything into the cached table, as far as it goes.
     fn fill_cache(&self, wanted: &TableSet) -> Result<()> {
         self.cached.begin(self.cache_buckets(wanted), true);
         let view = self.live_tables.load();
-        for number in wanted.all().flat_map(|(_, t)| t.first..t.first + t.buckets()) {
+        for number in wanted.all().flat_map(|(_, table)| table.numbers()) {
             self.each_slot(view, number, &mut |slot| {
                 if slot.is_found {
                     let remixed = self.remix.mix(slot.h);

@@ -19,6 +19,21 @@ fn next_unit(at: u64, bits: u32) -> Option<u64> {
     (next >> bits == 0).then(|| next << (64 - bits))
 }
 
+/// The unit at a position, in the tables of one view.
+struct Unit {
+    view: View,
+    wanted: TableSet,
+    at: u64,
+    bits: u32,
+}
+
+impl Unit {
+    /// The buckets of its regions.
+    fn numbers(&self) -> impl Iterator<Item = u64> {
+        self.wanted.all().flat_map(|(_, table)| table.region_numbers(self.at))
+    }
+}
+
 impl<M: Medium> Rewo<M> {
     /// The slots of the unit at a position, from that on.
     pub(super) fn scan_unit(&self, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
@@ -31,23 +46,19 @@ impl<M: Medium> Rewo<M> {
                 continue;
             }
             let bits = wanted.all().map(|(_, table)| table.region_bits()).max().unwrap_or(0);
+            let unit = Unit { view, wanted, at, bits };
             let done = if tries < READ_TRIES {
-                self.collect(view, &wanted, (at, bits), out)
+                self.collect(&unit, out)
             } else {
-                self.collect_locked(view, &wanted, (at, bits), out)
+                self.collect_locked(&unit, out)
             };
-            match done {
-                Some(Ok(())) => break next_unit(at, bits),
-                Some(Err(e)) => {
-                    out.truncate(from);
-                    return Err(e);
-                }
-                None => {
-                    out.truncate(from);
-                    tries += 1;
-                    self.medium().event(Event::Wait);
-                }
+            if matches!(done, Some(Ok(()))) {
+                break next_unit(at, bits);
             }
+            out.truncate(from);
+            done.transpose()?;
+            tries += 1;
+            self.medium().event(Event::Wait);
         };
         // In the order of positions; a slot that was on its way is there twice.
         let mut unit = out.split_off(from);
@@ -57,77 +68,42 @@ impl<M: Medium> Rewo<M> {
         Ok(next)
     }
 
-    /// The regions of a unit, as ranges of buckets.
-    fn regions(
-        &self,
-        wanted: &TableSet,
-        at: u64,
-    ) -> impl Iterator<Item = (usize, std::ops::Range<u64>)> {
-        wanted.all().map(move |(i, table)| {
-            let (first, buckets) = table.region(at);
-            (i, first..first + buckets)
-        })
-    }
-
     /// Reads a unit; `None` where a writer came meanwhile.
-    fn collect(
-        &self,
-        view: View,
-        wanted: &TableSet,
-        (at, bits): (u64, u32),
-        out: &mut Vec<(u64, u64)>,
-    ) -> Option<Result<()>> {
+    fn collect(&self, unit: &Unit, out: &mut Vec<(u64, u64)>) -> Option<Result<()>> {
         let medium = self.medium();
-        let numbers = || self.regions(wanted, at).flat_map(|(_, range)| range);
-        let versions: Vec<_> = numbers().map(|n| self.lock_of(n).read(medium)).collect();
-        if !self.live_tables.is_current(view) {
+        let versions: Vec<_> = unit.numbers().map(|n| self.lock_of(n).read(medium)).collect();
+        if !self.live_tables.is_current(unit.view) {
             return None;
         }
-        let done = self.gather(view, wanted, (at, bits), out);
-        let is_valid = numbers().zip(&versions).all(|(n, v)| self.lock_of(n).validate(*v));
+        let done = self.gather(unit, out);
+        let is_valid = unit.numbers().zip(&versions).all(|(n, v)| self.lock_of(n).validate(*v));
         is_valid.then_some(done)
     }
 
     /// The same, with writers kept out; `None` where the tables have changed.
-    fn collect_locked(
-        &self,
-        view: View,
-        wanted: &TableSet,
-        (at, bits): (u64, u32),
-        out: &mut Vec<(u64, u64)>,
-    ) -> Option<Result<()>> {
+    fn collect_locked(&self, unit: &Unit, out: &mut Vec<(u64, u64)>) -> Option<Result<()>> {
         let medium = self.medium();
-        let numbers = self.regions(wanted, at).flat_map(|(_, range)| range);
-        let mut stripes: Vec<u64> = numbers.map(|number| self.stripe(number)).collect();
+        let mut stripes: Vec<u64> = unit.numbers().map(|number| self.stripe(number)).collect();
         stripes.sort_unstable();
         stripes.dedup();
         stripes.iter().for_each(|stripe| self.lock_at(*stripe).lock(medium));
-        let done =
-            self.live_tables.is_current(view).then(|| self.gather(view, wanted, (at, bits), out));
+        let done = self.live_tables.is_current(unit.view).then(|| self.gather(unit, out));
         stripes.iter().for_each(|stripe| self.lock_at(*stripe).unlock_unchanged(medium));
         done
     }
 
     /// The slots of a unit that lookups find.
-    fn gather(
-        &self,
-        view: View,
-        wanted: &TableSet,
-        (at, bits): (u64, u32),
-        out: &mut Vec<(u64, u64)>,
-    ) -> Result<()> {
-        for (_, numbers) in self.regions(wanted, at) {
-            for number in numbers {
-                self.each_slot(view, number, &mut |slot| {
-                    let remixed = self.remix.mix(slot.h);
-                    let is_here = prefix(remixed, bits) == prefix(at, bits);
-                    if slot.is_found && is_here && remixed >= at {
-                        out.push((slot.h, slot.payload));
-                    }
-                })?;
-            }
-        }
-        Ok(())
+    fn gather(&self, unit: &Unit, out: &mut Vec<(u64, u64)>) -> Result<()> {
+        let Unit { at, bits, .. } = *unit;
+        unit.numbers().try_for_each(|number| {
+            self.each_slot(unit.view, number, &mut |slot| {
+                let remixed = self.remix.mix(slot.h);
+                let is_here = prefix(remixed, bits) == prefix(at, bits);
+                if slot.is_found && is_here && remixed >= at {
+                    out.push((slot.h, slot.payload));
+                }
+            })
+        })
     }
 
     /// Calls `f` with every live slot of a bucket.

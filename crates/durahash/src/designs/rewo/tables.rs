@@ -9,6 +9,7 @@
 //! iteration goes in the order of remixed hashes, region by region, and a key that moves stays where
 //! it is in that order.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use durahash_media::{bits, hash};
@@ -91,6 +92,11 @@ impl Table {
         1 << self.shift
     }
 
+    /// Its buckets.
+    pub(super) const fn numbers(self) -> Range<u64> {
+        self.first..self.first + self.buckets()
+    }
+
     /// True if a bucket is one of its own.
     pub(super) const fn has(self, bucket: u64) -> bool {
         bucket.wrapping_sub(self.first) < self.buckets()
@@ -102,9 +108,15 @@ impl Table {
     }
 
     /// The first bucket of a region, and how many it has.
-    pub(super) const fn region(self, remixed: u64) -> (u64, u64) {
+    const fn region(self, remixed: u64) -> (u64, u64) {
         let shift = self.shift - self.region_bits();
         (self.first + (hash::prefix(remixed, self.region_bits()) << shift), 1 << shift)
+    }
+
+    /// The buckets of a region.
+    pub(super) const fn region_numbers(self, remixed: u64) -> Range<u64> {
+        let (first, buckets) = self.region(remixed);
+        first..first + buckets
     }
 
     /// The two buckets of a hash, by its remix.
