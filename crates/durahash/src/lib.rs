@@ -16,7 +16,7 @@
 //!
 //! # Usage
 //!
-//! [`Options`] makes and opens *pools*, files with one map each:
+//! [`Options`] makes and opens *pools*, files with one map each, or with several ([`Pool`]):
 //!
 //! - [`Map`] has one value for each key, [`MultiMap`] any number of them. The types of keys and values are those of
 //!   [`Data`]: numbers, `bool`, `char`, tuples of them, arrays of bytes, `[u8]` and `str`; structs by the features
@@ -125,7 +125,9 @@ pub use api::any::{AnyIter, AnyMap, AnyMultiIter, AnyMultiMap};
 pub use api::iter::{Iter, MultiIter};
 pub use api::map::Map;
 pub use api::multi_map::MultiMap;
-pub use api::options::{Openable, Options};
+pub use api::openable::{NamedMap, Openable};
+pub use api::options::Options;
+pub use api::pool::{MapInfo, Pool};
 pub use api::scan::{Cursor, ScanStep};
 pub use designs::{esh, pea, reh, rewo};
 pub use durahash_media::{

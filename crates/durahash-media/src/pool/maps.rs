@@ -28,141 +28,16 @@
 //! An open that finds an entry that is neither free nor live does the last two steps
 //! ([`Pool::begin`]). Records of such a map are not reached by the sweep, and so found to be free.
 
-use std::collections::BTreeMap;
-
+use super::Pool;
+use super::map_table::{
+    ENTRY_BYTES, LIVE, MAKING, MapEntry, MapFacts, NAME_BYTES_MAX, REMOVING, TABLE_BYTES,
+    check_name, name_words, refused,
+};
 use super::superblock::{Format, MAPS_MAX, Saved, State, Superblock, crc_of, store_all};
-use super::{Place, Pool};
 use crate::error::{Error, ErrorKind, Limit, Result};
 use crate::lock::wait_lock;
 use crate::medium::Medium;
-use crate::on_media;
-use crate::word::{PmU64, bits};
-
-on_media! {
-    /// A further map's entry in the table of maps.
-    pub struct MapEntry: 320, align 64 {
-        /// State (bits 0-7), the name area that counts (bit 8), bytes of the name (bits 16-23), CRC-32 of
-        /// these, the pool's name, the entry's number and the map's name (bits 32-63); zero is free.
-        pub state: PmU64,
-        /// Design (bits 0-7) and kind of map (bits 8-15).
-        pub contents: PmU64,
-        /// Type tags: of the key (bits 0-31), of the value (bits 32-63).
-        pub types: PmU64,
-        /// As the superblock's.
-        pub geometry: PmU64,
-        /// Seed of every hash.
-        pub seed: PmU64,
-        /// CRC-32 of the pool's name, the entry's number and the four words before.
-        pub crc: PmU64,
-        /// Zero.
-        pub reserved: [PmU64; 2],
-        /// Two areas for the name, in UTF-8, padded with zeros.
-        pub names: [[PmU64; 8]; 2],
-        /// Where the design starts from.
-        pub roots: [PmU64; 8],
-        /// Counters saved by a clean close.
-        pub saved: [PmU64; 7],
-        /// CRC-32 of the counters and the state word of the close that saved them.
-        pub saved_crc: PmU64,
-    }
-}
-
-const ENTRY_BYTES: u64 = size_of::<MapEntry>() as u64;
-const TABLE_BYTES: u64 = MAPS_MAX as u64 * ENTRY_BYTES;
-
-/// Bytes of the longest name of a map.
-const NAME_BYTES_MAX: usize = 64;
-
-/// The name of the map that the superblock describes.
-const MAIN: &str = "main";
-
-const LIVE: u64 = 1;
-const MAKING: u64 = 2;
-const REMOVING: u64 = 3;
-
-/// A map, as DRAM knows it.
-pub(crate) struct MapFacts {
-    name: String,
-    format: Format,
-    /// The state in the entry's word; of map 0 always live.
-    state: u64,
-    /// The name area that counts.
-    area: usize,
-    /// Counters of the last clean close, and those for the next.
-    loaded: Option<[u64; 7]>,
-    saved: [u64; 7],
-}
-
-/// The maps of a pool by number.
-#[derive(Default)]
-pub(crate) struct Maps {
-    /// Offset of the table; zero is none.
-    off: u64,
-    by_number: BTreeMap<u8, MapFacts>,
-}
-
-impl Maps {
-    pub(crate) fn new(format: &Format, loaded: Option<[u64; 7]>) -> Self {
-        let mut maps = Maps::default();
-        if format.kind != Format::NO_MAP {
-            maps.by_number.insert(
-                0,
-                MapFacts {
-                    name: MAIN.into(),
-                    format: format.clone(),
-                    state: LIVE,
-                    area: 0,
-                    loaded,
-                    saved: loaded.unwrap_or_default(),
-                },
-            );
-        }
-        maps
-    }
-
-    pub(crate) fn table_off(&self) -> u64 {
-        self.off
-    }
-
-    fn live(&self) -> impl Iterator<Item = (u8, &MapFacts)> {
-        self.by_number.iter().map(|(i, map)| (*i, map)).filter(|(_, map)| map.state == LIVE)
-    }
-
-    fn has(&self, name: &str) -> bool {
-        self.live().any(|(_, map)| map.name == name)
-    }
-
-    fn get(&self, map: u8) -> Result<&MapFacts> {
-        let found = self.by_number.get(&map).filter(|map| map.state != REMOVING);
-        found.ok_or_else(|| refused("there is no map of this number"))
-    }
-}
-
-fn refused(what: &'static str) -> Error {
-    ErrorKind::Options { what }.into()
-}
-
-/// Refuses a name that no further map can have.
-fn check_name(name: &str) -> Result<()> {
-    if name.is_empty() || name.len() > NAME_BYTES_MAX {
-        return Err(refused("the name of a map has 1 to 64 bytes"));
-    }
-    if name.chars().any(char::is_control) {
-        return Err(refused("the name of a map has no control characters"));
-    }
-    if name == MAIN {
-        return Err(refused("the name main is kept for the map of a file that is a map"));
-    }
-    Ok(())
-}
-
-/// A name in words.
-fn name_words(name: &str) -> [u64; 8] {
-    let mut bytes = [0; NAME_BYTES_MAX];
-    bytes[..name.len()].copy_from_slice(name.as_bytes());
-    let (words, _) = bytes.as_chunks::<8>();
-    std::array::from_fn(|i| u64::from_le_bytes(words[i]))
-}
+use crate::word::bits;
 
 impl<M: Medium> Pool<M> {
     fn entry(&self, off: u64, map: u8) -> Result<&MapEntry> {
@@ -311,9 +186,14 @@ impl<M: Medium> Pool<M> {
         })
     }
 
-    /// Begins to make a map, whose index is still to be made: until [`Place::publish`] a crash takes it
-    /// back. The extents of all maps have one size.
-    pub(super) fn begin_map(&self, name: &str, format: &Format) -> Result<u8> {
+    /// Begins to make a map, whose index is still to be made; its number. Until
+    /// [`publish_map`](Pool::publish_map) a crash takes it back; where making the index fails,
+    /// [`finish_removal`](Pool::finish_removal) does. The extents of all maps have one size.
+    ///
+    /// # Errors
+    /// [`Options`](ErrorKind::Options) for a name or geometry that cannot be;
+    /// [`MapExists`](ErrorKind::MapExists); [`Full`](ErrorKind::Full).
+    pub fn begin_map(&self, name: &str, format: &Format) -> Result<u8> {
         self.writable()?;
         check_name(name)?;
         let medium = &self.medium;
@@ -407,7 +287,11 @@ impl<M: Medium> Pool<M> {
         Ok(())
     }
 
-    pub(super) fn publish_map(&self, map: u8) -> Result<()> {
+    /// Ends the making of a map: it is there from now on.
+    ///
+    /// # Errors
+    /// [`ReadOnly`](ErrorKind::ReadOnly), [`Poisoned`](ErrorKind::Poisoned).
+    pub fn publish_map(&self, map: u8) -> Result<()> {
         self.set_map_state(map, MAKING, LIVE)
     }
 
@@ -468,15 +352,5 @@ impl<M: Medium> Pool<M> {
         medium.drain();
         maps.by_number.remove(&map);
         Ok(())
-    }
-}
-
-impl<M: Medium> Place<M> {
-    /// Ends the making of a map: it is there from now on.
-    ///
-    /// # Errors
-    /// [`ReadOnly`](ErrorKind::ReadOnly), [`Poisoned`](ErrorKind::Poisoned).
-    pub fn publish_map(&self) -> Result<()> {
-        self.pool().publish_map(self.map())
     }
 }

@@ -38,6 +38,7 @@ mod extents;
 mod log;
 #[cfg(test)]
 mod log_tests;
+mod map_table;
 mod maps;
 mod place;
 mod superblock;
@@ -47,7 +48,7 @@ mod tests;
 
 pub use blocks::PoolStats;
 pub use extents::ExtentKind;
-pub use maps::MapEntry;
+pub use map_table::MapEntry;
 pub use place::Place;
 pub use superblock::{Format, Geometry, Superblock};
 
@@ -62,7 +63,7 @@ use crate::medium::{Durability, Medium};
 use crate::word::{OnMedia, PmU64};
 use blocks::Blocks;
 use extents::Extents;
-use maps::Maps;
+use map_table::Maps;
 use superblock::State;
 
 /// A pool on a medium. See the module docs in the source.

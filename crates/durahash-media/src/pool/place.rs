@@ -31,18 +31,6 @@ impl<M: Medium> Place<M> {
         Ok(Place { pool: Arc::clone(pool), map, format, roots_off })
     }
 
-    /// The place of a new map, in which an index is still to be made. Until
-    /// [`publish_map`](Place::publish_map) a crash takes it back; where making the index fails,
-    /// [`Pool::finish_removal`] does.
-    ///
-    /// # Errors
-    /// [`Options`](crate::ErrorKind::Options) for a name or geometry that cannot be;
-    /// [`MapExists`](crate::ErrorKind::MapExists); [`Full`](crate::ErrorKind::Full).
-    pub fn create(pool: &Arc<Pool<M>>, name: &str, format: &Format) -> Result<Self> {
-        let map = pool.begin_map(name, format)?;
-        Place::of(pool, map)
-    }
-
     /// The pool.
     #[inline(always)]
     pub fn pool(&self) -> &Arc<Pool<M>> {

@@ -276,12 +276,17 @@ fn a_closed_pool_is_cut_behind_its_last_extent() {
     assert_eq!(place(&pool).unit_extents(), [1]);
 }
 
+/// The place of a map that is being made.
+fn begin(pool: &Arc<Pool<Sim>>, name: &str) -> Result<Place<Sim>> {
+    Place::of(pool, pool.begin_map(name, &format())?)
+}
+
 /// A pool with a map `a` of one unit extent and a map `b` of a unit and a directory.
 fn with_maps() -> Arc<Pool<Sim>> {
     let pool = create();
     place(&pool).take_unit_extent().unwrap();
     for (name, directories) in [("a", 0), ("b", 1)] {
-        let map = Place::create(&pool, name, &format()).unwrap();
+        let map = begin(&pool, name).unwrap();
         map.take_unit_extent().unwrap();
         if directories > 0 {
             map.take_directory_extents(directories).unwrap();
@@ -289,7 +294,7 @@ fn with_maps() -> Arc<Pool<Sim>> {
             pool.medium().fence();
         }
         map.set_root(0, u64::from(map.map())).unwrap();
-        map.publish_map().unwrap();
+        pool.publish_map(map.map()).unwrap();
     }
     pool
 }
@@ -337,12 +342,12 @@ fn further_maps_have_their_own_roots_counters_and_extents() {
     let free = pool.stats().free_bytes;
     pool.begin_removal(2).unwrap();
     assert!(Place::of(&pool, 2).is_err());
-    let half = Place::create(&pool, "half", &format()).unwrap();
+    let half = begin(&pool, "half").unwrap();
     half.take_unit_extent().unwrap();
     let pool = reopen(&pool).unwrap();
     assert_eq!(names(&pool)[1..], [(1, "c".to_string())]);
     assert!(pool.stats().free_bytes >= free + 2 * 1024);
-    assert_eq!(Place::create(&pool, "again", &format()).unwrap().map(), 2);
+    assert_eq!(begin(&pool, "again").unwrap().map(), 2);
 }
 
 /// 63 maps have room, and the block of their table is no record of anybody.
@@ -350,10 +355,10 @@ fn further_maps_have_their_own_roots_counters_and_extents() {
 fn a_pool_has_room_for_63_further_maps() {
     let pool = create();
     for i in 1..=63 {
-        let map = Place::create(&pool, &format!("map {i}"), &format()).unwrap();
-        map.publish_map().unwrap();
+        let map = begin(&pool, &format!("map {i}")).unwrap();
+        pool.publish_map(map.map()).unwrap();
     }
-    let full = Place::create(&pool, "one more", &format()).err().unwrap();
+    let full = begin(&pool, "one more").err().unwrap();
     assert!(matches!(full.kind(), ErrorKind::Full { .. }), "{full}");
     let pool = reopen(&pool).unwrap();
     assert_eq!(pool.maps().len(), 64);

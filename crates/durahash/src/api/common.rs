@@ -238,7 +238,7 @@ macro_rules! common_methods {
         /// # Ok::<(), durahash::Error>(())
         /// ```
         pub fn close(self) -> Result<()> {
-            Arc::into_inner(self.engine).map_or(Ok(()), |engine| engine.close())
+            self.engine.close()
         }
     };
 }
@@ -253,7 +253,7 @@ macro_rules! typed_traits {
 
         impl<K: Data + ?Sized, V: Data + ?Sized> Clone for $Map<K, V> {
             fn clone(&self) -> Self {
-                $Map { engine: Arc::clone(&self.engine), types: PhantomData }
+                $Map { engine: self.engine.clone(), types: PhantomData }
             }
         }
 

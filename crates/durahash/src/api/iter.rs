@@ -1,13 +1,13 @@
 //! Iterators over typed maps and multimaps.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
 
 use durahash_media::Result;
 
 use crate::engine::data::Data;
 use crate::engine::entries::Entries;
-use crate::engine::{Engine, Multi, Single};
+use crate::engine::maps::Handle;
+use crate::engine::{Multi, Single};
 
 macro_rules! iterator {
     ($(#[$doc:meta])* $Iter:ident, $Kind:ty, $Map:literal, $put:literal) => {
@@ -28,7 +28,7 @@ macro_rules! iterator {
         }
 
         impl<K: Data + ?Sized, V: Data + ?Sized> $Iter<K, V> {
-            pub(crate) fn new(engine: Arc<Engine<$Kind>>) -> Self {
+            pub(crate) fn new(engine: Handle<$Kind>) -> Self {
                 $Iter { entries: Entries::new(engine), types: PhantomData }
             }
         }

@@ -6,18 +6,18 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::path::Path;
-use std::sync::Arc;
 
 use durahash_media::{Durability, Result};
 
 use super::common::{common_methods, typed_traits};
 use super::iter::Iter;
+use crate::engine::Single;
 use crate::engine::data::{Data, no_value};
 use crate::engine::design::Design;
 use crate::engine::edit::Rule;
+use crate::engine::maps::Handle;
 use crate::engine::outcome::Outcome;
 use crate::engine::stats::Stats;
-use crate::engine::{Engine, Single};
 use crate::index::{Change, Finding, IndexStats, PREFETCHED, Room};
 
 /// Keys of a batch that are hashed and looked up at a time.
@@ -61,7 +61,7 @@ const BATCH: usize = 64;
 /// # }
 /// ```
 pub struct Map<K: Data + ?Sized, V: Data + ?Sized> {
-    pub(super) engine: Arc<Engine<Single>>,
+    pub(super) engine: Handle<Single>,
     types: PhantomData<fn(&K, &V)>,
 }
 
@@ -90,9 +90,9 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// True if slots hold keys and values themselves.
     pub(super) const WORDS: bool = K::TYPE.is_word() && V::TYPE.is_word();
 
-    pub(crate) fn new(engine: Engine<Single>) -> Self {
+    pub(crate) fn new(engine: Handle<Single>) -> Self {
         debug_assert!(engine.key == K::TYPE && engine.value == V::TYPE);
-        Map { engine: Arc::new(engine), types: PhantomData }
+        Map { engine, types: PhantomData }
     }
 
     #[inline]
@@ -501,7 +501,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn iter(&self) -> Iter<K, V> {
-        Iter::new(Arc::clone(&self.engine))
+        Iter::new(self.engine.clone())
     }
 
     /// The design's part of [`stats`](Map::stats), at the cost of a few loads: for benchmarks that

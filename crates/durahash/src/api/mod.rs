@@ -12,4 +12,8 @@ pub(crate) mod update;
 
 pub(crate) mod any;
 
+pub(crate) mod openable;
+
 pub(crate) mod options;
+
+pub(crate) mod pool;

@@ -5,16 +5,16 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::path::Path;
-use std::sync::Arc;
 
 use durahash_media::{Durability, Result};
 
 use super::common::{common_methods, in_pieces, remove_unless, typed_traits};
 use super::iter::MultiIter;
+use crate::engine::Multi;
 use crate::engine::data::{Data, no_value};
 use crate::engine::design::Design;
+use crate::engine::maps::Handle;
 use crate::engine::stats::Stats;
-use crate::engine::{Engine, Multi};
 use crate::index::{Finding, OneKey, PREFETCHED, Values};
 
 /// A durable map from `K` to any number of `V` for each key, made by [`Options`](crate::Options).
@@ -60,7 +60,7 @@ use crate::index::{Finding, OneKey, PREFETCHED, Values};
 /// # }
 /// ```
 pub struct MultiMap<K: Data + ?Sized, V: Data + ?Sized> {
-    engine: Arc<Engine<Multi>>,
+    engine: Handle<Multi>,
     types: PhantomData<fn(&K, &V)>,
 }
 
@@ -68,9 +68,9 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// True if entries are keys and values themselves.
     const WORDS: bool = K::TYPE.is_word() && V::TYPE.is_word();
 
-    pub(crate) fn new(engine: Engine<Multi>) -> Self {
+    pub(crate) fn new(engine: Handle<Multi>) -> Self {
         debug_assert!(engine.key == K::TYPE && engine.value == V::TYPE);
-        MultiMap { engine: Arc::new(engine), types: PhantomData }
+        MultiMap { engine, types: PhantomData }
     }
 
     fn hash(&self, key: &K::Ref) -> u64 {
@@ -359,7 +359,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> MultiMap<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn iter(&self) -> MultiIter<K, V> {
-        MultiIter::new(Arc::clone(&self.engine))
+        MultiIter::new(self.engine.clone())
     }
 
     /// Returns the number of keys that have their values in buffers. It looks at every slot.

@@ -4,60 +4,15 @@ use std::path::Path;
 
 use durahash_media::{Dax, Geometry, Medium, Result, SyncMode};
 
-use super::any::{AnyMap, AnyMultiMap};
-use super::map::Map;
-use super::multi_map::MultiMap;
+use super::openable::Openable;
 use crate::designs::pea::Policy;
 use crate::designs::rewo::Cache;
-use crate::engine::data::{Data, Type};
+use crate::engine::At;
+use crate::engine::compact::compact;
+use crate::engine::data::Type;
 use crate::engine::design::Design;
 use crate::engine::open::{self, CreateSpec};
 use crate::engine::settings::Settings;
-use crate::engine::{At, Engine, Kind, Multi, Single};
-
-mod sealed {
-    use super::*;
-
-    pub trait Sealed: Sized {
-        type Kind: Kind;
-        /// The types of keys and values, where they are known.
-        const TYPES: Option<(Type, Type)>;
-        fn new(engine: Engine<Self::Kind>) -> Self;
-    }
-}
-
-/// The types that [`Options`] make and open: [`Map`] and [`MultiMap`], and [`AnyMap`] and [`AnyMultiMap`], whose
-/// keys and values have types that are known at run time only.
-///
-/// ```
-/// use durahash::{Openable, Options};
-///
-/// fn reopen<T: Openable>(path: &std::path::Path) -> durahash::Result<T> {
-///     Options::new().read_only(true).open(path)
-/// }
-/// ```
-pub trait Openable: sealed::Sealed {}
-
-macro_rules! openable {
-    ($(<$($K:ident, $V:ident)?> $Type:ty, $Kind:ty, $types:expr;)*) => {$(
-        impl<$($K: Data + ?Sized, $V: Data + ?Sized)?> sealed::Sealed for $Type {
-            type Kind = $Kind;
-            const TYPES: Option<(Type, Type)> = $types;
-            fn new(engine: Engine<$Kind>) -> Self {
-                <$Type>::new(engine)
-            }
-        }
-
-        impl<$($K: Data + ?Sized, $V: Data + ?Sized)?> Openable for $Type {}
-    )*};
-}
-
-openable! {
-    <K, V> Map<K, V>, Single, Some((K::TYPE, V::TYPE));
-    <K, V> MultiMap<K, V>, Multi, Some((K::TYPE, V::TYPE));
-    <> AnyMap, Single, None;
-    <> AnyMultiMap, Multi, None;
-}
 
 /// How a map is made or opened.
 ///
@@ -301,8 +256,8 @@ impl Options {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn create<T: Openable>(&self, path: impl AsRef<Path>) -> Result<T> {
-        let (engine, _) = T::Kind::make(&self.settings, T::TYPES, At::New(path.as_ref()))?;
-        Ok(T::new(engine))
+        open::make(&self.settings, T::WANTED, At::New(path.as_ref()))
+            .and_then(|(pool, _)| T::new(pool))
     }
 
     /// Opens the pool file at `path`, and recovers it if it was not closed.
@@ -339,8 +294,8 @@ impl Options {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn open<T: Openable>(&self, path: impl AsRef<Path>) -> Result<T> {
-        let (engine, _) = T::Kind::make(&self.settings, T::TYPES, At::Existing(path.as_ref()))?;
-        Ok(T::new(engine))
+        open::make(&self.settings, T::WANTED, At::Existing(path.as_ref()))
+            .and_then(|(pool, _)| T::new(pool))
     }
 
     /// Opens the pool file at `path`, or creates it where there is none.
@@ -363,7 +318,7 @@ impl Options {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn open_or_create<T: Openable>(&self, path: impl AsRef<Path>) -> Result<T> {
-        open::open_or_create(&self.settings, T::TYPES, path.as_ref()).map(T::new)
+        open::open_or_create(&self.settings, T::WANTED, path.as_ref()).and_then(T::new)
     }
 
     /// Makes a map in memory, which is gone when the last handle is.
@@ -381,8 +336,7 @@ impl Options {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn in_memory<T: Openable>(&self) -> Result<T> {
-        let (engine, _) = T::Kind::make(&self.settings, T::TYPES, At::Memory)?;
-        Ok(T::new(engine))
+        open::make(&self.settings, T::WANTED, At::Memory).and_then(|(pool, _)| T::new(pool))
     }
 
     /// Makes a map on any [`Medium`] of `durahash-media`, which is empty: for implementers, benchmarks and tests.
@@ -405,8 +359,8 @@ impl Options {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn create_on<T: Openable, M: Medium>(&self, medium: M) -> Result<T> {
-        let spec = CreateSpec::new::<T::Kind>(&self.settings, T::TYPES)?;
-        open::create_on(medium, &spec).map(T::new)
+        let spec = CreateSpec::new(&self.settings, T::WANTED)?;
+        open::create_on(medium, &spec).and_then(T::new)
     }
 
     /// Opens the map on any [`Medium`], as [`create_on`](Options::create_on) makes it.
@@ -414,7 +368,7 @@ impl Options {
     /// # Errors
     /// As [`open`](Options::open).
     pub fn open_on<T: Openable, M: Medium>(&self, medium: M) -> Result<T> {
-        open::open_on(&self.settings, medium, T::TYPES).map(T::new)
+        open::open_on(&self.settings, medium, T::WANTED).and_then(T::new)
     }
 
     /// Writes the pool at `path` anew, without gaps, and puts it in the old one's place. Seed,
@@ -461,7 +415,7 @@ impl Options {
         path: impl AsRef<Path>,
         watch: &mut dyn FnMut(u64, u64),
     ) -> Result<()> {
-        T::Kind::compact(&self.settings, T::TYPES, path.as_ref(), watch)
+        compact(&self.settings, T::WANTED, path.as_ref(), watch)
     }
 }
 

@@ -1,7 +1,5 @@
 //! Walks in steps, each a call of its own: for servers, whose clients keep the place.
 
-use std::sync::Arc;
-
 use durahash_media::Result;
 
 use super::map::Map;
@@ -65,7 +63,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn scan(&self, from: Cursor, n: usize) -> Result<ScanStep<K::Owned, V::Owned>> {
-        let mut entries = Entries::from(Arc::clone(&self.engine), from.0);
+        let mut entries = Entries::from(self.engine.clone(), from.0);
         let mut found = Vec::new();
         while let Some(entry) = entries.next_typed::<K, V>() {
             found.push(entry?);

@@ -6,18 +6,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use durahash_media::hash::ByteHash;
-use durahash_media::{Error, ErrorKind, FileLock, Mapped, Result};
+use durahash_media::{Error, FileLock, Format, Mapped, Result};
 
-use super::data::Type;
+use super::maps::{Handle, OpenPool, with};
 use super::open::{self, CreateSpec};
 use super::settings::Settings;
-use super::{At, Engine, Kind};
+use super::spec::{MapSpec, Wanted, refused};
+use super::{At, Engine, Kind, Member};
 use crate::index::IndexBase;
 
-/// See [`AnyMap::compact`](crate::AnyMap::compact).
-pub(crate) fn compact<K: Kind>(
+/// See [`Options::compact`](crate::Options::compact).
+pub(crate) fn compact(
     settings: &Settings,
-    types: Option<(Type, Type)>,
+    wanted: Wanted,
     path: &Path,
     watch: &mut dyn FnMut(u64, u64),
 ) -> Result<()> {
@@ -25,17 +26,16 @@ pub(crate) fn compact<K: Kind>(
     let path = &fs::canonicalize(path)
         .map_err(|e| Error::io("looking for", Some(path.to_path_buf()), e))?;
     let settings = &Settings { read_only: false, ..settings.clone() };
-    let (old, old_lock) = K::make(settings, types, At::Existing(path))?;
+    let (old, old_lock) = open::make(settings, wanted, At::Existing(path))?;
     if old.store.facts().suspect {
-        let what = "a suspect pool is not compacted: dump it into a new one";
-        return Err(ErrorKind::Options { what }.into());
+        return refused("a suspect pool is not compacted: dump it into a new one");
     }
     let aside = aside(path);
     // Only the holder of the old pool's lock compacts it: what is there was left by a crash.
     remove(&aside)?;
     // The new pool stays locked until its name is on the disk: what is acknowledged in it before
     // could be lost with the name.
-    let replaced = copy(&old, &aside, settings, watch)
+    let replaced = copy_all(&old, &aside, settings, watch)
         .and_then(|new| old_lock.map_or(Ok(()), |old| new.replace(&old)));
     if replaced.is_err() {
         // The first failure is the one to report.
@@ -70,32 +70,62 @@ fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// Copies all entries into a new pool at `path`, and closes it. Its file stays locked.
-fn copy<K: Kind>(
-    old: &Engine<K>,
+/// Copies all maps into a new pool at `path`, and closes it. Its file stays locked.
+fn copy_all(
+    old: &OpenPool,
     path: &Path,
     settings: &Settings,
     watch: &mut dyn FnMut(u64, u64),
 ) -> Result<FileLock> {
     let format = old.store.format();
+    let maps = old.named();
+    let own = maps.first().filter(|_| format.kind != Format::NO_MAP);
     let spec = CreateSpec {
-        design: old.design,
-        key: old.key,
-        value: old.value,
+        map: own.map(|(_, member)| with!(member, engine => spec_of(engine, settings))),
         geometry: format.geometry,
         seed: format.seed,
         max_bytes: format.max_bytes,
         sync_mode: old.store.sync_mode()?,
-        design_options: settings.design_options,
         publish: false,
     };
     let medium = Mapped::create_private(path, &settings.mapped(format.max_bytes))?;
     let lock = medium.file_lock();
-    let new = open::create_on::<K, _>(medium, &spec)?;
-    let slots = old.index.stats().slots_used;
-    let (mut copied, mut words, mut pairs) = (0, Vec::new(), Vec::new());
+    let new = open::create_on(medium, &spec)?;
+    let slots_of = |member: &Member| with!(member, engine => engine.index.stats().slots_used);
+    let (mut copied, slots) = (0, maps.iter().map(|(_, member)| slots_of(member)).sum());
+    let watch = &mut |unit| {
+        copied += unit;
+        watch(copied.min(slots), slots);
+    };
+    for (name, member) in &maps {
+        let is_own = own.is_some_and(|(own, _)| own == name);
+        with!(member, engine => {
+            let map = if is_own { 0 } else { new.create(name, &spec_of(engine, settings))? };
+            copy(engine, new.handle(map, None)?, watch)?;
+        });
+    }
+    new.close_last()?;
+    Ok(lock)
+}
+
+/// The properties of a map that is like this one.
+fn spec_of<K: Kind>(engine: &Engine<K>, settings: &Settings) -> MapSpec {
+    MapSpec {
+        kind: K::NUMBER,
+        design: engine.design,
+        key: engine.key,
+        value: engine.value,
+        geometry: engine.format.geometry,
+        seed: engine.format.seed,
+        design_options: settings.design_options,
+    }
+}
+
+/// Copies all entries into a new map.
+fn copy<K: Kind>(old: &Engine<K>, new: Handle<K>, watch: &mut dyn FnMut(u64)) -> Result<()> {
+    let (mut words, mut pairs) = (Vec::new(), Vec::new());
     each_hash(old, &mut |unit| {
-        copied += unit.len() as u64;
+        let slots = unit.len() as u64;
         K::take(old, unit, &mut words, &mut pairs)?;
         for (h, v) in words.drain(..) {
             K::add_word(&new, h, v)?;
@@ -103,11 +133,9 @@ fn copy<K: Kind>(
         for (key, value) in pairs.drain(..) {
             K::add_pair(&new, &key, &value)?;
         }
-        watch(copied.min(slots), slots);
+        watch(slots);
         Ok(())
-    })?;
-    new.close()?;
-    Ok(lock)
+    })
 }
 
 /// A closure over the slots of one hash.
@@ -159,11 +187,14 @@ mod tests {
 
     use durahash_media::sim::{budget, faults};
 
-    use super::super::Single;
+    use durahash_media::ErrorKind;
+
     use super::*;
     use crate::{Design, Map, Options};
 
     const ENTRIES: u64 = 100;
+
+    const ANY: Wanted = Wanted { kind: None, types: None };
 
     fn make(path: &Path) {
         let map: Map<u64, u64> = Options::new().create(path).unwrap();
@@ -184,7 +215,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("n".repeat(255));
         make(&path);
-        compact::<Single>(&Settings::new(), None, &path, &mut |_, _| {
+        compact(&Settings::new(), ANY, &path, &mut |_, _| {
             let names = fs::read_dir(dir.path()).unwrap().count();
             assert!(names <= 2, "{names}");
         })
@@ -205,7 +236,7 @@ mod tests {
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let before = fs::metadata(&path).unwrap();
-        compact::<Single>(&Settings::new(), None, &path, &mut |_, _| {
+        compact(&Settings::new(), ANY, &path, &mut |_, _| {
             if let Ok(growing) = fs::metadata(aside(&path)) {
                 assert_eq!(growing.mode() & 0o777, 0o600);
             }
@@ -229,7 +260,7 @@ mod tests {
                 fs::write(&path, "another").unwrap();
             }
         };
-        let e = compact::<Single>(&Settings::new(), None, &path, swap).unwrap_err();
+        let e = compact(&Settings::new(), ANY, &path, swap).unwrap_err();
         assert!(matches!(e.kind(), ErrorKind::Io { .. }), "{e}");
         assert_eq!(fs::read(&path).unwrap(), b"another");
         assert_whole(&moved);
@@ -246,7 +277,7 @@ mod tests {
         for n in 1.. {
             let before = fs::metadata(&path).unwrap().ino();
             faults::arm(n, EIO);
-            let end = compact::<Single>(&Settings::new(), None, &path, &mut |_, _| ());
+            let end = compact(&Settings::new(), ANY, &path, &mut |_, _| ());
             let failed = faults::disarm();
             assert!(failed || end.is_ok());
             let replaced = fs::metadata(&path).unwrap().ino() != before;
@@ -274,8 +305,7 @@ mod tests {
             map.remove(&i).unwrap();
         }
         map.close().unwrap();
-        compact::<Single>(&Settings::new(), None, &path, &mut |done, of| assert!(done <= of))
-            .unwrap();
+        compact(&Settings::new(), ANY, &path, &mut |done, of| assert!(done <= of)).unwrap();
 
         let map: Map<u64, u64> = options.open(&path).unwrap();
         assert_eq!(map.len().unwrap(), keys);
@@ -314,7 +344,7 @@ mod tests {
             map.put(&format!("key {i}"), &format!("value {i}")).unwrap();
         }
         map.close().unwrap();
-        compact::<Single>(&Settings::new(), None, &path, &mut |_, _| ()).unwrap();
+        compact(&Settings::new(), ANY, &path, &mut |_, _| ()).unwrap();
         let map: Map<str, str> = Options::new().open(&path).unwrap();
         assert_eq!(map.len().unwrap(), 500);
         for i in 0..500 {

@@ -6,18 +6,17 @@
 //! exactly once, whatever moves. All entries of one hash of a multimap are given together, as they
 //! are at one instant.
 
-use std::sync::Arc;
-
 use durahash_media::{Error, Result};
 
+use super::Kind;
 use super::data::{Data, no_value};
+use super::maps::Handle;
 use super::records::Pair;
-use super::{Engine, Kind};
 use crate::index::IndexBase;
 
 /// Entries, one unit after the other.
 pub(crate) struct Entries<E: Kind> {
-    engine: Arc<Engine<E>>,
+    engine: Handle<E>,
     /// Where the next unit begins.
     at: Option<u64>,
     /// The rest of this one, in reverse.
@@ -36,12 +35,12 @@ enum Entry {
 }
 
 impl<E: Kind> Entries<E> {
-    pub(crate) fn new(engine: Arc<Engine<E>>) -> Self {
+    pub(crate) fn new(engine: Handle<E>) -> Self {
         Self::from(engine, 0)
     }
 
     /// Those from the unit at `at` on.
-    pub(crate) fn from(engine: Arc<Engine<E>>, at: u64) -> Self {
+    pub(crate) fn from(engine: Handle<E>, at: u64) -> Self {
         let (words, pairs) = (Vec::new(), Vec::new());
         Entries { engine, at: Some(at), unit: Vec::new(), words, pairs, damage: None }
     }

@@ -2,20 +2,18 @@
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
-use std::path::Path;
 use std::sync::Arc;
 
-use durahash_media::{Medium, Pool, Result};
+use durahash_media::{Medium, Place, Pool, Result};
 
-use super::data::Type;
 use super::design::Design;
 use super::durable::Durable;
 use super::edit::{Again, Decide, Edit, Rule};
 use super::outcome::Outcome;
 use super::record::{Draft, check_sizes, is_chained, offset};
 use super::records::{Pair, Record, is_whole};
-use super::settings::{DesignOptions, Settings};
-use super::{At, CHAINED_COUNTER, Engine, Kind, Made, Single, compact, open};
+use super::settings::DesignOptions;
+use super::{CHAINED_COUNTER, Engine, Host, Kind, Member, Single};
 use crate::designs::esh::Esh;
 use crate::designs::pea::Pea;
 use crate::designs::reh::Reh;
@@ -29,35 +27,43 @@ impl Kind for Single {
     type Slot = u64;
 
     fn index<M: Medium>(
-        pool: &Arc<Pool<M>>,
+        place: Place<M>,
         design: Design,
         options: DesignOptions,
         is_new: bool,
     ) -> Result<Box<dyn Index>> {
-        let of = Arc::clone(pool);
+        let pool = &Arc::clone(place.pool());
         Ok(match (design, is_new) {
-            (Design::Reh, true) => durable(Reh::create(of)?, pool),
-            (Design::Reh, false) => durable(Reh::open(of)?, pool),
-            (Design::Pea, true) => durable(Pea::create(of, options.policy)?, pool),
-            (Design::Pea, false) => durable(Pea::open(of, options.policy)?, pool),
-            (Design::Esh, true) => durable(Esh::create(of)?, pool),
-            (Design::Esh, false) => durable(Esh::open(of)?, pool),
-            (Design::Rewo, true) => durable(Rewo::create(of, options.cache)?, pool),
-            (Design::Rewo, false) => durable(Rewo::open(of, options.cache)?, pool),
+            (Design::Reh, true) => durable(Reh::create(place)?, pool),
+            (Design::Reh, false) => durable(Reh::open(place)?, pool),
+            (Design::Pea, true) => durable(Pea::create(place, options.policy)?, pool),
+            (Design::Pea, false) => durable(Pea::open(place, options.policy)?, pool),
+            (Design::Esh, true) => durable(Esh::create(place)?, pool),
+            (Design::Esh, false) => durable(Esh::open(place)?, pool),
+            (Design::Rewo, true) => durable(Rewo::create(place, options.cache)?, pool),
+            (Design::Rewo, false) => durable(Rewo::open(place, options.cache)?, pool),
         })
     }
 
-    fn make(settings: &Settings, types: Option<(Type, Type)>, at: At<'_>) -> Result<Made<Self>> {
-        open::make(settings, types, at)
+    fn index_of(
+        host: &dyn Host,
+        map: u8,
+        design: Design,
+        options: DesignOptions,
+        is_new: bool,
+    ) -> Result<Box<dyn Index>> {
+        host.single(map, design, options, is_new)
     }
 
-    fn compact(
-        settings: &Settings,
-        types: Option<(Type, Type)>,
-        path: &Path,
-        watch: &mut dyn FnMut(u64, u64),
-    ) -> Result<()> {
-        compact::compact::<Self>(settings, types, path, watch)
+    fn member(engine: Arc<Engine<Self>>) -> Member {
+        Member::Single(engine)
+    }
+
+    fn of(member: &Member) -> Option<&Arc<Engine<Self>>> {
+        match member {
+            Member::Single(engine) => Some(engine),
+            Member::Multi(_) => None,
+        }
     }
 
     fn mark_unit(engine: &Engine<Self>, unit: &[(u64, u64)]) -> Result<()> {
@@ -71,6 +77,15 @@ impl Kind for Single {
             for off in offs {
                 engine.store.mark(off)?;
             }
+        }
+        Ok(())
+    }
+
+    fn free_unit(engine: &Engine<Self>, unit: &[(u64, u64)]) -> Result<()> {
+        for (h, payload) in unit.iter().filter(|_| !engine.is_words()) {
+            let mut offs = Vec::new();
+            engine.own_records(*h, *payload, &mut offs)?;
+            offs.into_iter().for_each(|off| engine.release(off));
         }
         Ok(())
     }
@@ -97,9 +112,32 @@ impl Kind for Single {
         engine.change(key, Some(value), Rule::Always, None).map(drop)
     }
 
+    fn check_own(
+        engine: &Engine<Self>,
+        found: &mut dyn FnMut(Finding),
+        watch: &mut dyn FnMut(u64, u64),
+    ) -> Result<HashSet<u64>> {
+        engine.index.check(found)?;
+        let slots = engine.index.len()?;
+        let mut looked = 0;
+        let mut looked_at_one = || {
+            looked += 1;
+            watch(looked, slots);
+        };
+        if engine.is_words() {
+            engine.check_words(found, &mut looked_at_one).map(|()| HashSet::new())
+        } else {
+            engine.check_records(found, &mut looked_at_one)
+        }
+    }
+
+    fn len(engine: &Engine<Self>) -> Result<u64> {
+        engine.len()
+    }
+
     fn save(engine: &Engine<Self>) {
         let count = *engine.lock_chained();
-        engine.store.save(CHAINED_COUNTER, count.map_or(0, |count| count + 1));
+        engine.store.save(engine.map, CHAINED_COUNTER, count.map_or(0, |count| count + 1));
         engine.index.close();
     }
 }
@@ -380,6 +418,18 @@ impl Engine<Single> {
         })
     }
 
+    /// The offsets of the records that hang on slot `h`, which nobody changes; false where damage hides some.
+    fn own_records(&self, h: u64, payload: u64, offs: &mut Vec<u64>) -> Result<bool> {
+        let mut key = Vec::new();
+        is_whole(self.records.walk(payload, &|| true, &mut |record| {
+            // A damaged slot may name the record of another: that is not its to free.
+            self.records.copy_key(&record, &mut key, &|| true)?;
+            self.records.of_slot(&record, h, self.records.hashes.key(&key))?;
+            offs.push(record.off);
+            Ok(true)
+        }))
+    }
+
     /// Removes the slot of `h`; false while another thread counts chains.
     fn clear_slot(&self, h: u64) -> Result<bool> {
         let words = self.is_words();
@@ -393,14 +443,7 @@ impl Engine<Single> {
             if self.sweep_pending() {
                 self.records.mark_chain(payload)?;
             }
-            let mut key = Vec::new();
-            whole = is_whole(self.records.walk(payload, &|| true, &mut |record| {
-                // A damaged slot may name the record of another: that is not its to free.
-                self.records.copy_key(&record, &mut key, &|| true)?;
-                self.records.of_slot(&record, h, self.records.hashes.key(&key))?;
-                offs.push(record.off);
-                Ok(true)
-            }))?;
+            whole = self.own_records(h, payload, &mut offs)?;
             if is_chained(payload) || !whole {
                 chained = self.try_lock_chained();
                 busy = chained.is_none();
@@ -420,27 +463,6 @@ impl Engine<Single> {
             self.release(off);
         }
         Ok(true)
-    }
-
-    /// Verifies every invariant of the design and of the records.
-    /// `watch` is told how many slots of how many were looked at.
-    pub(crate) fn check(
-        &self,
-        found: &mut dyn FnMut(Finding),
-        watch: &mut dyn FnMut(u64, u64),
-    ) -> Result<()> {
-        self.index.check(found)?;
-        let slots = self.index.len()?;
-        let mut looked = 0;
-        let mut looked_at_one = || {
-            looked += 1;
-            watch(looked, slots);
-        };
-        if self.is_words() {
-            self.check_words(found, &mut looked_at_one)
-        } else {
-            self.check_records(found, &mut looked_at_one)
-        }
     }
 
     /// **MAP-1** Every slot's words are a key and a value of their types.
@@ -465,7 +487,7 @@ impl Engine<Single> {
         &self,
         found: &mut dyn FnMut(Finding),
         looked_at_one: &mut dyn FnMut(),
-    ) -> Result<()> {
+    ) -> Result<HashSet<u64>> {
         let mut named = HashSet::new();
         let mut chained = 0;
         self.each_slot(&mut |h, payload| {
@@ -495,12 +517,11 @@ impl Engine<Single> {
             }
             Ok(())
         })?;
-        self.check_named(&named, found);
         let kept = *self.lock_chained();
         if let Some(kept) = kept.filter(|kept| *kept != chained) {
             let what = format!("{chained} records hang on others, {kept} are counted");
             found(Finding { invariant: "REC-4", off: 0, what });
         }
-        Ok(())
+        Ok(named)
     }
 }

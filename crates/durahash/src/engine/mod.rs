@@ -15,19 +15,19 @@ use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
 use durahash_media::hash::WordMix;
-use durahash_media::{Durability, Error, ErrorKind, FileLock, Medium, Pool, Result};
+use durahash_media::{Durability, Error, ErrorKind, Format, Medium, Place, Pool, Result};
 
 use self::data::{Data, Type};
 use self::design::Design;
 use self::record::{Hashes, Store, offset};
 use self::records::{Pair, Records};
-use self::settings::{DesignOptions, Settings};
+use self::settings::DesignOptions;
 use self::stats::Stats;
-use crate::index::{Finding, IndexBase, IndexStats, PREFETCHED};
+use crate::index::{Finding, Index, IndexBase, IndexStats, MultiIndex, PREFETCHED};
 
 // From low to high.
 pub(crate) mod data;
@@ -42,7 +42,11 @@ pub(crate) mod stats;
 pub(crate) mod text;
 pub(crate) mod wrappers;
 
+pub(crate) mod spec;
+
 // These use the engine itself, below.
+pub(crate) mod maps;
+
 pub(crate) mod edit;
 pub(crate) mod entries;
 pub(crate) mod open;
@@ -53,20 +57,17 @@ pub(crate) mod map;
 pub(crate) mod multi_map;
 
 /// A map: one value for each key.
-pub enum Single {}
+pub(crate) enum Single {}
 
 /// A multimap: any number of values for each key.
-pub enum Multi {}
-
-/// The names of the kinds, by their numbers in the superblock.
-const KINDS: [&str; 2] = ["map", "multimap"];
+pub(crate) enum Multi {}
 
 /// The pool's counter of records that hang on others, and one more: zero where they were not counted.
 /// Designs take theirs from the other end.
 const CHAINED_COUNTER: usize = 6;
 
 /// The differences between a map and a multimap.
-pub trait Kind: Sized + 'static {
+pub(crate) trait Kind: Sized + 'static {
     /// The kind's number in the superblock.
     const NUMBER: u8;
     /// The design of a new pool, unless another is asked for.
@@ -76,28 +77,34 @@ pub trait Kind: Sized + 'static {
     /// The content of a slot, as an index scans it.
     type Slot: Copy;
 
-    /// The index of a pool: a new one in an empty pool, or the one that is there.
+    /// The index of a map: a new one where there is nothing, or the one that is there.
     fn index<M: Medium>(
-        pool: &Arc<Pool<M>>,
+        place: Place<M>,
         design: Design,
         options: DesignOptions,
         is_new: bool,
     ) -> Result<Box<Self::Index>>;
 
-    /// Makes or opens one. Not generic, so that every design over every medium of the library is compiled
-    /// in this crate, once, and not in each crate that names its keys.
-    fn make(settings: &Settings, types: Option<(Type, Type)>, at: At<'_>) -> Result<Made<Self>>;
+    /// The same, of a pool whose medium is forgotten.
+    fn index_of(
+        host: &dyn Host,
+        map: u8,
+        design: Design,
+        options: DesignOptions,
+        is_new: bool,
+    ) -> Result<Box<Self::Index>>;
 
-    /// Writes the pool at `path` anew, without gaps. Not generic, as [`make`](Kind::make).
-    fn compact(
-        settings: &Settings,
-        types: Option<(Type, Type)>,
-        path: &Path,
-        watch: &mut dyn FnMut(u64, u64),
-    ) -> Result<()>;
+    /// An engine of this kind as one of any.
+    fn member(engine: Arc<Engine<Self>>) -> Member;
+
+    /// The engine, if it is of this kind.
+    fn of(member: &Member) -> Option<&Arc<Engine<Self>>>;
 
     /// Marks what the slots of a unit, as they were a moment ago, keep from being free.
     fn mark_unit(engine: &Engine<Self>, unit: &[(u64, Self::Slot)]) -> Result<()>;
+
+    /// Frees the blocks that the slots of a unit name, of a map that is no more.
+    fn free_unit(engine: &Engine<Self>, unit: &[(u64, Self::Slot)]) -> Result<()>;
 
     /// Takes the slots of one hash, or of more, off the end of `unit`, and adds their entries: hash and
     /// value if these are words, else key and value. Damage is reported after the others were found.
@@ -107,6 +114,17 @@ pub trait Kind: Sized + 'static {
         words: &mut Vec<(u64, u64)>,
         pairs: &mut Vec<Pair>,
     ) -> Result<()>;
+
+    /// Verifies every invariant of the map alone; the blocks that it names. `watch` is told how many entries of
+    /// how many were looked at.
+    fn check_own(
+        engine: &Engine<Self>,
+        found: &mut dyn FnMut(Finding),
+        watch: &mut dyn FnMut(u64, u64),
+    ) -> Result<HashSet<u64>>;
+
+    /// How many entries there are.
+    fn len(engine: &Engine<Self>) -> Result<u64>;
 
     /// Adds an entry of words to what holds no value of its key, or any number of them.
     fn add_word(engine: &Engine<Self>, h: u64, payload: u64) -> Result<()>;
@@ -120,7 +138,7 @@ pub trait Kind: Sized + 'static {
 
 /// Where a pool is made or opened.
 #[derive(Clone, Copy)]
-pub enum At<'a> {
+pub(crate) enum At<'a> {
     /// A new one in memory.
     Memory,
     /// A new file.
@@ -129,15 +147,102 @@ pub enum At<'a> {
     Existing(&'a Path),
 }
 
-/// A map that was made or opened, and the lock of its file.
-pub(crate) type Made<K> = (Engine<K>, Option<FileLock>);
+/// A map of either kind.
+#[derive(Clone)]
+pub(crate) enum Member {
+    /// A map.
+    Single(Arc<Engine<Single>>),
+    /// A multimap.
+    Multi(Arc<Engine<Multi>>),
+}
+
+/// Makes and opens the indexes of a pool, its medium forgotten.
+pub(crate) trait Host: Send + Sync {
+    /// The pool.
+    fn store(&self) -> Arc<dyn Store>;
+
+    /// As [`Kind::index`] of a map.
+    fn single(
+        &self,
+        map: u8,
+        design: Design,
+        options: DesignOptions,
+        is_new: bool,
+    ) -> Result<Box<dyn Index>>;
+
+    /// As [`Kind::index`] of a multimap.
+    fn multi(
+        &self,
+        map: u8,
+        design: Design,
+        options: DesignOptions,
+        is_new: bool,
+    ) -> Result<Box<dyn MultiIndex>>;
+}
+
+impl<M: Medium> Host for Arc<Pool<M>> {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(self) as Arc<dyn Store>
+    }
+
+    fn single(
+        &self,
+        map: u8,
+        design: Design,
+        options: DesignOptions,
+        is_new: bool,
+    ) -> Result<Box<dyn Index>> {
+        Single::index(Place::of(self, map)?, design, options, is_new)
+    }
+
+    fn multi(
+        &self,
+        map: u8,
+        design: Design,
+        options: DesignOptions,
+        is_new: bool,
+    ) -> Result<Box<dyn MultiIndex>> {
+        Multi::index(Place::of(self, map)?, design, options, is_new)
+    }
+}
+
+/// The maps of a pool, as one of them needs them.
+pub(crate) trait Peers: Send + Sync {
+    /// Marks the blocks of one more unit of one of the maps; whether more is left.
+    fn sweep_step(&self) -> Result<bool>;
+
+    /// True if there is one map.
+    fn is_alone(&self) -> bool;
+}
+
+/// Takes a mutex whose holder may call the medium: polled, so that a simulated schedule can let
+/// the holder go on.
+fn lock<'a, T>(mutex: &'a Mutex<T>, store: &dyn Store) -> MutexGuard<'a, T> {
+    loop {
+        match mutex.try_lock() {
+            Ok(guard) => return guard,
+            // What they guard is changed by one assignment.
+            Err(TryLockError::Poisoned(guard)) => return guard.into_inner(),
+            Err(TryLockError::WouldBlock) => store.wait(),
+        }
+    }
+}
+
+/// **REC-3** A block in use is named by a slot (once the sweep has ended).
+fn unnamed(off: u64) -> Finding {
+    Finding { invariant: "REC-3", off, what: "block in use that no slot names".into() }
+}
 
 /// An index and its pool: what [`Map`](crate::Map), [`MultiMap`](crate::MultiMap) and the types with `Any`
 /// in their names are handles to.
-pub struct Engine<K: Kind> {
+pub(crate) struct Engine<K: Kind> {
     pub(crate) index: Box<K::Index>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) records: Records,
+    /// The number of the map in its pool, and what the pool says of it.
+    map: u8,
+    format: Format,
+    peers: Weak<dyn Peers>,
     pub(crate) design: Design,
     pub(crate) key: Type,
     pub(crate) value: Type,
@@ -147,40 +252,42 @@ pub struct Engine<K: Kind> {
     recovery: Duration,
     /// How many records hang on others, once it is known; in a map only. Held while a chain changes.
     chained: Mutex<Option<u64>>,
-    /// Where the sweep goes on; held during a step.
-    sweep_at: Mutex<u64>,
     /// A sweep never comes back.
     swept: AtomicBool,
-    closed: AtomicBool,
-    /// The process that opened it: a forked child has a copy of this, without the mapped file.
-    process: u32,
 }
 
 impl<K: Kind> Engine<K> {
-    /// `chained`: how many records hang on others, if it is known. `start`: when the open began.
-    pub(crate) fn new(
+    /// `start`: when the open began.
+    fn new(
         index: Box<K::Index>,
-        store: Arc<dyn Store>,
+        (store, peers): (Arc<dyn Store>, Weak<dyn Peers>),
+        (map, format): (u8, &Format),
         (design, key, value): (Design, Type, Type),
-        chained: Option<u64>,
+        is_new: bool,
         start: Instant,
     ) -> Self {
-        let (seed, hash_bits) = (store.format().seed, store.format().geometry.hash_bits);
-        let hashes = Hashes::new(seed, hash_bits);
+        let hashes = Hashes::new(format.seed, format.geometry.hash_bits);
+        let chained = if is_new {
+            Some(0)
+        } else {
+            // A number that the pool cannot hold is none, whatever its checksum says.
+            let saved = store.saved(map, CHAINED_COUNTER).and_then(|count| count.checked_sub(1));
+            saved.filter(|count| *count <= format.max_bytes)
+        };
         Engine {
             index,
             records: Records { store: Arc::clone(&store), hashes },
             store,
+            map,
+            format: format.clone(),
+            peers,
             design,
             key,
             value,
-            mix: WordMix::new(seed),
+            mix: WordMix::new(format.seed),
             recovery: start.elapsed(),
             chained: Mutex::new(chained),
-            sweep_at: Mutex::new(0),
             swept: AtomicBool::new(false),
-            closed: AtomicBool::new(false),
-            process: std::process::id(),
         }
     }
 
@@ -218,19 +325,6 @@ impl<K: Kind> Engine<K> {
     /// The hash of a key that is a word, by the bytes of a record.
     pub(crate) fn word_hash(&self, key: &[u8]) -> u64 {
         self.mix.mix(Type::word(key))
-    }
-
-    /// Takes a mutex whose holder may call the medium: polled, so that a simulated schedule can let
-    /// the holder go on.
-    fn lock<'a, T>(&self, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
-        loop {
-            match mutex.try_lock() {
-                Ok(guard) => return guard,
-                // What they guard is changed by one assignment.
-                Err(TryLockError::Poisoned(guard)) => return guard.into_inner(),
-                Err(TryLockError::WouldBlock) => self.store.wait(),
-            }
-        }
     }
 
     /// Runs `f`, whose operations are durable together when this returns: where each would wait for
@@ -333,19 +427,26 @@ impl<K: Kind> Engine<K> {
         }
     }
 
-    /// **REC-3** Every block in use is one of `named` (once the sweep has ended).
-    pub(crate) fn check_named(&self, named: &HashSet<u64>, found: &mut dyn FnMut(Finding)) {
+    /// Verifies every invariant of the map, and of a pool that has no other one. `watch` is told how many entries
+    /// of how many were looked at.
+    pub(crate) fn check(
+        &self,
+        found: &mut dyn FnMut(Finding),
+        watch: &mut dyn FnMut(u64, u64),
+    ) -> Result<()> {
+        let named = K::check_own(self, found, watch)?;
+        if !self.peers.upgrade().is_some_and(|peers| peers.is_alone()) {
+            return Ok(());
+        }
         // The closure may look at the map, so no lock is held while it runs.
-        let mut unnamed = Vec::new();
+        let mut others = Vec::new();
         self.store.each_block(&mut |off| {
             if !named.contains(&off) {
-                unnamed.push(off);
+                others.push(off);
             }
         });
-        for off in unnamed {
-            let what = "block in use that no slot names".into();
-            found(Finding { invariant: "REC-3", off, what });
-        }
+        others.into_iter().for_each(|off| found(unnamed(off)));
+        Ok(())
     }
 
     /// The `Debug` text of a handle.
@@ -355,7 +456,7 @@ impl<K: Kind> Engine<K> {
 
     /// The number of records that hang on others, locked against change.
     pub(crate) fn lock_chained(&self) -> MutexGuard<'_, Option<u64>> {
-        self.lock(&self.chained)
+        lock(&self.chained, &*self.store)
     }
 
     /// The same for a writer, who holds a bucket that the counting thread may wait for: it must not
@@ -380,21 +481,24 @@ impl<K: Kind> Engine<K> {
         Ok(())
     }
 
-    /// Marks the blocks of one more unit; whether more is left.
-    pub(crate) fn sweep_step(&self) -> Result<bool> {
-        let mut at = self.lock(&self.sweep_at);
-        if !self.sweep_pending() {
-            return Ok(false);
-        }
+    /// Marks the blocks of the unit at `at`; where the next one begins.
+    fn mark_from(&self, at: u64) -> Result<Option<u64>> {
         let mut slots = Vec::new();
-        let next = self.index.scan(*at, &mut slots)?;
+        let next = self.index.scan(at, &mut slots)?;
         K::mark_unit(self, &slots)?;
-        match next {
-            Some(next) => {
-                *at = next;
-                Ok(true)
-            }
-            None => self.store.finish_sweep().map(|()| false),
+        Ok(next)
+    }
+
+    /// Frees all blocks of a map that is no more.
+    fn free_records(&self) -> Result<()> {
+        self.each_unit(&mut |slots| K::free_unit(self, slots))
+    }
+
+    /// Marks the blocks of one more unit of one of the pool's maps; whether more is left.
+    pub(crate) fn sweep_step(&self) -> Result<bool> {
+        match self.peers.upgrade() {
+            Some(peers) if self.sweep_pending() => peers.sweep_step(),
+            _ => Ok(false),
         }
     }
 
@@ -402,29 +506,6 @@ impl<K: Kind> Engine<K> {
     pub(crate) fn finish_sweep(&self) -> Result<()> {
         while self.sweep_step()? {}
         Ok(())
-    }
-
-    /// Closes the pool, if that was not done; this is the last handle.
-    pub(crate) fn close(&self) -> Result<()> {
-        if self.process != std::process::id() {
-            // Never dropped: that would unmap what this process has mapped in the file's place.
-            std::mem::forget(Arc::clone(&self.store));
-            let what = "a forked child has no part in the pools of its parent";
-            return Err(ErrorKind::Options { what }.into());
-        }
-        if self.closed.swap(true, Ordering::Relaxed) || self.store.is_read_only() {
-            return Ok(());
-        }
-        K::save(self);
-        self.store.close()
-    }
-}
-
-impl<K: Kind> Drop for Engine<K> {
-    fn drop(&mut self) {
-        // Nothing is left that could report a failure: the pool stays unclean and is recovered when it is
-        // opened. `close` reports.
-        let _ = self.close();
     }
 }
 

@@ -5,18 +5,16 @@
 //! hang on nothing: their `next` is 0.
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::Path;
 use std::sync::Arc;
 
-use durahash_media::{Error, ErrorKind, Medium, Pool, Result};
+use durahash_media::{Error, ErrorKind, Medium, Place, Result};
 
-use super::data::Type;
 use super::design::Design;
 use super::durable::Durable;
 use super::record::{Draft, check_sizes, has_checksum, lengths, offset};
 use super::records::{Pair, Record, Records, is_damage, is_whole};
-use super::settings::{DesignOptions, Settings};
-use super::{At, Engine, Kind, Made, Multi, compact, open};
+use super::settings::DesignOptions;
+use super::{Engine, Host, Kind, Member, Multi};
 use crate::designs::pea::{EXTRA_COUNTER, MultiPea};
 use crate::index::{Finding, Keys, MultiIndex, OneKey, Scanned, Values};
 
@@ -27,39 +25,56 @@ impl Kind for Multi {
     type Slot = Scanned;
 
     fn index<M: Medium>(
-        pool: &Arc<Pool<M>>,
+        place: Place<M>,
         design: Design,
         options: DesignOptions,
         is_new: bool,
     ) -> Result<Box<dyn MultiIndex>> {
-        let of = Arc::clone(pool);
+        let pool = Arc::clone(place.pool());
         let pea = match (design, is_new) {
-            (Design::Pea, true) => MultiPea::create(of, options.policy)?,
-            (Design::Pea, false) => MultiPea::open(of, options.policy)?,
+            (Design::Pea, true) => MultiPea::create(place, options.policy)?,
+            (Design::Pea, false) => MultiPea::open(place, options.policy)?,
             (Design::Reh | Design::Esh | Design::Rewo, _) => {
                 return Err(ErrorKind::Options { what: "only Pea Hash has multimaps" }.into());
             }
         };
-        let pool = Arc::clone(pool);
         Ok(if M::DRAIN_WAITS { Box::new(Durable::new(pea, pool)) } else { Box::new(pea) })
     }
 
-    fn make(settings: &Settings, types: Option<(Type, Type)>, at: At<'_>) -> Result<Made<Self>> {
-        open::make(settings, types, at)
+    fn index_of(
+        host: &dyn Host,
+        map: u8,
+        design: Design,
+        options: DesignOptions,
+        is_new: bool,
+    ) -> Result<Box<dyn MultiIndex>> {
+        host.multi(map, design, options, is_new)
     }
 
-    fn compact(
-        settings: &Settings,
-        types: Option<(Type, Type)>,
-        path: &Path,
-        watch: &mut dyn FnMut(u64, u64),
-    ) -> Result<()> {
-        compact::compact::<Self>(settings, types, path, watch)
+    fn member(engine: Arc<Engine<Self>>) -> Member {
+        Member::Multi(engine)
+    }
+
+    fn of(member: &Member) -> Option<&Arc<Engine<Self>>> {
+        match member {
+            Member::Multi(engine) => Some(engine),
+            Member::Single(_) => None,
+        }
     }
 
     fn mark_unit(engine: &Engine<Self>, unit: &[(u64, Scanned)]) -> Result<()> {
         unit.chunk_by(|a, b| a.0 == b.0)
             .try_for_each(|of_one| engine.mark_hash(of_one[0].0, of_one))
+    }
+
+    fn free_unit(engine: &Engine<Self>, unit: &[(u64, Scanned)]) -> Result<()> {
+        for of_one in unit.chunk_by(|a, b| a.0 == b.0) {
+            let (h, mut values) = (of_one[0].0, Values::default());
+            is_whole(engine.index.read(h, &OneKey, &mut values, &mut |_, _| Ok(())))?;
+            values.buffers.into_iter().for_each(|off| engine.release(off));
+            engine.release_records(h, &values.payloads);
+        }
+        Ok(())
     }
 
     fn take(
@@ -100,9 +115,67 @@ impl Kind for Multi {
         engine.add(key, value)
     }
 
+    /// - **REC-1** Every record lies in a block, is intact, and belongs to its slot.
+    /// - **REC-2** No block is named twice.
+    /// - **REC-3** Every block in use is named (once the sweep has ended).
+    /// - **MAP-1** Every entry is a key and a value of their types.
+    /// - **MAP-2** A key has values in slots, or a list, not both.
+    /// - **MAP-3** All values of a list are of one key.
+    fn check_own(
+        engine: &Engine<Self>,
+        found: &mut dyn FnMut(Finding),
+        watch: &mut dyn FnMut(u64, u64),
+    ) -> Result<HashSet<u64>> {
+        engine.index.check(found)?;
+        let entries = match engine.index.len() {
+            // Then a list is damaged, which was found.
+            Err(e) if is_damage(&e) => 0,
+            len => len?,
+        };
+        let (mut looked, mut named) = (0, HashSet::new());
+        engine.each_hash(&mut |h, slots| {
+            let mut values = Values::default();
+            let read = engine.index.read(h, &OneKey, &mut values, &mut |_, _| Ok(()));
+            if let Err(e) = read {
+                let what = format!("hash {h:#018x}: {e}");
+                found(Finding { invariant: "REC-1", off: 0, what });
+            }
+            let mut blocks = values.buffers.clone();
+            if engine.is_words() {
+                let many = slots.iter().any(|(_, slot)| matches!(slot, Scanned::Many(_)));
+                if many && slots.len() > 1 {
+                    let what = format!("hash {h:#018x} has a list and other slots");
+                    found(Finding { invariant: "MAP-2", off: 0, what });
+                }
+                for v in &values.payloads {
+                    engine.check_word_pair(h, *v, found);
+                }
+            } else {
+                blocks.extend(values.payloads.iter().map(|name| offset(*name)));
+                engine.check_records(h, slots, &values, found);
+            }
+            for off in blocks {
+                if !named.insert(off) {
+                    let what = format!("named twice, also by hash {h:#018x}");
+                    found(Finding { invariant: "REC-2", off, what });
+                }
+            }
+            for _ in 0..values.payloads.len() {
+                looked += 1;
+                watch(looked, entries.max(looked));
+            }
+            Ok(())
+        })?;
+        Ok(named)
+    }
+
+    fn len(engine: &Engine<Self>) -> Result<u64> {
+        engine.len()
+    }
+
     fn save(engine: &Engine<Self>) {
         let beyond = engine.index.extra_count();
-        engine.store.save(EXTRA_COUNTER, beyond.map_or(0, |count| count + 1));
+        engine.store.save(engine.map, EXTRA_COUNTER, beyond.map_or(0, |count| count + 1));
     }
 }
 
@@ -369,6 +442,16 @@ impl Engine<Multi> {
         self.sweep_step()
     }
 
+    /// Frees the records that were a hash's, if the entries are none themselves.
+    fn release_records(&self, h: u64, payloads: &[u64]) {
+        for name in payloads.iter().filter(|_| !self.is_words()) {
+            // A damaged slot may name the record of another: that is not its to free.
+            if self.records.load_of(h, *name).is_ok() {
+                self.release(offset(*name));
+            }
+        }
+    }
+
     /// Removes everything that is there when the walk comes by, damaged or not.
     pub(crate) fn clear(&self) -> Result<()> {
         self.store.writable()?;
@@ -377,14 +460,7 @@ impl Engine<Multi> {
             self.each_hash(&mut |h, _| {
                 let mut removed = Vec::new();
                 self.index.wipe(h, &mut removed)?;
-                if !self.is_words() {
-                    for name in removed {
-                        // A damaged slot may name the record of another: that is not its to free.
-                        if self.records.load_of(h, name).is_ok() {
-                            self.release(offset(name));
-                        }
-                    }
-                }
+                self.release_records(h, &removed);
                 Ok(())
             })
         })
@@ -393,64 +469,6 @@ impl Engine<Multi> {
     /// How many entries there are.
     pub(crate) fn len(&self) -> Result<u64> {
         self.index.len()
-    }
-
-    /// Verifies every invariant of the design and of the records. `watch` is told how many entries of
-    /// how many were looked at.
-    ///
-    /// - **REC-1** Every record lies in a block, is intact, and belongs to its slot.
-    /// - **REC-2** No block is named twice.
-    /// - **REC-3** Every block in use is named (once the sweep has ended).
-    /// - **MAP-1** Every entry is a key and a value of their types.
-    /// - **MAP-2** A key has values in slots, or a list, not both.
-    /// - **MAP-3** All values of a list are of one key.
-    pub(crate) fn check(
-        &self,
-        found: &mut dyn FnMut(Finding),
-        watch: &mut dyn FnMut(u64, u64),
-    ) -> Result<()> {
-        self.index.check(found)?;
-        let entries = match self.index.len() {
-            // Then a list is damaged, which was found.
-            Err(e) if is_damage(&e) => 0,
-            len => len?,
-        };
-        let (mut looked, mut named) = (0, HashSet::new());
-        self.each_hash(&mut |h, slots| {
-            let mut values = Values::default();
-            let read = self.index.read(h, &OneKey, &mut values, &mut |_, _| Ok(()));
-            if let Err(e) = read {
-                let what = format!("hash {h:#018x}: {e}");
-                found(Finding { invariant: "REC-1", off: 0, what });
-            }
-            let mut blocks = values.buffers.clone();
-            if self.is_words() {
-                let many = slots.iter().any(|(_, slot)| matches!(slot, Scanned::Many(_)));
-                if many && slots.len() > 1 {
-                    let what = format!("hash {h:#018x} has a list and other slots");
-                    found(Finding { invariant: "MAP-2", off: 0, what });
-                }
-                for v in &values.payloads {
-                    self.check_word_pair(h, *v, found);
-                }
-            } else {
-                blocks.extend(values.payloads.iter().map(|name| offset(*name)));
-                self.check_records(h, slots, &values, found);
-            }
-            for off in blocks {
-                if !named.insert(off) {
-                    let what = format!("named twice, also by hash {h:#018x}");
-                    found(Finding { invariant: "REC-2", off, what });
-                }
-            }
-            for _ in 0..values.payloads.len() {
-                looked += 1;
-                watch(looked, entries.max(looked));
-            }
-            Ok(())
-        })?;
-        self.check_named(&named, found);
-        Ok(())
     }
 
     /// The records of one hash.

@@ -9,10 +9,10 @@ use durahash_media::{
     Pool, Result, SyncMode,
 };
 
-use super::data::Type;
-use super::design::Design;
+use super::At;
+use super::maps::OpenPool;
 use super::settings::{DesignOptions, Settings};
-use super::{At, CHAINED_COUNTER, Engine, KINDS, Kind, Made};
+use super::spec::{MapSpec, Wanted, check_wanted, known, refused, seed};
 
 /// A file has no more bytes, unless another limit is set.
 const FILE_BYTES: u64 = 1 << 40;
@@ -21,58 +21,52 @@ const MEMORY_BYTES: u64 = 64 << 30;
 /// A pool that may not grow to so many times its log has none unless one is asked for.
 const LOG_PART: u64 = 8;
 
-/// Makes or opens one. `types`: of keys and values, if it must have these. An error names the file.
-pub(crate) fn make<K: Kind>(
-    settings: &Settings,
-    types: Option<(Type, Type)>,
-    at: At<'_>,
-) -> Result<Made<K>> {
+/// A pool that was made or opened, and the lock of its file.
+pub(crate) type Made = (Arc<OpenPool>, Option<FileLock>);
+
+/// Makes or opens one, whose own map is the one that is wanted. An error names the file. Not generic, so that
+/// every design over every medium of the library is compiled in this crate, once, and not in each crate that
+/// names its keys.
+pub(crate) fn make(settings: &Settings, wanted: Wanted, at: At<'_>) -> Result<Made> {
     match at {
-        At::Memory => create_in_memory(settings, types).map(|engine| (engine, None)),
-        At::New(path) => create_file(settings, path, types)
-            .map(|engine| (engine, None))
+        At::Memory => create_in_memory(settings, wanted).map(|pool| (pool, None)),
+        At::New(path) => create_file(settings, path, wanted)
+            .map(|pool| (pool, None))
             .map_err(|e| e.at_path(path)),
-        At::Existing(path) => open_file(settings, path, types)
-            .map(|(engine, lock)| (engine, Some(lock)))
+        At::Existing(path) => open_file(settings, path, wanted)
+            .map(|(pool, lock)| (pool, Some(lock)))
             .map_err(|e| e.at_path(path)),
     }
 }
 
 /// Opens the pool at `path`, or creates it where there is none.
-pub(crate) fn open_or_create<K: Kind>(
+pub(crate) fn open_or_create(
     settings: &Settings,
-    types: Option<(Type, Type)>,
+    wanted: Wanted,
     path: &Path,
-) -> Result<Engine<K>> {
-    let open = || K::make(settings, types, At::Existing(path)).map(|(engine, _)| engine);
+) -> Result<Arc<OpenPool>> {
+    let open = || make(settings, wanted, At::Existing(path)).map(|(pool, _)| pool);
     match open() {
         Err(e) if !settings.read_only && is_missing(&e) => {}
         opened => return opened,
     }
-    match K::make(settings, types, At::New(path)) {
+    match make(settings, wanted, At::New(path)) {
         // Another process or thread was quicker.
         Err(e) if matches!(e.kind(), ErrorKind::Exists) => open(),
-        created => created.map(|(engine, _)| engine),
+        created => created.map(|(pool, _)| pool),
     }
 }
 
-fn create_in_memory<K: Kind>(
-    settings: &Settings,
-    types: Option<(Type, Type)>,
-) -> Result<Engine<K>> {
+fn create_in_memory(settings: &Settings, wanted: Wanted) -> Result<Arc<OpenPool>> {
     if settings.dax == Dax::Require {
         return Err(ErrorKind::NoDax.into());
     }
-    let spec = CreateSpec::new::<K>(settings, types)?;
+    let spec = CreateSpec::new(settings, wanted)?;
     create_on(Dram::new(settings.max_bytes.unwrap_or(MEMORY_BYTES))?, &spec)
 }
 
-fn create_file<K: Kind>(
-    settings: &Settings,
-    path: &Path,
-    types: Option<(Type, Type)>,
-) -> Result<Engine<K>> {
-    let spec = CreateSpec::new::<K>(settings, types)?;
+fn create_file(settings: &Settings, path: &Path, wanted: Wanted) -> Result<Arc<OpenPool>> {
+    let spec = CreateSpec::new(settings, wanted)?;
     let options = settings.mapped(settings.max_bytes.unwrap_or(FILE_BYTES));
     let medium = Mapped::create(path, &options)?;
     let sync_mode = settings.sync_mode.unwrap_or_else(|| default_mode(settings, &medium));
@@ -82,51 +76,51 @@ fn create_file<K: Kind>(
     }
     // The log comes to a pool that is whole, and the name to one that is in use.
     let lock = medium.file_lock();
-    create_on::<K, _>(medium, &CreateSpec { publish: false, ..spec })?.close()?;
+    create_on(medium, &CreateSpec { publish: false, ..spec })?.close_last()?;
     let file = Mapped::reopen(lock, &options)?;
     let lock = file.file_lock();
-    let engine = open_behind_log(settings, file, sync_mode, types)?;
+    let pool = open_behind_log(settings, file, sync_mode, wanted)?;
     lock.publish()?;
-    Ok(engine)
+    Ok(pool)
 }
 
 /// Opens the pool of a file; the lock of the file.
-fn open_file<K: Kind>(
+fn open_file(
     settings: &Settings,
     path: &Path,
-    types: Option<(Type, Type)>,
-) -> Result<(Engine<K>, FileLock)> {
+    wanted: Wanted,
+) -> Result<(Arc<OpenPool>, FileLock)> {
     let options = settings.mapped(settings.max_bytes.unwrap_or(u64::MAX));
     let medium = Mapped::open(path, settings.read_only, &options)?;
     let lock = medium.file_lock();
-    check_format::<K>(&Pool::peek(&medium)?, types)?;
+    check_own(&Pool::peek(&medium)?, wanted)?;
     let mode = settings.sync_mode.map_or_else(|| Pool::sync_mode(&medium), Ok)?;
-    let engine = if mode == SyncMode::Process || settings.read_only || medium.is_dax() {
-        open_on(settings, medium, types)
+    let pool = if mode == SyncMode::Process || settings.read_only || medium.is_dax() {
+        open_on(settings, medium, wanted)
     } else {
-        open_behind_log(settings, medium, mode, types)
+        open_behind_log(settings, medium, mode, wanted)
     };
-    Ok((engine?, lock))
+    Ok((pool?, lock))
 }
 
 /// Opens a pool behind a log; one that the pool has is taken as it is. Before a log is made, the pool's
 /// format was checked, and its design has found it sound.
-fn open_behind_log<K: Kind>(
+fn open_behind_log(
     settings: &Settings,
     file: Mapped,
     mode: SyncMode,
-    types: Option<(Type, Type)>,
-) -> Result<Engine<K>> {
+    wanted: Wanted,
+) -> Result<Arc<OpenPool>> {
     let pool = Pool::open(file, settings.accept_suspect)?;
     if !pool.has_log()? {
         let reader = pool.medium().reader()?;
         let defaults = Settings { design_options: DesignOptions::default(), ..settings.clone() };
-        let _ = open_on::<K, _>(&defaults, reader, types)?;
+        let _ = open_on(&defaults, reader, wanted)?;
         pool.add_log(settings.log_bytes)?;
     }
     let medium: Logged<FileDisk> =
         Logged::over_file(pool.into_medium(), mode, settings.private_bytes)?;
-    open_on(settings, medium, types)
+    open_on(settings, medium, wanted)
 }
 
 /// The mode of a new pool for which none is asked. Behind a log it has seven times the inserts of
@@ -147,124 +141,92 @@ fn default_mode(settings: &Settings, medium: &Mapped) -> SyncMode {
 /// The properties of a new pool.
 #[derive(Clone, Debug)]
 pub(crate) struct CreateSpec {
-    pub(crate) design: Design,
-    pub(crate) key: Type,
-    pub(crate) value: Type,
+    /// Its own map, if it has one.
+    pub(crate) map: Option<MapSpec>,
     pub(crate) geometry: Geometry,
     pub(crate) seed: u64,
     pub(crate) max_bytes: u64,
     pub(crate) sync_mode: SyncMode,
-    pub(crate) design_options: DesignOptions,
     /// Gives the file its name at once.
     pub(crate) publish: bool,
 }
 
 impl CreateSpec {
-    pub(crate) fn new<K: Kind>(settings: &Settings, types: Option<(Type, Type)>) -> Result<Self> {
-        let refused = |what| Err(ErrorKind::Options { what }.into());
+    pub(crate) fn new(settings: &Settings, wanted: Wanted) -> Result<Self> {
         if settings.read_only {
             return refused("a new map cannot be read-only");
         }
-        let Some((key, value)) = types.or(settings.types) else {
-            return refused("the types of keys and values of a new pool are not set");
-        };
-        if [key, value].iter().any(|ty| matches!(ty, Type::Array(bytes) if *bytes >= 1 << 24)) {
-            return refused("an array type has less than 16 MiB; longer values are bytes");
-        }
-        let seed = match settings.seed {
-            Some(seed) => seed,
-            None => getrandom::u64().map_err(|e| {
-                Error::io("asking for random bytes", None, std::io::Error::other(e))
-            })?,
-        };
+        let map = MapSpec::new(settings, wanted)?;
         Ok(CreateSpec {
-            design: settings.design.unwrap_or(K::DESIGN),
-            key,
-            value,
             geometry: settings.geometry,
-            seed,
+            seed: map.as_ref().map_or_else(|| seed(settings), |map| Ok(map.seed))?,
+            map,
             max_bytes: settings.max_bytes.unwrap_or(u64::MAX),
             sync_mode: SyncMode::Process,
-            design_options: settings.design_options,
             publish: true,
         })
+    }
+
+    fn format(&self) -> Format {
+        let max_bytes = self.max_bytes;
+        match &self.map {
+            Some(map) => Format { max_bytes, ..map.format() },
+            None => Format {
+                design: 0,
+                kind: Format::NO_MAP,
+                key_type: 0,
+                value_type: 0,
+                geometry: self.geometry,
+                seed: self.seed,
+                max_bytes,
+            },
+        }
     }
 }
 
 /// Makes a pool on `medium`, which is empty.
-pub(crate) fn create_on<K: Kind, M: Medium>(medium: M, spec: &CreateSpec) -> Result<Engine<K>> {
+pub(crate) fn create_on<M: Medium>(medium: M, spec: &CreateSpec) -> Result<Arc<OpenPool>> {
     let start = Instant::now();
-    let format = Format {
-        design: spec.design.number(),
-        kind: K::NUMBER,
-        key_type: spec.key.tag(),
-        value_type: spec.value.tag(),
-        geometry: spec.geometry,
-        seed: spec.seed,
-        max_bytes: spec.max_bytes,
-    };
-    let pool = Arc::new(Pool::create(medium, &format)?);
-    let index = K::index(&pool, spec.design, spec.design_options, true)?;
+    let pool = Arc::new(Pool::create(medium, &spec.format())?);
+    let open = OpenPool::new(Box::new(Arc::clone(&pool)));
+    if let Some(map) = &spec.map {
+        open.start((0, pool.format()), map.design_options, true, start)?;
+    }
     if spec.sync_mode != SyncMode::Process {
         pool.set_sync_mode(spec.sync_mode)?;
     }
     if spec.publish {
         pool.publish()?;
     }
-    Ok(Engine::new(index, pool, (spec.design, spec.key, spec.value), Some(0), start))
+    Ok(open.opened())
 }
 
-/// Opens the pool on `medium`.
-pub(crate) fn open_on<K: Kind, M: Medium>(
+/// Opens the pool on `medium`: all of its maps are recovered.
+pub(crate) fn open_on<M: Medium>(
     settings: &Settings,
     medium: M,
-    types: Option<(Type, Type)>,
-) -> Result<Engine<K>> {
+    wanted: Wanted,
+) -> Result<Arc<OpenPool>> {
     let start = Instant::now();
-    let (design, key, value) = check_format::<K>(&Pool::peek(&medium)?, types)?;
+    check_own(&Pool::peek(&medium)?, wanted)?;
     let pool = Arc::new(Pool::open(medium, settings.accept_suspect)?);
-    let index = K::index(&pool, design, settings.design_options, false)?;
-    // A number that the pool cannot hold is none, whatever its checksum says.
-    let max_bytes = pool.format().max_bytes;
-    let chained = pool.saved(0, CHAINED_COUNTER).and_then(|count| count.checked_sub(1));
-    let chained = chained.filter(|count| *count <= max_bytes);
-    Ok(Engine::new(index, pool, (design, key, value), chained, start))
+    let maps = pool.maps();
+    maps.iter().try_for_each(|(.., format)| known(format).map(drop))?;
+    let open = OpenPool::new(Box::new(Arc::clone(&pool)));
+    for (map, _, format) in &maps {
+        open.start((*map, format), settings.design_options, false, start)?;
+    }
+    // Where there is no map that has done it.
+    pool.begin()?;
+    Ok(open.opened())
 }
 
-/// Design, key and value of a format, if this library knows them, and they are the wanted ones.
-fn check_format<K: Kind>(
-    format: &Format,
-    types: Option<(Type, Type)>,
-) -> Result<(Design, Type, Type)> {
-    let design = Design::ALL.iter().find(|design| design.number() == format.design);
-    let Some(design) = design.filter(|_| format.kind == K::NUMBER) else {
-        let kind = KINDS.get(usize::from(format.kind)).copied();
-        let (found, wanted) = match (design, kind) {
-            (Some(design), Some(kind)) => {
-                (format!("a {kind} of {design}"), format!("a {}", KINDS[usize::from(K::NUMBER)]))
-            }
-            _ => (
-                format!("design {} of kind {}", format.design, format.kind),
-                "one that this build knows".into(),
-            ),
-        };
-        return Err(ErrorKind::Design { found, wanted }.into());
-    };
-    let (Some(key), Some(value)) =
-        (Type::from_tag(format.key_type), Type::from_tag(format.value_type))
-    else {
-        return Err(ErrorKind::Types {
-            found: format!("types {:#x} and {:#x}", format.key_type, format.value_type),
-            wanted: "some that this build knows".into(),
-        }
-        .into());
-    };
-    match types {
-        Some(types) if types != (key, value) => {
-            let name = |(key, value)| format!("keys of {key} and values of {value}");
-            Err(ErrorKind::Types { found: name((key, value)), wanted: name(types) }.into())
-        }
-        _ => Ok((*design, key, value)),
+/// Refuses a pool whose own map is not the one that is wanted.
+fn check_own(format: &Format, wanted: Wanted) -> Result<()> {
+    match wanted.kind {
+        Some((kind, _)) => check_wanted(format, kind, wanted.types),
+        None if format.kind == Format::NO_MAP => Ok(()),
+        None => known(format).map(drop),
     }
 }
 

@@ -191,8 +191,22 @@ pub(crate) trait Store: Send + Sync {
     fn copy(&self, off: u64, skip: usize, out: &mut [u8]) -> Result<()>;
     /// One round of waiting for another thread, which simulation sees.
     fn wait(&self);
+    /// As [`Pool::saved`].
+    fn saved(&self, map: u8, i: usize) -> Option<u64>;
     /// As [`Pool::save`].
-    fn save(&self, i: usize, v: u64);
+    fn save(&self, map: u8, i: usize, v: u64);
+    /// As [`Pool::maps`].
+    fn maps(&self) -> Vec<(u8, String, Format)>;
+    /// As [`Pool::begin_map`].
+    fn begin_map(&self, name: &str, format: &Format) -> Result<u8>;
+    /// As [`Pool::publish_map`].
+    fn publish_map(&self, map: u8) -> Result<()>;
+    /// As [`Pool::rename_map`].
+    fn rename_map(&self, map: u8, name: &str) -> Result<()>;
+    /// As [`Pool::begin_removal`].
+    fn begin_removal(&self, map: u8) -> Result<()>;
+    /// As [`Pool::finish_removal`].
+    fn finish_removal(&self, map: u8) -> Result<()>;
     /// As [`Pool::each_block`].
     fn each_block(&self, f: &mut dyn FnMut(u64));
     /// As [`Medium::durability`].
@@ -324,8 +338,36 @@ impl<M: Medium> Store for Pool<M> {
         std::thread::yield_now();
     }
 
-    fn save(&self, i: usize, v: u64) {
-        Pool::save(self, 0, i, v);
+    fn saved(&self, map: u8, i: usize) -> Option<u64> {
+        Pool::saved(self, map, i)
+    }
+
+    fn save(&self, map: u8, i: usize, v: u64) {
+        Pool::save(self, map, i, v);
+    }
+
+    fn maps(&self) -> Vec<(u8, String, Format)> {
+        Pool::maps(self)
+    }
+
+    fn begin_map(&self, name: &str, format: &Format) -> Result<u8> {
+        Pool::begin_map(self, name, format)
+    }
+
+    fn publish_map(&self, map: u8) -> Result<()> {
+        Pool::publish_map(self, map)
+    }
+
+    fn rename_map(&self, map: u8, name: &str) -> Result<()> {
+        Pool::rename_map(self, map, name)
+    }
+
+    fn begin_removal(&self, map: u8) -> Result<()> {
+        Pool::begin_removal(self, map)
+    }
+
+    fn finish_removal(&self, map: u8) -> Result<()> {
+        Pool::finish_removal(self, map)
     }
 
     fn each_block(&self, f: &mut dyn FnMut(u64)) {

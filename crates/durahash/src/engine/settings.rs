@@ -12,14 +12,14 @@ const LOG_BYTES: u64 = 64 << 20;
 
 /// The options of designs, which may differ from open to open.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct DesignOptions {
+pub(crate) struct DesignOptions {
     pub(crate) policy: Policy,
     pub(crate) cache: Cache,
 }
 
 /// See [`Options`](crate::Options), method by method.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     pub(crate) design: Option<Design>,
     pub(crate) types: Option<(Type, Type)>,
     pub(crate) seed: Option<u64>,

@@ -12,6 +12,7 @@ mod imports;
 mod index;
 mod layers;
 mod logged;
+mod maps;
 mod model;
 mod multi;
 mod pea;

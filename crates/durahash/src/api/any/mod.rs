@@ -6,7 +6,6 @@ mod multi_map;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::path::Path;
-use std::sync::Arc;
 
 use durahash_media::{Durability, Result};
 
@@ -14,9 +13,10 @@ use super::common::common_methods;
 use crate::engine::data::Type;
 use crate::engine::design::Design;
 use crate::engine::entries::Entries;
+use crate::engine::maps::Handle;
 use crate::engine::records::Pair;
 use crate::engine::stats::Stats;
-use crate::engine::{Engine, Multi, Single};
+use crate::engine::{Multi, Single};
 use crate::index::Finding;
 
 /// A map whose types and design are those of the pool that it finds: for command lines, servers and
@@ -45,7 +45,7 @@ use crate::index::Finding;
 /// ```
 #[derive(Clone)]
 pub struct AnyMap {
-    engine: Arc<Engine<Single>>,
+    engine: Handle<Single>,
 }
 
 /// A multimap whose types are those of the pool that it finds, as [`AnyMap`](crate::AnyMap) is for
@@ -70,7 +70,7 @@ pub struct AnyMap {
 /// ```
 #[derive(Clone)]
 pub struct AnyMultiMap {
-    engine: Arc<Engine<Multi>>,
+    engine: Handle<Multi>,
 }
 
 /// The lines of an example that make a `map`.
@@ -96,8 +96,8 @@ use any_example;
 macro_rules! any {
     ($Any:ident, $Iter:ident, $Kind:ty, entries: $entries:literal, put: $put:literal) => {
         impl $Any {
-            pub(crate) fn new(engine: Engine<$Kind>) -> Self {
-                $Any { engine: Arc::new(engine) }
+            pub(crate) fn new(engine: Handle<$Kind>) -> Self {
+                $Any { engine }
             }
 
             /// The type of the keys.
@@ -161,7 +161,7 @@ macro_rules! any {
             /// ```
             #[must_use]
             pub fn iter(&self) -> $Iter {
-                $Iter(Entries::new(Arc::clone(&self.engine)))
+                $Iter(Entries::new(self.engine.clone()))
             }
 
             common_methods! { entries: $entries, example: any_example!($Any), put: $put }

@@ -2,7 +2,10 @@
 
 use durahash_media::{Dram, Geometry, SyncMode};
 
-use super::super::open::CreateSpec;
+use super::super::data::Type;
+use super::super::maps::Handle;
+use super::super::open::{self, CreateSpec};
+use super::super::spec::MapSpec;
 use super::*;
 
 const KEY: &[u8] = b"key";
@@ -23,19 +26,26 @@ impl Keys for Among<'_> {
 }
 
 /// A multimap in which `KEY` has a list.
-fn with_list() -> Engine<Multi> {
-    let spec = CreateSpec {
+fn with_list() -> Handle<Multi> {
+    let map = MapSpec {
+        kind: Multi::NUMBER,
         design: Design::Pea,
         key: Type::Bytes,
         value: Type::Bytes,
         geometry: Geometry { extent_shift: 12, slots: 4, hash_bits: 1, ..Default::default() },
         seed: 7,
+        design_options: DesignOptions::default(),
+    };
+    let spec = CreateSpec {
+        geometry: map.geometry,
+        seed: map.seed,
+        map: Some(map),
         max_bytes: 1 << 20,
         sync_mode: SyncMode::Process,
-        design_options: DesignOptions::default(),
         publish: true,
     };
-    let map: Engine<Multi> = open::create_on(Dram::new(1 << 20).unwrap(), &spec).unwrap();
+    let pool = open::create_on(Dram::new(1 << 20).unwrap(), &spec).unwrap();
+    let map = pool.handle::<Multi>(0, None).unwrap();
     (0..LISTED).for_each(|i| map.add(KEY, &[i]).unwrap());
     assert_eq!((map.lists().unwrap(), map.count(KEY).unwrap()), (1, u64::from(LISTED)));
     assert!(findings(&map).is_empty());

@@ -1,0 +1,368 @@
+//! Files of several maps.
+
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::path::Path;
+use std::sync::Arc;
+
+use durahash_media::{Durability, ErrorKind, PoolStats, Result};
+
+use super::openable::{NamedMap, Openable, sealed};
+use super::options::Options;
+use crate::engine::data::Type;
+use crate::engine::design::Design;
+use crate::engine::maps::OpenPool;
+use crate::engine::spec::{MapSpec, Wanted};
+use crate::index::Finding;
+
+/// A file of several maps, each with a name, and types and a design of its own. They have one lock and one log,
+/// and are recovered together.
+///
+/// A pool is made and opened by [`Options`], as a map is. A file of one map is a pool, too: its map
+/// has the name `main`, and can have others beside it. [`Options::open`] with the type of a map opens that one, and
+/// leaves the others as they are.
+///
+/// A pool has room for `main` and 63 other maps. A name has 1 to 64 bytes, none of them a control character.
+/// Each map takes at least two extents (1 MiB) of the file.
+///
+/// Clones, and the maps that were opened, are handles of one pool. The last of them closes it.
+///
+/// Options of the file are those by which the pool was made or opened; so are [`policy`](Options::policy) and
+/// [`cache`](Options::cache) of maps that were there at the open. The options of a new map are its
+/// [design](Options::design), [types](Options::types) and [seed](Options::seed), and those two.
+///
+/// ```
+/// use durahash::{Design, Map, MultiMap, Options, Pool};
+///
+/// # fn main() -> durahash::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("app.pool");
+/// let pool: Pool = Options::new().open_or_create(&path)?;
+/// let users: Map<str, [u8]> = pool.open_or_create("users", &Options::new().design(Design::Pea))?;
+/// let friends: MultiMap<u32, u32> = pool.open_or_create("friends", &Options::new())?;
+/// users.put("Ada", b"a mathematician")?;
+/// friends.add(&1, &2)?;
+/// assert_eq!(pool.list()?.len(), 2);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Pool {
+    pool: Arc<OpenPool>,
+}
+
+/// A map in the [list](Pool::list) of a pool.
+///
+/// ```
+/// use durahash::{Map, Options, Pool, Type};
+/// let pool: Pool = Options::new().in_memory()?;
+/// pool.create::<Map<str, u32>>("ages", &Options::new())?;
+/// let ages = &pool.list()?[0];
+/// assert_eq!((&ages.name[..], ages.key_type, ages.entries), ("ages", Type::Str, 0));
+/// # Ok::<(), durahash::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct MapInfo {
+    /// The name; `main` is that of the map of a file that was made as one.
+    pub name: String,
+    /// True for a multimap.
+    pub is_multimap: bool,
+    /// The design.
+    pub design: Design,
+    /// Type of the keys.
+    pub key_type: Type,
+    /// Type of the values.
+    pub value_type: Type,
+    /// How many entries there are.
+    pub entries: u64,
+}
+
+// As of a map.
+impl UnwindSafe for Pool {}
+impl RefUnwindSafe for Pool {}
+
+impl sealed::Sealed for Pool {
+    const WANTED: Wanted = Wanted { kind: None, types: None };
+    fn new(pool: Arc<OpenPool>) -> Result<Self> {
+        Ok(Pool { pool })
+    }
+}
+
+impl Openable for Pool {}
+
+impl Pool {
+    /// Makes a map.
+    ///
+    /// **Durability.** A crash leaves the map, empty, or nothing; once this returns it stays, as far as the pool's
+    /// mode promises.
+    /// **Concurrency.** Operations on other maps go on meanwhile.
+    ///
+    /// # Errors
+    /// [`MapExists`](crate::ErrorKind::MapExists); [`Full`](crate::ErrorKind::Full), also where there are 63 maps;
+    /// [`Options`](crate::ErrorKind::Options) for a name that cannot be, and as of [`Options::create`];
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Poisoned`](crate::ErrorKind::Poisoned).
+    ///
+    /// ```
+    /// use durahash::{ErrorKind, Map, Options, Pool};
+    /// let pool: Pool = Options::new().in_memory()?;
+    /// let ages: Map<str, u32> = pool.create("ages", &Options::new())?;
+    /// let again = pool.create::<Map<str, u32>>("ages", &Options::new());
+    /// assert!(matches!(again.unwrap_err().kind(), ErrorKind::MapExists { .. }));
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn create<T: NamedMap>(&self, name: &str, options: &Options) -> Result<T> {
+        self.make::<T>(name, options)
+            .and_then(|map| T::numbered(&self.pool, map))
+            .map_err(self.at())
+    }
+
+    fn make<T: NamedMap>(&self, name: &str, options: &Options) -> Result<u8> {
+        self.pool.store.writable()?;
+        let spec = MapSpec::new(&options.settings, T::WANTED)?;
+        // The type says that one is wanted.
+        self.pool.create(name, &spec.ok_or(ErrorKind::Closed)?)
+    }
+
+    /// Opens a map. It is open once, whatever number of handles it has.
+    ///
+    /// # Errors
+    /// [`NoMap`](crate::ErrorKind::NoMap); [`Types`](crate::ErrorKind::Types) and
+    /// [`Design`](crate::ErrorKind::Design) where the map is another than `T`.
+    ///
+    /// ```
+    /// use durahash::{AnyMap, Map, Options, Pool};
+    /// let pool: Pool = Options::new().in_memory()?;
+    /// let ages: Map<str, u32> = pool.create("ages", &Options::new())?;
+    /// ages.put("Ada", &36)?;
+    /// let any: AnyMap = pool.open("ages")?;
+    /// assert_eq!(any.get(b"Ada")?, Some(b"36".to_vec()));
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn open<T: NamedMap>(&self, name: &str) -> Result<T> {
+        T::named(&self.pool, name).map_err(self.at())
+    }
+
+    /// Opens a map, or makes it where there is none of its name.
+    ///
+    /// # Errors
+    /// As [`open`](Pool::open) and [`create`](Pool::create).
+    ///
+    /// ```
+    /// use durahash::{Map, Options, Pool};
+    /// let pool: Pool = Options::new().in_memory()?;
+    /// for _ in 0..2 {
+    ///     let ages: Map<str, u32> = pool.open_or_create("ages", &Options::new())?;
+    /// }
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn open_or_create<T: NamedMap>(&self, name: &str, options: &Options) -> Result<T> {
+        match self.open(name) {
+            Err(e) if matches!(e.kind(), ErrorKind::NoMap { .. }) => {}
+            opened => return opened,
+        }
+        match self.create(name, options) {
+            // Another thread was quicker.
+            Err(e) if matches!(e.kind(), ErrorKind::MapExists { .. }) => self.open(name),
+            created => created,
+        }
+    }
+
+    /// The maps, `main` first.
+    ///
+    /// **Concurrency.** The counts of entries are exact while there are no writers. After a pool was not closed,
+    /// the first call may count them, which takes time in proportion to the pool.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) where a map is damaged.
+    ///
+    /// ```
+    /// use durahash::{Map, Options, Pool};
+    /// let pool: Pool = Options::new().in_memory()?;
+    /// pool.create::<Map<str, u32>>("ages", &Options::new())?;
+    /// for map in pool.list()? {
+    ///     println!("{}: {} to {}, {} entries", map.name, map.key_type, map.value_type, map.entries);
+    /// }
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn list(&self) -> Result<Vec<MapInfo>> {
+        let maps = self.pool.list().map_err(self.at())?.into_iter();
+        let info = maps.map(|map| {
+            let (design, key_type, value_type) = map.types;
+            let (name, is_multimap, entries) = (map.name, map.is_multimap, map.entries);
+            MapInfo { name, is_multimap, design, key_type, value_type, entries }
+        });
+        Ok(info.collect())
+    }
+
+    /// Gives a map another name. Its handles stay good.
+    ///
+    /// **Durability.** A crash leaves the old name or the new one.
+    ///
+    /// # Errors
+    /// [`NoMap`](crate::ErrorKind::NoMap), [`MapExists`](crate::ErrorKind::MapExists);
+    /// [`Options`](crate::ErrorKind::Options) for a name that cannot be, and for `main`;
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Poisoned`](crate::ErrorKind::Poisoned).
+    ///
+    /// ```
+    /// use durahash::{Map, Options, Pool};
+    /// let pool: Pool = Options::new().in_memory()?;
+    /// let ages: Map<str, u32> = pool.create("ages", &Options::new())?;
+    /// pool.rename("ages", "years")?;
+    /// ages.put("Ada", &36)?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn rename(&self, name: &str, new: &str) -> Result<()> {
+        self.pool.rename(name, new).map_err(self.at())
+    }
+
+    /// Removes a map with all of its entries, and gives its space back to the pool.
+    ///
+    /// **Durability.** A crash leaves the map as it was, or nothing of it.
+    /// **Concurrency.** Operations on other maps go on meanwhile.
+    ///
+    /// # Errors
+    /// [`Options`](crate::ErrorKind::Options) while the map has handles or iterators, and for `main`;
+    /// [`NoMap`](crate::ErrorKind::NoMap); [`ReadOnly`](crate::ErrorKind::ReadOnly),
+    /// [`Poisoned`](crate::ErrorKind::Poisoned).
+    ///
+    /// ```
+    /// use durahash::{Map, Options, Pool};
+    /// let pool: Pool = Options::new().in_memory()?;
+    /// let ages: Map<str, u32> = pool.create("ages", &Options::new())?;
+    /// assert!(pool.remove("ages").is_err());
+    /// drop(ages);
+    /// pool.remove("ages")?;
+    /// assert!(pool.list()?.is_empty());
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn remove(&self, name: &str) -> Result<()> {
+        self.pool.remove(name).map_err(self.at())
+    }
+
+    /// Puts everything that has returned on the disk, as [`Map::sync`](crate::Map::sync) does: of all maps.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// ```
+    /// let pool: durahash::Pool = durahash::Options::new().in_memory()?;
+    /// pool.sync()?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn sync(&self) -> Result<()> {
+        self.pool.sync()
+    }
+
+    /// Figures about the space of the pool. Those of a map are its own ([`Map::stats`](crate::Map::stats)).
+    ///
+    /// ```
+    /// let pool: durahash::Pool = durahash::Options::new().in_memory()?;
+    /// assert!(pool.stats().bytes > 0);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    #[must_use]
+    pub fn stats(&self) -> PoolStats {
+        self.pool.store.facts().space
+    }
+
+    /// Verifies every invariant of all maps, of their records and of the pool, tells `found` what does not hold
+    /// and the name of the map, which is empty for the pool, and changes nothing.
+    ///
+    /// **Concurrency.** There must be no writers: a change under way looks like damage.
+    ///
+    /// # Errors
+    /// Errors that keep the check from being done.
+    ///
+    /// ```
+    /// let pool: durahash::Pool = durahash::Options::new().in_memory()?;
+    /// pool.check(&mut |map, finding| panic!("{map}: {finding:?}"))?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn check(&self, found: &mut dyn FnMut(&str, Finding)) -> Result<()> {
+        self.check_watched(found, &mut |_, _| ())
+    }
+
+    /// As [`check`](Pool::check), and tells `watch` how many entries of how many of a map were looked at.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// ```
+    /// let pool: durahash::Pool = durahash::Options::new().in_memory()?;
+    /// pool.check_watched(&mut |_, _| (), &mut |done, of| println!("{done} of {of}"))?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn check_watched(
+        &self,
+        found: &mut dyn FnMut(&str, Finding),
+        watch: &mut dyn FnMut(u64, u64),
+    ) -> Result<()> {
+        self.pool.check(found, watch).map_err(self.at())
+    }
+
+    /// Does a piece of background work of any of the maps, and returns true if more is waiting, as
+    /// [`Map::step`](crate::Map::step).
+    ///
+    /// # Errors
+    /// Errors that the work meets.
+    ///
+    /// ```
+    /// let pool: durahash::Pool = durahash::Options::new().in_memory()?;
+    /// while pool.step()? {}
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn step(&self) -> Result<bool> {
+        self.pool.step()
+    }
+
+    /// The crashes that an acknowledged operation survives.
+    ///
+    /// ```
+    /// let pool: durahash::Pool = durahash::Options::new().in_memory()?;
+    /// println!("survives: {}", pool.durability());
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    #[must_use]
+    pub fn durability(&self) -> Durability {
+        self.pool.store.durability()
+    }
+
+    /// The pool's file; `None` in memory.
+    ///
+    /// ```
+    /// let pool: durahash::Pool = durahash::Options::new().in_memory()?;
+    /// assert_eq!(pool.path(), None);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.pool.store.path()
+    }
+
+    /// Closes the pool, if this is its last handle, as [`Map::close`](crate::Map::close). While maps are open, it
+    /// stays open.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// ```
+    /// let pool: durahash::Pool = durahash::Options::new().in_memory()?;
+    /// pool.close()?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn close(self) -> Result<()> {
+        self.pool.close_last()
+    }
+
+    /// Errors name the file.
+    fn at(&self) -> impl Fn(durahash_media::Error) -> durahash_media::Error {
+        |e| e.at_path(self.path())
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("path", &self.path()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,361 @@
+//! The maps of a pool that is open, and what they share: finding free record space, and the close.
+//!
+//! All of them are recovered when the pool is opened, used or not: their records share the space that is
+//! found to be free. The pool stays open as long as a handle of any of its maps is left, and is closed by
+//! the last.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
+
+use durahash_media::{ErrorKind, Format, Result};
+
+use super::data::Type;
+use super::design::Design;
+use super::record::Store;
+use super::settings::DesignOptions;
+use super::spec::{MapSpec, check_wanted, known};
+use super::{Engine, Host, Kind, Member, Multi, Peers, Single, lock, unnamed};
+use crate::index::Finding;
+
+/// A map and the pool that it keeps open.
+pub(crate) struct Handle<K: Kind> {
+    engine: Arc<Engine<K>>,
+    pool: Arc<OpenPool>,
+}
+
+impl<K: Kind> Handle<K> {
+    /// Closes the pool, if this is its last handle.
+    pub(crate) fn close(self) -> Result<()> {
+        let Handle { engine, pool } = self;
+        drop(engine);
+        pool.close_last()
+    }
+}
+
+impl<K: Kind> Clone for Handle<K> {
+    fn clone(&self) -> Self {
+        Handle { engine: Arc::clone(&self.engine), pool: Arc::clone(&self.pool) }
+    }
+}
+
+impl<K: Kind> Deref for Handle<K> {
+    type Target = Engine<K>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Engine<K> {
+        &self.engine
+    }
+}
+
+/// Does something with the engine of a [`Member`], whatever its kind.
+macro_rules! with {
+    ($member:expr, $engine:ident => $done:expr) => {
+        match $member {
+            Member::Single($engine) => $done,
+            Member::Multi($engine) => $done,
+        }
+    };
+}
+
+pub(crate) use with;
+
+fn len<K: Kind>(engine: &Engine<K>) -> Result<u64> {
+    K::len(engine)
+}
+
+fn check_own<K: Kind>(
+    engine: &Engine<K>,
+    found: &mut dyn FnMut(Finding),
+    watch: &mut dyn FnMut(u64, u64),
+) -> Result<HashSet<u64>> {
+    K::check_own(engine, found, watch)
+}
+
+/// What is said of a map in a list of them.
+pub(crate) struct Listed {
+    pub(crate) name: String,
+    pub(crate) is_multimap: bool,
+    pub(crate) types: (Design, Type, Type),
+    pub(crate) entries: u64,
+}
+
+/// A pool that is open.
+pub struct OpenPool {
+    host: Box<dyn Host>,
+    pub(crate) store: Arc<dyn Store>,
+    members: Mutex<BTreeMap<u8, Member>>,
+    /// Held while a map is made, renamed or removed, or all are looked at.
+    changing: Mutex<()>,
+    /// The map and the place where the sweep goes on; held during a step.
+    sweep_at: Mutex<(u8, u64)>,
+    /// True from when all maps are recovered until the close.
+    is_open: AtomicBool,
+    /// The process that opened it: a forked child has a copy of this, without the mapped file.
+    process: u32,
+}
+
+impl OpenPool {
+    /// A pool whose maps are still to be [started](OpenPool::start), before it is [opened](OpenPool::opened).
+    pub(crate) fn new(host: Box<dyn Host>) -> Arc<Self> {
+        Arc::new(OpenPool {
+            store: host.store(),
+            host,
+            members: Mutex::default(),
+            changing: Mutex::default(),
+            sweep_at: Mutex::default(),
+            is_open: AtomicBool::new(false),
+            process: std::process::id(),
+        })
+    }
+
+    /// Says that all maps are there: a pool with one that could not be recovered is not closed as a sound one.
+    pub(crate) fn opened(self: Arc<Self>) -> Arc<Self> {
+        self.is_open.store(true, Ordering::Relaxed);
+        self
+    }
+
+    fn members(&self) -> MutexGuard<'_, BTreeMap<u8, Member>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes or recovers the index of a map. `start`: when that, or the open, began.
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        (map, format): (u8, &Format),
+        options: DesignOptions,
+        is_new: bool,
+        start: Instant,
+    ) -> Result<()> {
+        let member = if format.kind == Multi::NUMBER {
+            Multi::member(self.engine((map, format), options, is_new, start)?)
+        } else {
+            Single::member(self.engine((map, format), options, is_new, start)?)
+        };
+        self.members().insert(map, member);
+        Ok(())
+    }
+
+    fn engine<K: Kind>(
+        self: &Arc<Self>,
+        (map, format): (u8, &Format),
+        options: DesignOptions,
+        is_new: bool,
+        start: Instant,
+    ) -> Result<Arc<Engine<K>>> {
+        let (design, key, value) = known(format)?;
+        let index = K::index_of(&*self.host, map, design, options, is_new)?;
+        let peers: Weak<dyn Peers> = Arc::<OpenPool>::downgrade(self);
+        let store = Arc::clone(&self.store);
+        let types = (design, key, value);
+        Ok(Arc::new(Engine::new(index, (store, peers), (map, format), types, is_new, start)))
+    }
+
+    /// A handle of a map. `types`: of keys and values, if it must have these.
+    pub(crate) fn handle<K: Kind>(
+        self: &Arc<Self>,
+        map: u8,
+        types: Option<(Type, Type)>,
+    ) -> Result<Handle<K>> {
+        let members = self.members();
+        let member = members.get(&map);
+        let format = with!(member.ok_or(ErrorKind::Closed)?, engine => &engine.format);
+        check_wanted(format, K::NUMBER, types)?;
+        let engine = member.and_then(K::of).ok_or(ErrorKind::Closed)?;
+        Ok(Handle { engine: Arc::clone(engine), pool: Arc::clone(self) })
+    }
+
+    /// The number of the map of this name.
+    fn number(&self, name: &str) -> Result<u8> {
+        let maps = self.store.maps();
+        let found = maps.into_iter().find(|(_, other, _)| other == name);
+        let none = || ErrorKind::NoMap { name: name.into() }.into();
+        found.map(|(map, ..)| map).ok_or_else(none)
+    }
+
+    /// A handle of the map of this name.
+    pub(crate) fn open<K: Kind>(
+        self: &Arc<Self>,
+        name: &str,
+        types: Option<(Type, Type)>,
+    ) -> Result<Handle<K>> {
+        let _changing = lock(&self.changing, &*self.store);
+        self.handle(self.number(name)?, types)
+    }
+
+    /// Makes a map.
+    pub(crate) fn create(self: &Arc<Self>, name: &str, spec: &MapSpec) -> Result<u8> {
+        let start = Instant::now();
+        let _changing = lock(&self.changing, &*self.store);
+        let mut format = spec.format();
+        format.max_bytes = self.store.format().max_bytes;
+        let map = self.store.begin_map(name, &format)?;
+        let made = self
+            .start((map, &format), spec.design_options, true, start)
+            .and_then(|()| self.store.publish_map(map))
+            .and_then(|()| self.store.settle());
+        if let Err(e) = made {
+            self.members().remove(&map);
+            // Where that fails, the next open does it.
+            let _ = self.store.finish_removal(map);
+            return Err(e);
+        }
+        Ok(map)
+    }
+
+    /// Gives a map another name.
+    pub(crate) fn rename(&self, name: &str, new: &str) -> Result<()> {
+        let _changing = lock(&self.changing, &*self.store);
+        self.store.rename_map(self.number(name)?, new)?;
+        self.store.settle()
+    }
+
+    /// Removes a map that nobody has open.
+    pub(crate) fn remove(&self, name: &str) -> Result<()> {
+        let _changing = lock(&self.changing, &*self.store);
+        let map = self.number(name)?;
+        self.store.writable()?;
+        // No step of the sweep is in it when it goes.
+        let sweeping = lock(&self.sweep_at, &*self.store);
+        let member = {
+            let mut members = self.members();
+            let member = members.get(&map).ok_or(ErrorKind::Closed)?;
+            if with!(member, engine => Arc::strong_count(engine)) > 1 {
+                let what =
+                    "a map that is open is not removed: drop its handles and iterators first";
+                return Err(ErrorKind::Options { what }.into());
+            }
+            self.store.begin_removal(map)?;
+            members.remove(&map).ok_or(ErrorKind::Closed)?
+        };
+        drop(sweeping);
+        let settled = self.store.settle();
+        // What damage hides is found by the sweep of the next open.
+        let _ = with!(&member, engine => engine.free_records());
+        drop(member);
+        self.store.finish_removal(map)?;
+        settled.and_then(|()| self.store.settle())
+    }
+
+    /// All maps and their names, in the order of their numbers.
+    pub(crate) fn named(&self) -> Vec<(String, Member)> {
+        let maps = self.store.maps().into_iter();
+        maps.filter_map(|(map, name, _)| Some((name, self.members().get(&map)?.clone()))).collect()
+    }
+
+    /// All maps, and how many entries they have.
+    pub(crate) fn list(&self) -> Result<Vec<Listed>> {
+        let _changing = lock(&self.changing, &*self.store);
+        let listed = self.named().into_iter().map(|(name, member)| {
+            let entries = with!(&member, engine => len(engine))?;
+            let types = with!(&member, engine => (engine.design, engine.key, engine.value));
+            let is_multimap = matches!(member, Member::Multi(_));
+            Ok(Listed { name, is_multimap, types, entries })
+        });
+        listed.collect()
+    }
+
+    /// Verifies every invariant of all maps and of the pool. `found` gets the name of the map, too; `watch` is
+    /// told how many entries of how many of a map were looked at.
+    pub(crate) fn check(
+        &self,
+        found: &mut dyn FnMut(&str, Finding),
+        watch: &mut dyn FnMut(u64, u64),
+    ) -> Result<()> {
+        let mut named = BTreeMap::new();
+        for (name, member) in self.named() {
+            let found = &mut |finding| found(&name, finding);
+            let blocks = with!(&member, engine => check_own(engine, found, watch))?;
+            for off in blocks {
+                if let Some(other) = named.insert(off, name.clone()) {
+                    let what = format!("named by the map {other:?}, too");
+                    found(Finding { invariant: "REC-2", off, what });
+                }
+            }
+        }
+        let mut others = Vec::new();
+        self.store.each_block(&mut |off| {
+            if !named.contains_key(&off) {
+                others.push(off);
+            }
+        });
+        others.into_iter().for_each(|off| found("", unnamed(off)));
+        Ok(())
+    }
+
+    /// A piece of background work of any map; whether more is waiting.
+    pub(crate) fn step(&self) -> Result<bool> {
+        let _changing = lock(&self.changing, &*self.store);
+        let mut more = self.sweep_step()?;
+        for (_, member) in self.named() {
+            more |= with!(member, engine => engine.index.step())?;
+        }
+        Ok(more)
+    }
+
+    /// Puts everything that has returned where loss of power does not reach it.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.store.writable()?;
+        self.store.sync()
+    }
+
+    /// Closes the pool, if this is the last that keeps it open.
+    pub(crate) fn close_last(self: Arc<Self>) -> Result<()> {
+        Arc::into_inner(self).map_or(Ok(()), |pool| pool.close())
+    }
+
+    /// Closes the pool, if that was not done; nobody uses it.
+    fn close(&self) -> Result<()> {
+        if self.process != std::process::id() {
+            // Never dropped: that would unmap what this process has mapped in the file's place.
+            std::mem::forget(Arc::clone(&self.store));
+            let what = "a forked child has no part in the pools of its parent";
+            return Err(ErrorKind::Options { what }.into());
+        }
+        if !self.is_open.swap(false, Ordering::Relaxed) || self.store.is_read_only() {
+            return Ok(());
+        }
+        for member in self.members().values() {
+            match member {
+                Member::Single(engine) => Single::save(engine),
+                Member::Multi(engine) => Multi::save(engine),
+            }
+        }
+        self.store.close()
+    }
+}
+
+impl Peers for OpenPool {
+    fn sweep_step(&self) -> Result<bool> {
+        let mut at = lock(&self.sweep_at, &*self.store);
+        if !self.store.sweep_pending() {
+            return Ok(false);
+        }
+        let next = self.members().range(at.0..).next().map(|(map, member)| (*map, member.clone()));
+        if let Some((map, member)) = next {
+            let from = if map == at.0 { at.1 } else { 0 };
+            *at = match with!(member, engine => engine.mark_from(from))? {
+                Some(next) => (map, next),
+                None => (map + 1, 0),
+            };
+            if self.members().range(at.0..).next().is_some() {
+                return Ok(true);
+            }
+        }
+        self.store.finish_sweep().map(|()| false)
+    }
+
+    fn is_alone(&self) -> bool {
+        self.members().len() == 1
+    }
+}
+
+impl Drop for OpenPool {
+    fn drop(&mut self) {
+        // Nothing is left that could report a failure: the pool stays unclean and is recovered when it is
+        // opened. `close` reports.
+        let _ = self.close();
+    }
+}

@@ -1,0 +1,123 @@
+//! What a map is: as somebody wants it, and as a pool describes it.
+
+use durahash_media::{Error, ErrorKind, Format, Geometry, Result};
+
+use super::data::Type;
+use super::design::Design;
+use super::settings::{DesignOptions, Settings};
+
+/// The names of the kinds, by their numbers in the superblock.
+const KINDS: [&str; 2] = ["map", "multimap"];
+
+/// What a pool's own map must be.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// The number of its kind, and the design of a new one, unless another is asked for. `None`: it may be
+    /// anything, and a new pool has none.
+    pub(crate) kind: Option<(u8, Design)>,
+    /// The types of keys and values, where they are known.
+    pub(crate) types: Option<(Type, Type)>,
+}
+
+/// The properties of a new map.
+#[derive(Clone, Debug)]
+pub(crate) struct MapSpec {
+    pub(crate) kind: u8,
+    pub(crate) design: Design,
+    pub(crate) key: Type,
+    pub(crate) value: Type,
+    pub(crate) geometry: Geometry,
+    pub(crate) seed: u64,
+    pub(crate) design_options: DesignOptions,
+}
+
+pub(crate) fn refused<T>(what: &'static str) -> Result<T> {
+    Err(ErrorKind::Options { what }.into())
+}
+
+/// The seed that the settings say, or a random one.
+pub(crate) fn seed(settings: &Settings) -> Result<u64> {
+    settings.seed.map_or_else(
+        || {
+            getrandom::u64()
+                .map_err(|e| Error::io("asking for random bytes", None, std::io::Error::other(e)))
+        },
+        Ok,
+    )
+}
+
+impl MapSpec {
+    /// The map that is wanted, if one is.
+    pub(crate) fn new(settings: &Settings, wanted: Wanted) -> Result<Option<Self>> {
+        let Some((kind, design)) = wanted.kind else { return Ok(None) };
+        let Some((key, value)) = wanted.types.or(settings.types) else {
+            return refused("the types of keys and values of a new map are not set");
+        };
+        if [key, value].iter().any(|ty| matches!(ty, Type::Array(bytes) if *bytes >= 1 << 24)) {
+            return refused("an array type has less than 16 MiB; longer values are bytes");
+        }
+        Ok(Some(MapSpec {
+            kind,
+            design: settings.design.unwrap_or(design),
+            key,
+            value,
+            geometry: settings.geometry,
+            seed: seed(settings)?,
+            design_options: settings.design_options,
+        }))
+    }
+
+    /// The format of the map, in a pool of any size.
+    pub(crate) fn format(&self) -> Format {
+        Format {
+            design: self.design.number(),
+            kind: self.kind,
+            key_type: self.key.tag(),
+            value_type: self.value.tag(),
+            geometry: self.geometry,
+            seed: self.seed,
+            max_bytes: u64::MAX,
+        }
+    }
+}
+
+/// Design, key and value of a format, if this library knows them.
+pub(crate) fn known(format: &Format) -> Result<(Design, Type, Type)> {
+    let design = Design::ALL.iter().find(|design| design.number() == format.design);
+    let Some(design) = design.filter(|_| usize::from(format.kind) < KINDS.len()) else {
+        let found = format!("design {} of kind {}", format.design, format.kind);
+        let wanted = "one that this build knows".into();
+        return Err(ErrorKind::Design { found, wanted }.into());
+    };
+    let (Some(key), Some(value)) =
+        (Type::from_tag(format.key_type), Type::from_tag(format.value_type))
+    else {
+        return Err(ErrorKind::Types {
+            found: format!("types {:#x} and {:#x}", format.key_type, format.value_type),
+            wanted: "some that this build knows".into(),
+        }
+        .into());
+    };
+    Ok((*design, key, value))
+}
+
+/// Refuses a format that is not of this kind, or has not these types.
+pub(crate) fn check_wanted(format: &Format, kind: u8, types: Option<(Type, Type)>) -> Result<()> {
+    let name = |kind: u8| KINDS[usize::from(kind)];
+    if format.kind == Format::NO_MAP {
+        let (found, wanted) = ("named maps only".into(), format!("its own {}", name(kind)));
+        return Err(ErrorKind::Design { found, wanted }.into());
+    }
+    let (design, key, value) = known(format)?;
+    if format.kind != kind {
+        let found = format!("a {} of {design}", name(format.kind));
+        return Err(ErrorKind::Design { found, wanted: format!("a {}", name(kind)) }.into());
+    }
+    match types {
+        Some(types) if types != (key, value) => {
+            let name = |(key, value)| format!("keys of {key} and values of {value}");
+            Err(ErrorKind::Types { found: name((key, value)), wanted: name(types) }.into())
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,347 @@
+//! Several maps in one pool.
+
+use durahash::{
+    AnyMap, AnyMultiMap, Design, Error, ErrorKind, Map, MultiMap, Openable, Options, Pool,
+    SyncMode, Type,
+};
+use durahash_media::sim::Sim;
+use durahash_media::{Geometry, MapEntry, Superblock};
+
+/// Extents of so many bytes make units, directories and runs in a few hundred entries.
+const TINY: Geometry = Geometry { extent_shift: 12, slots: 0, hash_bits: 0, buckets: 2 };
+const ENTRIES: u64 = 300;
+
+fn options(design: Design) -> Options {
+    Options::new().design(design).geometry(TINY)
+}
+
+fn on_sim<T: Openable>(sim: Sim) -> durahash::Result<T> {
+    Options::new().open_on(sim)
+}
+
+fn word(design: Design) -> String {
+    format!("{design} of words")
+}
+
+fn text(design: Design) -> String {
+    format!("{design} of text")
+}
+
+/// A value of key `i` in the map that has this salt.
+fn value(i: u64, salt: u64) -> String {
+    format!("{salt}-{i}").repeat(i as usize % 7 + 1)
+}
+
+/// Makes two maps of each design, and two multimaps, and fills them by turns.
+fn fill(pool: &Pool) {
+    let mut words = Vec::new();
+    let mut texts = Vec::new();
+    for &design in Design::ALL {
+        words.push(pool.create::<Map<u64, u64>>(&word(design), &options(design)).unwrap());
+        texts.push(pool.create::<Map<str, str>>(&text(design), &options(design)).unwrap());
+    }
+    let many: MultiMap<u64, u64> = pool.create("many", &options(Design::Pea)).unwrap();
+    let lists: MultiMap<str, [u8]> = pool.create("lists", &options(Design::Pea)).unwrap();
+    for i in 0..ENTRIES {
+        for (salt, map) in (0..).zip(&words) {
+            map.put(&i, &(i * 10 + salt)).unwrap();
+        }
+        for (salt, map) in (0..).zip(&texts) {
+            map.put(&i.to_string(), &value(i, salt)).unwrap();
+        }
+        many.add(&(i % 10), &i).unwrap();
+        lists.add(&(i % 10).to_string(), value(i, 9).as_bytes()).unwrap();
+    }
+}
+
+fn assert_whole(pool: &Pool) {
+    for (salt, &design) in (0..).zip(Design::ALL) {
+        let map: Map<u64, u64> = pool.open(&word(design)).unwrap();
+        let texts: Map<str, str> = pool.open(&text(design)).unwrap();
+        assert_eq!((map.len().unwrap(), texts.len().unwrap()), (ENTRIES, ENTRIES), "{design}");
+        for i in 0..ENTRIES {
+            assert_eq!(map.get(&i).unwrap(), Some(i * 10 + salt), "{design}");
+            assert_eq!(texts.get(&i.to_string()).unwrap(), Some(value(i, salt)), "{design}");
+        }
+    }
+    let many: MultiMap<u64, u64> = pool.open("many").unwrap();
+    let lists: MultiMap<str, [u8]> = pool.open("lists").unwrap();
+    for key in 0..10 {
+        let mut found = many.get_all(&key).unwrap();
+        found.sort_unstable();
+        assert!(found.into_iter().eq((key..ENTRIES).step_by(10)));
+        let mut found = lists.get_all(&key.to_string()).unwrap();
+        found.sort();
+        let mut wanted: Vec<_> =
+            (key..ENTRIES).step_by(10).map(|i| value(i, 9).into_bytes()).collect();
+        wanted.sort();
+        assert_eq!(found, wanted);
+    }
+    while pool.step().unwrap() {}
+    pool.check(&mut |map, finding| panic!("{map}: {finding:?}")).unwrap();
+}
+
+fn names(pool: &Pool) -> Vec<String> {
+    pool.list().unwrap().into_iter().map(|map| map.name).collect()
+}
+
+fn kind_of<T>(done: Result<T, Error>) -> String {
+    match done {
+        Ok(_) => "done".into(),
+        Err(e) => {
+            format!("{:?}", e.kind()).chars().take_while(char::is_ascii_alphanumeric).collect()
+        }
+    }
+}
+
+#[test]
+fn maps_of_all_designs_share_a_pool_and_come_back_after_a_close_and_a_crash() {
+    let sim = Sim::new(16 << 20);
+    let pool: Pool = options(Design::Reh).create_on(sim.clone()).unwrap();
+    fill(&pool);
+    assert_whole(&pool);
+    let crashed: Pool = on_sim(Sim::from_image(&sim.image(), 16 << 20)).unwrap();
+    assert_whole(&crashed);
+    pool.close().unwrap();
+    let image = sim.image();
+    let closed: Pool = on_sim(Sim::from_image(&image, 16 << 20)).unwrap();
+    assert_whole(&closed);
+    let list = closed.list().unwrap();
+    assert_eq!(list.len(), 2 * Design::ALL.len() + 2);
+    assert!(list.iter().all(|map| map.entries == ENTRIES));
+    let many = list.iter().find(|map| map.name == "many").unwrap();
+    assert!(many.is_multimap && (many.key_type, many.design) == (Type::U64, Design::Pea));
+}
+
+#[test]
+fn every_mode_keeps_all_maps() {
+    for mode in [SyncMode::Process, SyncMode::INTERVAL, SyncMode::Strict] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("several.pool");
+        let options = Options::new().sync_mode(mode).log_bytes(1 << 20);
+        let pool: Pool = options.create(&path).unwrap();
+        let ages: Map<str, u32> = pool.create("ages", &Options::new()).unwrap();
+        let edges: MultiMap<u32, u32> = pool.create("edges", &Options::new()).unwrap();
+        ages.put("Ada", &36).unwrap();
+        edges.add(&1, &2).unwrap();
+        pool.rename("ages", "years").unwrap();
+        assert_eq!(kind_of(Options::new().open::<Pool>(&path)), "Locked");
+        // The pool stays open for its maps.
+        pool.close().unwrap();
+        ages.put("Bob", &40).unwrap();
+        drop((ages, edges));
+
+        let pool: Pool = Options::new().open(&path).unwrap();
+        assert_eq!(names(&pool), ["years", "edges"]);
+        let years: Map<str, u32> = pool.open("years").unwrap();
+        assert_eq!((years.get("Ada").unwrap(), years.get("Bob").unwrap()), (Some(36), Some(40)));
+        drop(pool);
+        years.close().unwrap();
+        let pool: Pool = Options::new().read_only(true).open(&path).unwrap();
+        assert_eq!(pool.open::<AnyMultiMap>("edges").unwrap().get_all(b"1").unwrap(), [b"2"]);
+        assert_eq!(kind_of(pool.rename("edges", "a")), "ReadOnly");
+        assert_eq!(kind_of(pool.remove("edges")), "ReadOnly");
+        assert_eq!(kind_of(pool.create::<Map<u8, u8>>("a", &Options::new())), "ReadOnly");
+    }
+}
+
+#[test]
+fn a_file_of_one_map_takes_others_beside_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("one.pool");
+    let map: Map<str, str> = Options::new().create(&path).unwrap();
+    map.put("a", "1").unwrap();
+    map.close().unwrap();
+
+    let pool: Pool = Options::new().open(&path).unwrap();
+    let other: Map<str, str> = pool.create("other", &Options::new()).unwrap();
+    other.put("a", "2").unwrap();
+    assert_eq!(names(&pool), ["main", "other"]);
+    assert_eq!(pool.open::<Map<str, str>>("main").unwrap().get("a").unwrap().unwrap(), "1");
+    assert_eq!(kind_of(pool.remove("main")), "Options");
+    drop((pool, other));
+
+    // The one map is what it was, also for who knows of no others, and leaves them whole.
+    let map: Map<str, str> = Options::new().open(&path).unwrap();
+    (0..100).for_each(|i| map.put(&i.to_string(), "x").unwrap());
+    (0..100).for_each(|i| assert!(map.remove(&i.to_string()).unwrap().is_some()));
+    map.check(&mut |finding| panic!("{finding:?}")).unwrap();
+    map.close().unwrap();
+    Options::new().compact::<AnyMap>(&path).unwrap();
+    let pool: Pool = Options::new().open(&path).unwrap();
+    assert_eq!(names(&pool), ["main", "other"]);
+    assert_eq!(pool.open::<Map<str, str>>("other").unwrap().get("a").unwrap().unwrap(), "2");
+    assert_eq!(pool.open::<Map<str, str>>("main").unwrap().get("a").unwrap().unwrap(), "1");
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_changes_nothing() {
+    let pool: Pool = Options::new().in_memory().unwrap();
+    let map: Map<u64, u64> = pool.create("a", &Options::new()).unwrap();
+    let _ = pool.create::<Map<u64, u64>>("b", &Options::new()).unwrap();
+    let before = names(&pool);
+    let make = |name: &str| kind_of(pool.create::<Map<u64, u64>>(name, &Options::new()));
+    assert_eq!(make("a"), "MapExists");
+    let long = "x".repeat(65);
+    for name in ["", "main", "a\nb", &long] {
+        assert_eq!(make(name), "Options", "{name:?}");
+        assert_eq!(kind_of(pool.rename("b", name)), "Options", "{name:?}");
+    }
+    assert_eq!(kind_of(pool.create::<AnyMap>("c", &Options::new())), "Options");
+    let reh = Options::new().design(Design::Reh);
+    assert_eq!(kind_of(pool.create::<MultiMap<u64, u64>>("c", &reh)), "Options");
+    assert_eq!(kind_of(pool.open::<Map<u64, u64>>("c")), "NoMap");
+    assert_eq!(kind_of(pool.open::<Map<u64, u64>>("main")), "NoMap");
+    assert_eq!(kind_of(pool.open::<Map<u64, str>>("a")), "Types");
+    assert_eq!(kind_of(pool.open::<MultiMap<u64, u64>>("a")), "Design");
+    assert_eq!(kind_of(pool.rename("a", "b")), "MapExists");
+    assert_eq!(kind_of(pool.rename("c", "d")), "NoMap");
+    assert_eq!(kind_of(pool.remove("c")), "NoMap");
+    let mut iter = map.iter();
+    drop(map);
+    assert_eq!(kind_of(pool.remove("a")), "Options");
+    assert!(iter.next().is_none());
+    drop(iter);
+    assert_eq!(names(&pool), before);
+    pool.remove("a").unwrap();
+    assert_eq!(names(&pool), ["b"]);
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p");
+    Options::new().create::<Pool>(&path).unwrap().close().unwrap();
+    assert_eq!(kind_of(Options::new().open::<AnyMap>(&path)), "Design");
+}
+
+/// Space of maps that were removed is the pool's again, their records too.
+#[test]
+fn maps_that_are_made_and_removed_again_and_again_take_no_space() {
+    let bytes = 4 << 20;
+    let pool: Pool = options(Design::Reh).max_bytes(bytes).in_memory().unwrap();
+    let keep: Map<str, str> = pool.create("keep", &options(Design::Esh)).unwrap();
+    let mut first = None;
+    for round in 0..12 {
+        let design = Design::ALL[round % Design::ALL.len()];
+        let map: Map<str, str> = pool.create("short", &options(design)).unwrap();
+        let lists: MultiMap<str, str> = pool.create("lists", &options(Design::Pea)).unwrap();
+        for i in 0..ENTRIES {
+            map.put(&i.to_string(), &value(i, 1)).unwrap();
+            lists.add(&(i % 3).to_string(), &value(i, 2)).unwrap();
+            keep.put(&i.to_string(), &value(i, round as u64)).unwrap();
+        }
+        drop((map, lists));
+        pool.remove("short").unwrap();
+        pool.remove("lists").unwrap();
+        let stats = pool.stats();
+        let used = *first.get_or_insert(stats.bytes - stats.free_bytes);
+        assert!(stats.bytes - stats.free_bytes <= used + (64 << 10), "{stats:?} at first {used}");
+        assert_eq!(stats.record_bytes % 8, 0);
+    }
+    pool.check(&mut |map, finding| panic!("{map}: {finding:?}")).unwrap();
+    assert_eq!(keep.len().unwrap(), ENTRIES);
+}
+
+#[test]
+fn a_full_pool_has_no_half_of_a_map() {
+    let pool: Pool = options(Design::Reh).max_bytes(1 << 20).in_memory().unwrap();
+    let map: Map<str, [u8]> = pool.create("map", &Options::new()).unwrap();
+    let mut keys = 0;
+    while map.put(&format!("{keys}"), &[7; 3000]).is_ok() {
+        keys += 1;
+    }
+    let mut made = 0;
+    for &design in Design::ALL {
+        made += u32::from(pool.create::<Map<u64, u64>>(&word(design), &options(design)).is_ok());
+    }
+    let mut listed = 0;
+    for info in pool.list().unwrap().iter().filter(|info| info.name != "map") {
+        listed += 1;
+        pool.remove(&info.name).unwrap();
+    }
+    assert_eq!(made, listed);
+    assert!((0..keys / 2).all(|i| map.remove(&format!("{i}")).unwrap().is_some()));
+    fill_after(&pool);
+    pool.check(&mut |map, finding| panic!("{map}: {finding:?}")).unwrap();
+}
+
+fn fill_after(pool: &Pool) {
+    let after: Map<u64, u64> = pool.create("after", &Options::new()).unwrap();
+    (0..100).for_each(|i| after.put(&i, &i).unwrap());
+}
+
+/// Random words in the table of maps, and in the superblock's word for it, lead to errors, or leave all maps
+/// there.
+#[test]
+fn a_forged_table_of_maps_loses_none_silently() {
+    let sim = Sim::new(16 << 20);
+    let pool: Pool = options(Design::Reh).create_on(sim.clone()).unwrap();
+    for (name, design) in [("a", Design::Reh), ("b", Design::Pea), ("c", Design::Esh)] {
+        let map: Map<str, str> = pool.create(name, &options(design)).unwrap();
+        (0..50).for_each(|i| map.put(&i.to_string(), name).unwrap());
+    }
+    pool.rename("a", "d").unwrap();
+    pool.close().unwrap();
+    let image = sim.image();
+    let table = image[std::mem::offset_of!(Superblock, maps) / 8] as usize / 8;
+    let mut random = 7_u64;
+    let (mut opened, mut refused) = (0, 0);
+    for round in 0..400 {
+        let mut forged = image.clone();
+        random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(round);
+        let word = table + (random >> 40) as usize % (4 * size_of::<MapEntry>() / 8);
+        forged[word] = match round % 4 {
+            0 => random,
+            1 => forged[word] ^ 1 << (random >> 20 & 63),
+            2 => 0,
+            _ => image[table + (random >> 8) as usize % 160],
+        };
+        match on_sim::<Pool>(Sim::from_image(&forged, 16 << 20)) {
+            Err(e) => {
+                refused += 1;
+                assert!(
+                    matches!(e.kind(), ErrorKind::Corrupt { .. } | ErrorKind::Options { .. }),
+                    "{e}"
+                );
+            }
+            Ok(pool) => {
+                opened += 1;
+                assert_eq!(pool.list().unwrap().len(), 3, "word {}", word - table);
+                let _ = pool.check(&mut |_, _| ());
+            }
+        }
+    }
+    assert!(opened > 20 && refused > 20, "{opened} opened, {refused} refused");
+}
+
+#[test]
+fn threads_make_fill_and_remove_maps_beside_one_another() {
+    let pool: Pool = options(Design::Reh).max_bytes(64 << 20).in_memory().unwrap();
+    let shared: Map<u64, u64> = pool.create("shared", &options(Design::Pea)).unwrap();
+    std::thread::scope(|threads| {
+        for thread in 0..4_u64 {
+            let (pool, shared) = (&pool, &shared);
+            threads.spawn(move || {
+                for round in 0..10 {
+                    let name = format!("of {thread}");
+                    let design = Design::ALL[(thread + round) as usize % Design::ALL.len()];
+                    let own: Map<str, str> = pool.create(&name, &options(design)).unwrap();
+                    let both: Map<u64, u64> =
+                        pool.open_or_create("both", &options(Design::Esh)).unwrap();
+                    for i in 0..50 {
+                        own.put(&i.to_string(), &name).unwrap();
+                        both.put(&(thread * 1000 + i), &i).unwrap();
+                        shared.put(&(thread * 1000 + i), &round).unwrap();
+                    }
+                    assert_eq!(own.len().unwrap(), 50);
+                    drop(own);
+                    let renamed = format!("once of {thread}");
+                    pool.rename(&name, &renamed).unwrap();
+                    pool.remove(&renamed).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(names(&pool), ["shared", "both"]);
+    assert_eq!(pool.open::<Map<u64, u64>>("both").unwrap().len().unwrap(), 200);
+    assert_eq!(shared.len().unwrap(), 200);
+    pool.check(&mut |map, finding| panic!("{map}: {finding:?}")).unwrap();
+}
