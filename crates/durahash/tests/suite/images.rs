@@ -233,6 +233,8 @@ fn parts(design: Design, image: &[u64]) -> Vec<Part> {
     // Where the log is, of which there is none.
     parts[20] = Part::Guarded;
     parts[32] = Part::Guarded;
+    // Where the table of further maps is, of which there is none either.
+    parts[40] = Part::Guarded;
     let table = TABLE_BYTE / 8..(TABLE_BYTE + image.len() / EXTENT_WORDS).div_ceil(8);
     parts[table].fill(Part::Table);
     for extent in 0..image.len() / EXTENT_WORDS {
