@@ -8,12 +8,7 @@ use std::time::{Duration, Instant};
 use durahash::{Map, Options, Result, SyncMode};
 
 /// Runs `f` a number of times, and prints how long it took.
-fn measure(
-    mode: SyncMode,
-    call: &str,
-    times: u64,
-    mut f: impl FnMut(u64) -> Result<()>,
-) -> Result<()> {
+fn measure(mode: &str, call: &str, times: u64, mut f: impl FnMut(u64) -> Result<()>) -> Result<()> {
     let mut took = Vec::new();
     for i in 0..times {
         let start = Instant::now();
@@ -23,7 +18,7 @@ fn measure(
     took.sort();
     let of = |part: f64| micros(took[((times - 1) as f64 * part) as usize]);
     let [half, most, nearly, all] = [0.5, 0.99, 0.999, 1.0].map(of);
-    println!("| {mode} | `{call}` | {times} | {half} | {most} | {nearly} | {all} |");
+    println!("| {mode} | {call} | {times} | {half} | {most} | {nearly} | {all} |");
     Ok(())
 }
 
@@ -38,18 +33,24 @@ fn main() -> Result<()> {
     let dir = tempfile::tempdir_in(".").expect("a temporary directory");
     println!("| mode | call | calls | half | 99 % | 99.9 % | longest, µs |");
     println!("|---|---|---|---|---|---|---|");
+    let runtime = tokio::runtime::Builder::new_multi_thread().build().expect("a runtime");
+    measure("", "`spawn_blocking` of nothing", times, |_| {
+        runtime.block_on(runtime.spawn_blocking(|| ())).expect("no panic");
+        Ok(())
+    })?;
     for mode in [SyncMode::Process, SyncMode::INTERVAL, SyncMode::Strict] {
+        let name = mode.to_string();
         let path = dir.path().join("map.pool");
         let map: Map<u64, u64> = Options::new().sync_mode(mode).create(&path)?;
         let puts = if mode == SyncMode::Strict { times.div_ceil(100) } else { times };
-        measure(mode, "put", puts, |i| map.put(&i, &i))?;
-        measure(mode, "get", puts, |i| map.get(&i).map(drop))?;
-        measure(mode, "sync, after 1,000 puts", 20, |i| {
+        measure(&name, "`put`", puts, |i| map.put(&i, &i))?;
+        measure(&name, "`get`", puts, |i| map.get(&i).map(drop))?;
+        measure(&name, "`sync` after 1,000 puts", 20, |i| {
             map.put_many(&[(times + i, i); 1000])?;
             map.sync()
         })?;
         map.close()?;
-        measure(mode, "open and close", 20, |_| {
+        measure(&name, "`open` and `close`", 20, |_| {
             Options::new().open::<Map<u64, u64>>(&path)?.close()
         })?;
         std::fs::remove_file(&path).expect("the file is removed");

@@ -17,6 +17,7 @@ Exit codes:
   0 found, or done                  3 corrupt: not a sound pool
   1 not found                       4 I/O error, or full
   2 wrong usage, or bad lines       5 locked: open or changed elsewhere
+  130 a load that a signal ended
 Of a node: 2 where it refuses the token, 3 where something else answers, 4 where it does not answer,
 or is gone, 5 where it has as many clients as it takes.
 
@@ -48,12 +49,14 @@ Examples:
 
     /// Store VALUE under KEY, replacing what was there; in a multimap, beside what is there
     ///
-    /// Both are taken as they are, without escapes. When the command returns, the entry is stored.
+    /// Both are taken as they are, without escapes. Without VALUE, the standard input is the value, all of it.
+    /// When the command returns, the entry is stored.
     #[command(
         verbatim_doc_comment,
         after_help = "\
 Examples:
   durahash put ages.pool Ada 36
+  durahash put photos.pool Ada < ada.jpeg
   durahash put ages.pool -- -key -value"
     )]
     Put {
@@ -61,21 +64,29 @@ Examples:
         pool: PathBuf,
         /// The key
         key: OsString,
-        /// The value
-        value: OsString,
+        /// The value [default: the standard input]
+        value: Option<OsString>,
         #[command(flatten)]
         write: Write,
     },
 
     /// Print the value of KEY, as it is, and a line feed; of a multimap all values, in no order
     ///
-    /// Exit code 1, and no output, where the key is not there.
-    #[command(verbatim_doc_comment, after_help = "Example:\n  durahash get ages.pool Ada")]
+    /// Of several keys, prints lines KEY<TAB>VALUE, as dump does. Exit code 1 where a key is not there, of
+    /// which nothing is printed.
+    #[command(
+        verbatim_doc_comment,
+        after_help = "\
+Examples:
+  durahash get ages.pool Ada
+  durahash get ages.pool Ada Grace"
+    )]
     Get {
         #[command(flatten)]
         read: Read,
-        /// The key
-        key: OsString,
+        /// The keys
+        #[arg(value_name = "KEY", required = true)]
+        keys: Vec<OsString>,
     },
 
     /// Remove KEY, from a multimap with all its values or with one VALUE
@@ -107,7 +118,8 @@ Examples:
     /// left out, those beyond the first 20 without being named; the rest is loaded, and the exit code
     /// is 2. A key that comes again replaces the
     /// value it had, so a load that was cut short can be repeated. Into a multimap every line is
-    /// added, so there it cannot.
+    /// added, so there it cannot. Ctrl-C ends the load, stores what was read, and tells how much that is;
+    /// a second one ends it at once.
     #[command(
         verbatim_doc_comment,
         after_help = "\
@@ -122,6 +134,9 @@ Examples:
         /// The file to read, decompressed if it is gzip data; - is the standard input
         #[arg(default_value = "-")]
         file: PathBuf,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         new: New,
     },

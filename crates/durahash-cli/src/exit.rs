@@ -22,6 +22,8 @@ pub(crate) enum Exit {
     Io = 4,
     /// Another process has the pool open.
     Locked = 5,
+    /// A signal ended the work, as shells say of SIGINT.
+    Interrupted = 130,
 }
 
 impl From<Exit> for ExitCode {

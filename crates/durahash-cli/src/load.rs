@@ -2,15 +2,20 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use durahash::{Error, ErrorKind};
+use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
 
 use crate::args::{Kind, New};
 use crate::escape::read_line;
 use crate::exit::{Exit, Failure};
 use crate::input::{Input, Line};
-use crate::output::print;
+use crate::output::print_as;
 use crate::pool::open_or_create;
 use crate::progress::Progress;
 use crate::store::{Pair, Store};
@@ -22,24 +27,33 @@ const BATCH_BYTES: usize = 1 << 20;
 const NAMED_MAX: u64 = 20;
 
 /// `durahash load`.
-pub(crate) fn load(pool: &Path, file: &Path, new: &New) -> Result<Exit, Failure> {
-    load_into(file, || open_or_create(pool, new))
+pub(crate) fn load(pool: &Path, file: &Path, json: bool, new: &New) -> Result<Exit, Failure> {
+    load_into(file, json, || open_or_create(pool, new))
 }
 
 /// Loads a file into what `open` opens.
 pub(crate) fn load_into<S: Store>(
     file: &Path,
+    json: bool,
     open: impl FnOnce() -> Result<S, Failure>,
 ) -> Result<Exit, Failure> {
     let start = Instant::now();
     // Before the pool: a wrong name must not leave an empty one behind.
     let mut input = Input::open(file).map_err(|e| unreadable(&file.display().to_string(), &e))?;
+    let ends = end_by_signals().map_err(|e| Failure::new(Exit::Io, format!("signals: {e}")))?;
     let store = open()?;
-    input.watch_meanwhile(store.watch());
+    let (watch, asked) = (store.watch(), Arc::clone(&ends));
+    input.watch_meanwhile(Some(Box::new(move || {
+        if asked.load(Ordering::Relaxed) {
+            return Err(Error::io("reading", None, io::ErrorKind::Interrupted.into()));
+        }
+        watch.as_ref().map_or(Ok(()), |watch| watch())
+    })));
     input.limit_values(store.value_bytes_max());
     let progress = Progress::of_bytes("loading", input.total_bytes);
     let mut load = Load {
         store: &store,
+        ends,
         input,
         progress,
         start,
@@ -57,16 +71,31 @@ pub(crate) fn load_into<S: Store>(
     drop((input, progress));
     store.close()?;
     let seconds = start.elapsed().as_secs_f64();
-    let summary = format!(
-        "entries loaded: {loaded}, comments skipped: {comments}, bad lines left out: {left_out} \
-         ({seconds:.1} s)\n"
-    );
-    print(summary.as_bytes())?;
+    let figures = || json!({ "loaded": loaded, "comments": comments, "left_out": left_out, "seconds": seconds });
+    let summary = || {
+        format!(
+            "entries loaded: {loaded}, comments skipped: {comments}, bad lines left out: \
+             {left_out} ({seconds:.1} s)\n"
+        )
+    };
+    print_as(json, figures, summary)?;
     Ok(if left_out == 0 { Exit::Ok } else { Exit::Usage })
+}
+
+/// A flag that the first signal to end sets; the second ends the process.
+fn end_by_signals() -> io::Result<Arc<AtomicBool>> {
+    let ends = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        flag::register_conditional_shutdown(signal, Exit::Interrupted as i32, Arc::clone(&ends))?;
+        flag::register(signal, Arc::clone(&ends))?;
+    }
+    Ok(ends)
 }
 
 struct Load<'a, S> {
     store: &'a S,
+    /// Set when the load is to end early.
+    ends: Arc<AtomicBool>,
     input: Input,
     progress: Progress,
     start: Instant,
@@ -84,8 +113,14 @@ impl<S: Store> Load<'_, S> {
     fn run(&mut self) -> Result<(), Failure> {
         let mut line = Vec::new();
         loop {
+            if self.ends.load(Ordering::Relaxed) {
+                self.put_batch()?;
+                return Err(self.stopped(Failure::new(Exit::Interrupted, "interrupted"), true));
+            }
             let what = match self.input.next_line(&mut line) {
                 Ok(what) => what,
+                // The same, while lines were waited for.
+                Err(_) if self.ends.load(Ordering::Relaxed) => continue,
                 Err(e) => {
                     // Not what entries come from, but what they go to.
                     let e = match e.downcast::<Error>() {

@@ -52,12 +52,14 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<Exit, Failure> {
     match command {
         Command::Create(args) => pool::create(&args),
-        Command::Put { pool, key, value, write } => point::put(&pool, &key, &value, write),
-        Command::Get { read, key } => point::get(&read, &key),
+        Command::Put { pool, key, value, write } => {
+            point::put(&pool, &key, value.as_deref(), write)
+        }
+        Command::Get { read, keys } => point::get(&read, &keys),
         Command::Del { pool, key, value, write } => {
             point::del(&pool, &key, value.as_deref(), write)
         }
-        Command::Load { pool, file, new } => load::load(&pool, &file, &new),
+        Command::Load { pool, file, json, new } => load::load(&pool, &file, json, &new),
         Command::Dump { read, limit } => dump::dump(&read, limit),
         Command::Stats { read, json } => stats::stats(&read, json),
         Command::Check { read, json } => check::check(&read, json),

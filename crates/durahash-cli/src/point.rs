@@ -1,10 +1,14 @@
-//! `put`, `get` and `del`: one key.
+//! `put`, `get` and `del`: a few keys.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use durahash::MAX_VALUE_BYTES;
+
 use crate::args::{Read, Write};
+use crate::escape::write_line;
 use crate::exit::{Exit, Failure};
 use crate::opened::Opened;
 use crate::output::print;
@@ -12,33 +16,62 @@ use crate::pool::{open_to_read, open_to_write};
 use crate::store::Store;
 
 /// `durahash put`.
-pub(crate) fn put(pool: &Path, key: &OsStr, value: &OsStr, write: Write) -> Result<Exit, Failure> {
-    put_into(open_to_write(pool, write)?, key.as_bytes(), value.as_bytes())
+pub(crate) fn put(
+    pool: &Path,
+    key: &OsStr,
+    value: Option<&OsStr>,
+    write: Write,
+) -> Result<Exit, Failure> {
+    put_into(|| open_to_write(pool, write), key, value)
 }
 
-pub(crate) fn put_into(store: impl Store, key: &[u8], value: &[u8]) -> Result<Exit, Failure> {
-    store.put(key, value).map_err(|e| store.failed(&e))?;
+/// Puts a value, which is the standard input where there is none; that is read before the store is opened.
+pub(crate) fn put_into<S: Store>(
+    open: impl FnOnce() -> Result<S, Failure>,
+    key: &OsStr,
+    value: Option<&OsStr>,
+) -> Result<Exit, Failure> {
+    let mut input = Vec::new();
+    let value = match value {
+        Some(value) => value.as_bytes(),
+        None => {
+            // One byte more than any value: what is too large is found out without reading it all.
+            let read = io::stdin().take(MAX_VALUE_BYTES as u64 + 1).read_to_end(&mut input);
+            read.map_err(|e| Failure::new(Exit::Io, format!("reading standard input: {e}")))?;
+            &input
+        }
+    };
+    let store = open()?;
+    store.put(key.as_bytes(), value).map_err(|e| store.failed(&e))?;
     store.close()?;
     Ok(Exit::Ok)
 }
 
 /// `durahash get`.
-pub(crate) fn get(read: &Read, key: &OsStr) -> Result<Exit, Failure> {
-    get_from(&open_to_read(read)?, key.as_bytes())
+pub(crate) fn get(read: &Read, keys: &[OsString]) -> Result<Exit, Failure> {
+    get_from(&open_to_read(read)?, keys)
 }
 
-pub(crate) fn get_from(store: &impl Store, key: &[u8]) -> Result<Exit, Failure> {
-    let values = store.get_all(key).map_err(|e| store.failed(&e))?;
-    if values.is_empty() {
-        return Ok(Exit::NotFound);
-    }
-    let mut lines = Vec::new();
-    for value in values {
-        lines.extend(value);
-        lines.push(b'\n');
+/// The values of one key as they are, those of several beside their keys, as a dump has them.
+pub(crate) fn get_from(store: &impl Store, keys: &[OsString]) -> Result<Exit, Failure> {
+    let (mut lines, mut exit) = (Vec::new(), Exit::Ok);
+    for key in keys {
+        let key = key.as_bytes();
+        let values = store.get_all(key).map_err(|e| store.failed(&e))?;
+        if values.is_empty() {
+            exit = Exit::NotFound;
+        }
+        for value in values {
+            if keys.len() > 1 {
+                write_line(key, &value, &mut lines);
+            } else {
+                lines.extend(value);
+                lines.push(b'\n');
+            }
+        }
     }
     print(&lines)?;
-    Ok(Exit::Ok)
+    Ok(exit)
 }
 
 /// `durahash del`.

@@ -66,7 +66,8 @@ fn as_json(pool: &str, kind: Kind, stats: &Stats) -> Value {
         "mode": stats.sync_mode.to_string(),
         "huge_page_bytes": stats.huge_bytes,
         "open_epoch": stats.epoch,
-        "recovery_seconds": stats.recovery.as_secs_f64(),
+        "open_seconds": stats.open_time.as_secs_f64(),
+        "recovered": stats.recovered,
         "suspect": stats.suspect,
     });
     // Those of the design.
@@ -112,7 +113,8 @@ fn as_text(pool: &str, kind: Kind, stats: &Stats) -> String {
     row("mode", stats.sync_mode.to_string());
     row("huge pages", stats.huge_bytes.map_or("unknown".into(), human));
     row("open epoch", stats.epoch.to_string());
-    row("last recovery", format!("{:.1} ms", stats.recovery.as_secs_f64() * 1e3));
+    let recovery = if stats.recovered { ", with a recovery" } else { "" };
+    row("opened in", format!("{:.1} ms{recovery}", stats.open_time.as_secs_f64() * 1e3));
     if stats.suspect {
         row("suspect", "yes: pages may have been lost with the power".into());
     }

@@ -171,6 +171,14 @@ pub trait IndexBase: Send + Sync {
     /// [`Corrupt`](crate::ErrorKind::Corrupt) where the medium contradicts the format.
     fn scan(&self, at: u64, out: &mut Vec<(u64, Self::Slot)>) -> Result<Option<u64>>;
 
+    /// Splits units until there are enough for so many entries. What grows in another way does nothing.
+    ///
+    /// # Errors
+    /// As those of inserts.
+    fn reserve(&self, _entries: u64) -> Result<()> {
+        Ok(())
+    }
+
     /// A piece of background work; whether more is waiting.
     ///
     /// # Errors

@@ -95,16 +95,17 @@ pub(crate) enum RemoteCommand {
     Put {
         /// The key
         key: OsString,
-        /// The value
-        value: OsString,
+        /// The value [default: the standard input]
+        value: Option<OsString>,
     },
 
     /// Print the value of KEY, as it is, and a line feed
     ///
-    /// Exit code 1, and no output, where the key is not there.
+    /// Of several keys, prints lines KEY<TAB>VALUE. Exit code 1 where a key is not there.
     Get {
-        /// The key
-        key: OsString,
+        /// The keys
+        #[arg(value_name = "KEY", required = true)]
+        keys: Vec<OsString>,
     },
 
     /// Remove KEY
@@ -124,6 +125,9 @@ pub(crate) enum RemoteCommand {
         /// The file to read, decompressed if it is gzip data; - is the standard input
         #[arg(default_value = "-")]
         file: PathBuf,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
     },
 
     /// Print all entries as lines KEY<TAB>VALUE that load reads

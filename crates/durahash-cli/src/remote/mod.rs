@@ -60,12 +60,12 @@ fn run<M: Memory>(args: &Remote, attached: durahash::Result<M>) -> Result<Exit, 
     let open = |memory| Index::open(memory, addresses, Share::Little);
     match &args.command {
         RemoteCommand::Put { key, value } => {
-            point::put_into(open(memory)?, key.as_bytes(), value.as_bytes())
+            point::put_into(|| open(memory), key, value.as_deref())
         }
-        RemoteCommand::Get { key } => point::get_from(&open(memory)?, key.as_bytes()),
+        RemoteCommand::Get { keys } => point::get_from(&open(memory)?, keys),
         RemoteCommand::Del { key } => point::del_from(open(memory)?, key.as_bytes()),
-        RemoteCommand::Load { file } => {
-            load::load_into(file, || Index::open_or_create(memory, addresses))
+        RemoteCommand::Load { file, json } => {
+            load::load_into(file, *json, || Index::open_or_create(memory, addresses))
         }
         RemoteCommand::Dump { limit } => dump::dump_from(&open(memory)?, *limit),
         RemoteCommand::Stats { json } => stats::stats(&open(memory)?, *json),

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -16,6 +17,11 @@ fn entries_are_put_found_and_removed() {
     assert_eq!(work.run("get a.pool key").ok(), "value\n");
     assert_eq!(work.run("put a.pool key other").ok(), "");
     assert_eq!(work.run("get a.pool key").ok(), "other\n");
+    assert_eq!(work.feed("put a.pool second", b"from\nstdin\n").ok(), "");
+    assert_eq!(work.run("get a.pool second").ok(), "from\nstdin\n\n");
+    assert_eq!(work.run("get a.pool key second").ok(), "key\tother\nsecond\tfrom\\nstdin\\n\n");
+    let some = work.run("get a.pool none key");
+    assert_eq!((some.code, &some.out[..]), (Some(1), &b"key\tother\n"[..]));
     assert_eq!(work.run("del a.pool key").ok(), "");
     for line in ["get a.pool key", "del a.pool key"] {
         let absent = work.run(line);
@@ -217,7 +223,8 @@ fn figures_are_printed() {
         "mode",
         "huge_page_bytes",
         "open_epoch",
-        "recovery_seconds",
+        "open_seconds",
+        "recovered",
         "suspect",
     ];
     assert_eq!(names, wanted);
@@ -240,6 +247,7 @@ fn figures_are_printed() {
         "keys              10000\n",
         "load factor       0.",
         "durability        ",
+        "opened in         ",
         "local depths ",
     ] {
         assert!(
@@ -247,6 +255,31 @@ fn figures_are_printed() {
             "{start}:\n{text}"
         );
     }
+}
+
+/// The entries that a load has read when it is interrupted stay, and it says how many they are.
+#[test]
+fn an_interrupted_load_says_what_it_stored() {
+    let text: String = (0..300_000).map(|i| format!("{i}\tvalue\n")).collect();
+    for signal in ["-INT", "-TERM"] {
+        let work = Work::new();
+        let mut load = work.start("load a.pool");
+        // More than pipe, buffers and a batch have room for, so that some is stored; then it waits for the rest.
+        load.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
+        let input = load.stdin.take();
+        Command::new("kill").args([signal, &load.id().to_string()]).status().unwrap();
+        let said = answer(load).failed(130);
+        drop(input);
+        let stats = work.run("stats a.pool --json").json();
+        let keys = stats["keys"].as_u64().unwrap();
+        assert!(keys > 0 && stats["recovered"] == false, "{stats}");
+        let stay = format!("interrupted; at least {keys} entries were loaded and stay");
+        assert_eq!(said, stay + ", load again for the rest");
+    }
+    let work = Work::new();
+    let said = work.feed("load a.pool --json", b"# comment\na\t1\nb").value();
+    let figures = ["loaded", "comments", "left_out"].map(|name| said[name].as_u64());
+    assert_eq!(figures, [Some(1), Some(1), Some(1)]);
 }
 
 #[test]

@@ -79,6 +79,27 @@ macro_rules! common_methods {
             self.engine.index.is_empty()
         }
 
+        /// Makes room for so many more entries, so that hardly any of their inserts splits anything. It takes the
+        /// space of slots now; records take theirs when they are written. Removals near what is still empty give
+        /// it back. Rewo-Hash does nothing: its tables grow in small pieces beside the inserts.
+        ///
+        /// **Concurrency.** Any thread may call this at any time.
+        ///
+        /// # Errors
+        /// [`Full`](crate::ErrorKind::Full), where a part of the room may be there;
+        /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Poisoned`](crate::ErrorKind::Poisoned),
+        /// [`Corrupt`](crate::ErrorKind::Corrupt).
+        ///
+        /// ```
+        #[doc = $example]
+        /// map.reserve(1000)?;
+        #[doc = $put]
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        pub fn reserve(&self, additional: u64) -> Result<()> {
+            self.engine.reserve(additional)
+        }
+
         /// Removes everything.
         ///
         /// **Durability.** `Ok` means that it stays away after a crash. After a crash before, or an

@@ -75,6 +75,10 @@ impl<I: IndexBase, M: Medium> IndexBase for Durable<I, M> {
         self.changed(|index| index.mend())
     }
 
+    fn reserve(&self, entries: u64) -> Result<()> {
+        self.changed(|index| index.reserve(entries))
+    }
+
     fn scan(&self, at: u64, out: &mut Vec<(u64, I::Slot)>) -> Result<Option<u64>> {
         self.seen(self.index.scan(at, out))
     }

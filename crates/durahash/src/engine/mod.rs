@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
 use durahash_media::hash::WordMix;
-use durahash_media::{Durability, Error, ErrorKind, Format, Medium, Place, Pool, Result};
+use durahash_media::{Durability, Error, ErrorKind, Format, Limit, Medium, Place, Pool, Result};
 
 use self::data::{Data, Type};
 use self::design::Design;
@@ -61,6 +61,12 @@ pub(crate) enum Single {}
 
 /// A multimap: any number of values for each key.
 pub(crate) enum Multi {}
+
+/// Bytes of a slot, of any design.
+const ENTRY_BYTES: u64 = 16;
+
+/// The most that an offset in a pool can reach.
+const POOL_BYTES: u64 = 1 << 48;
 
 /// The pool's counter of records that hang on others, and one more: zero where they were not counted.
 /// Designs take theirs from the other end.
@@ -249,7 +255,7 @@ pub(crate) struct Engine<K: Kind> {
     /// The hash of keys that are words.
     pub(crate) mix: WordMix,
     /// How long the open took, recovery included.
-    recovery: Duration,
+    open_time: Duration,
     /// How many records hang on others, once it is known; in a map only. Held while a chain changes.
     chained: Mutex<Option<u64>>,
     /// A sweep never comes back.
@@ -285,7 +291,7 @@ impl<K: Kind> Engine<K> {
             key,
             value,
             mix: WordMix::new(format.seed),
-            recovery: start.elapsed(),
+            open_time: start.elapsed(),
             chained: Mutex::new(chained),
             swept: AtomicBool::new(false),
         }
@@ -345,6 +351,20 @@ impl<K: Kind> Engine<K> {
         done
     }
 
+    /// Makes units for so many more entries.
+    pub(crate) fn reserve(&self, additional: u64) -> Result<()> {
+        self.store.writable()?;
+        let entries = self.index.len()?.saturating_add(additional);
+        let bytes = entries.saturating_mul(ENTRY_BYTES);
+        let max_bytes = self.format.max_bytes;
+        if bytes > max_bytes.min(POOL_BYTES) {
+            let no_pool = Limit::Design("no pool has so many bytes");
+            let limit = if bytes > max_bytes { Limit::Pool { max_bytes } } else { no_pool };
+            return Err(Error::full(bytes, limit));
+        }
+        self.index.reserve(entries)
+    }
+
     /// Puts everything that has returned where loss of power does not reach it.
     pub(crate) fn sync(&self) -> Result<()> {
         self.store.writable()?;
@@ -395,7 +415,8 @@ impl<K: Kind> Engine<K> {
             sync_mode,
             huge_bytes: facts.huge_bytes,
             epoch: facts.epoch,
-            recovery: self.recovery,
+            open_time: self.open_time,
+            recovered: facts.recovered,
             suspect: facts.suspect,
             log: facts.log,
         })

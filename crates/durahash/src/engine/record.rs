@@ -158,6 +158,7 @@ pub(crate) struct PoolFacts {
     pub(crate) durability: Durability,
     pub(crate) huge_bytes: Option<u64>,
     pub(crate) epoch: u32,
+    pub(crate) recovered: bool,
     pub(crate) suspect: bool,
     pub(crate) log: Option<LogStats>,
 }
@@ -419,6 +420,7 @@ impl<M: Medium> Store for Pool<M> {
             durability: medium.durability(),
             huge_bytes: medium.huge_bytes(),
             epoch: self.epoch(),
+            recovered: !self.was_clean(),
             suspect: self.is_suspect(),
             log: medium.log_stats(),
         }

@@ -41,7 +41,9 @@ pub struct Stats {
     /// The number of this open; larger than that of every open before.
     pub epoch: u32,
     /// How long the open took, recovery included.
-    pub recovery: Duration,
+    pub open_time: Duration,
+    /// True if the pool had not been closed, so that this open recovered it.
+    pub recovered: bool,
     /// True if the pool was ever opened although pages may have been missing.
     pub suspect: bool,
     /// Figures of the log since the open, if the pool uses one.

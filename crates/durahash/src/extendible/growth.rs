@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use durahash_media::{Event, Medium};
+use durahash_media::{Event, Medium, Result};
 
 use crate::extendible::extend::MAX_DEPTH;
 use crate::index::IndexStats;
@@ -39,6 +39,23 @@ pub(crate) fn merge_all<M: Medium>(medium: &M, mut merge_once: impl FnMut() -> M
             }
         }
     }
+}
+
+/// Makes units for `entries`, of which each shall have `per_unit`: `split_once` splits the unit of a hash, unless
+/// that has the depth already, and says if it did. All units of a depth come before the next, so that the directory
+/// is never larger than they justify.
+pub(crate) fn split_ahead(
+    entries: u64,
+    per_unit: u64,
+    mut split_once: impl FnMut(u64, u32) -> Result<bool>,
+) -> Result<()> {
+    let last = (entries.div_ceil(per_unit) as f64).log2().ceil() as u32;
+    for depth in 1..=last.min(MAX_DEPTH) {
+        for i in 0..1_u64 << depth {
+            split_once(i << (64 - depth), depth)?;
+        }
+    }
+    Ok(())
 }
 
 /// How often something happened.

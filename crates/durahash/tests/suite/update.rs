@@ -86,6 +86,31 @@ fn of_several_threads_one_makes_the_value() {
     }
 }
 
+/// A map for which room was reserved splits next to nothing while it is filled, and is sound before and after.
+#[test]
+fn reserved_room_keeps_from_splitting() {
+    for design in DESIGNS {
+        let map: Map<u64, u64> = Options::new().design(design).seed(7).in_memory().unwrap();
+        map.put(&0, &0).unwrap();
+        map.reserve(100_000).unwrap();
+        assert_sound(&map);
+        let before = map.stats().unwrap().index;
+        map.extend((0..100_000).map(|i| (i, i))).unwrap();
+        let after = map.stats().unwrap().index;
+        let units: u64 = after.depths.iter().sum();
+        assert!(design == Design::Rewo || after.splits - before.splits <= units / 50, "{design}");
+        assert_sound(&map);
+        let most = map.reserve(u64::MAX).unwrap_err();
+        assert!(matches!(most.kind(), ErrorKind::Full { .. }), "{most}");
+    }
+    let limited = Options::new().max_bytes(8 << 20).sync_mode(SyncMode::Process);
+    let map: Map<u64, u64> = limited.in_memory().unwrap();
+    let full = map.reserve(500_000).unwrap_err();
+    assert!(matches!(full.kind(), ErrorKind::Full { .. }), "{full}");
+    map.put(&1, &1).unwrap();
+    assert_sound(&map);
+}
+
 /// Steps of a walk, between which all kinds of things happen: what stays is given once, wherever the walk is.
 #[test]
 fn a_walk_in_steps_survives_splits_merges_and_a_reopen() {

@@ -196,6 +196,19 @@ impl<M: Medium> Esh<M> {
         Ok(())
     }
 
+    /// Splits the segment of `h`, unless it has depth `to` already; true if it did.
+    pub(super) fn split_once(&self, h: u64, to: u32) -> Result<bool> {
+        let whole = self.hold_whole(h)?;
+        or_release!(whole, self.pool.writable());
+        if whole.place.depth() >= to {
+            whole.release_unchanged();
+            return Ok(false);
+        }
+        or_release!(whole, self.split(&whole, h));
+        self.give_up(whole);
+        Ok(true)
+    }
+
     fn split(&self, whole: &Whole<'_, M>, h: u64) -> Result<()> {
         let medium = self.medium();
         let super::Writers { array, growth, .. } = &self.writers;

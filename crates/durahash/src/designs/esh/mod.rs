@@ -133,7 +133,7 @@ use crate::extendible::array::Array;
 use crate::extendible::count::IncrementalCount;
 use crate::extendible::directory::Directory;
 use crate::extendible::extend;
-use crate::extendible::growth::{Count, Growth};
+use crate::extendible::growth::{Count, Growth, split_ahead};
 use crate::extendible::unit::Unit;
 use crate::index::{
     Change, Finding, Index, IndexBase, IndexStats, Reader, Room, Updater, last_read, operation,
@@ -425,6 +425,10 @@ impl<M: Medium> Esh<M> {
 
 impl<M: Medium> IndexBase for Esh<M> {
     type Slot = u64;
+
+    fn reserve(&self, entries: u64) -> Result<()> {
+        split_ahead(entries, self.shape.capacity() / 2, |h, to| self.split_once(h, to))
+    }
 
     fn prefetch(&self, h: &[u64]) {
         for h in h {

@@ -9,7 +9,7 @@ use super::image::Image;
 use super::strategy::Strategy;
 use super::{COUNT, COUNT_BITS, Entry, STASH_LOCK, Segment, Table, Writers};
 use crate::extendible::extend;
-use crate::extendible::growth::{Merge, merge_all};
+use crate::extendible::growth::{Merge, merge_all, split_ahead};
 use crate::extendible::unit::Unit;
 
 /// W of all locks of a segment, and the place that was found right under it. Dropped as `Locks` is.
@@ -125,6 +125,25 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             self.pool.release_extent(place.number())?;
         }
         Ok(())
+    }
+
+    /// The body of [`IndexBase::reserve`](crate::index::IndexBase::reserve). A segment of a later strategy is up to
+    /// 0.9 full.
+    pub(super) fn split_for(&self, entries: u64) -> Result<()> {
+        let per_segment = u64::from(self.shape.main * self.shape.slots) * 3 / 4;
+        split_ahead(entries, per_segment, |h, to| {
+            let whole = self.hold_whole(h);
+            or_release!(whole, self.pool.writable());
+            let old = whole.place;
+            if old.depth() >= to {
+                whole.release_unchanged();
+                return Ok(false);
+            }
+            or_release!(whole, self.split(&whole, h));
+            whole.release_changed();
+            self.pool.release_extent(old.number())?;
+            Ok(true)
+        })
     }
 
     /// One word: no entry is moved.

@@ -615,6 +615,10 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
 impl<M: Medium> IndexBase for Table<M, false> {
     type Slot = u64;
 
+    fn reserve(&self, entries: u64) -> Result<()> {
+        self.split_for(entries)
+    }
+
     fn prefetch(&self, h: &[u64]) {
         self.prefetch_all(h);
     }

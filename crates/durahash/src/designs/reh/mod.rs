@@ -91,7 +91,7 @@ use durahash_media::{Event, Medium, Place, Reserved, Result};
 
 use crate::extendible::directory::{Directory, Sought};
 use crate::extendible::extend::{self, MAX_DEPTH};
-use crate::extendible::growth::Growth;
+use crate::extendible::growth::{Growth, split_ahead};
 use crate::index::{
     Change, Finding, Index, IndexBase, IndexStats, PREFETCHED, Reader, Room, Updater, last_read,
     operation,
@@ -324,6 +324,10 @@ impl<M: Medium> Reh<M> {
 
 impl<M: Medium> IndexBase for Reh<M> {
     type Slot = u64;
+
+    fn reserve(&self, entries: u64) -> Result<()> {
+        split_ahead(entries, u64::from(self.slots).div_ceil(2), |h, to| self.split_once(h, to))
+    }
 
     fn prefetch(&self, h: &[u64]) {
         for h in h.chunks(PREFETCHED) {

@@ -90,6 +90,18 @@ impl<M: Medium> Reh<M> {
         Ok(held)
     }
 
+    /// Splits the bucket of `h`, unless it has depth `to` already; true if it did.
+    pub(super) fn split_once(&self, h: u64, to: u32) -> Result<bool> {
+        let held = self.hold_to_write(h)?;
+        let due = held.meta.depth() < to;
+        if due {
+            self.split(held, h)?;
+        } else {
+            held.release_unchanged();
+        }
+        Ok(due)
+    }
+
     /// The body of [`Index::update`](crate::index::Index::update): what was found, and what was done.
     pub(super) fn update_slot(
         &self,

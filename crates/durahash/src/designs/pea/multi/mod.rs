@@ -88,6 +88,10 @@ impl<M: Medium> MultiPea<M> {
 impl<M: Medium> IndexBase for MultiPea<M> {
     type Slot = Scanned;
 
+    fn reserve(&self, entries: u64) -> Result<()> {
+        self.split_for(entries)
+    }
+
     fn prefetch(&self, h: &[u64]) {
         self.prefetch_all(h);
     }
