@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use durahash::{Map, Options, Result};
+use durahash::{Map, Options, Pool, Result};
 use sha2::{Digest, Sha256};
 
 const BLOCK_BYTES: usize = 4096;
@@ -19,15 +19,13 @@ struct Store {
 impl Store {
     /// Stores a file. Its blocks first: whatever happens in between, no list names a block that is missing.
     fn add(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        let mut list = Vec::new();
-        for block in bytes.chunks(BLOCK_BYTES) {
-            let digest: Sha = Sha256::digest(block).into();
-            if !self.blocks.contains_key(&digest)? {
-                self.blocks.put(&digest, block)?;
-            }
-            list.extend(digest);
-        }
-        self.files.put(name, &list)
+        let blocks = || bytes.chunks(BLOCK_BYTES);
+        let digests: Vec<Sha> = blocks().map(|block| Sha256::digest(block).into()).collect();
+        let mut known = vec![false; digests.len()];
+        self.blocks.contains_many(&digests, &mut known)?;
+        let all = digests.iter().copied().zip(blocks()).zip(known);
+        self.blocks.extend(all.filter(|(_, known)| !known).map(|(block, _)| block))?;
+        self.files.put(name, digests.as_flattened())
     }
 
     fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
@@ -50,8 +48,10 @@ impl Store {
 
 fn main() -> Result<()> {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let blocks = Options::new().create(dir.path().join("blocks.pool"))?;
-    let store = Store { blocks, files: Options::new().create(dir.path().join("files.pool"))? };
+    let options = Options::new();
+    let pool: Pool = options.create(dir.path().join("store.pool"))?;
+    let store =
+        Store { blocks: pool.create("blocks", &options)?, files: pool.create("files", &options)? };
     let old: Vec<u8> = (0..1_000_000_u32).map(|i| (i / 4096 * i) as u8).collect();
     let new = [&old[..], b"a new end"].concat();
     store.add("old", &old)?;
