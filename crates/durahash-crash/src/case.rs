@@ -38,6 +38,8 @@ pub struct Case {
     pub keys: Vec<u64>,
     /// The states that exhaustive scripts set out from; the first is the empty table.
     pub prefills: Vec<Prefill>,
+    /// Half of what random scripts put is put by batches.
+    pub batches: bool,
     /// Of a multimap, the keys that random scripts prefer, so that their lists grow.
     pub hot: Option<&'static [u16]>,
 }
@@ -57,6 +59,7 @@ impl Case {
             open_as_left: None,
             keys: Vec::new(),
             prefills: Vec::new(),
+            batches: false,
             hot: None,
         }
     }
@@ -66,7 +69,10 @@ impl Case {
     #[must_use]
     pub fn translate(&self, op: Op, salt: u64) -> Op {
         if self.hot.is_none() {
-            return op;
+            return match op {
+                Op::Put(key, v) if self.batches && salt.is_multiple_of(2) => Op::Apply(key, v),
+                op => op,
+            };
         }
         match op {
             Op::Put(key, v) | Op::Insert(key, v) => Op::Add(key, v),
@@ -82,7 +88,8 @@ impl Case {
     pub fn random(&self, count: usize, seed: u64) -> Vec<Op> {
         let ops = script::random(self.keys.len() as u16, count, seed);
         let Some(hot) = self.hot else {
-            return ops;
+            let each = ops.into_iter().enumerate();
+            return each.map(|(i, op)| self.translate(op, mix(seed ^ (i as u64) << 32))).collect();
         };
         let ops = ops.into_iter().enumerate().map(|(i, op)| {
             let salt = mix(seed.rotate_left(32) ^ i as u64);
@@ -185,8 +192,8 @@ impl<I: Index> Table for Slots<I> {
             Op::Remove(_) => index.update(h, Room::None, &mut |_| Ok(Change::Remove)),
             Op::Get(_) => index.get(h),
             Op::Step => (self.step)(index).map(|_| None),
-            Op::Add(..) | Op::RemoveOne(..) | Op::RemoveAll(_) => {
-                unreachable!("{op} is for multimaps")
+            Op::Apply(..) | Op::Add(..) | Op::RemoveOne(..) | Op::RemoveAll(_) => {
+                unreachable!("{op} is for others")
             }
             Op::Reopen | Op::Close | Op::Crash(_) => Ok(None),
         }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::RangeInclusive;
 
-use durahash::{Design, Map, MultiMap, Openable, Options, Result, SyncMode};
+use durahash::{Batch, Design, Map, MultiMap, Openable, Options, Result, SyncMode};
 use durahash_media::sim::{DiskImage, DiskStep, LogSteps, SimDisk};
 use durahash_media::{Geometry, Logged};
 
@@ -131,6 +131,21 @@ impl Table {
             }
             Table::Lists(map) => map.add_many(pairs),
         }
+    }
+
+    /// Gives many keys these values, or none, by a batch.
+    fn apply(&self, changes: &[(u64, Option<u64>)]) -> Result<()> {
+        let mut batch = Batch::new();
+        for (key, v) in changes {
+            match (self, v) {
+                (Table::Words(map), Some(v)) => batch.put(map, key, v)?,
+                (Table::Words(map), None) => batch.remove(map, key)?,
+                (Table::Strings(map), Some(v)) => batch.put(map, &text(*key), &text(*v))?,
+                (Table::Strings(map), None) => batch.remove(map, &text(*key))?,
+                (Table::Lists(_), _) => unreachable!("multimaps have no batches"),
+            }
+        }
+        batch.apply()
     }
 
     /// Removes what a key has.
@@ -262,12 +277,28 @@ impl Runner {
         effects: &[(u64, Option<u64>)],
         op: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        self.at.begun += effects.len();
-        for (key, v) in effects {
-            let mut next = self.run.after.last().expect("one at least").clone();
-            self.case.change(&mut next, *key, *v);
-            self.run.after.push(next);
-        }
+        effects.iter().for_each(|effect| self.begin(std::slice::from_ref(effect)));
+        self.end(op)
+    }
+
+    /// Runs `op`, which has all of these `effects` or none.
+    fn batch(
+        &mut self,
+        effects: &[(u64, Option<u64>)],
+        op: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        self.begin(effects);
+        self.end(op)
+    }
+
+    fn begin(&mut self, effects: &[(u64, Option<u64>)]) {
+        self.at.begun += 1;
+        let mut next = self.run.after.last().expect("one at least").clone();
+        effects.iter().for_each(|(key, v)| self.case.change(&mut next, *key, *v));
+        self.run.after.push(next);
+    }
+
+    fn end(&mut self, op: impl FnOnce() -> Result<()>) -> Result<()> {
         self.mark();
         op()?;
         self.at.returned = self.at.begun;
@@ -329,6 +360,15 @@ impl Runner {
                 3 => {
                     steps.checkpoint()?;
                     table.get(key)?;
+                }
+                4 if self.case.kind != Kind::Lists => {
+                    let changes: Vec<_> = (0..2 + rng.below(9))
+                        .map(|_| {
+                            let v = rng.below(1_500_000) as u64;
+                            (rng.below(keys) as u64, (v < 1_000_000).then_some(v))
+                        })
+                        .collect();
+                    self.batch(&changes, || table.apply(&changes))?;
                 }
                 4..=9 => self.op(&[(key, None)], || table.remove(key))?,
                 _ => self.op(&[(key, Some(v))], || table.put(key, v))?,

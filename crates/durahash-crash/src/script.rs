@@ -14,6 +14,8 @@ pub enum Op {
     Insert(u16, u64),
     /// Replaces where the key is present.
     Update(u16, u64),
+    /// Puts, by a batch that changes other keys, too. It does not tell what was there.
+    Apply(u16, u64),
     /// Removes.
     Remove(u16),
     /// Adds one of the values of [`Bag`] to those of the key.
@@ -43,6 +45,7 @@ impl Op {
             Op::Put(key, _) => Op::Put(key, v),
             Op::Insert(key, _) => Op::Insert(key, v),
             Op::Update(key, _) => Op::Update(key, v),
+            Op::Apply(key, _) => Op::Apply(key, v),
             Op::Add(key, _) => Op::Add(key, v),
             other => other,
         }
@@ -53,7 +56,7 @@ impl Op {
     pub fn key(self) -> Option<u16> {
         match self {
             Op::Put(key, _) | Op::Insert(key, _) | Op::Update(key, _) => Some(key),
-            Op::Remove(key) | Op::RemoveAll(key) | Op::Get(key) => Some(key),
+            Op::Apply(key, _) | Op::Remove(key) | Op::RemoveAll(key) | Op::Get(key) => Some(key),
             Op::Add(key, _) | Op::RemoveOne(key, _) => Some(key),
             Op::Step | Op::Reopen | Op::Close | Op::Crash(_) => None,
         }
@@ -63,7 +66,7 @@ impl Op {
     #[must_use]
     pub fn outcome(self, found: Option<u64>) -> Option<u64> {
         match self {
-            Op::Put(_, v) => Some(v),
+            Op::Put(_, v) | Op::Apply(_, v) => Some(v),
             Op::Insert(_, v) => found.or(Some(v)),
             Op::Update(_, v) => found.and(Some(v)),
             Op::Remove(_) | Op::RemoveAll(_) => None,
@@ -77,7 +80,7 @@ impl Op {
     #[must_use]
     pub fn answer(self, found: Option<u64>) -> Option<u64> {
         match self {
-            Op::Add(..) => None,
+            Op::Add(..) | Op::Apply(..) => None,
             Op::RemoveOne(_, v) => Bag::of(found).has(v).then_some(1),
             Op::RemoveAll(_) => found.map(|bag| Bag(bag).size()),
             _ => found,
@@ -148,6 +151,7 @@ impl fmt::Display for Op {
             Op::Put(key, v) => write!(f, "put {key} {v}"),
             Op::Insert(key, v) => write!(f, "insert {key} {v}"),
             Op::Update(key, v) => write!(f, "update {key} {v}"),
+            Op::Apply(key, v) => write!(f, "apply {key} {v}"),
             Op::Remove(key) => write!(f, "remove {key}"),
             Op::Add(key, v) => write!(f, "add {key} {v}"),
             Op::RemoveOne(key, v) => write!(f, "remove-one {key} {v}"),
@@ -183,6 +187,7 @@ pub fn parse(text: &str) -> Result<Vec<Op>, String> {
                 "put" => key().zip(v()).map(|(key, v)| Op::Put(key, v)),
                 "insert" => key().zip(v()).map(|(key, v)| Op::Insert(key, v)),
                 "update" => key().zip(v()).map(|(key, v)| Op::Update(key, v)),
+                "apply" => key().zip(v()).map(|(key, v)| Op::Apply(key, v)),
                 "remove" => key().map(Op::Remove),
                 "add" => key().zip(v()).map(|(key, v)| Op::Add(key, v)),
                 "remove-one" => key().zip(v()).map(|(key, v)| Op::RemoveOne(key, v)),
@@ -286,7 +291,7 @@ mod tests {
     fn scripts_are_read_as_they_are_printed() {
         let ops = random(9, 300, 5);
         assert_eq!(parse(&print(&ops)), Ok(ops));
-        let ops = vec![Op::Add(1, 2), Op::RemoveOne(3, 4), Op::RemoveAll(5)];
+        let ops = vec![Op::Add(1, 2), Op::RemoveOne(3, 4), Op::RemoveAll(5), Op::Apply(6, 7)];
         assert_eq!(parse(&print(&ops)), Ok(ops));
         assert_eq!(parse("put 1"), Err("no operation: put 1".to_string()));
     }

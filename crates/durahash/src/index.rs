@@ -39,6 +39,24 @@ pub enum Room {
     ForNew,
     /// It never does: only what exists is changed.
     None,
+    /// As [`ForNew`](Room::ForNew), by the batch that is under way in the pool: others wait until it ends.
+    ForNewOfBatch,
+    /// As [`None`](Room::None), by that batch.
+    OfBatch,
+}
+
+impl Room {
+    /// True if a slot is secured.
+    #[inline(always)]
+    pub(crate) fn is_for_new(self) -> bool {
+        matches!(self, Room::ForNew | Room::ForNewOfBatch)
+    }
+
+    /// True if a batch is what changes something.
+    #[inline(always)]
+    pub(crate) fn is_of_batch(self) -> bool {
+        matches!(self, Room::OfBatch | Room::ForNewOfBatch)
+    }
 }
 
 /// The reader's closure of [`Index::read`]: the payload if there is one, and a question to ask

@@ -64,8 +64,10 @@
 //! # Consistency
 //!
 //! Operations on one key are linearizable, and no lookup returns what a crash that the mode covers could take back.
-//! Operations on several keys are not atomic: a crash leaves a prefix of the batch, and an iteration is no
-//! snapshot. It gives each key that is there all the time exactly once. There are no transactions.
+//! A [`Batch`] of puts and removals is there after a crash as a whole or not at all; a reader may see a part of it
+//! while it is applied. Other operations on several keys are not atomic: a crash leaves a prefix of
+//! [`Map::put_many`], and an iteration is no snapshot. It gives each key that is there all the time exactly once. There
+//! are no transactions.
 //!
 //! An operation that returns an error has changed nothing, with two exceptions: the earlier part of a batch may be
 //! there, and after [`Io`](ErrorKind::Io) behind a log the next open may find the operation or not. [`ErrorKind`] lists
@@ -122,6 +124,7 @@ mod engine;
 mod api;
 
 pub use api::any::{AnyIter, AnyMap, AnyMultiIter, AnyMultiMap};
+pub use api::batch::Batch;
 pub use api::iter::{Iter, MultiIter};
 pub use api::map::Map;
 pub use api::multi_map::MultiMap;
@@ -143,6 +146,14 @@ pub use engine::wrappers::Plain;
 #[cfg(feature = "serde")]
 pub use engine::wrappers::Serde;
 pub use index::{Change, EshStats, Finding, IndexStats, PeaStats, RewoStats};
+
+/// Faults that tests of the crash tester plant in batches.
+#[doc(hidden)]
+pub mod batch {
+    pub use crate::engine::batch::Fault;
+    #[cfg(feature = "planted")]
+    pub use crate::engine::batch::plant;
+}
 
 /// Layouts of byte strings in a pool, for tests of the format.
 #[doc(hidden)]

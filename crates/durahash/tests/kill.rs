@@ -12,7 +12,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use durahash::{Design, Map, MultiMap, Options, SyncMode};
+use durahash::{Batch, Design, Map, MultiMap, Options, SyncMode};
 use durahash_media::Geometry;
 use durahash_testkit::{Handle, assert_sound, budget, new_path, seed};
 
@@ -114,6 +114,86 @@ impl Subject for Records {
     }
 }
 
+/// Numbers that stand for several keys of a map, which one batch puts or removes.
+const MEMBERS: u64 = 5;
+
+type Batches = Map<u32, u64>;
+
+impl Subject for Batches {
+    fn entries(&self) -> u64 {
+        self.len().unwrap() / MEMBERS
+    }
+    fn record_bytes(&self) -> u64 {
+        while self.step().unwrap() {}
+        self.stats().unwrap().space.record_bytes
+    }
+    fn put(&self, key: u64, value: u64) {
+        let mut batch = Batch::new();
+        for member in 0..MEMBERS {
+            batch.put(self, &((key * MEMBERS + member) as u32), &(value + member)).unwrap();
+        }
+        batch.apply().unwrap();
+    }
+    fn remove(&self, key: u64) {
+        let mut batch = Batch::new();
+        for member in 0..MEMBERS {
+            batch.remove(self, &((key * MEMBERS + member) as u32)).unwrap();
+        }
+        batch.apply().unwrap();
+    }
+    fn pairs(&self) -> Vec<(u64, u64)> {
+        whole(self.iter().map(Result::unwrap).map(|(key, value)| (u64::from(key), value)))
+    }
+}
+
+/// The same of byte strings.
+type RecordBatches = Map<u64, [u8]>;
+
+impl Subject for RecordBatches {
+    fn entries(&self) -> u64 {
+        self.len().unwrap() / MEMBERS
+    }
+    fn record_bytes(&self) -> u64 {
+        while self.step().unwrap() {}
+        self.stats().unwrap().space.record_bytes
+    }
+    fn put(&self, key: u64, value: u64) {
+        let mut batch = Batch::new();
+        for member in 0..MEMBERS {
+            batch.put(self, &(key * MEMBERS + member), &bytes_of(value + member)).unwrap();
+        }
+        batch.apply().unwrap();
+    }
+    fn remove(&self, key: u64) {
+        let mut batch = Batch::new();
+        for member in 0..MEMBERS {
+            batch.remove(self, &(key * MEMBERS + member)).unwrap();
+        }
+        batch.apply().unwrap();
+    }
+    fn pairs(&self) -> Vec<(u64, u64)> {
+        whole(self.iter().map(Result::unwrap).map(|(key, bytes)| {
+            let value = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+            assert_eq!(bytes, bytes_of(value));
+            (key, value)
+        }))
+    }
+}
+
+/// One pair for each number, whose members are all there, of one batch.
+fn whole(pairs: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
+    let mut all: Vec<_> = pairs.collect();
+    all.sort_unstable();
+    let groups = all.chunk_by(|a, b| a.0 / MEMBERS == b.0 / MEMBERS);
+    let one = |group: &[(u64, u64)]| {
+        let (key, value) = (group[0].0 / MEMBERS, group[0].1);
+        let members = (0..MEMBERS).map(|i| (key * MEMBERS + i, value + i));
+        assert!(group.iter().copied().eq(members), "half a batch: {group:?}");
+        (key, value)
+    };
+    groups.map(one).collect()
+}
+
 /// A multimap of few keys with long lists. What a key has is told by a sum over its values, which has
 /// no order either.
 type Lists = MultiMap<u64, u64>;
@@ -187,6 +267,10 @@ fn child() {
     let design = std::env::var("DURAHASH_KILL_DESIGN").unwrap().parse().unwrap();
     match std::env::var("DURAHASH_KILL_SUBJECT").as_deref() {
         Ok("Words") => write_for_ever::<Words>(Path::new(&path), design, seed, mode),
+        Ok("Batches") => write_for_ever::<Batches>(Path::new(&path), design, seed, mode),
+        Ok("RecordBatches") => {
+            write_for_ever::<RecordBatches>(Path::new(&path), design, seed, mode);
+        }
         Ok("Lists") => write_for_ever::<Lists>(Path::new(&path), design, seed, mode),
         _ => write_for_ever::<Records>(Path::new(&path), design, seed, mode),
     }
@@ -385,4 +469,9 @@ survive! {
     records_survive_kills_before_the_log_is_written: Records of &[Design::Reh], "interval";
     words_survive_kills_while_the_log_is_written: Words of Design::ALL, "strict";
     records_survive_kills_while_the_log_is_written: Records of &[Design::Reh], "strict";
+    batches_survive_kills: Batches of Design::ALL, "process";
+    batches_of_records_survive_kills: RecordBatches of &[Design::Reh], "process";
+    batches_survive_kills_before_the_log_is_written: Batches of Design::ALL, "interval";
+    batches_of_records_survive_kills_while_the_log_is_written: RecordBatches of &[Design::Reh],
+        "strict";
 }

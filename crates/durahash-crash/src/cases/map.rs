@@ -78,8 +78,8 @@ impl Table for Strings {
                 map.step()?;
                 None
             }
-            Op::Add(..) | Op::RemoveOne(..) | Op::RemoveAll(_) => {
-                unreachable!("{op} is for multimaps")
+            Op::Apply(..) | Op::Add(..) | Op::RemoveOne(..) | Op::RemoveAll(_) => {
+                unreachable!("{op} is for others")
             }
             Op::Reopen | Op::Close | Op::Crash(_) => None,
         };

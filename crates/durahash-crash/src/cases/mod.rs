@@ -1,5 +1,6 @@
 //! The designs under test, each in geometry so tiny that a handful of keys reaches every path.
 
+mod batch;
 mod map;
 mod multi;
 mod synced;
@@ -31,7 +32,7 @@ pub fn all() -> Vec<Case> {
         synced::by_steps(),
         synced::between(),
     ];
-    words.into_iter().chain(map::all()).chain(multi::all()).collect()
+    words.into_iter().chain(map::all()).chain(multi::all()).chain(batch::all()).collect()
 }
 
 /// The case of this name.

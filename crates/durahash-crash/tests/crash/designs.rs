@@ -102,6 +102,19 @@ survive! {
     maps_over_esh_survive_the_death_of_their_process: > 10, ("esh-map", PROGRAM, 0, 0, 1);
     maps_over_rewo_survive_on_every_medium: > 60_000, ("rewo-map", X86, 2, 10, 1),
         ("rewo-map", WORD, 1, 1, 1), ("rewo-map", PROGRAM, 2, 10, 1);
+    batches_over_reh_survive_on_every_medium: > 60_000, ("reh-batch", X86, 2, 10, 4),
+        ("reh-batch", WORD, 1, 4, 16), ("reh-batch", PROGRAM, 2, 10, 1);
+    batches_over_pea_survive_on_every_medium: > 60_000, ("pea-batch", X86, 2, 10, 4),
+        ("pea-batch", WORD, 1, 4, 16), ("pea-batch", PROGRAM, 2, 10, 1);
+    /// Of deaths of the process, as maps over ESH.
+    batches_over_esh_survive_the_death_of_their_process: > 100, ("esh-batch", PROGRAM, 1, 2, 1);
+    batches_over_rewo_survive_on_every_medium: > 60_000, ("rewo-batch", X86, 2, 10, 4),
+        ("rewo-batch", WORD, 1, 4, 16), ("rewo-batch", PROGRAM, 2, 10, 1);
+    /// Batches that are undone.
+    batches_survive_on_a_full_medium: > 30_000, ("reh-batch-full", X86, 2, 8, 8),
+        ("reh-batch-full", WORD, 1, 4, 16), ("pea-batch-full", X86, 2, 8, 8);
+    batches_of_texts_survive_on_every_medium: > 30_000, ("reh-batch-map", X86, 2, 6, 4),
+        ("reh-batch-map", WORD, 1, 2, 16), ("reh-batch-map", PROGRAM, 2, 6, 1);
 }
 
 /// Deaths inside repairs, and inside the repairs of what they leave. Under the other models these are tens
@@ -315,6 +328,8 @@ fn every_flush_fence_and_release_is_needed() {
             ("reh-map", &[X86, WORD], Corpus::Scripts(2, 150, 32)),
             ("pea", &[X86, WORD], Corpus::Scripts(2, 150, 32)),
             ("pea-multi", &[X86, WORD], Corpus::Scripts(0, 150, 32)),
+            ("reh-batch", &[X86, WORD], Corpus::Scripts(2, 60, 32)),
+            ("reh-batch-full", &[X86, WORD], Corpus::Scripts(2, 60, 32)),
         ],
         ACCEPTED,
         &[

@@ -6,6 +6,7 @@ mod breaks;
 mod designs;
 mod locks;
 mod logged;
+mod planted_batch;
 mod planted_esh;
 mod planted_rewo;
 mod preempt;

@@ -15,6 +15,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use durahash::Result;
+use durahash::batch::{Fault, plant};
 use durahash_crash::case::{Case, Table};
 use durahash_crash::cases::named;
 use durahash_crash::linear::{Operation, outcomes};
@@ -499,6 +500,28 @@ schedules! {
     maps_at_random_x86: "reh-map"/5 X86 AtRandom(5), "pea-map"/5 X86 AtRandom(15),
         "esh-map"/5 X86 AtRandom(27), "rewo-map"/5 X86 AtRandom(35),
         "rewo-small-map"/5 X86 AtRandom(36), "rewo-small-map"/5 X86 ByPriorities(37);
+    /// Batches, and changes of single keys that they change, too.
+    batches_at_random_x86: "reh-batch-threads"/2 X86 AtRandom(41), "pea-batch-threads"/2 X86 AtRandom(42),
+        "esh-batch-threads"/5 X86 AtRandom(43), "rewo-batch-threads"/2 X86 AtRandom(44),
+        "reh-batch-map-threads"/2 X86 AtRandom(45);
+    batches_by_priorities_word: "reh-batch-threads"/2 Word ByPriorities(46),
+        "reh-batch-map-threads"/2 Word ByPriorities(47);
+}
+
+/// What a fault of batches does that only other threads are hurt by, if it is found.
+pub(crate) fn hurts_threads(fault: Option<Fault>) -> Option<String> {
+    let found = Arc::new(Mutex::new(None));
+    let told = Arc::clone(&found);
+    let work = Work::new("reh-batch-map-threads", Model::X86);
+    // All threads of a schedule are one of the system's.
+    each(&AtRandom(48), budget(600, 5000), move |number| {
+        plant(fault);
+        if told.lock().unwrap().is_none() {
+            *told.lock().unwrap() = run(&work, number, &Mutex::default(), &|_| false);
+        }
+        plant(None);
+    });
+    found.lock().unwrap().take()
 }
 
 /// A value that was read and then lost, though its put was never acknowledged: what is being put is

@@ -237,7 +237,7 @@ pub fn wait_lock<'a, M: Memory, T>(mutex: &'a Mutex<T>, medium: &M) -> MutexGuar
 
 /// Polls until there is an answer.
 #[track_caller]
-fn wait_for<M: Memory, T>(medium: &M, mut poll: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn wait_for<M: Memory, T>(medium: &M, mut poll: impl FnMut() -> Option<T>) -> T {
     let mut backoff = Backoff::new();
     loop {
         if let Some(answer) = poll() {

@@ -35,6 +35,7 @@ mod alloc;
 mod blocks;
 mod class;
 mod extents;
+mod gate;
 mod log;
 #[cfg(test)]
 mod log_tests;
@@ -48,17 +49,17 @@ mod tests;
 
 pub use blocks::PoolStats;
 pub use extents::ExtentKind;
+pub use gate::Gate;
 pub use map_table::MapEntry;
 pub use place::Place;
 pub use superblock::{Format, Geometry, Superblock};
 
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::FileId;
-use crate::lock::wait_lock;
+use crate::lock::{wait_for, wait_lock};
 use crate::medium::{Durability, Medium};
 use crate::word::{OnMedia, PmU64};
 use blocks::Blocks;
@@ -77,7 +78,7 @@ pub struct Pool<M: Medium> {
     /// True if the last writer closed the pool.
     was_clean: bool,
     read_only: bool,
-    stopped: AtomicBool,
+    gate: Gate,
     begun: AtomicBool,
     pub(crate) maps: Mutex<Maps>,
     pub(crate) extents: Mutex<Extents>,
@@ -126,7 +127,7 @@ impl<M: Medium> Pool<M> {
         let extents = Extents::create(&medium, &format)?;
         Ok(Pool {
             read_only: false,
-            stopped: AtomicBool::new(false),
+            gate: Gate::default(),
             begun: AtomicBool::new(true),
             maps: Mutex::new(Maps::new(&format, None)),
             blocks: Mutex::new(Blocks::new(&extents, format.extent_bytes())),
@@ -207,9 +208,11 @@ impl<M: Medium> Pool<M> {
         };
         let lost = lost.then_some(before);
         let blocks = Blocks::new(&table, format.extent_bytes());
+        let gate = Gate::default();
+        gate.stop();
         let pool = Pool {
             read_only: medium.read_only(),
-            stopped: AtomicBool::new(true),
+            gate,
             begun: AtomicBool::new(false),
             maps: Mutex::new(Maps::new(&format, loaded)),
             medium,
@@ -255,7 +258,7 @@ impl<M: Medium> Pool<M> {
         self.store_state(self.state)?;
         if !self.read_only {
             medium.sync(0, bytes)?;
-            self.stopped.store(false, Ordering::SeqCst);
+            self.gate.start();
         }
         wait_lock(&self.extents, medium).release_headless(medium)?;
         self.remove_halves()
@@ -339,19 +342,76 @@ impl<M: Medium> Pool<M> {
     /// [`ReadOnly`](ErrorKind::ReadOnly), [`Poisoned`](ErrorKind::Poisoned).
     #[inline(always)]
     pub fn writable(&self) -> Result<()> {
-        if self.stopped.load(Ordering::Relaxed) { Err(self.why_stopped()) } else { Ok(()) }
+        if self.gate.is_open() { Ok(()) } else { self.is_not_stopped() }
     }
 
     #[cold]
-    fn why_stopped(&self) -> Error {
+    fn is_not_stopped(&self) -> Result<()> {
+        if !self.gate.is_stopped() {
+            return Ok(());
+        }
         let kind = if self.read_only { ErrorKind::ReadOnly } else { ErrorKind::Poisoned };
-        Error::from(kind).at_path(self.medium.path())
+        Err(Error::from(kind).at_path(self.medium.path()))
+    }
+
+    /// True if the pool takes a write of `h` by the caller, who has the lock of its bucket; if not, a batch is
+    /// under way that may change it, and the caller releases the lock and [waits](Pool::wait_for_batch).
+    ///
+    /// # Errors
+    /// As [`writable`](Pool::writable).
+    #[inline(always)]
+    pub fn admits(&self, h: u64, in_batch: bool) -> Result<bool> {
+        if self.gate.is_open() { Ok(true) } else { self.admits_some(h, in_batch) }
+    }
+
+    #[cold]
+    fn admits_some(&self, h: u64, in_batch: bool) -> Result<bool> {
+        self.is_not_stopped()?;
+        Ok(in_batch || !self.gate.is_closed_for(h))
+    }
+
+    /// Waits while a batch is under way that may change `h`.
+    pub fn wait_for_batch(&self, h: u64) {
+        let may_go_on = || self.gate.is_stopped() || !self.gate.is_closed_for(h);
+        wait_for(&self.medium, || may_go_on().then_some(()));
+    }
+
+    /// Who may write.
+    pub fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// Lets a reader store to its own copy of the pool, in which it recovers what the file keeps as it is.
+    pub fn recover_copy(&self, is_begin: bool) {
+        if self.read_only {
+            if is_begin { self.gate.start() } else { self.gate.stop() }
+        }
     }
 
     /// Closes the pool to writes until it is opened again: an operation broke off, or a sync
     /// failed. What was acknowledged stays.
     pub fn poison(&self) {
-        self.stopped.store(true, Ordering::SeqCst);
+        self.gate.stop();
+    }
+
+    /// The batch that is being applied, as [`set_batch`](Pool::set_batch) has named it; 0 is none.
+    ///
+    /// # Errors
+    /// As [`Pool::root`].
+    pub fn batch(&self) -> Result<u64> {
+        Ok(self.medium.load(&self.at::<Superblock>(0)?.batch))
+    }
+
+    /// Names the batch that is being applied, by one durable store.
+    ///
+    /// # Errors
+    /// As [`Pool::root`].
+    pub fn set_batch(&self, name: u64) -> Result<()> {
+        let word = &self.at::<Superblock>(0)?.batch;
+        self.medium.store(word, name);
+        self.medium.flush(word);
+        self.medium.drain();
+        Ok(())
     }
 
     /// Closes the pool: nothing may be under way. Data first, then the clean flag, then the file is
@@ -362,7 +422,7 @@ impl<M: Medium> Pool<M> {
     /// open, or its file is longer than it need be.
     pub fn close(&self) -> Result<()> {
         self.writable()?;
-        self.stopped.store(true, Ordering::SeqCst);
+        self.gate.stop();
         self.retire_free_block_extents()?;
         let medium = &self.medium;
         let superblock = self.at::<Superblock>(0)?;

@@ -8,8 +8,8 @@
 //! 2     128  state     136 boot_id (2 words)    152 extents   160 log (2 words)   176 sync_mode  184 file
 //! 3     192  saved: seven counters, good after a clean close, and their CRC
 //! 4     256  roots: eight words, for the design
-//! 5     320  maps
-//! 5-7   328  reserved, zero
+//! 5     320  maps      328 batch
+//! 5-7   336  reserved, zero
 //! 512   the extent table: one byte for each extent that the pool may ever have
 //! ```
 //!
@@ -88,8 +88,10 @@ on_media! {
         pub roots: [PmU64; 8],
         /// Offset of the table of further maps, a record block; zero if there is none.
         pub maps: PmU64,
+        /// Name of the record of the batch that is being applied; 0 is none. With bit 63 set it is being undone.
+        pub batch: PmU64,
         /// Zero.
-        pub reserved3: [PmU64; 23],
+        pub reserved3: [PmU64; 22],
     }
 }
 

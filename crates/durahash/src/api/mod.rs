@@ -7,6 +7,7 @@ pub(crate) mod iter;
 pub(crate) mod map;
 pub(crate) mod multi_map;
 
+pub(crate) mod batch;
 pub(crate) mod scan;
 pub(crate) mod update;
 

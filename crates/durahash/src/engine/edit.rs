@@ -51,8 +51,11 @@ pub(crate) struct Edit<'a> {
     before: Vec<Record>,
     pub(crate) outcome: Outcome,
     pub(crate) had: bool,
-    /// By how much the number of chained records changes, which is locked until the commit.
-    chained: Option<(MutexGuard<'a, Option<u64>>, i64)>,
+    /// The number of chained records, locked until the commit, and by how much it changes.
+    chained: Option<MutexGuard<'a, Option<u64>>>,
+    by: i64,
+    /// The batch that this is a part of has it locked.
+    is_locked: bool,
     pub(crate) again: Option<Again>,
 }
 
@@ -87,6 +90,8 @@ impl<'a> Edit<'a> {
             outcome: Outcome::Done,
             had: false,
             chained: None,
+            by: 0,
+            is_locked: false,
             again: None,
         };
         if let Some(draft) = draft {
@@ -122,12 +127,35 @@ impl<'a> Edit<'a> {
 
     /// Locks the number of chained records, which changes by `by`; false if the change has to be tried again.
     fn counts(&mut self, by: i64) -> bool {
-        let chained = self.chained.take().map(|(chained, _)| chained);
-        self.chained = chained.or_else(|| self.engine.try_lock_chained()).map(|guard| (guard, by));
-        if self.chained.is_none() {
+        if !self.is_locked {
+            self.chained = self.engine.try_lock_chained();
+            self.is_locked = self.chained.is_some();
+        }
+        self.by = by;
+        if !self.is_locked {
             self.again = Some(Again::AfterCount);
         }
-        self.chained.is_some()
+        self.is_locked
+    }
+
+    /// Works out a part of a batch, which has locked the number of chained records: the payload that the slot
+    /// will have in the place of this one.
+    pub(crate) fn in_batch(&mut self, payload: Option<u64>) -> Result<Option<u64>> {
+        self.is_locked = true;
+        let change = match payload {
+            Some(payload) => self.present(payload, None)?,
+            None => self.absent(0)?,
+        };
+        Ok(match change {
+            Change::Keep => payload,
+            Change::Set(name) => Some(name),
+            Change::Remove => None,
+        })
+    }
+
+    /// By how much the number of chained records changes.
+    pub(crate) fn chained_by(&self) -> i64 {
+        self.by
     }
 
     /// Does what `decide` says of the key, whose slot has this payload. `room` keeps the new value.
@@ -270,11 +298,9 @@ impl<'a> Edit<'a> {
     }
 
     /// The change is durable: what it replaced is free.
-    pub(crate) fn finish(self) {
-        if let Some((mut chained, by)) = self.chained
-            && let Some(count) = &mut *chained
-        {
-            *count = count.saturating_add_signed(by);
+    pub(crate) fn finish(mut self) {
+        if let Some(count) = self.chained.as_deref_mut() {
+            *count = count.map(|count| count.saturating_add_signed(self.by));
         }
         if self.replaced != 0 {
             self.engine.release(self.replaced);

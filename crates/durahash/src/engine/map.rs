@@ -66,6 +66,10 @@ impl Kind for Single {
         }
     }
 
+    fn names_blocks(engine: &Engine<Self>) -> bool {
+        !engine.is_words()
+    }
+
     fn mark_unit(engine: &Engine<Self>, unit: &[(u64, u64)]) -> Result<()> {
         for (h, payload) in unit {
             let mut offs = Vec::new();

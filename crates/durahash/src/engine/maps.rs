@@ -239,6 +239,11 @@ impl OpenPool {
         settled.and_then(|()| self.store.settle())
     }
 
+    /// The map of this number, if it is one and no multimap.
+    pub(crate) fn single(&self, map: u8) -> Option<Arc<Engine<Single>>> {
+        self.members().get(&map).and_then(Single::of).cloned()
+    }
+
     /// All maps and their names, in the order of their numbers.
     pub(crate) fn named(&self) -> Vec<(String, Member)> {
         let maps = self.store.maps().into_iter();

@@ -7,6 +7,7 @@
 //!   hash is a bijection of the key, the payload is the value.
 //! - Of byte strings: `map.rs` or `multi_map.rs`, which look for the key among the `records.rs` of its hash,
 //!   in the slot that the index has of it. `edit.rs` is a change of one key.
+//! - Of several keys, all or none: `batch.rs`.
 //! - Of files: `open.rs`.
 //!
 //! Behind a log, `durable.rs` stands between these and the design.
@@ -49,6 +50,9 @@ pub(crate) mod maps;
 
 pub(crate) mod edit;
 pub(crate) mod entries;
+
+pub(crate) mod batch;
+
 pub(crate) mod open;
 
 pub(crate) mod compact;
@@ -105,6 +109,11 @@ pub(crate) trait Kind: Sized + 'static {
 
     /// The engine, if it is of this kind.
     fn of(member: &Member) -> Option<&Arc<Engine<Self>>>;
+
+    /// True if slots name blocks.
+    fn names_blocks(_engine: &Engine<Self>) -> bool {
+        true
+    }
 
     /// Marks what the slots of a unit, as they were a moment ago, keep from being free.
     fn mark_unit(engine: &Engine<Self>, unit: &[(u64, Self::Slot)]) -> Result<()>;
@@ -505,7 +514,7 @@ impl<K: Kind> Engine<K> {
     /// Marks the blocks of the unit at `at`; where the next one begins.
     fn mark_from(&self, at: u64) -> Result<Option<u64>> {
         let mut slots = Vec::new();
-        let next = self.index.scan(at, &mut slots)?;
+        let next = if K::names_blocks(self) { self.index.scan(at, &mut slots)? } else { None };
         K::mark_unit(self, &slots)?;
         Ok(next)
     }

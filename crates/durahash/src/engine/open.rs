@@ -10,6 +10,7 @@ use durahash_media::{
 };
 
 use super::At;
+use super::batch;
 use super::maps::OpenPool;
 use super::settings::{DesignOptions, Settings};
 use super::spec::{MapSpec, Wanted, check_wanted, known, refused, seed};
@@ -218,6 +219,7 @@ pub(crate) fn open_on<M: Medium>(
     }
     // Where there is no map that has done it.
     pool.begin()?;
+    batch::recover(&open.store, &|map| open.single(map), settings.accept_suspect)?;
     Ok(open.opened())
 }
 

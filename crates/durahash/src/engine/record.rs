@@ -25,7 +25,7 @@ use std::path::Path;
 
 use durahash_media::hash::{ByteHash, WordMix};
 use durahash_media::{
-    Durability, Error, ErrorKind, Event, Format, LINE_BYTES, LogStats, Medium, PmU64, Pool,
+    Durability, Error, ErrorKind, Event, Format, Gate, LINE_BYTES, LogStats, Medium, PmU64, Pool,
     PoolStats, Result, SyncMode, on_media,
 };
 
@@ -208,6 +208,16 @@ pub(crate) trait Store: Send + Sync {
     fn begin_removal(&self, map: u8) -> Result<()>;
     /// As [`Pool::finish_removal`].
     fn finish_removal(&self, map: u8) -> Result<()>;
+    /// As [`Pool::gate`].
+    fn gate(&self) -> &Gate;
+    /// As [`Pool::batch`].
+    fn batch(&self) -> Result<u64>;
+    /// As [`Pool::set_batch`].
+    fn set_batch(&self, name: u64) -> Result<()>;
+    /// As [`Pool::recover_copy`].
+    fn recover_copy(&self, is_begin: bool);
+    /// As [`Pool::poison`].
+    fn poison(&self);
     /// As [`Pool::each_block`].
     fn each_block(&self, f: &mut dyn FnMut(u64));
     /// As [`Medium::durability`].
@@ -369,6 +379,26 @@ impl<M: Medium> Store for Pool<M> {
 
     fn finish_removal(&self, map: u8) -> Result<()> {
         Pool::finish_removal(self, map)
+    }
+
+    fn gate(&self) -> &Gate {
+        Pool::gate(self)
+    }
+
+    fn batch(&self) -> Result<u64> {
+        Pool::batch(self)
+    }
+
+    fn set_batch(&self, name: u64) -> Result<()> {
+        Pool::set_batch(self, name)
+    }
+
+    fn recover_copy(&self, is_begin: bool) {
+        Pool::recover_copy(self, is_begin);
+    }
+
+    fn poison(&self) {
+        Pool::poison(self);
     }
 
     fn each_block(&self, f: &mut dyn FnMut(u64)) {

@@ -2,6 +2,7 @@
 //! starts processes of itself.
 
 mod any;
+mod batch;
 mod concurrent;
 mod costs;
 mod esh;

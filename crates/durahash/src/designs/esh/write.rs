@@ -114,11 +114,16 @@ impl<M: Medium> Esh<M> {
 
     /// As [`hold`](Self::hold), for a writer. A writer that waited for a lock may get it from an operation
     /// that broke off: it must not write on.
-    fn hold_to_write(&self, h: u64) -> Result<Locks<'_, M>> {
-        self.pool.writable()?;
-        let held = self.hold(h)?;
-        or_release!(held, self.pool.writable());
-        Ok(held)
+    fn hold_to_write(&self, h: u64, room: Room) -> Result<Locks<'_, M>> {
+        loop {
+            self.pool.writable()?;
+            let held = self.hold(h)?;
+            if or_release!(held, self.pool.admits(h, room.is_of_batch())) {
+                return Ok(held);
+            }
+            held.release_unchanged();
+            self.pool.wait_for_batch(h);
+        }
     }
 
     /// The body of [`Index::update`](crate::index::Index::update): what was found, and what was done.
@@ -129,7 +134,7 @@ impl<M: Medium> Esh<M> {
         f: Updater<'_>,
     ) -> Result<(Option<u64>, Change)> {
         loop {
-            let mut held = self.hold_to_write(h)?;
+            let mut held = self.hold_to_write(h, room)?;
             let (found, secured) = or_release!(held, self.prepare(&mut held, h, room));
             match secured {
                 Secured::Yes => {}
@@ -159,7 +164,7 @@ impl<M: Medium> Esh<M> {
             match (change, found) {
                 (Change::Set(v), Some(at)) => self.set(held, at, v),
                 (Change::Set(v), None) => {
-                    assert_eq!(room, Room::ForNew, "Room::None was given for what inserts");
+                    assert!(room.is_for_new(), "Room::None was given for what inserts");
                     self.insert(held, h, v);
                 }
                 (Change::Remove, Some(at)) if at.bucket == held.number => {
@@ -187,7 +192,7 @@ impl<M: Medium> Esh<M> {
                 Taken::Busy => Secured::Busy,
                 Taken::Stale => Secured::Stale,
             },
-            None if room == Room::None => Secured::Yes,
+            None if !room.is_for_new() => Secured::Yes,
             None => self.secure(held)?,
         };
         Ok((found, secured))

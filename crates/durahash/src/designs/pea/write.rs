@@ -137,10 +137,15 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
 
     /// As [`hold`](Self::hold), for a writer. A writer that waited for a lock may get it from an operation
     /// that broke off: it must not write on.
-    pub(super) fn hold_to_write(&self, h: u64) -> Result<Locks<'_, M, MULTI>> {
-        let held = self.hold(h);
-        or_release!(held, self.pool.writable());
-        Ok(held)
+    pub(super) fn hold_to_write(&self, h: u64, room: Room) -> Result<Locks<'_, M, MULTI>> {
+        loop {
+            let held = self.hold(h);
+            if or_release!(held, self.pool.admits(h, room.is_of_batch())) {
+                return Ok(held);
+            }
+            held.release_unchanged();
+            self.pool.wait_for_batch(h);
+        }
     }
 
     /// The body of [`Index::update`](crate::index::Index::update): what was found, and what was done.
@@ -151,9 +156,9 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         f: Updater<'_>,
     ) -> Result<(Option<u64>, Change)> {
         loop {
-            let mut held = self.hold_to_write(h)?;
+            let mut held = self.hold_to_write(h, room)?;
             let (found, target) = or_release!(held, self.target(&mut held, h));
-            if found.is_none() && target.is_none() && room == Room::ForNew {
+            if found.is_none() && target.is_none() && room.is_for_new() {
                 let place = held.place;
                 held.release_unchanged();
                 self.make_room(h, place)?;

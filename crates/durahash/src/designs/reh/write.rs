@@ -84,10 +84,15 @@ impl<M: Medium> Reh<M> {
     /// As [`hold`](Self::hold), for a writer. A writer that waited for the lock may get it from an
     /// operation that broke off, which leaves what is in DRAM behind what is durable: it must not
     /// write on.
-    fn hold_to_write(&self, h: u64) -> Result<Guard<'_, M>> {
-        let held = self.hold(h);
-        or_release!(held, self.pool.writable());
-        Ok(held)
+    fn hold_to_write(&self, h: u64, room: Room) -> Result<Guard<'_, M>> {
+        loop {
+            let held = self.hold(h);
+            if or_release!(held, self.pool.admits(h, room.is_of_batch())) {
+                return Ok(held);
+            }
+            held.release_unchanged();
+            self.pool.wait_for_batch(h);
+        }
     }
 
     /// Splits the bucket of `h`, unless it has depth `to` already; true if it did.
@@ -110,9 +115,9 @@ impl<M: Medium> Reh<M> {
         f: Updater<'_>,
     ) -> Result<(Option<u64>, Change)> {
         loop {
-            let held = self.hold_to_write(h)?;
+            let held = self.hold_to_write(h, room)?;
             let found = or_release!(held, self.probe(h, held.bucket));
-            if found.is_none() && room == Room::ForNew && held.meta.live() == self.full() {
+            if found.is_none() && room.is_for_new() && held.meta.live() == self.full() {
                 self.split(held, h)?;
                 continue;
             }

@@ -6,7 +6,7 @@
 
 use durahash_media::{Event, Medium, Result};
 
-use super::Rewo;
+use super::{Rewo, Room};
 use super::planted::{Fault, planted};
 use super::tables::{PLACES, Places, View};
 
@@ -171,15 +171,21 @@ impl<M: Medium> Rewo<M> {
 
     /// As [`hold`](Self::hold), for a writer. A writer that waited for a lock may get it from an operation
     /// that broke off: it must not write on.
-    pub(super) fn hold_to_write(&self, h: u64, remixed: u64) -> Result<Locks<'_, M>> {
-        self.pool.writable()?;
-        let held = self.hold(h, remixed);
-        match self.pool.writable() {
-            Ok(()) => Ok(held),
-            Err(e) => {
-                held.release();
-                Err(e)
+    pub(super) fn hold_to_write(
+        &self,
+        (h, remixed): (u64, u64),
+        room: Room,
+    ) -> Result<Locks<'_, M>> {
+        loop {
+            self.pool.writable()?;
+            let held = self.hold(h, remixed);
+            let admits = self.pool.admits(h, room.is_of_batch());
+            if matches!(admits, Ok(true)) {
+                return Ok(held);
             }
+            held.release();
+            admits?;
+            self.pool.wait_for_batch(h);
         }
     }
 

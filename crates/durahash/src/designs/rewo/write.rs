@@ -34,7 +34,7 @@ impl<M: Medium> Rewo<M> {
         let remixed = self.remix.mix(h);
         let mut has_helped = false;
         loop {
-            let mut held = self.hold_to_write(h, remixed)?;
+            let mut held = self.hold_to_write((h, remixed), room)?;
             let (found, target) = match self.prepare(&mut held, h, room) {
                 Ok((found, Made::At(target))) => (found, target),
                 Ok((_, Made::Busy)) => {
@@ -58,7 +58,7 @@ impl<M: Medium> Rewo<M> {
             let done = f(payload).and_then(|change| match (change, found) {
                 (Change::Set(v), Some(at)) => self.set(&mut held, (h, remixed), at, v),
                 (Change::Set(v), None) => {
-                    assert_eq!(room, Room::ForNew, "Room::None was given for what inserts");
+                    assert!(room.is_for_new(), "Room::None was given for what inserts");
                     self.insert(&mut held, (h, remixed), target, v)
                 }
                 (Change::Remove, Some(at)) => self.remove(&mut held, (h, remixed), at),
@@ -75,7 +75,7 @@ impl<M: Medium> Rewo<M> {
         if let Some(found) = self.probe_all(h, &held.places)? {
             return Ok((Some(found), Made::At(found.bucket)));
         }
-        if room == Room::None {
+        if !room.is_for_new() {
             return Ok((None, Made::At(0)));
         }
         let pair = held.places.target();

@@ -8,7 +8,7 @@ use crate::designs::pea::layout::Bucket;
 use crate::designs::pea::strategy::Strategy;
 use crate::designs::pea::write::Locks;
 use crate::extendible::extend;
-use crate::index::Keys;
+use crate::index::{Keys, Room};
 
 /// The result of a try to add.
 enum Tried {
@@ -23,7 +23,7 @@ enum Tried {
 impl<M: Medium> MultiPea<M> {
     pub(super) fn add_entry(&self, h: u64, payload: u64, keys: &dyn Keys) -> Result<()> {
         loop {
-            let mut held = self.hold_to_write(h)?;
+            let mut held = self.hold_to_write(h, Room::None)?;
             let mut dead = None;
             let tried = self.try_add(&mut held, h, payload, keys, &mut dead);
             match or_release!(held, tried) {

@@ -7,7 +7,7 @@ use crate::designs::pea::MultiPea;
 use crate::designs::pea::buffer::{Buffer, CYCLE, offset};
 use crate::designs::pea::layout::Bucket;
 use crate::designs::pea::write::Locks;
-use crate::index::Keys;
+use crate::index::{Keys, Room};
 use crate::util::cycle::CycleDetector;
 
 impl<M: Medium> MultiPea<M> {
@@ -17,7 +17,7 @@ impl<M: Medium> MultiPea<M> {
         keys: &dyn Keys,
         wanted: &mut dyn FnMut(u64) -> Result<bool>,
     ) -> Result<Option<u64>> {
-        let mut held = self.hold_to_write(h)?;
+        let mut held = self.hold_to_write(h, Room::None)?;
         let mut dead = Vec::new();
         let removed = self.try_remove(&mut held, h, keys, wanted, &mut dead);
         let Some((bucket, payload)) = or_release!(held, removed) else {

@@ -5,7 +5,7 @@ use durahash_media::{Medium, Result};
 
 use crate::designs::pea::MultiPea;
 use crate::designs::pea::buffer::offset;
-use crate::index::Keys;
+use crate::index::{Keys, Room};
 
 impl<M: Medium> MultiPea<M> {
     pub(super) fn remove_key(
@@ -15,7 +15,7 @@ impl<M: Medium> MultiPea<M> {
         mut removed: Option<&mut Vec<u64>>,
     ) -> Result<u64> {
         let medium = self.medium();
-        let mut held = self.hold_to_write(h)?;
+        let mut held = self.hold_to_write(h, Room::None)?;
         let mut dead = Vec::new();
         let segment = held.place.number();
         let mut look = || {
@@ -63,7 +63,7 @@ impl<M: Medium> MultiPea<M> {
     /// Removes the slots of a hash in one bucket, damaged or not; whether there were any.
     pub(super) fn wipe_bucket(&self, h: u64, removed: &mut Vec<u64>) -> Result<bool> {
         let medium = self.medium();
-        let mut held = self.hold_to_write(h)?;
+        let mut held = self.hold_to_write(h, Room::None)?;
         let segment = held.place.number();
         let found = held.find(h).and_then(|found| match found {
             Some(found) => Ok(Some((found.bucket, self.bucket(segment, found.bucket)?))),

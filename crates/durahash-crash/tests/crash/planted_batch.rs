@@ -1,0 +1,77 @@
+//! Faults of batches, each planted and found: as changes of recorded runs where a script is enough, by the engine
+//! itself under the feature `planted` where only other threads are hurt.
+
+use std::mem::offset_of;
+
+use durahash::batch::Fault;
+use durahash_crash::cases::named;
+use durahash_crash::mutate::Verdict;
+use durahash_crash::run::Tester;
+use durahash_crash::states::Model;
+use durahash_media::Superblock;
+use durahash_media::sim::{Action, Step};
+
+use crate::schedules::hurts_threads;
+
+/// What is written too early.
+#[derive(Clone, Copy, Debug)]
+enum Early {
+    /// The intent is named before it is durable.
+    Named,
+    /// A payload is stored before the name is durable.
+    Applied,
+    /// The name is cleared before the payloads are durable.
+    Cleared,
+    /// The batch is acknowledged, and what follows it done, before the name is durably cleared.
+    Acknowledged,
+}
+
+/// The word of the superblock that names a batch.
+const BATCH: u32 = offset_of!(Superblock, batch) as u32 / 8;
+
+impl Early {
+    const ALL: [Early; 4] = [Early::Named, Early::Applied, Early::Cleared, Early::Acknowledged];
+
+    /// Plants it into a copy of `steps`; the first step that is another one.
+    fn plant(self, steps: &[Step], out: &mut Vec<Step>) -> Option<usize> {
+        let is_fence = |at: &usize| matches!(steps[*at].action, Action::Fence | Action::Drain);
+        let stores = |step: &Step, wanted: fn(u64) -> bool| {
+            matches!(step.action, Action::Store { word: BATCH, v } if wanted(v))
+        };
+        // The last batch: what came before it is not looked at.
+        let named = steps.iter().rposition(|step| stores(step, |v| v != 0))?;
+        let cleared = named + steps[named..].iter().position(|step| stores(step, |v| v == 0))?;
+        let left_out: Vec<usize> = match self {
+            Early::Named => (0..named).rev().find(is_fence).into_iter().collect(),
+            Early::Applied => (named..cleared).find(is_fence).into_iter().collect(),
+            Early::Cleared => (named + 2..cleared).filter(is_fence).skip(1).collect(),
+            Early::Acknowledged => (cleared..steps.len()).find(is_fence).into_iter().collect(),
+        };
+        out.clear();
+        let kept = steps.iter().enumerate().filter(|(at, _)| !left_out.contains(at));
+        out.extend(kept.map(|(_, step)| *step));
+        left_out.first().copied()
+    }
+}
+
+#[test]
+fn what_a_batch_writes_too_early_is_found() {
+    let case = named("reh-batch");
+    let mut tester = Tester::new(&case, Model::X86).one_in(4);
+    tester.keep_corpus();
+    tester.exhaustive(1).unwrap_or_else(|failure| panic!("{failure}"));
+    for early in Early::ALL {
+        let verdict = tester.planted(|steps, out| early.plant(steps, out));
+        println!("{early:?}: {verdict:?}");
+        assert!(matches!(verdict, Verdict::Caught(_)), "{early:?}: {verdict:?}");
+    }
+}
+
+#[test]
+fn what_a_batch_does_to_other_threads_is_found() {
+    assert_eq!(hurts_threads(None), None);
+    for fault in [Fault::GateOpen, Fault::FreedFirst] {
+        let found = hurts_threads(Some(fault));
+        println!("{fault:?}: {}", found.unwrap_or_else(|| panic!("{fault:?} is missed")));
+    }
+}

@@ -1,0 +1,108 @@
+//! Who may write to a pool: nobody once it is stopped, and while a batch is under way nobody but the batch to
+//! the hashes that it changes.
+//!
+//! A writer looks at one byte, under the lock of its bucket, and as a rule that is all. A batch closes the gate
+//! for its hashes before it takes the first lock. A writer of one of them therefore either releases the lock
+//! before the batch comes to the bucket, which finds what it did; or takes it later, sees the gate closed, and
+//! has changed nothing.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+/// Nobody may write.
+const STOPPED: u8 = 1;
+/// A batch is under way.
+const BATCH: u8 = 2;
+
+/// Bits that say which hashes a batch may change.
+const BITS_SHIFT: u32 = 16;
+const WORDS: usize = 1 << (BITS_SHIFT - 6);
+
+/// See the module docs in the source.
+#[derive(Default)]
+pub struct Gate {
+    state: AtomicU8,
+    /// A bit for each hash of the batch, and for others by chance, which wait with them.
+    hashes: OnceLock<Box<[AtomicU64]>>,
+    turn: Mutex<()>,
+}
+
+/// Which bit is a hash's. Hashes may agree in their first bits, or differ in no others.
+fn bit(h: u64) -> (usize, u64) {
+    let bit = h.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - BITS_SHIFT);
+    ((bit >> 6) as usize, 1 << (bit & 63))
+}
+
+impl Gate {
+    /// True if everybody may write.
+    #[inline(always)]
+    pub(super) fn is_open(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == 0
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & STOPPED != 0
+    }
+
+    pub(super) fn stop(&self) {
+        self.state.fetch_or(STOPPED, Ordering::SeqCst);
+    }
+
+    pub(super) fn start(&self) {
+        self.state.fetch_and(!STOPPED, Ordering::SeqCst);
+    }
+
+    /// True if a batch that is under way may change `h`.
+    pub(super) fn is_closed_for(&self, h: u64) -> bool {
+        let (word, bit) = bit(h);
+        let has_bit = |words: &[AtomicU64]| words[word].load(Ordering::Relaxed) & bit != 0;
+        self.state.load(Ordering::Relaxed) & BATCH != 0
+            && self.hashes.get().is_none_or(|words| has_bit(words))
+    }
+
+    /// What a batch holds: there is one at a time.
+    pub fn turn(&self) -> &Mutex<()> {
+        &self.turn
+    }
+
+    /// Keeps others from changing these hashes, from the next time on that one of them takes the lock of its
+    /// bucket. The caller has the [turn](Gate::turn).
+    pub fn close_for(&self, hashes: impl Iterator<Item = u64>) {
+        let words = self.hashes.get_or_init(|| (0..WORDS).map(|_| AtomicU64::new(0)).collect());
+        for (word, bit) in hashes.map(bit) {
+            // Nobody else stores.
+            words[word].store(words[word].load(Ordering::Relaxed) | bit, Ordering::Relaxed);
+        }
+        self.state.fetch_or(BATCH, Ordering::SeqCst);
+    }
+
+    /// Ends that; `hashes` are the same.
+    pub fn open_for(&self, hashes: impl Iterator<Item = u64>) {
+        self.state.fetch_and(!BATCH, Ordering::SeqCst);
+        for (word, _) in hashes.map(bit) {
+            self.hashes.get().inspect(|words| words[word].store(0, Ordering::Relaxed));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_of_a_batch_and_few_others_wait() {
+        let gate = Gate::default();
+        assert!(gate.is_open() && !gate.is_closed_for(1));
+        let hashes = || (0..100_u64).map(|i| i << 57 | i);
+        gate.close_for(hashes());
+        assert!(!gate.is_open() && !gate.is_stopped());
+        assert!(hashes().all(|h| gate.is_closed_for(h)));
+        let others = (0..1000_u64).filter(|i| gate.is_closed_for(i << 20 | 1)).count();
+        assert!(others < 100, "{others} wait");
+        gate.stop();
+        gate.open_for(hashes());
+        assert!(gate.is_stopped() && !hashes().any(|h| gate.is_closed_for(h)));
+        gate.start();
+        assert!(gate.is_open());
+    }
+}

@@ -1,0 +1,220 @@
+//! Changes of several keys that are one.
+
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
+
+use durahash_media::{ErrorKind, Result};
+
+use super::map::Map;
+use crate::engine::batch::{Op, What, apply};
+use crate::engine::data::Data;
+use crate::engine::record::check_sizes;
+use crate::engine::{Engine, Single};
+
+/// Puts and removals of any keys, of which a crash leaves all or none.
+///
+/// A batch may have keys of several [`Map`]s, of one pool. It keeps the pool open. Multimaps have no batches: to add
+/// a value twice is not the same as to add it once, so that a batch of them could not be done again.
+///
+/// ```
+/// use durahash::{Batch, Map, Options};
+///
+/// # fn main() -> durahash::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("accounts.pool");
+/// let accounts: Map<str, u64> = Options::new().create(&path)?;
+/// accounts.put_many(&[("Ada", 50), ("Bea", 20), ("Cyd", 0)])?;
+///
+/// let mut batch = Batch::new();
+/// batch.put(&accounts, "Ada", &40)?;
+/// batch.put(&accounts, "Bea", &30)?;
+/// batch.remove(&accounts, "Cyd")?;
+/// batch.apply()?;
+/// assert_eq!(accounts.get("Bea")?, Some(30));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Default)]
+pub struct Batch {
+    maps: Vec<Arc<Engine<Single>>>,
+    ops: Vec<Op>,
+    /// Keys and values of maps of byte strings.
+    bytes: Vec<u8>,
+}
+
+impl Batch {
+    /// An empty batch.
+    ///
+    /// ```
+    /// assert!(durahash::Batch::new().is_empty());
+    /// ```
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the operation that gives `key` of `map` the value `value`. Of several operations on one key the last one
+    /// counts.
+    ///
+    /// # Errors
+    /// [`TooLarge`](crate::ErrorKind::TooLarge) for a key or a value as in [`Map::put`];
+    /// [`Options`](crate::ErrorKind::Options) where the batch has operations on a map of another pool. The batch is
+    /// as before then.
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, str>>()?;
+    /// let mut batch = durahash::Batch::new();
+    /// batch.put(&map, &1, "one")?;
+    /// batch.apply()?;
+    /// assert_eq!(map.get(&1)?.as_deref(), Some("one"));
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn put<K, V>(&mut self, map: &Map<K, V>, key: &K, value: &V) -> Result<()>
+    where
+        K: Data + ?Sized,
+        V: Data + ?Sized,
+    {
+        self.add(map, key, Some(value))
+    }
+
+    /// Adds the operation that removes `key` from `map`.
+    ///
+    /// # Errors
+    /// As [`put`](Batch::put).
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// map.put(&1, &10)?;
+    /// let mut batch = durahash::Batch::new();
+    /// batch.remove(&map, &1)?;
+    /// batch.apply()?;
+    /// assert!(map.is_empty()?);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn remove<K, V>(&mut self, map: &Map<K, V>, key: &K) -> Result<()>
+    where
+        K: Data + ?Sized,
+        V: Data + ?Sized,
+    {
+        self.add(map, key, None)
+    }
+
+    fn add<K, V>(&mut self, map: &Map<K, V>, key: &K, value: Option<&V>) -> Result<()>
+    where
+        K: Data + ?Sized,
+        V: Data + ?Sized,
+    {
+        let number = self.number(&map.engine)?;
+        let what = if Map::<K, V>::WORDS {
+            What::Word(value.map(Data::to_word))
+        } else {
+            let (mut key_room, mut value_room) = ([0; 16], [0; 16]);
+            let key = key.bytes(&mut key_room);
+            let value = value.map(|value| value.bytes(&mut value_room));
+            check_sizes(key, value.unwrap_or_default())?;
+            let at = self.bytes.len();
+            self.bytes.extend_from_slice(key);
+            self.bytes.extend_from_slice(value.unwrap_or_default());
+            let value_bytes = value.map(|value| value.len() as u32);
+            What::Bytes { at, key_bytes: key.len() as u32, value_bytes }
+        };
+        self.ops.push(Op { h: map.hash(key), map: number, what });
+        Ok(())
+    }
+
+    /// The number of a map, which is added if it is new.
+    #[inline]
+    fn number(&mut self, engine: &Arc<Engine<Single>>) -> Result<u8> {
+        let known = self.maps.iter().position(|map| Arc::ptr_eq(map, engine));
+        let number = known.unwrap_or(self.maps.len());
+        if known.is_none() {
+            let pool = |engine: &Engine<Single>| Arc::as_ptr(&engine.store).addr();
+            if self.maps.first().is_some_and(|map| pool(map) != pool(engine)) || number > 255 {
+                let what = "a batch has operations on the maps of one pool only";
+                return Err(ErrorKind::Options { what }.into());
+            }
+            self.maps.push(Arc::clone(engine));
+        }
+        Ok(number as u8)
+    }
+
+    /// How many operations were added.
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// let mut batch = durahash::Batch::new();
+    /// batch.remove(&map, &1)?;
+    /// assert_eq!(batch.len(), 1);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// True if there are none.
+    ///
+    /// ```
+    /// assert!(durahash::Batch::new().is_empty());
+    /// ```
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+
+    /// Forgets all operations and maps.
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// let mut batch = durahash::Batch::new();
+    /// batch.put(&map, &1, &10)?;
+    /// batch.clear();
+    /// batch.apply()?; // nothing
+    /// assert!(map.is_empty()?);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn clear(&mut self) {
+        self.maps.clear();
+        self.ops.clear();
+        self.bytes.clear();
+    }
+
+    /// Does all operations. The batch stays as it is, and may be applied again.
+    ///
+    /// **Durability.** `Ok` means that all of it outlives a crash. A crash before leaves all of it or
+    /// nothing. `Err` means nothing, except after [`Io`](crate::ErrorKind::Io) and
+    /// [`Poisoned`](crate::ErrorKind::Poisoned): then the next open finds all of it or nothing.
+    ///
+    /// **Concurrency.** No instant: a reader may see a part of it. What it sees is not lost by a crash, but
+    /// may be taken back where `apply` returns an error. Each key has the value before or the one after. Writers of its keys, and of few
+    /// others, wait until it has ended. A pool applies one batch at a time.
+    ///
+    /// # Errors
+    /// As [`Map::insert`]; [`TooLarge`](crate::ErrorKind::TooLarge) for more than some 40 million operations. It needs
+    /// room for what it puts beside what it replaces, and for 16 to 32 bytes an operation.
+    ///
+    /// ```
+    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// let mut batch = durahash::Batch::new();
+    /// for key in 0..1000 {
+    ///     batch.put(&map, &key, &(key * key))?;
+    /// }
+    /// batch.apply()?;
+    /// assert_eq!(map.len()?, 1000);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn apply(&self) -> Result<()> {
+        apply(&self.maps, &self.ops, &self.bytes)
+    }
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Batch of {} operations on {} maps", self.ops.len(), self.maps.len())
+    }
+}
+
+// As of maps: `apply` runs no code of the caller.
+impl UnwindSafe for Batch {}
+impl RefUnwindSafe for Batch {}

@@ -1,0 +1,445 @@
+//! Batches: changes of any keys, of which a crash leaves all or none.
+//!
+//! Every change of one hash is one store of its slot's payload, of words as of records, since records are
+//! written before they are named and are never changed. So a batch is a list of hashes with their payloads
+//! before and after. This list, the *intent*, is a record like any other; a word of the superblock names it
+//! while the batch is being applied.
+//!
+//! # Steps
+//!
+//! | Step | Stores | Then | If it stops after this step |
+//! |---|---|---|---|
+//! | 1 | (DRAM) the [gate](durahash_media::Gate) is closed for the hashes | | nothing happened |
+//! | 2 | each bucket is locked, its payload before is read; new records and copies | flush, fence | nothing names them: free |
+//! | 3 | the intent | flush, fence | the same |
+//! | 4 | `batch` := the intent's name, **the commit** | flush, drain | the next open does steps 5 and 6 |
+//! | 5 | the payloads: what is put, then what is removed | flush, drain each | the same |
+//! | 6 | `batch` := 0 | flush, drain | done |
+//! | 7 | (DRAM) records that were replaced, and the intent's, are free; the gate is open | | |
+//!
+//! Where step 5 finds no room, the batch is undone:
+//!
+//! | Step | Stores | Then | If it stops after this step |
+//! |---|---|---|---|
+//! | u1 | `batch` := the name with bit 63 set | flush, drain | the next open does u2 and u3 |
+//! | u2 | the payloads before; what was not there is removed | flush, drain each | the same |
+//! | u3 | `batch` := 0 | flush, drain | nothing happened |
+//! | u4 | (DRAM) new records, and the intent's, are free; the gate is open | | |
+//!
+//! Nothing is removed before all is put that may need room. So what an undo sets back is there, and it needs
+//! neither a slot nor a record. Records before and after are kept until step 7 or u4.
+//!
+//! Behind a log the drains only order (`Engine::batch`), as a crash leaves a prefix of the log, and the batch
+//! waits for the disk once, at its end.
+//!
+//! # Concurrency
+//! One batch at a time in a pool. A writer of another thread looks at the gate under the lock of its bucket. If it
+//! had the lock before step 2 came to the bucket, step 2 reads what it stored. If it has it afterwards, it sees
+//! the gate closed, releases the lock, and waits until the batch has ended. So from step 2 to step 7 the payloads
+//! of the hashes are what the intent says, before or after, and an intent that is done again at the next
+//! open writes over no change that was acknowledged: such a change was made before step 2, or after step 6 was durable.
+//!
+//! Readers do not wait, and see the payloads change one by one. What they see is not lost by a crash: from step 4
+//! on the batch is as durable as its mode promises. Only an undo takes back what they may have seen.
+//!
+//! # The intent
+//!
+//! ```text
+//! record  without a key; its value is words, groups of one to 24 hashes of one map:
+//!   head  bits  0-47  two for each hash: it has a payload before (the first), after (the second)
+//!         bits 48-55  how many hashes
+//!         bits 56-63  number of the map: 0
+//!   then for each hash: the hash, the payload before if there is one, the payload after if there is one
+//! ```
+
+use std::cell::Cell;
+use std::sync::{Arc, MutexGuard};
+
+use durahash_media::{Error, ErrorKind, Result, bits};
+
+use super::edit::{Edit, Rule};
+use super::outcome::Outcome;
+use super::record::{Draft, MAX_VALUE_BYTES, Store, offset};
+use super::{Engine, Single};
+use crate::index::{Change, PREFETCHED, Room};
+
+/// The bit of a name that says that the batch is being undone. No intent has a `next`.
+const UNDO: u64 = 1 << 63;
+/// Hashes of a group of the intent.
+const GROUP: usize = 24;
+const COUNT_SHIFT: u32 = 48;
+const MAP_SHIFT: u32 = 56;
+
+/// An operation of a batch.
+pub(crate) struct Op {
+    pub(crate) h: u64,
+    /// Which of the batch's maps.
+    pub(crate) map: u8,
+    pub(crate) what: What,
+}
+
+/// What it does.
+pub(crate) enum What {
+    /// Gives a key of words this value, or none.
+    Word(Option<u64>),
+    /// The same of byte strings: key and value stand one behind the other, from here on.
+    Bytes { at: usize, key_bytes: u32, value_bytes: Option<u32> },
+}
+
+/// Slots that a batch changes, with the payload of each before and after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Slot {
+    map: u8,
+    h: u64,
+    old: Option<u64>,
+    new: Option<u64>,
+}
+
+impl Slot {
+    fn redo(&self, engine: &Engine<Single>) -> Result<()> {
+        let (change, room) = match self.new {
+            Some(new) => (Change::Set(new), Room::ForNewOfBatch),
+            None => (Change::Remove, Room::OfBatch),
+        };
+        engine.index.update(self.h, room, &mut |_| Ok(change)).map(drop)
+    }
+
+    fn undo(&self, engine: &Engine<Single>) -> Result<()> {
+        let mut update = |found: Option<u64>| match (self.old, found) {
+            (None, _) => Ok(Change::Remove),
+            (Some(old), Some(_)) => Ok(Change::Set(old)),
+            (Some(_), None) => Err(Error::corrupt("an entry that a batch was to keep is gone", 0)),
+        };
+        engine.index.update(self.h, Room::OfBatch, &mut update).map(drop)
+    }
+}
+
+/// Applies all of `ops`, of `maps` of one pool, or none of them.
+pub(crate) fn apply(maps: &[Arc<Engine<Single>>], ops: &[Op], bytes: &[u8]) -> Result<()> {
+    let (Some(engine), false) = (maps.first(), ops.is_empty()) else {
+        return Ok(());
+    };
+    engine.store.writable()?;
+    let gate = engine.store.gate();
+    let turn = engine.lock(gate.turn());
+    // Nothing below waits for a sweep.
+    maps.iter().try_for_each(|map| map.finish_sweep())?;
+    let chained = maps.iter().map(|map| (!map.is_words()).then(|| map.lock_chained())).collect();
+    engine.batch(|| {
+        if !planted(Fault::GateOpen) {
+            gate.close_for(ops.iter().map(|op| op.h));
+        }
+        let closed = Closed { engine, ops };
+        let mut batch = Batch::new(maps, ops, bytes, chained);
+        let done = batch.read().and_then(|()| batch.change());
+        batch.end(done.is_ok());
+        drop((closed, turn));
+        done
+    })
+}
+
+/// Opens the gate when it is dropped.
+struct Closed<'a> {
+    engine: &'a Engine<Single>,
+    ops: &'a [Op],
+}
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // The batch may be half done, and nobody may build on that.
+            self.engine.store.poison();
+        }
+        self.engine.store.gate().open_for(self.ops.iter().map(|op| op.h));
+    }
+}
+
+/// A batch under way.
+struct Batch<'a> {
+    maps: &'a [Arc<Engine<Single>>],
+    store: &'a dyn Store,
+    ops: &'a [Op],
+    bytes: &'a [u8],
+    slots: Vec<Slot>,
+    /// Numbers of slots and one, by their hashes: each where it belongs, or behind others.
+    places: Vec<u32>,
+    edits: Vec<(u8, Edit<'a>)>,
+    /// Of maps of byte strings, the number of records that hang on others.
+    chained: Vec<Option<MutexGuard<'a, Option<u64>>>>,
+    /// The block of the intent, or 0.
+    intent: u64,
+    /// The pool may name the intent.
+    is_named: bool,
+}
+
+impl<'a> Batch<'a> {
+    fn new(
+        maps: &'a [Arc<Engine<Single>>],
+        ops: &'a [Op],
+        bytes: &'a [u8],
+        chained: Vec<Option<MutexGuard<'a, Option<u64>>>>,
+    ) -> Self {
+        Batch {
+            maps,
+            store: &*maps[0].store,
+            ops,
+            bytes,
+            slots: Vec::with_capacity(ops.len()),
+            places: vec![0; (2 * ops.len()).next_power_of_two()],
+            edits: Vec::new(),
+            chained,
+            intent: 0,
+            is_named: false,
+        }
+    }
+
+    /// Step 2.
+    fn read(&mut self) -> Result<()> {
+        for ops in self.ops.chunk_by(|a, b| a.map == b.map) {
+            for ops in ops.chunks(PREFETCHED) {
+                let mut hashes = [0; PREFETCHED];
+                hashes.iter_mut().zip(ops).for_each(|(h, op)| *h = op.h);
+                self.maps[usize::from(ops[0].map)].index.prefetch(&hashes[..ops.len()]);
+                ops.iter().try_for_each(|op| self.read_one(op))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds out the payloads of one operation's slot, before and after.
+    fn read_one(&mut self, op: &Op) -> Result<()> {
+        let engine: &'a Engine<Single> = &self.maps[usize::from(op.map)];
+        let mut edit = match op.what {
+            What::Word(_) => None,
+            What::Bytes { at, key_bytes, value_bytes } => {
+                let key_end = at + key_bytes as usize;
+                let key = &self.bytes[at..key_end];
+                let value = value_bytes.map(|bytes| &self.bytes[key_end..][..bytes as usize]);
+                let key_hash = engine.records.hashes.key(key);
+                let draft = value.map(|value| Draft { key_hash, key, value, next: 0 });
+                Some(Edit::new(engine, op.h, key, Rule::Always, draft)?)
+            }
+        };
+        let mut payload_after = |payload| match (&mut edit, &op.what) {
+            (Some(edit), _) => edit.in_batch(payload),
+            (None, What::Word(new)) => Ok(*new),
+            (None, What::Bytes { .. }) => unreachable!("these have an edit"),
+        };
+        let place = self.place(op);
+        let done = match self.places[place] {
+            0 => {
+                let is_put = !matches!(
+                    op.what,
+                    What::Word(None) | What::Bytes { value_bytes: None, .. }
+                );
+                let room = if is_put { Room::ForNewOfBatch } else { Room::OfBatch };
+                let mut new = None;
+                let old = engine.index.update(op.h, room, &mut |payload| {
+                    new = payload_after(payload)?;
+                    Ok(Change::Keep)
+                });
+                old.map(|old| {
+                    self.slots.push(Slot { map: op.map, h: op.h, old, new });
+                    self.places[place] = self.slots.len() as u32;
+                })
+            }
+            // No other thread changes it any more.
+            number => {
+                let slot = &mut self.slots[number as usize - 1];
+                payload_after(slot.new).map(|new| slot.new = new)
+            }
+        };
+        // Also after an error: it is abandoned with the others.
+        self.edits.extend(edit.map(|edit| (op.map, edit)));
+        done
+    }
+
+    /// Where the number of an operation's slot stands, or belongs.
+    fn place(&self, op: &Op) -> usize {
+        let mask = self.places.len() - 1;
+        // The first bits of a hash are the ones that are always used.
+        let mut place = op.h.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(20) as usize & mask;
+        loop {
+            let number = self.places[place];
+            let slot = self.slots.get((number as usize).wrapping_sub(1));
+            if slot.is_none_or(|slot| slot.h == op.h && slot.map == op.map) {
+                return place;
+            }
+            place = (place + 1) & mask;
+        }
+    }
+
+    /// Steps 3 to 6.
+    fn change(&mut self) -> Result<()> {
+        self.slots.retain(|slot| slot.old != slot.new);
+        if self.slots.is_empty() {
+            return Ok(());
+        }
+        let name = self.write_intent()?;
+        self.is_named = true;
+        self.store.set_batch(name)?;
+        let engine = |slot: &Slot| &*self.maps[usize::from(slot.map)];
+        if let Err(e) = redo(&self.slots, engine) {
+            let undone = undo(self.store, name, &self.slots, engine);
+            if undone.is_err() {
+                // The next open goes on with it. Until then nobody may build on a part of it.
+                self.store.poison();
+            } else {
+                self.is_named = false;
+            }
+            return Err(e);
+        }
+        if planted(Fault::FreedFirst) {
+            self.maps[0].release(std::mem::take(&mut self.intent));
+        }
+        self.store.set_batch(0)?;
+        self.is_named = false;
+        Ok(())
+    }
+
+    /// Step 3; the intent's name.
+    fn write_intent(&mut self) -> Result<u64> {
+        let value = encode(&self.slots);
+        if value.len() > MAX_VALUE_BYTES {
+            let (bytes, limit_bytes) = (value.len() as u64, MAX_VALUE_BYTES as u64);
+            return Err(ErrorKind::TooLarge { what: "batch", bytes, limit_bytes }.into());
+        }
+        let hashes = &self.maps[0].records.hashes;
+        let draft = Draft { key_hash: hashes.key(&[]), key: &[], value: &value, next: 0 };
+        // Of few sizes: each size keeps an extent.
+        let none = || Error::corrupt("a sweep is reported, but none is pending", 0);
+        self.intent = self.store.alloc(draft.bytes().next_power_of_two())?.ok_or_else(none)?;
+        self.store.write(self.intent, hashes, &draft)
+    }
+
+    /// Steps 7 and u4.
+    fn end(mut self, is_done: bool) {
+        if self.is_named {
+            // What it names is needed at the next open.
+            return;
+        }
+        for (map, edit) in std::mem::take(&mut self.edits) {
+            if !is_done || edit.outcome != Outcome::Done {
+                edit.abandon();
+                continue;
+            }
+            if let Some(Some(count)) = self.chained[usize::from(map)].as_deref_mut() {
+                *count = count.saturating_add_signed(edit.chained_by());
+            }
+            edit.finish();
+        }
+        if self.intent != 0 {
+            self.maps[0].release(self.intent);
+        }
+    }
+}
+
+/// Step 5.
+fn redo<'a>(slots: &[Slot], engine: impl Fn(&Slot) -> &'a Engine<Single>) -> Result<()> {
+    let (put, removed) = (slots.iter(), slots.iter());
+    let all = put.filter(|slot| slot.new.is_some()).chain(removed.filter(|slot| slot.new.is_none()));
+    all.into_iter().try_for_each(|slot| slot.redo(engine(slot)))
+}
+
+/// Steps u1 to u3.
+fn undo<'a>(
+    store: &dyn Store,
+    name: u64,
+    slots: &[Slot],
+    engine: impl Fn(&Slot) -> &'a Engine<Single>,
+) -> Result<()> {
+    store.set_batch(name | UNDO)?;
+    slots.iter().try_for_each(|slot| slot.undo(engine(slot)))?;
+    store.set_batch(0)
+}
+
+/// The words of an intent, as bytes.
+fn encode(slots: &[Slot]) -> Vec<u8> {
+    let mut value = Vec::with_capacity(slots.len() * 24 + slots.len() / GROUP * 8 + 16);
+    let mut add = |word: u64| value.extend_from_slice(&word.to_le_bytes());
+    for slots in slots.chunk_by(|a, b| a.map == b.map).flat_map(|slots| slots.chunks(GROUP)) {
+        let flags = slots.iter().rev().fold(0, |flags, slot| {
+            flags << 2 | u64::from(slot.new.is_some()) << 1 | u64::from(slot.old.is_some())
+        });
+        add(flags | (slots.len() as u64) << COUNT_SHIFT | u64::from(slots[0].map) << MAP_SHIFT);
+        for slot in slots {
+            add(slot.h);
+            slot.old.map(&mut add);
+            slot.new.map(&mut add);
+        }
+    }
+    value
+}
+
+/// The slots of an intent; `None` where the bytes are none.
+fn decode(value: &[u8]) -> Option<Vec<Slot>> {
+    let (words, rest) = value.as_chunks::<8>();
+    let mut words = words.iter().map(|bytes| u64::from_le_bytes(*bytes));
+    let mut slots = Vec::new();
+    while let Some(head) = words.next() {
+        let (count, map) = (bits(head, COUNT_SHIFT, 8), bits(head, MAP_SHIFT, 8) as u8);
+        for i in 0..count {
+            let flags = head.checked_shr(2 * i as u32).filter(|_| count <= GROUP as u64)?;
+            let mut next_if = |is_there| if is_there { words.next().map(Some) } else { Some(None) };
+            let (h, old) = (next_if(true)??, next_if(flags & 1 != 0)?);
+            let new = next_if(flags & 2 != 0)?;
+            slots.push(Slot { map, h, old, new });
+        }
+    }
+    rest.is_empty().then_some(slots)
+}
+
+/// Ends what a crash has left of a batch, before anything else is written. What it was to put is put where there
+/// is room, else it is undone. A reader does so in its own copy of the pool.
+///
+/// A pool that pages may be missing of is opened without the batch, where damage keeps it from that.
+pub(crate) fn recover(engine: &Engine<Single>, accept_suspect: bool) -> Result<()> {
+    let store = &*engine.store;
+    let named = store.batch()?;
+    if named == 0 {
+        return Ok(());
+    }
+    let name = named & !UNDO;
+    store.recover_copy(true);
+    let ended = load(engine, name).and_then(|slots| {
+        if named == name && redo(&slots, |_| engine).is_ok() {
+            return store.set_batch(0);
+        }
+        undo(store, name, &slots, |_| engine)
+    });
+    let ended = if accept_suspect { ended.or_else(|_| store.set_batch(0)) } else { ended };
+    store.recover_copy(false);
+    // What hangs on others may be more now, or less.
+    *engine.lock_chained() = None;
+    ended
+}
+
+/// The slots of the intent of this name.
+fn load(engine: &Engine<Single>, name: u64) -> Result<Vec<Slot>> {
+    let (_, value) = engine.records.load(&engine.records.at(name)?)?;
+    let slots = decode(&value).filter(|slots| slots.iter().all(|slot| slot.map == 0));
+    slots.ok_or_else(|| Error::corrupt("the batch that a crash has cut off", offset(name)))
+}
+
+/// A fault of batches that tests plant, to prove that it would be found; as those of Rewo-Hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Others write to what a batch changes.
+    GateOpen,
+    /// The intent's block is free before the pool names it no more.
+    FreedFirst,
+}
+
+thread_local! {
+    static PLANTED: Cell<Option<Fault>> = const { Cell::new(None) };
+}
+
+/// From now on the batches of this thread have this fault.
+#[cfg(feature = "planted")]
+pub fn plant(fault: Option<Fault>) {
+    PLANTED.set(fault);
+}
+
+fn planted(fault: Fault) -> bool {
+    cfg!(feature = "planted") && PLANTED.get() == Some(fault)
+}

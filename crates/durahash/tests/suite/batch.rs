@@ -1,0 +1,194 @@
+//! Batches against a model, in full pools, beside other writers, and their costs.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::thread;
+
+use durahash::{Batch, Design, ErrorKind, Map, Options};
+use durahash_media::hash::WordMix;
+use durahash_media::{Geometry, Superblock};
+use durahash_testkit::{
+    Exit, Model, Sample, Setup, assert_equal, assert_sound, budget, colliding, seed, tiny,
+};
+
+const KEYS: u64 = 200;
+
+fn random(i: u64) -> u64 {
+    const MIX: WordMix = WordMix::new(21);
+    MIX.mix(i)
+}
+
+/// Adds random operations, and says what they leave of `model`.
+fn fill<K: Sample + ?Sized, V: Sample + ?Sized>(
+    batch: &mut Batch,
+    map: &Map<K, V>,
+    model: &Model,
+    random_seed: u64,
+) -> Model {
+    let mut after = model.clone();
+    let count = random(random_seed) % 60;
+    for i in 0..count {
+        let number = random(random_seed ^ i << 32);
+        let (key, value) = (number % KEYS, number >> 40);
+        if number >> 20 & 3 == 0 {
+            batch.remove(map, K::sample(key).borrow()).unwrap();
+            after.remove(&key);
+        } else {
+            batch.put(map, K::sample(key).borrow(), V::sample(value).borrow()).unwrap();
+            after.insert(key, value);
+        }
+    }
+    assert_eq!(batch.len(), count as usize);
+    after
+}
+
+fn batches_do_as_the_model<K: Sample + ?Sized, V: Sample + ?Sized>(geometry: Geometry) {
+    for setup in Setup::all(geometry) {
+        let mut map: Map<K, V> = setup.create();
+        let mut model = Model::new();
+        let mut batch = Batch::new();
+        for round in 0..budget(12, 100) {
+            batch.clear();
+            model = fill(&mut batch, &map, &model, seed(1) << 20 | round);
+            batch.apply().unwrap();
+            if round % 3 == 0 {
+                // The batch holds the pool open.
+                batch.clear();
+                let exit = if round % 2 == 0 { Exit::Closed } else { Exit::Dead };
+                map = setup.reopen(map, exit);
+            } else {
+                // Once more is the same.
+                batch.apply().unwrap();
+            }
+            assert_equal(&map, &model);
+            assert_sound(&map);
+        }
+    }
+}
+
+#[test]
+fn batches_of_words_do_as_the_model() {
+    batches_do_as_the_model::<u64, u64>(tiny());
+}
+
+#[test]
+fn batches_of_records_do_as_the_model() {
+    batches_do_as_the_model::<str, [u8]>(tiny());
+}
+
+#[test]
+fn batches_of_records_with_equal_hashes_do_as_the_model() {
+    batches_do_as_the_model::<[u8], str>(colliding());
+}
+
+/// Of a pool that is full a batch is refused as a whole, wherever it finds no room.
+fn full_pools_refuse_whole_batches<K: Sample + ?Sized, V: Sample + ?Sized>() {
+    for design in Design::ALL {
+        let options = Options::new().design(*design).geometry(tiny()).seed(3).max_bytes(192 << 10);
+        let map: Map<K, V> = options.in_memory().unwrap();
+        let mut model = Model::new();
+        let (mut refused, mut done) = (0, 0);
+        for round in 0..200 {
+            let mut batch = Batch::new();
+            let mut after = model.clone();
+            for i in 0..40 {
+                let number = random(round << 16 | i);
+                let (key, value) = (number % 5000, number >> 40);
+                batch.put(&map, K::sample(key).borrow(), V::sample(value).borrow()).unwrap();
+                after.insert(key, value);
+            }
+            let some = model.keys().take(if refused % 3 == 2 { 60 } else { 5 });
+            for key in some {
+                if model.get(key) != after.get(key) {
+                    continue;
+                }
+                batch.remove(&map, K::sample(*key).borrow()).unwrap();
+                after.remove(key);
+            }
+            match batch.apply() {
+                Ok(()) => (model, done) = (after, done + 1),
+                Err(e) => {
+                    assert!(matches!(e.kind(), ErrorKind::Full { .. }), "{e}");
+                    refused += 1;
+                }
+            }
+            assert_equal(&map, &model);
+            assert_sound(&map);
+        }
+        println!("{design}: {done} done, {refused} refused");
+        assert!(refused > 3 && done > 3, "{design}: {done} done, {refused} refused");
+    }
+}
+
+#[test]
+fn full_pools_refuse_whole_batches_of_words() {
+    full_pools_refuse_whole_batches::<u64, u64>();
+}
+
+#[test]
+fn full_pools_refuse_whole_batches_of_records() {
+    full_pools_refuse_whole_batches::<str, [u8]>();
+}
+
+/// What others put and remove meanwhile is neither lost nor left behind: every record is named once.
+#[test]
+fn batches_and_writers_of_the_same_keys_wait_for_each_other() {
+    for design in Design::ALL {
+        let map: Map<u64, str> = Options::new().design(*design).in_memory().unwrap();
+        let rounds = budget(300, 3000);
+        let text = |i: u64| format!("{i:0width$}", width = 1 + (i % 90) as usize);
+        thread::scope(|scope| {
+            for own in 0..2 {
+                let map = &map;
+                scope.spawn(move || {
+                    let mut batch = Batch::new();
+                    for round in 0..rounds {
+                        batch.clear();
+                        for key in 0..16 {
+                            match random(round << 8 | key << 1 | own) % 4 {
+                                0 => batch.remove(map, &key).unwrap(),
+                                value => batch.put(map, &key, &text(round + value)).unwrap(),
+                            }
+                        }
+                        // What only these threads write is of one of their batches.
+                        for key in 100..108 {
+                            batch.put(map, &key, &text(round << 1 | own)).unwrap();
+                        }
+                        batch.apply().unwrap();
+                    }
+                });
+            }
+            for round in 0..rounds * 8 {
+                let key = random(round) % 16;
+                if round % 3 == 0 {
+                    map.remove(&key).unwrap();
+                } else {
+                    map.put(&key, &text(round)).unwrap();
+                }
+            }
+        });
+        assert_sound(&map);
+        let all: Vec<_> = (100..108).map(|key| map.get(&key).unwrap()).collect();
+        assert!(all.iter().all(|value| *value == all[0]), "{all:?}");
+    }
+}
+
+#[test]
+fn maps_of_two_pools_are_refused() {
+    let maps = [(); 2].map(|()| Options::new().in_memory::<Map<u64, u64>>().unwrap());
+    let mut batch = Batch::new();
+    batch.put(&maps[0], &1, &1).unwrap();
+    batch.put(&maps[0].clone(), &2, &2).unwrap();
+    let refused = batch.put(&maps[1], &3, &3).unwrap_err();
+    assert!(matches!(refused.kind(), ErrorKind::Options { .. }), "{refused}");
+    assert_eq!(format!("{batch:?}"), "Batch of 2 operations on 1 maps");
+    batch.apply().unwrap();
+    assert_eq!(maps[0].iter().map(Result::unwrap).collect::<HashMap<_, _>>().len(), 2);
+    assert!(maps[1].is_empty().unwrap());
+}
+
+#[test]
+fn the_word_that_commits_stands_where_the_format_says() {
+    let field = Superblock::FIELDS.iter().find(|field| field.name == "batch").unwrap();
+    assert_eq!(field.offset, 328);
+}
