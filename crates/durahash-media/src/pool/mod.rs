@@ -56,6 +56,7 @@ pub use superblock::{Format, Geometry, Superblock};
 
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::FileId;

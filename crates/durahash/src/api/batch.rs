@@ -63,14 +63,14 @@ impl Batch {
     /// as before then.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, str>>()?;
+    /// let map: durahash::Map<u64, str> = durahash::Options::new().in_memory()?;
     /// let mut batch = durahash::Batch::new();
     /// batch.put(&map, &1, "one")?;
     /// batch.apply()?;
     /// assert_eq!(map.get(&1)?.as_deref(), Some("one"));
     /// # Ok::<(), durahash::Error>(())
     /// ```
-    pub fn put<K, V>(&mut self, map: &Map<K, V>, key: &K, value: &V) -> Result<()>
+    pub fn put<K, V>(&mut self, map: &Map<K, V>, key: &K::Ref, value: &V::Ref) -> Result<()>
     where
         K: Data + ?Sized,
         V: Data + ?Sized,
@@ -84,7 +84,7 @@ impl Batch {
     /// As [`put`](Batch::put).
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// let map: durahash::Map<u64, u64> = durahash::Options::new().in_memory()?;
     /// map.put(&1, &10)?;
     /// let mut batch = durahash::Batch::new();
     /// batch.remove(&map, &1)?;
@@ -92,7 +92,7 @@ impl Batch {
     /// assert!(map.is_empty()?);
     /// # Ok::<(), durahash::Error>(())
     /// ```
-    pub fn remove<K, V>(&mut self, map: &Map<K, V>, key: &K) -> Result<()>
+    pub fn remove<K, V>(&mut self, map: &Map<K, V>, key: &K::Ref) -> Result<()>
     where
         K: Data + ?Sized,
         V: Data + ?Sized,
@@ -100,18 +100,18 @@ impl Batch {
         self.add(map, key, None)
     }
 
-    fn add<K, V>(&mut self, map: &Map<K, V>, key: &K, value: Option<&V>) -> Result<()>
+    fn add<K, V>(&mut self, map: &Map<K, V>, key: &K::Ref, value: Option<&V::Ref>) -> Result<()>
     where
         K: Data + ?Sized,
         V: Data + ?Sized,
     {
         let number = self.number(&map.engine)?;
         let what = if Map::<K, V>::WORDS {
-            What::Word(value.map(Data::to_word))
+            What::Word(value.map(V::to_word))
         } else {
-            let (mut key_room, mut value_room) = ([0; 16], [0; 16]);
-            let key = key.bytes(&mut key_room);
-            let value = value.map(|value| value.bytes(&mut value_room));
+            let (mut key_buffer, mut value_buffer) = (K::Buffer::default(), V::Buffer::default());
+            let key = K::bytes(key, &mut key_buffer);
+            let value = value.map(|value| V::bytes(value, &mut value_buffer));
             check_sizes(key, value.unwrap_or_default())?;
             let at = self.bytes.len();
             self.bytes.extend_from_slice(key);
@@ -142,7 +142,7 @@ impl Batch {
     /// How many operations were added.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// let map: durahash::Map<u64, u64> = durahash::Options::new().in_memory()?;
     /// let mut batch = durahash::Batch::new();
     /// batch.remove(&map, &1)?;
     /// assert_eq!(batch.len(), 1);
@@ -166,7 +166,7 @@ impl Batch {
     /// Forgets all operations and maps.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// let map: durahash::Map<u64, u64> = durahash::Options::new().in_memory()?;
     /// let mut batch = durahash::Batch::new();
     /// batch.put(&map, &1, &10)?;
     /// batch.clear();
@@ -195,7 +195,7 @@ impl Batch {
     /// room for what it puts beside what it replaces, and for 16 to 32 bytes an operation.
     ///
     /// ```
-    /// # let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;
+    /// let map: durahash::Map<u64, u64> = durahash::Options::new().in_memory()?;
     /// let mut batch = durahash::Batch::new();
     /// for key in 0..1000 {
     ///     batch.put(&map, &key, &(key * key))?;
