@@ -62,9 +62,7 @@ pub use medium::{
 #[cfg(not(loom))]
 pub use medium::{SharedHeader, SharedRegion};
 #[cfg(not(loom))]
-pub use pool::{
-    ExtentKind, Format, Gate, Geometry, MapEntry, Place, Pool, PoolStats, Superblock,
-};
+pub use pool::{ExtentKind, Format, Gate, Geometry, MapEntry, Place, Pool, PoolStats, Superblock};
 #[cfg(not(loom))]
 pub use reserved::Reserved;
 pub use word::{Field, OnMedia, PmU64, bits};

@@ -179,11 +179,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Table for Bags<K, V> {
                 map.step()?;
                 None
             }
-            Op::Put(..)
-            | Op::Insert(..)
-            | Op::Update(..)
-            | Op::Apply(..)
-            | Op::Remove(_) => {
+            Op::Put(..) | Op::Insert(..) | Op::Update(..) | Op::Apply(..) | Op::Remove(_) => {
                 unreachable!("{op} is for maps")
             }
             Op::Reopen | Op::Close | Op::Crash(_) => None,

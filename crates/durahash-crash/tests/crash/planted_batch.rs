@@ -35,9 +35,7 @@ impl Early {
     /// Plants it into a copy of `steps`; the first step that is another one.
     fn plant(self, steps: &[Step], out: &mut Vec<Step>) -> Option<usize> {
         let is_fence = |at: &usize| matches!(steps[*at].action, Action::Fence | Action::Drain);
-        let stores = |step: &Step, wanted: fn(u64) -> bool| {
-            matches!(step.action, Action::Store { word: BATCH, v } if wanted(v))
-        };
+        let stores = |step: &Step, wanted: fn(u64) -> bool| matches!(step.action, Action::Store { word: BATCH, v } if wanted(v));
         // The last batch: what came before it is not looked at.
         let named = steps.iter().rposition(|step| stores(step, |v| v != 0))?;
         let cleared = named + steps[named..].iter().position(|step| stores(step, |v| v == 0))?;

@@ -59,7 +59,8 @@ use durahash_media::{Error, ErrorKind, Result, bits};
 
 use super::edit::{Edit, Rule};
 use super::outcome::Outcome;
-use super::record::{Draft, MAX_VALUE_BYTES, Store, offset};
+use super::record::{Draft, Hashes, MAX_VALUE_BYTES, Store, offset};
+use super::records::Records;
 use super::{Engine, Single};
 use crate::index::{Change, PREFETCHED, Room};
 
@@ -228,10 +229,8 @@ impl<'a> Batch<'a> {
         let place = self.place(op);
         let done = match self.places[place] {
             0 => {
-                let is_put = !matches!(
-                    op.what,
-                    What::Word(None) | What::Bytes { value_bytes: None, .. }
-                );
+                let is_put =
+                    !matches!(op.what, What::Word(None) | What::Bytes { value_bytes: None, .. });
                 let room = if is_put { Room::ForNewOfBatch } else { Room::OfBatch };
                 let mut new = None;
                 let old = engine.index.update(op.h, room, &mut |payload| {
@@ -304,12 +303,12 @@ impl<'a> Batch<'a> {
             let (bytes, limit_bytes) = (value.len() as u64, MAX_VALUE_BYTES as u64);
             return Err(ErrorKind::TooLarge { what: "batch", bytes, limit_bytes }.into());
         }
-        let hashes = &self.maps[0].records.hashes;
+        let hashes = hashes(self.store);
         let draft = Draft { key_hash: hashes.key(&[]), key: &[], value: &value, next: 0 };
         // Of few sizes: each size keeps an extent.
         let none = || Error::corrupt("a sweep is reported, but none is pending", 0);
         self.intent = self.store.alloc(draft.bytes().next_power_of_two())?.ok_or_else(none)?;
-        self.store.write(self.intent, hashes, &draft)
+        self.store.write(self.intent, &hashes, &draft)
     }
 
     /// Steps 7 and u4.
@@ -337,8 +336,14 @@ impl<'a> Batch<'a> {
 /// Step 5.
 fn redo<'a>(slots: &[Slot], engine: impl Fn(&Slot) -> &'a Engine<Single>) -> Result<()> {
     let (put, removed) = (slots.iter(), slots.iter());
-    let all = put.filter(|slot| slot.new.is_some()).chain(removed.filter(|slot| slot.new.is_none()));
+    let all =
+        put.filter(|slot| slot.new.is_some()).chain(removed.filter(|slot| slot.new.is_none()));
     all.into_iter().try_for_each(|slot| slot.redo(engine(slot)))
+}
+
+/// The hashes of intents: those of the pool, of whatever maps.
+fn hashes(store: &dyn Store) -> Hashes {
+    Hashes::new(store.format().seed, 0)
 }
 
 /// Steps u1 to u3.
@@ -416,7 +421,8 @@ pub(crate) fn recover(engine: &Engine<Single>, accept_suspect: bool) -> Result<(
 
 /// The slots of the intent of this name.
 fn load(engine: &Engine<Single>, name: u64) -> Result<Vec<Slot>> {
-    let (_, value) = engine.records.load(&engine.records.at(name)?)?;
+    let records = Records { store: Arc::clone(&engine.store), hashes: hashes(&*engine.store) };
+    let (_, value) = records.load(&records.at(name)?)?;
     let slots = decode(&value).filter(|slots| slots.iter().all(|slot| slot.map == 0));
     slots.ok_or_else(|| Error::corrupt("the batch that a crash has cut off", offset(name)))
 }

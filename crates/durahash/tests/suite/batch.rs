@@ -82,9 +82,9 @@ fn batches_of_records_with_equal_hashes_do_as_the_model() {
 }
 
 /// Of a pool that is full a batch is refused as a whole, wherever it finds no room.
-fn full_pools_refuse_whole_batches<K: Sample + ?Sized, V: Sample + ?Sized>() {
+fn full_pools_refuse_whole_batches<K: Sample + ?Sized, V: Sample + ?Sized>(max_bytes: u64) {
     for design in Design::ALL {
-        let options = Options::new().design(*design).geometry(tiny()).seed(3).max_bytes(192 << 10);
+        let options = Options::new().design(*design).geometry(tiny()).seed(3).max_bytes(max_bytes);
         let map: Map<K, V> = options.in_memory().unwrap();
         let mut model = Model::new();
         let (mut refused, mut done) = (0, 0);
@@ -122,12 +122,12 @@ fn full_pools_refuse_whole_batches<K: Sample + ?Sized, V: Sample + ?Sized>() {
 
 #[test]
 fn full_pools_refuse_whole_batches_of_words() {
-    full_pools_refuse_whole_batches::<u64, u64>();
+    full_pools_refuse_whole_batches::<u64, u64>(96 << 10);
 }
 
 #[test]
 fn full_pools_refuse_whole_batches_of_records() {
-    full_pools_refuse_whole_batches::<str, [u8]>();
+    full_pools_refuse_whole_batches::<str, [u8]>(192 << 10);
 }
 
 /// What others put and remove meanwhile is neither lost nor left behind: every record is named once.

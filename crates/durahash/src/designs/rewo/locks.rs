@@ -6,9 +6,9 @@
 
 use durahash_media::{Event, Medium, Result};
 
-use super::{Rewo, Room};
 use super::planted::{Fault, planted};
 use super::tables::{PLACES, Places, View};
+use super::{Rewo, Room};
 
 /// The most slots that are moved at once.
 pub(super) const MOVES: usize = 8;
