@@ -9,6 +9,7 @@ use durahash_media::{ErrorKind, Result};
 use super::map::Map;
 use crate::engine::batch::{Op, What, apply};
 use crate::engine::data::Data;
+use crate::engine::maps::Handle;
 use crate::engine::record::check_sizes;
 use crate::engine::{Engine, Single};
 
@@ -37,7 +38,7 @@ use crate::engine::{Engine, Single};
 /// ```
 #[derive(Default)]
 pub struct Batch {
-    maps: Vec<Arc<Engine<Single>>>,
+    maps: Vec<Handle<Single>>,
     ops: Vec<Op>,
     /// Keys and values of maps of byte strings.
     bytes: Vec<u8>,
@@ -125,16 +126,16 @@ impl Batch {
 
     /// The number of a map, which is added if it is new.
     #[inline]
-    fn number(&mut self, engine: &Arc<Engine<Single>>) -> Result<u8> {
-        let known = self.maps.iter().position(|map| Arc::ptr_eq(map, engine));
+    fn number(&mut self, handle: &Handle<Single>) -> Result<u8> {
+        let known = self.maps.iter().position(|map| std::ptr::eq(&**map, &**handle));
         let number = known.unwrap_or(self.maps.len());
         if known.is_none() {
             let pool = |engine: &Engine<Single>| Arc::as_ptr(&engine.store).addr();
-            if self.maps.first().is_some_and(|map| pool(map) != pool(engine)) || number > 255 {
+            if self.maps.first().is_some_and(|map| pool(map) != pool(handle)) {
                 let what = "a batch has operations on the maps of one pool only";
                 return Err(ErrorKind::Options { what }.into());
             }
-            self.maps.push(Arc::clone(engine));
+            self.maps.push(handle.clone());
         }
         Ok(number as u8)
     }

@@ -48,20 +48,22 @@
 //! record  without a key; its value is words, groups of one to 24 hashes of one map:
 //!   head  bits  0-47  two for each hash: it has a payload before (the first), after (the second)
 //!         bits 48-55  how many hashes
-//!         bits 56-63  number of the map: 0
+//!         bits 56-63  number of the map
 //!   then for each hash: the hash, the payload before if there is one, the payload after if there is one
 //! ```
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard};
 
 use durahash_media::{Error, ErrorKind, Result, bits};
 
 use super::edit::{Edit, Rule};
+use super::maps::Handle;
 use super::outcome::Outcome;
 use super::record::{Draft, Hashes, MAX_VALUE_BYTES, Store, offset};
 use super::records::Records;
-use super::{Engine, Single};
+use super::{Engine, Single, lock};
 use crate::index::{Change, PREFETCHED, Room};
 
 /// The bit of a name that says that the batch is being undone. No intent has a `next`.
@@ -87,9 +89,13 @@ pub(crate) enum What {
     Bytes { at: usize, key_bytes: u32, value_bytes: Option<u32> },
 }
 
-/// Slots that a batch changes, with the payload of each before and after.
+/// Maps by their numbers in the pool.
+type Engines = BTreeMap<u8, Arc<Engine<Single>>>;
+
+/// A slot that a batch changes, with its payload before and after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slot {
+    /// Which of the batch's maps; in an intent, and where one is done, the map's number.
     map: u8,
     h: u64,
     old: Option<u64>,
@@ -116,13 +122,13 @@ impl Slot {
 }
 
 /// Applies all of `ops`, of `maps` of one pool, or none of them.
-pub(crate) fn apply(maps: &[Arc<Engine<Single>>], ops: &[Op], bytes: &[u8]) -> Result<()> {
+pub(crate) fn apply(maps: &[Handle<Single>], ops: &[Op], bytes: &[u8]) -> Result<()> {
     let (Some(engine), false) = (maps.first(), ops.is_empty()) else {
         return Ok(());
     };
     engine.store.writable()?;
     let gate = engine.store.gate();
-    let turn = engine.lock(gate.turn());
+    let turn = lock(gate.turn(), &*engine.store);
     // Nothing below waits for a sweep.
     maps.iter().try_for_each(|map| map.finish_sweep())?;
     let chained = maps.iter().map(|map| (!map.is_words()).then(|| map.lock_chained())).collect();
@@ -157,7 +163,7 @@ impl Drop for Closed<'_> {
 
 /// A batch under way.
 struct Batch<'a> {
-    maps: &'a [Arc<Engine<Single>>],
+    maps: &'a [Handle<Single>],
     store: &'a dyn Store,
     ops: &'a [Op],
     bytes: &'a [u8],
@@ -175,7 +181,7 @@ struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     fn new(
-        maps: &'a [Arc<Engine<Single>>],
+        maps: &'a [Handle<Single>],
         ops: &'a [Op],
         bytes: &'a [u8],
         chained: Vec<Option<MutexGuard<'a, Option<u64>>>>,
@@ -298,7 +304,7 @@ impl<'a> Batch<'a> {
 
     /// Step 3; the intent's name.
     fn write_intent(&mut self) -> Result<u64> {
-        let value = encode(&self.slots);
+        let value = encode(&self.slots, |map| self.maps[usize::from(map)].map);
         if value.len() > MAX_VALUE_BYTES {
             let (bytes, limit_bytes) = (value.len() as u64, MAX_VALUE_BYTES as u64);
             return Err(ErrorKind::TooLarge { what: "batch", bytes, limit_bytes }.into());
@@ -358,15 +364,16 @@ fn undo<'a>(
     store.set_batch(0)
 }
 
-/// The words of an intent, as bytes.
-fn encode(slots: &[Slot]) -> Vec<u8> {
+/// The words of an intent, as bytes. `number` says of the batch's maps which one of the pool it is.
+fn encode(slots: &[Slot], number: impl Fn(u8) -> u8) -> Vec<u8> {
     let mut value = Vec::with_capacity(slots.len() * 24 + slots.len() / GROUP * 8 + 16);
     let mut add = |word: u64| value.extend_from_slice(&word.to_le_bytes());
     for slots in slots.chunk_by(|a, b| a.map == b.map).flat_map(|slots| slots.chunks(GROUP)) {
         let flags = slots.iter().rev().fold(0, |flags, slot| {
             flags << 2 | u64::from(slot.new.is_some()) << 1 | u64::from(slot.old.is_some())
         });
-        add(flags | (slots.len() as u64) << COUNT_SHIFT | u64::from(slots[0].map) << MAP_SHIFT);
+        let map = u64::from(number(slots[0].map));
+        add(flags | (slots.len() as u64) << COUNT_SHIFT | map << MAP_SHIFT);
         for slot in slots {
             add(slot.h);
             slot.old.map(&mut add);
@@ -394,37 +401,49 @@ fn decode(value: &[u8]) -> Option<Vec<Slot>> {
     rest.is_empty().then_some(slots)
 }
 
+/// The maps of a pool by number, without its multimaps.
+type Maps<'a> = &'a dyn Fn(u8) -> Option<Arc<Engine<Single>>>;
+
 /// Ends what a crash has left of a batch, before anything else is written. What it was to put is put where there
 /// is room, else it is undone. A reader does so in its own copy of the pool.
 ///
 /// A pool that pages may be missing of is opened without the batch, where damage keeps it from that.
-pub(crate) fn recover(engine: &Engine<Single>, accept_suspect: bool) -> Result<()> {
-    let store = &*engine.store;
+pub(crate) fn recover(store: &Arc<dyn Store>, maps: Maps<'_>, accept_suspect: bool) -> Result<()> {
     let named = store.batch()?;
     if named == 0 {
         return Ok(());
     }
     let name = named & !UNDO;
     store.recover_copy(true);
-    let ended = load(engine, name).and_then(|slots| {
-        if named == name && redo(&slots, |_| engine).is_ok() {
-            return store.set_batch(0);
+    let ended = load(store, name, maps).and_then(|(slots, engines)| {
+        let engine = |slot: &Slot| &*engines[&slot.map];
+        if named == name && redo(&slots, engine).is_ok() {
+            store.set_batch(0)?;
+        } else {
+            undo(&**store, name, &slots, engine)?;
         }
-        undo(store, name, &slots, |_| engine)
+        // What hangs on others may be more now, or less.
+        engines.values().for_each(|engine| *engine.lock_chained() = None);
+        Ok(())
     });
     let ended = if accept_suspect { ended.or_else(|_| store.set_batch(0)) } else { ended };
     store.recover_copy(false);
-    // What hangs on others may be more now, or less.
-    *engine.lock_chained() = None;
     ended
 }
 
-/// The slots of the intent of this name.
-fn load(engine: &Engine<Single>, name: u64) -> Result<Vec<Slot>> {
-    let records = Records { store: Arc::clone(&engine.store), hashes: hashes(&*engine.store) };
+/// The slots of the intent of this name, and the maps that they are of.
+fn load(store: &Arc<dyn Store>, name: u64, maps: Maps<'_>) -> Result<(Vec<Slot>, Engines)> {
+    let records = Records { store: Arc::clone(store), hashes: hashes(&**store) };
     let (_, value) = records.load(&records.at(name)?)?;
-    let slots = decode(&value).filter(|slots| slots.iter().all(|slot| slot.map == 0));
-    slots.ok_or_else(|| Error::corrupt("the batch that a crash has cut off", offset(name)))
+    let damaged = || Error::corrupt("the batch that a crash has cut off", offset(name));
+    let slots = decode(&value).ok_or_else(damaged)?;
+    let mut engines = Engines::new();
+    for slot in &slots {
+        if !engines.contains_key(&slot.map) {
+            engines.insert(slot.map, maps(slot.map).ok_or_else(damaged)?);
+        }
+    }
+    Ok((slots, engines))
 }
 
 /// A fault of batches that tests plant, to prove that it would be found; as those of Rewo-Hash.
