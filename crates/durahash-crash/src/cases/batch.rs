@@ -1,11 +1,11 @@
-//! Batches over any design: each key of the tester stands for three of a map, which one batch puts or removes, so
-//! that a crash in it is seen where they do not agree.
+//! Batches over any design: each key of the tester stands for three of a map, or of two maps of a pool, which one
+//! batch puts or removes, so that a crash in it is seen where they do not agree.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use durahash::{Batch, Change, Data, Design, Finding, Map, Options, Result};
+use durahash::{Batch, Change, Data, Design, Finding, Map, Options, Pool, Result};
 use durahash_media::Geometry;
 
 use super::word;
@@ -31,6 +31,7 @@ pub(super) fn all() -> Vec<Case> {
         of_words("esh-batch", (Design::Esh, esh), 64 << 10, true),
         of_words("rewo-batch", (Design::Rewo, words), 64 << 10, true),
         of_texts("reh-batch-map", (Design::Reh, texts), true),
+        over_two_maps(texts),
         of_words("reh-batch-threads", (Design::Reh, words), 64 << 10, false),
         of_words("pea-batch-threads", (Design::Pea, words), 64 << 10, false),
         of_words("esh-batch-threads", (Design::Esh, esh), 64 << 10, false),
@@ -60,12 +61,38 @@ fn over<T: Data + ?Sized>(
     new: fn(u64) -> T::Owned,
     number: fn(&T::Owned) -> u64,
 ) -> Case {
-    const KEYS: u16 = 6;
     let options = Options::new().design(design).seed(1).geometry(geometry);
-    let table = move |map| Box::new(Batches::<T> { map, grouped, new, number }) as Box<dyn Table>;
+    let table = move |map| Box::new(Batches::<T> { map, second: None, grouped, new, number });
     let (created, opened) = (options.clone(), options);
     let create: Make = Arc::new(move |sim| Ok(table(created.create_on(sim)?)));
     let open: Make = Arc::new(move |sim| Ok(table(opened.open_on(sim)?)));
+    case((name, max_bytes), grouped, create, open)
+}
+
+/// Byte strings in REH, and for the last of the members of a key words in Pea Hash.
+fn over_two_maps(geometry: Geometry) -> Case {
+    fn table(pool: Pool, map: Map<str, str>, words: Map<u64, u64>) -> Box<dyn Table> {
+        let number = |v: &String| word(v);
+        let new = |v: u64| v.to_string();
+        Box::new(Batches { map, second: Some((words, pool)), grouped: true, new, number })
+    }
+    let options = |design| Options::new().design(design).seed(1).geometry(geometry);
+    let create: Make = Arc::new(move |sim| {
+        let pool: Pool = options(Design::Reh).create_on(sim)?;
+        let map = pool.create("texts", &options(Design::Reh))?;
+        let words = pool.create("words", &options(Design::Pea))?;
+        Ok(table(pool, map, words))
+    });
+    let open: Make = Arc::new(move |sim| {
+        let pool: Pool = Options::new().open_on(sim)?;
+        let (map, words) = (pool.open("texts")?, pool.open("words")?);
+        Ok(table(pool, map, words))
+    });
+    case(("two-batch-maps", 512 << 10), true, create, open)
+}
+
+fn case((name, max_bytes): (&'static str, u64), grouped: bool, create: Make, open: Make) -> Case {
+    const KEYS: u16 = 6;
     let mut kinds = vec![Op::Apply(0, 0), Op::Apply(1, 0), Op::Remove(0), Op::Remove(2)];
     if !grouped {
         kinds.extend([Op::Insert(1, 0), Op::Update(0, 0)]);
@@ -85,6 +112,8 @@ fn over<T: Data + ?Sized>(
 
 struct Batches<T: Data + ?Sized> {
     map: Map<T, T>,
+    /// Where the last member of each key is, and the pool of both.
+    second: Option<(Map<u64, u64>, Pool)>,
     /// Members say what a key has; else it has what it has itself, and the others are only in the way.
     grouped: bool,
     new: fn(u64) -> T::Owned,
@@ -112,6 +141,13 @@ impl<T: Data + ?Sized> Batches<T> {
         let mut batch = Batch::new();
         for member in 0..MEMBERS {
             let name = self.key(key, member);
+            if let Some((map, _)) = self.second.as_ref().filter(|_| member == MEMBERS - 1) {
+                match v.and_then(|v| Self::value(member, v)) {
+                    Some(v) => batch.put(map, &(key * MEMBERS + member), &v)?,
+                    None => batch.remove(map, &(key * MEMBERS + member))?,
+                }
+                continue;
+            }
             match v.and_then(|v| Self::value(member, v)) {
                 Some(v) => batch.put(&self.map, name.borrow(), (self.new)(v).borrow())?,
                 None => batch.remove(&self.map, name.borrow())?,
@@ -139,7 +175,10 @@ impl<T: Data + ?Sized> Table for Batches<T> {
                 })?;
                 Ok(found)
             }
-            Op::Step => self.map.step().map(|_| None),
+            Op::Step => match &self.second {
+                Some((_, pool)) => pool.step().map(|_| None),
+                None => self.map.step().map(|_| None),
+            },
             Op::Add(..) | Op::RemoveOne(..) | Op::RemoveAll(_) => {
                 unreachable!("{op} is for multimaps")
             }
@@ -149,9 +188,13 @@ impl<T: Data + ?Sized> Table for Batches<T> {
 
     fn contents(&self, out: &mut Vec<(u64, u64)>) -> Result<()> {
         let mut groups = BTreeMap::<u64, [Option<u64>; MEMBERS as usize]>::new();
-        for pair in &self.map {
+        let of_map = self
+            .map
+            .iter()
+            .map(|pair| pair.map(|(key, value)| ((self.number)(&key), (self.number)(&value))));
+        let of_second = self.second.iter().flat_map(|(map, _)| map.iter());
+        for pair in of_map.chain(of_second) {
             let (key, value) = pair?;
-            let (key, value) = ((self.number)(&key), (self.number)(&value));
             groups.entry(key / MEMBERS).or_default()[(key % MEMBERS) as usize] = Some(value);
         }
         for (key, members) in groups {
@@ -169,16 +212,20 @@ impl<T: Data + ?Sized> Table for Batches<T> {
     fn count(&self) -> Result<u64> {
         let mut contents = Vec::new();
         self.contents(&mut contents)?;
-        let entries = self.map.iter().count() as u64;
+        let is_exact = self.map.len()? == self.map.iter().count() as u64;
         // As many as the map says, or else a number that is none.
-        Ok(if self.map.len()? == entries { contents.len() as u64 } else { TORN })
+        Ok(if is_exact { contents.len() as u64 } else { TORN })
     }
 
     fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
-        self.map.check(found)
+        match &self.second {
+            Some((_, pool)) => pool.check(&mut |_, finding| found(finding)),
+            None => self.map.check(found),
+        }
     }
 
     fn close(self: Box<Self>) -> Result<()> {
+        drop(self.second);
         self.map.close()
     }
 }

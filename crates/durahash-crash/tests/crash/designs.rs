@@ -113,6 +113,8 @@ survive! {
     /// Batches that are undone.
     batches_survive_on_a_full_medium: > 30_000, ("reh-batch-full", X86, 2, 8, 8),
         ("reh-batch-full", WORD, 1, 4, 16), ("pea-batch-full", X86, 2, 8, 8);
+    batches_over_two_maps_survive_on_every_medium: > 10_000, ("two-batch-maps", X86, 1, 4, 8),
+        ("two-batch-maps", WORD, 0, 1, 32), ("two-batch-maps", PROGRAM, 2, 4, 1);
     batches_of_texts_survive_on_every_medium: > 30_000, ("reh-batch-map", X86, 2, 6, 4),
         ("reh-batch-map", WORD, 1, 2, 16), ("reh-batch-map", PROGRAM, 2, 6, 1);
 }
