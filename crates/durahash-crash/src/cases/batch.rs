@@ -76,7 +76,7 @@ fn over_two_maps(geometry: Geometry) -> Case {
         let new = |v: u64| v.to_string();
         Box::new(Batches { map, second: Some((words, pool)), grouped: true, new, number })
     }
-    let options = |design| Options::new().design(design).seed(1).geometry(geometry);
+    let options = move |design| Options::new().design(design).seed(1).geometry(geometry);
     let create: Make = Arc::new(move |sim| {
         let pool: Pool = options(Design::Reh).create_on(sim)?;
         let map = pool.create("texts", &options(Design::Reh))?;
