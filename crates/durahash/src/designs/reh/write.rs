@@ -97,7 +97,7 @@ impl<M: Medium> Reh<M> {
 
     /// Splits the bucket of `h`, unless it has depth `to` already; true if it did.
     pub(super) fn split_once(&self, h: u64, to: u32) -> Result<bool> {
-        let held = self.hold_to_write(h)?;
+        let held = self.hold_to_write(h, Room::ForNew)?;
         let due = held.meta.depth() < to;
         if due {
             self.split(held, h)?;
