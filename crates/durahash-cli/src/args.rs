@@ -43,7 +43,8 @@ pub(crate) enum Command {
         after_help = "\
 Examples:
   durahash create packages.pool --durability strict
-  durahash create edges.pool --kind multimap --codec u64 --max-size 10GiB"
+  durahash create edges.pool --kind multimap --codec u64 --max-size 10GiB
+  durahash create shop.pool --map users"
     )]
     Create(Create),
 
@@ -172,17 +173,35 @@ Examples:
         json: bool,
     },
 
-    /// Verify every invariant and change nothing
+    /// Verify every invariant of all maps and change nothing
     ///
     /// Prints what is wrong and where. Exit code 3 if anything is.
     #[command(verbatim_doc_comment, after_help = "Example:\n  durahash check packages.pool")]
     Check {
         #[command(flatten)]
-        read: Read,
+        read: File,
         /// Print one JSON object
         #[arg(long)]
         json: bool,
     },
+
+    /// List the maps of a pool, or rename or remove one
+    ///
+    /// A pool has a map called main, unless it was made with --map, and up to 63 others, each with a name:
+    /// create and load make them. Other commands work on main, or on the one that --map names; check and
+    /// compact on all of them.
+    #[command(
+        verbatim_doc_comment,
+        after_help = "\
+Examples:
+  durahash create shop.pool --map users
+  durahash load shop.pool edges.tsv --map edges --kind multimap --codec u64
+  durahash get shop.pool Ada --map users
+  durahash maps shop.pool
+  durahash maps shop.pool rename users people
+  durahash maps shop.pool remove edges"
+    )]
+    Maps(Maps),
 
     /// Write the pool anew without gaps, and print its size before and after
     ///
@@ -270,9 +289,47 @@ Example:
     },
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct Maps {
+    #[command(flatten)]
+    pub(crate) read: File,
+    /// Print one JSON array
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) change: Option<MapsChange>,
+}
+
+/// A change of the maps of a pool.
+#[derive(Debug, Subcommand)]
+pub(crate) enum MapsChange {
+    /// Give a map another name
+    Rename {
+        /// Its name
+        name: String,
+        /// Its new name
+        new: String,
+    },
+    /// Remove a map with all of its entries
+    Remove {
+        /// Its name
+        name: String,
+    },
+}
+
 /// Options of all reading commands.
 #[derive(Debug, Args)]
 pub(crate) struct Read {
+    #[command(flatten)]
+    pub(crate) file: File,
+    /// The map, of a pool that has several [default: main]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) map: Option<String>,
+}
+
+/// A pool that is read.
+#[derive(Debug, Args)]
+pub(crate) struct File {
     /// The pool's file
     pub(crate) pool: PathBuf,
     /// Read a pool that was open when the machine went down, though pages of it may be missing
@@ -281,8 +338,11 @@ pub(crate) struct Read {
 }
 
 /// Options of all writing commands.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Debug, Args)]
 pub(crate) struct Write {
+    /// The map, of a pool that has several [default: main]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) map: Option<String>,
     /// process: survives kill -9, not power loss; interval[:MS]: written every MS ms; strict: written
     /// before the command returns [default: the pool's, and of a new pool interval; process if it
     /// lies in memory, or may not grow to eight times the log]

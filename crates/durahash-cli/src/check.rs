@@ -1,21 +1,24 @@
 //! `check`: every invariant verified.
 
-use durahash::{Error, ErrorKind, Finding};
+use durahash::{Error, ErrorKind, Finding, Pool};
 use serde_json::{Value, json};
 
-use crate::args::{Kind, Read};
+use crate::args::{File, Kind};
 use crate::exit::{Exit, Failure};
 use crate::opened::Opened;
 use crate::output::print_as;
-use crate::pool::open_to_read;
+use crate::pool::{MAIN, open_failed, read_options};
 use crate::progress::Progress;
 
 /// `durahash check`.
-pub(crate) fn check(read: &Read, json: bool) -> Result<Exit, Failure> {
-    let pool = read.pool.display().to_string();
+pub(crate) fn check(read: &File, json: bool) -> Result<Exit, Failure> {
+    let path = &read.pool;
+    let pool = path.display().to_string();
     let mut progress = Progress::without_end("checking");
-    let looked = open_to_read(read)
-        .and_then(|pool| look(&pool.map, &mut progress).map_err(|e| Failure::pool(&read.pool, &e)));
+    let looked = read_options(read)
+        .open(path)
+        .map_err(|e| open_failed(path, &e))
+        .and_then(|pool| look(&pool, &mut progress).map_err(|e| Failure::pool(path, &e)));
     drop(progress);
     let looked = match looked {
         Err(failure) if json && failure.exit == Exit::Corrupt => {
@@ -31,56 +34,91 @@ pub(crate) fn check(read: &Read, json: bool) -> Result<Exit, Failure> {
 
 /// The result of a check.
 struct Looked {
-    kind: Kind,
-    /// The number of keys, or of a multimap's entries, where it can be told.
-    keys: Option<u64>,
+    /// What the entries are called: keys, if no map is a multimap.
+    called: &'static str,
+    /// How many there are, where it can be told.
+    entries: Option<u64>,
+    /// How many maps there are, if there are others than one that has no name of its own.
+    maps: Option<usize>,
     /// Whether pages may be missing that no check can miss, where it can be told.
     suspect: Option<bool>,
-    findings: Vec<Finding>,
+    /// Each with the name of its map.
+    findings: Vec<(String, Finding)>,
 }
 
-fn look(map: &Opened, progress: &mut Progress) -> Result<Looked, Error> {
+fn look(pool: &Pool, progress: &mut Progress) -> Result<Looked, Error> {
     let mut findings = Vec::new();
-    map.check_watched(&mut |finding| findings.push(finding), &mut |done, of| {
-        progress.watch(done, of)
-    })?;
-    let (keys, suspect) = match map.stats() {
-        Ok(stats) => (Some(stats.keys), Some(stats.suspect)),
-        // Then it is among the findings.
-        Err(e) if matches!(e.kind(), ErrorKind::Corrupt { .. }) && !findings.is_empty() => {
-            (None, None)
-        }
-        Err(e) => return Err(e),
+    pool.check_watched(
+        &mut |map, finding| findings.push((map.to_owned(), finding)),
+        &mut |done, of| progress.watch(done, of),
+    )?;
+    let names = pool.names();
+    let maps = (names != [MAIN]).then_some(names.len());
+    let mut looked = Looked {
+        called: Kind::Map.names().1,
+        entries: Some(0),
+        maps,
+        suspect: maps.map(|_| false),
+        findings,
     };
-    Ok(Looked { kind: map.kind(), keys, suspect, findings })
+    for name in names {
+        let map = Opened::of(pool, &name)?;
+        if map.kind() == Kind::Multimap {
+            looked.called = Kind::Multimap.names().1;
+        }
+        match map.stats() {
+            Ok(stats) => {
+                looked.entries = looked.entries.map(|entries| entries + stats.keys);
+                looked.suspect = Some(stats.suspect);
+            }
+            // Then it is among the findings.
+            Err(e)
+                if matches!(e.kind(), ErrorKind::Corrupt { .. }) && !looked.findings.is_empty() =>
+            {
+                (looked.entries, looked.suspect) = (None, None);
+            }
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(looked)
 }
 
 fn as_json(pool: &str, looked: &Looked) -> Value {
-    let Looked { kind, keys, suspect, findings } = looked;
-    let list = findings.iter().map(|finding| {
-        json!({
+    let Looked { called, entries, maps, suspect, findings } = looked;
+    let list = findings.iter().map(|(map, finding)| {
+        let mut found = json!({
             "invariant": finding.invariant,
             "offset": finding.off,
             "what": finding.what,
-        })
+        });
+        if maps.is_some() {
+            found["map"] = json!(map);
+        }
+        found
     });
-    json!({
+    let mut answer = json!({
         "pool": pool,
         "ok": findings.is_empty(),
-        (kind.names().1): keys,
+        (*called): entries,
         "suspect": suspect,
         "findings": list.collect::<Vec<_>>(),
-    })
+    });
+    if let Some(maps) = maps {
+        answer["maps"] = json!(maps);
+    }
+    answer
 }
 
 fn as_text(pool: &str, looked: &Looked) -> String {
-    let Looked { kind, keys, suspect, findings } = looked;
+    let Looked { called, entries, maps, suspect, findings } = looked;
     let mut text = String::new();
-    for Finding { invariant, off, what } in findings {
-        text.push_str(&format!("{pool}: {invariant} at offset {off:#x}: {what}\n"));
+    for (map, Finding { invariant, off, what }) in findings {
+        let map = if maps.is_none() || map.is_empty() { "" } else { &format!("map {map}: ") };
+        text.push_str(&format!("{pool}: {map}{invariant} at offset {off:#x}: {what}\n"));
     }
-    text.push_str(&match (findings.len(), keys) {
-        (0, Some(keys)) => format!("{pool}: ok, {keys} {}\n", kind.names().1),
+    let of_maps = maps.map_or_else(String::new, |maps| format!(" in {maps} maps"));
+    text.push_str(&match (findings.len(), entries) {
+        (0, Some(entries)) => format!("{pool}: ok, {entries} {called}{of_maps}\n"),
         (found, _) => format!("{pool}: {found} findings\n"),
     });
     if *suspect == Some(true) {

@@ -3,10 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use durahash::Error;
+use durahash::{Error, Options, Pool};
 
 use crate::exit::{Exit, Failure};
-use crate::opened;
 use crate::output::print;
 use crate::progress::Progress;
 use crate::size::human;
@@ -16,7 +15,7 @@ pub(crate) fn compact(pool: &Path) -> Result<Exit, Failure> {
     let before = file_bytes(pool)?;
     let mut progress = Progress::without_end("compacting");
     let watch = &mut |done, of| progress.watch(done, of);
-    opened::compact(pool, watch).map_err(|e| {
+    Options::new().compact_watched::<Pool>(pool, watch).map_err(|e| {
         Failure::pool_or_full(pool, &e, "the new file did not fit beside the old one, which stays")
     })?;
     drop(progress);

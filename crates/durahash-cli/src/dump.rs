@@ -8,14 +8,21 @@ use crate::args::Read;
 use crate::escape::write_line;
 use crate::exit::{Exit, Failure};
 use crate::input::GZIP_START;
-use crate::pool::open_to_read;
+use crate::output::complain;
+use crate::pool::open_of_several;
 use crate::progress::{Progress, STEP};
 use crate::store::Store;
 
 /// `durahash dump`. What is damaged is named and left out: a dump is how a pool is salvaged. Entries that damage
 /// has hidden from the walk are missed by a check.
 pub(crate) fn dump(read: &Read, limit: Option<u64>) -> Result<Exit, Failure> {
-    let pool = open_to_read(read)?;
+    let (pool, others) = open_of_several(read)?;
+    if read.map.is_none() && !others.is_empty() {
+        let (name, others) = (pool.name(), others.join(", "));
+        complain(&format!(
+            "durahash: {name}: the map main alone; --map dumps one of the others: {others}"
+        ));
+    }
     let exit = dump_from(&pool, limit)?;
     if limit.is_some() || exit != Exit::Ok {
         return Ok(exit);

@@ -126,6 +126,8 @@ fn exit_of(kind: &ErrorKind) -> Exit {
         ErrorKind::Design { .. }
         | ErrorKind::Types { .. }
         | ErrorKind::Exists
+        | ErrorKind::MapExists { .. }
+        | ErrorKind::NoMap { .. }
         | ErrorKind::TooLarge { .. }
         | ErrorKind::Text { .. }
         | ErrorKind::Refused { .. }
@@ -158,6 +160,7 @@ fn advice(kind: &ErrorKind, pool: &dyn Display) -> Option<String> {
         }
         ErrorKind::Full { .. } => MAKE_SPACE,
         ErrorKind::Locked => "try again when it has been closed",
+        ErrorKind::NoMap { .. } => return Some(format!("`durahash maps {pool}` lists its maps")),
         ErrorKind::Exists => "take another name, or remove the file first",
         ErrorKind::PowerLoss | ErrorKind::Copied => {
             return Some(format!(

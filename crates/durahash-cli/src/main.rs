@@ -11,6 +11,7 @@ mod escape;
 mod exit;
 mod input;
 mod load;
+mod maps;
 mod node;
 mod opened;
 mod output;
@@ -53,16 +54,17 @@ fn run(command: Command) -> Result<Exit, Failure> {
     match command {
         Command::Create(args) => pool::create(&args),
         Command::Put { pool, key, value, write } => {
-            point::put(&pool, &key, value.as_deref(), write)
+            point::put(&pool, &key, value.as_deref(), &write)
         }
         Command::Get { read, keys } => point::get(&read, &keys),
         Command::Del { pool, key, value, write } => {
-            point::del(&pool, &key, value.as_deref(), write)
+            point::del(&pool, &key, value.as_deref(), &write)
         }
         Command::Load { pool, file, json, new } => load::load(&pool, &file, json, &new),
         Command::Dump { read, limit } => dump::dump(&read, limit),
         Command::Stats { read, json } => stats::stats(&read, json),
         Command::Check { read, json } => check::check(&read, json),
+        Command::Maps(args) => maps::maps(&args),
         Command::Compact { pool } => compact::compact(&pool),
         Command::Bench(args) => bench::bench(&args),
         Command::Node(args) => node::node(&args),

@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
-use durahash::{AnyMap, AnyMultiMap, Design, ErrorKind, Finding, Options, Result, Stats, Type};
+use durahash::{
+    AnyMap, AnyMultiMap, Design, ErrorKind, Finding, Options, Pool, Result, Stats, Type,
+};
 
 use crate::args::Kind;
+use crate::pool::MAIN;
 
 /// An open pool, whatever its kind.
 pub(crate) enum Opened {
@@ -26,18 +29,39 @@ macro_rules! either {
 pub(crate) use either;
 
 impl Opened {
-    pub(crate) fn create(path: &Path, kind: Kind, ty: Type, options: &Options) -> Result<Self> {
+    /// Creates a pool, or the named map in a pool, which is made if it is not there.
+    pub(crate) fn create(
+        path: &Path,
+        name: Option<&str>,
+        kind: Kind,
+        ty: Type,
+        options: &Options,
+    ) -> Result<Self> {
+        let options = options.clone().types(ty, ty);
+        let Some(name) = name else {
+            return Ok(match kind {
+                Kind::Map => Opened::Map(options.create(path)?),
+                Kind::Multimap => Opened::Multimap(options.create(path)?),
+            });
+        };
+        let pool: Pool = options.open_or_create(path)?;
         Ok(match kind {
-            Kind::Map => Opened::Map(options.clone().types(ty, ty).create(path)?),
-            Kind::Multimap => Opened::Multimap(options.clone().types(ty, ty).create(path)?),
+            Kind::Map => Opened::Map(pool.create(name, &options)?),
+            Kind::Multimap => Opened::Multimap(pool.create(name, &options)?),
         })
     }
 
-    pub(crate) fn open(path: &Path, options: &Options) -> Result<Self> {
-        match options.open(path) {
-            // Of another kind, or of none that is known.
+    /// Opens the named map of the pool at `path`, or its own.
+    pub(crate) fn open(path: &Path, name: Option<&str>, options: &Options) -> Result<Self> {
+        Self::of(&options.open(path)?, name.unwrap_or(MAIN))
+    }
+
+    /// Opens a map of a pool.
+    pub(crate) fn of(pool: &Pool, name: &str) -> Result<Self> {
+        match pool.open(name) {
+            // Of another kind.
             Err(e) if matches!(e.kind(), ErrorKind::Design { .. }) => {
-                options.open(path).map(Opened::Multimap)
+                pool.open(name).map(Opened::Multimap)
             }
             opened => opened.map(Opened::Map),
         }
@@ -70,15 +94,5 @@ impl Opened {
         watch: &mut dyn FnMut(u64, u64),
     ) -> Result<()> {
         either!(self, map => map.check_watched(found, watch))
-    }
-}
-
-/// Compacts the pool at `path`.
-pub(crate) fn compact(path: &Path, watch: &mut dyn FnMut(u64, u64)) -> Result<()> {
-    match Options::new().compact_watched::<AnyMap>(path, watch) {
-        Err(e) if matches!(e.kind(), ErrorKind::Design { .. }) => {
-            Options::new().compact_watched::<AnyMultiMap>(path, watch)
-        }
-        done => done,
     }
 }

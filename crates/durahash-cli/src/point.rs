@@ -20,7 +20,7 @@ pub(crate) fn put(
     pool: &Path,
     key: &OsStr,
     value: Option<&OsStr>,
-    write: Write,
+    write: &Write,
 ) -> Result<Exit, Failure> {
     put_into(|| open_to_write(pool, write), key, value)
 }
@@ -79,7 +79,7 @@ pub(crate) fn del(
     pool: &Path,
     key: &OsStr,
     value: Option<&OsStr>,
-    write: Write,
+    write: &Write,
 ) -> Result<Exit, Failure> {
     let pool = open_to_write(pool, write)?;
     let key = key.as_bytes();

@@ -6,20 +6,25 @@ use std::path::Path;
 use durahash::rewo::Cache;
 use durahash::{Design, Error, ErrorKind, Options};
 
-use crate::args::{Create, Kind, New, Read, Write};
+use crate::args::{Create, File, Kind, New, Read, Write};
 use crate::exit::{Exit, Failure, MAKE_SPACE};
 use crate::opened::{Opened, either};
 use crate::store::{Pair, Store};
 
-/// A pool that is open, and its file.
+/// The name of the map of a pool that was made with one.
+pub(crate) const MAIN: &str = "main";
+
+/// A map of a pool that is open, its name if it was asked for, and the pool's file.
 pub(crate) struct Pool<'a> {
     pub(crate) path: &'a Path,
+    name: Option<&'a str>,
     pub(crate) map: Opened,
 }
 
 impl Store for Pool<'_> {
     fn name(&self) -> String {
-        self.path.display().to_string()
+        let path = self.path.display();
+        self.name.map_or_else(|| path.to_string(), |name| format!("{path} (map {name})"))
     }
 
     fn kind(&self) -> Kind {
@@ -57,7 +62,7 @@ impl Store for Pool<'_> {
     }
 
     fn check_command(&self) -> String {
-        format!("durahash check {}", self.name())
+        format!("durahash check {}", self.path.display())
     }
 
     fn failed(&self, e: &Error) -> Failure {
@@ -77,11 +82,11 @@ impl Store for Pool<'_> {
 /// `durahash create`.
 pub(crate) fn create(args: &Create) -> Result<Exit, Failure> {
     let map = make(&args.pool, &args.new)?;
-    Pool { path: &args.pool, map }.close()?;
+    Pool { path: &args.pool, name: None, map }.close()?;
     Ok(Exit::Ok)
 }
 
-/// Creates a pool as `new` says.
+/// Creates a pool as `new` says, or a map in it.
 fn make(pool: &Path, new: &New) -> Result<Opened, Failure> {
     let kind = new.kind.unwrap_or(Kind::Map);
     if kind == Kind::Multimap && new.design == Some(Design::Reh) {
@@ -89,31 +94,50 @@ fn make(pool: &Path, new: &New) -> Result<Opened, Failure> {
         return Err(Failure::new(Exit::Usage, message));
     }
     let ty = new.codec.unwrap_or_default().data();
-    Opened::create(pool, kind, ty, &options(new)).map_err(|e| creation_failed(pool, &e))
+    let name = new.write.map.as_deref();
+    Opened::create(pool, name, kind, ty, &options(new)).map_err(|e| creation_failed(pool, &e))
 }
 
-/// Opens a pool for a command that only reads, as many at a time as like to.
+/// How a pool is opened to be read, by as many commands at a time as like to.
+pub(crate) fn read_options(args: &File) -> Options {
+    Options::new().read_only(true).accept_suspect(args.accept_suspect)
+}
+
+/// Opens a map of a pool for a command that only reads.
 pub(crate) fn open_to_read(args: &Read) -> Result<Pool<'_>, Failure> {
-    let options = Options::new().read_only(true).accept_suspect(args.accept_suspect);
-    let map = Opened::open(&args.pool, &options).map_err(|e| open_failed(&args.pool, &e))?;
-    Ok(Pool { path: &args.pool, map })
+    open_of_several(args).map(|(pool, _)| pool)
 }
 
-/// Opens a pool that exists, for a command that writes.
-pub(crate) fn open_to_write(path: &Path, write: Write) -> Result<Pool<'_>, Failure> {
-    let map = Opened::open(path, &in_mode(Options::new(), write))
-        .map_err(|e| open_to_write_failed(path, &e))?;
-    Ok(Pool { path, map })
+/// The same, and the names of the pool's other maps.
+pub(crate) fn open_of_several(args: &Read) -> Result<(Pool<'_>, Vec<String>), Failure> {
+    let (path, name) = (&args.file.pool, args.map.as_deref());
+    let pool: durahash::Pool =
+        read_options(&args.file).open(path).map_err(|e| open_failed(path, &e))?;
+    let map = Opened::of(&pool, name.unwrap_or(MAIN)).map_err(|e| open_failed(path, &e))?;
+    let others = pool.names().into_iter().filter(|other| other != name.unwrap_or(MAIN)).collect();
+    Ok((Pool { path, name, map }, others))
 }
 
-/// Opens a pool for writing, or creates it as `new` says. An existing one is as it is, but must not
+/// Opens a map of a pool that exists, for a command that writes.
+pub(crate) fn open_to_write<'a>(path: &'a Path, write: &'a Write) -> Result<Pool<'a>, Failure> {
+    let name = write.map.as_deref();
+    let map = Opened::open(path, name, &in_mode(Options::new(), write));
+    Ok(Pool { path, name, map: map.map_err(|e| open_to_write_failed(path, &e))? })
+}
+
+/// Opens a map for writing, or creates it as `new` says. An existing one is as it is, but must not
 /// be another than was asked for.
-pub(crate) fn open_or_create<'a>(pool: &'a Path, new: &New) -> Result<Pool<'a>, Failure> {
-    let open = || Opened::open(pool, &in_mode(Options::new(), new.write));
+pub(crate) fn open_or_create<'a>(pool: &'a Path, new: &'a New) -> Result<Pool<'a>, Failure> {
+    let name = new.write.map.as_deref();
+    let open = || Opened::open(pool, name, &in_mode(Options::new(), &new.write));
+    let is_absent =
+        |e: &Error| is_missing(e) || name.is_some() && matches!(e.kind(), ErrorKind::NoMap { .. });
     let map = match open() {
-        Err(e) if is_missing(&e) => match make(pool, new) {
+        Err(e) if is_absent(&e) => match make(pool, new) {
             // Another process was quicker.
-            Err(_) if pool.exists() => open().map_err(|e| open_to_write_failed(pool, &e)),
+            Err(_) if pool.exists() && name.is_none() => {
+                open().map_err(|e| open_to_write_failed(pool, &e))
+            }
             made => made,
         },
         opened => opened.map_err(|e| open_to_write_failed(pool, &e)),
@@ -126,14 +150,15 @@ pub(crate) fn open_or_create<'a>(pool: &'a Path, new: &New) -> Result<Pool<'a>, 
     {
         let [key, value] = types;
         let message = format!(
-            "{}: the pool exists, as --design {design} --kind {} with keys of {key} and values of \
+            "{}: the {} exists, as --design {design} --kind {} with keys of {key} and values of \
              {value}; leave --design, --kind and --codec out to load into it",
             pool.display(),
+            if name.is_some() { "map" } else { "pool" },
             kind.names().0,
         );
         return Err(Failure::new(Exit::Usage, message));
     }
-    Ok(Pool { path: pool, map })
+    Ok(Pool { path: pool, name, map })
 }
 
 fn options(new: &New) -> Options {
@@ -141,14 +166,14 @@ fn options(new: &New) -> Options {
         Some(design) => Options::new().design(design),
         None => Options::new(),
     };
-    let options = in_mode(options, new.write);
+    let options = in_mode(options, &new.write);
     match new.max_size {
         Some(bytes) => options.max_bytes(bytes),
         None => options,
     }
 }
 
-fn in_mode(options: Options, write: Write) -> Options {
+fn in_mode(options: Options, write: &Write) -> Options {
     let options = match write.cache {
         Some(bytes) => options.cache(Cache { bytes: Some(bytes), ..Cache::default() }),
         None => options,
@@ -160,7 +185,7 @@ fn in_mode(options: Options, write: Write) -> Options {
 }
 
 /// Damage that keeps a pool from being opened keeps its entries from being saved, too.
-fn open_failed(pool: &Path, e: &Error) -> Failure {
+pub(crate) fn open_failed(pool: &Path, e: &Error) -> Failure {
     if matches!(e.kind(), ErrorKind::Corrupt { .. }) {
         let message = format!("{}: {e}; it cannot be opened: take a backup", pool.display());
         return Failure::new(Exit::Corrupt, message);

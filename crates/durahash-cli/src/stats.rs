@@ -20,9 +20,9 @@ const BAR_CHARS: u64 = 40;
 pub(crate) fn stats(read: &Read, json: bool) -> Result<Exit, Failure> {
     let map = open_to_read(read)?.map;
     let progress = Progress::without_end("looking");
-    let stats = look(&map).map_err(|e| Failure::pool(&read.pool, &e))?;
+    let stats = look(&map).map_err(|e| Failure::pool(&read.file.pool, &e))?;
     drop(progress);
-    let (pool, kind) = (read.pool.display().to_string(), map.kind());
+    let (pool, kind) = (read.file.pool.display().to_string(), map.kind());
     print_as(json, || as_json(&pool, kind, &stats), || as_text(&pool, kind, &stats))?;
     Ok(Exit::Ok)
 }

@@ -57,6 +57,15 @@ macro_rules! handles {
 
 handles!(Map MultiMap);
 
+impl Handle for durahash::Pool {
+    fn close(self) -> Result<()> {
+        self.close()
+    }
+    fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+        self.check(&mut |_, finding| found(finding))
+    }
+}
+
 /// Where the words of a test live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {

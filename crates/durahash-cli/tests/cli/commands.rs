@@ -426,3 +426,52 @@ fn benchmarks_of_other_suites_print_their_tables() {
     let missing = "bench --suite duplicates --keys 1000 --medium dram --graph none.tsv";
     assert!(work.run(missing).failed(4).contains("none.tsv"));
 }
+
+#[test]
+fn a_pool_has_several_maps() {
+    let work = Work::new();
+    assert_eq!(work.run("create a.pool --map users").ok(), "");
+    assert_eq!(work.run("create a.pool --map hits --codec u64 --design esh").ok(), "");
+    work.feed("load a.pool --map edges --kind multimap --codec u64", b"1\t2\n1\t3\n").ok();
+    work.feed("load a.pool --map edges", b"1\t4\n").ok();
+    work.run("put a.pool Ada 36 --map users").ok();
+    assert_eq!(work.run("get a.pool Ada --map users").ok(), "36\n");
+    assert!(work.run("create a.pool --map users").failed(2).contains("a map \"users\" already"));
+    assert!(work.run("get a.pool Ada").failed(2).contains("no map \"main\""));
+    assert!(
+        work.run("get a.pool Ada --map x")
+            .failed(2)
+            .ends_with("`durahash maps a.pool` lists its maps")
+    );
+    work.feed("load a.pool --map edges --kind map", b"1\t2\n").failed(2);
+    assert_eq!(work.run("maps a.pool").ok().lines().count(), 3);
+    let maps: Value = serde_json::from_str(&work.run("maps a.pool --json").ok()).unwrap();
+    let facts = |i: usize| (maps[i]["name"].as_str(), maps[i]["entries"].as_u64());
+    assert_eq!([facts(0), facts(1)], [(Some("users"), Some(1)), (Some("hits"), Some(0))]);
+    assert_eq!((facts(2), maps[2]["kind"].as_str()), ((Some("edges"), Some(3)), Some("multimap")));
+
+    work.run("maps a.pool rename users people").ok();
+    work.run("maps a.pool remove hits").ok();
+    assert!(work.run("maps a.pool remove hits").failed(2).contains("no map \"hits\""));
+    assert_eq!(work.run("check a.pool").ok(), "a.pool: ok, 4 entries in 2 maps\n");
+    assert!(work.run("compact a.pool").ok().starts_with("a.pool: "));
+    assert_eq!(work.run("dump a.pool --map people").ok(), "Ada\t36\n");
+    assert_eq!(work.run("dump a.pool --map edges").sorted_lines().len(), 3);
+    let stats: Value =
+        serde_json::from_str(&work.run("stats a.pool --map people --json").ok()).unwrap();
+    assert_eq!(stats["keys"], 1);
+    work.run("del a.pool 1 2 --map edges").ok();
+    assert_eq!(work.run("get a.pool 1 --map edges").ok().lines().count(), 2);
+
+    // A map of its own, and others beside it.
+    work.run("create b.pool").ok();
+    work.run("put b.pool key value").ok();
+    work.run("create b.pool --map other").ok();
+    assert_eq!(work.run("get b.pool key").ok(), "value\n");
+    let dump = work.run("dump b.pool");
+    assert_eq!((dump.code, &dump.out[..]), (Some(0), &b"key\tvalue\n"[..]));
+    assert!(dump.err.contains("--map dumps one of the others: other"), "{}", dump.err);
+    work.run("compact b.pool").ok();
+    assert_eq!(work.run("check b.pool").ok(), "b.pool: ok, 1 keys in 2 maps\n");
+    assert!(work.run("maps b.pool remove main").failed(2).contains("neither renamed nor removed"));
+}

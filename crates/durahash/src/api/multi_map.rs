@@ -60,7 +60,7 @@ use crate::index::{Finding, OneKey, PREFETCHED, Values};
 /// # }
 /// ```
 pub struct MultiMap<K: Data + ?Sized, V: Data + ?Sized> {
-    engine: Handle<Multi>,
+    pub(super) engine: Handle<Multi>,
     types: PhantomData<fn(&K, &V)>,
 }
 

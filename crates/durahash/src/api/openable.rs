@@ -24,6 +24,7 @@ pub(super) mod sealed {
     pub trait SealedMap: Sized {
         fn numbered(pool: &Arc<OpenPool>, map: u8) -> Result<Self>;
         fn named(pool: &Arc<OpenPool>, name: &str) -> Result<Self>;
+        fn pool(&self) -> &Arc<OpenPool>;
     }
 }
 
@@ -66,6 +67,9 @@ macro_rules! openable {
             }
             fn named(pool: &Arc<OpenPool>, name: &str) -> Result<Self> {
                 pool.open(name, $types).map(<$Type>::new)
+            }
+            fn pool(&self) -> &Arc<OpenPool> {
+                self.engine.pool()
             }
         }
 

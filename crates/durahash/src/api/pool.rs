@@ -92,6 +92,19 @@ impl sealed::Sealed for Pool {
 impl Openable for Pool {}
 
 impl Pool {
+    /// The pool of a map that is open, whose file cannot be opened again meanwhile.
+    ///
+    /// ```
+    /// use durahash::{Map, Options, Pool};
+    /// let map: Map<str, u32> = Options::new().in_memory()?;
+    /// let beside: Map<u64, u64> = Pool::of(&map).create("beside", &Options::new())?;
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    #[must_use]
+    pub fn of<T: NamedMap>(map: &T) -> Self {
+        Pool { pool: Arc::clone(map.pool()) }
+    }
+
     /// Makes a map.
     ///
     /// **Durability.** A crash leaves the map, empty, or nothing; once this returns it stays, as far as the pool's
@@ -193,6 +206,20 @@ impl Pool {
             MapInfo { name, is_multimap, design, key_type, value_type, entries }
         });
         Ok(info.collect())
+    }
+
+    /// The names of the maps, `main` first: the [list](Pool::list) without what takes time.
+    ///
+    /// ```
+    /// use durahash::{Map, Options, Pool};
+    /// let pool: Pool = Options::new().in_memory()?;
+    /// pool.create::<Map<str, u32>>("ages", &Options::new())?;
+    /// assert_eq!(pool.names(), ["ages"]);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.pool.store.maps().into_iter().map(|(_, name, _)| name).collect()
     }
 
     /// Gives a map another name. Its handles stay good.

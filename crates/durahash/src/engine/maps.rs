@@ -27,6 +27,11 @@ pub(crate) struct Handle<K: Kind> {
 }
 
 impl<K: Kind> Handle<K> {
+    /// The pool.
+    pub(crate) fn pool(&self) -> &Arc<OpenPool> {
+        &self.pool
+    }
+
     /// Closes the pool, if this is its last handle.
     pub(crate) fn close(self) -> Result<()> {
         let Handle { engine, pool } = self;

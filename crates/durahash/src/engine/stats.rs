@@ -64,7 +64,8 @@ impl Stats {
         ratio(self.index.slots_used, self.index.slots)
     }
 
-    /// Bytes on the medium in use for slots and records, for each key.
+    /// Bytes on the medium in use for slots and records, for each key. The records are those of the pool: where it
+    /// has several maps, of all of them.
     ///
     /// ```
     /// let map: durahash::Map<u64, u64> = durahash::Options::new().in_memory()?;

@@ -45,7 +45,7 @@ use crate::index::Finding;
 /// ```
 #[derive(Clone)]
 pub struct AnyMap {
-    engine: Handle<Single>,
+    pub(in crate::api) engine: Handle<Single>,
 }
 
 /// A multimap whose types are those of the pool that it finds, as [`AnyMap`](crate::AnyMap) is for
@@ -70,7 +70,7 @@ pub struct AnyMap {
 /// ```
 #[derive(Clone)]
 pub struct AnyMultiMap {
-    engine: Handle<Multi>,
+    pub(in crate::api) engine: Handle<Multi>,
 }
 
 /// The lines of an example that make a `map`.
