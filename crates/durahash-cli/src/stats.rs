@@ -56,6 +56,7 @@ fn as_json(pool: &str, kind: Kind, stats: &Stats) -> Value {
         },
         "file_bytes": stats.space.bytes,
         "free_bytes": stats.space.free_bytes,
+        "max_bytes": stats.space.max_bytes,
         "durability": match stats.durability {
             Durability::None => "none",
             Durability::Process => "process",
@@ -109,6 +110,9 @@ fn as_text(pool: &str, kind: Kind, stats: &Stats) -> String {
         "file size",
         format!("{} ({} free)", human(stats.space.bytes), human(stats.space.free_bytes)),
     );
+    if let Some(max_bytes) = stats.space.max_bytes {
+        row("largest size", human(max_bytes));
+    }
     row("durability", stats.durability.to_string());
     row("mode", stats.sync_mode.to_string());
     row("huge pages", stats.huge_bytes.map_or("unknown".into(), human));

@@ -36,6 +36,7 @@ mod zeroed;
 
 #[cfg(not(loom))]
 mod by_depth;
+
 #[cfg(not(loom))]
 mod reserved;
 

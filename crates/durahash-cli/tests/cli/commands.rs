@@ -219,6 +219,7 @@ fn figures_are_printed() {
         "bytes_per_entry",
         "file_bytes",
         "free_bytes",
+        "max_bytes",
         "durability",
         "mode",
         "huge_page_bytes",

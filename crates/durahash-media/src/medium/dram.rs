@@ -55,7 +55,7 @@ impl Storage for Dram {
     fn grow(&self, bytes: u64) -> Result<()> {
         let max_bytes = self.region.max_bytes();
         if bytes > max_bytes {
-            return Err(Error::full(bytes, Limit::Pool { max_bytes }));
+            return Err(Error::full(bytes, self.region.limit()));
         }
         let _growth = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
         if bytes > self.region.len() {

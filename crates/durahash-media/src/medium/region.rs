@@ -3,7 +3,8 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::error::{Error, Result};
+use super::ADDRESS_BYTES;
+use crate::error::{Error, Limit, Result};
 use crate::word::{OnMedia, PmU64};
 
 /// A range of addresses whose first [`len`](Region::len) bytes are backed by memory.
@@ -48,6 +49,12 @@ impl Region {
     #[must_use]
     pub fn max_bytes(&self) -> u64 {
         self.max_bytes
+    }
+
+    /// What a growth beyond its [`max_bytes`](Region::max_bytes) meets.
+    pub(crate) fn limit(&self) -> Limit {
+        let max_bytes = self.max_bytes;
+        if max_bytes < ADDRESS_BYTES { Limit::Pool { max_bytes } } else { Limit::Addresses }
     }
 
     /// Records that the first `len` bytes are backed now.

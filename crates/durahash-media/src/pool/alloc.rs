@@ -92,10 +92,10 @@ impl<M: Medium> Pool<M> {
         let count = self.medium.region().len() >> shift;
         let corrupt =
             || Error::from(ErrorKind::Corrupt { what: "an offset names no record block", off });
-        if i >= count.min(self.format().max_bytes >> shift) {
+        if i >= count {
             return Err(corrupt());
         }
-        match kind_on_medium(&self.medium, i)? {
+        match kind_on_medium(&self.medium, &self.table, i)? {
             ExtentKind::Blocks(class) => {
                 let bytes = class_bytes(class);
                 let fits = within.is_multiple_of(bytes)
@@ -105,7 +105,9 @@ impl<M: Medium> Pool<M> {
             }
             ExtentKind::RunHead if within == 0 => {
                 let mut end = i + 1;
-                while end < count && kind_on_medium(&self.medium, end)? == ExtentKind::RunRest {
+                while end < count
+                    && kind_on_medium(&self.medium, &self.table, end)? == ExtentKind::RunRest
+                {
                     end += 1;
                 }
                 Ok((end - i) << shift)

@@ -84,7 +84,9 @@ pub(crate) struct Blocks {
 pub struct PoolStats {
     /// Bytes of the file or mapping.
     pub bytes: u64,
-    /// Bytes of the superblock and the extent table.
+    /// Bytes beyond which the pool never grows, if a limit was set.
+    pub max_bytes: Option<u64>,
+    /// Bytes of the superblock and the extent tables.
     pub head_bytes: u64,
     /// Bytes of extents of units.
     pub unit_bytes: u64,
@@ -319,6 +321,7 @@ impl Blocks {
             .sum();
         PoolStats {
             bytes: extents.kinds().len() as u64 * extent_bytes,
+            max_bytes: None,
             head_bytes: of(|kind| *kind == ExtentKind::Head),
             unit_bytes: of(|kind| matches!(kind, ExtentKind::Units(_))),
             directory_bytes: of(|kind| matches!(kind, ExtentKind::Directory(_))),

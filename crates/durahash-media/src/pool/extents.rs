@@ -2,15 +2,21 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::class::class_bytes;
-use super::superblock::{Format, MAPS_MAX, Superblock, TABLE_OFF};
+use super::superblock::{Format, MAPS_MAX, Superblock};
+use super::table::Table;
 use crate::error::{Error, ErrorKind, Limit, Result};
 use crate::medium::{AREA_BYTES_MIN, Medium};
 use crate::word::bits;
 
 /// The most that a pool grows by in one step.
 const GROWTH_BYTES_MAX: u64 = 1 << 30;
+/// The least, where a system call is dearer than some space.
+const GROWTH_BYTES_MIN: u64 = 256 << 10;
+/// Up to this size a pool doubles.
+const DOUBLES_BYTES: u64 = 4 << 20;
 
 /// The use of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,16 +92,18 @@ fn class_fits(kind: ExtentKind, extent_bytes: u64) -> bool {
 
 /// The kind of extent `i`, from the table on the medium: for readers, who take no lock.
 #[inline]
-pub(crate) fn kind_on_medium<M: Medium>(medium: &M, i: u64) -> Result<ExtentKind> {
-    let word = medium.load(medium.region().at(TABLE_OFF + i / 8 * 8)?);
-    ExtentKind::from_code(bits(word, (i % 8) as u32 * 8, 8) as u8)
-        .ok_or_else(|| Error::corrupt("unknown kind of extent", TABLE_OFF + i))
+pub(crate) fn kind_on_medium<M: Medium>(medium: &M, table: &Table, i: u64) -> Result<ExtentKind> {
+    let off = table.off(i);
+    let word = medium.load(medium.region().at(off / 8 * 8)?);
+    ExtentKind::from_code(bits(word, (off % 8) as u32 * 8, 8) as u8)
+        .ok_or_else(|| Error::corrupt("unknown kind of extent", off))
 }
 
 /// Stores and flushes the kind of extent `i` in the table; the caller fences.
-fn store_kind<M: Medium>(medium: &M, i: u64, kind: ExtentKind) -> Result<()> {
-    let word = medium.region().at(TABLE_OFF + i / 8 * 8)?;
-    let shift = (i % 8) * 8;
+fn store_kind<M: Medium>(medium: &M, table: &Table, i: u64, kind: ExtentKind) -> Result<()> {
+    let off = table.off(i);
+    let word = medium.region().at(off / 8 * 8)?;
+    let shift = (off % 8) * 8;
     let others = medium.load(word) & !(0xff << shift);
     medium.store(word, others | u64::from(kind.code()) << shift);
     medium.flush(word);
@@ -103,7 +111,12 @@ fn store_kind<M: Medium>(medium: &M, i: u64, kind: ExtentKind) -> Result<()> {
 }
 
 /// The extents of the log that the superblock names, none for offset zero: they are there, and are its.
-fn log_extents(off: u64, bytes: u64, shift: u32, kinds: &[ExtentKind]) -> Result<Range<u64>> {
+fn log_extents(
+    (off, bytes): (u64, u64),
+    shift: u32,
+    kinds: &[ExtentKind],
+    table: &Table,
+) -> Result<Range<u64>> {
     let place = || Error::corrupt("place of the log", std::mem::offset_of!(Superblock, log) as u64);
     let end = off.checked_add(bytes).ok_or_else(place)?;
     let log = off >> shift..end.div_ceil(1 << shift);
@@ -112,7 +125,7 @@ fn log_extents(off: u64, bytes: u64, shift: u32, kinds: &[ExtentKind]) -> Result
         return Err(place());
     }
     match log.clone().find(|i| kinds[*i as usize] != ExtentKind::Log) {
-        Some(i) => Err(Error::corrupt("the kind of an extent of the log is wrong", TABLE_OFF + i)),
+        Some(i) => Err(Error::corrupt("the kind of an extent of the log is wrong", table.off(i))),
         None => Ok(log),
     }
 }
@@ -123,39 +136,46 @@ pub(crate) struct Extents {
     free: BTreeSet<u64>,
     max: u64,
     shift: u32,
+    table: Arc<Table>,
     /// Extents of what never was whole, found at open: rests of runs without a head, and parts of a log
-    /// that the superblock does not name.
+    /// or of extent tables that the superblock does not name.
     headless: Vec<u64>,
 }
 
 impl Extents {
-    /// Marks the extents of the head in a new pool's table.
-    pub(crate) fn create<M: Medium>(medium: &M, format: &Format) -> Result<Self> {
+    /// Begins a new pool's table.
+    pub(crate) fn create<M: Medium>(
+        medium: &M,
+        format: &Format,
+        table: &Arc<Table>,
+    ) -> Result<Self> {
         let mut extents = Extents {
-            kinds: Vec::new(),
+            kinds: vec![ExtentKind::Free],
             free: BTreeSet::new(),
             max: format.max_extents(),
             shift: u32::from(format.geometry.extent_shift),
+            table: Arc::clone(table),
             headless: Vec::new(),
         };
-        for i in 0..format.head_extents() {
-            extents.kinds.push(ExtentKind::Free);
-            extents.set_kind(medium, i, ExtentKind::Head)?;
-        }
+        extents.set_kind(medium, 0, ExtentKind::Head)?;
         Ok(extents)
     }
 
-    /// Reads the table of a pool of `count` extents.
-    pub(crate) fn open<M: Medium>(medium: &M, format: &Format, count: u64) -> Result<Self> {
+    /// Reads the kinds of a pool of `count` extents.
+    pub(crate) fn open<M: Medium>(
+        medium: &M,
+        format: &Format,
+        count: u64,
+        table: &Arc<Table>,
+    ) -> Result<Self> {
+        let unknown = |i| Error::corrupt("the kind of an extent is unknown", table.off(i));
         let mut kinds = Vec::with_capacity(count as usize);
         let mut free = BTreeSet::new();
-        let words = medium.region().words(TABLE_OFF, count.div_ceil(8))?;
         for i in 0..count {
-            let word = medium.load(&words[(i / 8) as usize]);
-            let kind = ExtentKind::from_code(bits(word, (i % 8) as u32 * 8, 8) as u8)
-                .filter(|kind| (*kind == ExtentKind::Head) == (i < format.head_extents()))
-                .filter(|kind| class_fits(*kind, format.extent_bytes()))
-                .ok_or_else(|| Error::corrupt("the kind of an extent is unknown", TABLE_OFF + i))?;
+            let kind = kind_on_medium(medium, table, i)?;
+            if !class_fits(kind, format.extent_bytes()) {
+                return Err(unknown(i));
+            }
             if kind == ExtentKind::Free {
                 free.insert(i);
             }
@@ -165,13 +185,15 @@ impl Extents {
         // A file may be longer than its pool, but not in use there (POOL-1): else the number of
         // extents is damaged, and what is not counted would be handed out.
         let file_bytes = medium.file_bytes().max(medium.region().len());
-        for i in count..format.max_extents().min(file_bytes >> shift) {
-            if kind_on_medium(medium, i)? != ExtentKind::Free {
-                return Err(Error::corrupt("extent in use behind the last", TABLE_OFF + i));
+        let end = format.max_extents().min(file_bytes >> shift).min(table.end(count - 1));
+        for i in count..end {
+            if kind_on_medium(medium, table, i)? != ExtentKind::Free {
+                return Err(Error::corrupt("extent in use behind the last", table.off(i)));
             }
         }
-        let mut extents =
-            Extents { kinds, free, max: format.max_extents(), shift, headless: Vec::new() };
+        let (max, table) = (format.max_extents(), Arc::clone(table));
+        let mut extents = Extents { kinds, free, max, shift, table, headless: Vec::new() };
+        extents.find_heads()?;
         extents.find_headless();
         let superblock = medium.region().at::<Superblock>(0)?;
         let [off, bytes] = [0, 1].map(|i| medium.load(&superblock.log[i]));
@@ -180,9 +202,28 @@ impl Extents {
         Ok(extents)
     }
 
+    /// Sees to it that the head has its extents, and no others are kept for it.
+    fn find_heads(&mut self) -> Result<()> {
+        let heads = self.table.heads();
+        let wrong = |i| Error::corrupt("the kind of an extent of the head is wrong", i);
+        if let Some(i) = heads.iter().find(|i| self.kinds[**i as usize] != ExtentKind::Head) {
+            return Err(wrong(self.table.off(*i)));
+        }
+        for i in self.of_kind(ExtentKind::Head) {
+            if !heads.contains(&i) {
+                if !self.table.may_leave_heads() {
+                    return Err(wrong(self.table.off(i)));
+                }
+                self.kinds[i as usize] = ExtentKind::Free;
+                self.headless.push(i);
+            }
+        }
+        Ok(())
+    }
+
     /// Sees to it that the log has its extents, and no others are kept for it.
     fn find_log(&mut self, off: u64, bytes: u64) -> Result<()> {
-        let log = log_extents(off, bytes, self.shift, &self.kinds)?;
+        let log = log_extents((off, bytes), self.shift, &self.kinds, &self.table)?;
         for i in 0..self.kinds.len() as u64 {
             if self.kinds[i as usize] == ExtentKind::Log && !log.contains(&i) {
                 self.kinds[i as usize] = ExtentKind::Free;
@@ -204,13 +245,20 @@ impl Extents {
         }
     }
 
-    /// Frees on the medium, too, what [`find_headless`](Self::find_headless) found.
+    /// Frees on the medium, too, what [`find_headless`](Self::find_headless) and others found: a crash came
+    /// before its head.
     #[track_caller]
     pub(crate) fn release_headless<M: Medium>(&mut self, medium: &M) -> Result<()> {
         for i in std::mem::take(&mut self.headless) {
             self.release(medium, i)?;
         }
-        Ok(())
+        // Or before a table was made that the next growth needs.
+        match self.table.missing(self.kinds.len() as u64) {
+            Some(k) if self.find_run(self.table.extents_of(k)).is_some() => {
+                self.make_table(medium, k)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Every extent's kind, by its number.
@@ -322,12 +370,22 @@ impl Extents {
         Ok(())
     }
 
-    /// Backs at least `need` more extents: a quarter of the pool, ahead of use, or what the medium
-    /// has.
+    /// Backs at least `need` more extents, beside those of a table that they need: a quarter of the
+    /// pool, ahead of use, or what the medium has.
     fn grow<M: Medium>(&mut self, medium: &M, need: u64) -> Result<()> {
         let have = self.kinds.len() as u64;
-        let least = if self.shift >= 16 { 8 } else { 1 };
-        let ahead = (have / 4).clamp(least, (GROWTH_BYTES_MAX >> self.shift).max(least)).max(need);
+        let mut wanted = need;
+        while let Some(extents) = self.tables_for(have + wanted)
+            && wanted < need + extents
+        {
+            wanted = need + extents;
+        }
+        let need = wanted;
+        let extents = |bytes: u64| (bytes >> self.shift).max(1);
+        // A small pool takes a quarter of a mebibyte, and doubles up to some.
+        let ahead = (have / 4).max(have.min(extents(DOUBLES_BYTES))).max(extents(GROWTH_BYTES_MIN));
+        let ahead = if self.shift < 16 { (have / 4).max(1) } else { ahead };
+        let ahead = ahead.min(extents(GROWTH_BYTES_MAX)).max(need);
         let room = self.max.saturating_sub(have);
         let full = |limit| Error::full(need << self.shift, limit);
         if room < need {
@@ -350,13 +408,33 @@ impl Extents {
         self.count_in(medium, have + step)
     }
 
+    /// Extents of the tables that are made before the pool has `count` extents.
+    fn tables_for(&self, count: u64) -> Option<u64> {
+        let first = self.table.missing(count)?;
+        let made = (first..).take_while(|k| count > self.table.most_before(*k) / 2);
+        Some(made.map(|k| self.table.extents_of(k)).sum())
+    }
+
     /// Makes extents up to number `count`, which are backed, a part of the pool.
     pub(crate) fn count_in<M: Medium>(&mut self, medium: &M, count: u64) -> Result<()> {
+        while (self.kinds.len() as u64) < count {
+            let missing = self.table.missing(count);
+            let end = missing.map_or(count, |k| count.min(self.table.most_before(k)));
+            self.count_in_table(medium, end)?;
+            if let Some(k) = missing {
+                self.make_table(medium, k)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same, of extents whose tables are there.
+    fn count_in_table<M: Medium>(&mut self, medium: &M, count: u64) -> Result<()> {
         let have = self.kinds.len() as u64;
         for i in have..count {
             // Nothing was there (POOL-1): what the table says else is damage.
-            if !matches!(kind_on_medium(medium, i), Ok(ExtentKind::Free)) {
-                store_kind(medium, i, ExtentKind::Free)?;
+            if !matches!(kind_on_medium(medium, &self.table, i), Ok(ExtentKind::Free)) {
+                store_kind(medium, &self.table, i, ExtentKind::Free)?;
                 medium.fence();
             }
         }
@@ -368,6 +446,29 @@ impl Extents {
             self.free.insert(i);
         }
         Ok(())
+    }
+
+    /// Makes table `k` in free extents. See the docs of `table.rs`.
+    fn make_table<M: Medium>(&mut self, medium: &M, k: usize) -> Result<()> {
+        let count = self.table.extents_of(k);
+        let Some(first) = self.find_run(count) else {
+            let limit = Limit::Design("no extents in a row are free for the table of extents");
+            return Err(Error::full(count << self.shift, limit));
+        };
+        for i in first..first + count {
+            self.set_kind(medium, i, ExtentKind::Head)?;
+            self.free.remove(&i);
+        }
+        let off = first << self.shift;
+        let words = medium.region().words(off, self.table.bytes_of(k) / 8)?;
+        for word in words {
+            if medium.load(word) != 0 {
+                medium.store(word, 0);
+                medium.flush(word);
+            }
+        }
+        medium.fence();
+        self.table.name(medium, k, off)
     }
 
     /// Drops the free extents at the pool's end; returns how many extents are left.
@@ -393,7 +494,7 @@ impl Extents {
 
     /// Stores and flushes the kind of extent `i`; the caller fences.
     fn set_kind<M: Medium>(&mut self, medium: &M, i: u64, kind: ExtentKind) -> Result<()> {
-        store_kind(medium, i, kind)?;
+        store_kind(medium, &self.table, i, kind)?;
         self.kinds[i as usize] = kind;
         Ok(())
     }

@@ -12,6 +12,16 @@
 //! | the area: zeros, then two heads | sync after each | as before |
 //! | the area's length | sync | as before |
 //! | its offset | sync | there is an empty log |
+//!
+//! A closed log is replaced by a longer one in the same way. Between the two the pool has none: before the new
+//! length the offset is zero, and the old one's extents are free after the new offset is there.
+//!
+//! | Step | Then | If power is lost after this step |
+//! |---|---|---|
+//! | as above, up to the area's heads | as above | the old log; the new extents are free |
+//! | offset zero | sync | no log, as the pool was closed; the extents of both are free |
+//! | length, offset | as above | as above |
+//! | kinds of the old extents: free | sync | the new log; those are free anyway |
 
 use std::time::Duration;
 
@@ -74,35 +84,66 @@ impl<M: LogSpace> Pool<M> {
     /// # Errors
     /// [`Full`](crate::ErrorKind::Full): nothing has changed then; [`Io`](crate::ErrorKind::Io).
     pub fn add_log(&self, bytes: u64) -> Result<()> {
-        let medium = &self.medium;
-        let superblock = self.at::<Superblock>(0)?;
-        if medium.load(&superblock.log[0]) != 0 {
+        if self.medium.load(&self.at::<Superblock>(0)?.log[0]) != 0 {
             return Ok(());
         }
+        self.make_log(bytes)
+    }
+
+    /// Makes a log of about `bytes` bytes in the place of a shorter one, if the pool was closed. Comes before
+    /// [`begin`](Pool::begin), as [`add_log`](Pool::add_log).
+    ///
+    /// # Errors
+    /// As [`add_log`](Pool::add_log).
+    pub fn replace_log(&self, bytes: u64) -> Result<()> {
+        let had = self.medium.load(&self.at::<Superblock>(0)?.log[1]);
+        if bytes > had && self.was_clean && self.medium.is_log_closed() {
+            self.make_log(bytes)?;
+        }
+        Ok(())
+    }
+
+    fn make_log(&self, bytes: u64) -> Result<()> {
+        let medium = &self.medium;
+        let superblock = self.at::<Superblock>(0)?;
         // Sizes near the end of the number range would overflow where the log is placed.
-        if bytes > self.format.max_bytes {
-            let max_bytes = self.format.max_bytes;
+        let max_bytes = self.format.max_bytes.min(1 << 48);
+        if bytes > max_bytes {
             return Err(Error::full(bytes, Limit::Pool { max_bytes }));
         }
         let extent_bytes = self.extent_bytes();
-        let head_bytes = self.format.head_extents() * extent_bytes;
         let mut extents = wait_lock(&self.extents, medium);
-        let (off, bytes) = place(&extents, extent_bytes, bytes)?;
-        let range = off / extent_bytes..(off + bytes).div_ceil(extent_bytes);
-        if range.end > extents.kinds().len() as u64 {
+        let sync = || medium.sync(0, medium.region().len());
+        let (off, bytes, range) = loop {
+            let (off, bytes) = place(&extents, extent_bytes, bytes)?;
+            let range = off / extent_bytes..(off + bytes).div_ceil(extent_bytes);
+            if range.end <= extents.kinds().len() as u64 {
+                break (off, bytes, range);
+            }
             medium.grow(range.end * extent_bytes)?;
             // Of the file: that of a range need not take the length along.
             medium.sync_file()?;
+            // An extent table that the pool needs now may take an extent there.
             extents.count_in(medium, range.end)?;
-            medium.sync(0, head_bytes)?;
-        }
+            sync()?;
+        };
         extents.mark_log(medium, range)?;
-        medium.sync(0, head_bytes)?;
+        sync()?;
         format_log(medium, off, bytes, self.uuid)?;
-        for (word, v) in superblock.log.iter().zip([off, bytes]).rev() {
-            medium.store(word, v);
-            medium.flush(word);
-            medium.sync(0, head_bytes)?;
+        let [off_word, bytes_word] = &superblock.log;
+        let [old_off, old_bytes] = [off_word, bytes_word].map(|word| medium.load(word));
+        for (word, v) in [(off_word, 0), (bytes_word, bytes), (off_word, off)] {
+            if medium.load(word) != v {
+                medium.store(word, v);
+                medium.flush(word);
+                sync()?;
+            }
+        }
+        if old_off != 0 {
+            for i in old_off / extent_bytes..(old_off + old_bytes).div_ceil(extent_bytes) {
+                extents.release(medium, i)?;
+            }
+            sync()?;
         }
         Ok(())
     }

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use super::log::place;
-use super::superblock::TABLE_OFF;
 use super::{ExtentKind, Format, Geometry, Pool, Superblock};
 use crate::error::{ErrorKind, Result};
 use crate::lock::wait_lock;
@@ -23,6 +21,9 @@ impl LogSpace for Sim {
     }
     fn sync_file(&self) -> Result<()> {
         self.sync(0, self.region().len())
+    }
+    fn is_log_closed(&self) -> bool {
+        true
     }
 }
 
@@ -116,29 +117,18 @@ fn area(pool: &Pool<Sim>) -> [u64; 2] {
     [0, 1].map(|i| pool.medium.load(&superblock.log[i]))
 }
 
-#[test]
-fn a_log_is_made_whole_or_not_at_all() {
-    let image = closed_pool();
-    let pool = open(&image).unwrap();
-    let wanted = {
-        let extents = wait_lock(&pool.extents, &pool.medium);
-        place(&extents, 1 << EXTENT_SHIFT, LOG_BYTES).unwrap()
-    };
-    pool.medium.record(Vec::new());
-    pool.add_log(LOG_BYTES).unwrap();
-    let steps = pool.medium.recorded();
-    let [off, bytes] = area(&pool);
-    assert_eq!((off, bytes), wanted);
-    let first = off >> EXTENT_SHIFT;
-    assert!(first < 512 && first + (bytes >> EXTENT_SHIFT) > 512, "kinds in two sectors");
-    let whole = pool.medium.image();
-    let in_area = (off / 8) as usize..((off + bytes) / 8) as usize;
-
-    let mut disk = Disk { durable: image.clone(), current: image, pending: BTreeMap::new() };
+/// What power that is lost at any of these steps leaves of a pool: how often a log of each length, or what was
+/// wrong. `wholes`: the places of areas, and the pool that has each whole.
+fn cut_all(
+    image: &[u64],
+    steps: &[Action],
+    wholes: &[([u64; 2], Vec<u64>)],
+) -> std::result::Result<BTreeMap<u64, u32>, String> {
+    let mut disk =
+        Disk { durable: image.to_vec(), current: image.to_vec(), pending: BTreeMap::new() };
     let mut random = 1_u64;
-    let (mut with, mut without) = (0, 0);
-    let (mut last, actions) = (None, steps.into_iter().map(|step| step.action));
-    for action in actions.map(Some).chain([None]) {
+    let (mut found, mut last) = (BTreeMap::new(), None);
+    for action in steps.iter().copied().map(Some).chain([None]) {
         // Cuts within a write of many words are those of its sectors' versions.
         let goes_on = matches!((last, action), (Some(Action::Store { word, .. }),
             Some(Action::Store { word: next, .. })) if next == word + 1);
@@ -154,26 +144,78 @@ fn a_log_is_made_whole_or_not_at_all() {
                 }
             };
             let left = disk.cut(&mut choose);
-            let pool = open(&left).unwrap();
-            assert!(pool.was_clean());
-            if area(&pool)[0] == 0 {
-                without += 1;
-                pool.add_log(LOG_BYTES).unwrap();
+            let pool = open(&left).map_err(|e| e.to_string())?;
+            let at = area(&pool);
+            if at[0] == 0 {
+                *found.entry(0).or_default() += 1;
+                pool.add_log(LOG_BYTES).map_err(|e| e.to_string())?;
             } else {
-                with += 1;
-                assert!(left[in_area.clone()] == whole[in_area.clone()], "the log is not whole");
+                *found.entry(at[1]).or_default() += 1;
+                let (_, whole) =
+                    wholes.iter().find(|(there, _)| *there == at).ok_or("the log is elsewhere")?;
+                let words = (at[0] / 8) as usize..((at[0] + at[1]) / 8) as usize;
+                if left[words.clone()] != whole[words] {
+                    return Err("the log is not whole".into());
+                }
             }
-            assert_eq!(area(&pool)[1], bytes);
-            let pool = open(&pool.medium.image()).unwrap();
-            pool.begin().unwrap();
+            let bytes = area(&pool)[1];
+            let pool = open(&pool.medium.image()).map_err(|e| e.to_string())?;
+            pool.begin().map_err(|e| e.to_string())?;
             let kinds = wait_lock(&pool.extents, &pool.medium).kinds().to_vec();
             let logs = kinds.iter().filter(|kind| **kind == ExtentKind::Log).count();
-            assert_eq!(logs as u64, bytes >> EXTENT_SHIFT);
+            if !pool.was_clean() || logs as u64 != bytes >> EXTENT_SHIFT {
+                return Err(format!("{logs} extents for a log of {bytes} bytes"));
+            }
         }
         action.into_iter().for_each(|action| disk.take(action));
         last = action;
     }
-    assert!(with > 5 && without > 100, "{with} with a log, {without} without");
+    Ok(found)
+}
+
+fn steps_of(pool: &Pool<Sim>, change: impl FnOnce()) -> Vec<Action> {
+    pool.medium.record(Vec::new());
+    change();
+    pool.medium.recorded().into_iter().map(|step| step.action).collect()
+}
+
+#[test]
+fn a_log_is_made_whole_or_not_at_all() {
+    let image = closed_pool();
+    let pool = open(&image).unwrap();
+    let steps = steps_of(&pool, || pool.add_log(LOG_BYTES).unwrap());
+    let at = area(&pool);
+    let found = cut_all(&image, &steps, &[(at, pool.medium.image())]).unwrap();
+    assert!(found[&0] > 100 && found[&at[1]] > 5, "{found:?}");
+}
+
+#[test]
+fn a_log_is_replaced_whole_or_not_at_all() {
+    let pool = open(&closed_pool()).unwrap();
+    pool.add_log(LOG_BYTES).unwrap();
+    let (before, image) = (area(&pool), pool.medium.image());
+    let pool = open(&image).unwrap();
+    let steps = steps_of(&pool, || pool.replace_log(2 * LOG_BYTES).unwrap());
+    let after = area(&pool);
+    assert_eq!(after[1], 2 * before[1]);
+    let wholes = [(before, image.clone()), (after, pool.medium.image())];
+    let found = cut_all(&image, &steps, &wholes).unwrap();
+    assert!(found[&before[1]] > 100 && found[&0] > 5 && found[&after[1]] > 5, "{found:?}");
+    let again = steps_of(&pool, || pool.replace_log(2 * LOG_BYTES).unwrap());
+    assert!(again.is_empty(), "it is as long");
+
+    // Without the step between the two logs, and without a sync before the new one is named.
+    let log = std::mem::offset_of!(Superblock, log) as u32 / 8;
+    let place = |step: &Action| matches!(step, Action::Store { word, .. } if *word == log);
+    let (gone, named) =
+        (steps.iter().position(place).unwrap(), steps.iter().rposition(place).unwrap());
+    let mut planted = steps.clone();
+    planted.remove(gone);
+    assert!(cut_all(&image, &planted, &wholes).is_err(), "a length that is not that of the log");
+    let mut planted = steps[..named].to_vec();
+    planted.retain(|step| !matches!(step, Action::Sync { .. }));
+    planted.extend_from_slice(&steps[named..]);
+    assert!(cut_all(&image, &planted, &wholes).is_err(), "a log that is not there yet");
 }
 
 #[test]
@@ -188,7 +230,7 @@ fn a_log_that_has_not_all_of_its_extents_is_damage() {
         let e = open(&image).err().unwrap();
         assert!(matches!(e.kind(), ErrorKind::Corrupt { .. }), "{e}");
     };
-    for extent in [off, off + bytes - 1].map(|at| TABLE_OFF + (at >> EXTENT_SHIFT)) {
+    for extent in [off, off + bytes - 1].map(|at| pool.table.off(at >> EXTENT_SHIFT)) {
         refused(&|image| image[extent as usize / 8] &= !(0xff << (extent % 8 * 8)));
     }
     let log = std::mem::offset_of!(Superblock, log) / 8;

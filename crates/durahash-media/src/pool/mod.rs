@@ -1,7 +1,7 @@
 //! Pools: one file, or one anonymous mapping, of extents.
 //!
-//! A pool begins with the [superblock](Superblock) and the extent table, one byte for each extent
-//! that it may ever have; all else is extents of one [`ExtentKind`] each. It has one map, which the
+//! A pool begins with the [superblock](Superblock) and an extent table, one byte for each extent
+//! of a small pool (`table.rs`); all else is extents of one [`ExtentKind`] each. It has one map, which the
 //! superblock describes, and may have others (`maps.rs`); each has its own [`Place`]. Space is found again by
 //! reachability: what no root reaches is free, so a crash never leaks and no allocation log is
 //! needed.
@@ -23,6 +23,7 @@
 //! | begin | boot id, then state: epoch + 1, unclean (one line) | flush, drain, sync | recovered at the next open |
 //! | grow | (file) | allocated and mapped | file longer than the pool: cut or used later |
 //! | | extents | flush, fence | extents exist, kind 0 |
+//! | grow past a table | see `table.rs` | | |
 //! | take an extent | table byte (word of eight) | flush, fence | extent of that kind in which nothing is reachable |
 //! | release an extent | table byte | flush, fence | found to be free again, whatever the table says |
 //! | make a log | see `log.rs` | | |
@@ -44,6 +45,9 @@ mod maps;
 mod place;
 mod superblock;
 mod sweep;
+mod table;
+#[cfg(test)]
+mod table_tests;
 #[cfg(test)]
 mod tests;
 
@@ -55,8 +59,8 @@ pub use place::Place;
 pub use superblock::{Format, Geometry, Superblock};
 
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::FileId;
@@ -67,6 +71,7 @@ use blocks::Blocks;
 use extents::Extents;
 use map_table::Maps;
 use superblock::State;
+use table::Table;
 
 /// A pool on a medium. See the module docs in the source.
 pub struct Pool<M: Medium> {
@@ -82,6 +87,8 @@ pub struct Pool<M: Medium> {
     gate: Gate,
     begun: AtomicBool,
     pub(crate) maps: Mutex<Maps>,
+    /// Where the kinds of extents stand.
+    pub(crate) table: Arc<Table>,
     pub(crate) extents: Mutex<Extents>,
     pub(crate) blocks: Mutex<Blocks>,
 }
@@ -104,13 +111,14 @@ impl<M: Medium> Pool<M> {
         if !format.geometry.is_possible() {
             return Err(ErrorKind::Options { what: "the geometry is out of range" }.into());
         }
-        format.max_bytes = format.max_bytes.min(medium.region().max_bytes()).min(1 << 48);
-        format.max_bytes &= !(format.extent_bytes() - 1);
-        let head = format.head_extents();
-        if head >= format.max_extents() {
+        if format.is_limited() {
+            format.max_bytes = format.max_bytes.min(medium.region().max_bytes()).min(1 << 48);
+            format.max_bytes &= !(format.extent_bytes() - 1);
+        }
+        if format.max_extents() <= 1 {
             return Err(ErrorKind::Options { what: "max_bytes is too small for a pool" }.into());
         }
-        medium.grow(head * format.extent_bytes())?;
+        medium.grow(format.extent_bytes())?;
         let uuid = medium.new_uuid()?;
         let state = State {
             epoch: 1,
@@ -122,10 +130,11 @@ impl<M: Medium> Pool<M> {
         superblock.write_fixed(&medium, &format, uuid)?;
         superblock.write_boot_id(&medium);
         superblock.name_file(&medium);
-        medium.store(&superblock.extents, head);
+        medium.store(&superblock.extents, 1);
         medium.store(&superblock.state, state.to_word());
         medium.flush(superblock);
-        let extents = Extents::create(&medium, &format)?;
+        let table = Arc::new(Table::create(&format));
+        let extents = Extents::create(&medium, &format, &table)?;
         Ok(Pool {
             read_only: false,
             gate: Gate::default(),
@@ -133,6 +142,7 @@ impl<M: Medium> Pool<M> {
             maps: Mutex::new(Maps::new(&format, None)),
             blocks: Mutex::new(Blocks::new(&extents, format.extent_bytes())),
             extents: Mutex::new(extents),
+            table,
             medium,
             format,
             uuid,
@@ -179,7 +189,7 @@ impl<M: Medium> Pool<M> {
         let found_bytes = medium.region().len();
         let (superblock, (format, uuid)) = Self::read_fixed(&medium)?;
         let extents = medium.load(&superblock.extents);
-        if extents < format.head_extents() || extents > format.max_extents() {
+        if extents == 0 || extents > format.max_extents() {
             return Err(Error::corrupt("number of extents out of range", 152));
         }
         let expected_bytes = extents << format.geometry.extent_shift;
@@ -197,7 +207,8 @@ impl<M: Medium> Pool<M> {
         }
         let lost = lost || copied;
         let loaded = superblock.counters().load(&medium, before);
-        let table = Extents::open(&medium, &format, extents)?;
+        let table = Arc::new(Table::open(&medium, &format, extents)?);
+        let extents = Extents::open(&medium, &format, extents, &table)?;
         let state = State {
             epoch: before.epoch.wrapping_add(1),
             clean: false,
@@ -208,7 +219,7 @@ impl<M: Medium> Pool<M> {
                 || (before.page_cache && !before.clean && medium.log_stats().is_none()),
         };
         let lost = lost.then_some(before);
-        let blocks = Blocks::new(&table, format.extent_bytes());
+        let blocks = Blocks::new(&extents, format.extent_bytes());
         let gate = Gate::default();
         gate.stop();
         let pool = Pool {
@@ -222,7 +233,8 @@ impl<M: Medium> Pool<M> {
             state,
             lost,
             was_clean: before.clean,
-            extents: Mutex::new(table),
+            extents: Mutex::new(extents),
+            table,
             blocks: Mutex::new(blocks),
         };
         pool.read_maps(before)?;
@@ -446,7 +458,8 @@ impl<M: Medium> Pool<M> {
     pub fn stats(&self) -> PoolStats {
         let extents = wait_lock(&self.extents, &self.medium);
         let blocks = wait_lock(&self.blocks, &self.medium);
-        blocks.stats(&extents, self.format.extent_bytes())
+        let max_bytes = self.format.is_limited().then_some(self.format.max_bytes);
+        PoolStats { max_bytes, ..blocks.stats(&extents, self.format.extent_bytes()) }
     }
 }
 

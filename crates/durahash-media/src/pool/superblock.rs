@@ -1,4 +1,4 @@
-//! The superblock: the first 512 bytes of a pool, and the extent table behind it.
+//! The superblock: the first 512 bytes of a pool.
 //!
 //! ```text
 //! line  bytes
@@ -9,15 +9,15 @@
 //! 3     192  saved: seven counters, good after a clean close, and their CRC
 //! 4     256  roots: eight words, for the design
 //! 5     320  maps      328 batch
-//! 5-7   336  reserved, zero
-//! 512   the extent table: one byte for each extent that the pool may ever have
+//! 5-7   336  tables: where the extent tables behind the first one lie
+//! 7     488  reserved, zero
 //! ```
 //!
 //! Lines 0 and 1 never change. `state` is the word that opens and closes: its low half is the open
 //! epoch, above it the flags. Every root changes by one 8-byte store.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::medium::{LOG_OFF, LOG_VERSION, Medium};
+use crate::medium::{LOG_OFF, LOG_VERSIONS, Medium, TABLES, TABLES_OFF};
 use crate::on_media;
 use crate::word::{PmU64, bits};
 
@@ -26,10 +26,15 @@ pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"DURAHASH");
 /// Reads differently on a machine of the other byte order.
 pub(crate) const BYTE_ORDER: u64 = 0x0102_0304_0506_0708;
 /// The format that this library reads and writes.
-pub(crate) const FORMAT_VERSION: u64 = 3;
+pub(crate) const FORMAT_VERSION: u64 = 4;
+/// The one before, which differs in the place of the extent table and always has a maximum; it is read and
+/// written, too.
+pub(crate) const FLAT_VERSION: u64 = 3;
 
-/// Bytes before the extent table.
-pub(crate) const TABLE_OFF: u64 = 512;
+pub(crate) const SUPERBLOCK_BYTES: u64 = size_of::<Superblock>() as u64;
+
+/// Extent tables beside the first one: enough for 2^48 bytes in extents of the default size.
+pub(crate) const FURTHER_TABLES: usize = 19;
 
 /// Further maps that a pool has room for, beside the one that the superblock describes.
 pub(crate) const MAPS_MAX: u8 = 63;
@@ -38,7 +43,9 @@ pub(crate) const MAPS_MAX: u8 = 63;
 const CRC_WORDS: u64 = 11;
 
 const _: () = assert!(std::mem::offset_of!(Superblock, log) as u64 == LOG_OFF);
-const _: () = assert!(FORMAT_VERSION == LOG_VERSION);
+const _: () = assert!(std::mem::offset_of!(Superblock, tables) as u64 == TABLES_OFF);
+const _: () = assert!(FURTHER_TABLES as u64 == TABLES);
+const _: () = assert!(FORMAT_VERSION == LOG_VERSIONS[1] && FLAT_VERSION == LOG_VERSIONS[0]);
 
 on_media! {
     /// The superblock, at offset 0. See `docs/format.md`.
@@ -55,7 +62,7 @@ on_media! {
         pub types: PmU64,
         /// Shifts and limits, see [`Geometry`].
         pub geometry: PmU64,
-        /// Extents that the pool may ever have.
+        /// Extents that the pool may ever have; zero if no limit was set.
         pub max_extents: PmU64,
         /// Seed of every hash.
         pub seed: PmU64,
@@ -90,8 +97,10 @@ on_media! {
         pub maps: PmU64,
         /// Name of the record of the batch that is being applied; 0 is none. With bit 63 set it is being undone.
         pub batch: PmU64,
+        /// Offsets of the extent tables behind the first one; zero for those that are not there.
+        pub tables: [PmU64; FURTHER_TABLES],
         /// Zero.
-        pub reserved3: [PmU64; 22],
+        pub reserved3: [PmU64; 3],
     }
 }
 
@@ -158,7 +167,7 @@ pub struct Format {
     pub geometry: Geometry,
     /// Seed of every hash.
     pub seed: u64,
-    /// Bytes beyond which the pool never grows.
+    /// Bytes beyond which the pool never grows; `u64::MAX` if no limit was set.
     pub max_bytes: u64,
 }
 
@@ -193,13 +202,21 @@ impl Format {
         1 << self.geometry.extent_shift
     }
 
-    pub(crate) fn max_extents(&self) -> u64 {
-        self.max_bytes >> self.geometry.extent_shift
+    /// True if the pool was given a limit.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.max_bytes != u64::MAX
     }
 
-    /// Extents taken by the superblock and the extent table.
-    pub(crate) fn head_extents(&self) -> u64 {
-        (TABLE_OFF + self.max_extents()).div_ceil(self.extent_bytes())
+    /// The most extents that the pool may have: as many as its offsets and tables reach, or as was set.
+    pub(crate) fn max_extents(&self) -> u64 {
+        let shift = u32::from(self.geometry.extent_shift);
+        let tables = 1 << (shift - 1 + FURTHER_TABLES as u32);
+        (self.max_bytes.min(1 << 48) >> shift).min(tables)
+    }
+
+    /// Extents taken by the superblock and the extent table of a pool of format 3.
+    pub(crate) fn head_extents_flat(&self) -> u64 {
+        (SUPERBLOCK_BYTES + self.max_extents()).div_ceil(self.extent_bytes())
     }
 }
 
@@ -255,7 +272,8 @@ impl Superblock {
         medium.store(&self.contents, contents);
         medium.store(&self.types, types);
         medium.store(&self.geometry, geometry);
-        medium.store(&self.max_extents, format.max_extents());
+        let max_extents = if format.is_limited() { format.max_extents() } else { 0 };
+        medium.store(&self.max_extents, max_extents);
         medium.store(&self.seed, seed);
         store_all(medium, &self.uuid, uuid);
         medium.store(&self.crc, self.fixed_crc(medium)?);
@@ -278,7 +296,7 @@ impl Superblock {
         }
         let found = medium.load(&self.version);
         let intact = self.fixed_crc(medium)? == medium.load(&self.crc);
-        if found != FORMAT_VERSION && intact {
+        if ![FORMAT_VERSION, FLAT_VERSION].contains(&found) && intact {
             return Err(ErrorKind::Version { found, expected: FORMAT_VERSION }.into());
         }
         if !intact {
@@ -292,8 +310,12 @@ impl Superblock {
             .checked_shl(shift)
             .filter(|bytes| *bytes >> shift == max_extents && *bytes <= 1 << 48)
             .ok_or_else(|| Error::corrupt("size limit out of range", 48))?;
-        if format.head_extents() > format.max_extents() {
+        let is_flat = found == FLAT_VERSION;
+        if is_flat && format.head_extents_flat() > format.max_extents() {
             return Err(Error::corrupt("size limit smaller than the superblock", 48));
+        }
+        if !is_flat && max_extents == 0 {
+            format.max_bytes = u64::MAX;
         }
         let uuid = [medium.load(&self.uuid[0]), medium.load(&self.uuid[1])];
         Ok((format, uuid))

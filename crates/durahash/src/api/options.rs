@@ -90,8 +90,8 @@ impl Options {
         /// ```
         seed: u64 => seed;
 
-        /// Bytes beyond which a new pool never grows, and bytes of address space: 1 TiB for files and
-        /// 64 GiB in memory unless set, less where the system has less.
+        /// Bytes beyond which a new pool never grows: no limit unless set. Addresses are reserved as it
+        /// grows, so that thousands of pools may be open at once.
         ///
         /// ```
         /// let map = durahash::Options::new().max_bytes(64 << 20).in_memory::<durahash::Map<u64, u64>>()?;
@@ -177,7 +177,9 @@ impl Options {
         sync_mode: SyncMode => sync_mode;
 
         /// Bytes of the log that a pool gets when it is first used in a mode that needs one: 64 MiB
-        /// unless set. A longer log is written back to the pool less often.
+        /// unless set. A longer log is written back to the pool less often. A small pool may begin with a
+        /// short log: an open that does not set this gives a closed pool a longer one when it is less than
+        /// an eighth of the pool, up to 64 MiB.
         ///
         /// ```
         /// use durahash::{Options, SyncMode};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use durahash_media::{Error, ErrorKind, Result};
+use durahash_media::{Error, ErrorKind, Geometry, Result};
 
 /// The published designs that a pool can be built as.
 ///
@@ -39,6 +39,12 @@ impl Design {
     /// assert!(Design::ALL.contains(&Design::default()));
     /// ```
     pub const ALL: &'static [Design] = &[Design::Reh, Design::Pea, Design::Esh, Design::Rewo];
+
+    /// The sizes of a new pool's parts. A segment of Pea Hash is an extent, so that its extents are larger.
+    pub(crate) fn geometry(self) -> Geometry {
+        let extent_shift = if self == Design::Pea { 19 } else { 16 };
+        Geometry { extent_shift, ..Geometry::default() }
+    }
 
     /// The number in the superblock.
     pub(crate) fn number(self) -> u8 {

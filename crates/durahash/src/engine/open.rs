@@ -11,14 +11,11 @@ use durahash_media::{
 
 use super::At;
 use super::batch;
+use super::design::Design;
 use super::maps::OpenPool;
-use super::settings::{DesignOptions, Settings};
+use super::settings::{DesignOptions, LOG_BYTES, Settings};
 use super::spec::{MapSpec, Wanted, check_wanted, known, refused, seed};
 
-/// A file has no more bytes, unless another limit is set.
-const FILE_BYTES: u64 = 1 << 40;
-/// The same for a map in memory.
-const MEMORY_BYTES: u64 = 64 << 30;
 /// A pool that may not grow to so many times its log has none unless one is asked for.
 const LOG_PART: u64 = 8;
 
@@ -63,12 +60,12 @@ fn create_in_memory(settings: &Settings, wanted: Wanted) -> Result<Arc<OpenPool>
         return Err(ErrorKind::NoDax.into());
     }
     let spec = CreateSpec::new(settings, wanted)?;
-    create_on(Dram::new(settings.max_bytes.unwrap_or(MEMORY_BYTES))?, &spec)
+    create_on(Dram::new(settings.max_bytes.unwrap_or(u64::MAX))?, &spec)
 }
 
 fn create_file(settings: &Settings, path: &Path, wanted: Wanted) -> Result<Arc<OpenPool>> {
     let spec = CreateSpec::new(settings, wanted)?;
-    let options = settings.mapped(settings.max_bytes.unwrap_or(FILE_BYTES));
+    let options = settings.mapped(settings.max_bytes.unwrap_or(u64::MAX));
     let medium = Mapped::create(path, &options)?;
     let sync_mode = settings.sync_mode.unwrap_or_else(|| default_mode(settings, &medium));
     let spec = CreateSpec { sync_mode, ..spec };
@@ -104,8 +101,9 @@ fn open_file(
     Ok((pool?, lock))
 }
 
-/// Opens a pool behind a log; one that the pool has is taken as it is. Before a log is made, the pool's
-/// format was checked, and its design has found it sound.
+/// Opens a pool behind a log. Before a log is made, the pool's format was checked, and its design has found it
+/// sound. A log that is shorter than an eighth of a closed pool makes place for a longer one, unless its size is
+/// set.
 fn open_behind_log(
     settings: &Settings,
     file: Mapped,
@@ -117,7 +115,15 @@ fn open_behind_log(
         let reader = pool.medium().reader()?;
         let defaults = Settings { design_options: DesignOptions::default(), ..settings.clone() };
         let _ = open_on(&defaults, reader, wanted)?;
-        pool.add_log(settings.log_bytes)?;
+    }
+    pool.add_log(settings.log_bytes.unwrap_or(LOG_BYTES))?;
+    if settings.log_bytes.is_none() {
+        let part = (pool.stats().bytes / LOG_PART).next_power_of_two();
+        match pool.replace_log(part.min(LOG_BYTES)) {
+            // The one that is there does.
+            Err(e) if !matches!(e.kind(), ErrorKind::Full { .. }) => return Err(e),
+            _ => {}
+        }
     }
     let medium: Logged<FileDisk> =
         Logged::over_file(pool.into_medium(), mode, settings.private_bytes)?;
@@ -131,7 +137,8 @@ fn open_behind_log(
 /// none. On a disk that is too full for one, a pool without a log has to be asked for.
 fn default_mode(settings: &Settings, medium: &Mapped) -> SyncMode {
     let forgets = medium.is_dax() || medium.is_in_memory();
-    let is_large = settings.max_bytes.is_none_or(|max| max / LOG_PART >= settings.log_bytes);
+    let log_bytes = settings.log_bytes.unwrap_or(LOG_BYTES);
+    let is_large = settings.max_bytes.is_none_or(|max| max / LOG_PART >= log_bytes);
     if is_large && !forgets && !settings.force_flushes {
         SyncMode::INTERVAL
     } else {
@@ -159,7 +166,7 @@ impl CreateSpec {
         }
         let map = MapSpec::new(settings, wanted)?;
         Ok(CreateSpec {
-            geometry: settings.geometry,
+            geometry: settings.geometry.unwrap_or_else(|| Design::Reh.geometry()),
             seed: map.as_ref().map_or_else(|| seed(settings), |map| Ok(map.seed))?,
             map,
             max_bytes: settings.max_bytes.unwrap_or(u64::MAX),

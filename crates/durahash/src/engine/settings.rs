@@ -7,8 +7,8 @@ use super::design::Design;
 use crate::designs::pea::Policy;
 use crate::designs::rewo::Cache;
 
-/// Bytes of a log, unless set.
-const LOG_BYTES: u64 = 64 << 20;
+/// Bytes that a log has at the most, unless set.
+pub(crate) const LOG_BYTES: u64 = 64 << 20;
 
 /// The options of designs, which may differ from open to open.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,9 +29,9 @@ pub(crate) struct Settings {
     pub(crate) read_only: bool,
     pub(crate) accept_suspect: bool,
     pub(crate) sync_mode: Option<SyncMode>,
-    pub(crate) log_bytes: u64,
+    pub(crate) log_bytes: Option<u64>,
     pub(crate) private_bytes: Option<u64>,
-    pub(crate) geometry: Geometry,
+    pub(crate) geometry: Option<Geometry>,
     pub(crate) design_options: DesignOptions,
 }
 
@@ -47,9 +47,9 @@ impl Settings {
             read_only: false,
             accept_suspect: false,
             sync_mode: None,
-            log_bytes: LOG_BYTES,
+            log_bytes: None,
             private_bytes: None,
-            geometry: Geometry::default(),
+            geometry: None,
             design_options: DesignOptions::default(),
         }
     }

@@ -56,12 +56,13 @@ impl MapSpec {
         if [key, value].iter().any(|ty| matches!(ty, Type::Array(bytes) if *bytes >= 1 << 24)) {
             return refused("an array type has less than 16 MiB; longer values are bytes");
         }
+        let design = settings.design.unwrap_or(design);
         Ok(Some(MapSpec {
             kind,
-            design: settings.design.unwrap_or(design),
+            design,
             key,
             value,
-            geometry: settings.geometry,
+            geometry: settings.geometry.unwrap_or_else(|| design.geometry()),
             seed: seed(settings)?,
             design_options: settings.design_options,
         }))

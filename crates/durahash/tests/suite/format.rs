@@ -117,7 +117,7 @@ fn size_classes_are_as_documented() {
         assert_eq!(first.abs_diff(second), bytes, "code {code}");
         assert_eq!(pool.block_bytes(first).unwrap(), bytes, "code {code}");
         let extent = first / pool.extent_bytes();
-        let word = pool.at::<PmU64>(512 + extent / 8 * 8).unwrap();
+        let word = pool.at::<PmU64>(pool.extent_bytes() / 2 + extent / 8 * 8).unwrap();
         let kinds = pool.medium().load(word).to_le_bytes();
         assert_eq!(u64::from(kinds[(extent % 8) as usize]), code, "{bytes} bytes");
     }

@@ -235,6 +235,10 @@ fn parts(design: Design, image: &[u64]) -> Vec<Part> {
     parts[32] = Part::Guarded;
     // Where the table of further maps is, of which there is none either.
     parts[40] = Part::Guarded;
+    // The record of a batch under way, of which there is none: an offset that names no record is refused.
+    parts[41] = Part::Table;
+    // Nor are there extent tables beside the first one.
+    parts[42..61].fill(Part::Guarded);
     let table = TABLE_BYTE / 8..(TABLE_BYTE + image.len() / EXTENT_WORDS).div_ceil(8);
     parts[table].fill(Part::Table);
     for extent in 0..image.len() / EXTENT_WORDS {

@@ -11,7 +11,7 @@ use durahash_media::Geometry;
 use durahash_media::sim::{SimDisk, copies_pass, faults};
 use durahash_testkit::{budget, new_path};
 
-const LOG_BYTES: u64 = 256 << 10;
+const LOG_BYTES: u64 = 512 << 10;
 const HOUR: SyncMode = SyncMode::Interval(Duration::from_secs(3600));
 
 fn options(mode: SyncMode) -> Options {
@@ -125,11 +125,11 @@ fn a_long_log_is_recovered_after_a_death() {
 #[test]
 fn the_log_has_as_many_bytes_as_asked_for_in_whole_extents() {
     let dir = tempfile::tempdir().unwrap();
-    for (asked, extents) in [(0, 1), (512 << 10, 1), (1 << 20, 2)] {
+    for (asked, extents) in [(0, 1), (512 << 10, 8), (1 << 20, 16)] {
         let path = dir.path().join("pool");
         let options = options(SyncMode::Strict).log_bytes(asked);
         let map: Map<u64, u64> = options.create(&path).unwrap();
-        assert_eq!(map.stats().unwrap().log.unwrap().area_bytes, extents << 19);
+        assert_eq!(map.stats().unwrap().log.unwrap().area_bytes, extents << 16);
         drop(map);
         std::fs::remove_file(&path).unwrap();
     }
@@ -343,8 +343,9 @@ fn crc32(bytes: &[u8]) -> u32 {
 
 #[test]
 fn what_is_refused_is_left_alone_whatever_its_log_holds() {
-    const TABLE_OFF: usize = 512;
-    const EXTENT_BYTES: usize = 512 << 10;
+    const EXTENT_BYTES: usize = 64 << 10;
+    const TABLE_OFF: usize = EXTENT_BYTES / 2;
+    const UNITS: u8 = 2;
     let dir = tempfile::tempdir().unwrap();
     let corrupt = |kind: &ErrorKind| matches!(kind, ErrorKind::Corrupt { .. });
     for mode in [HOUR, SyncMode::Strict] {
@@ -353,7 +354,7 @@ fn what_is_refused_is_left_alone_whatever_its_log_holds() {
         refused::<str>(&path, |kind| matches!(kind, ErrorKind::Types { .. }));
         fs::write(&path, &sound[..sound.len() / 2]).unwrap();
         refused::<u64>(&path, |kind| corrupt(kind) || matches!(kind, ErrorKind::Truncated { .. }));
-        let first = (3..).map(|i| i * EXTENT_BYTES).find(|at| sound[at + 240] != 0).unwrap();
+        let first = (1..).find(|i| sound[TABLE_OFF + i] == UNITS).unwrap() * EXTENT_BYTES;
         let mut other = sound.clone();
         other[16] = 9;
         let crc = crc32(&other[..88]);
@@ -401,7 +402,7 @@ fn a_pool_without_a_log_that_is_refused_is_left_alone() {
     map.put(&1, &1).unwrap();
     map.close().unwrap();
     let mut bytes = fs::read(&path).unwrap();
-    let first = (1..).map(|i| i * (512 << 10)).find(|at| bytes[at + 240] != 0).unwrap();
+    let first = (1..).map(|i| i * (64 << 10)).find(|at| bytes[at + 240] != 0).unwrap();
     bytes[first + 240] = 63;
     fs::write(&path, &bytes).unwrap();
     for mode in [SyncMode::Strict, HOUR] {

@@ -20,6 +20,7 @@ mod pea;
 mod records;
 mod reh;
 mod rewo;
+mod space;
 mod update;
 
 use std::collections::HashMap;

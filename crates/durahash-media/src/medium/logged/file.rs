@@ -40,11 +40,10 @@ use super::background::Background;
 use super::disk::Disk;
 use super::format::{BLOCK_BYTES, Layout, Line};
 use super::old::{
-    LogArea, MAX_EXTENTS_OFF, OPENING, OldLog, PoolView, SUPERBLOCK_BYTES, View, is_left_in_cache,
-    open_same,
+    LogArea, OPENING, OldLog, PoolView, View, head_parts, is_left_in_cache, open_same,
 };
 use super::{Logged, SyncMode};
-use crate::error::{Error, ErrorKind, Limit, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::identity::FileId;
 use crate::medium::mapped::{MAPPING, Mapped, Mapping};
 use crate::medium::room::HUGE_PAGE_BYTES;
@@ -147,9 +146,11 @@ impl FileDisk {
     fn dirty_again(&self) -> Result<()> {
         let region = self.view.region();
         if !is_left_in_cache(region)? {
-            let max_extents = region.at::<PmU64>(MAX_EXTENTS_OFF)?.load();
-            let head = SUPERBLOCK_BYTES.saturating_add(max_extents);
-            return self.view.dirty_pages(0, head.min(region.len()));
+            let len = region.len();
+            return head_parts(region)?.into_iter().try_for_each(|(off, bytes)| {
+                let off = off.min(len);
+                self.view.dirty_pages(off, bytes.min(len - off))
+            });
         }
         // Not the area, which is written again by itself, and perhaps past the cache from now on.
         let end = self.area.off + self.area.bytes;
@@ -220,8 +221,7 @@ impl Disk for FileDisk {
             return Ok(());
         }
         if bytes > self.region.max_bytes() {
-            let limit = Limit::Pool { max_bytes: self.region.max_bytes() };
-            return Err(Error::full(bytes - len, limit).at_path(self.path()));
+            return Err(Error::full(bytes - len, self.region.limit()).at_path(self.path()));
         }
         let had = self.image.bytes();
         self.view.reach_image(&self.image, bytes)?;
@@ -307,9 +307,9 @@ impl Logged<FileDisk> {
     ) -> Result<Self> {
         let strict = mode.is_strict()?;
         let old = match file.take_log() {
+            Some(old) if old.is_there(file.region())? => Some(old),
             // It was made just now.
-            None => OldLog::look(&mut file)?,
-            old => old,
+            _ => OldLog::look(&mut file)?,
         };
         let Some(old) = old else {
             let what = "the pool has no log";

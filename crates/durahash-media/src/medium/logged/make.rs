@@ -38,6 +38,9 @@ pub(crate) trait LogSpace: Medium {
 
     /// Puts what was written so on the disk.
     fn sync_file(&self) -> Result<()>;
+
+    /// True if the log that is there, if one is, was closed.
+    fn is_log_closed(&self) -> bool;
 }
 
 impl LogSpace for Mapped {
@@ -47,6 +50,10 @@ impl LogSpace for Mapped {
 
     fn sync_file(&self) -> Result<()> {
         sys::sync_file(self.file()).map_err(|e| self.error(MAKING, e))
+    }
+
+    fn is_log_closed(&self) -> bool {
+        Mapped::is_log_closed(self)
     }
 }
 

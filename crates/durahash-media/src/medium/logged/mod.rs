@@ -111,7 +111,7 @@ pub(super) use old::{OldLog, PoolView, begin_file, is_copy, is_left_in_cache, po
 pub(crate) use {
     format::{AREA_BYTES_MIN, LOG_ALIGN},
     make::{LogSpace, format_log, place_log},
-    old::{LOG_OFF, LOG_VERSION},
+    old::{LOG_OFF, LOG_VERSIONS, TABLES, TABLES_OFF},
 };
 
 use std::cell::{Cell, RefCell};

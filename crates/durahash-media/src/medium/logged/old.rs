@@ -50,20 +50,45 @@ pub(crate) struct LogArea {
 
 /// Words of the superblock: the medium is below the pool, and needs them before there is one.
 const MAGIC: u64 = u64::from_le_bytes(*b"DURAHASH");
-/// The format in which these words stand where they are looked for.
-pub(crate) const LOG_VERSION: u64 = 3;
+/// The formats in which these words stand where they are looked for.
+pub(crate) const LOG_VERSIONS: [u64; 2] = [3, 4];
 const VERSION_OFF: u64 = 16;
 const GEOMETRY_OFF: u64 = 40;
-pub(super) const MAX_EXTENTS_OFF: u64 = 48;
+const MAX_EXTENTS_OFF: u64 = 48;
 const UUID_OFF: u64 = 64;
 const STATE_OFF: u64 = 128;
 pub(super) const EXTENTS_OFF: u64 = 152;
-pub(super) const SUPERBLOCK_BYTES: u64 = 512;
+/// Offsets of further extent tables, and how many.
+pub(crate) const TABLES_OFF: u64 = 336;
+pub(crate) const TABLES: u64 = 19;
+const SUPERBLOCK_BYTES: u64 = 512;
 /// The state's bit of a pool that was closed.
 const CLEAN: u32 = 32;
 const FILE_OFF: u64 = 184;
 /// Where the area's offset stands, zero if there is none, and behind it how long it is.
 pub(crate) const LOG_OFF: u64 = 160;
+
+fn is_pool(magic: u64, version: u64) -> bool {
+    magic == MAGIC && LOG_VERSIONS.contains(&version)
+}
+
+/// Where the superblock and the extent tables of the pool in `region` are, which say where its log is: offsets
+/// and bytes.
+pub(super) fn head_parts(region: &Region) -> Result<Vec<(u64, u64)>> {
+    let word = |off: u64| region.at::<PmU64>(off).map(PmU64::load);
+    let extent_bytes = 1 << bits(word(GEOMETRY_OFF)?, 0, 6);
+    if word(VERSION_OFF)? == LOG_VERSIONS[0] {
+        return Ok(vec![(0, SUPERBLOCK_BYTES.saturating_add(word(MAX_EXTENTS_OFF)?))]);
+    }
+    let mut parts = vec![(0, extent_bytes)];
+    for k in 0..TABLES {
+        let off = word(TABLES_OFF + k * 8)?;
+        if off != 0 {
+            parts.push((off, (extent_bytes / 2) << k));
+        }
+    }
+    Ok(parts)
+}
 
 impl LogArea {
     /// The area of the pool in `region`, if it is a pool and has one. One of another version has none
@@ -74,7 +99,7 @@ impl LogArea {
         }
         let word = |off: u64| region.at::<PmU64>(off).map(PmU64::load);
         let (off, bytes) = (word(LOG_OFF)?, word(LOG_OFF + 8)?);
-        if word(0)? != MAGIC || word(VERSION_OFF)? != LOG_VERSION || off == 0 {
+        if !is_pool(word(0)?, word(VERSION_OFF)?) || off == 0 {
             return Ok(None);
         }
         let (shift, extents) = (bits(word(GEOMETRY_OFF)?, 0, 8), word(EXTENTS_OFF)?);
@@ -117,7 +142,7 @@ pub(in crate::medium) fn pool_bytes(region: &Region) -> Result<u64> {
         return Ok(len);
     }
     let word = |off: u64| region.at::<PmU64>(off).map(PmU64::load);
-    if (word(0)?, word(VERSION_OFF)?) != (MAGIC, LOG_VERSION) {
+    if !is_pool(word(0)?, word(VERSION_OFF)?) {
         return Ok(len);
     }
     let shift = bits(word(GEOMETRY_OFF)?, 0, 6) as u32;
@@ -129,7 +154,7 @@ pub(in crate::medium) fn pool_bytes(region: &Region) -> Result<u64> {
 pub(in crate::medium) fn is_copy(region: &Region, file: FileId) -> Result<bool> {
     let word = |off: u64| region.at::<PmU64>(off).map(PmU64::load);
     Ok(region.len() >= SUPERBLOCK_BYTES
-        && (word(0)?, word(VERSION_OFF)?) == (MAGIC, LOG_VERSION)
+        && is_pool(word(0)?, word(VERSION_OFF)?)
         && bits(word(STATE_OFF)?, CLEAN, 1) == 0
         && file.differs(FileId(word(FILE_OFF)?)))
 }
@@ -170,6 +195,11 @@ impl OldLog {
             ));
         }
         Ok(Some(OldLog { area, found }))
+    }
+
+    /// True if the pool in `region` still has this log.
+    pub(super) fn is_there(&self, region: &Region) -> Result<bool> {
+        Ok(LogArea::find(region)? == Some(self.area))
     }
 
     /// True if the pages of the view are private.

@@ -259,6 +259,11 @@ impl Mapped {
         self.file.fill_holes(self.region.len())
     }
 
+    pub(super) fn is_log_closed(&self) -> bool {
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.as_ref().is_none_or(|old| !old.is_private())
+    }
+
     /// Takes the log that the file had at open. The caller brings its lines into the file.
     pub(super) fn take_log(&self) -> Option<OldLog> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -456,8 +461,7 @@ impl Storage for Mapped {
             return Ok(());
         }
         if bytes > self.region.max_bytes() || *trimmed {
-            let limit = Limit::Pool { max_bytes: self.region.max_bytes() };
-            return Err(Error::full(bytes - len, limit).at_path(self.file.path()));
+            return Err(Error::full(bytes - len, self.region.limit()).at_path(self.file.path()));
         }
         self.reach(&self.mapping, self.sharing, bytes)?;
         self.file.extend(len, bytes)?;

@@ -1,0 +1,75 @@
+//! What small pools take, and many of them at once.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use durahash::{Design, Map, Options, SyncMode};
+use durahash_testkit::new_path;
+
+const SHORT_LOG: u64 = 512 << 10;
+
+fn on_disk(path: &std::path::Path) -> u64 {
+    fs::metadata(path).unwrap().blocks() * 512
+}
+
+#[test]
+fn a_new_pool_is_small() {
+    for mode in [SyncMode::Process, SyncMode::INTERVAL, SyncMode::Strict] {
+        for design in [Design::Reh, Design::Esh, Design::Rewo] {
+            let (_dir, path) = new_path();
+            let options = Options::new().design(design).sync_mode(mode).log_bytes(SHORT_LOG);
+            let map: Map<u64, u64> = options.create(&path).unwrap();
+            map.put(&1, &1).unwrap();
+            assert!(on_disk(&path) <= 1 << 20, "{design}, {mode}: {}", on_disk(&path));
+            map.close().unwrap();
+            assert!(on_disk(&path) <= 768 << 10, "{design}, {mode}: {}", on_disk(&path));
+            let map: Map<u64, u64> = options.open(&path).unwrap();
+            assert_eq!(map.stats().unwrap().space.max_bytes, None);
+            assert_eq!(map.get(&1).unwrap(), Some(1));
+        }
+    }
+}
+
+/// A short log is replaced when a closed pool of some size is opened, and only then.
+#[test]
+fn a_log_grows_with_its_pool() {
+    let (_dir, path) = new_path();
+    let set = Options::new().sync_mode(SyncMode::INTERVAL).log_bytes(SHORT_LOG);
+    let map: Map<u64, [u8]> = set.create(&path).unwrap();
+    let log = |map: &Map<u64, [u8]>| map.stats().unwrap().log.unwrap().area_bytes;
+    for i in 0..1000 {
+        map.put(&i, &[7; 30_000]).unwrap();
+    }
+    map.close().unwrap();
+    let map: Map<u64, [u8]> = set.open(&path).unwrap();
+    assert_eq!(log(&map), SHORT_LOG);
+    map.close().unwrap();
+    let map: Map<u64, [u8]> = Options::new().open(&path).unwrap();
+    let long = log(&map);
+    assert!((4 << 20..=16 << 20).contains(&long), "{long}");
+    map.put(&1000, &[8; 30_000]).unwrap();
+    map.close().unwrap();
+    for options in [Options::new(), set] {
+        let map: Map<u64, [u8]> = options.open(&path).unwrap();
+        assert!((long..=16 << 20).contains(&log(&map)));
+        assert_eq!(map.len().unwrap(), 1001);
+        map.check(&mut |finding| panic!("{finding:?}")).unwrap();
+        map.close().unwrap();
+    }
+}
+
+/// Many pools are open at once, and each can grow. `examples/many_pools.rs` opens ten thousand.
+#[test]
+fn many_pools_are_open_at_once() {
+    let (dir, _) = new_path();
+    let options = Options::new().sync_mode(SyncMode::Process);
+    let maps: Vec<Map<u64, u64>> =
+        (0..200).map(|i| options.create(dir.path().join(i.to_string())).unwrap()).collect();
+    (0..).zip(&maps).for_each(|(i, map)| map.put(&1, &i).unwrap());
+    let in_memory: Vec<Map<u64, u64>> =
+        (0..1000).map(|_| Options::new().in_memory().unwrap()).collect();
+    for map in maps.iter().chain(&in_memory).step_by(190) {
+        (2..100_000).for_each(|i| map.put(&i, &i).unwrap());
+    }
+    assert!((0..).zip(&maps).all(|(i, map)| map.get(&1).unwrap() == Some(i)));
+}
