@@ -9,10 +9,8 @@ use sha2::{Digest, Sha256};
 
 const BLOCK_BYTES: usize = 4096;
 
-type Sha = [u8; 32];
-
 struct Store {
-    blocks: Map<Sha, [u8]>,
+    blocks: Map<[u8; 32], [u8]>,
     files: Map<str, [u8]>,
 }
 
@@ -20,7 +18,7 @@ impl Store {
     /// Stores a file. Its blocks first: whatever happens in between, no list names a block that is missing.
     fn add(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let blocks = || bytes.chunks(BLOCK_BYTES);
-        let digests: Vec<Sha> = blocks().map(|block| Sha256::digest(block).into()).collect();
+        let digests: Vec<[u8; 32]> = blocks().map(|block| Sha256::digest(block).into()).collect();
         let mut known = vec![false; digests.len()];
         self.blocks.contains_many(&digests, &mut known)?;
         let all = digests.iter().copied().zip(blocks()).zip(known);
@@ -48,10 +46,10 @@ impl Store {
 
 fn main() -> Result<()> {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let options = Options::new();
-    let pool: Pool = options.create(dir.path().join("store.pool"))?;
-    let store =
-        Store { blocks: pool.create("blocks", &options)?, files: pool.create("files", &options)? };
+    let pool: Pool = Options::new().create(dir.path().join("store.pool"))?;
+    let (blocks, files) =
+        (pool.create("blocks", &Options::new())?, pool.create("files", &Options::new())?);
+    let store = Store { blocks, files };
     let old: Vec<u8> = (0..1_000_000_u32).map(|i| (i / 4096 * i) as u8).collect();
     let new = [&old[..], b"a new end"].concat();
     store.add("old", &old)?;
