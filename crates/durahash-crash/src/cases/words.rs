@@ -105,6 +105,9 @@ pub(super) fn reh(name: &'static str, max_bytes: u64) -> Case {
     let all = 0..3 * GROUP;
     let mut shrunk = puts(all.clone());
     shrunk.extend((2..3 * GROUP).filter(|key| key % 4 != 0).map(Op::Remove));
+    // The last removal empties an extent, beside one that is kept.
+    let mut emptied = puts(all.clone());
+    emptied.extend((0..22).map(Op::Remove));
     Case {
         keys: hashes(&[(0b00, 2, 8), (0b01, 2, 8), (0b1, 1, 8)], |_, h| h),
         prefills: vec![
@@ -114,6 +117,7 @@ pub(super) fn reh(name: &'static str, max_bytes: u64) -> Case {
             prefill("just-split", puts([0, 1, 2, 8, 9]), kinds(10, 8, 3)),
             prefill("deep", puts(all), kinds(24, 0, 4)),
             prefill("shrunk", shrunk, kinds(9, 0, 1)),
+            prefill("emptied", emptied, kinds(0, 22, 23)),
         ],
         ..case(name, max_bytes, (1, TINY), Reh::create, Reh::open)
     }

@@ -4,6 +4,7 @@
 // From low to high.
 pub(crate) mod count;
 pub(crate) mod extend;
+pub(crate) mod free;
 pub(crate) mod unit;
 
 pub(crate) mod growth;

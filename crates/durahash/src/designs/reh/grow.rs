@@ -100,7 +100,7 @@ impl<M: Medium> Reh<M> {
         let growth = &self.writers.growth;
         let fits = self.directory.fit(self.medium(), depth + 1, growth, |_, _| Ok(()));
         if let Err(e) = fits {
-            self.give_bucket(new);
+            self.give_bucket(new)?;
             return Err(e);
         }
         Ok(new)
@@ -108,9 +108,9 @@ impl<M: Medium> Reh<M> {
 
     pub(super) fn take_bucket(&self) -> Result<u64> {
         let mut free = wait_lock(&self.writers.free, self.medium());
-        if let Some(bucket) = free.pop() {
+        if let Some(bucket) = free.take() {
             // The next split's: its stores would wait for these lines.
-            if let Some(Ok(next)) = free.last().map(|next| self.bucket(*next)) {
+            if let Some(Ok(next)) = free.peek().map(|next| self.bucket(next)) {
                 self.medium().prefetch(next);
             }
             return Ok(bucket);
@@ -127,12 +127,15 @@ impl<M: Medium> Reh<M> {
             self.pool.release_extent(extent)?;
             return Err(e);
         }
-        free.extend((first + 1..first + per_extent).rev());
+        free.add(extent, (first + 1..first + per_extent).rev());
         Ok(first)
     }
 
-    fn give_bucket(&self, bucket: u64) {
-        wait_lock(&self.writers.free, self.medium()).push(bucket);
+    /// Gives back a bucket that nothing durable links to, and its extent, if that is empty now. Its metadata
+    /// stay: their versions tell a late reader that the bucket is none.
+    fn give_bucket(&self, bucket: u64) -> Result<()> {
+        let empty = wait_lock(&self.writers.free, self.medium()).give(bucket);
+        empty.map_or(Ok(()), |extent| self.pool.release_extent(extent))
     }
 
     /// The most live slots of two buddies that are merged: 11 of 15. A lower bound would leave more
@@ -246,7 +249,8 @@ impl<M: Medium> Reh<M> {
         let dead = upper.bucket;
         upper.release_changed();
         lower.release_changed();
-        self.give_bucket(dead);
+        // It fails for no extent of this pool.
+        let _ = self.give_bucket(dead);
         self.directory.shrink(self.medium(), &self.writers.growth, 1, |_, _| Ok(()));
         Merge::Done
     }

@@ -44,6 +44,7 @@
 //! | | old bucket's link := {depth + 1, new bucket} | flush, fence | split; what moved no longer matches the old prefix |
 //! | merge | free slots of the lower bucket: live slots of the upper; marker where a stale `h` belongs to the upper | flush, fence | none of it matches the lower prefix: free |
 //! | | lower bucket's link := {depth − 1, upper's sibling} | flush, fence | merged; nothing links to the upper: free |
+//! | | kind of its extent := free, if no bucket of that is linked | flush, fence | given back by the next open |
 //!
 //! Nothing is erased by a split, so the lower bucket keeps stale copies. A merge would revive them
 //! with their old payloads, and even what was removed since; therefore it overwrites all of them
@@ -91,6 +92,7 @@ use durahash_media::{Event, Medium, Place, Reserved, Result};
 
 use crate::extendible::directory::{Directory, Sought};
 use crate::extendible::extend::{self, MAX_DEPTH};
+use crate::extendible::free::FreeUnits;
 use crate::extendible::growth::{Growth, split_ahead};
 use crate::index::{
     Change, Finding, Index, IndexBase, IndexStats, PREFETCHED, Reader, Room, Updater, last_read,
@@ -126,7 +128,7 @@ pub struct Reh<M: Medium> {
 #[repr(align(128))]
 struct Writers {
     /// Buckets that exist and are not on the chain.
-    free: Mutex<Vec<u64>>,
+    free: Mutex<FreeUnits>,
     growth: Growth,
 }
 

@@ -17,6 +17,7 @@ use super::{ROOT, Reh, Writers};
 use crate::designs::slots_of;
 use crate::extendible::directory::{Directory, is_proportionate};
 use crate::extendible::extend::{self, MAX_DEPTH};
+use crate::extendible::free::FreeUnits;
 use crate::extendible::growth::Growth;
 use crate::index::{Finding, IndexStats};
 use crate::util::counter::Counter;
@@ -104,13 +105,13 @@ impl<M: Medium> Reh<M> {
         let format = pool.format();
         let slots = slots_of(format, SLOTS, "REH has 2 to 15 slots a bucket")?;
         let bytes = format.max_bytes.min(pool.medium().region().max_bytes());
-        let growth = Growth::default();
+        let (growth, per_extent) = (Growth::default(), pool.extent_bytes() / BUCKET_BYTES);
         Ok(Reh {
             metas: Reserved::growing(0, (bytes / BUCKET_BYTES).min(MAX_BUCKETS))?,
             directory: Directory::new(1, &growth)?,
             slots,
             live: Counter::default(),
-            writers: Writers { free: Mutex::new(Vec::new()), growth },
+            writers: Writers { free: Mutex::new(FreeUnits::new(per_extent)), growth },
             pool,
         })
     }
@@ -159,13 +160,13 @@ impl<M: Medium> Reh<M> {
     /// to the pool.
     fn find_free(&self, extents: &[u64], per_extent: u64, seen: &Seen) -> Result<()> {
         let mut free = wait_lock(&self.writers.free, self.medium());
-        for i in extents.iter().rev() {
-            let from = free.len();
+        for i in extents {
             let numbers = (i * per_extent..(i + 1) * per_extent).rev();
-            free.extend(numbers.filter(|n| seen.row(*n)[0].load(Ordering::Relaxed) != MET));
-            if free.len() - from == per_extent as usize {
-                free.truncate(from);
+            let is_free = |n: &u64| seen.row(*n)[0].load(Ordering::Relaxed) != MET;
+            if numbers.clone().all(|n| is_free(&n)) {
                 self.pool.release_extent(*i)?;
+            } else {
+                free.add(*i, numbers.filter(is_free));
             }
         }
         Ok(())
@@ -221,8 +222,7 @@ impl<M: Medium> Reh<M> {
         if expected.is_none() && number != 0 {
             report("REH-1", number, "the last bucket has a sibling".to_owned());
         }
-        let free = wait_lock(&self.writers.free, medium).clone();
-        for free in free {
+        for free in wait_lock(&self.writers.free, medium).iter() {
             if std::mem::replace(&mut met[free as usize], true) {
                 report("REH-5", free, "a bucket in use is on the free list".to_owned());
             }

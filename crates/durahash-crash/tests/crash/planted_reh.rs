@@ -1,0 +1,52 @@
+//! A fault that giving extents back invites, planted and found: an extent is free before the merge that
+//! empties it is durable.
+
+use durahash_crash::cases::named;
+use durahash_crash::mutate::{Verdict, source};
+use durahash_crash::run::Tester;
+use durahash_crash::states::Model;
+use durahash_media::sim::{Action, Step};
+
+/// True if a step was done by this function of this file, where the line says so.
+fn is_in(step: &Step, file: &str, function: &str, line: &str) -> bool {
+    step.site.file().ends_with(file) && {
+        let (name, text) = source(step.site);
+        name == function && text.contains(line)
+    }
+}
+
+/// Plants it into a copy of `steps`; the first step that is another one.
+fn released_first(steps: &[Step], out: &mut Vec<Step>) -> Option<usize> {
+    out.clear();
+    out.extend_from_slice(steps);
+    let mut first = None;
+    for fence in 0..out.len() {
+        if out[fence].action != Action::Fence
+            || !is_in(&out[fence], "pool/extents.rs", "release", "")
+        {
+            continue;
+        }
+        let is_commit = |step: &Step| {
+            matches!(step.action, Action::Store { .. })
+                && is_in(step, "reh/grow.rs", "merge", "to.link")
+        };
+        let kind = (0..fence).rev().find(|i| matches!(out[*i].action, Action::Store { .. }))?;
+        if let Some(commit) = (0..kind).rev().find(|i| is_commit(&out[*i])) {
+            out[commit..=fence].rotate_right(fence + 1 - kind);
+            first.get_or_insert(commit);
+        }
+    }
+    first
+}
+
+#[test]
+fn an_extent_that_is_released_too_early_is_found() {
+    let case = &named("reh");
+    let mut tester = Tester::new(case, Model::X86);
+    tester.keep_corpus();
+    let base = tester.base("emptied").unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(base.is_some(), "crashes on the way there were looked at");
+    let verdict = tester.planted(released_first);
+    println!("{verdict:?}");
+    assert!(matches!(verdict, Verdict::Caught(_)), "{verdict:?}");
+}
