@@ -138,5 +138,10 @@ fn a_full_pool_still_answers_and_removes() {
             assert_eq!(remove(&*index, h), Some(v));
         }
         assert_holds(&*index, &model);
+        let stats = index.stats();
+        assert!(
+            stats.depths.is_empty() || stats.depths == [0, 2],
+            "everything has merged: {stats:?}"
+        );
     }
 }

@@ -122,7 +122,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         or_release!(whole, done);
         whole.release_changed();
         if next.is_none() {
-            self.pool.release_extent(place.number())?;
+            self.give_up(place.number())?;
         }
         Ok(())
     }
@@ -141,9 +141,26 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             }
             or_release!(whole, self.split(&whole, h));
             whole.release_changed();
-            self.pool.release_extent(old.number())?;
+            self.give_up(old.number())?;
             Ok(true)
         })
+    }
+
+    /// Lets go of a segment that nothing durable names any more.
+    pub(super) fn give_up(&self, segment: Segment) -> Result<()> {
+        let mut reserve = wait_lock(&self.writers.reserve, self.medium());
+        if reserve.is_none() {
+            *reserve = Some(segment);
+            return Ok(());
+        }
+        drop(reserve);
+        self.pool.release_extent(segment)
+    }
+
+    /// A segment for a merge, also if the pool is full.
+    fn take_for_merge(&self) -> Result<Segment> {
+        let reserve = wait_lock(&self.writers.reserve, self.medium()).take();
+        reserve.map_or_else(|| self.pool.take_unit_extent(), Ok)
     }
 
     /// One word: no entry is moved.
@@ -172,7 +189,8 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             images.push(self.new_image());
         }
         self.distribute(old, prefix, bits, &mut images)?;
-        let made = self.write_images(prefix, depth + bits, images)?;
+        let take = || self.pool.take_unit_extent();
+        let made = self.write_images(prefix, depth + bits, images, take)?;
 
         // Steps 2 and 3: their words, the lowest last. The directory was not halved meanwhile: this
         // segment is of a depth that keeps it from being.
@@ -232,20 +250,21 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         Image::new(self.shape, words.unwrap_or_default())
     }
 
-    /// Writes new segments, which share the range of hashes from `prefix` on, and fences. Nothing is
-    /// taken where that fails.
+    /// Writes new segments, which share the range of hashes from `prefix` on and which `take` brings, and fences.
+    /// Nothing is taken where that fails.
     pub(super) fn write_images(
         &self,
         prefix: u64,
         depth: u32,
         images: Vec<Image<MULTI>>,
+        take: impl Fn() -> Result<Segment>,
     ) -> Result<Vec<Fresh>> {
         let mut made = Vec::with_capacity(images.len());
         let mut at = prefix;
         let mut done = Ok(());
         for image in images {
             if done.is_ok() {
-                done = self.pool.take_unit_extent().and_then(|segment| {
+                done = take().and_then(|segment| {
                     let place = Unit::new(segment, depth).with_tag(image.strategy.tag());
                     made.push(Fresh { place, prefix: at, live: image.live });
                     self.rows.cover((segment + 1) * 2)?;
@@ -257,7 +276,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         }
         if let Err(e) = done {
             for fresh in made {
-                self.pool.release_extent(fresh.place.number())?;
+                self.give_up(fresh.place.number())?;
             }
             return Err(e);
         }
@@ -378,7 +397,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             second.release_changed();
             first.release_changed();
             for segment in dead {
-                self.pool.release_extent(segment)?;
+                self.give_up(segment)?;
             }
             // A split in four that is under way needs two depths.
             let (Writers { array, growth, .. }, spare) =
@@ -431,7 +450,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         (prefix, depth): (u64, u32),
         image: Image<MULTI>,
     ) -> Result<()> {
-        let made = self.write_images(prefix, depth, vec![image])?;
+        let made = self.write_images(prefix, depth, vec![image], || self.take_for_merge())?;
         self.directory.lock.shared(self.medium(), || {
             for fresh in &made {
                 self.commit_word(fresh.place, fresh.prefix)?;
@@ -456,7 +475,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             if or_release!(whole, mended) {
                 let dead = whole.place.number();
                 whole.release_changed();
-                self.pool.release_extent(dead)?;
+                self.give_up(dead)?;
             } else {
                 whole.release_unchanged();
             }

@@ -26,8 +26,8 @@
 //!   strategy looks for it, with the fingerprint of `h`; it is one that the geometry uses.
 //! - **PEA-3** No two live slots of a map have the same `h`.
 //! - **PEA-4** No local depth exceeds the global depth.
-//! - **PEA-5** Every extent of units is one segment of the directory; every extent of directories
-//!   belongs to the array.
+//! - **PEA-5** Every extent of units is one segment of the directory, but for one that is kept for merges; every
+//!   extent of directories belongs to the array.
 //! - **PEA-6** The counters of depths, and the counts of live slots and of a multimap's other entries
 //!   that are known, are exact, and no lock is held.
 //! - **PEA-7** In a multimap, all live slots of an `h` are in one bucket, and in every bucket one slot
@@ -56,11 +56,12 @@
 //! | merge | new segment, past the cache | fence | free |
 //! | | its word, where the lower of the old ones stood | flush, fence | merged; the upper's word stands inside its range |
 //! | doubling, halving | new array: the word of each segment at its new place | flush, fence | nothing names it: free |
-//! | | root word {array, depth} | flush, drain | switched; nothing names the old array: free |
+//! | | root word {array, depth} | flush, fence | switched; nothing names the old array: free |
 //!
 //! The directory's lock is held, shared for a row of the array and exclusively for a new one, from
 //! the first store to the array until the directory in DRAM says the same. The old segments and the
-//! old array go back to the pool after that.
+//! old array go back to the pool after that; one segment is kept, also by a close, so that a merge needs
+//! no space.
 //!
 //! A new segment takes entries by the policy, from the first strategy on. Should their number fit
 //! but not their places, which only tiny segments see, it keeps the places of the old segment, of
@@ -68,7 +69,7 @@
 //!
 //! # Recovery
 //! `recover.rs`. The array is strided from segment to segment. No store is needed, so recovery is
-//! idempotent; extents of units or directories that nothing names are given back.
+//! idempotent; extents of units or directories that nothing names are given back, but for one of units.
 //!
 //! # Concurrency
 //! A segment has fourteen locks for its main buckets and one for its stash. Readers: directory
@@ -181,6 +182,8 @@ struct Writers {
     in_force: [AtomicU64; 3],
     started: [Count; 3],
     array: Array,
+    /// A segment that nothing names, kept for merges, which free two: a full pool can shrink.
+    reserve: Mutex<Option<Segment>>,
     /// Memory in which segments were made.
     scratch: Mutex<Vec<Vec<u64>>>,
     /// The number of the next value buffer.

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use durahash_media::hash::WordMix;
-use durahash_media::{ErrorKind, Medium, Place, Reserved, Result};
+use durahash_media::{ErrorKind, Medium, Place, Reserved, Result, wait_lock};
 
 use super::layout::{BUCKET_BYTES, SLOTS, STASH, used_slots};
 use super::strategy::{Policy, Shape, Strategy};
@@ -39,7 +39,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         let pool = pool.into();
         let pea = Self::new(pool, policy)?;
         let images = vec![pea.new_image(), pea.new_image()];
-        for fresh in pea.write_images(0, 1, images)? {
+        for fresh in pea.write_images(0, 1, images, || pea.pool.take_unit_extent())? {
             pea.publish(&fresh);
         }
         pea.writers.extra_count.set(0);
@@ -69,7 +69,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         let named: HashSet<u64> = sound.units.iter().map(|(_, place)| place.number()).collect();
         let units = pea.pool.unit_extents();
         for segment in units.into_iter().filter(|extent| !named.contains(extent)) {
-            pea.pool.release_extent(segment)?;
+            pea.give_up(segment)?;
         }
         pea.writers.array.release_others(&pea.pool, sound.depth)?;
         Ok(pea)
@@ -101,6 +101,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
                 in_force: [const { AtomicU64::new(0) }; 3],
                 started: [const { Count::new() }; 3],
                 array: Array::new(format.seed),
+                reserve: std::sync::Mutex::default(),
                 scratch: std::sync::Mutex::default(),
                 numbers: AtomicU64::new(Self::first_number(pool.epoch())),
                 extra_count: IncrementalCount::default(),
@@ -165,7 +166,8 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             self.check_segment(*prefix, *place, &mut report)?;
         }
         self.writers.growth.check(&depths, "segments", |what| report("PEA-6", 0, what));
-        let named: HashSet<u64> = segments.iter().map(|(_, place)| place.number()).collect();
+        let mut named: HashSet<u64> = segments.iter().map(|(_, place)| place.number()).collect();
+        named.extend(*wait_lock(&self.writers.reserve, self.medium()));
         let arrays = first..first + Array::extents(&self.pool, depth);
         let units = self.pool.unit_extents().into_iter().filter(|i| !named.contains(i));
         let directories = self.pool.directory_extents().into_iter();
