@@ -60,7 +60,8 @@ impl<M: Medium> Place<M> {
         Ok(self.medium.load(self.root_word(i)?))
     }
 
-    /// Changes root word `i` by one durable store.
+    /// Changes root word `i` by one store, which is durable before what is stored after it. Nobody need wait for
+    /// that: what a root leads to is the same before and after.
     ///
     /// # Errors
     /// As [`Place::root`].
@@ -69,7 +70,7 @@ impl<M: Medium> Place<M> {
         let root = self.root_word(i)?;
         self.medium.store(root, v);
         self.medium.flush(root);
-        self.medium.drain();
+        self.medium.fence();
         Ok(())
     }
 

@@ -98,6 +98,26 @@ fn gives_space_back(new: &dyn Fn() -> Box<dyn Index>, most: f64) {
     assert!(ratio <= most, "{ratio} times a fresh load, at most {most}");
 }
 
+/// Behind a log of `Strict` a drain waits for the disk. A change waits once, for itself, whatever grows or shrinks
+/// by it: nobody waits for another's directory.
+#[test]
+fn growth_waits_for_no_disk() {
+    for design in [Design::Reh, Design::Pea, Design::Esh] {
+        let geometry = Geometry { extent_shift: 10, ..Geometry::default() };
+        let pool = pool_on(Metered::new(Dram::new(16 << 20).unwrap()), geometry);
+        let index = index_on(design, pool.clone());
+        let drains_once = |change: &dyn Fn()| {
+            let before = pool.medium().counts();
+            change();
+            assert_eq!((pool.medium().counts() - before).drains, 1, "{design}");
+        };
+        (0..5000).for_each(|i| drains_once(&|| put(&*index, i)));
+        (0..5000).for_each(|i| drains_once(&|| remove(&*index, i)));
+        let stats = index.stats();
+        assert!(stats.doublings > 4 && stats.halvings > 4, "{stats:?}");
+    }
+}
+
 #[test]
 fn reh_meets_its_costs() {
     let loaded = budget(75_000, 300_000);

@@ -61,7 +61,7 @@
 //! | merge | a new segment, past the cache | fence | free |
 //! | | its word, where the lower of the old ones stood | flush, fence | merged; the upper's word stands inside its range |
 //! | doubling, halving | new array: the word of each segment at its new place | flush, fence | nothing names it: free |
-//! | | root word {array, depth} | flush, drain | switched; nothing names the old array: free |
+//! | | root word {array, depth} | flush, fence | switched; nothing names the old array: free |
 //! | repair | ✕ the date of each bucket, with W and X of all | | nobody relies on it after a crash |
 //! | | commit words: the nearest of two equal slots alone is live | flush, fence | repaired again |
 //! | | commit words: exact OB, OFRB, OC | flush all heads, drain | any of them: repaired again |
