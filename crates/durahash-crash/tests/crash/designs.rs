@@ -226,8 +226,6 @@ accept! {
         "begin" "self.store_state(self.state)?;" [SwapAcrossFence] "the next store is not visible yet"
         "close" "self.store_state(state)?;" [Drop Delay SwapAcrossFence]
             "a clean pool that is taken for an unclean one is recovered"
-        "merge" "medium.store(&to.link" [SwapAcrossFence]
-            "the next store is that of another merge, and not visible yet"
         "remove" "medium.store(&bucket.head[" [SwapAcrossFence]
             "the next store is that of a merge, and not visible yet"
         "add_entry" "held.release_unchanged();" [UnlockEarly] "the same as in update_slot"
