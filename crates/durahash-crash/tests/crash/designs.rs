@@ -256,6 +256,7 @@ accept! {
 const UNREACHED: &[(&str, &str, &str)] = &[
     ("pool/mod.rs", "self.medium.", "in the name of the caller, where it is left out"),
     ("pool/mod.rs", "medium.flush(word)", "the same"),
+    ("pool/place.rs", "self.medium.", "the same"),
     ("reh/write.rs", "medium.flush(bucket);", "an operation that panics: tests/breaks.rs"),
     ("reh/write.rs", "            medium.drain();", "the same"),
     ("pool/log.rs", "medium.flush(", "a log, which the log's own tester cuts: tests/logged.rs"),
