@@ -509,13 +509,13 @@ schedules! {
 }
 
 /// What a fault of batches does that only other threads are hurt by, if it is found.
-pub(crate) fn hurts_threads(fault: Option<Fault>) -> Option<String> {
+pub(crate) fn hurts_threads(fault: Fault) -> Option<String> {
     let found = Arc::new(Mutex::new(None));
     let told = Arc::clone(&found);
     let work = Work::new("reh-batch-map-threads", Model::X86);
     // All threads of a schedule are one of the system's.
-    each(&AtRandom(48), budget(600, 5000), move |number| {
-        plant(fault);
+    each(&AtRandom(48), budget(600, 2500), move |number| {
+        plant(Some(fault));
         if told.lock().unwrap().is_none() {
             *told.lock().unwrap() = run(&work, number, &Mutex::default(), &|_| false);
         }

@@ -294,9 +294,6 @@ impl<'a> Batch<'a> {
             }
             return Err(e);
         }
-        if planted(Fault::FreedFirst) {
-            self.maps[0].release(std::mem::take(&mut self.intent));
-        }
         self.store.set_batch(0)?;
         self.is_named = false;
         Ok(())
@@ -451,8 +448,6 @@ fn load(store: &Arc<dyn Store>, name: u64, maps: Maps<'_>) -> Result<(Vec<Slot>,
 pub enum Fault {
     /// Others write to what a batch changes.
     GateOpen,
-    /// The intent's block is free before the pool names it no more.
-    FreedFirst,
 }
 
 thread_local! {
