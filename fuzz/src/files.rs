@@ -169,7 +169,7 @@ pub(crate) fn use_file<H: Kept>(
 }
 
 /// Types of keys and of values.
-const TYPES: [(Type, Type); 8] = [
+const TYPES: [(Type, Type); 9] = [
     (Type::Bytes, Type::Bytes),
     (Type::Str, Type::U64),
     (Type::U64, Type::Str),
@@ -178,6 +178,7 @@ const TYPES: [(Type, Type); 8] = [
     (Type::Array(3), Type::Array(12)),
     (Type::U128, Type::Array(0)),
     (Type::I128, Type::I8),
+    (Type::Array(32), Type::U64),
 ];
 
 /// Operations on a file, compared with a model; copied while it is open, as a death of the process

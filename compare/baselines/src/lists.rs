@@ -121,6 +121,7 @@ impl<M: Medium> Lists<M> {
         let format = Format {
             design: 0,
             kind: 0,
+            cells: false,
             key_type: 0,
             value_type: 0,
             geometry: Geometry::default(),

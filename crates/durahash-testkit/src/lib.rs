@@ -16,7 +16,8 @@ use durahash::index::Index;
 use durahash::pea::{Pea, Policy};
 use durahash::reh::Reh;
 use durahash::rewo::{Cache, Rewo};
-use durahash::{Data, Design, Finding, Map, MultiMap, Openable, Options, Result};
+use durahash::{Data, Design, Finding, Map, MultiMap, Openable, Options, Plain, Result};
+use durahash_media::hash::WordMix;
 use durahash_media::metered::Metered;
 use durahash_media::sim::Sim;
 pub use durahash_media::sim::{budget, seed};
@@ -223,8 +224,16 @@ pub fn new_path() -> (TempDir, PathBuf) {
 /// A pool without a map, for what is tested below keys and values.
 pub fn pool_on<M: durahash_media::Medium>(medium: M, geometry: Geometry) -> Arc<Pool<M>> {
     let max_bytes = medium.region().max_bytes();
-    let format =
-        Format { design: 1, kind: 0, key_type: 0, value_type: 0, geometry, seed: 1, max_bytes };
+    let format = Format {
+        design: 1,
+        kind: 0,
+        cells: false,
+        key_type: 0,
+        value_type: 0,
+        geometry,
+        seed: 1,
+        max_bytes,
+    };
     Arc::new(Pool::create(medium, &format).expect("a new pool"))
 }
 
@@ -285,6 +294,34 @@ impl Sample for [u8; 5] {
     fn sample(i: u64) -> [u8; 5] {
         let [a, b, c, d, ..] = i.to_le_bytes();
         [b'k', a, b, c, d]
+    }
+}
+
+/// Arrays and structs as digests are: no word of two is the same.
+macro_rules! digests {
+    ($($ty:ty: $bytes:literal $of:expr;)*) => {$(
+        impl Sample for $ty {
+            fn sample(i: u64) -> $ty {
+                let mix = WordMix::new(42);
+                let words = [1, 2, 3, 4].map(|n| mix.mix(4 * i + n).to_le_bytes());
+                $of(words.as_flattened()[..$bytes].try_into().expect("so many bytes"))
+            }
+        }
+    )*};
+}
+
+digests! {
+    [u8; 16]: 16 |bytes| bytes;
+    [u8; 20]: 20 |bytes| bytes;
+    [u8; 32]: 32 |bytes| bytes;
+    u128: 16 u128::from_le_bytes;
+    Plain<[u32; 5]>: 20 |bytes: [u8; 20]| Plain(bytes.as_chunks::<4>().0.try_into()
+        .map(|words: [[u8; 4]; 5]| words.map(u32::from_le_bytes)).expect("five words"));
+}
+
+impl Sample for (u32, i64) {
+    fn sample(i: u64) -> (u32, i64) {
+        (i as u32 % 3, -(i as i64))
     }
 }
 

@@ -254,7 +254,7 @@ pub trait IndexBase: Send + Sync {
 /// use durahash_media::{Dram, Format, Geometry, Pool};
 ///
 /// let (geometry, max_bytes) = (Geometry::default(), 64 << 20);
-/// let format = Format { design: 1, kind: 0, key_type: 0, value_type: 0, geometry, seed: 1, max_bytes };
+/// let format = Format { design: 1, kind: 0, cells: false, key_type: 0, value_type: 0, geometry, seed: 1, max_bytes };
 /// let index = Reh::create(Arc::new(Pool::create(Dram::new(max_bytes)?, &format)?))?;
 /// // Counts how often a hash was seen.
 /// for _ in 0..3 {
@@ -372,7 +372,7 @@ pub type MultiReader<'a> = &'a mut dyn FnMut(&[u64], &dyn Fn() -> bool) -> Resul
 /// use durahash_media::{Dram, Format, Geometry, Pool};
 ///
 /// let (geometry, max_bytes) = (Geometry::default(), 64 << 20);
-/// let format = Format { design: 2, kind: 1, key_type: 0, value_type: 0, geometry, seed: 1, max_bytes };
+/// let format = Format { design: 2, kind: 1, cells: false, key_type: 0, value_type: 0, geometry, seed: 1, max_bytes };
 /// let pool = Arc::new(Pool::create(Dram::new(max_bytes)?, &format)?);
 /// let index = MultiPea::create(pool, Policy::default())?;
 /// for payload in [10, 20, 20] {

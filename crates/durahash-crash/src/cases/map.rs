@@ -1,10 +1,12 @@
 //! A map of byte strings over any design: records, their chains and the sweep, mostly with hashes of four
-//! bits so that most keys share theirs with others.
+//! bits so that most keys share theirs with others; and cells, whose keys are made to share whole hashes.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 
-use durahash::{Change, Design, Finding, Map, Options, Outcome, Result};
+use durahash::{Change, Data, Design, Finding, Map, Options, Outcome, Result};
 use durahash_media::Geometry;
+use durahash_media::hash::{ByteHash, WordMix};
 
 use super::{text, word};
 use crate::case::{Case, Prefill, Table};
@@ -12,20 +14,28 @@ use crate::script::Op;
 
 /// Maps over every design; then over Rewo-Hash with whole hashes and the smallest tables, so that these are
 /// resized, and what is copied of them in DRAM with them.
-pub(super) fn all() -> [Case; 5] {
+pub(super) fn all() -> [Case; 7] {
     [
-        over("reh-map", Design::Reh, 12, 4),
-        over("pea-map", Design::Pea, 12, 4),
-        over("esh-map", Design::Esh, 12, 4),
-        over("rewo-map", Design::Rewo, 12, 4),
-        over("rewo-small-map", Design::Rewo, 10, 0),
+        over("reh-map", Design::Reh, 12, 4, texts),
+        over("pea-map", Design::Pea, 12, 4, texts),
+        over("esh-map", Design::Esh, 12, 4, texts),
+        over("rewo-map", Design::Rewo, 12, 4, texts),
+        over("rewo-small-map", Design::Rewo, 10, 0, texts),
+        over("reh-cells", Design::Reh, 10, 0, digests),
+        over("pea-cells", Design::Pea, 10, 0, digests),
     ]
 }
 
-fn over(name: &'static str, design: Design, extent_shift: u8, hash_bits: u8) -> Case {
+fn over<K: Data + ?Sized, V: Data + ?Sized>(
+    name: &'static str,
+    design: Design,
+    extent_shift: u8,
+    hash_bits: u8,
+    table: fn(Map<K, V>) -> Box<dyn Table>,
+) -> Case {
     const KEYS: u16 = 16;
     let geometry = Geometry { extent_shift, slots: 3, hash_bits, buckets: 0 };
-    let create = Options::new().design(design).seed(1).geometry(geometry);
+    let create = Options::new().design(design).seed(SEED).geometry(geometry);
     let open = create.clone();
     let kinds = vec![
         Op::Put(0, 0),
@@ -45,35 +55,71 @@ fn over(name: &'static str, design: Design, extent_shift: u8, hash_bits: u8) -> 
         ..Case::new(
             name,
             512 << 10,
-            Arc::new(move |sim| Ok(Box::new(Strings(create.create_on(sim)?)))),
-            Arc::new(move |sim| Ok(Box::new(Strings(open.open_on(sim)?)))),
+            Arc::new(move |sim| create.create_on(sim).map(table)),
+            Arc::new(move |sim| open.open_on(sim).map(table)),
         )
     }
 }
 
-/// Keys and values are words in decimal.
-struct Strings(Map<str, str>);
+const SEED: u64 = 1;
 
-impl Table for Strings {
+/// Keys and values are words in decimal.
+fn texts(map: Map<str, str>) -> Box<dyn Table> {
+    let word = |text: String| word(&text);
+    let key = |key: u64| key.to_string();
+    Box::new(Pairs { map, key, value: text, key_word: word, value_word: word })
+}
+
+/// Four keys share each hash; a word stands at the end of a key and of a value.
+fn digests(map: Map<[u8; 20], u128>) -> Box<dyn Table> {
+    fn key(word: u64) -> [u8; 20] {
+        let mut key = [7; 20];
+        key[12..].copy_from_slice(&word.to_le_bytes());
+        let rest = ByteHash::new(SEED).hash(&key[8..]);
+        let first = WordMix::new(SEED).unmix((word / 4) << 60) ^ rest;
+        key[..8].copy_from_slice(&first.to_le_bytes());
+        key
+    }
+    let value = |v: u64| u128::from(v) << 64 | u128::from(!v);
+    let key_word = |found: [u8; 20]| {
+        let word = u64::from_le_bytes(*found.last_chunk().expect("eight of twenty bytes"));
+        if key(word) == found { word } else { u64::MAX }
+    };
+    let value_word =
+        |v: u128| if v as u64 == !((v >> 64) as u64) { (v >> 64) as u64 } else { u64::MAX };
+    Box::new(Pairs { map, key, value, key_word, value_word })
+}
+
+/// A map, and how the words of scripts become its keys and values and come back.
+struct Pairs<K: Data + ?Sized, V: Data + ?Sized> {
+    map: Map<K, V>,
+    key: fn(u64) -> K::Owned,
+    value: fn(u64) -> V::Owned,
+    key_word: fn(K::Owned) -> u64,
+    value_word: fn(V::Owned) -> u64,
+}
+
+impl<K: Data + ?Sized, V: Data + ?Sized> Table for Pairs<K, V> {
     fn apply(&self, op: Op, key: u64) -> Result<Option<u64>> {
-        let map = &self.0;
-        let name = key.to_string();
+        let map = &self.map;
+        let key = (self.key)(key);
+        let (key, value) = (key.borrow(), self.value);
         let found = match op {
-            Op::Put(_, v) => map.insert(&name, &text(v))?,
-            Op::Insert(_, v) => match map.try_insert(&name, &text(v))? {
+            Op::Put(_, v) => map.insert(key, value(v).borrow())?,
+            Op::Insert(_, v) => match map.try_insert(key, value(v).borrow())? {
                 Outcome::Present(found) => Some(found),
                 Outcome::Done | Outcome::Absent => None,
             },
             Op::Update(_, v) => {
                 let mut found = None;
-                map.update(&name, |old| {
+                map.update(key, |old| {
                     found = old;
-                    if found.is_some() { Change::Set(text(v)) } else { Change::Keep }
+                    if found.is_some() { Change::Set(value(v)) } else { Change::Keep }
                 })?;
                 found
             }
-            Op::Remove(_) => map.remove(&name)?,
-            Op::Get(_) => map.get(&name)?,
+            Op::Remove(_) => map.remove(key)?,
+            Op::Get(_) => map.get(key)?,
             Op::Step => {
                 map.step()?;
                 None
@@ -83,26 +129,26 @@ impl Table for Strings {
             }
             Op::Reopen | Op::Close | Op::Crash(_) => None,
         };
-        Ok(found.as_deref().map(word))
+        Ok(found.map(self.value_word))
     }
 
     fn contents(&self, out: &mut Vec<(u64, u64)>) -> Result<()> {
-        for pair in &self.0 {
+        for pair in &self.map {
             let (key, value) = pair?;
-            out.push((word(&key), word(&value)));
+            out.push(((self.key_word)(key), (self.value_word)(value)));
         }
         Ok(())
     }
 
     fn count(&self) -> Result<u64> {
-        self.0.len()
+        self.map.len()
     }
 
     fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
-        self.0.check(found)
+        self.map.check(found)
     }
 
     fn close(self: Box<Self>) -> Result<()> {
-        self.0.close()
+        self.map.close()
     }
 }

@@ -147,6 +147,7 @@ fn blocks(bug: Bug) -> Case {
         let format = Format {
             design: 1,
             kind: 0,
+            cells: false,
             key_type: 0,
             value_type: 0,
             geometry: Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 0 },

@@ -98,6 +98,8 @@ survive! {
         ("reh-map", WORD, 2, 6, 8), ("reh-map", PROGRAM, 2, 6, 1);
     maps_over_pea_survive_on_every_medium: > 100_000, ("pea-map", X86, 2, 6, 1),
         ("pea-map", WORD, 2, 6, 8), ("pea-map", PROGRAM, 2, 6, 1);
+    maps_of_cells_survive_on_every_medium: > 20_000, ("reh-cells", X86, 2, 6, 8),
+        ("reh-cells", WORD, 1, 6, 8), ("pea-cells", X86, 1, 4, 16), ("reh-cells", PROGRAM, 2, 6, 1);
     /// Of deaths of the process: under the other models it takes too long; `soak --design esh-map` has them.
     maps_over_esh_survive_the_death_of_their_process: > 10, ("esh-map", PROGRAM, 0, 0, 1);
     maps_over_rewo_survive_on_every_medium: > 60_000, ("rewo-map", X86, 2, 10, 1),
@@ -327,6 +329,7 @@ fn every_flush_fence_and_release_is_needed() {
         &[
             ("reh", &[X86, WORD], Corpus::Scripts(2, 150, 32)),
             ("reh-map", &[X86, WORD], Corpus::Scripts(2, 150, 32)),
+            ("reh-cells", &[X86, WORD], Corpus::Scripts(1, 60, 32)),
             ("pea", &[X86, WORD], Corpus::Scripts(2, 150, 32)),
             ("pea-multi", &[X86, WORD], Corpus::Scripts(0, 150, 32)),
             ("reh-batch", &[X86, WORD], Corpus::Scripts(2, 60, 32)),

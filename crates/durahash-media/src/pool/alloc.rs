@@ -10,7 +10,7 @@
 //! what it read, and words are words, so nothing undefined happens.
 
 use super::Pool;
-use super::class::{class_bytes, class_of};
+use super::class::{class_bytes, class_of, class_of_cell};
 use super::extents::{ExtentKind, kind_on_medium};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::wait_lock;
@@ -38,12 +38,24 @@ impl<M: Medium> Pool<M> {
     /// # Errors
     /// [`Full`](ErrorKind::Full); nothing has changed then.
     pub fn alloc_block(&self, bytes: u64, may_grow: bool) -> Result<Option<u64>> {
+        self.alloc_of(class_of(bytes, self.extent_bytes()), bytes, may_grow)
+    }
+
+    /// The same of a cell, whose block has just `bytes` bytes, a multiple of eight from 16 to 136.
+    ///
+    /// # Errors
+    /// As [`alloc_block`](Self::alloc_block).
+    pub fn alloc_cell(&self, bytes: u64, may_grow: bool) -> Result<Option<u64>> {
+        self.alloc_of(class_of_cell(bytes), bytes, may_grow)
+    }
+
+    fn alloc_of(&self, class: Option<u8>, bytes: u64, may_grow: bool) -> Result<Option<u64>> {
         let medium = &self.medium;
         let mut extents = wait_lock(&self.extents, medium);
         let mut blocks = wait_lock(&self.blocks, medium);
         let may_grow = may_grow || blocks.sweep.is_none();
         let extent_bytes = self.extent_bytes();
-        let Some(class) = class_of(bytes, extent_bytes) else {
+        let Some(class) = class else {
             let count = bytes.div_ceil(extent_bytes);
             if !may_grow && extents.find_run(count).is_none() {
                 return Ok(None);

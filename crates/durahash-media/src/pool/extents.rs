@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::class::class_bytes;
+use super::class::{self, class_bytes};
 use super::superblock::{Format, MAPS_MAX, Superblock};
 use super::table::Table;
 use crate::error::{Error, ErrorKind, Limit, Result};
@@ -41,8 +41,7 @@ pub enum ExtentKind {
 
 /// Codes of size classes start here.
 const FIRST_CLASS: u8 = 16;
-/// The code of blocks of half the largest extent.
-const LAST_CLASS: u8 = FIRST_CLASS + 94;
+const LAST_CLASS: u8 = FIRST_CLASS + class::LAST;
 
 /// The kinds without a class, by their codes.
 const KINDS: [ExtentKind; 7] = {

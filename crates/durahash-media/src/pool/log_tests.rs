@@ -88,6 +88,7 @@ fn closed_pool() -> Vec<u64> {
     let format = Format {
         design: 1,
         kind: 0,
+        cells: false,
         key_type: 6,
         value_type: 6,
         geometry: Geometry { extent_shift: EXTENT_SHIFT, ..Geometry::default() },

@@ -159,6 +159,8 @@ pub struct Format {
     pub design: u8,
     /// Kind of map: 0 a map, 1 a multimap, [`NO_MAP`](Format::NO_MAP) none.
     pub kind: u8,
+    /// True if entries of fixed size are kept in cells.
+    pub cells: bool,
     /// Tag of the key's type.
     pub key_type: u32,
     /// Tag of the value's type.
@@ -178,7 +180,7 @@ impl Format {
     /// The words that describe a map: contents, types, geometry, seed.
     pub(crate) fn to_words(&self) -> [u64; 4] {
         [
-            u64::from(self.design) | u64::from(self.kind) << 8,
+            u64::from(self.design) | u64::from(self.kind) << 8 | u64::from(self.cells) << 16,
             u64::from(self.key_type) | u64::from(self.value_type) << 32,
             self.geometry.to_word(),
             self.seed,
@@ -187,9 +189,13 @@ impl Format {
 
     pub(crate) fn from_words(words: [u64; 4], max_bytes: u64) -> Result<Self> {
         let [contents, types, geometry, seed] = words;
+        if contents >> 17 != 0 {
+            return Err(Error::corrupt("contents that this library does not know", 24));
+        }
         Ok(Format {
             design: bits(contents, 0, 8) as u8,
             kind: bits(contents, 8, 8) as u8,
+            cells: bits(contents, 16, 1) == 1,
             key_type: bits(types, 0, 32) as u32,
             value_type: bits(types, 32, 32) as u32,
             geometry: Geometry::from_word(geometry)?,

@@ -95,16 +95,16 @@ impl<'a> Edit<'a> {
             again: None,
         };
         if let Some(draft) = draft {
-            let off = match engine.store.alloc(draft.bytes())? {
+            let off = match engine.records.alloc(&draft)? {
                 Some(off) => off,
                 None => {
                     engine.finish_sweep()?;
                     let none = || Error::corrupt("a sweep is reported, but none is pending", 0);
-                    engine.store.alloc(draft.bytes())?.ok_or_else(none)?
+                    engine.records.alloc(&draft)?.ok_or_else(none)?
                 }
             };
             edit.draft = Some((draft, off));
-            match engine.store.write(off, &engine.records.hashes, &draft) {
+            match engine.records.write(off, &draft) {
                 Ok(name) => edit.name = name,
                 Err(e) => {
                     edit.abandon();
@@ -191,10 +191,10 @@ impl<'a> Edit<'a> {
                 let (key, value) = (self.key, room.get_or_init(|| value));
                 let draft = Draft { key_hash, key, value, next: 0 };
                 let none = || Error::corrupt("a sweep is reported, but none is pending", 0);
-                let off = engine.store.alloc(draft.bytes())?.ok_or_else(none)?;
+                let off = engine.records.alloc(&draft)?.ok_or_else(none)?;
                 self.draft = Some((draft, off));
                 self.is_not_at(found.as_ref())?;
-                self.name = engine.store.write(off, &engine.records.hashes, &draft)?;
+                self.name = engine.records.write(off, &draft)?;
                 match found {
                     Some(record) => self.replace(&record),
                     None => self.absent(head),
@@ -209,15 +209,10 @@ impl<'a> Edit<'a> {
         if self.draft.is_some() && chained >= CHAIN_MAX {
             return Err(ErrorKind::Skewed { depth: u64::BITS }.into());
         }
-        match (&mut self.draft, self.rule) {
-            (Some((draft, off)), Rule::Always | Rule::IfAbsent) => {
-                if next != 0 {
-                    draft.next = next;
-                    self.name =
-                        self.engine.store.write(*off, &self.engine.records.hashes, draft)?;
-                    if !self.counts(1) {
-                        return Ok(Change::Keep);
-                    }
+        match (&self.draft, self.rule) {
+            (Some(_), Rule::Always | Rule::IfAbsent) => {
+                if next != 0 && !(self.link(next)? && self.counts(1)) {
+                    return Ok(Change::Keep);
                 }
                 Ok(Change::Set(self.name))
             }
@@ -226,6 +221,24 @@ impl<'a> Edit<'a> {
                 Ok(Change::Keep)
             }
         }
+    }
+
+    /// Writes the new record once more, with a next one, for which a cell has no room; false if the change has to be
+    /// tried again.
+    fn link(&mut self, next: u64) -> Result<bool> {
+        let engine = self.engine;
+        let Some((draft, off)) = &mut self.draft else { return Ok(true) };
+        let linked = Draft { next, ..*draft };
+        if !engine.records.has_room(draft, next) {
+            let Some(larger) = engine.records.alloc(&linked)? else {
+                self.again = Some(Again::AfterSweep);
+                return Ok(false);
+            };
+            engine.release(std::mem::replace(off, larger));
+        }
+        *draft = linked;
+        self.name = engine.records.write(*off, draft)?;
+        Ok(true)
     }
 
     /// There are records with the key's hash.
@@ -243,10 +256,17 @@ impl<'a> Edit<'a> {
         let mut value = Vec::new();
         let wanted = old.is_some();
         let old = old.unwrap_or(&mut value);
-        // Where the value matters, or `next` is about to be trusted, the record must be sound.
-        if wanted || record.header.next != 0 || matches!(self.rule, Rule::IfEqual(_)) {
+        // Where the value matters, or `next` is about to be trusted, the record must be sound. A cell that is not may
+        // be that of another key, and is not freed.
+        let matters = wanted || record.header.next != 0 || matches!(self.rule, Rule::IfEqual(_));
+        let mut is_own = true;
+        if matters || record.is_cell() {
             engine.records.copy_value(&record, old, &always)?;
-            engine.records.verify(&record, engine.records.hashes.key(self.key), old)?;
+            let verified = engine.records.verify(&record, engine.records.hashes.key(self.key), old);
+            is_own = verified.is_ok();
+            if matters {
+                verified?;
+            }
         }
         let refused = match self.rule {
             Rule::Always => false,
@@ -258,7 +278,11 @@ impl<'a> Edit<'a> {
             self.before.clear();
             return Ok(Change::Keep);
         }
-        self.replace(&record)
+        let change = self.replace(&record)?;
+        if !is_own {
+            self.replaced = 0;
+        }
+        Ok(change)
     }
 
     /// The new record, or none, in the place of one.
@@ -270,18 +294,17 @@ impl<'a> Edit<'a> {
             let (key, value) = engine.records.load(record)?;
             let key_hash = engine.records.hashes.key(&key);
             let draft = Draft { key_hash, key: &key, value: &value, next: rest };
-            let Some(copy) = engine.store.alloc(draft.bytes())? else {
+            let Some(copy) = engine.records.alloc(&draft)? else {
                 self.again = Some(Again::AfterSweep);
                 return Ok(Change::Keep);
             };
             self.copies.push(copy);
-            rest = engine.store.write(copy, &engine.records.hashes, &draft)?;
+            rest = engine.records.write(copy, &draft)?;
         }
-        let change = match &mut self.draft {
-            Some((draft, off)) => {
-                if rest != 0 {
-                    draft.next = rest;
-                    self.name = engine.store.write(*off, &engine.records.hashes, draft)?;
+        let change = match &self.draft {
+            Some(_) => {
+                if rest != 0 && !self.link(rest)? {
+                    return Ok(Change::Keep);
                 }
                 Change::Set(self.name)
             }

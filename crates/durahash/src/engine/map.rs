@@ -179,7 +179,7 @@ impl Engine<Single> {
     pub(crate) fn prefetch_records(&self, hashes: &[u64], room: &mut [Option<u64>]) -> Result<()> {
         self.index.get_many(hashes, room)?;
         for name in room.iter().flatten() {
-            self.store.prefetch(*name);
+            self.records.prefetch(*name);
         }
         Ok(())
     }
@@ -325,7 +325,7 @@ impl Engine<Single> {
             let Some(payload) = payload else {
                 return Ok(());
             };
-            let walked = self.records.walk(payload, still, &mut |record| {
+            let walked = self.records.walk((h, payload), still, &mut |record| {
                 let mut pair = (Vec::new(), Vec::new());
                 self.records.copy_key(&record, &mut pair.0, still)?;
                 self.records.copy_value(&record, &mut pair.1, still)?;
@@ -387,7 +387,7 @@ impl Engine<Single> {
             let Some(payload) = payload else {
                 return Ok(());
             };
-            self.records.walk(payload, still, &mut |record| {
+            self.records.walk((h, payload), still, &mut |record| {
                 offs.push(record.off);
                 Ok(true)
             })
@@ -425,10 +425,13 @@ impl Engine<Single> {
     /// The offsets of the records that hang on slot `h`, which nobody changes; false where damage hides some.
     fn own_records(&self, h: u64, payload: u64, offs: &mut Vec<u64>) -> Result<bool> {
         let mut key = Vec::new();
-        is_whole(self.records.walk(payload, &|| true, &mut |record| {
+        is_whole(self.records.walk((h, payload), &|| true, &mut |record| {
             // A damaged slot may name the record of another: that is not its to free.
             self.records.copy_key(&record, &mut key, &|| true)?;
             self.records.of_slot(&record, h, self.records.hashes.key(&key))?;
+            if record.is_cell() {
+                self.records.load(&record)?;
+            }
             offs.push(record.off);
             Ok(true)
         }))
@@ -503,6 +506,9 @@ impl Engine<Single> {
             }
             chained += offs.len().saturating_sub(1) as u64;
             for off in offs {
+                if let Err(e) = self.store.block_bytes(off) {
+                    rec("REC-1", off, format!("slot {h:#018x}: {e}"));
+                }
                 if !named.insert(off) {
                     rec("REC-2", off, format!("named twice, also by slot {h:#018x}"));
                 }

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use durahash_media::hash::WordMix;
 use durahash_media::{Durability, Error, ErrorKind, Format, Limit, Medium, Place, Pool, Result};
 
+use self::cell::Cell;
 use self::data::{Data, Type};
 use self::design::Design;
 use self::record::{Hashes, Store, offset};
@@ -35,6 +36,8 @@ pub(crate) mod data;
 pub(crate) mod design;
 pub(crate) mod durable;
 pub(crate) mod outcome;
+
+pub(crate) mod cell;
 pub(crate) mod record;
 
 pub(crate) mod records;
@@ -281,7 +284,9 @@ impl<K: Kind> Engine<K> {
         is_new: bool,
         start: Instant,
     ) -> Self {
-        let hashes = Hashes::new(format.seed, format.geometry.hash_bits);
+        let hash_bits = format.geometry.hash_bits;
+        let cell = Cell::of(key, value, hash_bits).filter(|_| format.cells);
+        let hashes = Hashes::new(format.seed, hash_bits, cell.is_some());
         let chained = if is_new {
             Some(0)
         } else {
@@ -291,7 +296,7 @@ impl<K: Kind> Engine<K> {
         };
         Engine {
             index,
-            records: Records { store: Arc::clone(&store), hashes },
+            records: Records { store: Arc::clone(&store), hashes, cell },
             store,
             map,
             format: format.clone(),

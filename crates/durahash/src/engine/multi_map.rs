@@ -189,7 +189,7 @@ struct ByteKey<'a> {
 impl Keys for ByteKey<'_> {
     fn is_meant(&self, name: u64) -> Result<bool> {
         let record = self.records.at(name)?;
-        if self.records.store.key_is(record.off, &record.header, self.key)? {
+        if self.records.key_is(&record, self.key)? {
             return Ok(true);
         }
         // Another key of the same hash, or the wanted one, damaged? No entry is called absent because
@@ -201,7 +201,7 @@ impl Keys for ByteKey<'_> {
         let mut key = Vec::new();
         self.records.copy_key(&self.records.at(one)?, &mut key, &|| true)?;
         let other = self.records.at(other)?;
-        self.records.store.key_is(other.off, &other.header, &key)
+        self.records.key_is(&other, &key)
     }
 }
 
@@ -291,7 +291,11 @@ impl Engine<Multi> {
                     return Ok(());
                 }
                 copies.bytes.resize(end, 0);
-                self.store.copy(record.off, record.header.key_bytes, &mut copies.bytes[from..])?;
+                self.store.copy(
+                    record.body(),
+                    record.header.key_bytes,
+                    &mut copies.bytes[from..],
+                )?;
                 copies.ends.push((record, end));
             }
             Ok(())

@@ -182,6 +182,7 @@ impl CreateSpec {
             None => Format {
                 design: 0,
                 kind: Format::NO_MAP,
+                cells: false,
                 key_type: 0,
                 value_type: 0,
                 geometry: self.geometry,

@@ -29,6 +29,8 @@ use durahash_media::{
     PoolStats, Result, SyncMode, on_media,
 };
 
+use super::data::Type;
+
 on_media! {
     /// The header of a record.
     pub struct RecordHeader: 24, align 8 {
@@ -58,7 +60,7 @@ pub const MAX_VALUE_BYTES: usize = 1 << 30;
 
 /// How much of a record is fetched before its lengths are known: most records are not longer, and
 /// of those that are the processor fetches the rest by itself.
-const PREFETCH_BYTES: u64 = 256;
+pub(crate) const PREFETCH_BYTES: u64 = 256;
 
 /// The flag of a name whose record has a `next`.
 const CHAINED: u64 = 1 << 63;
@@ -76,9 +78,9 @@ pub(crate) fn has_checksum(named: u64, checksum: u64) -> bool {
     name(offset(named), checksum, 0) == named
 }
 
-/// The offset in a name.
+/// The offset in a name, of a record or of a cell.
 pub(crate) fn offset(name: u64) -> u64 {
-    name & OFFSET
+    name & OFFSET & !7
 }
 
 /// True if a name says that its record has a next one.
@@ -103,32 +105,62 @@ pub(crate) struct Hashes {
     mix: WordMix,
     /// The bits of a hash that are used: all, but for tests of chains.
     used: u64,
+    /// The hash is a bijection of the key's first word, as cells need it.
+    of_first: bool,
+}
+
+/// The hash of a key, and where there are cells its first word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeyHash {
+    hash: u64,
+    first: u64,
 }
 
 impl Hashes {
-    pub(crate) fn new(seed: u64, hash_bits: u8) -> Self {
+    pub(crate) fn new(seed: u64, hash_bits: u8, cells: bool) -> Self {
         let used = match hash_bits {
             0 | 64.. => u64::MAX,
             bits => !(u64::MAX >> bits),
         };
-        Hashes { bytes: ByteHash::new(seed), mix: WordMix::new(seed), used }
+        Hashes { bytes: ByteHash::new(seed), mix: WordMix::new(seed), used, of_first: cells }
     }
 
     /// The whole hash of a key.
-    pub(crate) fn key(&self, key: &[u8]) -> u64 {
-        self.bytes.hash(key)
+    #[inline]
+    pub(crate) fn key(&self, key: &[u8]) -> KeyHash {
+        if !self.of_first {
+            return KeyHash { hash: self.bytes.hash(key), first: 0 };
+        }
+        let (first, rest) = key.split_at(key.len().min(8));
+        let first = Type::word(first);
+        KeyHash { hash: self.mix.mix(first ^ self.rest(rest)), first }
+    }
+
+    fn rest(&self, rest: &[u8]) -> u64 {
+        if rest.is_empty() { 0 } else { self.bytes.hash(rest) }
+    }
+
+    /// The first word of the key whose rest is this, and whose whole hash is `hash`.
+    pub(crate) fn first(&self, hash: u64, rest: &[u8]) -> u64 {
+        self.mix.unmix(hash) ^ self.rest(rest)
     }
 
     /// The hash that an index gets of a key whose hash is `key_hash`.
-    pub(crate) fn h(&self, key_hash: u64) -> u64 {
-        key_hash & self.used
+    pub(crate) fn h(&self, key_hash: KeyHash) -> u64 {
+        key_hash.hash & self.used
+    }
+
+    /// The checksum of a cell: of its value, of the hash, which its slot has, and of the first word, which is made of
+    /// that and of the rest of the key.
+    pub(crate) fn cell_checksum(&self, key_hash: KeyHash, value: &[u8]) -> u64 {
+        self.mix.mix(self.mix.mix(self.bytes.hash(value) ^ key_hash.hash) ^ key_hash.first)
     }
 
     /// The checksum of a record. Each step is a bijection of what it adds, so that no change of one
     /// of them goes unseen.
-    pub(crate) fn checksum(&self, key_hash: u64, lengths: u64, next: u64, value: &[u8]) -> u64 {
+    pub(crate) fn checksum(&self, key_hash: KeyHash, lengths: u64, next: u64, value: &[u8]) -> u64 {
         let sum = self.mix.mix(self.bytes.hash(value) ^ lengths);
-        self.mix.mix(self.mix.mix(sum ^ key_hash) ^ next)
+        self.mix.mix(self.mix.mix(sum ^ key_hash.hash) ^ next)
     }
 }
 
@@ -139,7 +171,7 @@ pub(crate) fn lengths(key_bytes: usize, value_bytes: usize) -> u64 {
 /// The content of a record that is to be written.
 #[derive(Clone, Copy)]
 pub(crate) struct Draft<'a> {
-    pub(crate) key_hash: u64,
+    pub(crate) key_hash: KeyHash,
     pub(crate) key: &'a [u8],
     pub(crate) value: &'a [u8],
     pub(crate) next: u64,
@@ -171,6 +203,8 @@ pub(crate) trait Store: Send + Sync {
     fn writable(&self) -> Result<()>;
     /// As [`Pool::alloc_block`], where nothing may grow while a sweep is pending.
     fn alloc(&self, bytes: u64) -> Result<Option<u64>>;
+    /// The same of a cell.
+    fn alloc_cell(&self, bytes: u64) -> Result<Option<u64>>;
     /// As [`Pool::free_block`].
     fn free(&self, off: u64) -> Result<()>;
     /// As [`Pool::mark_block`].
@@ -181,14 +215,21 @@ pub(crate) trait Store: Send + Sync {
     fn finish_sweep(&self) -> Result<()>;
     /// Writes a record into the block at `off`, which nothing names yet, and fences it; its name.
     fn write(&self, off: u64, hashes: &Hashes, draft: &Draft<'_>) -> Result<u64>;
-    /// Starts to fetch the record that has this name.
-    fn prefetch(&self, name: u64);
+    /// The same of a cell of these bytes.
+    fn write_cell(&self, off: u64, bytes: &[u8]) -> Result<()>;
+    /// Starts to fetch these bytes.
+    fn prefetch(&self, off: u64, bytes: u64);
     /// Loads the header of the record that has this name, checks its lengths against the block, and
     /// that it is the one that is meant. What follows the header is on its way then.
     fn header(&self, name: u64) -> Result<Header>;
-    /// True if the record at `off` has this key.
-    fn key_is(&self, off: u64, header: &Header, key: &[u8]) -> Result<bool>;
-    /// Copies `out.len()` bytes of the record at `off`, from byte `skip` of its key on.
+    /// As [`Pool::block_bytes`].
+    fn block_bytes(&self, off: u64) -> Result<u64>;
+    /// Loads the last word of the cell of so many bytes that lies at `off`; the rest is on its way then. If it is a
+    /// cell, its checksum alone says: the table of extents is not read.
+    fn cell_end(&self, off: u64, bytes: u64) -> Result<u64>;
+    /// True if these bytes stand at `off`.
+    fn starts_with(&self, off: u64, bytes: &[u8]) -> Result<bool>;
+    /// Copies `out.len()` bytes from byte `skip` behind `off` on.
     fn copy(&self, off: u64, skip: usize, out: &mut [u8]) -> Result<()>;
     /// One round of waiting for another thread, which simulation sees.
     fn wait(&self);
@@ -253,6 +294,10 @@ impl<M: Medium> Store for Pool<M> {
         self.alloc_block(bytes, false)
     }
 
+    fn alloc_cell(&self, bytes: u64) -> Result<Option<u64>> {
+        Pool::alloc_cell(self, bytes, false)
+    }
+
     fn free(&self, off: u64) -> Result<()> {
         self.free_block(off)
     }
@@ -297,11 +342,30 @@ impl<M: Medium> Store for Pool<M> {
         Ok(name(off, checksum, draft.next))
     }
 
-    fn prefetch(&self, name: u64) {
-        let off = offset(name);
-        for line in (0..PREFETCH_BYTES).step_by(LINE_BYTES as usize) {
-            self.medium().region().speculate(off + line);
+    fn write_cell(&self, off: u64, bytes: &[u8]) -> Result<()> {
+        let medium = self.medium();
+        let words = self.words(off, bytes.len() as u64 / 8)?;
+        medium.copy_in(words, bytes);
+        medium.flush_fresh(words);
+        medium.fence();
+        Ok(())
+    }
+
+    fn prefetch(&self, off: u64, bytes: u64) {
+        for line in (off / LINE_BYTES * LINE_BYTES..off + bytes).step_by(LINE_BYTES as usize) {
+            self.medium().region().speculate(line);
         }
+    }
+
+    fn block_bytes(&self, off: u64) -> Result<u64> {
+        Pool::block_bytes(self, off)
+    }
+
+    fn cell_end(&self, off: u64, bytes: u64) -> Result<u64> {
+        if off % LINE_BYTES + bytes > LINE_BYTES {
+            self.medium().region().speculate(off);
+        }
+        Ok(self.medium().load(self.at::<PmU64>(off + bytes - 8)?))
     }
 
     fn header(&self, named: u64) -> Result<Header> {
@@ -330,16 +394,13 @@ impl<M: Medium> Store for Pool<M> {
         Ok(header)
     }
 
-    fn key_is(&self, off: u64, header: &Header, key: &[u8]) -> Result<bool> {
-        Ok(header.key_bytes == key.len()
-            && self
-                .medium()
-                .starts_with(self.words(off + HEADER_BYTES, key.len().div_ceil(8) as u64)?, key))
+    fn starts_with(&self, off: u64, bytes: &[u8]) -> Result<bool> {
+        Ok(self.medium().starts_with(self.words(off, bytes.len().div_ceil(8) as u64)?, bytes))
     }
 
     fn copy(&self, off: u64, skip: usize, out: &mut [u8]) -> Result<()> {
         let end = (skip + out.len()).div_ceil(8) as u64;
-        let words = self.words(off + HEADER_BYTES, end)?;
+        let words = self.words(off, end)?;
         self.medium().copy_out(words, skip, out);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Byte strings in the pool, read: records, and chains of those whose hashes are equal.
+//! Byte strings in the pool: records or cells, and chains of those whose hashes are equal.
 //!
 //! A slot's payload names one record; further keys of the same hash hang on it by `next`. Chains are longer
 //! than one record practically only in tests, which shorten the hash.
@@ -12,23 +12,49 @@ use std::sync::Arc;
 
 use durahash_media::{Error, ErrorKind, Result};
 
-use super::record::{Hashes, Header, MAX_KEY_BYTES, MAX_VALUE_BYTES, Store, offset};
+use super::cell::{self, Cell, is_cell};
+use super::record::{
+    Draft, HEADER_BYTES, Hashes, Header, KeyHash, MAX_KEY_BYTES, MAX_VALUE_BYTES, PREFETCH_BYTES,
+    Store, is_chained, lengths, offset,
+};
 use crate::util::cycle::CycleDetector;
 
 /// A key and its value, as bytes.
 pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 
-/// A record where it stands.
+/// A record where it stands, or a cell, whose header is made up.
 #[derive(Clone, Copy)]
 pub(crate) struct Record {
     pub(crate) off: u64,
     pub(crate) header: Header,
+    /// The hash of its slot.
+    h: u64,
+    cell: Option<Cell>,
+}
+
+impl Record {
+    /// Where key and value stand.
+    pub(crate) fn body(&self) -> u64 {
+        if self.cell.is_some() { self.off } else { self.off + HEADER_BYTES }
+    }
+
+    /// True if the key does not tell whose it is: the hash is a part of every key.
+    pub(crate) fn is_cell(&self) -> bool {
+        self.cell.is_some()
+    }
+
+    /// Bytes of the key that do not stand there.
+    fn skip(&self) -> usize {
+        self.cell.map_or(0, Cell::skip)
+    }
 }
 
 /// The records of a pool.
 pub(crate) struct Records {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) hashes: Hashes,
+    /// The layout of cells, where what has no `next` is one.
+    pub(crate) cell: Option<Cell>,
 }
 
 /// A reader that holds a lock loads nothing that is stale.
@@ -42,22 +68,82 @@ impl Records {
         self.hashes.h(self.hashes.key(key))
     }
 
-    /// Calls `f` with each record of the chain that `payload` begins, until it says false.
+    fn cell_of(&self, draft: &Draft<'_>) -> Option<Cell> {
+        self.cell.filter(|_| draft.next == 0)
+    }
+
+    /// Takes a block for a draft, as [`Store::alloc`].
+    pub(crate) fn alloc(&self, draft: &Draft<'_>) -> Result<Option<u64>> {
+        match self.cell_of(draft) {
+            Some(cell) => self.store.alloc_cell(cell.bytes()),
+            None => self.store.alloc(draft.bytes()),
+        }
+    }
+
+    /// True if a draft's block holds it with this `next`, too.
+    pub(crate) fn has_room(&self, draft: &Draft<'_>, next: u64) -> bool {
+        self.cell_of(draft).is_none() || next == 0
+    }
+
+    /// Writes a draft into its block, as [`Store::write`].
+    pub(crate) fn write(&self, off: u64, draft: &Draft<'_>) -> Result<u64> {
+        let Some(cell) = self.cell_of(draft) else {
+            return self.store.write(off, &self.hashes, draft);
+        };
+        let sum = self.hashes.cell_checksum(draft.key_hash, draft.value);
+        let mut room = [0; cell::BYTES_MAX];
+        self.store.write_cell(off, cell.fill((draft.key, draft.value), sum, &mut room))?;
+        Ok(cell::name(off, sum))
+    }
+
+    /// Starts to fetch what has this name.
+    pub(crate) fn prefetch(&self, name: u64) {
+        let bytes = self.cell.filter(|_| is_cell(name)).map_or(PREFETCH_BYTES, Cell::bytes);
+        self.store.prefetch(offset(name), bytes);
+    }
+
+    /// The record or cell that slot `h` leads to under this name.
+    fn record(&self, h: u64, name: u64) -> Result<Record> {
+        let off = offset(name);
+        if !is_cell(name) {
+            return Ok(Record { off, header: self.store.header(name)?, h, cell: None });
+        }
+        let Some(cell) = self.cell.filter(|_| !is_chained(name)) else {
+            return Err(Error::corrupt("the name of a cell where there can be none", off));
+        };
+        let (key_bytes, value_bytes) = (cell.key_bytes(), cell.value_bytes());
+        let header = Header {
+            lengths: lengths(key_bytes, value_bytes),
+            key_bytes,
+            value_bytes,
+            checksum: cell.kept_by(name, self.store.cell_end(off, cell.bytes())?),
+            next: 0,
+        };
+        Ok(Record { off, header, h, cell: Some(cell) })
+    }
+
+    /// True if a record has this key, whose hash is that of its slot.
+    pub(crate) fn key_is(&self, record: &Record, key: &[u8]) -> Result<bool> {
+        Ok(record.header.key_bytes == key.len()
+            && self.store.starts_with(record.body(), &key[record.skip()..])?)
+    }
+
+    /// Calls `f` with each record of the chain that `payload`, of slot `h`, begins, until it says false.
     pub(crate) fn walk(
         &self,
-        payload: u64,
+        (h, payload): (u64, u64),
         still: &dyn Fn() -> bool,
         f: &mut dyn FnMut(Record) -> Result<bool>,
     ) -> Result<()> {
         let mut name = payload;
         let mut cycle = CycleDetector::default();
         loop {
-            let header = self.store.header(name)?;
-            let off = offset(name);
-            if !f(Record { off, header })? || header.next == 0 || !still() {
+            let record = self.record(h, name)?;
+            let (off, next) = (record.off, record.header.next);
+            if !f(record)? || next == 0 || !still() {
                 return Ok(());
             }
-            name = header.next;
+            name = next;
             cycle.step(off, offset(name), "a chain of records has a cycle")?;
         }
     }
@@ -72,8 +158,8 @@ impl Records {
         still: &dyn Fn() -> bool,
     ) -> Result<Option<Record>> {
         let mut found = None;
-        self.walk(payload, still, &mut |record| {
-            if self.store.key_is(record.off, &record.header, key)? {
+        self.walk((h, payload), still, &mut |record| {
+            if self.key_is(&record, key)? {
                 found = Some(record);
                 return Ok(false);
             }
@@ -103,7 +189,19 @@ impl Records {
         if bytes > MAX_KEY_BYTES {
             return Err(Error::corrupt("a record's key length exceeds the maximum", record.off));
         }
-        self.copy(record, 0..bytes, out, still)
+        let skip = record.skip();
+        if skip == 0 {
+            return self.copy(record, 0..bytes, out, still);
+        }
+        out.resize(bytes, 0);
+        let (first, rest) = out.split_at_mut(skip);
+        self.store.copy(record.body(), 0, rest)?;
+        let word = self.hashes.first(record.h, rest).to_le_bytes();
+        if word[skip..].iter().any(|b| *b != 0) {
+            return Err(Error::corrupt("the hash of a slot is not one of its keys", record.off));
+        }
+        first.copy_from_slice(&word[..skip]);
+        Ok(())
     }
 
     pub(crate) fn copy_value(
@@ -116,10 +214,11 @@ impl Records {
         if bytes > MAX_VALUE_BYTES {
             return Err(Error::corrupt("a record's value length exceeds the maximum", record.off));
         }
-        self.copy(record, record.header.key_bytes..record.header.key_bytes + bytes, out, still)
+        let start = record.header.key_bytes - record.skip();
+        self.copy(record, start..start + bytes, out, still)
     }
 
-    /// Copies these of the bytes behind a record's header, if `still` allows that `out` grows for it.
+    /// Copies these of the bytes of a record's body, if `still` allows that `out` grows for it.
     fn copy(
         &self,
         record: &Record,
@@ -131,11 +230,11 @@ impl Records {
             return Ok(());
         }
         out.resize(range.len(), 0);
-        self.store.copy(record.off, range.start, out)
+        self.store.copy(record.body(), range.start, out)
     }
 
     /// True if a key whose hash is `key_hash` belongs to slot `h`.
-    pub(crate) fn of_slot(&self, record: &Record, h: u64, key_hash: u64) -> Result<()> {
+    pub(crate) fn of_slot(&self, record: &Record, h: u64, key_hash: KeyHash) -> Result<()> {
         if self.hashes.h(key_hash) == h {
             Ok(())
         } else {
@@ -144,9 +243,13 @@ impl Records {
     }
 
     /// Verifies the checksum of a record that was copied.
-    pub(crate) fn verify(&self, record: &Record, key_hash: u64, value: &[u8]) -> Result<()> {
+    pub(crate) fn verify(&self, record: &Record, key_hash: KeyHash, value: &[u8]) -> Result<()> {
         let Header { lengths, next, checksum, .. } = record.header;
-        if self.hashes.checksum(key_hash, lengths, next, value) == checksum {
+        let sum = match record.cell {
+            Some(cell) => cell.kept(self.hashes.cell_checksum(key_hash, value)),
+            None => self.hashes.checksum(key_hash, lengths, next, value),
+        };
+        if sum == checksum {
             Ok(())
         } else {
             Err(Error::corrupt("a record's checksum does not match", record.off))
@@ -162,15 +265,14 @@ impl Records {
         Ok(pair)
     }
 
-    /// The record of this name.
+    /// The record of this name, where there are no cells.
     pub(crate) fn at(&self, name: u64) -> Result<Record> {
-        let header = self.store.header(name)?;
-        Ok(Record { off: offset(name), header })
+        self.record(0, name)
     }
 
     /// The key and value of a record of slot `h`, verified.
     pub(crate) fn load_of(&self, h: u64, name: u64) -> Result<Pair> {
-        let record = self.at(name)?;
+        let record = self.record(h, name)?;
         let pair = self.load(&record)?;
         self.of_slot(&record, h, self.hashes.key(&pair.0))?;
         Ok(pair)
@@ -179,7 +281,9 @@ impl Records {
     /// Marks every record of the chain that `payload` begins, as far as damage lets it be followed.
     pub(crate) fn mark_chain(&self, payload: u64) -> Result<()> {
         is_whole(
-            self.walk(payload, &always, &mut |record| self.store.mark(record.off).map(|_| true)),
+            self.walk((0, payload), &always, &mut |record| {
+                self.store.mark(record.off).map(|_| true)
+            }),
         )
         .map(drop)
     }

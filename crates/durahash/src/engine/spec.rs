@@ -2,6 +2,7 @@
 
 use durahash_media::{Error, ErrorKind, Format, Geometry, Result};
 
+use super::cell::Cell;
 use super::data::Type;
 use super::design::Design;
 use super::settings::{DesignOptions, Settings};
@@ -73,6 +74,7 @@ impl MapSpec {
         Format {
             design: self.design.number(),
             kind: self.kind,
+            cells: self.kind == 0 && Cell::of(self.key, self.value, 0).is_some(),
             key_type: self.key.tag(),
             value_type: self.value.tag(),
             geometry: self.geometry,
@@ -99,6 +101,9 @@ pub(crate) fn known(format: &Format) -> Result<(Design, Type, Type)> {
         }
         .into());
     };
+    if format.cells && Cell::of(key, value, 0).is_none() {
+        return Err(Error::corrupt("cells of types that have none", 24));
+    }
     Ok((*design, key, value))
 }
 

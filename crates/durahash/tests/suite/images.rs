@@ -337,9 +337,19 @@ fn every_bit_of_texts_and_bytes() {
 }
 
 #[test]
+fn every_bit_of_cells() {
+    for design in Design::ALL {
+        let sound = Sound::new::<[u8; 20], [u8; 16]>(*design, 0, 20, Exit::Dead);
+        all_flips::<[u8; 20], [u8; 16]>(&sound, 1);
+    }
+}
+
+#[test]
 fn bits_of_chains() {
     for design in Design::ALL {
         all_flips::<str, [u8]>(&Sound::new::<str, [u8]>(*design, 2, 12, Exit::Dead), 3);
+        let digests = Sound::new::<[u8; 32], u128>(*design, 2, 12, Exit::Dead);
+        all_flips::<[u8; 32], u128>(&digests, 7);
     }
 }
 
@@ -425,5 +435,7 @@ fn words_that_change_under_an_open_map() {
     for design in Design::ALL {
         live_flips::<u64, u64>(&Sound::new::<u64, u64>(*design, 0, 30, Exit::Dead));
         live_flips::<str, [u8]>(&Sound::new::<str, [u8]>(*design, 0, 14, Exit::Dead));
+        let cells = Sound::new::<u128, [u8; 20]>(*design, 0, 14, Exit::Dead);
+        live_flips::<u128, [u8; 20]>(&cells);
     }
 }

@@ -3,6 +3,7 @@
 
 mod any;
 mod batch;
+mod cells;
 mod concurrent;
 mod costs;
 mod esh;

@@ -1,7 +1,7 @@
 //! Sequences of operations, compared with what a `HashMap` does: any design, on any medium, with
 //! keys and values of several kinds, opened again in between.
 
-use durahash::Map;
+use durahash::{Map, Plain};
 use durahash_testkit::ops::{Op, apply};
 use durahash_testkit::{
     Exit, Model, Sample, Setup, assert_equal, assert_sound, budget, colliding, tiny,
@@ -76,6 +76,11 @@ macro_rules! models {
 models! {
     words: u64 => u64, 100 keys, tiny();
     small_words: [u8; 5] => i32, 100 keys, tiny();
+    digests: [u8; 32] => u64, 60 keys, tiny();
+    digests_to_addresses: [u8; 20] => [u8; 16], 60 keys, tiny();
+    tuples_to_structs: (u32, i64) => Plain<[u32; 5]>, 60 keys, tiny();
+    words_to_digests: u64 => [u8; 32], 60 keys, tiny();
+    colliding_digests: [u8; 32] => u128, 40 keys, colliding();
     texts_to_words: str => u64, 60 keys, tiny();
     words_to_bytes: i32 => [u8], 60 keys, tiny();
     bytes: [u8] => [u8], 60 keys, tiny();

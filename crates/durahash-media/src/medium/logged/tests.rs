@@ -351,7 +351,16 @@ fn made(log_bytes: u64) -> (TempDir, PathBuf) {
 fn make(path: &Path, log_bytes: u64) {
     let geometry = Geometry::default();
     let (key_type, value_type, max_bytes) = (6, 6, 1 << 30);
-    let format = Format { design: 1, kind: 0, key_type, value_type, geometry, seed: 7, max_bytes };
+    let format = Format {
+        design: 1,
+        kind: 0,
+        cells: false,
+        key_type,
+        value_type,
+        geometry,
+        seed: 7,
+        max_bytes,
+    };
     let file = Mapped::create(path, &MappedOptions::default()).unwrap();
     let pool = Pool::create(file, &format).unwrap();
     pool.publish().unwrap();

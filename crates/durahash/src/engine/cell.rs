@@ -1,0 +1,202 @@
+//! Cells: entries of maps whose keys and values have fixed sizes of up to 64 bytes, without header and lengths.
+//!
+//! ```text
+//! byte  0  key, without its first word
+//!     ...  value, without a gap
+//!     ...  zeros
+//!   n - c  check: bits 17 on of the checksum, c bytes of them
+//! ```
+//!
+//! The slot's hash stands for the key's first word (or the whole key, where it is shorter): it is a bijection of it,
+//! which the rest of the key and the seed choose. A digest costs no more
+//! to hash than its rest costs to verify, and keys that share a prefix, as addresses and padded names do, share no
+//! hash.
+//!
+//! A cell has no `next`. Of keys that share a hash, which takes chance or the seed, all but the last of the chain are
+//! records. Bit 0 of a name tells which it is:
+//!
+//! ```text
+//! name  bit  0      1: a cell
+//!       bits 1-2    bits 15-16 of its checksum
+//!       bits 3-47   bits 3-47 of its offset
+//!       bits 48-62  bits 0-14 of its checksum
+//!       bit  63     0
+//! ```
+//!
+//! The size n is a multiple of 8, at least 16. The check has four bytes; n is raised to what divides a line, where that is
+//! at most twelve bytes more than key and value, so that one line is read. Where the four bytes alone would cost that
+//! (`[u8; 32]` and `u64`), the check has those of the zeros, or none, and the seventeen bits of the name are left.
+
+use durahash_media::LINE_BYTES;
+
+use super::data::Type;
+
+/// Bytes of the largest key and of the largest value.
+const PART_MAX: usize = 64;
+/// A cell has at most so many bytes more than key and value.
+const MORE_MAX: usize = 12;
+/// Bytes of the smallest cell, and of the largest: of parts of 64 bytes and a check.
+const BYTES_MIN: usize = 16;
+pub(crate) const BYTES_MAX: usize = 136;
+/// Bytes of a check.
+const CHECK_BYTES: usize = 4;
+/// Bits of a checksum that stand in the name.
+const NAMED_BITS: u32 = 17;
+
+/// The flag of a name that is a cell's.
+const CELL: u64 = 1;
+
+/// The layout of all cells of a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cell {
+    key: u8,
+    value: u8,
+    /// Bytes of the key that the hash stands for.
+    skip: u8,
+    /// Bytes of the cell, and of its check.
+    bytes: u8,
+    check: u8,
+}
+
+impl Cell {
+    /// The layout, if keys and values of these types are kept in cells. `hash_bits`: as in the geometry; a hash that
+    /// is cut off stands for nothing.
+    pub(crate) fn of(key: Type, value: Type, hash_bits: u8) -> Option<Self> {
+        let (key_bytes, value_bytes) = (key.fixed_bytes()?, value.fixed_bytes()?);
+        if key.is_word() && value.is_word() || key_bytes.max(value_bytes) > PART_MAX {
+            return None;
+        }
+        let skip = if matches!(hash_bits, 0 | 64..) { key_bytes.min(8) } else { 0 };
+        let content = key_bytes - skip + value_bytes;
+        let is_in_line = |bytes: usize| LINE_BYTES.is_multiple_of(bytes as u64);
+        let least = |content: usize| content.next_multiple_of(8).max(BYTES_MIN);
+        let (bare, checked) = (least(content), least(content + CHECK_BYTES));
+        let raised = [checked, checked.next_power_of_two()]
+            .into_iter()
+            .find(|bytes| is_in_line(*bytes) && *bytes <= key_bytes + value_bytes + MORE_MAX);
+        let bytes = match raised {
+            Some(bytes) => bytes,
+            None if is_in_line(bare) => bare,
+            None => checked,
+        };
+        Some(Cell {
+            key: key_bytes as u8,
+            value: value_bytes as u8,
+            skip: skip as u8,
+            bytes: bytes as u8,
+            check: (bytes - content).min(CHECK_BYTES) as u8,
+        })
+    }
+
+    pub(crate) fn bytes(self) -> u64 {
+        u64::from(self.bytes)
+    }
+
+    pub(crate) fn key_bytes(self) -> usize {
+        self.key.into()
+    }
+
+    pub(crate) fn value_bytes(self) -> usize {
+        self.value.into()
+    }
+
+    /// Bytes of the key that are not in the cell.
+    pub(crate) fn skip(self) -> usize {
+        self.skip.into()
+    }
+
+    /// The content of a cell whose checksum is `sum`.
+    pub(crate) fn fill<'a>(
+        self,
+        (key, value): (&[u8], &[u8]),
+        sum: u64,
+        room: &'a mut [u8; BYTES_MAX],
+    ) -> &'a [u8] {
+        let cell = &mut room[..self.bytes.into()];
+        let (own, rest) = cell.split_at_mut(self.key_bytes() - self.skip());
+        own.copy_from_slice(&key[self.skip()..]);
+        rest[..value.len()].copy_from_slice(value);
+        let check = self.check.into();
+        let at = rest.len() - check;
+        rest[at..].copy_from_slice(&(sum >> NAMED_BITS).to_le_bytes()[..check]);
+        cell
+    }
+
+    /// The bits of a checksum that are kept.
+    pub(crate) fn kept(self, sum: u64) -> u64 {
+        sum & !(u64::MAX << (NAMED_BITS + 8 * u32::from(self.check)))
+    }
+
+    /// The same of a cell with this name and last word.
+    pub(crate) fn kept_by(self, name: u64, last: u64) -> u64 {
+        let check = last.checked_shr(64 - 8 * u32::from(self.check)).unwrap_or(0);
+        name >> 48 & 0x7fff | (name >> 1 & 3) << 15 | check << NAMED_BITS
+    }
+}
+
+/// The name of the cell at `off` with this checksum.
+pub(crate) fn name(off: u64, sum: u64) -> u64 {
+    off | CELL | (sum >> 15 & 3) << 1 | (sum & 0x7fff) << 48
+}
+
+/// True if a name is a cell's.
+#[inline]
+pub(crate) fn is_cell(name: u64) -> bool {
+    name & CELL != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_as_small_and_as_straight_as_they_can_be() {
+        let bytes = |key, value| Cell::of(key, value, 0).map(|cell| (cell.bytes, cell.check));
+        let digest = Type::Array;
+        assert_eq!(bytes(digest(16), Type::U64), Some((32, 4)));
+        assert_eq!(bytes(digest(16), Type::U128), Some((32, 4)));
+        assert_eq!(bytes(digest(20), Type::U64), Some((32, 4)));
+        assert_eq!(bytes(digest(20), digest(16)), Some((32, 4)));
+        assert_eq!(bytes(digest(32), Type::U32), Some((32, 4)));
+        assert_eq!(bytes(digest(32), Type::U64), Some((32, 0)));
+        assert_eq!(bytes(digest(32), digest(32)), Some((64, 4)));
+        assert_eq!(bytes(digest(64), digest(64)), Some((128, 4)));
+        assert_eq!(bytes(Type::U64, Type::U128), Some((32, 4)));
+        assert_eq!(bytes(digest(9), digest(0)), Some((16, 4)));
+        assert_eq!(bytes(Type::U64, Type::U64), None);
+        assert_eq!(bytes(Type::Str, Type::U64), None);
+        assert_eq!(bytes(digest(65), Type::U64), None);
+        for key in 0..=64 {
+            for value in 0..=64 {
+                for hash_bits in [0, 5] {
+                    let Some(cell) = Cell::of(digest(key), digest(value), hash_bits) else {
+                        assert!(key <= 8 && value <= 8);
+                        continue;
+                    };
+                    let content = (key + value) as usize;
+                    assert!(cell.bytes() as usize <= content + MORE_MAX, "{key} {value}");
+                    assert!((BYTES_MIN..=BYTES_MAX).contains(&cell.bytes.into()));
+                    let stored = content - cell.skip() + usize::from(cell.check);
+                    assert!(cell.bytes.is_multiple_of(8) && stored <= cell.bytes.into());
+                    assert!(cell.check == 4 || LINE_BYTES.is_multiple_of(cell.bytes()));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn checksums_come_back() {
+        let sum = 0x0123_4567_89ab_cdef;
+        for (key, value) in [(32, 8), (32, 32), (31, 8), (20, 16)] {
+            let cell = Cell::of(Type::Array(key), Type::Array(value), 0).unwrap();
+            let mut room = [0; BYTES_MAX];
+            let (key, value) = (vec![1; key as usize], vec![2; value as usize]);
+            let bytes = cell.fill((&key, &value), sum, &mut room);
+            let last = u64::from_le_bytes(*bytes.last_chunk().unwrap());
+            let name = name(0x1234_5678_9ab8, sum);
+            assert_eq!(cell.kept_by(name, last), cell.kept(sum));
+            assert!(is_cell(name) && name >> 63 == 0);
+            assert_eq!(name & 0xffff_ffff_fff8, 0x1234_5678_9ab8);
+        }
+    }
+}
