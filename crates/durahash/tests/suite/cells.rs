@@ -61,7 +61,7 @@ fn every_design_keeps_cells() {
     for design in Design::ALL {
         let (words, _) = costs::<u64, u64>(*design);
         let (lines, bytes) = costs::<[u8; 32], u64>(*design);
-        assert!(lines.abs_diff(words + KEYS) < KEYS / 10, "{design}: {lines} after {words}");
+        assert!(lines <= words + KEYS * 11 / 10, "{design}: {lines} after {words}");
         assert!(bytes <= 52.0, "{bytes}");
     }
 }
@@ -103,6 +103,7 @@ fn keys_of_one_whole_hash_are_told_apart() {
         }
         assert_sound(&map);
         map.clear().unwrap();
+        while map.step().unwrap() {}
         assert_eq!(map.stats().unwrap().space.record_bytes, 0);
     }
 }
@@ -142,6 +143,8 @@ fn a_pool_of_records_stays_one() {
     let map: Map<[u8; 32], u64> = Options::new().open(&path).unwrap();
     for i in 0..100 {
         assert_eq!(map.get(&<[u8; 32]>::sample(i)).unwrap(), Some(i));
+    }
+    for i in 0..100 {
         map.put(&<[u8; 32]>::sample(i + 50), &i).unwrap();
     }
     assert_sound(&map);
