@@ -77,6 +77,8 @@
 //!
 //! - Words (integers, short arrays) are several times as fast as byte strings, which cost a record each and a checksum
 //!   on every read.
+//! - Keys and values of fixed size of up to 64 bytes, as digests, are kept in cells without header: next to words, the
+//!   smallest and the fastest.
 //! - [`Map::get_many`] hides the latency of memory: two to four times the rate of [`Map::get`]. [`Map::put_many`]
 //!   shares the writes to the disk.
 //! - [`Map::put`] reads no old value, [`Map::get_with`] and [`Map::contains_key`] reuse a buffer of the thread

@@ -202,6 +202,18 @@ fn a_pool_of_a_multimap_is_as_documented() {
 }
 
 #[test]
+fn a_pool_of_cells_is_as_documented() {
+    pool_is_as_documented("Image: a pool of cells", |path| {
+        let geometry = Geometry { extent_shift: 10, slots: 4, hash_bits: 0, buckets: 0 };
+        let map: Map<[u8; 20], u64> = tiny().geometry(geometry).create(path).unwrap();
+        for (key, value) in [(b"a digest of 20 bytes", 1), (b"another of as many..", 2)] {
+            map.put(key, &value).unwrap();
+        }
+        map.close().unwrap();
+    });
+}
+
+#[test]
 fn a_pool_of_records_is_as_documented() {
     pool_is_as_documented("Image: a pool of records", |path| {
         let map: Map<str, u64> = tiny().create(path).unwrap();
