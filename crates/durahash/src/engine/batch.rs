@@ -346,7 +346,7 @@ fn redo<'a>(slots: &[Slot], engine: impl Fn(&Slot) -> &'a Engine<Single>) -> Res
 
 /// The hashes of intents: those of the pool, of whatever maps.
 fn hashes(store: &dyn Store) -> Hashes {
-    Hashes::new(store.format().seed, 0)
+    Hashes::new(store.format().seed, 0, false)
 }
 
 /// Steps u1 to u3.
@@ -430,7 +430,7 @@ pub(crate) fn recover(store: &Arc<dyn Store>, maps: Maps<'_>, accept_suspect: bo
 
 /// The slots of the intent of this name, and the maps that they are of.
 fn load(store: &Arc<dyn Store>, name: u64, maps: Maps<'_>) -> Result<(Vec<Slot>, Engines)> {
-    let records = Records { store: Arc::clone(store), hashes: hashes(&**store) };
+    let records = Records { store: Arc::clone(store), hashes: hashes(&**store), cell: None };
     let (_, value) = records.load(&records.at(name)?)?;
     let damaged = || Error::corrupt("the batch that a crash has cut off", offset(name));
     let slots = decode(&value).ok_or_else(damaged)?;
