@@ -17,6 +17,7 @@ fn format(max_bytes: u64) -> Format {
     Format {
         design: 1,
         kind: 0,
+        cells: false,
         key_type: 6,
         value_type: 6,
         geometry: Geometry { extent_shift: 10, ..Geometry::default() },
