@@ -242,7 +242,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         if Self::WORDS {
             let new = V::to_word(value);
             let mut update = |_| Ok(Change::Set(new));
-            return self.engine.index.update(self.hash(key), Room::ForNew, &mut update).map(drop);
+            return self.engine.update_word(self.hash(key), Room::ForNew, &mut update).map(drop);
         }
         self.change(key, Some(value), Rule::Always, None).map(drop)
     }
@@ -265,7 +265,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     pub fn try_insert(&self, key: &K::Ref, value: &V::Ref) -> Result<Outcome<V::Owned>> {
         if Self::WORDS {
             let new = V::to_word(value);
-            let found = self.engine.index.update(self.hash(key), Room::ForNew, &mut |found| {
+            let found = self.engine.update_word(self.hash(key), Room::ForNew, &mut |found| {
                 Ok(if found.is_none() { Change::Set(new) } else { Change::Keep })
             })?;
             return Ok(Self::value(found)?.map_or(Outcome::Done, Outcome::Present));
@@ -297,7 +297,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     ) -> Result<Outcome<V::Owned>> {
         if Self::WORDS {
             let (old, new) = (V::to_word(old), V::to_word(new));
-            let found = self.engine.index.update(self.hash(key), Room::None, &mut |found| {
+            let found = self.engine.update_word(self.hash(key), Room::None, &mut |found| {
                 Ok(if found == Some(old) { Change::Set(new) } else { Change::Keep })
             })?;
             if found == Some(old) {
@@ -336,7 +336,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// A change of a map of words; the value before. One that is damaged is found before anything changes.
     fn change_word(&self, key: &K::Ref, room: Room, change: Change) -> Result<Option<V::Owned>> {
         let mut update = |old| Self::value(old).map(|_| change);
-        Self::value(self.engine.index.update(self.hash(key), room, &mut update)?)
+        Self::value(self.engine.update_word(self.hash(key), room, &mut update)?)
     }
 
     /// The same of a map of bytes.

@@ -125,16 +125,15 @@ impl Pool {
     /// # Ok::<(), durahash::Error>(())
     /// ```
     pub fn create<T: NamedMap>(&self, name: &str, options: &Options) -> Result<T> {
-        self.make::<T>(name, options)
-            .and_then(|map| T::numbered(&self.pool, map))
-            .map_err(self.at())
+        self.make(name, options).map_err(self.at())
     }
 
-    fn make<T: NamedMap>(&self, name: &str, options: &Options) -> Result<u8> {
+    fn make<T: NamedMap>(&self, name: &str, options: &Options) -> Result<T> {
         self.pool.store.writable()?;
         let spec = MapSpec::new(&options.settings, T::WANTED)?;
         // The type says that one is wanted.
-        self.pool.create(name, &spec.ok_or(ErrorKind::Closed)?)
+        let spec = spec.ok_or(ErrorKind::Closed)?;
+        self.pool.create(name, &spec, |map| T::numbered(&self.pool, map))
     }
 
     /// Opens a map. It is open once, whatever number of handles it has.

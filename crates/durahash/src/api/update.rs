@@ -75,7 +75,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
                     Change::Remove => Change::Remove,
                 })
             };
-            self.engine.index.update(self.hash(key), room, &mut decide).map(drop)
+            self.engine.update_word(self.hash(key), room, &mut decide).map(drop)
         } else {
             let value = |old: Option<&[u8]>| match old {
                 Some(old) => V::from_bytes(old).map(Some).ok_or_else(no_value),
@@ -192,7 +192,7 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         if Self::WORDS {
             let word = Some(V::to_word(value));
             let mut update = |found| Ok(if found == word { Change::Remove } else { Change::Keep });
-            return Ok(self.engine.index.update(self.hash(key), Room::None, &mut update)? == word);
+            return Ok(self.engine.update_word(self.hash(key), Room::None, &mut update)? == word);
         }
         let mut buffer = V::Buffer::default();
         let rule = Rule::IfEqual(V::bytes(value, &mut buffer));

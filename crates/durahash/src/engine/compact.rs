@@ -100,7 +100,7 @@ fn copy_all(
     for (name, member) in &maps {
         let is_own = own.is_some_and(|(own, _)| own == name);
         with!(member, engine => {
-            let map = if is_own { 0 } else { new.create(name, &spec_of(engine, settings))? };
+            let map = if is_own { 0 } else { new.create(name, &spec_of(engine, settings), Ok)? };
             copy(engine, new.handle(map, None)?, watch)?;
         });
     }

@@ -18,7 +18,7 @@ use crate::designs::esh::Esh;
 use crate::designs::pea::Pea;
 use crate::designs::reh::Reh;
 use crate::designs::rewo::Rewo;
-use crate::index::{Change, Finding, Index, Room};
+use crate::index::{Change, Finding, Index, Room, Updater};
 
 impl Kind for Single {
     const NUMBER: u8 = 0;
@@ -109,7 +109,7 @@ impl Kind for Single {
     }
 
     fn add_word(engine: &Engine<Self>, h: u64, payload: u64) -> Result<()> {
-        engine.index.update(h, Room::ForNew, &mut |_| Ok(Change::Set(payload))).map(drop)
+        engine.update_word(h, Room::ForNew, &mut |_| Ok(Change::Set(payload))).map(drop)
     }
 
     fn add_pair(engine: &Engine<Self>, key: &[u8], value: &[u8]) -> Result<()> {
@@ -153,6 +153,22 @@ fn durable<I: Index + 'static, M: Medium>(index: I, pool: &Arc<Pool<M>>) -> Box<
 }
 
 impl Engine<Single> {
+    /// As [`Index::update`], in a map of words. If the room that is missing may be that of records of the pool's
+    /// other maps, it is found first.
+    #[inline(always)]
+    pub(crate) fn update_word(&self, h: u64, room: Room, f: Updater<'_>) -> Result<Option<u64>> {
+        match self.index.update(h, room, f) {
+            Err(e) if self.is_full_for_now(&e) => self.update_after_sweep(h, room, f),
+            done => done,
+        }
+    }
+
+    #[cold]
+    fn update_after_sweep(&self, h: u64, room: Room, f: Updater<'_>) -> Result<Option<u64>> {
+        self.finish_sweep()?;
+        self.index.update(h, room, f)
+    }
+
     /// Copies the value of `key` into `out`; whether there is one.
     pub(crate) fn get_bytes(&self, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         let key_hash = self.records.hashes.key(key);

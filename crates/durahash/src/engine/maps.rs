@@ -190,21 +190,38 @@ impl OpenPool {
         self.handle(self.number(name)?, types)
     }
 
-    /// Makes a map.
-    pub(crate) fn create(self: &Arc<Self>, name: &str, spec: &MapSpec) -> Result<u8> {
+    /// Makes a map, of which `handle` makes a handle by its number.
+    pub(crate) fn create<T>(
+        self: &Arc<Self>,
+        name: &str,
+        spec: &MapSpec,
+        handle: impl FnOnce(u8) -> Result<T>,
+    ) -> Result<T> {
         let start = Instant::now();
+        // Nobody removes the map before it has its handle.
         let _changing = lock(&self.changing, &*self.store);
+        let map = match self.create_once(name, spec, start) {
+            Err(e) if matches!(e.kind(), ErrorKind::Full { .. }) && self.store.sweep_pending() => {
+                while self.sweep_step()? {}
+                self.create_once(name, spec, start)
+            }
+            made => made,
+        }?;
+        self.store.settle()?;
+        handle(map)
+    }
+
+    fn create_once(self: &Arc<Self>, name: &str, spec: &MapSpec, start: Instant) -> Result<u8> {
         let mut format = spec.format();
         format.max_bytes = self.store.format().max_bytes;
         let map = self.store.begin_map(name, &format)?;
         let made = self
             .start((map, &format), spec.design_options, true, start)
-            .and_then(|()| self.store.publish_map(map))
-            .and_then(|()| self.store.settle());
+            .and_then(|()| self.store.publish_map(map));
         if let Err(e) = made {
             self.members().remove(&map);
-            // Where that fails, the next open does it.
-            let _ = self.store.finish_removal(map);
+            // Where that fails, or the pool takes no more writes, the next open does it.
+            let _ = self.store.writable().and_then(|()| self.store.finish_removal(map));
             return Err(e);
         }
         Ok(map)
@@ -222,7 +239,8 @@ impl OpenPool {
         let _changing = lock(&self.changing, &*self.store);
         let map = self.number(name)?;
         self.store.writable()?;
-        // No step of the sweep is in it when it goes.
+        // No sweep ends before its records are free: it would free those that it did not come to, and others
+        // would take them.
         let sweeping = lock(&self.sweep_at, &*self.store);
         let member = {
             let mut members = self.members();
@@ -232,13 +250,16 @@ impl OpenPool {
                     "a map that is open is not removed: drop its handles and iterators first";
                 return Err(ErrorKind::Options { what }.into());
             }
-            self.store.begin_removal(map)?;
             members.remove(&map).ok_or(ErrorKind::Closed)?
         };
-        drop(sweeping);
+        if let Err(e) = self.store.begin_removal(map) {
+            self.members().insert(map, member);
+            return Err(e);
+        }
         let settled = self.store.settle();
         // What damage hides is found by the sweep of the next open.
         let _ = with!(&member, engine => engine.free_records());
+        drop(sweeping);
         drop(member);
         self.store.finish_removal(map)?;
         settled.and_then(|()| self.store.settle())

@@ -6,6 +6,7 @@ use durahash::{
 };
 use durahash_media::sim::Sim;
 use durahash_media::{Geometry, MapEntry, Superblock};
+use durahash_testkit::budget;
 
 /// Extents of so many bytes make units, directories and runs in a few hundred entries.
 const TINY: Geometry = Geometry { extent_shift: 12, slots: 0, hash_bits: 0, buckets: 2 };
@@ -344,4 +345,69 @@ fn threads_make_fill_and_remove_maps_beside_one_another() {
     assert_eq!(pool.open::<Map<u64, u64>>("both").unwrap().len().unwrap(), 200);
     assert_eq!(shared.len().unwrap(), 200);
     pool.check(&mut |map, finding| panic!("{map}: {finding:?}")).unwrap();
+}
+
+/// Records that were removed make room for words, and for another map, before a sweep has found them.
+#[test]
+fn what_is_full_for_now_is_full_only_after_a_sweep() {
+    const BYTES: u64 = 1 << 20;
+    let sim = Sim::new(BYTES);
+    let pool: Pool = options(Design::Reh).create_on(sim.clone()).unwrap();
+    let words: Map<u64, u64> = pool.create("words", &options(Design::Reh)).unwrap();
+    let text: Map<str, [u8]> = pool.create("text", &options(Design::Reh)).unwrap();
+    let keys = (0..).take_while(|i| text.put(&format!("{i}"), &[7; 1500]).is_ok()).count();
+    let count = (0..).take_while(|i| words.put(i, i).is_ok()).count() as u64;
+    drop((words, text));
+    pool.close().unwrap();
+    for words_first in [true, false] {
+        let pool: Pool = on_sim(Sim::from_image(&sim.image(), BYTES)).unwrap();
+        let words: Map<u64, u64> = pool.open("words").unwrap();
+        let text: Map<str, [u8]> = pool.open("text").unwrap();
+        (0..keys).for_each(|i| drop(text.remove(&i.to_string()).unwrap()));
+        assert!(pool.stats().sweep_pending);
+        if words_first {
+            (count..count + 2000).for_each(|i| words.put(&i, &i).unwrap());
+        } else {
+            pool.create::<Map<u64, u64>>("other", &options(Design::Reh)).unwrap();
+        }
+        pool.check(&mut |map, finding| panic!("{map}: {finding:?}")).unwrap();
+    }
+}
+
+/// A sweep that ended while a map is removed freed records that the removal freed once more, after another
+/// map had taken them.
+#[test]
+fn a_sweep_does_not_end_while_a_map_is_removed() {
+    let entries = budget(1000, 3000);
+    let sim = Sim::new(64 << 20);
+    let pool: Pool = options(Design::Reh).create_on(sim.clone()).unwrap();
+    let kept: Map<str, str> = pool.create("kept", &options(Design::Reh)).unwrap();
+    let lists: MultiMap<u64, u64> = pool.create("lists", &options(Design::Pea)).unwrap();
+    let text: Map<str, str> = pool.create("text", &options(Design::Reh)).unwrap();
+    for i in 0..entries {
+        text.put(&i.to_string(), &"y".repeat(200)).unwrap();
+        (0..20).for_each(|j| lists.add(&(i % 20), &(i * 100 + j)).unwrap());
+    }
+    kept.put("x", "x").unwrap();
+    drop((kept, lists, text));
+    pool.close().unwrap();
+    for name in ["lists", "text"].into_iter().cycle().take(budget(4, 40) as usize) {
+        let pool: Pool = on_sim(Sim::from_image(&sim.image(), 64 << 20)).unwrap();
+        let kept: Map<str, str> = pool.open("kept").unwrap();
+        std::thread::scope(|threads| {
+            threads.spawn(|| pool.remove(name).unwrap());
+            threads.spawn(|| {
+                while pool.names().len() == 3 {}
+                while pool.step().unwrap() {}
+            });
+            threads.spawn(|| {
+                (0..entries).for_each(|i| kept.put(&i.to_string(), &"z".repeat(200)).unwrap());
+            });
+        });
+        for i in 0..entries {
+            assert_eq!(kept.get(&i.to_string()).unwrap(), Some("z".repeat(200)), "{name} {i}");
+        }
+        while pool.step().unwrap() {}
+        pool.check(&mut |map, finding| panic!("{name}, {map}: {finding:?}")).unwrap();
+    }
 }

@@ -53,7 +53,7 @@ impl AnyMap {
         let (key, value) = (engine.key.parse(key)?, engine.value.parse(value)?);
         if engine.is_words() {
             let new = Change::Set(Type::word(&value));
-            engine.index.update(engine.word_hash(&key), Room::ForNew, &mut |_| Ok(new)).map(drop)
+            engine.update_word(engine.word_hash(&key), Room::ForNew, &mut |_| Ok(new)).map(drop)
         } else {
             engine.change(&key, Some(&value), Rule::Always, None).map(drop)
         }
@@ -96,7 +96,7 @@ impl AnyMap {
         let key = engine.key.parse(key)?;
         if engine.is_words() {
             let remove = &mut |_| Ok(Change::Remove);
-            Ok(engine.index.update(engine.word_hash(&key), Room::None, remove)?.is_some())
+            Ok(engine.update_word(engine.word_hash(&key), Room::None, remove)?.is_some())
         } else {
             Ok(engine.change(&key, None, Rule::Always, None)?.1)
         }
