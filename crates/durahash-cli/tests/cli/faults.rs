@@ -190,9 +190,10 @@ fn a_dump_without_what_damage_has_hidden_says_so() {
     work.feed("load a.pool", text.as_bytes()).ok();
     work.run("dump a.pool").ok();
     let mut bytes = fs::read(work.path("a.pool")).unwrap();
-    // The kinds of extents stand behind the superblock; 2 is that of units.
-    let extent = bytes[512..].iter().position(|kind| *kind == 2).unwrap();
-    bytes[extent * (512 << 10)..][..PAGE].fill(0);
+    // The kinds of extents stand in the second half of the first one; 2 is that of units.
+    let extent_bytes = 1 << bytes[40];
+    let extent = bytes[extent_bytes / 2..].iter().position(|kind| *kind == 2).unwrap();
+    bytes[extent * extent_bytes..][..PAGE].fill(0);
     work.write("a.pool", &bytes);
     let dump = work.run("dump a.pool");
     assert_eq!(dump.code, Some(3), "{dump:?}");
