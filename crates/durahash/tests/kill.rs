@@ -12,7 +12,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use durahash::{Batch, Design, Map, MultiMap, Options, SyncMode};
+use durahash::{Batch, Design, Map, MultiMap, Options, Pool, SyncMode};
 use durahash_media::Geometry;
 use durahash_testkit::{Handle, assert_sound, budget, new_path, seed};
 
@@ -221,6 +221,51 @@ impl Subject for Lists {
     }
 }
 
+/// A map of records for each thread, of another design each, beside which maps come and go.
+impl Subject for Pool {
+    fn entries(&self) -> u64 {
+        let maps = self.list().unwrap().into_iter();
+        maps.filter(|map| map.name.starts_with("of ")).map(|map| map.entries).sum()
+    }
+    fn record_bytes(&self) -> u64 {
+        while self.step().unwrap() {}
+        self.stats().record_bytes
+    }
+    fn put(&self, key: u64, value: u64) {
+        let thread = key / KEYS;
+        Subject::put(&of_thread(self, thread), key, value);
+        if value.is_multiple_of(50) {
+            let (name, renamed) = (format!("by {thread}"), format!("renamed by {thread}"));
+            for name in [&name, &renamed] {
+                // The one that a kill left.
+                let _ = self.remove(name);
+            }
+            let design = Design::ALL[value as usize / 50 % Design::ALL.len()];
+            let map: Records = self.create(&name, &options(design)).unwrap();
+            Subject::put(&map, key, value);
+            drop(map);
+            self.rename(&name, &renamed).unwrap();
+            if value.is_multiple_of(100) {
+                self.remove(&renamed).unwrap();
+            }
+        }
+    }
+    fn remove(&self, key: u64) {
+        Subject::remove(&of_thread(self, key / KEYS), key);
+    }
+    fn pairs(&self) -> Vec<(u64, u64)> {
+        let maps = self.names().into_iter();
+        let maps = maps.filter(|name| name.starts_with("of "));
+        maps.flat_map(|name| self.open::<Records>(&name).unwrap().pairs()).collect()
+    }
+}
+
+/// The map of a thread's keys.
+fn of_thread(pool: &Pool, thread: u64) -> Records {
+    let design = Design::ALL[thread as usize % Design::ALL.len()];
+    pool.open_or_create(&format!("of {thread}"), &options(design)).unwrap()
+}
+
 /// Extents of 16 KiB, so that what fills an extent before it splits does so here.
 fn options(design: Design) -> Options {
     let geometry = Geometry { extent_shift: 14, ..Geometry::default() };
@@ -271,6 +316,7 @@ fn child() {
         Ok("RecordBatches") => {
             write_for_ever::<RecordBatches>(Path::new(&path), design, seed, mode);
         }
+        Ok("Pool") => write_for_ever::<Pool>(Path::new(&path), design, seed, mode),
         Ok("Lists") => write_for_ever::<Lists>(Path::new(&path), design, seed, mode),
         _ => write_for_ever::<Records>(Path::new(&path), design, seed, mode),
     }
@@ -463,6 +509,8 @@ macro_rules! survive {
 survive! {
     words_survive_kills: Words of Design::ALL, "process";
     records_survive_kills: Records of Design::ALL, "process";
+    several_maps_survive_kills: Pool of &[Design::Reh], "process";
+    several_maps_survive_kills_before_the_log_is_written: Pool of &[Design::Reh], "interval";
     lists_survive_kills: Lists of &[Design::Pea], "process";
     lists_survive_kills_before_the_log_is_written: Lists of &[Design::Pea], "interval";
     words_survive_kills_before_the_log_is_written: Words of Design::ALL, "interval";

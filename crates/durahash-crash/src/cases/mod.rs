@@ -2,6 +2,7 @@
 
 mod batch;
 mod map;
+mod maps;
 mod multi;
 mod synced;
 mod words;
@@ -32,7 +33,9 @@ pub fn all() -> Vec<Case> {
         synced::by_steps(),
         synced::between(),
     ];
-    words.into_iter().chain(map::all()).chain(multi::all()).chain(batch::all()).collect()
+    let rest =
+        [map::all().to_vec(), multi::all().to_vec(), batch::all().to_vec(), vec![maps::several()]];
+    words.into_iter().chain(rest.concat()).collect()
 }
 
 /// The case of this name.

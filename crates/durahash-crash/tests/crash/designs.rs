@@ -102,6 +102,8 @@ survive! {
         ("reh-cells", WORD, 1, 6, 8), ("pea-cells", X86, 1, 4, 16), ("reh-cells", PROGRAM, 2, 6, 1);
     /// Of deaths of the process: under the other models it takes too long; `soak --design esh-map` has them.
     maps_over_esh_survive_the_death_of_their_process: > 10, ("esh-map", PROGRAM, 0, 0, 1);
+    several_maps_of_a_pool_survive_on_every_medium: > 20_000, ("maps", X86, 1, 4, 64),
+        ("maps", WORD, 1, 2, 64), ("maps", PROGRAM, 1, 4, 1);
     maps_over_rewo_survive_on_every_medium: > 60_000, ("rewo-map", X86, 2, 10, 1),
         ("rewo-map", WORD, 1, 1, 1), ("rewo-map", PROGRAM, 2, 10, 1);
     batches_over_reh_survive_on_every_medium: > 60_000, ("reh-batch", X86, 2, 10, 4),
@@ -254,11 +256,22 @@ accept! {
     }
 }
 
+accept! {
+    /// The same of making, renaming and removing maps of a pool.
+    ACCEPTED_OF_MAPS {
+        "make_table" "self.store_map_state(off, map, 0)?;" [Drop]
+            "a new medium is zeros here; one that was used before need not be"
+        "make_table" "medium.flush(word);" [Delay] "a fence follows before an entry counts"
+        "make_table" "medium.drain();" [Drop Delay] "the same"
+    }
+}
+
 /// File, call, and why no script comes to it.
 const UNREACHED: &[(&str, &str, &str)] = &[
     ("pool/mod.rs", "self.medium.", "in the name of the caller, where it is left out"),
     ("pool/mod.rs", "medium.flush(word)", "the same"),
     ("pool/place.rs", "self.medium.", "the same"),
+    ("pool/maps.rs", "medium.", "several maps of a pool: every_flush_and_fence_of_maps_is_needed"),
     ("reh/write.rs", "medium.flush(bucket);", "an operation that panics: tests/breaks.rs"),
     ("reh/write.rs", "            medium.drain();", "the same"),
     ("pool/log.rs", "medium.flush(", "a log, which the log's own tester cuts: tests/logged.rs"),
@@ -356,6 +369,22 @@ fn every_flush_fence_and_release_of_esh_is_needed() {
     let count = verdicts.values().filter(|verdict| is_caught(verdict)).count();
     assert!(count >= 60, "only {count}");
     assert_order_in_line(&verdicts, &["esh/write.rs"]);
+}
+
+#[test]
+fn every_flush_and_fence_of_maps_is_needed() {
+    let case = named("maps");
+    let mut tester = Tester::new(&case, X86).one_in(budget(64, 8));
+    tester.keep_corpus();
+    let done = Corpus::Scripts(1, 100, 64).run(&mut tester, &case.prefills);
+    done.unwrap_or_else(|failure| panic!("{failure}"));
+    let mut verdicts = tester.mutants();
+    verdicts.retain(|mutant, _| mutant.site.file().ends_with("pool/maps.rs"));
+    let caught = verdicts.values().filter(|verdict| is_caught(verdict)).count();
+    assert!(caught >= 15, "only {caught} of {}", verdicts.len());
+    let mut unproven = unproven(&verdicts, ACCEPTED_OF_MAPS);
+    unproven.retain(|told| !told.starts_with("accepted in vain"));
+    assert!(unproven.is_empty(), "{}", unproven.join("\n"));
 }
 
 #[test]
