@@ -378,7 +378,8 @@ fn every_flush_and_fence_of_maps_is_needed() {
     tester.keep_corpus();
     let done = Corpus::Scripts(1, 100, 64).run(&mut tester, &case.prefills);
     done.unwrap_or_else(|failure| panic!("{failure}"));
-    let mut verdicts = tester.mutants();
+    let mut verdicts = BTreeMap::new();
+    add(&mut verdicts, tester.mutants());
     verdicts.retain(|mutant, _| mutant.site.file().ends_with("pool/maps.rs"));
     let caught = verdicts.values().filter(|verdict| is_caught(verdict)).count();
     assert!(caught >= 15, "only {caught} of {}", verdicts.len());
