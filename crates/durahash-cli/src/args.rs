@@ -335,6 +335,9 @@ pub(crate) struct File {
     /// Read a pool that was open when the machine went down, though pages of it may be missing
     #[arg(long)]
     pub(crate) accept_suspect: bool,
+    /// Read the whole pool first, and refuse it if a block does not have its check word
+    #[arg(long)]
+    pub(crate) verify: bool,
 }
 
 /// Options of all writing commands.
@@ -352,6 +355,9 @@ pub(crate) struct Write {
     /// eighth of its tables]
     #[arg(long, value_name = "SIZE", value_parser = parse_max_size)]
     pub(crate) cache: Option<u64>,
+    /// Read an existing pool whole first, and refuse it if a block does not have its check word
+    #[arg(long)]
+    pub(crate) verify: bool,
 }
 
 #[derive(Debug, Args)]

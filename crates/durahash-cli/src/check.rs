@@ -42,6 +42,8 @@ struct Looked {
     maps: Option<usize>,
     /// Whether pages may be missing that no check can miss, where it can be told.
     suspect: Option<bool>,
+    /// Blocks that have a check word, and all that get one, where it can be told.
+    blocks: Option<[u64; 2]>,
     /// Each with the name of its map.
     findings: Vec<(String, Finding)>,
 }
@@ -59,6 +61,7 @@ fn look(pool: &Pool, progress: &mut Progress) -> Result<Looked, Error> {
         entries: Some(0),
         maps,
         suspect: maps.map(|_| false),
+        blocks: None,
         findings,
     };
     for name in names {
@@ -70,6 +73,8 @@ fn look(pool: &Pool, progress: &mut Progress) -> Result<Looked, Error> {
             Ok(stats) => {
                 looked.entries = looked.entries.map(|entries| entries + stats.keys);
                 looked.suspect = Some(stats.suspect);
+                let space = stats.space;
+                looked.blocks = Some([space.verifiable_blocks, space.checked_blocks]);
             }
             // Then it is among the findings.
             Err(e)
@@ -84,7 +89,7 @@ fn look(pool: &Pool, progress: &mut Progress) -> Result<Looked, Error> {
 }
 
 fn as_json(pool: &str, looked: &Looked) -> Value {
-    let Looked { called, entries, maps, suspect, findings } = looked;
+    let Looked { called, entries, maps, suspect, blocks, findings } = looked;
     let list = findings.iter().map(|(map, finding)| {
         let mut found = json!({
             "invariant": finding.invariant,
@@ -101,6 +106,7 @@ fn as_json(pool: &str, looked: &Looked) -> Value {
         "ok": findings.is_empty(),
         (*called): entries,
         "suspect": suspect,
+        "blocks": blocks.map(|[verified, all]| json!({ "verified": verified, "of": all })),
         "findings": list.collect::<Vec<_>>(),
     });
     if let Some(maps) = maps {
@@ -110,7 +116,7 @@ fn as_json(pool: &str, looked: &Looked) -> Value {
 }
 
 fn as_text(pool: &str, looked: &Looked) -> String {
-    let Looked { called, entries, maps, suspect, findings } = looked;
+    let Looked { called, entries, maps, suspect, blocks, findings } = looked;
     let mut text = String::new();
     for (map, Finding { invariant, off, what }) in findings {
         let map = if maps.is_none() || map.is_empty() { "" } else { &format!("map {map}: ") };
@@ -121,6 +127,13 @@ fn as_text(pool: &str, looked: &Looked) -> String {
         (0, Some(entries)) => format!("{pool}: ok, {entries} {called}{of_maps}\n"),
         (found, _) => format!("{pool}: {found} findings\n"),
     });
+    if let Some([verified, all]) = blocks
+        && verified < all
+    {
+        text.push_str(&format!(
+            "{pool}: {verified} of {all} blocks verified: the others have no check word, until a close\n"
+        ));
+    }
     if *suspect == Some(true) {
         text.push_str(&format!("{pool}: suspect: pages may have been lost with the power\n"));
     }

@@ -100,7 +100,8 @@ fn make(pool: &Path, new: &New) -> Result<Opened, Failure> {
 
 /// How a pool is opened to be read, by as many commands at a time as like to.
 pub(crate) fn read_options(args: &File) -> Options {
-    Options::new().read_only(true).accept_suspect(args.accept_suspect)
+    let options = Options::new().read_only(true).verify(args.verify);
+    options.accept_suspect(args.accept_suspect)
 }
 
 /// Opens a map of a pool for a command that only reads.
@@ -174,6 +175,7 @@ fn options(new: &New) -> Options {
 }
 
 fn in_mode(options: Options, write: &Write) -> Options {
+    let options = options.verify(write.verify);
     let options = match write.cache {
         Some(bytes) => options.cache(Cache { bytes: Some(bytes), ..Cache::default() }),
         None => options,

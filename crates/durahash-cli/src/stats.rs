@@ -57,6 +57,8 @@ fn as_json(pool: &str, kind: Kind, stats: &Stats) -> Value {
         "file_bytes": stats.space.bytes,
         "free_bytes": stats.space.free_bytes,
         "max_bytes": stats.space.max_bytes,
+        "check_bytes": stats.space.check_bytes,
+        "blocks": { "verifiable": stats.space.verifiable_blocks, "of": stats.space.checked_blocks },
         "durability": match stats.durability {
             Durability::None => "none",
             Durability::Process => "process",
@@ -113,6 +115,10 @@ fn as_text(pool: &str, kind: Kind, stats: &Stats) -> String {
     if let Some(max_bytes) = stats.space.max_bytes {
         row("largest size", human(max_bytes));
     }
+    row(
+        "check words",
+        format!("of {} of {} blocks", stats.space.verifiable_blocks, stats.space.checked_blocks),
+    );
     row("durability", stats.durability.to_string());
     row("mode", stats.sync_mode.to_string());
     row("huge pages", stats.huge_bytes.map_or("unknown".into(), human));

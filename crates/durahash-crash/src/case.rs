@@ -212,6 +212,11 @@ impl<I: Index> Table for Slots<I> {
     }
 
     fn check(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
+        if let Some(pool) = &self.pool {
+            pool.check_blocks(&mut |off, what| {
+                found(Finding { invariant: "POOL-4", off, what: what.to_owned() });
+            });
+        }
         self.index.check(found)
     }
 

@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::{AddAssign, ControlFlow};
 
-use durahash::ErrorKind;
+use durahash::{Durability, ErrorKind};
 use durahash_media::sim::{Sim, Site, Step};
 
 use crate::case::{Case, Table};
@@ -144,6 +144,7 @@ pub struct Judge<'s> {
     case: &'s Case,
     /// Whether the media keep the order of stores to one line.
     pub(crate) line_order: bool,
+    pub(crate) durability: Durability,
     keys: Vec<u64>,
     /// Positions in `keys` by key.
     order: Vec<u16>,
@@ -175,6 +176,7 @@ impl<'s> Judge<'s> {
         Judge {
             case,
             line_order: model.same_line_order(),
+            durability: Durability::Strict,
             keys,
             order,
             explorers: (0..LEVELS).map(|_| Explorer::new(model, seed)).collect(),
@@ -219,7 +221,8 @@ impl<'s> Judge<'s> {
 
     /// A medium that holds `image`.
     pub(crate) fn medium(&self, image: &[u64]) -> Sim {
-        Sim::from_image(image, self.case.max_bytes).with_line_order(self.line_order)
+        let sim = Sim::from_image(image, self.case.max_bytes);
+        sim.with_line_order(self.line_order).with_durability(self.durability)
     }
 
     /// Looks at a state, unless it was looked at before: what is wrong with it.

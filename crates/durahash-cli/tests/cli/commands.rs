@@ -220,6 +220,8 @@ fn figures_are_printed() {
         "file_bytes",
         "free_bytes",
         "max_bytes",
+        "check_bytes",
+        "blocks",
         "durability",
         "mode",
         "huge_page_bytes",
@@ -305,10 +307,13 @@ fn a_sound_pool_passes_the_check_and_stays_as_it_is() {
     let before = std::fs::read(work.path("a.pool")).unwrap();
     assert_eq!(work.run("check a.pool").ok(), "a.pool: ok, 2 keys\n");
     let check = work.run("check a.pool --json").json();
+    let blocks = check["blocks"].clone();
+    assert!(blocks["of"].as_u64().unwrap() > 0 && blocks["of"] == blocks["verified"], "{check}");
     let wanted = serde_json::json!({
-        "pool": "a.pool", "ok": true, "keys": 2, "suspect": false, "findings": [],
+        "pool": "a.pool", "ok": true, "keys": 2, "suspect": false, "blocks": blocks, "findings": [],
     });
     assert_eq!(check, wanted);
+    assert_eq!(work.run("get a.pool a --verify").ok(), "1\n");
     assert_eq!(std::fs::read(work.path("a.pool")).unwrap(), before);
 }
 

@@ -123,7 +123,9 @@ fn fill(work: &Work, dir: &Path) {
     let keys = Options::new().read_only(true).open::<AnyMap>(dir.join("a.pool")).unwrap().len();
     let keys = keys.unwrap();
     assert!((1000..200_000).contains(&keys), "{keys}");
-    assert_eq!(run("check a.pool").ok(), format!("a.pool: ok, {keys} keys\n"));
+    // There may be no room for check words.
+    let check = run("check a.pool").ok();
+    assert!(check.starts_with(&format!("a.pool: ok, {keys} keys\n")), "{check}");
     let dump = run("dump a.pool").ok();
     let dump: BTreeMap<_, _> = dump.lines().map(|line| line.split_once('\t').unwrap()).collect();
     for i in 0..keys {

@@ -3,6 +3,7 @@
 
 mod blocks;
 mod breaks;
+mod checks;
 mod designs;
 mod locks;
 mod logged;

@@ -156,6 +156,19 @@ pub trait Memory: Send + Sync + Sized + 'static {
         copy_out(src, skip, dst, |word| self.load(word));
     }
 
+    /// Copies `out.len()` bytes from `off`, whole words, as they are durable after a fence: they are flushed, or
+    /// read where what was flushed goes. What was flushed before was synced.
+    ///
+    /// # Errors
+    /// As [`Region::words`].
+    #[track_caller]
+    fn copy_durable(&self, off: u64, out: &mut [u8]) -> Result<()> {
+        let words = self.region().words(off, out.len() as u64 / 8)?;
+        self.flush(words);
+        self.copy_out(words, 0, out);
+        Ok(())
+    }
+
     /// True if the words begin with `bytes`.
     #[inline]
     fn starts_with(&self, src: &[PmU64], bytes: &[u8]) -> bool {

@@ -64,6 +64,7 @@ impl<M: Medium> Pool<M> {
             return Ok(Some(extents.take_run(medium, count, kinds)? * extent_bytes));
         };
         if let Some(off) = blocks.pop(class) {
+            self.touch_bytes(off, bytes);
             return Ok(Some(off));
         }
         if !may_grow && extents.free_count() == 0 {

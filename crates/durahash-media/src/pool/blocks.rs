@@ -94,8 +94,15 @@ pub struct PoolStats {
     pub directory_bytes: u64,
     /// Bytes of record blocks in use (of all that may be, until the sweep has ended).
     pub record_bytes: u64,
+    /// Bytes of extents of check words.
+    pub check_bytes: u64,
     /// Bytes of extents that hold nothing.
     pub free_bytes: u64,
+    /// Blocks of 4 KiB that get a check word when the pool is closed: all but those of records of a map, which
+    /// have sums of their own.
+    pub checked_blocks: u64,
+    /// Of these, blocks that have one: they were not stored to since the last close.
+    pub verifiable_blocks: u64,
     /// True if free record space is still to be found.
     pub sweep_pending: bool,
 }
@@ -326,7 +333,10 @@ impl Blocks {
             unit_bytes: of(|kind| matches!(kind, ExtentKind::Units(_))),
             directory_bytes: of(|kind| matches!(kind, ExtentKind::Directory(_))),
             record_bytes: runs + blocks,
+            check_bytes: of(|kind| *kind == ExtentKind::Checks),
             free_bytes: of(|kind| *kind == ExtentKind::Free),
+            checked_blocks: 0,
+            verifiable_blocks: 0,
             sweep_pending: self.sweep.is_some(),
         }
     }

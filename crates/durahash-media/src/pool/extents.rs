@@ -4,7 +4,12 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+<<<<<<< HEAD
 use super::class::{self, class_bytes};
+=======
+use super::checks::{Area, Checks};
+use super::class::class_bytes;
+>>>>>>> aa80921 (check words: a close writes a CRC of every block that was stored to since the open; check, and an open that is told to, find blocks that do not have theirs)
 use super::superblock::{Format, MAPS_MAX, Superblock};
 use super::table::Table;
 use crate::error::{Error, ErrorKind, Limit, Result};
@@ -35,6 +40,8 @@ pub enum ExtentKind {
     RunRest,
     /// Part of the log's area.
     Log,
+    /// Part of the area of check words.
+    Checks,
     /// Record blocks of a size class.
     Blocks(u8),
 }
@@ -44,9 +51,9 @@ const FIRST_CLASS: u8 = 16;
 const LAST_CLASS: u8 = FIRST_CLASS + class::LAST;
 
 /// The kinds without a class, by their codes.
-const KINDS: [ExtentKind; 7] = {
-    use ExtentKind::{Directory, Free, Head, Log, RunHead, RunRest, Units};
-    [Free, Head, Units(0), Directory(0), RunHead, RunRest, Log]
+const KINDS: [ExtentKind; 8] = {
+    use ExtentKind::{Checks, Directory, Free, Head, Log, RunHead, RunRest, Units};
+    [Free, Head, Units(0), Directory(0), RunHead, RunRest, Log, Checks]
 };
 
 /// Codes of units and directories of further maps start here, two for each map.
@@ -60,6 +67,17 @@ impl ExtentKind {
             ExtentKind::Units(map @ 1..) => FIRST_OWNED + 2 * (map - 1),
             ExtentKind::Directory(map @ 1..) => FIRST_OWNED + 2 * (map - 1) + 1,
             _ => (0..).zip(KINDS).find(|(_, kind)| *kind == self).map_or(0, |(code, _)| code),
+        }
+    }
+
+    /// True if its blocks have check words: records have sums of their own, but the lists of a multimap, which
+    /// lie among them, have none.
+    fn is_checked(self, records: bool) -> bool {
+        use ExtentKind::{Blocks, Checks, Free, Log, RunHead, RunRest};
+        match self {
+            Free | Log | Checks => false,
+            RunHead | RunRest | Blocks(_) => records,
+            _ => true,
         }
     }
 
@@ -99,8 +117,14 @@ pub(crate) fn kind_on_medium<M: Medium>(medium: &M, table: &Table, i: u64) -> Re
 }
 
 /// Stores and flushes the kind of extent `i` in the table; the caller fences.
-fn store_kind<M: Medium>(medium: &M, table: &Table, i: u64, kind: ExtentKind) -> Result<()> {
+fn store_kind<M: Medium>(
+    (checks, table): (&Checks, &Table),
+    medium: &M,
+    i: u64,
+    kind: ExtentKind,
+) -> Result<()> {
     let off = table.off(i);
+    checks.touch(medium, off / 8 * 8);
     let word = medium.region().at(off / 8 * 8)?;
     let shift = (off % 8) * 8;
     let others = medium.load(word) & !(0xff << shift);
@@ -139,6 +163,7 @@ pub(crate) struct Extents {
     /// Extents of what never was whole, found at open: rests of runs without a head, and parts of a log
     /// or of extent tables that the superblock does not name.
     headless: Vec<u64>,
+    pub(crate) checks: Arc<Checks>,
 }
 
 impl Extents {
@@ -155,17 +180,19 @@ impl Extents {
             shift: u32::from(format.geometry.extent_shift),
             table: Arc::clone(table),
             headless: Vec::new(),
+            checks: Arc::new(Checks::new(u32::from(format.geometry.extent_shift), None)),
         };
         extents.set_kind(medium, 0, ExtentKind::Head)?;
         Ok(extents)
     }
 
-    /// Reads the kinds of a pool of `count` extents.
+    /// Reads the kinds of a pool of `count` extents, of which pages may be missing if it is `torn`.
     pub(crate) fn open<M: Medium>(
         medium: &M,
         format: &Format,
         count: u64,
         table: &Arc<Table>,
+        torn: bool,
     ) -> Result<Self> {
         let unknown = |i| Error::corrupt("the kind of an extent is unknown", table.off(i));
         let mut kinds = Vec::with_capacity(count as usize);
@@ -191,9 +218,11 @@ impl Extents {
             }
         }
         let (max, table) = (format.max_extents(), Arc::clone(table));
-        let mut extents = Extents { kinds, free, max, shift, table, headless: Vec::new() };
+        let checks = Arc::new(Checks::new(shift, None));
+        let mut extents = Extents { kinds, free, max, shift, table, headless: Vec::new(), checks };
         extents.find_heads()?;
         extents.find_headless();
+        extents.find_checks(medium, torn)?;
         let superblock = medium.region().at::<Superblock>(0)?;
         let [off, bytes] = [0, 1].map(|i| medium.load(&superblock.log[i]));
         // A length without an offset is what a crash left of making a log.
@@ -228,6 +257,68 @@ impl Extents {
                 self.kinds[i as usize] = ExtentKind::Free;
                 self.headless.push(i);
             }
+        }
+        Ok(())
+    }
+
+    /// Finds the area of check words, and sees to it that no other extents are kept for one.
+    fn find_checks<M: Medium>(&mut self, medium: &M, torn: bool) -> Result<()> {
+        let is_named = medium.load(&medium.region().at::<Superblock>(0)?.checks[0]) != 0;
+        let is_there = |area: &Area| {
+            let first = area.off >> self.shift;
+            let kinds = first.checked_add(area.extents).and_then(|end| {
+                self.kinds.get(usize::try_from(first).ok()?..usize::try_from(end).ok()?)
+            });
+            area.off.is_multiple_of(1 << self.shift)
+                && kinds.is_some_and(|kinds| kinds.iter().all(|kind| *kind == ExtentKind::Checks))
+        };
+        let area = Area::read(medium)?.filter(|area| !torn && is_there(area));
+        let mut checks = Checks::new(self.shift, area);
+        checks.is_lost = is_named && !torn && area.is_none();
+        let range =
+            checks.area().map_or(0..0, |area| area.start >> self.shift..area.end >> self.shift);
+        for i in 0..self.kinds.len() as u64 {
+            if self.kinds[i as usize] == ExtentKind::Checks && !range.contains(&i) {
+                self.kinds[i as usize] = ExtentKind::Free;
+                self.headless.push(i);
+            }
+        }
+        self.checks = Arc::new(checks);
+        Ok(())
+    }
+
+    /// The ranges of bytes whose blocks have check words.
+    pub(crate) fn checked(&self, records: bool) -> Vec<Range<u64>> {
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for (i, kind) in (0_u64..).zip(&self.kinds) {
+            let (start, end) = (i << self.shift, (i + 1) << self.shift);
+            match ranges.last_mut() {
+                _ if !kind.is_checked(records) => {}
+                Some(last) if last.end == start => last.end = end,
+                _ => ranges.push(start..end),
+            }
+        }
+        ranges
+    }
+
+    /// Sees to it that there is an area of check words for all extents, if there is room for one.
+    pub(crate) fn make_checks<M: Medium>(&mut self, medium: &M) -> Result<()> {
+        let count = self.kinds.len() as u64;
+        if self.checks.extents() >= count {
+            return Ok(());
+        }
+        let checks = Arc::clone(&self.checks);
+        let extent_bytes = 1 << self.shift;
+        // The pool may grow by a quarter, and by the area.
+        let extents = Area::extents_for(checks.blocks_of(count + count / 4 + 2), extent_bytes);
+        let first = match self.take_run(medium, extents, [ExtentKind::Checks; 2]) {
+            Err(e) if matches!(e.kind(), ErrorKind::Full { .. }) => return Ok(()),
+            first => first?,
+        };
+        let old = checks.area();
+        checks.move_to(medium, Area { off: first << self.shift, extents })?;
+        for i in old.map_or(0..0, |old| old.start >> self.shift..old.end >> self.shift) {
+            self.release(medium, i)?;
         }
         Ok(())
     }
@@ -282,6 +373,7 @@ impl Extents {
             self.grow(medium, 1)?;
         }
         let i = *self.free.first().expect("grown by at least one");
+        self.forget_blocks(medium, i..i + 1);
         self.set_kind(medium, i, kind)?;
         // Another thread may be the first to link what is in the extent, and fences its own flushes.
         medium.fence();
@@ -328,11 +420,17 @@ impl Extents {
                 self.find_run(count).expect("the pool's end is free for as long as was grown")
             }
         };
+        self.forget_blocks(medium, first..first + count);
         for i in first..first + count {
             self.set_kind(medium, i, if i == first { head } else { rest })?;
             self.free.remove(&i);
         }
         Ok(first)
+    }
+
+    /// Extents that are taken hold anything.
+    fn forget_blocks<M: Medium>(&self, medium: &M, range: Range<u64>) {
+        self.checks.mark(medium, range.start << self.shift..range.end << self.shift, false);
     }
 
     /// The first of `count` free extents in a row.
@@ -433,7 +531,7 @@ impl Extents {
         for i in have..count {
             // Nothing was there (POOL-1): what the table says else is damage.
             if !matches!(kind_on_medium(medium, &self.table, i), Ok(ExtentKind::Free)) {
-                store_kind(medium, &self.table, i, ExtentKind::Free)?;
+                store_kind((&self.checks, &self.table), medium, i, ExtentKind::Free)?;
                 medium.fence();
             }
         }
@@ -454,6 +552,7 @@ impl Extents {
             let limit = Limit::Design("no extents in a row are free for the table of extents");
             return Err(Error::full(count << self.shift, limit));
         };
+        self.forget_blocks(medium, first..first + count);
         for i in first..first + count {
             self.set_kind(medium, i, ExtentKind::Head)?;
             self.free.remove(&i);
@@ -467,6 +566,7 @@ impl Extents {
             }
         }
         medium.fence();
+        self.checks.touch(medium, 0);
         self.table.name(medium, k, off)
     }
 
@@ -486,6 +586,7 @@ impl Extents {
     /// Stores and flushes the number of extents; the caller fences, or syncs.
     fn set_count<M: Medium>(&self, medium: &M, count: u64) -> Result<()> {
         let word = &medium.region().at::<Superblock>(0)?.extents;
+        self.checks.touch(medium, 0);
         medium.store(word, count);
         medium.flush(word);
         Ok(())
@@ -493,7 +594,7 @@ impl Extents {
 
     /// Stores and flushes the kind of extent `i`; the caller fences.
     fn set_kind<M: Medium>(&mut self, medium: &M, i: u64, kind: ExtentKind) -> Result<()> {
-        store_kind(medium, &self.table, i, kind)?;
+        store_kind((&self.checks, &self.table), medium, i, kind)?;
         self.kinds[i as usize] = kind;
         Ok(())
     }

@@ -6,6 +6,7 @@
 //!
 //! | Step | Then | If power is lost after this step |
 //! |---|---|---|
+//! | there is no area of check words | sync | the next close makes one |
 //! | the file is lengthened | sync of the file | longer than the pool: cut or used later |
 //! | the number of extents | sync | there are free ones at the end |
 //! | their kinds, log | sync | some say so, and the superblock names no log: they are free |
@@ -70,6 +71,7 @@ impl<M: Medium> Pool<M> {
     /// [`Io`](crate::ErrorKind::Io).
     pub fn set_sync_mode(&self, mode: SyncMode) -> Result<()> {
         let word = &self.at::<Superblock>(0)?.sync_mode;
+        self.touch(SYNC_MODE_OFF);
         self.medium.store(word, to_word(mode));
         self.medium.flush(word);
         self.medium.sync(0, size_of::<Superblock>() as u64)
@@ -114,6 +116,9 @@ impl<M: LogSpace> Pool<M> {
         let extent_bytes = self.extent_bytes();
         let mut extents = wait_lock(&self.extents, medium);
         let sync = || medium.sync(0, medium.region().len());
+        // The area of check words stays in use until the pool is opened again.
+        self.checks.forget(medium)?;
+        sync()?;
         let (off, bytes, range) = loop {
             let (off, bytes) = place(&extents, extent_bytes, bytes)?;
             let range = off / extent_bytes..(off + bytes).div_ceil(extent_bytes);

@@ -44,6 +44,13 @@ impl<M: Medium> Pool<M> {
         self.at(off + (u64::from(map) - 1) * ENTRY_BYTES)
     }
 
+    /// An entry that is about to be stored to.
+    fn entry_to_store(&self, off: u64, map: u8) -> Result<&MapEntry> {
+        let entry = self.entry(off, map)?;
+        self.touch_bytes(off + (u64::from(map) - 1) * ENTRY_BYTES, ENTRY_BYTES);
+        Ok(entry)
+    }
+
     /// The state word of an entry.
     fn state_word(&self, map: u8, state: u64, area: usize, name: &str) -> u64 {
         let low = state | (area as u64) << 8 | (name.len() as u64) << 16;
@@ -140,7 +147,7 @@ impl<M: Medium> Pool<M> {
                 superblock.counters().store(medium, facts.saved, state);
                 continue;
             }
-            let entry = self.entry(maps.off, map)?;
+            let entry = self.entry_to_store(maps.off, map)?;
             Saved(&entry.saved, &entry.saved_crc).store(medium, facts.saved, state);
             if medium.log_stats().is_some() {
                 medium.flush(&entry.saved);
@@ -214,7 +221,7 @@ impl<M: Medium> Pool<M> {
         if maps.off == 0 {
             maps.off = self.make_table()?;
         }
-        let entry = self.entry(maps.off, map)?;
+        let entry = self.entry_to_store(maps.off, map)?;
         let words = format.to_words();
         let [contents, types, geometry, seed] = words;
         medium.store(&entry.contents, contents);
@@ -254,6 +261,7 @@ impl<M: Medium> Pool<M> {
         }
         medium.fence();
         let word = &self.at::<Superblock>(0)?.maps;
+        self.touch(0);
         medium.store(word, off);
         medium.flush(word);
         medium.drain();
@@ -263,7 +271,7 @@ impl<M: Medium> Pool<M> {
     /// Stores and flushes a state word; the caller fences.
     #[track_caller]
     fn store_map_state(&self, table: u64, map: u8, word: u64) -> Result<()> {
-        let state = &self.entry(table, map)?.state;
+        let state = &self.entry_to_store(table, map)?.state;
         self.medium.store(state, word);
         self.medium.flush(state);
         Ok(())
@@ -318,7 +326,7 @@ impl<M: Medium> Pool<M> {
             return Err(refused("the map of a file that is a map is neither renamed nor removed"));
         }
         let area = 1 - facts.area;
-        let words = &self.entry(off, map)?.names[area];
+        let words = &self.entry_to_store(off, map)?.names[area];
         store_all(medium, words, name_words(name));
         medium.flush(words);
         medium.fence();

@@ -13,6 +13,8 @@
 //!   What an extent holds when it is taken is anything.
 //! - **POOL-3** The state word says unclean, on the disk, before the first store of an open
 //!   ([`Pool::begin`]), and clean only after all data are where the medium keeps them.
+//! - **POOL-4** A block that was not stored to since the last close has the check word that is stored for
+//!   it (`checks.rs`).
 //!
 //! # Steps
 //!
@@ -28,12 +30,15 @@
 //! | release an extent | table byte | flush, fence | found to be free again, whatever the table says |
 //! | make a log | see `log.rs` | | |
 //! | make, rename, remove a map | see `maps.rs` | | |
+//! | first store to a block | see `checks.rs` | | |
 //! | close | saved counters, their CRC | sync of everything | unclean; counters ignored |
+//! | | check words, see `checks.rs` | sync | the same |
 //! | | state: clean | flush, drain, sync | closed |
 //! | | (file) | cut behind the last extent in use | file longer than the pool |
 
 mod alloc;
 mod blocks;
+mod checks;
 mod class;
 mod extents;
 mod gate;
@@ -50,6 +55,7 @@ mod table;
 mod table_tests;
 #[cfg(test)]
 mod tests;
+mod verify;
 
 pub use blocks::PoolStats;
 pub use extents::ExtentKind;
@@ -68,6 +74,7 @@ use crate::lock::{wait_for, wait_lock};
 use crate::medium::{Durability, Medium};
 use crate::word::{OnMedia, PmU64};
 use blocks::Blocks;
+use checks::Checks;
 use extents::Extents;
 use map_table::Maps;
 use superblock::State;
@@ -89,6 +96,9 @@ pub struct Pool<M: Medium> {
     pub(crate) maps: Mutex<Maps>,
     /// Where the kinds of extents stand.
     pub(crate) table: Arc<Table>,
+    /// There are check words, of which the first store to a block takes note.
+    has_checks: bool,
+    checks: Arc<Checks>,
     pub(crate) extents: Mutex<Extents>,
     pub(crate) blocks: Mutex<Blocks>,
 }
@@ -140,6 +150,8 @@ impl<M: Medium> Pool<M> {
             gate: Gate::default(),
             begun: AtomicBool::new(true),
             maps: Mutex::new(Maps::new(&format, None)),
+            has_checks: false,
+            checks: Arc::clone(&extents.checks),
             blocks: Mutex::new(Blocks::new(&extents, format.extent_bytes())),
             extents: Mutex::new(extents),
             table,
@@ -208,7 +220,7 @@ impl<M: Medium> Pool<M> {
         let lost = lost || copied;
         let loaded = superblock.counters().load(&medium, before);
         let table = Arc::new(Table::open(&medium, &format, extents)?);
-        let extents = Extents::open(&medium, &format, extents, &table)?;
+        let extents = Extents::open(&medium, &format, extents, &table, lost)?;
         let state = State {
             epoch: before.epoch.wrapping_add(1),
             clean: false,
@@ -233,6 +245,8 @@ impl<M: Medium> Pool<M> {
             state,
             lost,
             was_clean: before.clean,
+            has_checks: extents.checks.exist(),
+            checks: Arc::clone(&extents.checks),
             extents: Mutex::new(extents),
             table,
             blocks: Mutex::new(blocks),
@@ -272,6 +286,10 @@ impl<M: Medium> Pool<M> {
         if !self.read_only {
             medium.sync(0, bytes)?;
             self.gate.start();
+        }
+        if !self.has_checks {
+            // Those of a loss of power, or damaged.
+            self.checks.forget(medium)?;
         }
         wait_lock(&self.extents, medium).release_headless(medium)?;
         self.remove_halves()
@@ -421,6 +439,7 @@ impl<M: Medium> Pool<M> {
     /// As [`Pool::root`].
     pub fn set_batch(&self, name: u64) -> Result<()> {
         let word = &self.at::<Superblock>(0)?.batch;
+        self.touch(0);
         self.medium.store(word, name);
         self.medium.flush(word);
         self.medium.drain();
@@ -439,8 +458,16 @@ impl<M: Medium> Pool<M> {
         self.retire_free_block_extents()?;
         let medium = &self.medium;
         let superblock = self.at::<Superblock>(0)?;
-        let extents = wait_lock(&self.extents, medium).cut(medium)?;
+        let records = self.checks_records();
+        let (extents, checked) = {
+            let mut extents = wait_lock(&self.extents, medium);
+            if medium.durability() != Durability::None {
+                extents.make_checks(medium)?;
+            }
+            (extents.cut(medium)?, extents.checked(records))
+        };
         let state = State { clean: true, ..self.state };
+        self.checks.touch(medium, 0);
         self.save_counters(state)?;
         if medium.log_stats().is_some() {
             // A log knows only what was flushed. Elsewhere the sync takes the counters along, and
@@ -449,6 +476,10 @@ impl<M: Medium> Pool<M> {
         }
         let bytes = extents << self.format.geometry.extent_shift;
         medium.sync(0, bytes)?;
+        if let Some(area) = self.checks.area() {
+            self.checks.renew(medium, &checked);
+            medium.sync(area.start, area.end - area.start)?;
+        }
         self.store_state(state)?;
         medium.sync(0, size_of::<Superblock>() as u64)?;
         medium.trim(bytes)
@@ -456,10 +487,20 @@ impl<M: Medium> Pool<M> {
 
     /// Figures about the pool's space.
     pub fn stats(&self) -> PoolStats {
+        let records = self.checks_records();
         let extents = wait_lock(&self.extents, &self.medium);
         let blocks = wait_lock(&self.blocks, &self.medium);
-        let max_bytes = self.format.is_limited().then_some(self.format.max_bytes);
-        PoolStats { max_bytes, ..blocks.stats(&extents, self.format.extent_bytes()) }
+        let stats = blocks.stats(&extents, self.format.extent_bytes());
+        drop(blocks);
+        let checked = extents.checked(records);
+        let mut verifiable_blocks = 0;
+        self.checks.each_unmarked(&self.medium, &checked, &mut |_| verifiable_blocks += 1);
+        PoolStats {
+            max_bytes: self.format.is_limited().then_some(self.format.max_bytes),
+            checked_blocks: self.checks.blocks_in(&checked),
+            verifiable_blocks,
+            ..stats
+        }
     }
 }
 

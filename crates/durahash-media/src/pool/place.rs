@@ -68,6 +68,7 @@ impl<M: Medium> Place<M> {
     #[track_caller]
     pub fn set_root(&self, i: usize, v: u64) -> Result<()> {
         let root = self.root_word(i)?;
+        self.touch(self.roots_off + i as u64 * 8);
         self.medium.store(root, v);
         self.medium.flush(root);
         self.medium.fence();

@@ -10,7 +10,7 @@
 //! 4     256  roots: eight words, for the design
 //! 5     320  maps      328 batch
 //! 5-7   336  tables: where the extent tables behind the first one lie
-//! 7     488  reserved, zero
+//! 7     488  checks (2 words)     504 reserved, zero
 //! ```
 //!
 //! Lines 0 and 1 never change. `state` is the word that opens and closes: its low half is the open
@@ -99,8 +99,11 @@ on_media! {
         pub batch: PmU64,
         /// Offsets of the extent tables behind the first one; zero for those that are not there.
         pub tables: [PmU64; FURTHER_TABLES],
+        /// Offset of the area of check words, zero if there is none; its extents (bits 32-63), with the CRC-32 of
+        /// both numbers.
+        pub checks: [PmU64; 2],
         /// Zero.
-        pub reserved3: [PmU64; 3],
+        pub reserved3: PmU64,
     }
 }
 

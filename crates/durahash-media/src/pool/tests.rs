@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::superblock::FORMAT_VERSION;
 use super::*;
-use crate::medium::sim::Sim;
+use crate::medium::metered::Metered;
+use crate::medium::sim::{Sim, SimDisk};
 use crate::medium::{Dram, Mapped, MappedOptions, Memory};
 
 const MAX_BYTES: u64 = 256 << 10;
@@ -271,7 +272,8 @@ fn a_closed_pool_is_cut_behind_its_last_extent() {
     }
     pool.close().unwrap();
     drop(pool);
-    assert_eq!(std::fs::metadata(&path).unwrap().len(), 2048);
+    // The head, the extent of units, and that of check words.
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 3 << 10);
     let pool = Arc::new(Pool::open(Mapped::open(&path, true, &options).unwrap(), false).unwrap());
     assert!(matches!(pool.writable().unwrap_err().kind(), ErrorKind::ReadOnly));
     assert_eq!(place(&pool).unit_extents(), [1]);
@@ -397,4 +399,163 @@ fn every_damaged_bit_of_a_map_is_found() {
     let mut two = image.clone();
     two.copy_within(table..table + 40, table + 80);
     assert!(open_image(&two).is_err(), "a copy of another map's entry");
+}
+
+/// The offsets of blocks that are found damaged.
+fn damaged<M: Medium>(pool: &Pool<M>) -> Vec<u64> {
+    let mut found = Vec::new();
+    pool.check_blocks(&mut |off, _| found.push(off));
+    found
+}
+
+/// How many blocks get check words, and how many have one.
+fn covered<M: Medium>(pool: &Pool<M>) -> [u64; 2] {
+    let stats = pool.stats();
+    [stats.checked_blocks, stats.verifiable_blocks]
+}
+
+fn flip(image: &mut [u64], off: u64) {
+    image[off as usize / 8] ^= 1 << (off % 64);
+}
+
+/// A closed pool of three extents of units, and where the first begins.
+fn closed_with_units() -> (Vec<u64>, u64) {
+    let pool = create();
+    let first = place(&pool).take_unit_extents(3).unwrap() << 10;
+    assert_eq!(covered(&pool), [4, 0]);
+    pool.close().unwrap();
+    (pool.medium().image(), first)
+}
+
+#[test]
+fn damage_of_what_was_not_stored_to_since_the_close_is_found() {
+    let (image, first) = closed_with_units();
+    let pool = open_image(&image).unwrap();
+    assert_eq!((covered(&pool), damaged(&pool)), ([4, 4], vec![]));
+    for off in [0, 200, 488, 520, first, first + 1023, first + 2048] {
+        let mut image = image.clone();
+        flip(&mut image, off);
+        let Ok(pool) = Pool::open(Sim::from_image(&image, MAX_BYTES), false) else { continue };
+        let wanted = if off == 488 { vec![488] } else { vec![off / 1024 * 1024] };
+        assert_eq!(damaged(&pool), wanted, "{off}");
+        let Err(e) = pool.verify() else { panic!("{off} is not refused") };
+        assert!(matches!(e.kind(), ErrorKind::Corrupt { off, .. } if *off == wanted[0]), "{e}");
+    }
+}
+
+#[test]
+fn a_block_is_covered_until_the_first_store_and_again_after_a_close() {
+    let (image, first) = closed_with_units();
+    let pool = open_image(&image).unwrap();
+    for off in [first, first + 512, first + 1024] {
+        pool.touch(off);
+        pool.medium().store(pool.at(off).unwrap(), 77);
+    }
+    assert_eq!((covered(&pool), damaged(&pool)), ([4, 2], vec![]));
+    let after_crash = reopen(&pool).unwrap();
+    assert_eq!((covered(&after_crash), damaged(&after_crash)), ([4, 2], vec![]));
+    pool.close().unwrap();
+    let closed = reopen(&pool).unwrap();
+    assert_eq!((covered(&closed), damaged(&closed)), ([4, 4], vec![]));
+}
+
+/// A close gives no damage a check word that is right, also if it found none itself.
+#[test]
+fn damage_is_told_until_its_extent_is_taken_anew() {
+    let (mut image, first) = closed_with_units();
+    flip(&mut image, first + 100);
+    for _ in 0..2 {
+        let pool = open_image(&image).unwrap();
+        pool.touch(first + 512);
+        pool.medium().store(pool.at(first + 512).unwrap(), 77);
+        assert_eq!(damaged(&pool), [first]);
+        pool.close().unwrap();
+        image = pool.medium().image();
+    }
+    let pool = open_image(&image).unwrap();
+    assert_eq!(damaged(&pool), [first]);
+    for extent in place(&pool).unit_extents() {
+        pool.release_extent(extent).unwrap();
+    }
+    assert_eq!(place(&pool).take_unit_extents(3).unwrap(), first >> 10);
+    pool.close().unwrap();
+    assert_eq!(damaged(&reopen(&pool).unwrap()), []);
+}
+
+#[test]
+fn a_place_of_check_words_that_is_damaged_is_told_and_another_is_made() {
+    for off in 488..504 {
+        let (mut image, _) = closed_with_units();
+        flip(&mut image, off);
+        let pool = open_image(&image).unwrap();
+        assert_eq!((covered(&pool), damaged(&pool)), ([4, 0], vec![488]), "{off}");
+        assert_eq!(pool.stats().check_bytes, 0);
+        pool.close().unwrap();
+        let closed = reopen(&pool).unwrap();
+        assert_eq!((covered(&closed), damaged(&closed)), ([4, 4], vec![]), "{off}");
+        assert_eq!(closed.stats().check_bytes, 1024);
+    }
+}
+
+/// A first store to a block costs one flush and one fence, and takes as long as to read the block.
+#[test]
+fn check_words_cost_what_was_stored_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("map.pool");
+    let options = MappedOptions { max_bytes: 64 << 20, ..MappedOptions::default() };
+    let format = Format {
+        geometry: Geometry { extent_shift: 16, ..format().geometry },
+        max_bytes: 64 << 20,
+        ..format()
+    };
+    let pool = Arc::new(Pool::create(Mapped::create(&path, &options).unwrap(), &format).unwrap());
+    let first = place(&pool).take_unit_extents(200).unwrap() << 16;
+    pool.publish().unwrap();
+    pool.close().unwrap();
+    drop(pool);
+
+    let medium = Metered::new(Mapped::open(&path, false, &options).unwrap());
+    let pool = Pool::open(medium, false).unwrap();
+    pool.begin().unwrap();
+    let counted = |f: &dyn Fn()| {
+        let before = pool.medium().counts();
+        f();
+        let counts = pool.medium().counts() - before;
+        [counts.flushes, counts.fences + counts.drains]
+    };
+    assert_eq!(counted(&|| pool.touch(first)), [1, 1]);
+    for off in [0, 256, 4095] {
+        assert_eq!(counted(&|| pool.touch(first + off)), [0, 0]);
+    }
+    assert_eq!(counted(&|| pool.touch(first + 4096)), [1, 1]);
+    // Two blocks of 201 * 16; then the head, which a close stores to.
+    let [flushes, fences] = counted(&|| pool.close().unwrap());
+    assert!(flushes < 300 && fences < 10, "{flushes} flushes, {fences} fences");
+}
+
+#[test]
+fn behind_a_log_a_close_covers_all_and_a_kill_what_was_not_stored_to() {
+    let mode = crate::medium::SyncMode::INTERVAL;
+    let disk = SimDisk::new(MAX_BYTES, 64 << 10, true);
+    let pool = Arc::new(Pool::create(disk.clone().create(mode).unwrap(), &format()).unwrap());
+    let first = place(&pool).take_unit_extents(3).unwrap() << 10;
+    // Never flushed, as the release of a lock that lies on the medium.
+    pool.medium().store(pool.at(first + 64).unwrap(), 7);
+    pool.close().unwrap();
+    let open = |image| {
+        let disk = SimDisk::resume(image, Vec::new(), MAX_BYTES, true);
+        let pool = Pool::open(disk.clone().open(mode).unwrap(), false).unwrap();
+        pool.begin().unwrap();
+        (disk, pool)
+    };
+    let (disk, pool) = open(disk.image());
+    assert_eq!((covered(&pool), damaged(&pool)), ([4, 4], vec![]));
+    for off in [first, first + 8] {
+        pool.touch(off);
+        let word = pool.at(off).unwrap();
+        pool.medium().store(word, 8);
+        pool.medium().flush(word);
+    }
+    let (_, killed) = open(disk.image());
+    assert_eq!((covered(&killed), damaged(&killed)), ([4, 3], vec![]));
 }

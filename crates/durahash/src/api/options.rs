@@ -149,6 +149,31 @@ impl Options {
         /// ```
         accept_suspect: bool => accept_suspect;
 
+        /// Reads the whole pool at the open, but for records of a map, and refuses it as
+        /// [`Corrupt`](crate::ErrorKind::Corrupt) if a block does not have its check word. It takes the time of
+        /// reading the file. [`Map::check`] does the same later, and more.
+        ///
+        /// A close writes a check word for every block that was stored to since the open. So after a crash this
+        /// finds damage of the blocks that were not stored to since the last close, and no other
+        /// ([`PoolStats::verifiable_blocks`](crate::PoolStats::verifiable_blocks) of
+        /// [`checked_blocks`](crate::PoolStats::checked_blocks)).
+        ///
+        /// ```
+        /// use durahash::{ErrorKind, Map, Options};
+        /// # let dir = tempfile::tempdir().unwrap();
+        /// # let path = dir.path().join("map.pool");
+        /// let map = Options::new().create::<Map<u64, u64>>(&path)?;
+        /// (0..1000).try_for_each(|i| map.put(&i, &i))?;
+        /// map.close()?;
+        /// let mut bytes = std::fs::read(&path).unwrap();
+        /// bytes[200] ^= 1;
+        /// std::fs::write(&path, bytes).unwrap();
+        /// let refused = Options::new().verify(true).open::<Map<u64, u64>>(&path).unwrap_err();
+        /// assert!(matches!(refused.kind(), ErrorKind::Corrupt { off: 0, .. }));
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        verify: bool => verify;
+
         /// Chooses the crashes that operations on a file in the page cache survive, and from when on. A new pool keeps the mode; an
         /// existing one is opened in its own mode unless this says another, for this open. On
         /// persistent memory (DAX) all is durable at once.

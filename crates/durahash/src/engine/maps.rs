@@ -17,7 +17,7 @@ use super::design::Design;
 use super::record::Store;
 use super::settings::DesignOptions;
 use super::spec::{MapSpec, check_wanted, known};
-use super::{Engine, Host, Kind, Member, Multi, Peers, Single, lock, unnamed};
+use super::{Engine, Host, Kind, Member, Multi, Peers, Single, check_blocks, lock, unnamed};
 use crate::index::Finding;
 
 /// A map and the pool that it keeps open.
@@ -295,6 +295,7 @@ impl OpenPool {
         found: &mut dyn FnMut(&str, Finding),
         watch: &mut dyn FnMut(u64, u64),
     ) -> Result<()> {
+        check_blocks(&*self.store, &mut |finding| found("", finding));
         let mut named = BTreeMap::new();
         for (name, member) in self.named() {
             let found = &mut |finding| found(&name, finding);

@@ -247,6 +247,13 @@ fn lock<'a, T>(mutex: &'a Mutex<T>, store: &dyn Store) -> MutexGuard<'a, T> {
     }
 }
 
+/// **POOL-4** A block has its check word, if it was not stored to since the last close.
+fn check_blocks(store: &dyn Store, found: &mut dyn FnMut(Finding)) {
+    store.check_blocks(&mut |off, what| {
+        found(Finding { invariant: "POOL-4", off, what: what.to_owned() });
+    });
+}
+
 /// **REC-3** A block in use is named by a slot (once the sweep has ended).
 fn unnamed(off: u64) -> Finding {
     Finding { invariant: "REC-3", off, what: "block in use that no slot names".into() }
@@ -463,13 +470,14 @@ impl<K: Kind> Engine<K> {
         }
     }
 
-    /// Verifies every invariant of the map, and of a pool that has no other one. `watch` is told how many entries
+    /// Verifies every invariant of the map, the check words of the pool, and all else of a pool that has no other map. `watch` is told how many entries
     /// of how many were looked at.
     pub(crate) fn check(
         &self,
         found: &mut dyn FnMut(Finding),
         watch: &mut dyn FnMut(u64, u64),
     ) -> Result<()> {
+        check_blocks(&*self.store, found);
         let named = K::check_own(self, found, watch)?;
         if !self.peers.upgrade().is_some_and(|peers| peers.is_alone()) {
             return Ok(());

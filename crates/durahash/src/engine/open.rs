@@ -219,6 +219,9 @@ pub(crate) fn open_on<M: Medium>(
     let start = Instant::now();
     check_own(&Pool::peek(&medium)?, wanted)?;
     let pool = Arc::new(Pool::open(medium, settings.accept_suspect)?);
+    if settings.verify {
+        pool.verify()?;
+    }
     let maps = pool.maps();
     maps.iter().try_for_each(|(.., format)| known(format).map(drop))?;
     let open = OpenPool::new(Box::new(Arc::clone(&pool)));

@@ -261,6 +261,8 @@ pub(crate) trait Store: Send + Sync {
     fn poison(&self);
     /// As [`Pool::each_block`].
     fn each_block(&self, f: &mut dyn FnMut(u64));
+    /// As [`Pool::check_blocks`].
+    fn check_blocks(&self, found: &mut dyn FnMut(u64, &'static str));
     /// As [`Medium::durability`].
     fn durability(&self) -> Durability;
     /// As [`Storage::path`](durahash_media::Storage::path).
@@ -464,6 +466,10 @@ impl<M: Medium> Store for Pool<M> {
 
     fn each_block(&self, f: &mut dyn FnMut(u64)) {
         Pool::each_block(self, f);
+    }
+
+    fn check_blocks(&self, found: &mut dyn FnMut(u64, &'static str)) {
+        Pool::check_blocks(self, found);
     }
 
     fn durability(&self) -> Durability {

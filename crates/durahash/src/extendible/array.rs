@@ -161,7 +161,9 @@ impl Array {
         prefix: u64,
     ) -> Result<()> {
         let medium = pool.medium();
-        let word = pool.at(Self::offset(pool, self.first()) + extend::index(prefix, depth) * 8)?;
+        let off = Self::offset(pool, self.first()) + extend::index(prefix, depth) * 8;
+        let word = pool.at(off)?;
+        pool.touch(off);
         medium.store(word, self.word(place, prefix));
         medium.flush(word);
         Ok(())

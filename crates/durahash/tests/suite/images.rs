@@ -18,6 +18,8 @@ const OLD: u64 = 16;
 const EXTENT_WORDS: usize = 128;
 const BUCKET_WORDS: usize = 32;
 const TABLE_BYTE: usize = 512;
+/// The kind of an extent of check words.
+const CHECKS: u8 = 7;
 
 /// The role of a word of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,6 +169,10 @@ impl Sound {
         let mut findings = 0;
         map.check(&mut |_| findings += 1).unwrap();
         assert!(findings > 0 || failed == 0, "{case}: not found by check");
+        // By the check word of the block, also where no other block says so.
+        if self.exit == Exit::Closed && matches!(part, Part::Slot | Part::Table) {
+            assert!(findings > 0, "{case}: not found by check");
+        }
         match map.len().and_then(|len| Ok((len, map.stats()?))) {
             Ok((len, _)) => {
                 assert!(part != Part::Loose || len == self.model.len() as u64, "{case}: {len} keys")
@@ -242,7 +248,8 @@ fn parts(design: Design, image: &[u64]) -> Vec<Part> {
     let table = TABLE_BYTE / 8..(TABLE_BYTE + image.len() / EXTENT_WORDS).div_ceil(8);
     parts[table].fill(Part::Table);
     for extent in 0..image.len() / EXTENT_WORDS {
-        if byte(image, TABLE_BYTE + extent) >= 4 {
+        let is_record = ![0, 1, 2, 3, CHECKS].contains(&byte(image, TABLE_BYTE + extent));
+        if is_record {
             parts[extent * EXTENT_WORDS..][..EXTENT_WORDS].fill(Part::Record);
         }
     }
@@ -350,6 +357,13 @@ fn bits_of_chains() {
         all_flips::<str, [u8]>(&Sound::new::<str, [u8]>(*design, 2, 12, Exit::Dead), 3);
         let digests = Sound::new::<[u8; 32], u128>(*design, 2, 12, Exit::Dead);
         all_flips::<[u8; 32], u128>(&digests, 7);
+    }
+}
+
+#[test]
+fn bits_of_words_in_pools_that_were_closed() {
+    for design in Design::ALL {
+        all_flips::<u64, u64>(&Sound::new::<u64, u64>(*design, 0, 30, Exit::Closed), 5);
     }
 }
 

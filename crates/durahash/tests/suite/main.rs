@@ -4,6 +4,7 @@
 mod any;
 mod batch;
 mod cells;
+mod checks;
 mod concurrent;
 mod costs;
 mod esh;

@@ -76,6 +76,12 @@ pub trait Disk: Send + Sync {
     /// Writes a line of the pool at `off`.
     fn write_line(&self, off: u64, line: &Line);
 
+    /// Reads the pool, with all lines that were written to it; whole words.
+    ///
+    /// # Errors
+    /// [`Corrupt`](crate::ErrorKind::Corrupt) beyond its end.
+    fn read_pool(&self, off: u64, bytes: &mut [u8]) -> Result<()>;
+
     /// Shows a line that the log held at open in the image, and changes nothing else.
     fn show_line(&self, off: u64, line: &Line) {
         let words = self.region().words(off, line.len() as u64);

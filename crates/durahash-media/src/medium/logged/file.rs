@@ -211,6 +211,10 @@ impl Disk for FileDisk {
         self.view().write_line(off, line);
     }
 
+    fn read_pool(&self, off: u64, bytes: &mut [u8]) -> Result<()> {
+        self.view().read_pool(off, bytes)
+    }
+
     fn sync_data(&self) -> io::Result<()> {
         self.view_syncs.run(|| self.view().sync_data())
     }

@@ -310,6 +310,11 @@ impl<D: Disk + 'static> Memory for Logged<D> {
         }
     }
 
+    /// Of the pool: the image has stores, too, that were never flushed.
+    fn copy_durable(&self, off: u64, out: &mut [u8]) -> Result<()> {
+        self.log.disk.read_pool(off, out)
+    }
+
     fn defer(&self, defer: bool) {
         DEFERS.set(if defer { self.id } else { 0 });
     }

@@ -277,6 +277,12 @@ impl<V: PoolView> Disk for View<'_, V> {
         }
     }
 
+    fn read_pool(&self, off: u64, bytes: &mut [u8]) -> Result<()> {
+        let pool = self.pool.map_or(self.region(), |(_, region)| region);
+        self.view.copy_out(pool.words(off, bytes.len() as u64 / 8)?, 0, bytes);
+        Ok(())
+    }
+
     fn sync_data(&self) -> io::Result<()> {
         let sync = |off, bytes| match self.pool {
             Some((mapping, _)) => mapping.sync(off, bytes),

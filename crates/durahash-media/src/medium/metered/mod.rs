@@ -399,6 +399,7 @@ impl<M: Medium> Memory for Metered<M> {
         fn defer(defer: bool);
         fn is_durable() -> bool;
         fn wait_until_durable() -> Result<()>;
+        fn copy_durable(off: u64, out: &mut [u8]) -> Result<()>;
     }
 }
 

@@ -343,6 +343,18 @@ impl Disk for SimDisk {
         state.steps.push(step);
     }
 
+    fn read_pool(&self, off: u64, bytes: &mut [u8]) -> Result<()> {
+        let state = self.state();
+        let words = state.image.pool.get(off as usize / 8..).unwrap_or_default();
+        if words.len() < bytes.len() / 8 {
+            return Err(Error::corrupt("offset out of bounds", off));
+        }
+        for (out, word) in bytes.chunks_exact_mut(8).zip(words) {
+            out.copy_from_slice(&word.to_le_bytes());
+        }
+        Ok(())
+    }
+
     fn sync_data(&self) -> io::Result<()> {
         self.act(DiskStep::SyncData, Some(DiskStep::SyncDataFailed))
     }

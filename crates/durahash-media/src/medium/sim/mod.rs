@@ -46,6 +46,7 @@ const BUDGET: u8 = 4;
 pub struct Sim {
     inner: Arc<Inner>,
     same_line_order: bool,
+    durability: Durability,
 }
 
 struct Inner {
@@ -96,13 +97,20 @@ impl Sim {
             hook: OnceLock::new(),
             log: Mutex::new(Log { steps: Vec::new(), file_bytes }),
         });
-        Sim { inner, same_line_order: true }
+        Sim { inner, same_line_order: true, durability: Durability::Strict }
     }
 
     /// The same medium, with or without order of the stores to one line.
     #[must_use]
     pub fn with_line_order(self, same_line_order: bool) -> Self {
         Sim { same_line_order, ..self }
+    }
+
+    /// The same medium, which promises this much. With [`None`](Durability::None) a close of a pool
+    /// writes no check words, for which it would flush what else nothing needs to flush.
+    #[must_use]
+    pub fn with_durability(self, durability: Durability) -> Self {
+        Sim { durability, ..self }
     }
 
     /// All words of the file as the program sees them, whether durable or not.
@@ -374,7 +382,7 @@ impl Storage for Sim {
     }
 
     fn durability(&self) -> Durability {
-        Durability::Strict
+        self.durability
     }
     fn new_uuid(&self) -> Result<[u64; 2]> {
         Ok([1, 2])

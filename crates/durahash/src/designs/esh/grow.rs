@@ -58,6 +58,7 @@ impl<'a, M: Medium> Whole<'a, M> {
         let mut whole = Whole { esh, place, count: 0, released: false };
         while whole.count < esh.shape.buckets {
             let taken = esh.bucket(place, whole.count).and_then(|bucket| {
+                esh.touch(bucket);
                 let lock = esh.lock_of(bucket);
                 if only_try {
                     return lock.try_lock(esh.medium());

@@ -92,6 +92,7 @@ impl<M: Medium> Esh<M> {
         self.counts.cover(end / BUCKET_BYTES)?;
         for number in 0..self.shape.buckets {
             let bucket: &Bucket = self.bucket(place, number)?;
+            self.touch(bucket);
             let words = &image.words[number as usize * BUCKET_WORDS..][..BUCKET_WORDS];
             let (live, overflow) = (image.live[number as usize], image.overflow[number as usize]);
             let value = |slot: usize| (words[4 + slot * 2], words[5 + slot * 2]);

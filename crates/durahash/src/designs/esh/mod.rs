@@ -206,6 +206,12 @@ impl<M: Medium> Esh<M> {
         self.pool.at(self.offset(place) + u64::from(bucket) * BUCKET_BYTES)
     }
 
+    /// Before the first store to a bucket, which may be that of its lock.
+    #[inline(always)]
+    fn touch(&self, bucket: &Bucket) {
+        self.pool.touch(self.medium().region().offset_of(&bucket.commit));
+    }
+
     #[inline(always)]
     fn lock_of<'a>(&'a self, bucket: &'a Bucket) -> EpochLock<'a> {
         EpochLock::new(&bucket.lock, self.epochs, &self.present)

@@ -30,7 +30,9 @@ impl<'a, M: Medium> Claim<'a, M> {
     fn of(esh: &'a Esh<M>, place: Unit) -> Result<Self> {
         let mut claim = Claim { esh, place, count: 0, is_stale: false };
         while claim.count < esh.shape.buckets {
-            let lock = esh.lock_of(esh.bucket(place, claim.count)?);
+            let bucket = esh.bucket(place, claim.count)?;
+            esh.touch(bucket);
+            let lock = esh.lock_of(bucket);
             claim.is_stale |= !lock.claim(esh.medium())?;
             claim.count += 1;
         }

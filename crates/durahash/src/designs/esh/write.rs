@@ -24,6 +24,7 @@ impl<'a, M: Medium> Locks<'a, M> {
     fn take(&mut self, number: u32) -> Result<Taken> {
         let (esh, medium) = (self.esh, self.esh.medium());
         let bucket = esh.bucket(self.place, number)?;
+        esh.touch(bucket);
         let lock = esh.lock_of(bucket);
         let taken = if number > self.number { lock.lock(medium)? } else { lock.try_lock(medium)? };
         if taken == Taken::Yes {
@@ -98,6 +99,7 @@ impl<M: Medium> Esh<M> {
             let place = self.find(h);
             self.prefetch_home(h, place);
             let home = self.bucket(place, number)?;
+            self.touch(home);
             if self.lock_of(home).lock(self.medium())? == Taken::Stale {
                 if !self.repair(h, place)? {
                     self.pool.writable()?;

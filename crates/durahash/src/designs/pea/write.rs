@@ -3,7 +3,7 @@
 use durahash_media::probe::BitMask;
 use durahash_media::{Medium, PmU64, Result};
 
-use super::layout::{Bucket, Head, LINES, better, preferred_line};
+use super::layout::{BUCKET_BYTES, Bucket, Head, LINES, better, preferred_line};
 use super::strategy::{Homes, Strategy};
 use super::{Change, Hit, Room, STASH_LOCK, Table, Updater, stripe};
 use crate::extendible::unit::Unit;
@@ -66,9 +66,16 @@ impl<'a, M: Medium, const MULTI: bool> Locks<'a, M, MULTI> {
         self.touched = Some(word);
     }
 
+    /// Before the first store to a bucket.
+    pub(super) fn touch(&self, bucket: u32) {
+        let off = self.pea.offset(self.place.number()) + u64::from(bucket) * BUCKET_BYTES;
+        self.pea.pool.touch(off);
+    }
+
     /// Stops readers of one bucket: visible stores to it follow.
     pub(super) fn exclude_readers(&self, bucket: u32) {
         let i = stripe(bucket, self.pea.shape.main);
+        self.touch(bucket);
         self.pea.lock(self.place.number(), i).exclude_readers();
     }
 
@@ -225,6 +232,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         payload: u64,
     ) {
         let medium = self.medium();
+        held.touch(number);
         let head = self.head(bucket);
         let free = self.shape.used & !head.live();
         let near = free & LINES[0];

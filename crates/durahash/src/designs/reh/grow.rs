@@ -47,6 +47,9 @@ impl<M: Medium> Reh<M> {
         // Nothing leads to the new bucket; a late writer may hold its lock for a moment.
         let upper = Guard::lock(self, new);
         let upper_prefix = extend::buddy(prefix, depth + 1);
+        for bucket in [new, held.bucket] {
+            self.pool.touch(bucket * BUCKET_BYTES);
+        }
 
         // Step 1: the upper half aside.
         let live = held.meta.live();
@@ -203,6 +206,7 @@ impl<M: Medium> Reh<M> {
             return Merge::NotDue;
         };
 
+        self.pool.touch(lower.bucket * BUCKET_BYTES);
         // Step 1: the upper bucket's live slots into free ones of the lower; the free ones that are
         // left are made unable to come back to life when the shorter prefix matches them.
         let mut free = ALL_SLOTS & !lower.meta.live();

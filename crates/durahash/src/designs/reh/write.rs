@@ -2,7 +2,7 @@
 
 use durahash_media::{Medium, Result};
 
-use super::layout::{Bucket, marker, preferred_slot, slot_for};
+use super::layout::{BUCKET_BYTES, Bucket, marker, preferred_slot, slot_for};
 use super::meta::Meta;
 use super::{Change, Reh, Room, Updater};
 
@@ -136,6 +136,7 @@ impl<M: Medium> Reh<M> {
 
     fn insert(&self, held: Guard<'_, M>, bucket: &Bucket, h: u64, payload: u64) {
         let medium = self.medium();
+        self.pool.touch(held.bucket * BUCKET_BYTES);
         let free = self.full() & !held.meta.live();
         assert!(free != 0, "Room::None was given for what inserts");
         let i = slot_for(h, free);
@@ -158,6 +159,7 @@ impl<M: Medium> Reh<M> {
     fn set(&self, held: Guard<'_, M>, bucket: &Bucket, i: u32, payload: u64) {
         let medium = self.medium();
         let slot = &bucket.slots[i as usize];
+        self.pool.touch(held.bucket * BUCKET_BYTES);
         held.exclude_readers();
         medium.store(&slot.payload, payload);
         medium.flush(&slot.payload);
@@ -168,6 +170,7 @@ impl<M: Medium> Reh<M> {
     fn remove(&self, held: Guard<'_, M>, bucket: &Bucket, h: u64, i: u32) {
         let medium = self.medium();
         let slot = &bucket.slots[i as usize];
+        self.pool.touch(held.bucket * BUCKET_BYTES);
         held.exclude_readers();
         medium.store(&slot.h, marker(h));
         medium.flush(&slot.h);

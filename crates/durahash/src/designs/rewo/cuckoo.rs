@@ -8,7 +8,7 @@ use durahash_media::probe::BitMask;
 use durahash_media::{Medium, Result};
 
 use super::Rewo;
-use super::layout::{Bucket, Commit, Fingerprints};
+use super::layout::{BUCKET_BYTES, Bucket, Commit, Fingerprints};
 use super::locks::{Locks, MOVES};
 use super::planted::{Fault, planted};
 use super::tables::{Places, RESERVED};
@@ -263,6 +263,7 @@ impl<M: Medium> Rewo<M> {
         }
         let (medium, from) = (self.medium(), self.bucket(moves.from)?);
         let slots = moves.slots();
+        self.pool.touch(moves.from * BUCKET_BYTES);
         if !planted(Fault::Unmarked) {
             medium.store(
                 &from.commit,

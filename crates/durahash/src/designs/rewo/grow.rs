@@ -442,6 +442,7 @@ impl<M: Medium> Rewo<M> {
         let number = resizing.block ^ 1;
         let block: &Tables = self.pool.at(number * BUCKET_BYTES)?;
         let words = self.block_words(wanted, cursor);
+        self.pool.touch(number * BUCKET_BYTES);
         for (word, v) in layout::fields(block).zip(words) {
             medium.store(word, v);
         }

@@ -6,6 +6,7 @@
 
 use durahash_media::{Event, Medium, Result};
 
+use super::layout::BUCKET_BYTES;
 use super::planted::{Fault, planted};
 use super::tables::{PLACES, Places, View};
 use super::{Rewo, Room};
@@ -96,6 +97,7 @@ impl<'a, M: Medium> Locks<'a, M> {
         let stripe = self.rewo.stripe(bucket);
         let at = self.stripes[..self.count].iter().position(|held| *held == stripe);
         let at = at.expect("only what is held is changed");
+        self.rewo.pool.touch(bucket * BUCKET_BYTES);
         if self.changed & 1 << at == 0 {
             self.changed |= 1 << at;
             self.rewo.lock_at(stripe).exclude_readers();

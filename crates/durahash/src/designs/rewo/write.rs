@@ -5,7 +5,7 @@ use durahash_media::{Event, Medium, Result};
 use super::cache_sync::Ordered;
 use super::cached::Copy;
 use super::cuckoo::Room as Made;
-use super::layout::Fingerprints;
+use super::layout::{BUCKET_BYTES, Fingerprints};
 use super::locks::Locks;
 use super::planted::{Fault, planted};
 use super::{Change, Hit, Rewo, Room, Updater};
@@ -118,6 +118,7 @@ impl<M: Medium> Rewo<M> {
         assert!(free != 0, "a bucket with room was chosen");
         let slot = free.trailing_zeros();
         let words = &bucket.slots[slot as usize];
+        self.pool.touch(number * BUCKET_BYTES);
         medium.store_nt(&words.payload, payload);
         medium.store_nt(&words.h, h);
         let fingerprints = Fingerprints(medium.load(&bucket.fingerprints)).with(slot, h);

@@ -18,6 +18,7 @@ impl<M: Medium> MultiPea<M> {
         (h, payload, is_list): (u64, u64, bool),
     ) {
         let medium = self.medium();
+        held.touch(number);
         let free = self.shape.used & !head.live();
         let near = free & LINES[0];
         let i = if near != 0 { near } else { better::<true>(free) }.trailing_zeros();
@@ -59,6 +60,7 @@ impl<M: Medium> MultiPea<M> {
     ) {
         let medium = self.medium();
         held.touches(word);
+        self.pool.touch(medium.region().offset_of(word));
         held.exclude_readers(bucket);
         medium.store(word, v);
         medium.flush(word);
@@ -68,6 +70,7 @@ impl<M: Medium> MultiPea<M> {
     /// Stores a value where no reader looks for one, before the state that says so.
     pub(super) fn store_value(&self, buffer: &Buffer<'_>, at: usize, v: u64) {
         let medium = self.medium();
+        self.pool.touch(medium.region().offset_of(&buffer.values[at]));
         medium.store(&buffer.values[at], v);
         if !medium.same_line_order() || at >= BESIDE_HEADER {
             medium.flush(&buffer.values[at]);
