@@ -461,7 +461,11 @@ impl<M: Medium> Pool<M> {
         let records = self.checks_records();
         let (extents, checked) = {
             let mut extents = wait_lock(&self.extents, medium);
-            if medium.durability() != Durability::None {
+            // The next open of a new pool that is to have a log makes one, and no use of the area.
+            let is_for_log = medium.durability() == Durability::Process
+                && medium.load(&superblock.sync_mode) != 0
+                && medium.load(&superblock.log[0]) == 0;
+            if medium.durability() != Durability::None && !is_for_log {
                 extents.make_checks(medium)?;
             }
             (extents.cut(medium)?, extents.checked(records))

@@ -72,7 +72,11 @@ fn a_pool_without_a_limit_grows_through_its_tables() {
     let pool = open(&pool.medium.image()).unwrap();
     pool.begin().unwrap();
     while take(&pool).is_ok() {}
-    assert_eq!(of_kind(&pool, ExtentKind::Units(0)), taken);
+    // But for those of check words, for which the first close had no room.
+    let mut all = of_kind(&pool, ExtentKind::Units(0));
+    all.extend(of_kind(&pool, ExtentKind::Checks));
+    all.sort_unstable();
+    assert_eq!(all, taken);
 
     // Without the table, or with it elsewhere, the pool is damaged.
     let place = std::mem::offset_of!(super::Superblock, tables) / 8;
@@ -261,6 +265,7 @@ fn a_pool_of_format_3_is_opened_and_stays_one() {
     let pool = open(&image).unwrap();
     pool.begin().unwrap();
     while take(&pool).is_ok() {}
-    assert_eq!(of_kind(&pool, ExtentKind::Units(0)).len() as u64, (max_bytes >> 10) - 1);
+    // The head and the check words have the others.
+    assert_eq!(of_kind(&pool, ExtentKind::Units(0)).len() as u64, (max_bytes >> 10) - 2);
     assert_eq!(of_kind(&pool, ExtentKind::Head), [0]);
 }
