@@ -237,12 +237,9 @@ accept! {
         "take" "medium.fence();" [Drop Delay] "only another thread needs it: tests/schedules.rs"
         "close" "self.store_state(state)?;" [Drop Delay SwapAcrossFence]
             "a clean pool that is taken for an unclean one is recovered"
-<<<<<<< HEAD
-=======
         "move_to" "medium.flush_fresh(marks);" [FirstLine] "no pool here has more than 512 blocks"
         "renew" "medium.flush(word);" [Drop Delay]
             "a block without a check word, although it could have one: pool/tests.rs counts them"
->>>>>>> aa80921 (check words: a close writes a CRC of every block that was stored to since the open; check, and an open that is told to, find blocks that do not have theirs)
         "remove" "medium.store(&bucket.head[" [SwapAcrossFence]
             "the next store is that of a merge, and not visible yet"
         "add_entry" "held.release_unchanged();" [UnlockEarly] "the same as in update_slot"
@@ -359,11 +356,8 @@ fn every_flush_fence_and_release_is_needed() {
             ("reh", &[X86, WORD], Corpus::Scripts(2, 150, 32)),
             ("reh", &[X86], Corpus::Closed(1)),
             ("reh-map", &[X86, WORD], Corpus::Scripts(2, 150, 32)),
-<<<<<<< HEAD
             ("reh-cells", &[X86, WORD], Corpus::Scripts(1, 60, 32)),
-=======
             ("reh-map", &[X86], Corpus::Closed(2)),
->>>>>>> aa80921 (check words: a close writes a CRC of every block that was stored to since the open; check, and an open that is told to, find blocks that do not have theirs)
             ("pea", &[X86, WORD], Corpus::Scripts(2, 150, 32)),
             ("pea-multi", &[X86, WORD], Corpus::Scripts(0, 150, 32)),
             ("reh-batch", &[X86, WORD], Corpus::Scripts(2, 60, 32)),

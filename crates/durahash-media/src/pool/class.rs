@@ -48,6 +48,11 @@ pub(crate) fn class_of(bytes: u64, extent_bytes: u64) -> Option<u8> {
     (class_bytes(class as u8) <= extent_bytes / 2).then_some(class as u8)
 }
 
+/// True if blocks of this class are cells, which have no sums of their own.
+pub(crate) fn is_cell(class: u8) -> bool {
+    class >= FIRST_CELL
+}
+
 /// The class of cells of so many bytes, a multiple of eight.
 pub(crate) fn class_of_cell(bytes: u64) -> Option<u8> {
     let is_cell = (SMALLEST_CELL_BYTES..=LARGEST_CELL_BYTES).contains(&bytes);

@@ -4,12 +4,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-<<<<<<< HEAD
-use super::class::{self, class_bytes};
-=======
 use super::checks::{Area, Checks};
-use super::class::class_bytes;
->>>>>>> aa80921 (check words: a close writes a CRC of every block that was stored to since the open; check, and an open that is told to, find blocks that do not have theirs)
+use super::class::{self, class_bytes};
 use super::superblock::{Format, MAPS_MAX, Superblock};
 use super::table::Table;
 use crate::error::{Error, ErrorKind, Limit, Result};
@@ -76,6 +72,7 @@ impl ExtentKind {
         use ExtentKind::{Blocks, Checks, Free, Log, RunHead, RunRest};
         match self {
             Free | Log | Checks => false,
+            Blocks(class) if class::is_cell(class) => true,
             RunHead | RunRest | Blocks(_) => records,
             _ => true,
         }
