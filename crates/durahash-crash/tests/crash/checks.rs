@@ -93,6 +93,7 @@ fn growing() -> Case {
             geometry,
             seed: 1,
             max_bytes: GROWING_BYTES,
+            cells: false,
         };
         let pool = Arc::new(Pool::create(sim, &format)?);
         let index = Reh::create(Arc::clone(&pool))?;
