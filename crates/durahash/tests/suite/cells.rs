@@ -113,7 +113,7 @@ fn keys_that_share_a_prefix_share_no_hash() {
     let map: Map<[u8; 16], u64> = Options::new().in_memory().unwrap();
     for i in 0..2000_u64 {
         let mut address = [0x20; 16];
-        address[8..].copy_from_slice(&i.to_be_bytes());
+        address[8..].copy_from_slice(&i.to_le_bytes());
         map.put(&address, &i).unwrap();
     }
     assert_eq!(map.len().unwrap(), 2000);
