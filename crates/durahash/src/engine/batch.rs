@@ -398,49 +398,70 @@ fn decode(value: &[u8]) -> Option<Vec<Slot>> {
     rest.is_empty().then_some(slots)
 }
 
-/// The maps of a pool by number, without its multimaps.
-type Maps<'a> = &'a dyn Fn(u8) -> Option<Arc<Engine<Single>>>;
+/// A batch that a crash has cut off, as the pool has it.
+pub(crate) struct Pending {
+    /// The superblock's word; 0 is none.
+    named: u64,
+    slots: Vec<Slot>,
+}
 
-/// Ends what a crash has left of a batch, before anything else is written. What it was to put is put where there
-/// is room, else it is undone. A reader does so in its own copy of the pool.
+/// Reads and verifies what a crash has left of a batch, before anything is written. `is_map` says of a number if
+/// the pool has a map of it, which is no multimap.
 ///
 /// A pool that pages may be missing of is opened without the batch, where damage keeps it from that.
-pub(crate) fn recover(store: &Arc<dyn Store>, maps: Maps<'_>, accept_suspect: bool) -> Result<()> {
+pub(crate) fn pending(
+    store: &Arc<dyn Store>,
+    is_map: impl Fn(u8) -> bool,
+    accept_suspect: bool,
+) -> Result<Pending> {
     let named = store.batch()?;
+    if named == 0 {
+        return Ok(Pending { named, slots: Vec::new() });
+    }
+    let name = named & !UNDO;
+    let records = Records { store: Arc::clone(store), hashes: hashes(&**store), cell: None };
+    let damaged = || Error::corrupt("the batch that a crash has cut off", offset(name));
+    let value = records.at(name).and_then(|record| records.load(&record));
+    let slots = value.and_then(|(_, value)| {
+        decode(&value).filter(|slots| slots.iter().all(|slot| is_map(slot.map))).ok_or_else(damaged)
+    });
+    match slots {
+        Ok(slots) => Ok(Pending { named, slots }),
+        Err(_) if accept_suspect => Ok(Pending { named, slots: Vec::new() }),
+        Err(e) => Err(e),
+    }
+}
+
+/// Ends such a batch, when all maps are recovered and before anything else is written. What it was to put is put
+/// where there is room, else it is undone. A reader does so in its own copy of the pool.
+pub(crate) fn recover(
+    store: &Arc<dyn Store>,
+    Pending { named, slots }: Pending,
+    map: impl Fn(u8) -> Option<Arc<Engine<Single>>>,
+    accept_suspect: bool,
+) -> Result<()> {
     if named == 0 {
         return Ok(());
     }
-    let name = named & !UNDO;
-    store.recover_copy(true);
-    let ended = load(store, name, maps).and_then(|(slots, engines)| {
-        let engine = |slot: &Slot| &*engines[&slot.map];
-        if named == name && redo(&slots, engine).is_ok() {
-            store.set_batch(0)?;
-        } else {
-            undo(&**store, name, &slots, engine)?;
-        }
-        // What hangs on others may be more now, or less.
-        engines.values().for_each(|engine| *engine.lock_chained() = None);
-        Ok(())
-    });
-    let ended = if accept_suspect { ended.or_else(|_| store.set_batch(0)) } else { ended };
-    store.recover_copy(false);
-    ended
-}
-
-/// The slots of the intent of this name, and the maps that they are of.
-fn load(store: &Arc<dyn Store>, name: u64, maps: Maps<'_>) -> Result<(Vec<Slot>, Engines)> {
-    let records = Records { store: Arc::clone(store), hashes: hashes(&**store), cell: None };
-    let (_, value) = records.load(&records.at(name)?)?;
-    let damaged = || Error::corrupt("the batch that a crash has cut off", offset(name));
-    let slots = decode(&value).ok_or_else(damaged)?;
     let mut engines = Engines::new();
-    for slot in &slots {
-        if !engines.contains_key(&slot.map) {
-            engines.insert(slot.map, maps(slot.map).ok_or_else(damaged)?);
+    for number in slots.iter().map(|slot| slot.map) {
+        if let Some(map) = map(number) {
+            engines.entry(number).or_insert(map);
         }
     }
-    Ok((slots, engines))
+    let engine = |slot: &Slot| &*engines[&slot.map];
+    store.recover_copy(true);
+    let name = named & !UNDO;
+    let ended = if named == name && redo(&slots, engine).is_ok() {
+        store.set_batch(0)
+    } else {
+        undo(&**store, name, &slots, engine)
+    };
+    let ended = if accept_suspect { ended.or_else(|_| store.set_batch(0)) } else { ended };
+    store.recover_copy(false);
+    // What hangs on others may be more now, or less.
+    engines.values().for_each(|engine| *engine.lock_chained() = None);
+    ended
 }
 
 /// A fault of batches that tests plant, to prove that it would be found; as those of Rewo-Hash.

@@ -9,12 +9,12 @@ use durahash_media::{
     Pool, Result, SyncMode,
 };
 
-use super::At;
 use super::batch;
 use super::design::Design;
 use super::maps::OpenPool;
 use super::settings::{DesignOptions, LOG_BYTES, Settings};
 use super::spec::{MapSpec, Wanted, check_wanted, known, refused, seed};
+use super::{At, Kind, Single};
 
 /// A pool that may not grow to so many times its log has none unless one is asked for.
 const LOG_PART: u64 = 8;
@@ -225,12 +225,18 @@ pub(crate) fn open_on<M: Medium>(
     let maps = pool.maps();
     maps.iter().try_for_each(|(.., format)| known(format).map(drop))?;
     let open = OpenPool::new(Box::new(Arc::clone(&pool)));
+    let is_map = |number| {
+        maps.iter().any(|(map, _, format)| *map == number && format.kind == Single::NUMBER)
+    };
+    let pending = batch::pending(&open.store, is_map, settings.accept_suspect)?;
+    // The first that is sound begins to write. Where a later one is damaged, the pool is refused, and is one that
+    // nobody has closed.
     for (map, _, format) in &maps {
         open.start((*map, format), settings.design_options, false, start)?;
     }
     // Where there is no map that has done it.
     pool.begin()?;
-    batch::recover(&open.store, &|map| open.single(map), settings.accept_suspect)?;
+    batch::recover(&open.store, pending, |map| open.single(map), settings.accept_suspect)?;
     Ok(open.opened())
 }
 

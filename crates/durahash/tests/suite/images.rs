@@ -241,9 +241,9 @@ fn parts(design: Design, image: &[u64]) -> Vec<Part> {
     parts[32] = Part::Guarded;
     // Where the table of further maps is, of which there is none either.
     parts[40] = Part::Guarded;
-    // The record of a batch under way, of which there is none: an offset that names no record is refused.
-    parts[41] = Part::Table;
-    // Nor are there extent tables beside the first one.
+    // The intent of a batch that a crash has cut off: no other record is one.
+    parts[41] = Part::Guarded;
+    // There are no extent tables beside the first one.
     parts[42..61].fill(Part::Guarded);
     let table = TABLE_BYTE / 8..(TABLE_BYTE + image.len() / EXTENT_WORDS).div_ceil(8);
     parts[table].fill(Part::Table);
