@@ -125,7 +125,7 @@ struct Batches<T: Data + ?Sized> {
 impl<T: Data + ?Sized> Batches<T> {
     /// The value of a member where the key has `v`: the first one has that itself, of the others one may have none.
     fn value(member: u64, v: u64) -> Option<u64> {
-        (member == 0 || (v + member) % MEMBERS != 0).then_some(v + member)
+        (member == 0 || !(v + member).is_multiple_of(MEMBERS)).then_some(v + member)
     }
 
     /// The key of a member. Those that are only in the way are in the way of two.

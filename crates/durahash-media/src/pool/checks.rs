@@ -142,12 +142,12 @@ impl Checks {
 
     /// Blocks of so many extents.
     pub(crate) fn blocks_of(&self, extents: u64) -> u64 {
-        extents * self.extent_bytes >> self.shift
+        (extents * self.extent_bytes) >> self.shift
     }
 
     /// Blocks in these ranges of bytes.
     pub(crate) fn blocks_in(&self, covered: &[Range<u64>]) -> u64 {
-        covered.iter().map(|range| range.end - range.start >> self.shift).sum()
+        covered.iter().map(|range| (range.end - range.start) >> self.shift).sum()
     }
 
     /// Before the first store to the block at `off` since the open.

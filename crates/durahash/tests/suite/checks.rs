@@ -64,7 +64,7 @@ impl Words for MultiMap<u64, u64> {
         let right = |k: u64| {
             let mut values = self.get_all(&k).unwrap_or_default();
             values.sort_unstable();
-            values.into_iter().eq(k..k + if k % 50 == 0 { MANY } else { 1 })
+            values.into_iter().eq(k..k + if k.is_multiple_of(50) { MANY } else { 1 })
         };
         let len = keys + keys.div_ceil(50) * (MANY - 1);
         (0..keys).all(right) && self.len().is_ok_and(|found| found == len)
