@@ -428,7 +428,7 @@ impl<M: Medium> Pool<M> {
     /// The batch that is being applied, as [`set_batch`](Pool::set_batch) has named it; 0 is none.
     ///
     /// # Errors
-    /// As [`Pool::root`].
+    /// Never for a pool that is open; the bounds are checked all the same.
     pub fn batch(&self) -> Result<u64> {
         Ok(self.medium.load(&self.at::<Superblock>(0)?.batch))
     }
@@ -436,7 +436,7 @@ impl<M: Medium> Pool<M> {
     /// Names the batch that is being applied, by one durable store.
     ///
     /// # Errors
-    /// As [`Pool::root`].
+    /// Never for a pool that is open; the bounds are checked all the same.
     pub fn set_batch(&self, name: u64) -> Result<()> {
         let word = &self.at::<Superblock>(0)?.batch;
         self.touch(0);

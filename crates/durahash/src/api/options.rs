@@ -56,8 +56,9 @@ impl Options {
         Options { settings: Settings::new() }
     }
 
-    /// The types of keys and values of a new pool, for an [`AnyMap`] or [`AnyMultiMap`]. A [`Map`] or [`MultiMap`]
-    /// has those of its parameters, and an existing pool has its own.
+    /// The types of keys and values of a new pool, for an [`AnyMap`](crate::AnyMap) or
+    /// [`AnyMultiMap`](crate::AnyMultiMap). A [`Map`](crate::Map) or [`MultiMap`](crate::MultiMap) has those of its
+    /// parameters, and an existing pool has its own.
     ///
     /// ```
     /// use durahash::{AnyMap, Options, Type};
@@ -138,7 +139,7 @@ impl Options {
         read_only: bool => read_only;
 
         /// Opens a pool that lay in the page cache when the machine went down, although whole pages may
-        /// be missing. It is marked as suspect for good; [`Map::check`] finds much, but not all.
+        /// be missing. It is marked as suspect for good; [`Map::check`](crate::Map::check) finds much, but not all.
         ///
         /// ```
         /// # let dir = tempfile::tempdir().unwrap();
@@ -151,7 +152,7 @@ impl Options {
 
         /// Reads the whole pool at the open, but for records of a map, and refuses it as
         /// [`Corrupt`](crate::ErrorKind::Corrupt) if a block does not have its check word. It takes the time of
-        /// reading the file. [`Map::check`] does the same later, and more.
+        /// reading the file. [`Map::check`](crate::Map::check) does the same later, and more.
         ///
         /// A close writes a check word for every block that was stored to since the open. So after a crash this
         /// finds damage of the blocks that were not stored to since the last close, and no other
