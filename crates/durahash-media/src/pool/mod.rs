@@ -93,6 +93,8 @@ pub struct Pool<M: Medium> {
     read_only: bool,
     gate: Gate,
     begun: AtomicBool,
+    /// The next open makes a log, and no use of check words.
+    is_for_log: AtomicBool,
     pub(crate) maps: Mutex<Maps>,
     /// Where the kinds of extents stand.
     pub(crate) table: Arc<Table>,
@@ -149,6 +151,7 @@ impl<M: Medium> Pool<M> {
             read_only: false,
             gate: Gate::default(),
             begun: AtomicBool::new(true),
+            is_for_log: AtomicBool::new(false),
             maps: Mutex::new(Maps::new(&format, None)),
             has_checks: false,
             checks: Arc::clone(&extents.checks),
@@ -238,6 +241,7 @@ impl<M: Medium> Pool<M> {
             read_only: medium.read_only(),
             gate,
             begun: AtomicBool::new(false),
+            is_for_log: AtomicBool::new(false),
             maps: Mutex::new(Maps::new(&format, loaded)),
             medium,
             format,
@@ -446,6 +450,12 @@ impl<M: Medium> Pool<M> {
         Ok(())
     }
 
+    /// Says that a log is made for this pool, which is new and empty, as soon as it is closed: the close leaves no
+    /// check words.
+    pub fn await_log(&self) {
+        self.is_for_log.store(true, Ordering::Relaxed);
+    }
+
     /// Closes the pool: nothing may be under way. Data first, then the clean flag, then the file is
     /// cut behind its last extent in use. A poisoned pool stays unclean.
     ///
@@ -461,10 +471,7 @@ impl<M: Medium> Pool<M> {
         let records = self.checks_records();
         let (extents, checked) = {
             let mut extents = wait_lock(&self.extents, medium);
-            // The next open of a new pool that is to have a log makes one, and no use of the area.
-            let is_for_log = medium.durability() == Durability::Process
-                && medium.load(&superblock.sync_mode) != 0
-                && medium.load(&superblock.log[0]) == 0;
+            let is_for_log = self.is_for_log.load(Ordering::Relaxed);
             if medium.durability() != Durability::None && !is_for_log {
                 extents.make_checks(medium)?;
             }

@@ -87,6 +87,7 @@ fn copy_all(
         max_bytes: format.max_bytes,
         sync_mode: old.store.sync_mode()?,
         publish: false,
+        is_for_log: false,
     };
     let medium = Mapped::create_private(path, &settings.mapped(format.max_bytes))?;
     let lock = medium.file_lock();

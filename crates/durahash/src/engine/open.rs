@@ -74,7 +74,7 @@ fn create_file(settings: &Settings, path: &Path, wanted: Wanted) -> Result<Arc<O
     }
     // The log comes to a pool that is whole, and the name to one that is in use.
     let lock = medium.file_lock();
-    create_on(medium, &CreateSpec { publish: false, ..spec })?.close_last()?;
+    create_on(medium, &CreateSpec { publish: false, is_for_log: true, ..spec })?.close_last()?;
     let file = Mapped::reopen(lock, &options)?;
     let lock = file.file_lock();
     let pool = open_behind_log(settings, file, sync_mode, wanted)?;
@@ -157,6 +157,8 @@ pub(crate) struct CreateSpec {
     pub(crate) sync_mode: SyncMode,
     /// Gives the file its name at once.
     pub(crate) publish: bool,
+    /// A log is made when it is closed.
+    pub(crate) is_for_log: bool,
 }
 
 impl CreateSpec {
@@ -172,6 +174,7 @@ impl CreateSpec {
             max_bytes: settings.max_bytes.unwrap_or(u64::MAX),
             sync_mode: SyncMode::Process,
             publish: true,
+            is_for_log: false,
         })
     }
 
@@ -203,6 +206,9 @@ pub(crate) fn create_on<M: Medium>(medium: M, spec: &CreateSpec) -> Result<Arc<O
     }
     if spec.sync_mode != SyncMode::Process {
         pool.set_sync_mode(spec.sync_mode)?;
+    }
+    if spec.is_for_log {
+        pool.await_log();
     }
     if spec.publish {
         pool.publish()?;

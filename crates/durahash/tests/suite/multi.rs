@@ -440,10 +440,10 @@ fn entries_are_counted_while_others_write() {
     assert_sound(&map);
 }
 
-/// Every bit of a small pool, flipped once: what is read, checked, changed and cleared after that is
-/// right, or an error. At most the key that the bit belongs to is silently another.
+/// Every bit of a small pool that was closed, flipped once: what is read, checked, changed and cleared after that
+/// is right, or an error, or `check` finds the bit.
 #[test]
-fn any_flipped_bit_does_no_harm_beyond_its_key() {
+fn any_flipped_bit_is_found() {
     let geometry = Geometry { extent_shift: 10, slots: 4, hash_bits: 0, buckets: 0 };
     let options = options(geometry).max_bytes(32 << 10);
     let sim = Sim::new(32 << 10);
@@ -483,7 +483,6 @@ fn any_flipped_bit_does_no_harm_beyond_its_key() {
             let errors = found.iter().filter(|found| found.is_none()).count();
             if findings == 0 && errors == 0 {
                 silent += lost;
-                assert!(lost <= 1, "word {word}, bit {bit}: {lost} keys are others");
             }
             for key in 0..10 {
                 let _ = map.add(&key, &7);
@@ -496,5 +495,6 @@ fn any_flipped_bit_does_no_harm_beyond_its_key() {
             }
         }
     }
-    assert!(refused * every > 1000 && silent * every > 1000, "{refused} refused, {silent} silent");
+    assert!(refused * every > 1000, "{refused} refused");
+    assert_eq!(silent, 0, "the close has left check words");
 }
