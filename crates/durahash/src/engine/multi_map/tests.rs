@@ -43,6 +43,7 @@ fn with_list() -> Handle<Multi> {
         max_bytes: 1 << 20,
         sync_mode: SyncMode::Process,
         publish: true,
+        is_for_log: false,
     };
     let pool = open::create_on(Dram::new(1 << 20).unwrap(), &spec).unwrap();
     let map = pool.handle::<Multi>(0, None).unwrap();
