@@ -157,16 +157,26 @@ impl Engine<Single> {
     /// other maps, it is found first.
     #[inline(always)]
     pub(crate) fn update_word(&self, h: u64, room: Room, f: Updater<'_>) -> Result<Option<u64>> {
-        match self.index.update(h, room, f) {
-            Err(e) if self.is_full_for_now(&e) => self.update_after_sweep(h, room, f),
-            done => done,
-        }
+        let done = self.index.update(h, room, f);
+        // It is returned in place: a copy costs.
+        if done.is_err() { self.update_after_sweep(done, h, room, f) } else { done }
     }
 
     #[cold]
-    fn update_after_sweep(&self, h: u64, room: Room, f: Updater<'_>) -> Result<Option<u64>> {
-        self.finish_sweep()?;
-        self.index.update(h, room, f)
+    fn update_after_sweep(
+        &self,
+        done: Result<Option<u64>>,
+        h: u64,
+        room: Room,
+        f: Updater<'_>,
+    ) -> Result<Option<u64>> {
+        match done {
+            Err(e) if self.is_full_for_now(&e) => {
+                self.finish_sweep()?;
+                self.index.update(h, room, f)
+            }
+            done => done,
+        }
     }
 
     /// Copies the value of `key` into `out`; whether there is one.

@@ -65,6 +65,7 @@ impl<M: Medium> Drop for Guard<'_, M> {
 
 impl<M: Medium> Reh<M> {
     /// Takes W of the bucket of `h`.
+    #[inline]
     pub(super) fn hold(&self, h: u64) -> Guard<'_, M> {
         loop {
             let bucket = self.find(h);
@@ -84,6 +85,7 @@ impl<M: Medium> Reh<M> {
     /// As [`hold`](Self::hold), for a writer. A writer that waited for the lock may get it from an
     /// operation that broke off, which leaves what is in DRAM behind what is durable: it must not
     /// write on.
+    #[inline(always)]
     fn hold_to_write(&self, h: u64, room: Room) -> Result<Guard<'_, M>> {
         loop {
             let held = self.hold(h);
