@@ -261,7 +261,8 @@ fn copies_answer_the_more_lookups_the_more_there_are() {
         let sizes = ["0", "1/64", "1/8", "1/1"].map(|part| format!("{drawn}, {part}"));
         let hits = sizes.each_ref().map(|case| find("rewo", case, "hits").value);
         assert_eq!(hits[0], 0.0);
-        assert!(hits.is_sorted() && hits[3] > 0.9, "{hits:?}");
+        // A cache of the size of the tables lacks some, where their buckets have more than its own.
+        assert!(hits.is_sorted() && hits[3] > 0.8, "{hits:?}");
         let bytes = sizes.each_ref().map(|case| find("rewo", case, "bytes").value);
         assert!(bytes[0] == 0.0 && bytes[1] * 64.0 == bytes[3]);
         assert!(find("rewo", &sizes[2], "ops_per_s").value > 0.0);
