@@ -31,6 +31,13 @@ impl<M: Medium> Pool<M> {
         wait_lock(&self.extents, &self.medium).release(&self.medium, i)
     }
 
+    /// Before an extent that nothing durable names is written anew, without having been given back: it may be
+    /// older than this open, and then it still has check words.
+    pub fn renew_extent(&self, i: u64) {
+        let extent_bytes = self.extent_bytes();
+        self.checks.mark(&self.medium, i * extent_bytes..(i + 1) * extent_bytes, false);
+    }
+
     /// Takes a block of at least `bytes` bytes and returns its offset. Its contents are anything.
     /// `None` when the pool would have to grow although a sweep may still find space, unless
     /// `may_grow`.

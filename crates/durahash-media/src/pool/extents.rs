@@ -555,14 +555,7 @@ impl Extents {
             self.free.remove(&i);
         }
         let off = first << self.shift;
-        let words = medium.region().words(off, self.table.bytes_of(k) / 8)?;
-        for word in words {
-            if medium.load(word) != 0 {
-                medium.store(word, 0);
-                medium.flush(word);
-            }
-        }
-        medium.fence();
+        self.table.clear(medium, k, off)?;
         self.checks.touch(medium, 0);
         self.table.name(medium, k, off)
     }

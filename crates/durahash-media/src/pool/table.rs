@@ -137,6 +137,18 @@ impl Table {
         self.first(k)
     }
 
+    /// Makes the bytes of table `k` zeros, at `off`, durably.
+    pub(crate) fn clear<M: Medium>(&self, medium: &M, k: usize, off: u64) -> Result<()> {
+        for word in medium.region().words(off, self.bytes_of(k) / 8)? {
+            if medium.load(word) != 0 {
+                medium.store(word, 0);
+                medium.flush(word);
+            }
+        }
+        medium.fence();
+        Ok(())
+    }
+
     /// Names table `k`, which lies at `off`, durably.
     pub(crate) fn name<M: Medium>(&self, medium: &M, k: usize, off: u64) -> Result<()> {
         let word = &medium.region().at::<Superblock>(0)?.tables[k - 1];

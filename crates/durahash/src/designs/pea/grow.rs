@@ -160,7 +160,12 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// A segment for a merge, also if the pool is full.
     fn take_for_merge(&self) -> Result<Segment> {
         let reserve = wait_lock(&self.writers.reserve, self.medium()).take();
-        reserve.map_or_else(|| self.pool.take_unit_extent(), Ok)
+        let Some(segment) = reserve else {
+            return self.pool.take_unit_extent();
+        };
+        // It may be older than this open.
+        self.pool.renew_extent(segment);
+        Ok(segment)
     }
 
     /// One word: no entry is moved.
