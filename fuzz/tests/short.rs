@@ -38,7 +38,7 @@ fn found_after(target: &dyn Target, executions_max: u64) -> u64 {
 }
 
 /// Damage that the library can report, and that no image leads to, with the reason.
-const UNREACHED: [(&str, &str); 9] = [
+const UNREACHED: [(&str, &str); 11] = [
     (
         "a record's key length exceeds the maximum",
         "no block of an input is larger than the largest key",
@@ -57,6 +57,11 @@ const UNREACHED: [(&str, &str); 9] = [
         "few images have a log that ends inside the pool",
     ),
     ("a sweep is reported, but none is pending", "cannot be"),
+    ("size limit smaller than the superblock", "of pools of format 3, of which no input is one"),
+    (
+        "the hash of a slot is not one of its keys",
+        "of cells whose keys are shorter than a word, which no input has",
+    ),
 ];
 
 /// The text of a file, or those of the files of a folder and of those in it.

@@ -90,6 +90,13 @@ impl Records {
         let Some(cell) = self.cell_of(draft) else {
             return self.store.write(off, &self.hashes, draft);
         };
+        if (draft.key.len(), draft.value.len()) != (cell.key_bytes(), cell.value_bytes()) {
+            // Out of a damaged pool: what a type's values are made of has its length.
+            return Err(Error::corrupt(
+                "an entry has other lengths than the types of its map",
+                off,
+            ));
+        }
         let sum = self.hashes.cell_checksum(draft.key_hash, draft.value);
         let mut room = [0; cell::BYTES_MAX];
         self.store.write_cell(off, cell.fill((draft.key, draft.value), sum, &mut room))?;
