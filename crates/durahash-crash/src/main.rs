@@ -334,7 +334,7 @@ fn mutants(of: &Of, seeds: u64, length: u32, settled: bool, random: &Random) -> 
         for seed in random.seed..random.seed + seeds {
             tester.random(seed, random.ops)?;
         }
-        Ok(tester.mutants())
+        Ok(tester.mutants(|_| true))
     };
     for model in of.models() {
         println!("{} under {}", of.case.name, model.name());

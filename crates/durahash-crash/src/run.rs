@@ -511,12 +511,12 @@ impl<'s> Tester<'s> {
         Ok(self.judge.held(&contents))
     }
 
-    /// Tries every mutant of every site that the corpus reaches. All states that were looked at
-    /// before are right, so only those that a mutant adds are opened.
+    /// Tries every mutant of every site that the corpus reaches, of those that are wanted. All states that
+    /// were looked at before are right, so only those that a mutant adds are opened.
     ///
     /// # Panics
     /// When no corpus was kept.
-    pub fn mutants(&mut self) -> Vec<(Mutant, Verdict)> {
+    pub fn mutants(&mut self, wanted: impl Fn(&Mutant) -> bool) -> Vec<(Mutant, Verdict)> {
         let corpus = self.corpus.take().expect("a corpus was kept");
         let mut all = BTreeSet::new();
         for segment in &corpus {
@@ -525,6 +525,7 @@ impl<'s> Tester<'s> {
         self.judge.keep();
         // Only X86 keeps an order inside a line.
         all.retain(|mutant| self.model == Model::X86 || mutant.kind != Kind::SwapInLine);
+        all.retain(wanted);
         let verdicts =
             all.into_iter().map(|mutant| (mutant, self.mutant(mutant, &corpus))).collect();
         self.corpus = Some(corpus);

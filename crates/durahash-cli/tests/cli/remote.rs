@@ -603,7 +603,7 @@ fn a_dump_ends_with_its_node() {
 
 /// At the same time, as they do little but wait.
 #[test]
-fn who_is_stopped_is_missed() {
+fn a_client_or_a_node_that_is_stopped_is_missed() {
     std::thread::scope(|scope| {
         scope.spawn(a_node_that_is_stopped_is_as_one_that_is_gone);
         scope.spawn(a_client_that_is_stopped_is_named_to_those_that_it_blocks);

@@ -84,8 +84,8 @@ fn a_new_pool_has_a_log_where_that_is_of_use() {
 #[test]
 fn a_long_log_is_recovered_after_a_death() {
     // A checkpoint is made when half of the log is in use, of which an eighth may be written at once.
-    let log_bytes = 64 << 20;
-    let long = log_bytes / budget(8, 4);
+    let log_bytes = budget(16 << 20, 64 << 20);
+    let long = log_bytes / 4;
     let dir = tempfile::tempdir().unwrap();
     for (design, mode) in
         Design::ALL.iter().flat_map(|d| [SyncMode::Strict, HOUR].map(|mode| (*d, mode)))
