@@ -327,7 +327,8 @@ impl Checks {
             return 0;
         };
         let known = wait_lock(&self.damaged, medium).clone();
-        known.iter().for_each(|block| found(block << self.shift));
+        let known = known.iter().map(|block| block << self.shift);
+        known.filter(|off| covered.iter().any(|range| range.contains(off))).for_each(&mut *found);
         let mut count = 0;
         self.each_unmarked(medium, covered, &mut |block| {
             count += 1;
