@@ -2,6 +2,8 @@
 //!
 //!     cargo run -p durahash-examples --bin copies
 
+#![forbid(unsafe_code)]
+
 use std::error::Error;
 use std::fs;
 use std::path::Path;

@@ -2,6 +2,8 @@
 //!
 //!     cargo run -p durahash-examples --bin counters
 
+#![forbid(unsafe_code)]
+
 use std::thread;
 
 use durahash::{Map, Options, Result};

@@ -2,6 +2,8 @@
 //!
 //!     cargo run -p durahash-examples --bin dedup
 
+#![forbid(unsafe_code)]
+
 use std::collections::HashSet;
 
 use durahash::{Map, Options, Pool, Result};

@@ -2,6 +2,8 @@
 //!
 //!     cargo run -p durahash-examples --bin errors
 
+#![forbid(unsafe_code)]
+
 use durahash::{Error, ErrorKind, MAX_KEY_BYTES, Map, Options, Result};
 
 /// The decision of a program that meets an error.

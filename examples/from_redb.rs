@@ -2,6 +2,8 @@
 //!
 //!     cargo run -p durahash-examples --bin from_redb
 
+#![forbid(unsafe_code)]
+
 use durahash::{Batch, Map, Options, Pool, Result};
 
 fn main() -> Result<()> {

@@ -3,6 +3,8 @@
 //!
 //!     cargo run --release -p durahash-examples --bin latency
 
+#![forbid(unsafe_code)]
+
 use std::time::{Duration, Instant};
 
 use durahash::{Map, Options, Result, SyncMode};

@@ -2,6 +2,8 @@
 //!
 //!     cargo run -p durahash-examples --bin service
 
+#![forbid(unsafe_code)]
+
 use std::error::Error;
 
 use durahash::{Map, Options};

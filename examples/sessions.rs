@@ -2,6 +2,8 @@
 //!
 //!     cargo run -p durahash-examples --bin sessions
 
+#![forbid(unsafe_code)]
+
 use durahash::{Change, Map, Options, Result};
 
 /// Seconds that an unused session lasts.

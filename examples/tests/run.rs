@@ -1,5 +1,7 @@
 //! Each program runs, and its assertions hold.
 
+#![forbid(unsafe_code)]
+
 use std::process::Command;
 
 macro_rules! run {
