@@ -219,3 +219,71 @@ impl fmt::Debug for Batch {
 // As of maps: `apply` runs no code of the caller.
 impl UnwindSafe for Batch {}
 impl RefUnwindSafe for Batch {}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use durahash_media::Geometry;
+    use durahash_media::sim::{Call, Hook, Sim, Site};
+
+    use super::*;
+    use crate::{Design, Options};
+
+    /// Another thread, which stops the pool at a call into the medium.
+    #[derive(Clone, Default)]
+    struct Stop {
+        map: Arc<OnceLock<Map<u64, u64>>>,
+        calls_left: Arc<AtomicU64>,
+    }
+
+    impl Hook for Stop {
+        fn before(&self, _: Call, _: Site) {
+            let left = self.calls_left.load(Ordering::Relaxed);
+            self.calls_left.store(left.saturating_sub(1), Ordering::Relaxed);
+            if left == 1 {
+                self.map.get().inspect(|map| map.engine.store.poison());
+            }
+        }
+    }
+
+    const OLD: [u64; 4] = [0, 1, 2, 3];
+    const NEW: [u64; 2] = [3, 4];
+
+    /// Applies a batch to a pool that is stopped after so many calls; `None` if it was not.
+    fn stopped_at(call: u64, options: &Options) -> Option<Vec<u64>> {
+        const MAX_BYTES: u64 = 64 << 10;
+        let (sim, stop) = (Sim::new(MAX_BYTES), Stop::default());
+        sim.set_hook(Box::new(stop.clone()));
+        let map: Map<u64, u64> = options.create_on(sim.clone()).unwrap();
+        let mut batch = Batch::new();
+        for key in OLD {
+            map.put(&key, &key).unwrap();
+            batch.remove(&map, &key).unwrap();
+        }
+        NEW.iter().for_each(|key| batch.put(&map, key, key).unwrap());
+        stop.map.set(map).unwrap();
+        stop.calls_left.store(call, Ordering::Relaxed);
+        if batch.apply().is_ok() && stop.calls_left.swap(0, Ordering::Relaxed) > 0 {
+            return None;
+        }
+        let map: Map<u64, u64> = options.open_on(Sim::from_image(&sim.image(), MAX_BYTES)).unwrap();
+        map.check(&mut |finding| panic!("{finding:?}")).unwrap();
+        let mut keys: Vec<u64> = map.iter().map(|entry| entry.unwrap().0).collect();
+        keys.sort_unstable();
+        Some(keys)
+    }
+
+    /// A batch that finds the pool stopped, between two of its removals, say, is done or undone by the next open.
+    #[test]
+    fn a_batch_in_a_pool_that_is_stopped_is_all_or_nothing() {
+        let geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 0 };
+        for design in Design::ALL {
+            let options = Options::new().design(*design).geometry(geometry).seed(1);
+            let found: Vec<_> = (1..).map_while(|call| stopped_at(call, &options)).collect();
+            assert!(found.iter().all(|keys| keys == &OLD || keys == &NEW), "{design}: {found:?}");
+            assert!(found.contains(&OLD.to_vec()) && found.contains(&NEW.to_vec()), "{design}");
+        }
+    }
+}

@@ -27,7 +27,8 @@
 //! | u4 | (DRAM) new records, and the intent's, are free; the gate is open | | |
 //!
 //! Nothing is removed before all is put that may need room. So what an undo sets back is there, and it needs
-//! neither a slot nor a record. Records before and after are kept until step 7 or u4.
+//! neither a slot nor a record, unless damage keeps step 5 from a removal. Records before and after are kept until
+//! step 7 or u4.
 //!
 //! Behind a log the drains only order (`Engine::batch`), as a crash leaves a prefix of the log, and the batch
 //! waits for the disk once, at its end.
@@ -103,21 +104,13 @@ struct Slot {
 }
 
 impl Slot {
-    fn redo(&self, engine: &Engine<Single>) -> Result<()> {
-        let (change, room) = match self.new {
-            Some(new) => (Change::Set(new), Room::ForNewOfBatch),
+    /// Gives the slot this payload, or removes it.
+    fn set(&self, engine: &Engine<Single>, payload: Option<u64>) -> Result<()> {
+        let (change, room) = match payload {
+            Some(payload) => (Change::Set(payload), Room::ForNewOfBatch),
             None => (Change::Remove, Room::OfBatch),
         };
         engine.index.update(self.h, room, &mut |_| Ok(change)).map(drop)
-    }
-
-    fn undo(&self, engine: &Engine<Single>) -> Result<()> {
-        let mut update = |found: Option<u64>| match (self.old, found) {
-            (None, _) => Ok(Change::Remove),
-            (Some(old), Some(_)) => Ok(Change::Set(old)),
-            (Some(_), None) => Err(Error::corrupt("an entry that a batch was to keep is gone", 0)),
-        };
-        engine.index.update(self.h, Room::OfBatch, &mut update).map(drop)
     }
 }
 
@@ -285,7 +278,9 @@ impl<'a> Batch<'a> {
         self.store.set_batch(name)?;
         let engine = |slot: &Slot| &*self.maps[usize::from(slot.map)];
         if let Err(e) = redo(&self.slots, engine) {
-            let undone = undo(self.store, name, &self.slots, engine);
+            // A pool that another thread has stopped takes no undo either: the next open ends the batch as it was begun.
+            let undone =
+                self.store.writable().and_then(|()| undo(self.store, name, &self.slots, engine));
             if undone.is_err() {
                 // The next open goes on with it. Until then nobody may build on a part of it.
                 self.store.poison();
@@ -341,7 +336,7 @@ fn redo<'a>(slots: &[Slot], engine: impl Fn(&Slot) -> &'a Engine<Single>) -> Res
     let (put, removed) = (slots.iter(), slots.iter());
     let all =
         put.filter(|slot| slot.new.is_some()).chain(removed.filter(|slot| slot.new.is_none()));
-    all.into_iter().try_for_each(|slot| slot.redo(engine(slot)))
+    all.into_iter().try_for_each(|slot| slot.set(engine(slot), slot.new))
 }
 
 /// The hashes of intents: those of the pool, of whatever maps.
@@ -357,7 +352,7 @@ fn undo<'a>(
     engine: impl Fn(&Slot) -> &'a Engine<Single>,
 ) -> Result<()> {
     store.set_batch(name | UNDO)?;
-    slots.iter().try_for_each(|slot| slot.undo(engine(slot)))?;
+    slots.iter().try_for_each(|slot| slot.set(engine(slot), slot.old))?;
     store.set_batch(0)
 }
 
