@@ -6,8 +6,8 @@
 //!
 //! | Step | Then | If power is lost after this step |
 //! |---|---|---|
-//! | there is no area of check words | sync | the next close makes one |
 //! | the file is lengthened | sync of the file | longer than the pool: cut or used later |
+//! | there is no area of check words | sync | the next close makes one |
 //! | the number of extents | sync | there are free ones at the end |
 //! | their kinds, log | sync | some say so, and the superblock names no log: they are free |
 //! | the area: zeros, then two heads | sync after each | as before |
@@ -93,13 +93,17 @@ impl<M: LogSpace> Pool<M> {
     }
 
     /// Makes a log of about `bytes` bytes in the place of a shorter one, if the pool was closed. Comes before
-    /// [`begin`](Pool::begin), as [`add_log`](Pool::add_log).
+    /// [`begin`](Pool::begin), as [`add_log`](Pool::add_log). The pool has no check words then until it is closed
+    /// again: to `verify` the pool is to do so now.
     ///
     /// # Errors
-    /// As [`add_log`](Pool::add_log).
-    pub fn replace_log(&self, bytes: u64) -> Result<()> {
+    /// As [`add_log`](Pool::add_log), and [`verify`](Pool::verify).
+    pub fn replace_log(&self, bytes: u64, verify: bool) -> Result<()> {
         let had = self.medium.load(&self.at::<Superblock>(0)?.log[1]);
         if bytes > had && self.was_clean && self.medium.is_log_closed() {
+            if verify {
+                self.verify()?;
+            }
             self.make_log(bytes)?;
         }
         Ok(())
@@ -117,8 +121,7 @@ impl<M: LogSpace> Pool<M> {
         let mut extents = wait_lock(&self.extents, medium);
         let sync = || medium.sync(0, medium.region().len());
         // The area of check words stays in use until the pool is opened again.
-        self.checks.forget(medium)?;
-        sync()?;
+        let forget_checks = || self.checks.forget(medium).and_then(|()| sync());
         let (off, bytes, range) = loop {
             let (off, bytes) = place(&extents, extent_bytes, bytes)?;
             let range = off / extent_bytes..(off + bytes).div_ceil(extent_bytes);
@@ -128,10 +131,12 @@ impl<M: LogSpace> Pool<M> {
             medium.grow(range.end * extent_bytes)?;
             // Of the file: that of a range need not take the length along.
             medium.sync_file()?;
+            forget_checks()?;
             // An extent table that the pool needs now may take an extent there.
             extents.count_in(medium, range.end)?;
             sync()?;
         };
+        forget_checks()?;
         extents.mark_log(medium, range)?;
         sync()?;
         format_log(medium, off, bytes, self.uuid)?;

@@ -196,13 +196,13 @@ fn a_log_is_replaced_whole_or_not_at_all() {
     pool.add_log(LOG_BYTES).unwrap();
     let (before, image) = (area(&pool), pool.medium.image());
     let pool = open(&image).unwrap();
-    let steps = steps_of(&pool, || pool.replace_log(2 * LOG_BYTES).unwrap());
+    let steps = steps_of(&pool, || pool.replace_log(2 * LOG_BYTES, true).unwrap());
     let after = area(&pool);
     assert_eq!(after[1], 2 * before[1]);
     let wholes = [(before, image.clone()), (after, pool.medium.image())];
     let found = cut_all(&image, &steps, &wholes).unwrap();
     assert!(found[&before[1]] > 100 && found[&0] > 5 && found[&after[1]] > 5, "{found:?}");
-    let again = steps_of(&pool, || pool.replace_log(2 * LOG_BYTES).unwrap());
+    let again = steps_of(&pool, || pool.replace_log(2 * LOG_BYTES, true).unwrap());
     assert!(again.is_empty(), "it is as long");
 
     // Without the step between the two logs, and without a sync before the new one is named.
@@ -217,6 +217,18 @@ fn a_log_is_replaced_whole_or_not_at_all() {
     planted.retain(|step| !matches!(step, Action::Sync { .. }));
     planted.extend_from_slice(&steps[named..]);
     assert!(cut_all(&image, &planted, &wholes).is_err(), "a log that is not there yet");
+}
+
+#[test]
+fn a_pool_without_room_for_a_longer_log_keeps_its_check_words() {
+    let pool = open(&closed_pool()).unwrap();
+    assert!(pool.checks.exist());
+    pool.medium.set_limit(pool.medium.region().len());
+    let steps = steps_of(&pool, || {
+        let full = pool.add_log(LOG_BYTES).unwrap_err();
+        assert!(matches!(full.kind(), ErrorKind::Full { .. }));
+    });
+    assert!(steps.is_empty() && pool.checks.exist(), "{steps:?}");
 }
 
 #[test]

@@ -298,6 +298,34 @@ fn an_open_that_verifies_refuses_what_is_damaged() {
     }
 }
 
+/// A longer log costs the check words: they are read before.
+#[test]
+fn an_open_that_replaces_the_log_verifies_before() {
+    let (_dir, path) = new_path();
+    let options = Options::new().sync_mode(SyncMode::INTERVAL).verify(true);
+    let map: Map<u64, u64> = options.clone().log_bytes(1).create(&path).unwrap();
+    map.put_many(&(0..40 * KEYS).map(|k| (k, k * 3)).collect::<Vec<_>>()).unwrap();
+    let area_bytes = |map: &Map<u64, u64>| map.stats().unwrap().log.unwrap().area_bytes;
+    let short = area_bytes(&map);
+    map.close().unwrap();
+    let sound = std::fs::read(&path).unwrap();
+    let mix = WordMix::new(seed(9));
+    let mut refused = 0;
+    for at in (0..20).map(|i| mix.mix(i)) {
+        let mut bytes = sound.clone();
+        bytes[(at % sound.len() as u64) as usize] ^= 1 << (at >> 61);
+        std::fs::write(&path, &bytes).unwrap();
+        if options.clone().read_only(true).open::<Map<u64, u64>>(&path).is_err() {
+            assert!(options.open::<Map<u64, u64>>(&path).is_err());
+            refused += 1;
+        }
+    }
+    assert!(refused > 5);
+    std::fs::write(&path, &sound).unwrap();
+    let map: Map<u64, u64> = options.open(&path).unwrap();
+    assert!(area_bytes(&map) > short && map.is_right(40 * KEYS));
+}
+
 /// Records have sums of their own, which are verified when they are read; slots that lead to them are covered.
 #[test]
 fn flipped_bits_of_texts_are_found() {
