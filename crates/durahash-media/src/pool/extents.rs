@@ -406,16 +406,16 @@ impl Extents {
         count: u64,
         [head, rest]: [ExtentKind; 2],
     ) -> Result<u64> {
-        let first = match self.find_run(count) {
-            Some(first) => first,
-            None => {
-                let tail = (0..self.kinds.len() as u64)
-                    .rev()
-                    .take_while(|i| self.free.contains(i))
-                    .count() as u64;
-                self.grow(medium, count - tail)?;
-                self.find_run(count).expect("the pool's end is free for as long as was grown")
+        let first = loop {
+            if let Some(first) = self.find_run(count) {
+                break first;
             }
+            let tail = (0..self.kinds.len() as u64)
+                .rev()
+                .take_while(|i| self.free.contains(i))
+                .count() as u64;
+            // A table that a growth ahead of use needs may take some of it.
+            self.grow(medium, count - tail)?;
         };
         self.forget_blocks(medium, first..first + count);
         for i in first..first + count {

@@ -90,6 +90,31 @@ fn a_pool_without_a_limit_grows_through_its_tables() {
     }
 }
 
+/// A growth ahead of use may need a table where the growth that is asked for does not.
+#[test]
+fn a_run_is_found_beside_the_table_that_its_growth_needs() {
+    let pool = create();
+    let take_run = |count: u64| {
+        let kinds = [ExtentKind::RunHead, ExtentKind::RunRest];
+        wait_lock(&pool.extents, &pool.medium).take_run(&pool.medium, count, kinds)
+    };
+    let count = || wait_lock(&pool.extents, &pool.medium).kinds().len() as u64;
+    let free = || wait_lock(&pool.extents, &pool.medium).free_count();
+    // Full before: a quarter of the pool more needs the table behind 2,048 extents, and one less does not.
+    let before = (0..).find(|before| before + before / 4 == GROUP * 4 / 2 + 1).unwrap();
+    while count() < before {
+        while free() > 0 {
+            take(&pool).unwrap();
+        }
+        take_run((before - count()).min(count())).unwrap();
+    }
+    while free() > 0 {
+        take(&pool).unwrap();
+    }
+    assert_eq!(count(), before);
+    take_run(before / 4 - 1).unwrap();
+}
+
 /// The words on a medium, and those that a crash may leave out: flushed lines count at the next fence.
 #[derive(Default)]
 struct Crash {
