@@ -410,10 +410,9 @@ impl Extents {
             if let Some(first) = self.find_run(count) {
                 break first;
             }
-            let tail = (0..self.kinds.len() as u64)
-                .rev()
-                .take_while(|i| self.free.contains(i))
-                .count() as u64;
+            let tail =
+                (0..self.kinds.len() as u64).rev().take_while(|i| self.free.contains(i)).count()
+                    as u64;
             // A table that a growth ahead of use needs may take some of it.
             self.grow(medium, count - tail)?;
         };
