@@ -109,6 +109,11 @@ fn text(v: u64) -> String {
     format!("{v:0width$}", width = 4 + (v % 90) as usize)
 }
 
+/// The same for a value: some take more than an extent.
+fn long_text(v: u64) -> String {
+    format!("{v:0width$}", width = text(v).len() + if v % 16 == 5 { 4100 } else { 0 })
+}
+
 /// The values of each key, in their order.
 pub(crate) type Contents = BTreeMap<u64, Vec<u64>>;
 
@@ -117,7 +122,7 @@ impl Table {
     pub(crate) fn put(&self, key: u64, v: u64) -> Result<()> {
         match self {
             Table::Words(map) => map.put(&key, &v),
-            Table::Strings(map) => map.put(&text(key), &text(v)),
+            Table::Strings(map) => map.put(&text(key), &long_text(v)),
             Table::Lists(map) => map.add(&key, &v),
         }
     }
@@ -126,7 +131,8 @@ impl Table {
         match self {
             Table::Words(map) => map.put_many(pairs),
             Table::Strings(map) => {
-                let pairs: Vec<_> = pairs.iter().map(|(key, v)| (text(*key), text(*v))).collect();
+                let pairs: Vec<_> =
+                    pairs.iter().map(|(key, v)| (text(*key), long_text(*v))).collect();
                 map.put_many(&pairs)
             }
             Table::Lists(map) => map.add_many(pairs),
@@ -140,7 +146,7 @@ impl Table {
             match (self, v) {
                 (Table::Words(map), Some(v)) => batch.put(map, key, v)?,
                 (Table::Words(map), None) => batch.remove(map, key)?,
-                (Table::Strings(map), Some(v)) => batch.put(map, &text(*key), &text(*v))?,
+                (Table::Strings(map), Some(v)) => batch.put(map, &text(*key), &long_text(*v))?,
                 (Table::Strings(map), None) => batch.remove(map, &text(*key))?,
                 (Table::Lists(_), _) => unreachable!("multimaps have no batches"),
             }

@@ -42,8 +42,8 @@ struct Values {
 impl Values {
     /// A new block that holds `v`.
     fn write(&self, v: u64) -> Result<u64> {
-        // Two classes, and runs of one extent and of two.
-        let bytes = [16, 56, 16, 96, 600, 56, 1500][v as usize % 7];
+        // Classes of an extent, large ones with blocks in one extent and in two, and runs of one extent and of two.
+        let bytes = [16, 56, 1024, 96, 600, 1100, 1500, 2048, 1100][v as usize % 9];
         let off = self.pool.alloc_block(bytes, true)?.expect("it may grow");
         let words = self.pool.words(off, 2)?;
         let medium = self.pool.medium();

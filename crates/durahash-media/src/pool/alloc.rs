@@ -2,15 +2,17 @@
 //!
 //! Which blocks are free is known in DRAM only, and found again by reachability after an open
 //! (`sweep.rs`): a block needs no store of its own to be taken or freed. An extent's class stands in
-//! the extent table before any of its blocks is handed out. Objects larger than the largest class
-//! take a run of whole extents.
+//! the extent table before any of its blocks is handed out. Blocks of large classes lie in chunks, up to 32 extents
+//! in a row, of which the first has the class: a chunk takes at most half of what its class has already, so that a
+//! small pool stays small, and a large one has blocks without gaps. Objects larger than the largest class, and those
+//! that whole extents hold as well, take a run of these.
 //!
 //! An extent that holds nothing any more goes back to the pool at once, also for another use. A
 //! reader that is late may then find foreign words where a record was; its version check rejects
 //! what it read, and words are words, so nothing undefined happens.
 
 use super::Pool;
-use super::class::{class_bytes, class_of, class_of_cell};
+use super::class::{CHUNK_MAX, class_of_cell};
 use super::extents::{ExtentKind, kind_on_medium};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::wait_lock;
@@ -45,7 +47,7 @@ impl<M: Medium> Pool<M> {
     /// # Errors
     /// [`Full`](ErrorKind::Full); nothing has changed then.
     pub fn alloc_block(&self, bytes: u64, may_grow: bool) -> Result<Option<u64>> {
-        self.alloc_of(class_of(bytes, self.extent_bytes()), bytes, may_grow)
+        self.alloc_of(self.classes.of(bytes), bytes, may_grow)
     }
 
     /// The same of a cell, whose block has just `bytes` bytes, a multiple of eight from 16 to 136.
@@ -74,11 +76,22 @@ impl<M: Medium> Pool<M> {
             self.touch_bytes(off, bytes);
             return Ok(Some(off));
         }
-        if !may_grow && extents.free_count() == 0 {
-            return Ok(None);
-        }
-        let i = extents.take(medium, ExtentKind::Blocks(class))?;
-        blocks.add(i, class, true);
+        let [need, mut count] = blocks.extents_of(class);
+        let kinds = [ExtentKind::Blocks(class), ExtentKind::RunRest];
+        let first = loop {
+            if may_grow || extents.find_run(count).is_some() {
+                match extents.take_run(medium, count, kinds) {
+                    Err(e) if count > need && matches!(e.kind(), ErrorKind::Full { .. }) => {}
+                    first => break first?,
+                }
+            } else if count == need {
+                return Ok(None);
+            }
+            count = (count / 2).max(need);
+        };
+        // Another thread may be the first to link a block, and fences its own flushes.
+        medium.fence();
+        blocks.add(first..first + count, class, true);
         Ok(blocks.pop(class))
     }
 
@@ -117,11 +130,10 @@ impl<M: Medium> Pool<M> {
         }
         match kind_on_medium(&self.medium, &self.table, i)? {
             ExtentKind::Blocks(class) => {
-                let bytes = class_bytes(class);
-                let fits = within.is_multiple_of(bytes)
-                    && bytes <= self.extent_bytes() / 2
-                    && within + bytes <= self.extent_bytes();
-                if fits { Ok(bytes) } else { Err(corrupt()) }
+                let bytes = self.classes.bytes(class);
+                if within.is_multiple_of(bytes) && within + bytes <= self.extent_bytes() {
+                    return Ok(bytes);
+                }
             }
             ExtentKind::RunHead if within == 0 => {
                 let mut end = i + 1;
@@ -130,10 +142,43 @@ impl<M: Medium> Pool<M> {
                 {
                     end += 1;
                 }
-                Ok((end - i) << shift)
+                return Ok((end - i) << shift);
             }
-            _ => Err(corrupt()),
+            ExtentKind::RunRest => {}
+            _ => return Err(corrupt()),
         }
+        self.bytes_in_chunk(off, count)?.ok_or_else(corrupt)
+    }
+
+    /// The same of a block in a chunk, whose extents are some of the first `count`.
+    fn bytes_in_chunk(&self, off: u64, count: u64) -> Result<Option<u64>> {
+        let shift = self.format().geometry.extent_shift;
+        let kind = |i| kind_on_medium(&self.medium, &self.table, i);
+        let at = off >> shift;
+        let mut first = at;
+        while kind(first)? == ExtentKind::RunRest {
+            if first == 0 || at - first == CHUNK_MAX {
+                return Ok(None);
+            }
+            first -= 1;
+        }
+        let ExtentKind::Blocks(class) = kind(first)? else {
+            return Ok(None);
+        };
+        let bytes = self.classes.bytes(class);
+        let end = (off + bytes).div_ceil(1 << shift);
+        if !self.classes.is_large(class)
+            || !(off - (first << shift)).is_multiple_of(bytes)
+            || end > count.min(first + CHUNK_MAX)
+        {
+            return Ok(None);
+        }
+        for i in at + 1..end {
+            if kind(i)? != ExtentKind::RunRest {
+                return Ok(None);
+            }
+        }
+        Ok(Some(bytes))
     }
 
     /// Calls `f` with the offset of every record block in use; nothing while a sweep is pending.
@@ -154,9 +199,9 @@ impl<M: Medium> Pool<M> {
             let start = i as u64 * extent_bytes;
             match (kind, blocks.by_extent.get(i).and_then(Option::as_deref)) {
                 (ExtentKind::RunHead, _) => f(start),
-                (ExtentKind::Blocks(class), Some(extent)) => (0..blocks.count_in(*class))
+                (ExtentKind::Blocks(class), Some(extent)) => (0..extent.count)
                     .filter(|block| !extent.free.contains(*block))
-                    .for_each(|block| f(start + block * class_bytes(*class))),
+                    .for_each(|block| f(blocks.off(i as u64, *class, block))),
                 _ => {}
             }
         }
@@ -169,7 +214,7 @@ impl<M: Medium> Pool<M> {
         for i in 0..blocks.by_extent.len() {
             let empty = blocks.by_extent[i]
                 .as_ref()
-                .is_some_and(|e| e.marks.is_none() && e.free_count == blocks.count_in(e.class));
+                .is_some_and(|e| e.marks.is_none() && e.free_count == e.count);
             if empty {
                 blocks.retire(&mut extents, &self.medium, i as u64)?;
             }

@@ -1,16 +1,18 @@
 //! Blocks of size classes for records.
 //!
-//! DRAM alone knows which blocks are free; reachability finds them again after an open (`sweep.rs`):
+//! Blocks of a large class lie in a *chunk*, up to 32 extents in a row, one behind the other; of a smaller one, in
+//! one extent. DRAM alone knows which blocks are free; reachability finds them again after an open (`sweep.rs`):
 //! a block needs no store of its own to be taken or freed.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-use super::class::class_bytes;
+use super::class::{CHUNK_MAX, Classes};
 use super::extents::{ExtentKind, Extents};
 use crate::error::{Error, Result};
 use crate::medium::Medium;
 
-/// A set of blocks of one extent.
+/// A set of blocks of one extent or chunk.
 pub(crate) struct BlockSet(Vec<u64>);
 
 impl BlockSet {
@@ -47,9 +49,13 @@ impl BlockSet {
     }
 }
 
-/// An extent of record blocks.
+/// An extent of record blocks, or a chunk.
 pub(crate) struct BlockExtent {
     pub(crate) class: u8,
+    /// Extents that it has.
+    extents: u64,
+    /// Blocks that it has.
+    pub(crate) count: u64,
     /// Blocks that may be handed out.
     pub(crate) free: BlockSet,
     pub(crate) free_count: u64,
@@ -60,7 +66,7 @@ pub(crate) struct BlockExtent {
 /// A sweep under way.
 #[derive(Default)]
 pub(crate) struct Sweep {
-    /// Extents of blocks that are older than this open.
+    /// Extents of blocks, and first ones of chunks, that are older than this open.
     pub(crate) extents: Vec<u64>,
     /// First extents of older runs, and whether they are marked.
     pub(crate) runs: BTreeMap<u64, bool>,
@@ -68,13 +74,22 @@ pub(crate) struct Sweep {
     pub(crate) freed: Vec<u64>,
 }
 
+/// What a class has.
+#[derive(Default)]
+struct OfClass {
+    /// The extents with free blocks that may be handed out.
+    partial: Vec<u64>,
+    /// How many extents.
+    extents: u64,
+}
+
 /// The allocator's view of record space. An object is named by its offset.
 pub(crate) struct Blocks {
     extent_bytes: u64,
-    /// By number of extent.
+    classes: Classes,
+    /// By number of extent, of a chunk its first one.
     pub(crate) by_extent: Vec<Option<Box<BlockExtent>>>,
-    /// For each class, the extents with free blocks that may be handed out.
-    partial: Vec<Vec<u64>>,
+    of_class: Vec<OfClass>,
     pub(crate) sweep: Option<Sweep>,
 }
 
@@ -109,14 +124,20 @@ pub struct PoolStats {
 
 impl Blocks {
     /// The state at an open: extents of records are full until the sweep has looked.
-    pub(crate) fn new(extents: &Extents, extent_bytes: u64) -> Self {
-        let mut blocks =
-            Blocks { extent_bytes, by_extent: Vec::new(), partial: Vec::new(), sweep: None };
+    pub(crate) fn new(extents: &Extents, classes: &Classes, extent_bytes: u64) -> Self {
+        let mut blocks = Blocks {
+            extent_bytes,
+            classes: classes.clone(),
+            by_extent: Vec::new(),
+            of_class: Vec::new(),
+            sweep: None,
+        };
         let mut sweep = Sweep::default();
         for (i, kind) in extents.kinds().iter().enumerate() {
             match kind {
                 ExtentKind::Blocks(class) => {
-                    blocks.add(i as u64, *class, false);
+                    let rests = if classes.is_large(*class) { extents.rests(i as u64) } else { 0 };
+                    blocks.add(i as u64..i as u64 + 1 + rests, *class, false);
                     sweep.extents.push(i as u64);
                 }
                 ExtentKind::RunHead => {
@@ -131,64 +152,77 @@ impl Blocks {
         blocks
     }
 
-    pub(crate) fn count_in(&self, class: u8) -> u64 {
-        self.extent_bytes / class_bytes(class)
-    }
-
-    /// Adds an extent whose blocks are all free (`new`), or not known yet.
-    pub(crate) fn add(&mut self, i: u64, class: u8, new: bool) {
-        let count = self.count_in(class);
+    /// Adds an extent, or a chunk, whose blocks are all free (`new`), or not known yet.
+    pub(crate) fn add(&mut self, range: Range<u64>, class: u8, new: bool) {
+        let (i, extents) = (range.start, range.end - range.start);
+        let count = self.classes.blocks_in(class, extents);
         if self.by_extent.len() <= i as usize {
             self.by_extent.resize_with(i as usize + 1, || None);
         }
         self.by_extent[i as usize] = Some(Box::new(BlockExtent {
             class,
+            extents,
+            count,
             free: if new { BlockSet::full(count) } else { BlockSet::empty(count) },
             free_count: if new { count } else { 0 },
             marks: (!new).then(|| BlockSet::empty(count)),
         }));
+        let of_class = self.class_mut(class);
+        of_class.extents += extents;
         if new {
-            self.class_mut(class).push(i);
+            of_class.partial.push(i);
         }
     }
 
-    fn class_mut(&mut self, class: u8) -> &mut Vec<u64> {
-        if self.partial.len() <= usize::from(class) {
-            self.partial.resize_with(usize::from(class) + 1, Vec::new);
+    fn class_mut(&mut self, class: u8) -> &mut OfClass {
+        if self.of_class.len() <= usize::from(class) {
+            self.of_class.resize_with(usize::from(class) + 1, OfClass::default);
         }
-        &mut self.partial[usize::from(class)]
+        &mut self.of_class[usize::from(class)]
+    }
+
+    /// The fewest extents that more blocks of `class` are taken from at once, and the best number.
+    pub(crate) fn extents_of(&mut self, class: u8) -> [u64; 2] {
+        let have = self.class_mut(class).extents;
+        self.classes.extents_of(class, have)
     }
 
     pub(crate) fn extent_mut(&mut self, i: u64) -> Option<&mut BlockExtent> {
         self.by_extent.get_mut(i as usize)?.as_deref_mut()
     }
 
-    /// Which block of which extent lies at `off`.
+    /// Which block of which extent or chunk lies at `off`.
     fn locate(&self, off: u64) -> Option<(u64, u64)> {
-        let i = off / self.extent_bytes;
-        let extent = self.by_extent.get(i as usize)?.as_deref()?;
-        let within = off % self.extent_bytes;
-        let bytes = class_bytes(extent.class);
+        let at = off / self.extent_bytes;
+        let mut near = (0..=at).rev().take(CHUNK_MAX as usize);
+        let (i, extent) =
+            near.find_map(|i| Some((i, self.by_extent.get(i as usize)?.as_deref()?)))?;
+        let within = off - i * self.extent_bytes;
+        let bytes = self.classes.bytes(extent.class);
         let block = within / bytes;
-        (within.is_multiple_of(bytes) && block < self.count_in(extent.class)).then_some((i, block))
+        (within.is_multiple_of(bytes) && block < extent.count).then_some((i, block))
+    }
+
+    /// The offset of a block.
+    pub(crate) fn off(&self, i: u64, class: u8, block: u64) -> u64 {
+        i * self.extent_bytes + block * self.classes.bytes(class)
     }
 
     /// A free block of `class` in an extent that has one.
     pub(crate) fn pop(&mut self, class: u8) -> Option<u64> {
-        let i = *self.class_mut(class).last()?;
-        let extent_bytes = self.extent_bytes;
+        let i = *self.class_mut(class).partial.last()?;
         let extent = self.extent_mut(i)?;
         let block = extent.free.first()?;
         extent.free.remove(block);
         extent.free_count -= 1;
         if extent.free_count == 0 {
-            self.class_mut(class).pop();
+            self.class_mut(class).partial.pop();
         }
-        Some(i * extent_bytes + block * class_bytes(class))
+        Some(self.off(i, class, block))
     }
 
-    /// Makes a block free again; an extent that is free as a whole goes back to the pool, but for
-    /// the last one with room of its class.
+    /// Makes a block free again; an extent or chunk that is free as a whole goes back to the pool, but for
+    /// the last extent with room of its class.
     fn push<M: Medium>(
         &mut self,
         extents: &mut Extents,
@@ -202,32 +236,35 @@ impl Blocks {
         let class = extent.class;
         if extent.free.contains(block) {
             // Two slots of a damaged pool name it.
-            let off = i * self.extent_bytes + block * class_bytes(class);
-            return Err(Error::corrupt("block freed twice", off));
+            return Err(Error::corrupt("block freed twice", self.off(i, class, block)));
         }
         extent.free.insert(block);
         extent.free_count += 1;
-        let free_count = extent.free_count;
+        let (free_count, is_chunk) = (extent.free_count, extent.extents > 1);
+        let is_free = free_count == extent.count;
         if free_count == 1 {
-            self.class_mut(class).push(i);
+            self.class_mut(class).partial.push(i);
         }
-        if free_count == self.count_in(class) && self.class_mut(class).len() > 1 {
+        if is_free && (is_chunk || self.class_mut(class).partial.len() > 1) {
             self.retire(extents, medium, i)?;
         }
         Ok(())
     }
 
-    /// Gives an extent back to the pool.
+    /// Gives an extent or a chunk back to the pool.
     pub(crate) fn retire<M: Medium>(
         &mut self,
         extents: &mut Extents,
         medium: &M,
         i: u64,
     ) -> Result<()> {
-        if let Some(extent) = self.by_extent[i as usize].take() {
-            self.class_mut(extent.class).retain(|other| *other != i);
-        }
-        extents.release(medium, i)
+        let Some(extent) = self.by_extent[i as usize].take() else {
+            return Ok(());
+        };
+        let of_class = self.class_mut(extent.class);
+        of_class.partial.retain(|other| *other != i);
+        of_class.extents -= extent.extents;
+        release_all(extents, medium, i..i + extent.extents)
     }
 
     /// Frees the object at `off`, of which no sweep needs to hear.
@@ -246,15 +283,8 @@ impl Blocks {
         {
             return Err(Error::corrupt("a freed address is not a block", off));
         }
-        let rest = extents.kinds()[first as usize + 1..]
-            .iter()
-            .take_while(|kind| **kind == ExtentKind::RunRest)
-            .count() as u64;
-        // The head last: should the process die between, no rest is without a head that names it.
-        for i in (first..=first + rest).rev() {
-            extents.release(medium, i)?;
-        }
-        Ok(())
+        let end = first + 1 + extents.rests(first);
+        release_all(extents, medium, first..end)
     }
 
     /// Ends the sweep: what was not marked is free.
@@ -263,9 +293,8 @@ impl Blocks {
             return Ok(());
         };
         for i in sweep.extents {
-            let extent_bytes = self.extent_bytes;
             let Some(extent) = self.extent_mut(i) else { continue };
-            let (class, count) = (extent.class, extent_bytes / class_bytes(extent.class));
+            let (class, count) = (extent.class, extent.count);
             if let Some(marks) = extent.marks.take() {
                 for block in (0..count).filter(|block| !marks.contains(*block)) {
                     extent.free.insert(block);
@@ -274,7 +303,7 @@ impl Blocks {
             }
             let free_count = extent.free_count;
             if free_count > 0 {
-                self.class_mut(class).push(i);
+                self.class_mut(class).partial.push(i);
             }
             if free_count == count {
                 self.retire(extents, medium, i)?;
@@ -320,19 +349,18 @@ impl Blocks {
             extents.kinds().iter().filter(|kind| wanted(kind)).count() as u64 * extent_bytes
         };
         let runs = of(|kind| matches!(kind, ExtentKind::RunHead | ExtentKind::RunRest));
-        let blocks: u64 = self
-            .by_extent
-            .iter()
-            .flatten()
-            .map(|e| (self.count_in(e.class) - e.free_count) * class_bytes(e.class))
-            .sum();
+        let (mut blocks, mut rests) = (0, 0);
+        for extent in self.by_extent.iter().flatten() {
+            blocks += (extent.count - extent.free_count) * self.classes.bytes(extent.class);
+            rests += (extent.extents - 1) * extent_bytes;
+        }
         PoolStats {
             bytes: extents.kinds().len() as u64 * extent_bytes,
             max_bytes: None,
             head_bytes: of(|kind| *kind == ExtentKind::Head),
             unit_bytes: of(|kind| matches!(kind, ExtentKind::Units(_))),
             directory_bytes: of(|kind| matches!(kind, ExtentKind::Directory(_))),
-            record_bytes: runs + blocks,
+            record_bytes: runs - rests + blocks,
             check_bytes: of(|kind| *kind == ExtentKind::Checks),
             free_bytes: of(|kind| *kind == ExtentKind::Free),
             checked_blocks: 0,
@@ -340,4 +368,10 @@ impl Blocks {
             sweep_pending: self.sweep.is_some(),
         }
     }
+}
+
+/// Gives back the extents of a run or a chunk: the head last, so that there is no rest without a head if it stops
+/// between.
+fn release_all<M: Medium>(extents: &mut Extents, medium: &M, range: Range<u64>) -> Result<()> {
+    range.rev().try_for_each(|i| extents.release(medium, i))
 }

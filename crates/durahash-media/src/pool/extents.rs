@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::checks::{Area, Checks};
-use super::class::{self, class_bytes};
+use super::class::{self, CHUNK_MAX, Classes};
 use super::superblock::{Format, MAPS_MAX, Superblock};
 use super::table::Table;
 use crate::error::{Error, ErrorKind, Limit, Result};
@@ -32,13 +32,13 @@ pub enum ExtentKind {
     Directory(u8),
     /// The first extent of an object that takes several.
     RunHead,
-    /// A further extent of such an object.
+    /// A further extent of such an object, or of a chunk.
     RunRest,
     /// Part of the log's area.
     Log,
     /// Part of the area of check words.
     Checks,
-    /// Record blocks of a size class.
+    /// Record blocks of a size class; of a large one the first extent of a chunk.
     Blocks(u8),
 }
 
@@ -97,11 +97,6 @@ impl ExtentKind {
             _ => None,
         }
     }
-}
-
-/// True if an extent can have two blocks of its class, if it has one.
-fn class_fits(kind: ExtentKind, extent_bytes: u64) -> bool {
-    !matches!(kind, ExtentKind::Blocks(class) if class_bytes(class) > extent_bytes / 2)
 }
 
 /// The kind of extent `i`, from the table on the medium: for readers, who take no lock.
@@ -189,6 +184,7 @@ impl Extents {
         format: &Format,
         count: u64,
         table: &Arc<Table>,
+        classes: &Classes,
         torn: bool,
     ) -> Result<Self> {
         let unknown = |i| Error::corrupt("the kind of an extent is unknown", table.off(i));
@@ -196,7 +192,7 @@ impl Extents {
         let mut free = BTreeSet::new();
         for i in 0..count {
             let kind = kind_on_medium(medium, table, i)?;
-            if !class_fits(kind, format.extent_bytes()) {
+            if matches!(kind, ExtentKind::Blocks(class) if !classes.has(class)) {
                 return Err(unknown(i));
             }
             if kind == ExtentKind::Free {
@@ -218,7 +214,7 @@ impl Extents {
         let checks = Arc::new(Checks::new(shift, None));
         let mut extents = Extents { kinds, free, max, shift, table, headless: Vec::new(), checks };
         extents.find_heads()?;
-        extents.find_headless();
+        extents.find_headless(classes);
         extents.find_checks(medium, torn)?;
         let superblock = medium.region().at::<Superblock>(0)?;
         let [off, bytes] = [0, 1].map(|i| medium.load(&superblock.log[i]));
@@ -236,7 +232,8 @@ impl Extents {
         }
         for i in self.of_kind(ExtentKind::Head) {
             if !heads.contains(&i) {
-                if !self.table.may_leave_heads() {
+                // What a crash may leave, but in format 3.
+                if self.table.is_flat() {
                     return Err(wrong(self.table.off(i)));
                 }
                 self.kinds[i as usize] = ExtentKind::Free;
@@ -320,16 +317,30 @@ impl Extents {
         Ok(())
     }
 
-    /// Sees to it that what a crash left of a run whose head did not become durable is free.
-    fn find_headless(&mut self) {
-        for i in 1..self.kinds.len() {
-            let headless = self.kinds[i] == ExtentKind::RunRest
-                && !matches!(self.kinds[i - 1], ExtentKind::RunHead | ExtentKind::RunRest);
-            if headless {
-                self.kinds[i] = ExtentKind::Free;
-                self.headless.push(i as u64);
-            }
+    /// Sees to it that what a crash left of a run, or of a chunk, whose head did not become durable is free.
+    fn find_headless(&mut self, classes: &Classes) {
+        // Rests that may follow.
+        let mut room = 0;
+        for i in 0..self.kinds.len() {
+            room = match self.kinds[i] {
+                ExtentKind::RunHead => u64::MAX,
+                ExtentKind::Blocks(class) if classes.is_large(class) => CHUNK_MAX - 1,
+                ExtentKind::RunRest if room > 0 => room - 1,
+                kind => {
+                    if kind == ExtentKind::RunRest {
+                        self.kinds[i] = ExtentKind::Free;
+                        self.headless.push(i as u64);
+                    }
+                    0
+                }
+            };
         }
+    }
+
+    /// How many rests follow extent `i`.
+    pub(crate) fn rests(&self, i: u64) -> u64 {
+        let behind = self.kinds.iter().skip(i as usize + 1);
+        behind.take_while(|kind| **kind == ExtentKind::RunRest).count() as u64
     }
 
     /// Frees on the medium, too, what [`find_headless`](Self::find_headless) and others found: a crash came
@@ -357,11 +368,6 @@ impl Extents {
     pub(crate) fn of_kind(&self, kind: ExtentKind) -> Vec<u64> {
         let all = self.kinds.iter().enumerate();
         all.filter(|(_, other)| **other == kind).map(|(i, _)| i as u64).collect()
-    }
-
-    /// Extents that are backed and hold nothing.
-    pub(crate) fn free_count(&self) -> usize {
-        self.free.len()
     }
 
     /// Takes an extent for `kind`, growing the pool if there is none.

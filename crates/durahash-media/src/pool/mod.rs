@@ -28,6 +28,8 @@
 //! | grow past a table | see `table.rs` | | |
 //! | take an extent | table byte (word of eight) | flush, fence | extent of that kind in which nothing is reachable |
 //! | release an extent | table byte | flush, fence | found to be free again, whatever the table says |
+//! | take a chunk or a run | table bytes of its extents, in any order | flush, fence (that of a run comes with what is written there) | rests without a head: free; a shorter chunk or run, in which nothing is reachable |
+//! | release a chunk or a run | table bytes, that of the last extent first | flush, fence of each | a shorter chunk or run, in which nothing is reachable |
 //! | make a log | see `log.rs` | | |
 //! | make, rename, remove a map | see `maps.rs` | | |
 //! | first store to a block | see `checks.rs` | | |
@@ -39,6 +41,8 @@
 mod alloc;
 mod blocks;
 mod checks;
+#[cfg(test)]
+mod chunk_tests;
 mod class;
 mod extents;
 mod gate;
@@ -75,6 +79,7 @@ use crate::medium::{Durability, Medium};
 use crate::word::{OnMedia, PmU64};
 use blocks::Blocks;
 use checks::Checks;
+use class::Classes;
 use extents::Extents;
 use map_table::Maps;
 use superblock::State;
@@ -98,6 +103,7 @@ pub struct Pool<M: Medium> {
     pub(crate) maps: Mutex<Maps>,
     /// Where the kinds of extents stand.
     pub(crate) table: Arc<Table>,
+    pub(crate) classes: Classes,
     /// There are check words, of which the first store to a block takes note.
     has_checks: bool,
     checks: Arc<Checks>,
@@ -146,6 +152,7 @@ impl<M: Medium> Pool<M> {
         medium.store(&superblock.state, state.to_word());
         medium.flush(superblock);
         let table = Arc::new(Table::create(&format));
+        let classes = Classes::new(format.extent_bytes(), true);
         let extents = Extents::create(&medium, &format, &table)?;
         Ok(Pool {
             read_only: false,
@@ -155,9 +162,10 @@ impl<M: Medium> Pool<M> {
             maps: Mutex::new(Maps::new(&format, None)),
             has_checks: false,
             checks: Arc::clone(&extents.checks),
-            blocks: Mutex::new(Blocks::new(&extents, format.extent_bytes())),
+            blocks: Mutex::new(Blocks::new(&extents, &classes, format.extent_bytes())),
             extents: Mutex::new(extents),
             table,
+            classes,
             medium,
             format,
             uuid,
@@ -223,7 +231,8 @@ impl<M: Medium> Pool<M> {
         let lost = lost || copied;
         let loaded = superblock.counters().load(&medium, before);
         let table = Arc::new(Table::open(&medium, &format, extents)?);
-        let extents = Extents::open(&medium, &format, extents, &table, lost)?;
+        let classes = Classes::new(format.extent_bytes(), !table.is_flat());
+        let extents = Extents::open(&medium, &format, extents, &table, &classes, lost)?;
         let state = State {
             epoch: before.epoch.wrapping_add(1),
             clean: false,
@@ -234,7 +243,7 @@ impl<M: Medium> Pool<M> {
                 || (before.page_cache && !before.clean && medium.log_stats().is_none()),
         };
         let lost = lost.then_some(before);
-        let blocks = Blocks::new(&extents, format.extent_bytes());
+        let blocks = Blocks::new(&extents, &classes, format.extent_bytes());
         let gate = Gate::default();
         gate.stop();
         let pool = Pool {
@@ -253,6 +262,7 @@ impl<M: Medium> Pool<M> {
             checks: Arc::clone(&extents.checks),
             extents: Mutex::new(extents),
             table,
+            classes,
             blocks: Mutex::new(blocks),
         };
         pool.read_maps(before)?;

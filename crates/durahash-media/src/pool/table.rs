@@ -171,9 +171,9 @@ impl Table {
         }
     }
 
-    /// True if heads that nothing names are what a crash may leave.
-    pub(crate) fn may_leave_heads(&self) -> bool {
-        self.flat.is_none()
+    /// True if this is that of a pool of format 3.
+    pub(crate) fn is_flat(&self) -> bool {
+        self.flat.is_some()
     }
 }
 

@@ -26,11 +26,11 @@ fn format(max_bytes: u64) -> Format {
     }
 }
 
-fn create() -> Pool<Sim> {
+pub(super) fn create() -> Pool<Sim> {
     Pool::create(Sim::new(MAX_BYTES), &format(u64::MAX)).unwrap()
 }
 
-fn open(image: &[u64]) -> Result<Pool<Sim>> {
+pub(super) fn open(image: &[u64]) -> Result<Pool<Sim>> {
     Pool::open(Sim::from_image(image, MAX_BYTES), false)
 }
 
@@ -99,7 +99,7 @@ fn a_run_is_found_beside_the_table_that_its_growth_needs() {
         wait_lock(&pool.extents, &pool.medium).take_run(&pool.medium, count, kinds)
     };
     let count = || wait_lock(&pool.extents, &pool.medium).kinds().len() as u64;
-    let free = || wait_lock(&pool.extents, &pool.medium).free_count();
+    let free = || of_kind(&pool, ExtentKind::Free).len();
     // Full before: a quarter of the pool more needs the table behind 2,048 extents, and one less does not.
     let before = (0..).find(|before| before + before / 4 == GROUP * 4 / 2 + 1).unwrap();
     while count() < before {
@@ -117,7 +117,7 @@ fn a_run_is_found_beside_the_table_that_its_growth_needs() {
 
 /// The words on a medium, and those that a crash may leave out: flushed lines count at the next fence.
 #[derive(Default)]
-struct Crash {
+pub(super) struct Crash {
     durable: Vec<u64>,
     current: Vec<u64>,
     dirty: BTreeSet<usize>,
@@ -125,6 +125,10 @@ struct Crash {
 }
 
 impl Crash {
+    pub(super) fn of(image: &[u64]) -> Self {
+        Crash { durable: image.to_vec(), current: image.to_vec(), ..Crash::default() }
+    }
+
     fn settle(&mut self, lines: impl Iterator<Item = usize>) {
         for line in lines {
             let words = line * 8..line * 8 + 8;
@@ -133,7 +137,7 @@ impl Crash {
         }
     }
 
-    fn take(&mut self, action: Action) {
+    pub(super) fn take(&mut self, action: Action) {
         match action {
             Action::Store { word, v } => {
                 self.current[word as usize] = v;
@@ -156,7 +160,7 @@ impl Crash {
     }
 
     /// What is durable, and of the other lines those that are chosen.
-    fn image(&self, choose: &mut dyn FnMut() -> bool) -> Vec<u64> {
+    pub(super) fn image(&self, choose: &mut dyn FnMut() -> bool) -> Vec<u64> {
         let mut image = self.durable.clone();
         for line in self.dirty.iter().filter(|_| choose()) {
             let words = line * 8..line * 8 + 8;
@@ -220,7 +224,7 @@ fn recovers(image: &[u64], taken: &[u64]) -> std::result::Result<(), String> {
 }
 
 fn crash_all(steps: &[Action], image: &[u64], taken: &[u64]) -> std::result::Result<u32, String> {
-    let mut crash = Crash { durable: image.to_vec(), current: image.to_vec(), ..Crash::default() };
+    let mut crash = Crash::of(image);
     let (mut taken, mut states, mut random) = (taken.to_vec(), 0, 1_u64);
     for action in steps {
         crash.take(*action);
@@ -283,10 +287,18 @@ fn a_pool_of_format_3_is_opened_and_stays_one() {
         pool.begin().unwrap();
         assert_eq!(pool.format().max_bytes, max_bytes);
         take(&pool).unwrap();
+        // It has no large classes.
+        let off = pool.alloc_block(1100, true).unwrap().unwrap();
+        assert_eq!(pool.block_bytes(off).unwrap(), 2048);
+        pool.free_block(off).unwrap();
         pool.close().unwrap();
         image = pool.medium.image();
         assert_eq!(image[2], FLAT_VERSION);
     }
+    let class = super::class::Classes::new(1024, true).of(1100).unwrap();
+    let mut damaged = image.clone();
+    damaged[64] = damaged[64] & !0xff00 | u64::from(ExtentKind::Blocks(class).code()) << 8;
+    assert!(open(&damaged).is_err(), "a class that format 3 does not have");
     let pool = open(&image).unwrap();
     pool.begin().unwrap();
     while take(&pool).is_ok() {}

@@ -175,7 +175,7 @@ fn blocks_never_overlap_and_come_back_after_a_sweep() {
                 match pool.alloc_block(bytes, next(2) == 0) {
                     Ok(Some(off)) => {
                         let capacity = pool.block_bytes(off).unwrap();
-                        assert!(capacity >= bytes && off % 16 == 0);
+                        assert!(capacity >= bytes && off % 8 == 0);
                         let before = model.range(..off + capacity).next_back();
                         assert!(before.is_none_or(|(o, b)| o + b <= off), "step {step} overlaps");
                         model.insert(off, capacity);

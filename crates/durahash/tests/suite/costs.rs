@@ -7,7 +7,7 @@ use durahash::esh::Esh;
 use durahash::index::{Index, IndexBase};
 use durahash::pea::{Pea, Policy};
 use durahash::rewo::{Cache, Rewo};
-use durahash::{Design, MultiMap, Options};
+use durahash::{Design, Map, MultiMap, Options};
 use durahash_media::metered::{Counts, Metered};
 use durahash_media::{Dram, Geometry, Medium, Pool};
 use durahash_testkit::{budget, index_on, pool_on};
@@ -464,6 +464,49 @@ fn bytes_of_an_entry_side_by_side() {
     assert!(near(reh, [24.2, 24.6, 25.1]), "256 bytes for 15 slots at 0.683 to 0.704");
     assert!(near(esh, [24.3, 27.1, 30.2]), "1024 bytes for 56 slots at 0.626 to 0.775");
     assert!(near(pea, [20.1, 27.4, 37.3]), "0.45 to 0.90");
+}
+
+/// Bytes of the pool for each of so many values of `bytes` and a digest as their keys, without the index: as they were
+/// put, and when each was replaced once, in another order.
+fn bytes_per_value(design: Design, bytes: usize, count: u64) -> [f64; 2] {
+    let map = Options::new().design(design).in_memory::<Map<[u8], [u8]>>().unwrap();
+    let put = |i: u64| {
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&h(i).to_le_bytes());
+        map.put(&key, &vec![7; bytes]).unwrap();
+    };
+    let now = || {
+        let space = map.stats().unwrap().space;
+        let index = space.head_bytes + space.unit_bytes + space.directory_bytes;
+        (space.bytes - index - space.check_bytes - space.free_bytes) as f64 / count as f64
+    };
+    (0..count).for_each(put);
+    let fresh = now();
+    (0..count).for_each(|i| put(i * 7 % count));
+    [fresh, now()]
+}
+
+/// A round value with its header and key takes little more than itself, if there are some of them.
+#[test]
+fn values_of_round_sizes_take_little_more_than_themselves() {
+    let most = [
+        (Design::Reh, 4, 1.09),
+        (Design::Reh, 16, 1.07),
+        (Design::Reh, 32, 1.11),
+        (Design::Reh, 48, 1.06),
+        (Design::Reh, 64, 1.08),
+        (Design::Reh, 100, 1.08),
+        (Design::Reh, 256, 1.06),
+        (Design::Pea, 64, 1.06),
+    ];
+    for (design, kib, most) in most {
+        let bytes = kib << 10;
+        let times = bytes_per_value(design, bytes, 500).map(|taken| taken / bytes as f64);
+        let few = bytes_per_value(design, bytes, 10)[0] / bytes as f64;
+        println!("{design}, {kib} KiB: {times:.3?}, of ten {few:.3}");
+        assert!(times.iter().all(|times| *times <= most), "{design}, {kib} KiB: {times:?}");
+        assert!(few <= 2.0, "{design}, {kib} KiB: {few} of ten");
+    }
 }
 
 /// A Rewo-Hash with a cached table of so many bytes.
