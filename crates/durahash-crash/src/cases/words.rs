@@ -197,6 +197,9 @@ pub(super) fn esh(name: &'static str, max_bytes: u64, repaired: bool) -> Case {
     // Ten in two segments of twelve: with nine they are merged.
     let mut before_merge = upper(13);
     before_merge.extend([33, 31, 34].map(Op::Remove));
+    // The last removal empties an extent, beside one that is kept.
+    let mut emptied = puts(0..KEYS);
+    emptied.extend((0..28).map(Op::Remove));
     let prefills = if repaired {
         // Each state of these has all states of its repairs, and of theirs.
         vec![
@@ -213,6 +216,7 @@ pub(super) fn esh(name: &'static str, max_bytes: u64, repaired: bool) -> Case {
             prefill("before-merge", before_merge, kinds(35, 26, 28)),
             prefill("deep", puts(0..KEYS), kinds(KEYS, 0, 4)),
             prefill("shrunk", shrunk, kinds(9, 0, 20)),
+            prefill("emptied", emptied, kinds(0, 28, 29)),
         ]
     };
     let as_left = opens(|pool| {

@@ -9,7 +9,7 @@ mod locks;
 mod logged;
 mod planted_batch;
 mod planted_esh;
-mod planted_reh;
+mod planted_extents;
 mod planted_rewo;
 mod preempt;
 mod schedules;

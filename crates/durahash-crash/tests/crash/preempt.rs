@@ -92,6 +92,9 @@ fn readers_of_buckets_that_lend_each_other_room() {
     let overflowed = puts(&[22, 23, 25, 27]);
     let full: Vec<u16> = (22..34).collect();
     let merged = [vec![Put(34, 2)], removes(&full[..8])].concat();
+    // The first ones leave an extent without any segment that is named.
+    let all: Vec<u16> = (0..38).collect();
+    let again = [removes(&all[..30]), puts(&all[..30])].concat();
     play(
         "esh",
         scenes! {
@@ -109,6 +112,8 @@ fn readers_of_buckets_that_lend_each_other_room() {
             "a segment that was split, and its key changed there":
                 puts(&full), read 33, [Put(34, 2), Put(33, 2)], held Put(33, 3);
             "a segment that was split, and is merged again": puts(&full), read 33, merged, held Remove(34);
+            "its extent goes back to the pool": puts(&all), read 36, removes(&all[..30]), held Put(36, 3);
+            "its extent comes back": puts(&all), read 36, again, held Put(36, 3);
         },
     );
 }

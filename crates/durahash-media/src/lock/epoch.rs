@@ -13,6 +13,7 @@
 //! that was taken since the pool was opened from a word that only says so: no thread waits for a lock
 //! that no thread holds.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use super::Version;
@@ -78,13 +79,23 @@ impl Present {
         Ok(())
     }
 
+    /// The bytes are about to go to another use, and no thread has a lock in them or is on the way to one.
+    /// Those that are about to read there can tell that already.
+    pub fn remove(&self, bytes: Range<u64>) {
+        for bit in bytes.start / GUARDED_BYTES..bytes.end.div_ceil(GUARDED_BYTES) {
+            if bit / 64 < self.0.count() {
+                self.0.row(bit / 64)[0].fetch_and(!(1 << (bit % 64)), Ordering::Release);
+            }
+        }
+    }
+
     fn contains(&self, off: u64) -> bool {
         let bit = off / GUARDED_BYTES;
         if bit / 64 >= self.0.count() {
             return false;
         }
         let [word] = self.0.row(bit / 64);
-        word.load(Ordering::Relaxed) & 1 << (bit % 64) != 0
+        word.load(Ordering::Acquire) & 1 << (bit % 64) != 0
     }
 }
 
@@ -152,12 +163,17 @@ impl<'a> EpochLock<'a> {
         (is_open && self.epochs.cover(word)).then_some(Version(word & !(W | PARITY)))
     }
 
-    /// The version, after waiting for X to be released; `None` where what the lock guards is stale.
+    /// The version, after waiting for X to be released; `None` where what the lock guards is stale, or
+    /// where there is no lock any more, which `is_there` knows.
     ///
     /// # Errors
     /// [`Corrupt`](crate::ErrorKind::Corrupt) where the lock word says locked, but no thread holds it.
     #[track_caller]
-    pub fn read<M: Memory>(self, medium: &M) -> Result<Option<Version>> {
+    pub fn read<M: Memory>(
+        self,
+        medium: &M,
+        is_there: impl Fn() -> bool,
+    ) -> Result<Option<Version>> {
         let mut backoff = Backoff::new();
         loop {
             let word = medium.load(self.word);
@@ -168,7 +184,12 @@ impl<'a> EpochLock<'a> {
             if word & X == 0 || !self.epochs.is_present(word) {
                 return Ok(Some(Version(word & !(W | PARITY))));
             }
-            self.is_held(medium, word)?;
+            let is_held = self.is_held(medium, word);
+            // Afterwards: of a lock that is removed nobody knows that it was held.
+            if !is_there() {
+                return Ok(None);
+            }
+            is_held?;
             medium.event(Event::Wait);
             backoff.wait();
         }
@@ -284,14 +305,18 @@ impl<'a> EpochLock<'a> {
         medium.store(self.word, sealed(word & !W));
     }
 
-    /// Gives an unlocked lock the present epoch. The guarded bytes are new, so no thread holds it.
+    /// Gives the lock of bytes that are new the present epoch. A lock that this process gave it before goes
+    /// on where it is: a thread that is late may hold it for a moment, and readers know its versions.
     ///
     /// # Errors
     /// [`Full`](crate::ErrorKind::Full) where there are no addresses for the bit that says so.
     #[track_caller]
     pub fn stamp<M: Memory>(self, medium: &M) -> Result<()> {
-        self.present.add(medium.region().offset_of(self.word))?;
-        medium.store(self.word, sealed(u64::from(self.epochs.now) << EPOCH_SHIFT));
+        let off = medium.region().offset_of(self.word);
+        if !self.present.contains(off) {
+            self.present.add(off)?;
+            medium.store(self.word, sealed(u64::from(self.epochs.now) << EPOCH_SHIFT));
+        }
         Ok(())
     }
 
@@ -365,11 +390,11 @@ mod tests {
             let (lock, medium) = (place.lock(), &place.medium);
             place.word().store(word_of(8, version, X));
             let before = lock.try_read(medium).expect("a leftover keeps nobody out");
-            assert_eq!(lock.read(medium).unwrap(), Some(before));
+            assert_eq!(lock.read(medium, || true).unwrap(), Some(before));
             assert!(lock.validate(medium, before));
             assert_eq!(lock.lock(medium).unwrap(), Taken::Yes);
             assert!(lock.is_locked(medium));
-            let under_lock = lock.read(medium).unwrap().unwrap();
+            let under_lock = lock.read(medium, || true).unwrap().unwrap();
             lock.unlock_unchanged(medium);
             assert!(lock.validate(medium, under_lock), "nothing was changed");
             assert_eq!(lock.lock(medium).unwrap(), Taken::Yes);
@@ -390,7 +415,7 @@ mod tests {
         lock.stamp(medium).unwrap();
         let sound = word.load();
         let attempts: [&dyn Fn() -> bool; 3] =
-            [&|| lock.read(medium).is_ok(), &|| lock.try_lock(medium).is_ok(), &|| {
+            [&|| lock.read(medium, || true).is_ok(), &|| lock.try_lock(medium).is_ok(), &|| {
                 lock.claim(medium).is_ok()
             }];
         for (bit, attempt) in (0..64).flat_map(|bit| attempts.map(|attempt| (bit, attempt))) {
@@ -413,11 +438,36 @@ mod tests {
                 lock.claim(medium).unwrap_err();
             }
             if flags & X != 0 {
-                lock.read(medium).unwrap_err();
+                lock.read(medium, || true).unwrap_err();
             }
             lock.stamp(medium).unwrap();
             assert_eq!(lock.lock(medium).unwrap(), Taken::Yes, "nobody holds what is new");
         }
+    }
+
+    #[test]
+    fn nobody_waits_for_a_lock_that_is_there_no_more() {
+        let place = Place::new();
+        let (lock, medium) = (place.lock(), &place.medium);
+        lock.stamp(medium).unwrap();
+        assert_eq!(lock.lock(medium).unwrap(), Taken::Yes);
+        lock.exclude_readers(medium);
+        assert_eq!(lock.read(medium, || false).unwrap(), None);
+        // What new bytes are stored there while a thread is late leaves the lock alone.
+        lock.stamp(medium).unwrap();
+        assert!(lock.is_locked(medium));
+        lock.unlock_changed(medium);
+        assert_eq!(place.word().load(), word_of(9, 1, 0));
+        // Then it is nobody's.
+        place.present.remove(0..256);
+        lock.stamp(medium).unwrap();
+        assert_eq!(place.word().load(), word_of(9, 1, 0), "of its neighbour");
+        place.present.remove(256..512);
+        place.word().store(word_of(9, 7, W | X));
+        lock.read(medium, || true).unwrap_err();
+        assert_eq!(lock.read(medium, || false).unwrap(), None);
+        lock.stamp(medium).unwrap();
+        assert_eq!(place.word().load(), word_of(9, 0, 0));
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl View {
 /// An entry, and the word of the directory that it was read from.
 pub(crate) struct Sought<'a, W: DepthWord> {
     entry: W,
-    view: View,
+    view: u64,
     word: &'a W::Atomic,
 }
 
@@ -59,6 +59,7 @@ impl<W: DepthWord> Sought<'_, W> {
 /// not in the view is zero; so a word that is not zero was right when it was loaded, whatever the
 /// view was that led to it.
 pub(crate) struct Directory<W: DepthWord> {
+    /// The view, and above it how often space of units went to another use.
     view: AtomicU64,
     front: ByDepth<W>,
     whole: ByDepth<W>,
@@ -76,6 +77,9 @@ impl<T> Deref for Apart<T> {
         &self.0
     }
 }
+
+/// Bits of the view.
+const USES_SHIFT: u32 = 16;
 
 /// A directory may always have this many entries, and [`ENTRIES_PER_UNIT`] for each unit beyond.
 const ENTRIES_ALWAYS: u64 = 1 << 16;
@@ -123,7 +127,12 @@ impl<W: DepthWord> Directory<W> {
 
     #[inline(always)]
     fn view(&self) -> View {
-        View(self.view.load(Ordering::Acquire))
+        View(bits(self.view_word(), 0, USES_SHIFT))
+    }
+
+    #[inline(always)]
+    fn view_word(&self) -> u64 {
+        self.view.load(Ordering::Acquire)
     }
 
     /// The global depth.
@@ -134,10 +143,16 @@ impl<W: DepthWord> Directory<W> {
     /// The entry of `h` now.
     #[inline(always)]
     pub(crate) fn find(&self, h: u64) -> u64 {
+        self.sought(h).entry()
+    }
+
+    /// The same, and where it was read.
+    #[inline(always)]
+    pub(crate) fn sought(&self, h: u64) -> Sought<'_, W> {
         loop {
             // An array that was just given up reads as zeros; the new view is there already.
             if let Some(sought) = self.seek(h) {
-                return sought.entry();
+                return sought;
             }
         }
     }
@@ -145,11 +160,11 @@ impl<W: DepthWord> Directory<W> {
     /// The entry of `h` now, and where that was read; `None` for a moment while the view changes.
     #[inline(always)]
     pub(crate) fn seek(&self, h: u64) -> Option<Sought<'_, W>> {
-        let view = self.view();
-        let mut word = self.front.word(view.front(), h);
+        let view = self.view_word();
+        let mut word = self.front.word(View(view).front(), h);
         let mut entry = W::load(word);
         if entry == Self::DEEP {
-            word = self.whole.word(view.depth(), h);
+            word = self.whole.word(View(view).depth(), h);
             entry = W::load(word);
         }
         (entry != W::ZERO).then_some(Sought { entry, view, word })
@@ -158,7 +173,26 @@ impl<W: DepthWord> Directory<W> {
     /// True if an entry still stands where it was found.
     #[inline(always)]
     pub(crate) fn is_current(&self, sought: &Sought<'_, W>) -> bool {
-        W::load(sought.word) == sought.entry && self.view() == sought.view
+        self.still_has(sought) && self.is_unchanged(sought)
+    }
+
+    /// True if the same entry stands there. It is current if [`is_unchanged`](Self::is_unchanged) says so
+    /// afterwards.
+    #[inline(always)]
+    pub(crate) fn still_has(&self, sought: &Sought<'_, W>) -> bool {
+        W::load(sought.word) == sought.entry
+    }
+
+    /// True if neither directory has another depth, and no space of units went to another use.
+    #[inline(always)]
+    pub(crate) fn is_unchanged(&self, sought: &Sought<'_, W>) -> bool {
+        self.view_word() == sought.view
+    }
+
+    /// Space that no entry names is about to go to another use: a reader that is late may find foreign words
+    /// there, and must not believe them.
+    pub(crate) fn change_use(&self) {
+        self.view.fetch_add(1 << USES_SHIFT, Ordering::Release);
     }
 
     /// Starts to fetch the entry of `h`.
@@ -285,7 +319,8 @@ impl<W: DepthWord> Directory<W> {
         if depth != from.depth() {
             keep(depth, &|i| W::load(self.whole.word(depth, i << (64 - depth))).into())?;
         }
-        self.view.store(to.0, Ordering::Release);
+        // The depths alone.
+        self.view.fetch_add(to.0.wrapping_sub(from.0), Ordering::Release);
         (unused.view, unused.used) = (from, to);
         Ok(())
     }
@@ -473,6 +508,24 @@ mod tests {
         assert!(directory.names(0, 1, 1) && directory.names(1 << 63, 1, 2));
         directory.shrink(&medium, &growth, 1, |_, _| Ok(()));
         assert_eq!((directory.depth(), growth.halvings.get()), (4, 1));
+    }
+
+    #[test]
+    fn what_was_sought_before_space_went_to_another_use_is_told() {
+        let medium = Dram::new(4096).unwrap();
+        let (directory, growth) = two_units::<u64>();
+        for round in 0..3 {
+            let sought = directory.sought(0);
+            assert!(directory.is_unchanged(&sought) && directory.is_current(&sought));
+            directory.change_use();
+            assert!(!directory.is_unchanged(&sought) && directory.still_has(&sought));
+            let sought = directory.sought(0);
+            directory.fit(&medium, 3, &growth, |_, _| Ok(())).unwrap();
+            directory.shrink(&medium, &growth, 0, |_, _| Ok(()));
+            // The depths alone are the same again.
+            assert_eq!(directory.is_unchanged(&sought), directory.depth() == 1 || round > 0);
+        }
+        assert_eq!((directory.find(0), directory.find(u64::MAX)), (1, 2));
     }
 
     #[test]

@@ -9,25 +9,25 @@ use std::collections::BTreeMap;
 /// Free units of one design.
 pub(crate) struct FreeUnits {
     per_extent: u64,
+    count: u64,
     /// The units of each extent that has any.
     by_extent: BTreeMap<u64, Vec<u64>>,
-    /// An extent that is free as a whole, and kept.
-    spare: Option<u64>,
+    /// How many extents are free as a whole.
+    whole: u64,
 }
 
 impl FreeUnits {
     /// None, of extents with so many units each.
     pub(crate) fn new(per_extent: u64) -> Self {
-        FreeUnits { per_extent, by_extent: BTreeMap::new(), spare: None }
+        FreeUnits { per_extent, count: 0, by_extent: BTreeMap::new(), whole: 0 }
     }
 
     /// Takes one.
     pub(crate) fn take(&mut self) -> Option<u64> {
         let mut lowest = self.by_extent.first_entry()?;
-        if self.spare == Some(*lowest.key()) {
-            self.spare = None;
-        }
+        self.whole -= u64::from(lowest.get().len() as u64 == self.per_extent);
         let unit = lowest.get_mut().pop();
+        self.count -= 1;
         if lowest.get().is_empty() {
             lowest.remove();
         }
@@ -45,24 +45,33 @@ impl FreeUnits {
         let extent = unit / self.per_extent;
         let units = self.by_extent.entry(extent).or_default();
         units.push(unit);
+        self.count += 1;
         if (units.len() as u64) < self.per_extent {
             return None;
         }
-        if self.spare.is_none() {
-            self.spare = Some(extent);
+        if self.whole == 0 {
+            self.whole = 1;
             return None;
         }
         self.by_extent.remove(&extent);
+        self.count -= self.per_extent;
         Some(extent)
     }
 
-    /// Adds units of one extent, but not all, the first of them last.
+    /// Adds units of one extent, of which none is here, the first of them last.
     pub(crate) fn add(&mut self, extent: u64, units: impl Iterator<Item = u64>) {
         let of_extent = self.by_extent.entry(extent).or_default();
         of_extent.extend(units);
+        self.count += of_extent.len() as u64;
+        self.whole += u64::from(of_extent.len() as u64 == self.per_extent);
         if of_extent.is_empty() {
             self.by_extent.remove(&extent);
         }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
     }
 
     /// All of them.
@@ -86,11 +95,16 @@ mod tests {
         // All of extent 4: the first is kept.
         assert_eq!((free.give(12), free.give(13)), (None, None));
         assert_eq!([7, 6, 8].map(|unit| free.give(unit)), [None, None, Some(2)]);
-        assert_eq!(free.iter().count(), 3);
+        assert_eq!((free.iter().count(), free.count()), (3, 3));
         // It is in use again: the next one is kept.
         assert_eq!(free.take(), Some(13));
         assert_eq!([1, 2, 0].map(|unit| free.give(unit)), [None; 3]);
         assert_eq!(free.give(13), Some(4));
         assert_eq!(free.iter().collect::<Vec<_>>(), [1, 2, 0]);
+        // A whole one that is added is kept, too, and then no other.
+        free.add(9, (27..30).rev());
+        assert_eq!([(); 4].map(|()| free.take()), [0, 2, 1, 27].map(Some));
+        assert_eq!([1, 2, 0, 27].map(|unit| free.give(unit)), [None, None, None, Some(9)]);
+        assert_eq!(free.count(), 3);
     }
 }

@@ -3,19 +3,19 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
-const STRIPES: usize = 16;
+pub(super) const STRIPES: usize = 16;
 
 /// One stripe to a pair of cache lines, since lines are fetched in pairs.
 #[repr(align(128))]
 #[derive(Default)]
-struct Stripe(AtomicI64);
+pub(super) struct Stripe(pub(super) AtomicI64);
 
 /// A sum over stripes: a thread adds to its own one.
 #[derive(Default)]
 pub(crate) struct Counter([Stripe; STRIPES]);
 
 thread_local! {
-    static STRIPE: Cell<usize> = {
+    pub(super) static STRIPE: Cell<usize> = {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         Cell::new(NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES)
     };

@@ -1,17 +1,19 @@
 //! Where ESH's paper leaves its metadata inexact, or would lose what was acknowledged: each once, with
 //! the hashes chosen so that what is to happen happens.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use durahash::esh::Esh;
 use durahash::index::{Change, Index, IndexBase, Room};
 use durahash::{Design, ErrorKind, Map, Options, SyncMode};
 use durahash_media::metered::Metered;
-use durahash_media::sim::{Action, Sim, copies_pass};
-use durahash_media::{Dram, Geometry, Pool};
+use durahash_media::sim::{Action, Call, Hook, Sim, Site, copies_pass};
+use durahash_media::{Dram, Event, Geometry, Memory, Pool};
 use durahash_testkit::{new_path, pool_on};
 
-use super::{findings, put, remove, spread};
+use super::{assert_holds, findings, put, remove, spread};
 
 /// Four buckets of three slots; a segment is an extent.
 const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 4 };
@@ -433,4 +435,151 @@ fn one_flipped_bit_of_a_lock_stops_nobody() {
         repaired += map.stats().unwrap().index.esh.unwrap().repairs;
     }
     assert!(repaired > 100, "{repaired} repairs");
+}
+
+/// Segments that merged away make room for other uses while the pool is open, but for one extent, whatever
+/// else is in it.
+#[test]
+fn extents_of_an_emptied_map_go_back_to_the_pool() {
+    for geometry in [TINY, Geometry { extent_shift: 12, ..TINY }] {
+        let sim = Sim::new(TINY_BYTES);
+        let pool = pool_on(sim.clone(), geometry);
+        let esh = Esh::create(pool.clone()).unwrap();
+        let extent_bytes = 1 << geometry.extent_shift;
+        let hashes: Vec<u64> = (0..1500).map(spread).collect();
+        for round in 0..3 {
+            hashes.iter().for_each(|h| assert_eq!(put(&esh, *h, round), None));
+            let most = pool.stats().unit_bytes;
+            assert!(most > 30 * extent_bytes, "{most}");
+            hashes.iter().for_each(|h| assert_eq!(remove(&esh, *h), Some(round)));
+            let least = pool.stats().unit_bytes;
+            assert!(least <= 4 * extent_bytes, "{least} of {most} bytes");
+            assert_holds(&esh, &HashMap::new());
+        }
+        // Another use finds nearly all that there is.
+        sim.set_limit(0);
+        let free = pool.stats().free_bytes;
+        assert!(free > 30 * extent_bytes, "{free}");
+        assert!(pool.alloc_block(free / 2, true).unwrap().is_some());
+        let (_, esh) = reopen(&sim);
+        assert_holds(&esh, &HashMap::new());
+    }
+}
+
+/// What others do while a thread is held up before one of its calls, as long as it has no lock.
+#[derive(Clone)]
+struct Late {
+    left: Arc<AtomicUsize>,
+    others: Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>,
+}
+
+impl Hook for Late {
+    fn before(&self, call: Call, _site: Site) {
+        if matches!(call, Call::Event(Event::Locked(_))) {
+            self.left.store(0, Ordering::Relaxed);
+        }
+        let left = |left: usize| left.checked_sub(1);
+        if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left) == Ok(1) {
+            let others = self.others.lock().unwrap().take().expect("once");
+            others();
+        }
+    }
+}
+
+/// A thread is held up before its `at`-th call of an operation on a hash, which is there. Meanwhile all others are
+/// removed, and whatever extents that gives back to the pool get words of another use: where locks were, the
+/// same ones, so that versions are valid; else zeros. Returns how many extents, unless the operation has no such
+/// call.
+fn held_up(reopens: bool, h: u64, at: usize, operate: fn(&Esh<Sim>, u64)) -> Option<usize> {
+    let sim = Sim::new(TINY_BYTES);
+    let esh = Esh::create(pool_on(sim.clone(), TINY)).unwrap();
+    let hashes: Vec<u64> = (0..200).map(spread).collect();
+    hashes.iter().for_each(|h| assert_eq!(put(&esh, *h, !h), None));
+    let before = sim.image();
+    let sim = Sim::from_image(&before, TINY_BYTES);
+    let pool = Arc::new(Pool::open(sim.clone(), false).unwrap());
+    let esh = Arc::new(Esh::open(pool.clone()).unwrap());
+    if !reopens {
+        assert_eq!(esh.len().unwrap(), 200, "which repairs all");
+    }
+    let before = sim.image();
+    sim.set_limit(0);
+
+    let taken = Arc::new(Mutex::new(Vec::new()));
+    let others = {
+        let (sim, pool, esh, taken) = (sim.clone(), pool.clone(), esh.clone(), taken.clone());
+        move || {
+            let others = hashes.iter().filter(|other| **other != h);
+            others.for_each(|other| assert_eq!(remove(&*esh, *other), Some(!other)));
+            let bytes = pool.extent_bytes();
+            while let Ok(Some(off)) = pool.alloc_block(bytes, true) {
+                for (i, word) in pool.words(off, bytes / 8).unwrap().iter().enumerate() {
+                    let at = off as usize / 8 + i;
+                    let v = if i % BUCKET_WORDS == LOCK_WORD { before[at] } else { 0 };
+                    sim.store(word, v);
+                    taken.lock().unwrap().push((at, v));
+                }
+            }
+        }
+    };
+    let late = Late {
+        left: Arc::new(AtomicUsize::new(at)),
+        others: Arc::new(Mutex::new(Some(Box::new(others)))),
+    };
+    sim.set_hook(Box::new(late.clone()));
+    operate(&esh, h);
+    late.left.store(0, Ordering::Relaxed);
+    let was_held_up = late.others.lock().unwrap().take().is_none();
+
+    let image = sim.image();
+    let taken = taken.lock().unwrap();
+    assert!(taken.iter().all(|(at, v)| image[*at] == *v), "a word of another use was changed");
+    assert_eq!(findings(&*esh), []);
+    if was_held_up {
+        // What waited for the thread goes back now.
+        esh.step().unwrap();
+        let least = pool.stats().unit_bytes;
+        assert!(least <= 4 * pool.extent_bytes(), "{least} bytes");
+    }
+    was_held_up.then_some(taken.len() * 8 >> TINY.extent_shift)
+}
+
+/// A thread that found a segment in the directory reads or locks there, however late it is.
+#[test]
+fn threads_that_are_late_meet_no_other_use_of_an_extent() {
+    let operations: [(&str, fn(&Esh<Sim>, u64)); 5] = [
+        ("get", |esh, h| assert_eq!(esh.get(h).unwrap(), Some(!h))),
+        ("read", |esh, h| {
+            let mut last = None;
+            let read = esh.read(h, &mut |payload, _| {
+                last = payload;
+                Ok(())
+            });
+            read.unwrap();
+            assert_eq!(last, Some(!h));
+        }),
+        ("scan", |esh, h| {
+            let mut found = Vec::new();
+            esh.scan(h, &mut found).unwrap();
+            assert_eq!(found.first(), Some(&(h, !h)));
+        }),
+        ("put", |esh, h| assert_eq!(put(esh, h, 5), Some(!h))),
+        ("remove", |esh, h| assert_eq!(remove(esh, h), Some(!h))),
+    ];
+    for ((name, operate), reopens) in operations.iter().zip([false, true].iter().cycle()) {
+        for reopens in [*reopens, !reopens] {
+            let (mut plays, mut most) = (0, 0);
+            for h in (0..200).step_by(40).map(spread) {
+                for at in 1.. {
+                    let Some(extents) = held_up(reopens, h, at, *operate) else {
+                        break;
+                    };
+                    plays += 1;
+                    most = most.max(extents);
+                }
+            }
+            println!("{name}, reopened {reopens}: {plays} plays, {most} extents");
+            assert!(plays >= 15 && most > 10, "{name}: {plays} plays, {most} extents");
+        }
+    }
 }

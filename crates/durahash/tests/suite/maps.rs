@@ -411,3 +411,28 @@ fn a_sweep_does_not_end_while_a_map_is_removed() {
         pool.check(&mut |map, finding| panic!("{name}, {map}: {finding:?}")).unwrap();
     }
 }
+
+/// What an emptied map leaves is room for records of another one, without closing the pool.
+#[test]
+fn an_emptied_map_of_any_kind_leaves_its_room_to_others() {
+    for design in [Design::Reh, Design::Esh] {
+        let bytes = 1 << 20;
+        let pool: Pool = options(design).max_bytes(bytes).in_memory().unwrap();
+        let words: Map<u64, u64> = pool.create("words", &options(design)).unwrap();
+        let texts: Map<u64, [u8]> = pool.create("texts", &options(design)).unwrap();
+        let is_full = |e: Error| assert!(matches!(e.kind(), ErrorKind::Full { .. }), "{e}");
+        let puts = (0..).map(|i| words.put(&i, &i)).take_while(Result::is_ok).count() as u64;
+        is_full(words.put(&puts, &puts).unwrap_err());
+        is_full(texts.put(&0, &[7; 3000]).unwrap_err());
+        (0..puts).for_each(|i| assert_eq!(words.remove(&i).unwrap(), Some(i)));
+        // A value is an extent.
+        let values = (0..).map(|i| texts.put(&i, &[7; 3000])).take_while(Result::is_ok).count();
+        println!("{design}: {puts} words, then {values} values");
+        assert!(values as u64 * 4096 > bytes * 3 / 4, "{design}: {values} values");
+        assert_eq!(texts.get(&1).unwrap().as_deref(), Some(&[7; 3000][..]));
+        texts.clear().unwrap();
+        let again = (0..puts).map(|i| words.put(&i, &i)).take_while(Result::is_ok).count() as u64;
+        assert!(again * 10 > puts * 9, "{design}: {again} of {puts} words");
+        pool.check(&mut |_, finding| panic!("{finding:?}")).unwrap();
+    }
+}

@@ -60,10 +60,7 @@ impl<M: Medium> Esh<M> {
 
     /// ESH-5: what nothing names is free, once.
     fn check_free(&self, unnamed: Vec<u64>, report: Report<'_>) {
-        let mut free: Vec<u64> = {
-            let free = self.free();
-            free.used.iter().chain(&free.fresh).chain(&free.reserve).copied().collect()
-        };
+        let mut free = self.free_segments();
         free.sort_unstable();
         if free != unnamed {
             let what =

@@ -1,7 +1,6 @@
 //! Replacements of a segment as a whole: split, merge, mending. The commit steps are in the
 //! [module docs](super).
 
-use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 use durahash_media::{Medium, Result, Taken, wait_lock};
@@ -12,28 +11,6 @@ use super::records::Record;
 use super::{Esh, Unit};
 use crate::extendible::extend;
 use crate::extendible::growth::{Merge, merge_all};
-
-/// Segments that exist and that nothing names.
-#[derive(Default)]
-pub(super) struct Free {
-    /// Those that were in use since the pool was opened: a thread may still be on the way to them.
-    pub(super) used: Vec<u64>,
-    /// All others: what they hold is anything.
-    pub(super) fresh: Vec<u64>,
-    /// One of the first kind that is kept for merges, which free two: a full pool can shrink.
-    pub(super) reserve: Option<u64>,
-}
-
-impl Free {
-    /// Gives back a segment that was in use.
-    fn add(&mut self, number: u64) {
-        if self.reserve.is_none() {
-            self.reserve = Some(number);
-        } else {
-            self.used.push(number);
-        }
-    }
-}
 
 /// W of all locks of a segment, and the place that was found right under it. Dropped as `Locks` is.
 pub(super) struct Whole<'a, M: Medium> {
@@ -138,6 +115,7 @@ impl<M: Medium> Esh<M> {
     /// Takes all locks of the segment of `h`.
     pub(super) fn hold_whole(&self, h: u64) -> Result<Whole<'_, M>> {
         loop {
+            let _on_the_way = self.writers.arrivals.enter();
             let place = self.find(h);
             match Whole::lock(self, place, false)? {
                 All::Taken(whole) if self.find(h) == place => return Ok(whole),
@@ -228,7 +206,7 @@ impl<M: Medium> Esh<M> {
         let upper = match taken.and_then(|taken| self.write_fresh(taken, upper, depth, above)) {
             Ok(upper) => upper,
             Err(e) => {
-                self.free().used.push(lower.place.number());
+                self.give_segment(lower.place.number())?;
                 return Err(e);
             }
         };
@@ -254,7 +232,7 @@ impl<M: Medium> Esh<M> {
     /// fails, it is given back.
     pub(super) fn write_fresh(
         &self,
-        (number, used_before): (u64, bool),
+        number: u64,
         prefix: u64,
         depth: u32,
         records: &[Record],
@@ -262,12 +240,10 @@ impl<M: Medium> Esh<M> {
         let place = Unit::new(number, depth);
         let words = wait_lock(&self.writers.scratch, self.medium()).pop();
         let image = Image::new(self.shape, records.iter(), words.unwrap_or_default());
-        let done = self.write(place, used_before, &image);
+        let done = self.write(place, &image);
         wait_lock(&self.writers.scratch, self.medium()).push(image.into_words());
         if let Err(e) = done {
-            let mut free = self.free();
-            let free = if used_before { &mut free.used } else { &mut free.fresh };
-            free.push(number);
+            self.give_segment(number)?;
             return Err(e);
         }
         Ok(Fresh { place, prefix })
@@ -279,39 +255,12 @@ impl<M: Medium> Esh<M> {
         self.writers.growth.count(fresh.place.depth(), 1);
     }
 
-    pub(super) fn free(&self) -> MutexGuard<'_, Free> {
-        wait_lock(&self.writers.free, self.medium())
-    }
-
-    /// A segment that nothing names; whether it was in use since the pool was opened.
-    pub(super) fn take_segment(&self) -> Result<(u64, bool)> {
-        let mut free = self.free();
-        if let Some(number) = free.used.pop() {
-            return Ok((number, true));
-        }
-        if let Some(number) = free.fresh.pop() {
-            return Ok((number, false));
-        }
-        let extent = self.pool.take_unit_extent()?;
-        let per_extent = self.pool.extent_bytes() / self.shape.segment_bytes();
-        let first = extent * per_extent;
-        free.fresh.extend((first + 1..first + per_extent).rev());
-        Ok((first, false))
-    }
-
-    /// The same for a merge, also if the pool is full.
-    fn take_for_merge(&self) -> Result<(u64, bool)> {
-        self.take_segment().or_else(|e| {
-            let reserve = self.free().reserve.take();
-            reserve.map(|number| (number, true)).ok_or(e)
-        })
-    }
-
     /// Lets go of a segment that nothing names any more.
     fn give_up(&self, whole: Whole<'_, M>) {
         let number = whole.place.number();
         whole.release_changed();
-        self.free().add(number);
+        // It fails for no extent of this pool.
+        let _ = self.give_segment(number);
     }
 
     /// How many slots are live in segments that are to be replaced, and yet found by no lookup: only
@@ -337,6 +286,7 @@ impl<M: Medium> Esh<M> {
     }
 
     fn merge_once(&self, h: u64) -> Result<Merge> {
+        let on_the_way = self.writers.arrivals.enter();
         let place = self.find(h);
         if place.depth() < 2 {
             return Ok(Merge::NotDue);
@@ -376,6 +326,8 @@ impl<M: Medium> Esh<M> {
             }
         };
         let current = self.find(h) == place && self.find(h_buddy) == buddy;
+        // There, and nobody else can give them up; or else, not before the locks are released.
+        let _on_the_way = (!current).then_some(on_the_way);
         let live = self.live_of(place).and_then(|live| Ok(live + self.live_of(buddy)?));
         let done = match live {
             _ if !current => Ok(Merge::Busy),

@@ -84,9 +84,8 @@ impl Image {
 
 impl<M: Medium> Esh<M> {
     /// Writes a segment, which nothing names yet, every line that has something in it; the caller
-    /// fences. Locks of a segment that was in use since the pool was opened go on where they are: a
-    /// late writer may hold one for a moment, and readers know their versions.
-    pub(super) fn write(&self, place: Unit, used_before: bool, image: &Image) -> Result<()> {
+    /// fences.
+    pub(super) fn write(&self, place: Unit, image: &Image) -> Result<()> {
         let medium = self.medium();
         let end = self.offset(place) + self.shape.segment_bytes();
         self.counts.cover(end / BUCKET_BYTES)?;
@@ -110,9 +109,7 @@ impl<M: Medium> Esh<M> {
             medium.store(&bucket.fingerprints[0], words[2]);
             medium.store(&bucket.fingerprints[1], words[3]);
             self.store_commit(bucket, Commit::new(live, overflow, place.depth()));
-            if !used_before {
-                self.lock_of(bucket).stamp(medium)?;
-            }
+            self.lock_of(bucket).stamp(medium)?;
             medium.flush(&bucket.commit);
         }
         Ok(())

@@ -60,6 +60,7 @@
 //! | | word of the lower, where the old one stood | flush, fence | split; nothing names the old segment: free |
 //! | merge | a new segment, past the cache | fence | free |
 //! | | its word, where the lower of the old ones stood | flush, fence | merged; the upper's word stands inside its range |
+//! | split, merge | kind of the old segment's extent := free, if no segment of that is named (`space.rs`) | flush, fence | given back by the next open |
 //! | doubling, halving | new array: the word of each segment at its new place | flush, fence | nothing names it: free |
 //! | | root word {array, depth} | flush, fence | switched; nothing names the old array: free |
 //! | repair | ✕ the date of each bucket, with W and X of all | | nobody relies on it after a crash |
@@ -93,6 +94,9 @@
 //! Readers never wait for a split: the old segment stays as it is until the directory is switched, and
 //! is given up with higher versions, so a reader that is still in it starts over. Two writers wait for
 //! each other only if both change one bucket, or its hashes.
+//! An extent of which no segment is named goes back to the pool, with the locks that lie in it: `space.rs` says
+//! how late writers and readers are kept from what comes there. Writers count themselves while they go to a lock,
+//! and readers look at the directory's view last.
 //! A repair holds W and X of all buckets. Some of them may have been in use: of a segment that was
 //! damaged, some epochs may be old and others not.
 //!
@@ -120,6 +124,7 @@ mod overflow;
 mod records;
 mod recover;
 mod repair;
+mod space;
 mod write;
 
 use std::sync::Mutex;
@@ -138,6 +143,7 @@ use crate::extendible::unit::Unit;
 use crate::index::{
     Change, Finding, Index, IndexBase, IndexStats, Reader, Room, Updater, last_read, operation,
 };
+use crate::util::arrivals::Arrivals;
 use layout::{BUCKET_BYTES, Commit, Fingerprints, MAX_BUCKETS, preferred_line};
 use overflow::Shape;
 
@@ -168,7 +174,9 @@ pub struct Esh<M: Medium> {
 struct Writers {
     growth: Growth,
     array: Array,
-    free: Mutex<grow::Free>,
+    free: Mutex<space::Free>,
+    /// Threads that found a segment in the directory, and go to one of its locks.
+    arrivals: Arrivals,
     /// Memory in which segments were made.
     scratch: Mutex<Vec<Vec<u64>>>,
     repairs: Count,
@@ -309,11 +317,13 @@ impl<M: Medium> Esh<M> {
         let home = self.bucket(place, self.shape.home(h)).ok()?;
         let lock = self.lock_of(home);
         let version = lock.try_read(self.medium())?;
-        if !self.directory.is_current(&sought) {
+        if !self.directory.still_has(&sought) {
             return None;
         }
         let found = self.probe(h, place, home).ok()?;
-        lock.validate(self.medium(), version).then_some(found.map(|found| found.payload))
+        let is_valid =
+            lock.validate(self.medium(), version) && self.directory.is_unchanged(&sought);
+        is_valid.then_some(found.map(|found| found.payload))
     }
 
     /// After a look in vain.
@@ -329,11 +339,13 @@ impl<M: Medium> Esh<M> {
     fn read_with(&self, h: u64, f: Reader<'_>) -> Result<()> {
         let medium = self.medium();
         for _ in 0..READ_TRIES {
-            let place = self.find(h);
+            let sought = self.directory.sought(h);
+            let place = Unit::from_word(sought.entry());
             self.prefetch_home(h, place);
             let home = self.bucket(place, self.shape.home(h))?;
             let lock = self.lock_of(home);
-            let Some(version) = lock.read(medium)? else {
+            let is_there = || self.directory.is_current(&sought);
+            let Some(version) = lock.read(medium, is_there)? else {
                 if self.repair(h, place)? {
                     continue;
                 }
@@ -341,10 +353,11 @@ impl<M: Medium> Esh<M> {
                 let found = self.probe_everywhere(h, place)?;
                 return f(found.map(|found| found.payload), &|| true);
             };
-            if self.find(h) != place {
+            if !is_there() {
                 continue;
             }
-            let is_valid = || lock.validate(medium, version);
+            let is_valid =
+                || lock.validate(medium, version) && self.directory.is_unchanged(&sought);
             // An error that comes of reading what a writer has since taken away is no error.
             let found = self.probe(h, place, home);
             let done = found.and_then(|found| f(found.map(|found| found.payload), &is_valid));
@@ -383,17 +396,19 @@ impl<M: Medium> Esh<M> {
                 break (place, records?);
             }
             tries += 1;
-            let place = self.find(at);
+            let sought = self.directory.sought(at);
+            let place = Unit::from_word(sought.entry());
             let prefix = extend::prefix(at, place.depth());
-            let Some(versions) = self.versions(place)? else {
+            let is_there = || self.directory.is_current(&sought);
+            let Some(versions) = self.versions(place, &is_there)? else {
                 if self.repair(at, place)? {
                     continue;
                 }
                 break (place, self.records(place, prefix, false, &mut twice)?);
             };
-            if self.find(at) == place {
+            if is_there() {
                 let records = self.records(place, prefix, true, &mut twice);
-                if self.are_valid(place, &versions)? {
+                if self.are_valid(place, &versions)? && self.directory.is_unchanged(&sought) {
                     break (place, records?);
                 }
             }
@@ -406,10 +421,14 @@ impl<M: Medium> Esh<M> {
     }
 
     /// The versions of all buckets of a segment; `None` where it is not repaired yet.
-    fn versions(&self, place: Unit) -> Result<Option<[Option<Version>; MAX_BUCKETS as usize]>> {
+    fn versions(
+        &self,
+        place: Unit,
+        is_there: &dyn Fn() -> bool,
+    ) -> Result<Option<[Option<Version>; MAX_BUCKETS as usize]>> {
         let mut versions = [None; MAX_BUCKETS as usize];
         for (number, version) in (0..self.shape.buckets).zip(&mut versions) {
-            *version = self.lock_of(self.bucket(place, number)?).read(self.medium())?;
+            *version = self.lock_of(self.bucket(place, number)?).read(self.medium(), is_there)?;
             if version.is_none() {
                 return Ok(None);
             }
@@ -450,6 +469,7 @@ impl<M: Medium> IndexBase for Esh<M> {
     }
 
     fn step(&self) -> Result<bool> {
+        self.release_extents()?;
         self.repair_some()
     }
 

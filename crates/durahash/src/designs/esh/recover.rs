@@ -9,9 +9,9 @@ use std::sync::atomic::AtomicU64;
 use durahash_media::hash::WordMix;
 use durahash_media::{Epochs, ErrorKind, Medium, Place, Present, Reserved, Result};
 
-use super::grow::Free;
 use super::layout::{BUCKET_BYTES, MAX_BUCKETS, SLOTS};
 use super::overflow::Shape;
+use super::space::Free;
 use super::{DATES_ROOT, Esh, Writers};
 use crate::designs::slots_of;
 use crate::extendible::array::{Array, Sound};
@@ -19,6 +19,7 @@ use crate::extendible::count::IncrementalCount;
 use crate::extendible::directory::Directory;
 use crate::extendible::growth::{Count, Growth};
 use crate::index::{EshStats, IndexStats};
+use crate::util::arrivals::Arrivals;
 
 /// The pool's counter of live slots, and one more: zero where they were not counted.
 pub(super) const SAVED: usize = 0;
@@ -110,6 +111,7 @@ impl<M: Medium> Esh<M> {
             return Err(ErrorKind::Options { what }.into());
         }
         let growth = Growth::default();
+        let per_extent = pool.extent_bytes() / shape.segment_bytes();
         Ok(Esh {
             directory: Directory::new(1, &growth)?,
             shape,
@@ -123,7 +125,8 @@ impl<M: Medium> Esh<M> {
             writers: Writers {
                 growth,
                 array: Array::new(format.seed),
-                free: std::sync::Mutex::new(Free::default()),
+                free: std::sync::Mutex::new(Free::new(per_extent)),
+                arrivals: Arrivals::default(),
                 scratch: std::sync::Mutex::default(),
                 repairs: Count::new(),
                 repair_at: AtomicU64::new(0),
@@ -154,11 +157,6 @@ impl<M: Medium> Esh<M> {
         Ok(is_sound)
     }
 
-    /// Segments to an extent.
-    fn per_extent(&self) -> u64 {
-        self.pool.extent_bytes() / self.shape.segment_bytes()
-    }
-
     /// Reads the array, and the set of segments that it names.
     fn read_array(&self) -> Result<(Sound, Segments)> {
         let per_extent = self.per_extent();
@@ -181,18 +179,15 @@ impl<M: Medium> Esh<M> {
 
     /// Segments that nothing names are free; extents without any other go back to the pool.
     fn find_free(&self, named: &Segments) -> Result<()> {
-        let per_extent = self.per_extent();
-        let mut fresh = Vec::new();
-        for extent in self.pool.unit_extents().into_iter().rev() {
-            let numbers = extent * per_extent..(extent + 1) * per_extent;
-            let from = fresh.len();
-            fresh.extend(numbers.rev().filter(|number| !named.contains(*number)));
-            if fresh.len() - from == per_extent as usize {
-                fresh.truncate(from);
+        let mut free = self.free();
+        for extent in self.pool.unit_extents() {
+            let is_free = |number: &u64| !named.contains(*number);
+            if self.segments_of(extent).all(|number| is_free(&number)) {
                 self.pool.release_extent(extent)?;
+            } else {
+                free.units.add(extent, self.segments_of(extent).filter(is_free));
             }
         }
-        self.free().fresh = fresh;
         Ok(())
     }
 

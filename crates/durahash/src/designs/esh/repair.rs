@@ -73,6 +73,7 @@ impl<M: Medium> Esh<M> {
     pub(super) fn repair(&self, h: u64, place: Unit) -> Result<bool> {
         // First, as a segment may be repaired and written to before the pool takes no more writes.
         let is_writable = self.pool.writable().is_ok();
+        let _on_the_way = self.writers.arrivals.enter();
         if self.is_repaired(place)? || self.find(h) != place {
             return Ok(true);
         }

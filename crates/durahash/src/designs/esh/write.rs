@@ -96,6 +96,7 @@ impl<M: Medium> Esh<M> {
     pub(super) fn hold(&self, h: u64) -> Result<Locks<'_, M>> {
         let number = self.shape.home(h);
         loop {
+            let _on_the_way = self.writers.arrivals.enter();
             let place = self.find(h);
             self.prefetch_home(h, place);
             let home = self.bucket(place, number)?;

@@ -15,8 +15,11 @@ fn is_in(step: &Step, file: &str, function: &str, line: &str) -> bool {
     }
 }
 
-/// Plants it into a copy of `steps`; the first step that is another one.
-fn released_first(steps: &[Step], out: &mut Vec<Step>) -> Option<usize> {
+/// File, function and line of a store.
+type Place = (&'static str, &'static str, &'static str);
+
+/// Plants it into a copy of `steps`, where merges are committed there; the first step that is another one.
+fn released_first(commit: Place, steps: &[Step], out: &mut Vec<Step>) -> Option<usize> {
     out.clear();
     out.extend_from_slice(steps);
     let mut first = None;
@@ -26,9 +29,9 @@ fn released_first(steps: &[Step], out: &mut Vec<Step>) -> Option<usize> {
         {
             continue;
         }
+        let (file, function, line) = commit;
         let is_commit = |step: &Step| {
-            matches!(step.action, Action::Store { .. })
-                && is_in(step, "reh/grow.rs", "merge", "to.link")
+            matches!(step.action, Action::Store { .. }) && is_in(step, file, function, line)
         };
         let kind = (0..fence).rev().find(|i| matches!(out[*i].action, Action::Store { .. }))?;
         if let Some(commit) = (0..kind).rev().find(|i| is_commit(&out[*i])) {
@@ -41,12 +44,17 @@ fn released_first(steps: &[Step], out: &mut Vec<Step>) -> Option<usize> {
 
 #[test]
 fn an_extent_that_is_released_too_early_is_found() {
-    let case = &named("reh");
-    let mut tester = Tester::new(case, Model::X86);
-    tester.keep_corpus();
-    let base = tester.base("emptied").unwrap_or_else(|failure| panic!("{failure}"));
-    assert!(base.is_some(), "crashes on the way there were looked at");
-    let verdict = tester.planted(released_first);
-    println!("{verdict:?}");
-    assert!(matches!(verdict, Verdict::Caught(_)), "{verdict:?}");
+    for (name, commit) in [
+        ("reh", ("reh/grow.rs", "merge", "to.link")),
+        ("esh", ("extendible/array.rs", "store", "medium.store(word")),
+    ] {
+        let case = &named(name);
+        let mut tester = Tester::new(case, Model::X86);
+        tester.keep_corpus();
+        let base = tester.base("emptied").unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(base.is_some(), "crashes on the way there were looked at");
+        let verdict = tester.planted(|steps, out| released_first(commit, steps, out));
+        println!("{name}: {verdict:?}");
+        assert!(matches!(verdict, Verdict::Caught(_)), "{name}: {verdict:?}");
+    }
 }
