@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use durahash_media::{ErrorKind, Result};
 
+use super::any::AnyMap;
 use super::map::Map;
 use crate::engine::batch::{Op, What, apply};
-use crate::engine::data::Data;
+use crate::engine::data::{Data, Type};
 use crate::engine::maps::Handle;
 use crate::engine::record::check_sizes;
 use crate::engine::{Engine, Single};
@@ -106,21 +107,82 @@ impl Batch {
         K: Data + ?Sized,
         V: Data + ?Sized,
     {
-        let number = self.number(&map.engine)?;
-        let what = if Map::<K, V>::WORDS {
-            What::Word(value.map(V::to_word))
+        if Map::<K, V>::WORDS {
+            return self.add_word(&map.engine, map.hash(key), value.map(V::to_word));
+        }
+        let (mut key_buffer, mut value_buffer) = (K::Buffer::default(), V::Buffer::default());
+        let value = value.map(|value| V::bytes(value, &mut value_buffer));
+        self.add_bytes(&map.engine, map.hash(key), K::bytes(key, &mut key_buffer), value)
+    }
+
+    /// As [`put`](Batch::put), of texts of the types of a map that are known at run time.
+    ///
+    /// # Errors
+    /// As [`put`](Batch::put); [`Text`](crate::ErrorKind::Text).
+    ///
+    /// ```
+    /// use durahash::{AnyMap, Batch, Options, Type};
+    /// let map: AnyMap = Options::new().types(Type::U64, Type::Str).in_memory()?;
+    /// let mut batch = Batch::new();
+    /// batch.put_any(&map, b"1", b"one")?;
+    /// batch.apply()?;
+    /// assert_eq!(map.get(b"1")?, Some(b"one".to_vec()));
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn put_any(&mut self, map: &AnyMap, key: &[u8], value: &[u8]) -> Result<()> {
+        self.add_any(map, key, Some(value))
+    }
+
+    /// As [`remove`](Batch::remove), of texts.
+    ///
+    /// # Errors
+    /// As [`put_any`](Batch::put_any).
+    ///
+    /// ```
+    /// use durahash::{AnyMap, Batch, Options, Type};
+    /// let map: AnyMap = Options::new().types(Type::U64, Type::Str).in_memory()?;
+    /// map.put(b"1", b"one")?;
+    /// let mut batch = Batch::new();
+    /// batch.remove_any(&map, b"1")?;
+    /// batch.apply()?;
+    /// assert!(map.is_empty()?);
+    /// # Ok::<(), durahash::Error>(())
+    /// ```
+    pub fn remove_any(&mut self, map: &AnyMap, key: &[u8]) -> Result<()> {
+        self.add_any(map, key, None)
+    }
+
+    fn add_any(&mut self, map: &AnyMap, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        let engine = &map.engine;
+        let key = engine.key.parse(key)?;
+        let value = value.map(|value| engine.value.parse(value)).transpose()?;
+        if engine.is_words() {
+            self.add_word(engine, engine.word_hash(&key), value.as_deref().map(Type::word))
         } else {
-            let (mut key_buffer, mut value_buffer) = (K::Buffer::default(), V::Buffer::default());
-            let key = K::bytes(key, &mut key_buffer);
-            let value = value.map(|value| V::bytes(value, &mut value_buffer));
-            check_sizes(key, value.unwrap_or_default())?;
-            let at = self.bytes.len();
-            self.bytes.extend_from_slice(key);
-            self.bytes.extend_from_slice(value.unwrap_or_default());
-            let value_bytes = value.map(|value| value.len() as u32);
-            What::Bytes { at, key_bytes: key.len() as u32, value_bytes }
-        };
-        self.ops.push(Op { h: map.hash(key), map: number, what });
+            self.add_bytes(engine, engine.records.hash(&key), &key, value.as_deref())
+        }
+    }
+
+    fn add_word(&mut self, map: &Handle<Single>, h: u64, value: Option<u64>) -> Result<()> {
+        let map = self.number(map)?;
+        self.ops.push(Op { h, map, what: What::Word(value) });
+        Ok(())
+    }
+
+    fn add_bytes(
+        &mut self,
+        map: &Handle<Single>,
+        h: u64,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<()> {
+        check_sizes(key, value.unwrap_or_default())?;
+        let (map, at) = (self.number(map)?, self.bytes.len());
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value.unwrap_or_default());
+        let value_bytes = value.map(|value| value.len() as u32);
+        let what = What::Bytes { at, key_bytes: key.len() as u32, value_bytes };
+        self.ops.push(Op { h, map, what });
         Ok(())
     }
 

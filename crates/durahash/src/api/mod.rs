@@ -7,11 +7,11 @@ pub(crate) mod iter;
 pub(crate) mod map;
 pub(crate) mod multi_map;
 
+pub(crate) mod any;
+
 pub(crate) mod batch;
 pub(crate) mod scan;
 pub(crate) mod update;
-
-pub(crate) mod any;
 
 pub(crate) mod openable;
 

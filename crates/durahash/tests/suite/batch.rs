@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::thread;
 
-use durahash::{Batch, Design, ErrorKind, Map, Options, Pool};
+use durahash::{AnyMap, Batch, Design, ErrorKind, Map, Options, Pool};
 use durahash_media::hash::WordMix;
 use durahash_media::{Geometry, Superblock};
 use durahash_testkit::{
@@ -194,6 +194,18 @@ fn maps_of_one_pool_are_changed_by_one_batch() {
     let pool: Pool = Options::new().open(&path).unwrap();
     let texts: Map<str, [u8]> = pool.open("texts").unwrap();
     assert_eq!(texts.get("99").unwrap(), Some(vec![99; 40]));
+    // By texts, where the types are found at run time.
+    let [any_texts, any_words] = ["texts", "words"].map(|name| pool.open::<AnyMap>(name).unwrap());
+    batch.put_any(&any_words, b"3", b"8").unwrap();
+    batch.put_any(&any_texts, b"99", b"any").unwrap();
+    batch.put(&texts, "98", b"typed").unwrap();
+    batch.remove_any(&any_texts, b"97").unwrap();
+    let refused = batch.put_any(&any_words, b"three", b"8").unwrap_err();
+    assert!(matches!(refused.kind(), ErrorKind::Text { .. }), "{refused}");
+    batch.apply().unwrap();
+    assert_eq!(any_words.get(b"3").unwrap().as_deref(), Some(&b"8"[..]));
+    let found = ["97", "98", "99"].map(|key| texts.get(key).unwrap());
+    assert_eq!(found, [None, Some(b"typed".to_vec()), Some(b"any".to_vec())]);
     pool.check(&mut |name, finding| panic!("{name}: {finding:?}")).unwrap();
 }
 
