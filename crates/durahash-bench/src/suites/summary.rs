@@ -1,5 +1,5 @@
 //! The first figures of a design, within a minute: durable inserts, lookups, bytes for each entry, the open after
-//! kill -9. A pool in files writes its log when it is made, so one pool serves all numbers of threads.
+//! kill -9. A pool in files writes its log when it is made, so two pools serve all numbers of threads.
 
 use durahash::{Design, Map};
 
@@ -34,11 +34,11 @@ impl Recorder<'_> {
         for &design in &config.designs {
             let mut samples = Samples::default();
             for round in 0..config.repeats {
-                let map = self.bench.create(design)?;
-                self.durability.get_or_insert(map.durability());
-                self.of_pool(design, &map, round, Timed::Whole, &mut samples)?;
+                let maps = [self.bench.create(design)?, self.bench.create(design)?];
+                self.durability.get_or_insert(maps[0].durability());
+                self.of_pools(design, &maps, round, Timed::Whole, &mut samples)?;
                 if round + 1 == config.repeats {
-                    self.of_pool(design, &map, round + 1, Timed::Each, &mut samples)?;
+                    self.of_pools(design, &maps, round + 1, Timed::Each, &mut samples)?;
                 }
             }
             self.rows.extend(samples.rows());
@@ -47,11 +47,12 @@ impl Recorder<'_> {
         Ok(())
     }
 
-    /// All operations on a pool, by each number of threads: throughput as samples, or latency as rows.
-    fn of_pool(
+    /// All operations, by each number of threads: throughput as samples, or latency as rows. Inserts in batches have
+    /// a pool of their own, which is as large as that of the others.
+    fn of_pools(
         &mut self,
         design: Design,
-        map: &Map<u64, u64>,
+        [map, of_batches]: &[Map<u64, u64>; 2],
         round: u32,
         timed: Timed,
         samples: &mut Samples,
@@ -66,7 +67,10 @@ impl Recorder<'_> {
                     continue;
                 }
                 self.next(1, &format!("{design}: {case}, threads: {threads}"));
-                let workloads = if workload == Workload::PutMany { &batched } else { &workloads };
+                let (map, workloads) = match workload {
+                    Workload::PutMany => (of_batches, &batched),
+                    _ => (map, &workloads),
+                };
                 let streams = workloads.draw(workload, threads, u64::from(round));
                 let run = driver::run(map, workload, &streams, timed)?;
                 let (design, keys) = (&design.to_string(), config.keys);
