@@ -15,7 +15,7 @@ use crate::output::print;
 use crate::progress::Progress;
 
 /// Keys of the suite summary: it takes at most 45 s and writes at most 2 GB.
-const SUMMARY_KEYS: u64 = 150_000;
+const SUMMARY_KEYS: u64 = 100_000;
 
 /// `durahash bench`.
 pub(crate) fn bench(args: &BenchArgs) -> Result<Exit, Failure> {
