@@ -17,8 +17,9 @@ use crate::medium::{LINE_BYTES, LogStats};
 use crate::primitive::Backoff;
 use crate::word::PmU64;
 
-/// Blocks of one write, at the most.
-const BATCH_BLOCKS: u64 = 256;
+/// Blocks of one write, at the most: so many that a disk is busy with them for longer than it takes to answer. They are
+/// about half of what a log of the usual size stages.
+const BATCH_BLOCKS: u64 = 1024;
 /// Lines that are staged under one hold of the lock, at the most.
 const STAGED_AT_ONCE: u64 = 64;
 

@@ -82,6 +82,16 @@ fn an_interval_loses_nothing_to_a_kill() {
 
 /// A staged line that outlived the power reached the disk by chance; a later open that happens to
 /// give its number to another line must not take it for its own.
+/// A disk answers in as much time as it takes to write a mebibyte.
+#[test]
+fn much_that_is_staged_is_written_at_once() {
+    let (_disk, medium) = empty(64 << 20, SyncMode::INTERVAL);
+    write(&medium, 0..50_000);
+    medium.steps().write().unwrap();
+    let stats = medium.log_stats().unwrap();
+    assert!(stats.writes == 1 && stats.bytes > 3 << 20, "{stats:?}");
+}
+
 #[test]
 fn lines_of_an_earlier_open_never_come_back() {
     let (disk, medium) = empty(AREA_BYTES, SyncMode::INTERVAL);
