@@ -16,4 +16,4 @@ macro_rules! run {
     )*};
 }
 
-run!(blobs copies counters dedup errors from_redb latency service sessions);
+run!(batches blobs copies counters dedup errors from_redb latency service sessions);

@@ -61,7 +61,6 @@ use durahash_media::{Error, ErrorKind, Result, bits};
 
 use super::edit::{Edit, Rule};
 use super::maps::Handle;
-use super::outcome::Outcome;
 use super::record::{Draft, Hashes, MAX_VALUE_BYTES, Store, offset};
 use super::records::Records;
 use super::{Engine, Single, lock};
@@ -124,7 +123,8 @@ pub(crate) fn apply(maps: &[Handle<Single>], ops: &[Op], bytes: &[u8]) -> Result
     let turn = lock(gate.turn(), &*engine.store);
     // Nothing below waits for a sweep.
     maps.iter().try_for_each(|map| map.finish_sweep())?;
-    let chained = maps.iter().map(|map| (!map.is_words()).then(|| map.lock_chained())).collect();
+    let chained =
+        maps.iter().map(|map| (!map.is_words()).then(|| (map.lock_chained(), 0))).collect();
     engine.batch(|| {
         if !planted(Fault::GateOpen) {
             gate.close_for(ops.iter().map(|op| op.h));
@@ -163,9 +163,11 @@ struct Batch<'a> {
     slots: Vec<Slot>,
     /// Numbers of slots and one, by their hashes: each where it belongs, or behind others.
     places: Vec<u32>,
-    edits: Vec<(u8, Edit<'a>)>,
-    /// Of maps of byte strings, the number of records that hang on others.
-    chained: Vec<Option<MutexGuard<'a, Option<u64>>>>,
+    /// The blocks of records that were written, and of those that go.
+    written: Vec<u64>,
+    gone: Vec<u64>,
+    /// Of maps of byte strings, the number of records that hang on others, and by how much it changes.
+    chained: Vec<Option<(MutexGuard<'a, Option<u64>>, i64)>>,
     /// The block of the intent, or 0.
     intent: u64,
     /// The pool may name the intent.
@@ -177,8 +179,9 @@ impl<'a> Batch<'a> {
         maps: &'a [Handle<Single>],
         ops: &'a [Op],
         bytes: &'a [u8],
-        chained: Vec<Option<MutexGuard<'a, Option<u64>>>>,
+        chained: Vec<Option<(MutexGuard<'a, Option<u64>>, i64)>>,
     ) -> Self {
+        let records = if chained.iter().any(Option::is_some) { ops.len() } else { 0 };
         Batch {
             maps,
             store: &*maps[0].store,
@@ -186,7 +189,8 @@ impl<'a> Batch<'a> {
             bytes,
             slots: Vec::with_capacity(ops.len()),
             places: vec![0; (2 * ops.len()).next_power_of_two()],
-            edits: Vec::new(),
+            written: Vec::with_capacity(records),
+            gone: Vec::with_capacity(records),
             chained,
             intent: 0,
             is_named: false,
@@ -196,10 +200,16 @@ impl<'a> Batch<'a> {
     /// Step 2.
     fn read(&mut self) -> Result<()> {
         for ops in self.ops.chunk_by(|a, b| a.map == b.map) {
+            let map = &self.maps[usize::from(ops[0].map)];
             for ops in ops.chunks(PREFETCHED) {
-                let mut hashes = [0; PREFETCHED];
+                let (mut hashes, mut names) = ([0; PREFETCHED], [None; PREFETCHED]);
                 hashes.iter_mut().zip(ops).for_each(|(h, op)| *h = op.h);
-                self.maps[usize::from(ops[0].map)].index.prefetch(&hashes[..ops.len()]);
+                let hashes = &hashes[..ops.len()];
+                if map.is_words() {
+                    map.index.prefetch(hashes);
+                } else {
+                    map.prefetch_records(hashes, &mut names[..ops.len()])?;
+                }
                 ops.iter().try_for_each(|op| self.read_one(op))?;
             }
         }
@@ -247,8 +257,10 @@ impl<'a> Batch<'a> {
                 payload_after(slot.new).map(|new| slot.new = new)
             }
         };
-        // Also after an error: it is abandoned with the others.
-        self.edits.extend(edit.map(|edit| (op.map, edit)));
+        // Also after an error: what it wrote is freed with the rest.
+        if let (Some(edit), Some((_, by))) = (edit, &mut self.chained[usize::from(op.map)]) {
+            *by += edit.leave_to_batch(&mut self.written, &mut self.gone);
+        }
         done
     }
 
@@ -315,28 +327,36 @@ impl<'a> Batch<'a> {
             // What it names is needed at the next open.
             return;
         }
-        for (map, edit) in std::mem::take(&mut self.edits) {
-            if !is_done || edit.outcome != Outcome::Done {
-                edit.abandon();
-                continue;
+        if is_done {
+            for (count, by) in self.chained.iter_mut().flatten() {
+                **count = count.map(|count| count.saturating_add_signed(*by));
             }
-            if let Some(Some(count)) = self.chained[usize::from(map)].as_deref_mut() {
-                *count = count.saturating_add_signed(edit.chained_by());
-            }
-            edit.finish();
         }
-        if self.intent != 0 {
-            self.maps[0].release(self.intent);
-        }
+        let mut free = if is_done { self.gone } else { self.written };
+        free.extend(Some(self.intent).filter(|off| *off != 0));
+        free.into_iter().for_each(|off| self.maps[0].release(off));
     }
 }
 
 /// Step 5.
 fn redo<'a>(slots: &[Slot], engine: impl Fn(&Slot) -> &'a Engine<Single>) -> Result<()> {
-    let (put, removed) = (slots.iter(), slots.iter());
-    let all =
-        put.filter(|slot| slot.new.is_some()).chain(removed.filter(|slot| slot.new.is_none()));
-    all.into_iter().try_for_each(|slot| slot.set(engine(slot), slot.new))
+    for is_put in [true, false] {
+        for slots in slots.chunk_by(|a, b| a.map == b.map) {
+            let engine = engine(&slots[0]);
+            for slots in slots.chunks(PREFETCHED) {
+                let mut hashes = [0; PREFETCHED];
+                let mut count = 0;
+                let due = || slots.iter().filter(|slot| slot.new.is_some() == is_put);
+                for (h, slot) in hashes.iter_mut().zip(due()) {
+                    *h = slot.h;
+                    count += 1;
+                }
+                engine.index.prefetch(&hashes[..count]);
+                due().try_for_each(|slot| slot.set(engine, slot.new))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The hashes of intents: those of the pool, of whatever maps.

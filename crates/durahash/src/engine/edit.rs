@@ -153,8 +153,15 @@ impl<'a> Edit<'a> {
         })
     }
 
-    /// By how much the number of chained records changes.
-    pub(crate) fn chained_by(&self) -> i64 {
+    /// Leaves the blocks of what it wrote, and of what goes, to the batch that it is a part of. By how much the
+    /// number of chained records changes.
+    pub(crate) fn leave_to_batch(self, written: &mut Vec<u64>, gone: &mut Vec<u64>) -> i64 {
+        written.extend(self.draft.map(|(_, off)| off));
+        written.extend(self.copies);
+        if self.outcome == Outcome::Done {
+            gone.extend(Some(self.replaced).filter(|off| *off != 0));
+            gone.extend(self.before.iter().map(|record| record.off));
+        }
         self.by
     }
 
