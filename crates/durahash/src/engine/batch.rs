@@ -378,21 +378,20 @@ fn undo<'a>(
 
 /// The words of an intent, as bytes. `number` says of the batch's maps which one of the pool it is.
 fn encode(slots: &[Slot], number: impl Fn(u8) -> u8) -> Vec<u8> {
-    let mut value = Vec::with_capacity(slots.len() * 24 + slots.len() / GROUP * 8 + 16);
-    let mut add = |word: u64| value.extend_from_slice(&word.to_le_bytes());
+    let mut words: Vec<[u8; 8]> = Vec::with_capacity(slots.len() * 3 + slots.len() / GROUP + 2);
     for slots in slots.chunk_by(|a, b| a.map == b.map).flat_map(|slots| slots.chunks(GROUP)) {
         let flags = slots.iter().rev().fold(0, |flags, slot| {
             flags << 2 | u64::from(slot.new.is_some()) << 1 | u64::from(slot.old.is_some())
         });
         let map = u64::from(number(slots[0].map));
-        add(flags | (slots.len() as u64) << COUNT_SHIFT | map << MAP_SHIFT);
+        let head = flags | (slots.len() as u64) << COUNT_SHIFT | map << MAP_SHIFT;
+        words.push(head.to_le_bytes());
         for slot in slots {
-            add(slot.h);
-            slot.old.map(&mut add);
-            slot.new.map(&mut add);
+            words.push(slot.h.to_le_bytes());
+            words.extend([slot.old, slot.new].into_iter().flatten().map(u64::to_le_bytes));
         }
     }
-    value
+    words.into_flattened()
 }
 
 /// The slots of an intent; `None` where the bytes are none.

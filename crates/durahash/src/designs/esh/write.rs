@@ -174,6 +174,12 @@ impl<M: Medium> Esh<M> {
                     self.remove_at_home(held, h, at)?;
                 }
                 (Change::Remove, Some(at)) => self.remove_elsewhere(held, h, at)?,
+                (Change::Keep, None) if room.is_for_new() => {
+                    // A batch comes back, to insert there.
+                    let (bucket, slot) = self.free_slot(&held, h);
+                    self.medium().prefetch(&bucket.slots[slot as usize]);
+                    held.release_unchanged();
+                }
                 (Change::Keep, _) | (Change::Remove, None) => held.release_unchanged(),
             }
             return Ok((payload, change));
@@ -246,12 +252,18 @@ impl<M: Medium> Esh<M> {
         !medium.same_line_order() || !is_near(slot)
     }
 
+    /// The slot that was secured for `h`, and its bucket.
+    #[inline(always)]
+    fn free_slot<'a>(&self, held: &Locks<'a, M>, h: u64) -> (&'a Bucket, u32) {
+        let bucket = held.other.unwrap_or(held.home);
+        (bucket, slot_for(h, self.shape.used & !self.commit(bucket).live()))
+    }
+
     fn insert(&self, held: Locks<'_, M>, h: u64, payload: u64) {
         let medium = self.medium();
         let buckets = self.shape.buckets;
-        let bucket = held.other.unwrap_or(held.home);
+        let (bucket, slot) = self.free_slot(&held, h);
         let commit = self.commit(bucket);
-        let slot = slot_for(h, self.shape.used & !commit.live());
         let mut fences = self.fill(bucket, slot, h, payload);
         if held.other.is_some() {
             let home = self.commit(held.home);

@@ -189,6 +189,11 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
                     held.release_unchanged();
                     panic!("Room::None was given for what inserts");
                 }
+                (Change::Keep, None, Some(bucket)) => {
+                    // A batch comes back, to insert there.
+                    self.prefetch_free(bucket, h);
+                    held.release_unchanged();
+                }
                 (Change::Keep | Change::Remove, ..) => held.release_unchanged(),
             }
             return Ok((payload, change));
@@ -256,6 +261,24 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         self.add_count(held.place.number(), 1);
     }
 
+    /// Slots of the first line that may be moved.
+    fn movable(&self, head: Head<MULTI>) -> u16 {
+        let values = head.live() & !head.lists();
+        if self.shape.policy.moving { values & LINES[0] } else { 0 }
+    }
+
+    /// Starts to fetch the line in which `h` would be inserted, if not in that of the head.
+    fn prefetch_free(&self, bucket: &Bucket, h: u64) {
+        let medium = self.medium();
+        let head = self.head(bucket);
+        let free = self.shape.used & !head.live();
+        if free & LINES[0] == 0 {
+            let near = [0, 1, 2].map(|i| medium.load(&bucket.slots[i].h));
+            let line = far_line(near, self.movable(head), better::<MULTI>(free), h);
+            medium.prefetch(&bucket.slots[line * 4 - 1]);
+        }
+    }
+
     /// Puts an entry into the emptiest of the further lines, of equal ones into that which most
     /// entries prefer. Since that line is written anyway, entries of the first line are moved there,
     /// so that the next inserts find room beside the head; lists stay near it. Returns the head that
@@ -269,21 +292,10 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         payload: u64,
     ) -> Head<MULTI> {
         let medium = self.medium();
-        let values = head.live() & !head.lists();
-        let movable = if self.shape.policy.moving { values & LINES[0] } else { 0 };
         let near = [0, 1, 2].map(|i| medium.load(&bucket.slots[i].h));
         let free = better::<MULTI>(free);
-        let fit = |line: usize| {
-            let prefer = BitMask(movable).filter(|i| preferred_line(near[*i as usize]) == line);
-            let prefer = prefer.count() + usize::from(preferred_line(h) == line);
-            ((free & LINES[line]).count_ones(), prefer)
-        };
-        let line = (2..LINES.len()).fold(
-            1,
-            |line, other| {
-                if fit(other) > fit(line) { other } else { line }
-            },
-        );
+        let movable = self.movable(head);
+        let line = far_line(near, movable, free, h);
         let mut room = BitMask(free & LINES[line]);
         let mut new = head;
         let mut put = |h, payload| {
@@ -339,4 +351,16 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         self.add_count(held.place.number(), -1);
         held.release_changed(at.bucket);
     }
+}
+
+/// The emptiest of the further lines, of equal ones that which most entries prefer, of `h` and those of the `near`
+/// ones that are `movable`.
+#[inline(always)]
+fn far_line(near: [u64; 3], movable: u16, free: u16, h: u64) -> usize {
+    let fit = |line: usize| {
+        let prefer = BitMask(movable).filter(|i| preferred_line(near[*i as usize]) == line);
+        let prefer = prefer.count() + usize::from(preferred_line(h) == line);
+        ((free & LINES[line]).count_ones(), prefer)
+    };
+    (2..LINES.len()).fold(1, |line, other| if fit(other) > fit(line) { other } else { line })
 }

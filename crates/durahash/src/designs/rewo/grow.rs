@@ -160,7 +160,7 @@ impl<M: Medium> Rewo<M> {
     /// Maintenance after a write of `h`. The write is done; damage, and a full medium, are for
     /// others to meet.
     pub(super) fn maintain(&self, h: u64, left: Left) {
-        if left == Left::Helped {
+        if left == Left::Excused {
             return;
         }
         let view = self.live_tables.load();
@@ -208,7 +208,7 @@ impl<M: Medium> Rewo<M> {
     /// True if there may be a reason for a resize.
     fn is_due(&self, view: View, left: Left) -> bool {
         match left {
-            Left::Nothing | Left::Helped => false,
+            Left::Nothing | Left::Excused => false,
             Left::Full => self.load_is(PREPARE, self.live_tables.wanted(view).buckets()),
             Left::Sparse => {
                 let buckets = self.live_tables.wanted(view).buckets();

@@ -19,8 +19,8 @@ pub(super) enum Left {
     Full,
     /// A bucket with few slots that are live.
     Sparse,
-    /// Whatever: its piece of a resize is done, for it needed room.
-    Helped,
+    /// Whatever: nothing was changed, or the operation needed room and has done its piece of a resize.
+    Excused,
 }
 
 impl<M: Medium> Rewo<M> {
@@ -62,11 +62,16 @@ impl<M: Medium> Rewo<M> {
                     self.insert(&mut held, (h, remixed), target, v)
                 }
                 (Change::Remove, Some(at)) => self.remove(&mut held, (h, remixed), at),
-                (Change::Keep, _) | (Change::Remove, None) => Ok(Left::Nothing),
+                (Change::Keep, None) if room.is_for_new() => {
+                    // A batch comes back, to insert there.
+                    self.prefetch_free(target).map(|()| Left::Excused)
+                }
+                (Change::Keep, _) => Ok(Left::Excused),
+                (Change::Remove, None) => Ok(Left::Nothing),
             });
             held.release();
             let left = done?;
-            return Ok((payload, if has_helped { Left::Helped } else { left }));
+            return Ok((payload, if has_helped { Left::Excused } else { left }));
         }
     }
 
@@ -107,6 +112,15 @@ impl<M: Medium> Rewo<M> {
         let other = count(pair[1])?;
         let (number, count) = if other < one { (pair[1], other) } else { (pair[0], one) };
         Ok((count < self.slots).then_some(number))
+    }
+
+    /// Starts to fetch the line in which something would be inserted into a bucket.
+    fn prefetch_free(&self, number: u64) -> Result<()> {
+        let bucket = self.bucket(number)?;
+        let free = self.used & !self.commit(bucket).live();
+        let region = self.medium().region();
+        region.speculate(region.offset_of(&bucket.slots[free.trailing_zeros() as usize].h));
+        Ok(())
     }
 
     /// Stores an entry into a slot of a bucket that is neither live nor taken, past the cache, and its
