@@ -41,9 +41,11 @@ fn measure<T: Data + ?Sized>(
         let [mut many, mut whole, mut built] = [(); 3].map(|()| Vec::new());
         for round in 0..2 * rounds {
             let numbers = round * PUTS..(round + 1) * PUTS;
-            let pairs = pairs(&mut numbers.map(|i| {
-                if is_new { 1 << 40 | i } else { mixed(i | 1 << 50) % entries }
-            }));
+            let pairs =
+                pairs(
+                    &mut numbers
+                        .map(|i| if is_new { 1 << 40 | i } else { mixed(i | 1 << 50) % entries }),
+                );
             let start = Instant::now();
             if round % 2 == 0 {
                 map.put_many(&pairs)?;
@@ -78,7 +80,9 @@ fn main() -> Result<()> {
     // Not in the system's directory for such files, which may lie in memory.
     let dir = tempfile::tempdir_in(".").expect("a temporary directory");
     let path = &dir.path().join("map.pool");
-    println!("| design | mode | map | 1,000 puts of | `put_many`, µs | `apply` | built and applied | ratio |");
+    println!(
+        "| design | mode | map | 1,000 puts of | `put_many`, µs | `apply` | built and applied | ratio |"
+    );
     println!("|---|---|---|---|---|---|---|---|");
     for design in Design::ALL.iter().filter(|design| only.is_none_or(|only| **design == only)) {
         for mode in [SyncMode::Process, SyncMode::INTERVAL] {

@@ -24,13 +24,16 @@ enum Early {
     Cleared,
     /// The batch is acknowledged, and what follows it done, before the name is durably cleared.
     Acknowledged,
+    /// The intent is free, and the next batch has written its own there, before the name is cleared.
+    Freed,
 }
 
 /// The word of the superblock that names a batch.
 const BATCH: u32 = offset_of!(Superblock, batch) as u32 / 8;
 
 impl Early {
-    const ALL: [Early; 4] = [Early::Named, Early::Applied, Early::Cleared, Early::Acknowledged];
+    const ALL: [Early; 5] =
+        [Early::Named, Early::Applied, Early::Cleared, Early::Acknowledged, Early::Freed];
 
     /// Plants it into a copy of `steps`; the first step that is another one.
     fn plant(self, steps: &[Step], out: &mut Vec<Step>) -> Option<usize> {
@@ -38,6 +41,14 @@ impl Early {
         let stores = |step: &Step, wanted: fn(u64) -> bool| matches!(step.action, Action::Store { word: BATCH, v } if wanted(v));
         // The last batch: what came before it is not looked at.
         let named = steps.iter().rposition(|step| stores(step, |v| v != 0))?;
+        if self == Early::Freed {
+            let cleared = steps[..named].iter().rposition(|step| stores(step, |v| v == 0))?;
+            let end = (cleared..named).find(is_fence)? + 1;
+            out.clear();
+            out.extend_from_slice(steps);
+            out[cleared..named].rotate_left(end - cleared);
+            return Some(cleared);
+        }
         let cleared = named + steps[named..].iter().position(|step| stores(step, |v| v == 0))?;
         let left_out: Vec<usize> = match self {
             Early::Named => (0..named).rev().find(is_fence).into_iter().collect(),

@@ -43,6 +43,12 @@
 //! Readers do not wait, and see the payloads change one by one. What they see is not lost by a crash: from step 4
 //! on the batch is as durable as its mode promises. Only an undo takes back what they may have seen.
 //!
+//! # Cost
+//! Against puts of the same entries a batch goes to every bucket twice, in steps 2 and 5, and writes 16 to 24 bytes an
+//! operation. Both steps take hashes in groups, and fetch the lines of a group, and the records that they name, before
+//! the first of them is used. Where step 2 finds nothing, the index fetches the line in which step 5 will insert
+//! ([`Room::ForNewOfBatch`]): a store to a line that is not there would hold up the next locked instruction.
+//!
 //! # The intent
 //!
 //! ```text

@@ -174,8 +174,8 @@ impl<M: Medium> Esh<M> {
                     self.remove_at_home(held, h, at)?;
                 }
                 (Change::Remove, Some(at)) => self.remove_elsewhere(held, h, at)?,
-                (Change::Keep, None) if room.is_for_new() => {
-                    // A batch comes back, to insert there.
+                (Change::Keep, None) if room == Room::ForNewOfBatch => {
+                    // It comes back, to insert there.
                     let (bucket, slot) = self.free_slot(&held, h);
                     self.medium().prefetch(&bucket.slots[slot as usize]);
                     held.release_unchanged();

@@ -189,8 +189,8 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
                     held.release_unchanged();
                     panic!("Room::None was given for what inserts");
                 }
-                (Change::Keep, None, Some(bucket)) => {
-                    // A batch comes back, to insert there.
+                (Change::Keep, None, Some(bucket)) if room == Room::ForNewOfBatch => {
+                    // It comes back, to insert there.
                     self.prefetch_free(bucket, h);
                     held.release_unchanged();
                 }

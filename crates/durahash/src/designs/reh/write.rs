@@ -130,8 +130,8 @@ impl<M: Medium> Reh<M> {
                 (Change::Set(v), Some((i, _))) => self.set(held, bucket, i, v),
                 (Change::Set(v), None) => self.insert(held, bucket, h, v),
                 (Change::Remove, Some((i, _))) => self.remove(held, bucket, h, i),
-                (Change::Keep, None) if room.is_for_new() => {
-                    // A batch comes back, to insert there.
+                (Change::Keep, None) if room == Room::ForNewOfBatch => {
+                    // It comes back, to insert there.
                     let free = self.full() & !held.meta.live();
                     self.medium().prefetch(&bucket.slots[slot_for(h, free) as usize]);
                     held.release_unchanged();

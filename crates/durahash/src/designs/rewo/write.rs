@@ -62,8 +62,8 @@ impl<M: Medium> Rewo<M> {
                     self.insert(&mut held, (h, remixed), target, v)
                 }
                 (Change::Remove, Some(at)) => self.remove(&mut held, (h, remixed), at),
-                (Change::Keep, None) if room.is_for_new() => {
-                    // A batch comes back, to insert there.
+                (Change::Keep, None) if room == Room::ForNewOfBatch => {
+                    // It comes back, to insert there.
                     self.prefetch_free(target).map(|()| Left::Excused)
                 }
                 (Change::Keep, _) => Ok(Left::Excused),
