@@ -41,20 +41,20 @@ impl Early {
         let stores = |step: &Step, wanted: fn(u64) -> bool| matches!(step.action, Action::Store { word: BATCH, v } if wanted(v));
         // The last batch: what came before it is not looked at.
         let named = steps.iter().rposition(|step| stores(step, |v| v != 0))?;
-        if self == Early::Freed {
-            let cleared = steps[..named].iter().rposition(|step| stores(step, |v| v == 0))?;
-            let end = (cleared..named).find(is_fence)? + 1;
-            out.clear();
-            out.extend_from_slice(steps);
-            out[cleared..named].rotate_left(end - cleared);
-            return Some(cleared);
-        }
         let cleared = named + steps[named..].iter().position(|step| stores(step, |v| v == 0))?;
         let left_out: Vec<usize> = match self {
             Early::Named => (0..named).rev().find(is_fence).into_iter().collect(),
             Early::Applied => (named..cleared).find(is_fence).into_iter().collect(),
             Early::Cleared => (named + 2..cleared).filter(is_fence).skip(1).collect(),
             Early::Acknowledged => (cleared..steps.len()).find(is_fence).into_iter().collect(),
+            Early::Freed => {
+                let cleared = steps[..named].iter().rposition(|step| stores(step, |v| v == 0))?;
+                let end = (cleared..named).find(is_fence)? + 1;
+                out.clear();
+                out.extend_from_slice(steps);
+                out[cleared..named].rotate_left(end - cleared);
+                return Some(cleared);
+            }
         };
         out.clear();
         let kept = steps.iter().enumerate().filter(|(at, _)| !left_out.contains(at));
