@@ -41,11 +41,10 @@ fn measure<T: Data + ?Sized>(
         let [mut many, mut whole, mut built] = [(); 3].map(|()| Vec::new());
         for round in 0..2 * rounds {
             let numbers = round * PUTS..(round + 1) * PUTS;
-            let pairs =
-                pairs(
-                    &mut numbers
-                        .map(|i| if is_new { 1 << 40 | i } else { mixed(i | 1 << 50) % entries }),
-                );
+            let pairs = pairs(
+                &mut numbers
+                    .map(|i| if is_new { 1 << 40 | i } else { mixed(i | 1 << 50) % entries }),
+            );
             let start = Instant::now();
             if round % 2 == 0 {
                 map.put_many(&pairs)?;
