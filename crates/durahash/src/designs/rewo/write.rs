@@ -19,7 +19,7 @@ pub(super) enum Left {
     Full,
     /// A bucket with few slots that are live.
     Sparse,
-    /// Whatever: nothing was changed, or the operation needed room and has done its piece of a resize.
+    /// Whatever: a batch has only looked, or the operation needed room and has done its piece of a resize.
     Excused,
 }
 
@@ -62,12 +62,14 @@ impl<M: Medium> Rewo<M> {
                     self.insert(&mut held, (h, remixed), target, v)
                 }
                 (Change::Remove, Some(at)) => self.remove(&mut held, (h, remixed), at),
-                (Change::Keep, None) if room == Room::ForNewOfBatch => {
-                    // It comes back, to insert there.
-                    self.prefetch_free(target).map(|()| Left::Excused)
+                (Change::Keep, _) if room.is_of_batch() => {
+                    // It comes back, and helps then.
+                    if found.is_none() && room.is_for_new() {
+                        self.prefetch_free(target)?;
+                    }
+                    Ok(Left::Excused)
                 }
-                (Change::Keep, _) => Ok(Left::Excused),
-                (Change::Remove, None) => Ok(Left::Nothing),
+                (Change::Keep, _) | (Change::Remove, None) => Ok(Left::Nothing),
             });
             held.release();
             let left = done?;
