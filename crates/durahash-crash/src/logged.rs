@@ -20,6 +20,8 @@ use crate::script::Rng;
 const MAX_BYTES: u64 = 256 << 10;
 /// The smallest area there is: a ring of four blocks.
 const AREA_BYTES: u64 = 7 * 4096;
+/// An area of which a log begins with that part, and comes to use all.
+const LONG_AREA_BYTES: u64 = 16 * 4096;
 
 /// What is in a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub struct Case {
     pub kind: Kind,
     /// The mode.
     pub mode: SyncMode,
+    /// The log uses more of its area from the first checkpoint on.
+    pub extends: bool,
     /// An order or sync that is left out.
     pub omit: Option<Omit>,
 }
@@ -57,7 +61,11 @@ impl Case {
                     continue;
                 }
                 for mode in [SyncMode::Strict, SyncMode::INTERVAL] {
-                    all.push(Case { design: *design, kind, mode, omit: None });
+                    let case = Case { design: *design, kind, mode, extends: false, omit: None };
+                    all.push(case);
+                    if *design == Design::Reh {
+                        all.push(Case { extends: true, ..case });
+                    }
                 }
             }
         }
@@ -71,7 +79,7 @@ impl Case {
     }
 
     fn create(self, disk: &SimDisk) -> Result<(Table, LogSteps<SimDisk>)> {
-        self.table(disk.clone().create(self.mode)?, true)
+        self.table(disk.clone().create_with(self.mode, AREA_BYTES)?, true)
     }
 
     fn open(self, disk: &SimDisk) -> Result<(Table, LogSteps<SimDisk>)> {
@@ -387,7 +395,8 @@ impl Runner {
 /// Makes a pool, closes it, and runs `ops` operations on it; `fail_at` is the call that fails.
 fn run(case: Case, seed: u64, ops: usize, fail_at: Option<u64>) -> Result<Run, String> {
     let told = |e: durahash::Error| e.to_string();
-    let disk = SimDisk::new(MAX_BYTES, AREA_BYTES, case.keeps_staged());
+    let area_bytes = if case.extends { LONG_AREA_BYTES } else { AREA_BYTES };
+    let disk = SimDisk::new(MAX_BYTES, area_bytes, case.keeps_staged());
     let (table, _) = case.create(&disk).map_err(told)?;
     table.close().map_err(told)?;
     let image = disk.image();

@@ -18,6 +18,7 @@ impl PmU64 {
     pub const BYTES: usize = 8;
 
     /// A word that lies on no medium.
+    #[cfg(any(test, feature = "sim"))]
     pub(crate) fn new(v: u64) -> Self {
         PmU64(AtomicU64::new(v))
     }

@@ -46,8 +46,8 @@ pub(crate) use line::{ADDRESS_BYTES, each_line, prefetch_line};
 pub use line::{BLOCK_BYTES, LINE_BYTES};
 #[cfg(not(loom))]
 pub(crate) use logged::{
-    AREA_BYTES_MIN, LOG_ALIGN, LOG_OFF, LOG_VERSIONS, LogSpace, TABLES, TABLES_OFF, format_log,
-    place_log,
+    AREA_BYTES_MIN, LOG_ALIGN, LOG_OFF, LOG_VERSIONS, LogSpace, TABLES, TABLES_OFF, end_of_log,
+    format_log, place_log, used_at_first,
 };
 pub use logged::{Disk, FileDisk, Line, Logged, SyncMode};
 pub use mapped::{Dax, FileLock, Mapped, MappedOptions};

@@ -44,7 +44,7 @@ impl std::fmt::Display for Durability {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogStats {
-    /// Bytes of the log's area in the file.
+    /// Bytes that the log uses in the file: the more, the longer the pool is.
     pub area_bytes: u64,
     /// Lines that were flushed.
     pub lines: u64,

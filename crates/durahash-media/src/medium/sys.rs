@@ -113,6 +113,11 @@ calls! {
     /// Reserves space on the disk and lengthens the file over it.
     fn allocate(file: &File, off: u64, bytes: u64) -> () =
         Ok(retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), off, bytes))?);
+    /// Gives space back: what is there reads as zeros from now on.
+    fn punch(file: &File, off: u64, bytes: u64) -> () = {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(retry_on_intr(|| rustix::fs::fallocate(file, flags, off, bytes))?)
+    };
     fn read_at(file: &File, bytes: &mut [u8], off: u64) -> () = file.read_exact_at(bytes, off);
     fn write_at(file: &File, bytes: &[u8], off: u64) -> () = file.write_all_at(bytes, off);
     fn truncate(file: &File, bytes: u64) -> () = file.set_len(bytes);

@@ -482,8 +482,11 @@ impl Extents {
         let need = wanted;
         let extents = |bytes: u64| (bytes >> self.shift).max(1);
         // A small pool takes a quarter of a mebibyte, and doubles up to some.
-        let ahead = (have / 4).max(have.min(extents(DOUBLES_BYTES))).max(extents(GROWTH_BYTES_MIN));
-        let ahead = if self.shift < 16 { (have / 4).max(1) } else { ahead };
+        // Without a log, most of which may be a hole.
+        let log = self.kinds.iter().filter(|kind| **kind == ExtentKind::Log).count() as u64;
+        let used = have - log;
+        let ahead = (used / 4).max(used.min(extents(DOUBLES_BYTES))).max(extents(GROWTH_BYTES_MIN));
+        let ahead = if self.shift < 16 { (used / 4).max(1) } else { ahead };
         let ahead = ahead.min(extents(GROWTH_BYTES_MAX)).max(need);
         let room = self.max.saturating_sub(have);
         let full = |limit| Error::full(need << self.shift, limit);

@@ -6,11 +6,11 @@
 //!
 //! | Step | Then | If power is lost after this step |
 //! |---|---|---|
-//! | the file is lengthened | sync of the file | longer than the pool: cut or used later |
+//! | the file is lengthened, by a hole but for what a new log uses | sync of the file | longer than the pool: cut or used later |
 //! | there is no area of check words | sync | the next close makes one |
 //! | the number of extents | sync | there are free ones at the end |
 //! | their kinds, log | sync | some say so, and the superblock names no log: they are free |
-//! | the area: zeros, then two heads | sync after each | as before |
+//! | what a new log uses of the area: zeros, then two heads | sync after each | as before |
 //! | the area's length | sync | as before |
 //! | its offset | sync | there is an empty log |
 //!
@@ -31,9 +31,14 @@ use super::{Pool, Superblock};
 use crate::error::{Error, Limit, Result};
 use crate::lock::wait_lock;
 use crate::medium::{
-    AREA_BYTES_MIN, LOG_ALIGN, LogSpace, Mapped, Medium, Memory, SyncMode, format_log, place_log,
+    AREA_BYTES_MIN, LOG_ALIGN, LogSpace, Mapped, Medium, Memory, SyncMode, end_of_log, format_log,
+    place_log, used_at_first,
 };
 use crate::word::bits;
+
+/// Longer pools have all of a new log's area reserved, as a further extent table may lie where it was to be; and
+/// longer logs, so that one for which there is no space is refused.
+const HOLE_BYTES_MAX: u64 = 1 << 30;
 
 const SYNC_MODE_OFF: u64 = std::mem::offset_of!(Superblock, sync_mode) as u64;
 
@@ -113,22 +118,33 @@ impl<M: LogSpace> Pool<M> {
         let medium = &self.medium;
         let superblock = self.at::<Superblock>(0)?;
         // Sizes near the end of the number range would overflow where the log is placed.
-        let max_bytes = self.format.max_bytes.min(1 << 48);
+        let max_bytes = self.format.max_bytes.min(1 << 42);
         if bytes > max_bytes {
             return Err(Error::full(bytes, Limit::Pool { max_bytes }));
         }
         let extent_bytes = self.extent_bytes();
+        let [off_word, bytes_word] = &superblock.log;
+        let [old_off, old_bytes] = [off_word, bytes_word].map(|word| medium.load(word));
+        // What has space only from now on is not refused it when it is used for something else.
+        medium.fill(old_off, old_off + old_bytes)?;
         let mut extents = wait_lock(&self.extents, medium);
         let sync = || medium.sync(0, medium.region().len());
         // The area of check words stays in use until the pool is opened again.
         let forget_checks = || self.checks.forget(medium).and_then(|()| sync());
+        // What a new log does not use is a hole, where that is much of the file.
+        let has_hole = medium.region().len().max(bytes) < HOLE_BYTES_MAX;
+        let mut reserved = medium.region().len();
         let (off, bytes, range) = loop {
             let (off, bytes) = place(&extents, extent_bytes, bytes)?;
             let range = off / extent_bytes..(off + bytes).div_ceil(extent_bytes);
+            let end = range.end * extent_bytes;
+            let hole = if has_hole { off + used_at_first(bytes) } else { end };
+            medium.grow_with_hole(end, hole)?;
+            medium.fill(reserved, hole)?;
+            reserved = hole.max(reserved);
             if range.end <= extents.kinds().len() as u64 {
                 break (off, bytes, range);
             }
-            medium.grow(range.end * extent_bytes)?;
             // Of the file: that of a range need not take the length along.
             medium.sync_file()?;
             forget_checks()?;
@@ -140,8 +156,6 @@ impl<M: LogSpace> Pool<M> {
         extents.mark_log(medium, range)?;
         sync()?;
         format_log(medium, off, bytes, self.uuid)?;
-        let [off_word, bytes_word] = &superblock.log;
-        let [old_off, old_bytes] = [off_word, bytes_word].map(|word| medium.load(word));
         for (word, v) in [(off_word, 0), (bytes_word, bytes), (off_word, off)] {
             if medium.load(word) != v {
                 medium.store(word, v);
@@ -160,10 +174,19 @@ impl<M: LogSpace> Pool<M> {
 }
 
 /// Offset and bytes of the area of a log of about `bytes` bytes, in extents that are free: where the log
-/// may be written past the page cache, if there is such a place.
+/// may be written past the page cache, if there is such a place; and directly behind what is in use, as the
+/// extents before it would have to be reserved.
 pub(super) fn place(extents: &Extents, extent_bytes: u64, bytes: u64) -> Result<(u64, u64)> {
     // Extents of less than a page may begin inside one.
     let align = extent_bytes.max(LOG_ALIGN);
+    let len = extents.kinds().len() as u64;
+    let in_use = (0..len).rev().find(|i| !extents.are_free(*i..*i + 1)).map_or(0, |i| i + 1);
+    let behind = (in_use * extent_bytes).next_multiple_of(align);
+    if let Some(end) = end_of_log(behind, bytes)
+        && end.div_ceil(extent_bytes) <= extents.max()
+    {
+        return Ok((behind, end - behind));
+    }
     let anywhere = (bytes.max(AREA_BYTES_MIN).next_multiple_of(align), align);
     for (bytes, align) in place_log(bytes).into_iter().chain([anywhere]) {
         let mut end = bytes.next_multiple_of(align);

@@ -15,6 +15,12 @@ const SECTOR_WORDS: usize = 64;
 const PAGE_WORDS: usize = 512;
 
 impl LogSpace for Sim {
+    fn grow_with_hole(&self, bytes: u64, _hole: u64) -> Result<()> {
+        self.grow(bytes)
+    }
+    fn fill(&self, _from: u64, _to: u64) -> Result<()> {
+        Ok(())
+    }
     fn write_file(&self, off: u64, bytes: &[u8]) -> Result<()> {
         self.copy_in(self.region().words(off, bytes.len() as u64 / 8)?, bytes);
         Ok(())

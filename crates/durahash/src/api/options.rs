@@ -202,18 +202,19 @@ impl Options {
         /// ```
         sync_mode: SyncMode => sync_mode;
 
-        /// Bytes of the log that a pool gets when it is first used in a mode that needs one: 64 MiB
-        /// unless set. A longer log is written back to the pool less often. A small pool may begin with a
-        /// short log: an open that does not set this gives a closed pool a longer one when it is less than
-        /// an eighth of the pool, up to 64 MiB.
+        /// The most bytes of the log that a pool gets when it is first used in a mode that needs one: 64 MiB
+        /// unless set. A longer log is written back to the pool less often. The log begins with 512 KiB and
+        /// grows with the pool, up to four times as long; what it does not use yet is a hole of the file. An
+        /// open that does not set this gives a closed pool a longer one when it is less than an eighth of the
+        /// pool, up to 64 MiB.
         ///
         /// ```
         /// use durahash::{Options, SyncMode};
         /// # let dir = tempfile::tempdir().unwrap();
         /// # let path = dir.path().join("map.pool");
-        /// let small = Options::new().sync_mode(SyncMode::Strict).log_bytes(1 << 20);
+        /// let small = Options::new().sync_mode(SyncMode::Strict).log_bytes(256 << 10);
         /// let map = small.create::<durahash::Map<u64, u64>>(&path)?;
-        /// assert_eq!(map.stats()?.log.unwrap().area_bytes, 1 << 20);
+        /// assert_eq!(map.stats()?.log.unwrap().area_bytes, 256 << 10);
         /// # Ok::<(), durahash::Error>(())
         /// ```
         log_bytes: u64 => log_bytes;

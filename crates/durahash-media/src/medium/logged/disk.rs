@@ -3,8 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use super::format::BLOCK_BYTES;
-use super::format::Line;
+use super::format::{BLOCK_BYTES, Layout, Line};
 use crate::error::Result;
 use crate::identity::FileId;
 use crate::medium::Region;
@@ -29,6 +28,29 @@ pub trait Disk: Send + Sync {
 
     /// Bytes of the log's area.
     fn log_bytes(&self) -> u64;
+
+    /// Where the parts of the area are when all of it is used.
+    fn whole(&self) -> Layout {
+        Layout::of(self.log_bytes())
+    }
+
+    /// Bytes by which the pool, without the area, is longer than a small one of 2 MiB.
+    fn bytes_beside_small_pool(&self) -> u64 {
+        const SMALL_BYTES: u64 = 2 << 20;
+        self.region().len().saturating_sub(self.log_bytes() + SMALL_BYTES)
+    }
+
+    /// The parts of the area are these from now on.
+    fn lay_out(&self, _parts: Layout) {}
+
+    /// Writes zeros to the area, which no part has reached yet, from byte `from` up to `to`, whole blocks:
+    /// there is space for it when this returns.
+    ///
+    /// # Errors
+    /// The system's error. For want of space nothing is lost, and the disk is as usable as before.
+    fn fill_log(&self, from: u64, to: u64) -> io::Result<()> {
+        self.write_log(from, &vec![0; (to - from) as usize])
+    }
 
     /// Reads the area.
     ///

@@ -17,9 +17,13 @@
 //!   the rings of large logs do ([`place_log`](super::make::place_log)).
 //! - No page of the ring is dirty in the cache while it is written past it. Nobody stores to it through
 //!   a mapping. It is written through the cache when a log is made and when a recovery writes it again,
-//!   each time synced, with success, before the first direct write.
+//!   each time synced, with success, before the first direct write; or, in a new file, before that has its name.
 //! - That such pages are clean in the cache, or are read into it meanwhile, harms nobody: they are never
 //!   written back, and each direct write drops them.
+//!
+//! A log that does not use all of its area yet (`extend.rs`) has staged lines and a ring before that place, which are
+//! written through the cache; what its ring has behind it is written past the cache, as nothing but blocks was ever
+//! there.
 //!
 //! A ring that does not lie so, of a small log, and any ring where the file system has no direct writes,
 //! is written through the cache.
@@ -35,6 +39,8 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+
+use rustix::io::Errno;
 
 use super::background::Background;
 use super::disk::Disk;
@@ -86,6 +92,9 @@ pub struct FileDisk {
     keeps_staged: bool,
     private_bytes_max: u64,
     area: LogArea,
+    whole: Layout,
+    /// What the log does not use of its area at open.
+    unused: Range<u64>,
     view: Mapped,
     view_syncs: Syncs,
 }
@@ -94,13 +103,13 @@ impl FileDisk {
     /// The disk whose image is what `view` shows, with the pages that are private if `is_private`.
     fn new(
         mut view: Mapped,
-        area: LogArea,
-        is_private: bool,
+        old: &OldLog,
         keeps_staged: bool,
         private_bytes_max: u64,
     ) -> Result<Self> {
+        let OldLog { area, whole, .. } = *old;
         let (len, most) = (view.region().len(), view.region().max_bytes());
-        let image = if is_private { view.take_image()? } else { view.map_image()? };
+        let image = if old.is_private() { view.take_image()? } else { view.map_image()? };
         let own_from = len.next_multiple_of(HUGE_PAGE_BYTES);
         let own_bytes = private_bytes_max / OWN_PART / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
         let own = own_from..own_from.saturating_add(own_bytes).min(most);
@@ -110,7 +119,7 @@ impl FileDisk {
         let region = unsafe { Region::new(image.base(), len, most) };
         let open = |direct| open_durable(&view, direct).map_err(|e| view.error(OPENING, e));
         let cached = open(false)?;
-        let direct = if area.stands_apart() { open(true)? } else { None };
+        let direct = if area.stands_apart(whole) { open(true)? } else { None };
         Ok(FileDisk {
             region,
             image,
@@ -121,6 +130,8 @@ impl FileDisk {
             keeps_staged,
             private_bytes_max,
             area,
+            whole,
+            unused: old.unused(),
             view,
             view_syncs: Syncs::default(),
         })
@@ -135,8 +146,8 @@ impl FileDisk {
     #[cfg(all(test, not(loom)))]
     pub(super) fn place(&self) -> (Option<(u64, u64)>, bool) {
         let LogArea { off, bytes, .. } = self.area;
-        let ring = (off + Layout::of(bytes).block_off(0), off + bytes);
-        (self.area.stands_apart().then_some(ring), self.direct.is_some())
+        let ring = (off + self.whole.ring_off(), off + bytes);
+        (self.area.stands_apart(self.whole).then_some(ring), self.direct.is_some())
     }
 
     /// Dirties the pages that an earlier process may have failed to sync, so that the next sync is one.
@@ -173,6 +184,25 @@ impl Disk for FileDisk {
         self.area.bytes
     }
 
+    fn whole(&self) -> Layout {
+        self.whole
+    }
+
+    fn fill_log(&self, from: u64, to: u64) -> io::Result<()> {
+        const CHUNK_BYTES: u64 = 1 << 20;
+        let zeros = vec![0; CHUNK_BYTES as usize];
+        // An open file of its own: a write that fails for want of space says nothing about those of others.
+        let file = open_durable(&self.view, false)?.ok_or(Errno::NOSPC)?;
+        let write = |at: u64| {
+            let bytes = (to - at).min(CHUNK_BYTES) as usize;
+            sys::write_at(&file, &zeros[..bytes], self.area.off + at)
+        };
+        (from..to).step_by(CHUNK_BYTES as usize).try_for_each(write).inspect_err(|_| {
+            // The pool may need the space. If it is not given back, the next try finds it.
+            let _ = sys::punch(&file, self.area.off + from, to - from);
+        })
+    }
+
     fn read_log(&self, off: u64, bytes: &mut [u8]) -> io::Result<()> {
         self.view().read_log(off, bytes)
     }
@@ -182,7 +212,7 @@ impl Disk for FileDisk {
     }
 
     fn write_log(&self, off: u64, bytes: &[u8]) -> io::Result<()> {
-        let in_ring = off >= Layout::of(self.area.bytes).block_off(0);
+        let in_ring = off >= self.whole.ring_off();
         match &self.direct {
             Some(file) if in_ring => sys::write_at(file, bytes, self.area.off + off),
             _ => self.rewrite_log(off, bytes),
@@ -202,7 +232,8 @@ impl Disk for FileDisk {
     }
 
     fn staged(&self) -> Option<&[PmU64]> {
-        let bytes = Layout::of(self.area.bytes).staged_bytes;
+        // Some of them are of the ring, while the log does not use all of its area.
+        let bytes = self.whole.staged_bytes;
         let words = self.view.region().words(self.area.off + Layout::STAGED_OFF, bytes / 8);
         words.ok().filter(|_| self.keeps_staged)
     }
@@ -246,7 +277,7 @@ impl Disk for FileDisk {
     }
 
     fn begin(&self) -> Result<()> {
-        self.view.fill_holes()?;
+        self.view.fill_holes(self.unused.clone())?;
         self.dirty_again()
     }
 
@@ -319,10 +350,9 @@ impl Logged<FileDisk> {
             let what = "the pool has no log";
             return Err(Error::from(ErrorKind::Options { what }).at_path(file.path()));
         };
-        let (is_private, OldLog { area, found }) = (old.is_private(), old);
         let private_bytes_max = private_bytes_max.unwrap_or_else(|| sys::memory_bytes() / 2);
-        let disk = FileDisk::new(file, area, is_private, !strict, private_bytes_max)?;
-        let mut logged = Logged::over(disk, found, strict)?;
+        let disk = FileDisk::new(file, &old, !strict, private_bytes_max)?;
+        let mut logged = Logged::over(disk, old.found, strict)?;
         logged.background = Some(Background::start(&logged.log, mode)?);
         Ok(logged)
     }

@@ -7,8 +7,9 @@
 //! | A    | B    | (an eighth of all)   |     |     |         |     |
 //! +------+------+----------------------+-----+-----+-- ... --+-----+
 //!
-//! head    0  "DURALOGH"    8 generation   16 uuid (2)  32 salt   40 number of the first line
+//! head    0  "DURALOGP"    8 generation   16 uuid (2)  32 salt   40 number of the first line
 //!        48  block that it is in          56 chain (bits 0-31), CRC (bits 32-63)    64 closed
+//!        72  blocks of the ring (bits 0-31), of staged lines (bits 32-63)
 //! block   0  "DURALOGB"    8 salt         16 uuid (2)  32 number of the first line
 //!        40  count of lines (bits 0-31), CRC (bits 32-63)
 //!        48  lines before this number were durable    56 chain (bits 0-31)
@@ -21,6 +22,10 @@
 //! head's chain), so a run of blocks is one checked sequence, and yet each is known to be sound by
 //! itself. Lines are numbered from 1 on and never again. The salt changes at every open, so that
 //! nothing of an earlier open continues a sequence of this one.
+//!
+//! A log uses the first part of its area, which grows with the pool (`extend.rs`): staged lines and ring end
+//! where the head says. What is behind them is a hole of the file. A log of format 3 has "DURALOGH" as its
+//! heads' first word and no word at 72: it always uses all of its area, an eighth of it for staged lines.
 
 use crate::medium::LINE_BYTES;
 
@@ -38,7 +43,9 @@ const ENTRY_BYTES: usize = 8 + LINE_BYTES as usize;
 const BLOCK_HEAD_BYTES: usize = 64;
 const _: () = assert!(BLOCK_HEAD_BYTES + BLOCK_LINES as usize * ENTRY_BYTES == BLOCK_BYTES);
 
-const HEAD_MAGIC: u64 = u64::from_le_bytes(*b"DURALOGH");
+const HEAD_MAGIC: u64 = u64::from_le_bytes(*b"DURALOGP");
+/// Of a head that does not say where the parts of its area are.
+const HEAD_MAGIC_WHOLE: u64 = u64::from_le_bytes(*b"DURALOGH");
 const BLOCK_MAGIC: u64 = u64::from_le_bytes(*b"DURALOGB");
 /// Bytes of a head that mean something: one sector has them all.
 const HEAD_BYTES: usize = 128;
@@ -49,6 +56,7 @@ const HEAD_CRC_AT: usize = 56;
 const BLOCK_CRC_AT: usize = 40;
 /// True if a log that ends with this head was closed.
 const HEAD_CLOSED_AT: usize = 64;
+const HEAD_LAYOUT_AT: usize = 72;
 const BLOCK_DURABLE_AT: usize = 48;
 const BLOCK_CHAIN_AT: usize = 56;
 
@@ -57,10 +65,12 @@ pub(super) const STAGED_WORDS: usize = 11;
 
 /// The smallest area: two heads, a block of staged lines, and four blocks.
 pub(crate) const AREA_BYTES_MIN: u64 = 7 * BLOCK_BYTES as u64;
+/// What a new log uses of its area.
+pub(super) const BEGIN_BYTES: u64 = 512 << 10;
 
 /// Where the parts of an area are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub struct Layout {
     /// Bytes of staged lines, from the second block on.
     pub(crate) staged_bytes: u64,
     /// Blocks of the ring.
@@ -81,15 +91,48 @@ impl Layout {
         }
     }
 
+    /// The parts of a new log in an area of so many bytes.
+    pub(crate) fn first(area_bytes: u64) -> Layout {
+        Self::of(area_bytes.min(BEGIN_BYTES))
+    }
+
+    /// All of an area of so many bytes, of which the ring begins at byte `ring_off`, a whole block.
+    pub(super) fn with_ring_at(area_bytes: u64, ring_off: u64) -> Layout {
+        Layout {
+            staged_bytes: ring_off - Self::STAGED_OFF,
+            ring_blocks: (area_bytes - ring_off) / BLOCK_BYTES as u64,
+        }
+    }
+
+    /// Where the last part ends.
+    pub(crate) fn bytes(self) -> u64 {
+        self.ring_off() + self.ring_blocks * BLOCK_BYTES as u64
+    }
+
+    pub(super) fn to_word(self) -> u64 {
+        (self.staged_bytes / BLOCK_BYTES as u64) << 32 | self.ring_blocks
+    }
+
+    pub(super) fn from_word(word: u64) -> Layout {
+        Layout {
+            staged_bytes: (word >> 32) * BLOCK_BYTES as u64,
+            ring_blocks: word & u64::from(u32::MAX),
+        }
+    }
+
     /// Lines that can be staged.
     pub(super) fn staged_lines(self) -> u64 {
         self.staged_bytes / 8 / STAGED_WORDS as u64
     }
 
+    /// Where the ring begins.
+    pub(crate) fn ring_off(self) -> u64 {
+        Self::STAGED_OFF + self.staged_bytes
+    }
+
     /// Where block number `block` lies.
     pub(super) fn block_off(self, block: u64) -> u64 {
-        let place = block % self.ring_blocks;
-        Self::STAGED_OFF + self.staged_bytes + place * BLOCK_BYTES as u64
+        self.ring_off() + block % self.ring_blocks * BLOCK_BYTES as u64
     }
 }
 
@@ -110,6 +153,8 @@ pub(crate) struct Head {
     pub(crate) chain: u32,
     /// True if nothing was logged behind it: the pool was closed, or is in use without the log.
     pub(crate) closed: bool,
+    /// Where the parts of the area are; `None` where they are all of it, of a log of format 3.
+    pub(crate) parts: Option<Layout>,
 }
 
 fn word(bytes: &[u8], at: usize) -> u64 {
@@ -152,20 +197,35 @@ impl Head {
         self.generation % 2 * BLOCK_BYTES as u64
     }
 
+    /// Where the parts of the area, of so many bytes, are.
+    pub(super) fn layout(self, area_bytes: u64) -> Layout {
+        self.parts.unwrap_or_else(|| Layout::of(area_bytes))
+    }
+
     pub(super) fn to_bytes(self) -> Vec<u8> {
         let mut bytes = vec![0; BLOCK_BYTES];
         let [uuid0, uuid1] = self.uuid;
-        let words = [HEAD_MAGIC, self.generation, uuid0, uuid1, self.salt, self.line, self.block];
+        let magic = if self.parts.is_some() { HEAD_MAGIC } else { HEAD_MAGIC_WHOLE };
+        let words = [magic, self.generation, uuid0, uuid1, self.salt, self.line, self.block];
         put(&mut bytes, 0, &words);
-        put(&mut bytes, HEAD_CRC_AT, &[u64::from(self.chain), u64::from(self.closed)]);
+        let parts = self.parts.map_or(0, Layout::to_word);
+        put(&mut bytes, HEAD_CRC_AT, &[u64::from(self.chain), u64::from(self.closed), parts]);
         let _ = seal(&mut bytes[..HEAD_BYTES], HEAD_CRC_AT);
         bytes
     }
 
-    /// The head in `bytes`, if it is one.
-    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Head> {
+    /// The head in `bytes`, if it is one of an area of so many bytes.
+    pub(super) fn from_bytes(bytes: &[u8], area_bytes: u64) -> Option<Head> {
         let bytes = &bytes[..HEAD_BYTES];
-        if word(bytes, 0) != HEAD_MAGIC {
+        let parts = match word(bytes, 0) {
+            HEAD_MAGIC => Some(Layout::from_word(word(bytes, HEAD_LAYOUT_AT))),
+            HEAD_MAGIC_WHOLE => None,
+            _ => return None,
+        };
+        let is_inside = |parts: Layout| {
+            parts.staged_bytes > 0 && parts.ring_blocks > 0 && parts.bytes() <= area_bytes
+        };
+        if !parts.is_none_or(is_inside) {
             return None;
         }
         is_sealed(bytes, HEAD_CRC_AT)?;
@@ -181,6 +241,7 @@ impl Head {
             block: word(bytes, 48),
             chain: word(bytes, HEAD_CRC_AT) as u32,
             closed: word(bytes, HEAD_CLOSED_AT) != 0,
+            parts,
         })
     }
 }
@@ -290,18 +351,24 @@ pub(super) fn staged_sum(salt: u64, number: u64, off: u64, line: &Line) -> u64 {
 mod tests {
     use super::*;
 
+    const AREA_BYTES: u64 = 64 << 10;
+
     fn head() -> Head {
-        Head { generation: 3, uuid: [7, 8], salt: 99, line: 41, block: 5, chain: 77, closed: false }
+        let parts = Some(Layout::of(AREA_BYTES));
+        let (generation, line, block, chain) = (3, 41, 5, 77);
+        Head { generation, uuid: [7, 8], salt: 99, line, block, chain, closed: false, parts }
     }
 
     #[test]
     fn a_head_is_read_as_it_was_written_and_no_bit_of_it_is_lost() {
-        let bytes = head().to_bytes();
-        assert_eq!(Head::from_bytes(&bytes), Some(head()));
-        for bit in 0..HEAD_BYTES * 8 {
-            let mut damaged = bytes.clone();
-            damaged[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Head::from_bytes(&damaged), None, "bit {bit}");
+        for head in [head(), Head { parts: None, ..head() }] {
+            let bytes = head.to_bytes();
+            assert_eq!(Head::from_bytes(&bytes, AREA_BYTES), Some(head));
+            for bit in 0..HEAD_BYTES * 8 {
+                let mut damaged = bytes.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(Head::from_bytes(&damaged, AREA_BYTES), None, "bit {bit}");
+            }
         }
     }
 
@@ -311,8 +378,11 @@ mod tests {
             Head { generation: u64::MAX, ..head() },
             Head { line: u64::MAX, ..head() },
             Head { block: u64::MAX, ..head() },
+            Head { parts: Some(Layout::of(AREA_BYTES + LOG_ALIGN)), ..head() },
+            Head { parts: Some(Layout { staged_bytes: 0, ring_blocks: 4 }), ..head() },
+            Head { parts: Some(Layout { staged_bytes: LOG_ALIGN, ring_blocks: 0 }), ..head() },
         ] {
-            assert_eq!(Head::from_bytes(&head.to_bytes()), None);
+            assert_eq!(Head::from_bytes(&head.to_bytes(), AREA_BYTES), None);
         }
     }
 
@@ -366,6 +436,9 @@ mod tests {
             let end = layout.block_off(layout.ring_blocks - 1) + BLOCK_BYTES as u64;
             assert_eq!(end, area_bytes);
             assert!(layout.ring_blocks >= 4 && layout.staged_lines() > 0);
+            assert_eq!((layout.bytes(), Layout::from_word(layout.to_word())), (area_bytes, layout));
+            let ring_off = layout.ring_off();
+            assert_eq!(Layout::with_ring_at(area_bytes, ring_off), layout);
         }
     }
 }

@@ -13,7 +13,7 @@ use super::group::Group;
 use super::private::Private;
 use super::recover::{write_head, write_heads};
 use crate::error::{Error, Result};
-use crate::medium::{LINE_BYTES, LogStats};
+use crate::medium::{Dram, LINE_BYTES, LogStats, Memory, Storage};
 use crate::primitive::Backoff;
 use crate::word::PmU64;
 
@@ -33,21 +33,25 @@ struct Counts {
 /// A log over a disk. See the [module docs](super) for who orders what.
 pub(super) struct Log<D: Disk> {
     pub(super) disk: D,
-    layout: Layout,
+    /// Where the parts of the area are. Who holds `writer` or `tail` sees it as it is.
+    layout: AtomicU64,
+    /// Bytes of the area that the log is to use, and true if it can come to use more (`extend.rs`).
+    pub(super) wanted: AtomicU64,
+    pub(super) extends: bool,
     salt: u64,
     /// Number of the line that comes next. The lock is held while a line gets its number and is
     /// copied; the mirror is for those who only look.
-    tail: Mutex<u64>,
+    pub(super) tail: Mutex<u64>,
     next: AtomicU64,
     /// Where lines are staged that need not outlive the process.
-    own: Box<[PmU64]>,
+    own: Option<Dram>,
     /// Number of the first line of this open.
     first: u64,
     /// All lines with smaller numbers are in the log, on the disk, and were written to the pool.
     durable: AtomicU64,
-    writer: Mutex<Writer>,
-    /// The head on the disk; held during a checkpoint.
-    head: Mutex<Head>,
+    pub(super) writer: Mutex<Writer>,
+    /// The head on the disk; held during a checkpoint. Locked before `writer`, and that before `tail`.
+    pub(super) head: Mutex<Head>,
     /// The first block that the head needs.
     start: AtomicU64,
     /// The error number of what failed first; zero if nothing did.
@@ -68,14 +72,14 @@ pub(super) struct Wake {
 }
 
 /// Where the log goes on; held during a write.
-struct Writer {
+pub(super) struct Writer {
     block: u64,
     chain: u32,
     head: Head,
     buffer: Vec<u8>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing panics while it is held.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -101,18 +105,21 @@ impl<D: Disk> Log<D> {
     /// # Errors
     /// [`Io`](crate::ErrorKind::Io) where the system has no address space.
     pub(super) fn new(disk: D, head: Head, strict: bool) -> Result<Self> {
-        let layout = Layout::of(disk.log_bytes());
-        let words = match disk.staged() {
-            Some(_) => 0,
-            None => layout.staged_lines() as usize * STAGED_WORDS,
+        let layout = head.layout(disk.log_bytes());
+        disk.lay_out(layout);
+        let own = match disk.staged() {
+            Some(_) => None,
+            None => Some(Dram::new(layout.staged_bytes.max(disk.whole().staged_bytes))?),
         };
-        Ok(Log {
+        let log = Log {
             private: Private::new(disk.region(), disk.private_bytes_max())?,
-            layout,
+            layout: AtomicU64::new(layout.to_word()),
+            wanted: AtomicU64::new(0),
+            extends: head.parts.is_some(),
             salt: head.salt,
             tail: Mutex::new(head.line),
             next: AtomicU64::new(head.line),
-            own: (0..words).map(|_| PmU64::new(0)).collect(),
+            own,
             first: head.line,
             durable: AtomicU64::new(head.line),
             writer: Mutex::new(Writer {
@@ -128,7 +135,24 @@ impl<D: Disk> Log<D> {
             group: Group::new(strict),
             wake: OnceLock::new(),
             disk,
-        })
+        };
+        log.grow_own(layout)?;
+        Ok(log)
+    }
+
+    pub(super) fn layout(&self) -> Layout {
+        Layout::from_word(self.layout.load(Ordering::Acquire))
+    }
+
+    /// The parts of the area are these from now on; with nothing staged, and `writer` and `tail` locked.
+    pub(super) fn set_layout(&self, parts: Layout) {
+        self.disk.lay_out(parts);
+        self.layout.store(parts.to_word(), Ordering::Release);
+    }
+
+    /// Memory for the staged lines of a log with these parts, where they need not outlive the process.
+    pub(super) fn grow_own(&self, parts: Layout) -> Result<()> {
+        self.own.as_ref().map_or(Ok(()), |own| own.grow(parts.staged_bytes))
     }
 
     /// Number of the line that comes next: all flushed so far have smaller ones.
@@ -140,24 +164,28 @@ impl<D: Disk> Log<D> {
         self.durable.load(Ordering::Acquire)
     }
 
-    fn staged(&self) -> &[PmU64] {
-        self.disk.staged().unwrap_or(&self.own)
-    }
-
     fn slot(&self, number: u64) -> &[PmU64] {
-        let at = (number % self.layout.staged_lines()) as usize * STAGED_WORDS;
-        &self.staged()[at..at + STAGED_WORDS]
+        let at = number % self.layout().staged_lines() * STAGED_WORDS as u64;
+        let words = match &self.own {
+            Some(own) => own.region().words(at * 8, STAGED_WORDS as u64).ok(),
+            None => self.disk.staged().map(|words| &words[at as usize..][..STAGED_WORDS]),
+        };
+        words.expect("the parts of the area are inside")
     }
 
     /// Stages `count` lines of the image from byte `off` on, one after the other.
     pub(super) fn append(&self, off: u64, count: u64) {
         let (mut at, end) = (off, off + count * LINE_BYTES);
-        let capacity = self.layout.staged_lines();
         while at < end {
             if self.has_failed() {
                 return;
             }
             let mut tail = lock_soon(&self.tail);
+            // Who held it may have failed in the middle of a step.
+            if self.has_failed() {
+                return;
+            }
+            let capacity = self.layout().staged_lines();
             let in_use = *tail - self.durable();
             let lines = (capacity - in_use).min((end - at) / LINE_BYTES).min(STAGED_AT_ONCE);
             let mut too_much = false;
@@ -208,7 +236,7 @@ impl<D: Disk> Log<D> {
             word.store(v);
         }
         slot[1].store(off);
-        if self.disk.staged().is_some() {
+        if self.own.is_none() {
             slot[2].store(staged_sum(self.salt, number, off, &line));
         }
         // Last: the process may be killed at any instant.
@@ -226,6 +254,10 @@ impl<D: Disk> Log<D> {
             }
             let in_use = {
                 let mut writer = lock(&self.writer);
+                // The same.
+                if self.has_failed() {
+                    return;
+                }
                 if let Err(e) = self.write_batch(&mut writer) {
                     self.fail(&e);
                 }
@@ -236,7 +268,7 @@ impl<D: Disk> Log<D> {
                 return;
             }
             if let Some(wake) = self.wake.get()
-                && in_use * 2 >= self.layout.ring_blocks
+                && in_use * 2 >= self.layout().ring_blocks
             {
                 wake.checkpointer.unpark();
             }
@@ -247,8 +279,9 @@ impl<D: Disk> Log<D> {
     }
 
     /// Writes what is staged, as far as there is room in the ring, and then to the pool.
-    fn write_batch(&self, writer: &mut Writer) -> io::Result<()> {
-        let ring = self.layout.ring_blocks;
+    pub(super) fn write_batch(&self, writer: &mut Writer) -> io::Result<()> {
+        let layout = self.layout();
+        let ring = layout.ring_blocks;
         let from = self.durable();
         let free = ring - (writer.block - self.start.load(Ordering::Acquire));
         let lines = (self.next() - from).min(free.min(BATCH_BLOCKS) * BLOCK_LINES);
@@ -270,7 +303,7 @@ impl<D: Disk> Log<D> {
         let (straight, wrapped) = bytes.split_at(straight as usize * BLOCK_BYTES);
         let parts = [(*block, straight), (*block + (straight.len() / BLOCK_BYTES) as u64, wrapped)];
         for (block, part) in parts.into_iter().filter(|(_, part)| !part.is_empty()) {
-            self.disk.write_log(self.layout.block_off(block), part)?;
+            self.disk.write_log(layout.block_off(block), part)?;
             self.counts.writes.fetch_add(1, Ordering::Relaxed);
         }
         // Only now: what is written there may be on the disk before this returns.
@@ -293,7 +326,7 @@ impl<D: Disk> Log<D> {
     /// True if a writer must make room first. Where a thread in the background does so, no writer waits for
     /// it, and for the sync of the pool, while a single block is free.
     fn is_tight(&self, in_use: u64) -> bool {
-        let ring = self.layout.ring_blocks;
+        let ring = self.layout().ring_blocks;
         if self.wake.get().is_some() { in_use == ring } else { in_use * 4 >= ring * 3 }
     }
 
@@ -306,38 +339,52 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Forgets all lines that are in the log now, after the pool has them on the disk.
+    /// Forgets all lines that are in the log now, after the pool has them on the disk. The log uses more of
+    /// its area then, if it is to.
     pub(super) fn checkpoint(&self) {
-        self.checkpoint_from(&mut lock(&self.head), false);
+        let parts = self.prepare();
+        let mut head = lock(&self.head);
+        self.checkpoint_from(&mut head, false);
+        if let Some(parts) = parts {
+            self.extend(&mut head, parts);
+        }
     }
 
     /// The last checkpoint: nothing is logged behind it. Both heads say so, and no line is left that
     /// the other one would bring back when the pool was changed without the log.
     pub(super) fn close(&self) {
+        self.wanted.store(0, Ordering::Relaxed);
         self.checkpoint_from(&mut lock(&self.head), true);
     }
 
     /// True if a checkpoint would be made ahead of need.
     pub(super) fn is_half_full(&self) -> bool {
         let in_use = lock(&self.writer).block - self.start.load(Ordering::Acquire);
-        in_use * 2 >= self.layout.ring_blocks
+        in_use * 2 >= self.layout().ring_blocks
     }
 
-    fn checkpoint_from(&self, head: &mut Head, closed: bool) {
+    pub(super) fn checkpoint_from(&self, head: &mut Head, closed: bool) {
         if self.has_failed() {
             return;
         }
-        let mut next = {
-            let writer = lock(&self.writer);
-            let generation = head.generation + 1;
-            let (block, chain, line) = (writer.block, writer.chain, self.durable());
-            Head { generation, line, block, chain, closed, ..*head }
-        };
-        // The lock is not held: others write on meanwhile, and may need all of the ring for it.
+        // The lock is not held any longer: others write on, and may need all of the ring for it.
+        let next = Head { closed, ..self.behind(&lock(&self.writer), head) };
+        self.move_to(head, next, closed);
+    }
+
+    /// The head behind all that is written.
+    pub(super) fn behind(&self, writer: &Writer, head: &Head) -> Head {
+        let (block, chain, line) = (writer.block, writer.chain, self.durable());
+        Head { generation: head.generation + 1, line, block, chain, ..*head }
+    }
+
+    /// Puts what was written to the pool on the disk, and then the next head; or `both` heads, so that it does
+    /// not matter which of them is left.
+    pub(super) fn move_to(&self, head: &mut Head, mut next: Head, both: bool) {
         if let Err(e) = self.disk.sync_data() {
             return self.fail(&e);
         }
-        let written = if closed {
+        let written = if both {
             next.generation += 1;
             write_heads(&self.disk, next)
         } else if next.block != head.block {
@@ -386,7 +433,7 @@ impl<D: Disk> Log<D> {
 
     pub(super) fn stats(&self) -> LogStats {
         LogStats {
-            area_bytes: self.disk.log_bytes(),
+            area_bytes: self.layout().bytes(),
             lines: self.next() - self.first,
             bytes: self.counts.bytes.load(Ordering::Relaxed),
             writes: self.counts.writes.load(Ordering::Relaxed),

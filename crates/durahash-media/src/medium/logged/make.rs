@@ -1,10 +1,7 @@
 //! A log made in the file of a pool that has none.
 
-use rustix::param::page_size;
-
 use super::format::{BLOCK_BYTES, LOG_ALIGN, Layout};
-use super::old::FOLIO_PAGES_MAX;
-use super::old::PoolView;
+use super::old::{PoolView, folio_bytes};
 use super::recover::Recovered;
 use crate::error::Result;
 use crate::medium::mapped::Mapped;
@@ -24,15 +21,29 @@ impl Layout {
 /// How the area of a log of about `bytes` bytes may lie in a file so that its ring is written past the
 /// page cache: so many bytes, ending at a multiple of the other number. `None` for a small one.
 pub(crate) fn place_log(bytes: u64) -> Option<(u64, u64)> {
-    let folio = FOLIO_PAGES_MAX * page_size() as u64;
+    let folio = folio_bytes();
     let blocks = folio / LOG_ALIGN;
     let ring_blocks = Layout::of(bytes).ring_blocks;
     let whole = (ring_blocks + blocks / 2) / blocks * blocks;
     (ring_blocks >= blocks).then(|| (Layout::area_bytes(whole), folio))
 }
 
+/// Where the area of a log of about `bytes` bytes ends that begins at `off`, so that its ring is written past the
+/// page cache. `None` for a small one.
+pub(crate) fn end_of_log(off: u64, bytes: u64) -> Option<u64> {
+    let folio = folio_bytes();
+    let end = off.checked_add(bytes)?.checked_next_multiple_of(folio)?;
+    (bytes >= 4 * folio).then_some(end)
+}
+
 /// A medium over a file in which a log can be made.
 pub(crate) trait LogSpace: Medium {
+    /// As [`grow`](Storage::grow), but what is from `hole` on takes no space and is not stored to.
+    fn grow_with_hole(&self, bytes: u64, hole: u64) -> Result<()>;
+
+    /// Takes the space of holes.
+    fn fill(&self, from: u64, to: u64) -> Result<()>;
+
     /// Writes bytes of the file beside what is mapped.
     fn write_file(&self, off: u64, bytes: &[u8]) -> Result<()>;
 
@@ -44,11 +55,22 @@ pub(crate) trait LogSpace: Medium {
 }
 
 impl LogSpace for Mapped {
+    fn grow_with_hole(&self, bytes: u64, hole: u64) -> Result<()> {
+        Mapped::grow_with_hole(self, bytes, hole)
+    }
+
+    fn fill(&self, from: u64, to: u64) -> Result<()> {
+        Mapped::fill(self, from, to)
+    }
+
     fn write_file(&self, off: u64, bytes: &[u8]) -> Result<()> {
         sys::write_at(self.file(), bytes, off).map_err(|e| self.error(MAKING, e))
     }
 
     fn sync_file(&self) -> Result<()> {
+        if self.is_new() {
+            return Ok(());
+        }
         sys::sync_file(self.file()).map_err(|e| self.error(MAKING, e))
     }
 
@@ -58,6 +80,11 @@ impl LogSpace for Mapped {
 }
 
 const MAKING: &str = "making the log of the pool";
+
+/// Bytes that a new log uses of an area of so many.
+pub(crate) fn used_at_first(area_bytes: u64) -> u64 {
+    Layout::first(area_bytes).bytes()
+}
 
 /// Makes `bytes` bytes from `off`, which nobody uses, an empty log of pool `uuid`.
 ///
@@ -69,15 +96,11 @@ pub(crate) fn format_log<M: LogSpace>(
     bytes: u64,
     uuid: [u64; 2],
 ) -> Result<()> {
-    const CHUNK_BYTES: u64 = 1 << 20;
-    let zeros = vec![0; CHUNK_BYTES.min(bytes) as usize];
+    let parts = Layout::first(bytes);
     // Written, not only reserved: the first write to reserved space takes twice as long.
-    for at in (off..off + bytes).step_by(CHUNK_BYTES as usize) {
-        let chunk = CHUNK_BYTES.min(off + bytes - at);
-        medium.write_file(at, &zeros[..chunk as usize])?;
-    }
+    medium.write_file(off, &vec![0; parts.bytes() as usize])?;
     medium.sync_file()?;
-    for head in Recovered::nothing(uuid).next(true)?.pair() {
+    for head in Recovered::nothing(uuid, parts).next(true)?.pair() {
         medium.write_file(off + head.off(), &head.to_bytes())?;
         medium.sync_file()?;
     }

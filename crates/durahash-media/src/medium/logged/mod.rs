@@ -24,6 +24,8 @@
 //! | a head with what was noted, over the older of two | the same | *the pool is synced* | the one or the other head; both are right |
 //! | blocks before it may be written over | | *the head is durable* | |
 //!
+//! How much of its area a log uses depends on the pool's length (`extend.rs`).
+//!
 //! Recovery has a table of its own (`recover.rs`). Two rules carry everything:
 //!
 //! - **LOG-1** No byte of a line is written to the pool before the line, and all lines with smaller
@@ -85,6 +87,7 @@
 
 mod background;
 mod disk;
+mod extend;
 mod file;
 pub(in crate::medium) mod format;
 mod gate;
@@ -105,12 +108,14 @@ pub use disk::Disk;
 pub use file::FileDisk;
 pub use format::Line;
 pub use mode::SyncMode;
-pub(super) use old::{OldLog, PoolView, begin_file, is_copy, is_left_in_cache, pool_bytes};
+pub(super) use old::{
+    OldLog, PoolView, begin_file, is_copy, is_left_in_cache, log_range, pool_bytes,
+};
 // What a pool needs in order to have a log made.
 #[cfg(not(loom))]
 pub(crate) use {
     format::{AREA_BYTES_MIN, LOG_ALIGN},
-    make::{LogSpace, format_log, place_log},
+    make::{LogSpace, end_of_log, format_log, place_log, used_at_first},
     old::{LOG_OFF, LOG_VERSIONS, TABLES, TABLES_OFF},
 };
 
@@ -171,6 +176,15 @@ impl<D: Disk + 'static> Logged<D> {
     #[cfg(any(test, feature = "sim"))]
     pub fn steps(&self) -> LogSteps<D> {
         LogSteps(Arc::clone(&self.log))
+    }
+
+    /// The log uses more of its area from now on, or soon, where the pool is long enough.
+    fn note_length(&self) {
+        if self.log.note_length()
+            && let Some(wake) = self.log.wake.get()
+        {
+            wake.checkpointer.unpark();
+        }
     }
 
     fn defers(&self) -> bool {
@@ -348,13 +362,15 @@ impl<D: Disk + 'static> Storage for Logged<D> {
             }
         }
         *old = None;
+        self.note_length();
         Ok(())
     }
 
     fn grow(&self, bytes: u64) -> Result<()> {
         self.log.failure()?;
         self.log.private.cover(bytes)?;
-        self.log.disk.grow(bytes).inspect_err(|e| match e.kind() {
+        let grown = self.log.disk.grow(bytes);
+        grown.inspect(|()| self.note_length()).inspect_err(|e| match e.kind() {
             ErrorKind::Full { .. } => {}
             // Of a write that failed, perhaps of something else, the system tells this once.
             ErrorKind::Io { source, .. } => self.log.fail(source),

@@ -2,13 +2,14 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::param::page_size;
 
 use super::disk::{Disk, aligned};
-use super::format::{AREA_BYTES_MIN, BLOCK_BYTES, LOG_ALIGN, Layout, Line};
+use super::format::{AREA_BYTES_MIN, BLOCK_BYTES, Head, LOG_ALIGN, Layout, Line};
 use super::recover::{self, Recovered};
 use crate::error::{Error, ErrorKind, Result};
 use crate::identity::FileId;
@@ -33,12 +34,20 @@ pub(in crate::medium) trait PoolView: Memory + Storage {
     /// The file as stores reach it, where the pages of this mapping are private.
     fn map_pool(&self) -> Result<(Mapping, Region)>;
 
-    /// Writes the pages of `bytes` bytes from `off` to the disk.
+    /// Writes the pages of `bytes` bytes from `off` to the disk; of a file that has no name yet, nothing.
     fn sync_pages(&self, off: u64, bytes: u64) -> io::Result<()>;
 }
 
+/// No log of this many bytes is of use, and its heads count blocks in half a word.
+const BYTES_MAX: u64 = 1 << 43;
+
 /// The most pages of a folio.
 pub(super) const FOLIO_PAGES_MAX: u64 = 1 << 11;
+
+/// Bytes of the largest folio.
+pub(super) fn folio_bytes() -> u64 {
+    FOLIO_PAGES_MAX * page_size() as u64
+}
 
 /// Where a log's area is in a pool's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +99,12 @@ pub(super) fn head_parts(region: &Region) -> Result<Vec<(u64, u64)>> {
     Ok(parts)
 }
 
+/// Where the log of the pool in `region` lies, if it has one that can be.
+pub(in crate::medium) fn log_range(region: &Region) -> Option<Range<u64>> {
+    let area = LogArea::find(region).ok()??;
+    Some(area.off..area.off + area.bytes)
+}
+
 impl LogArea {
     /// The area of the pool in `region`, if it is a pool and has one. One of another version has none
     /// that is known: an open of the pool refuses it for that.
@@ -110,17 +125,35 @@ impl LogArea {
         }
         let aligned = [off, bytes].iter().all(|v| v.is_multiple_of(LOG_ALIGN));
         let fits = off.checked_add(bytes).is_some_and(|end| end <= region.len());
-        if !aligned || !fits || bytes < AREA_BYTES_MIN {
+        if !aligned || !fits || !(AREA_BYTES_MIN..=BYTES_MAX).contains(&bytes) {
             return Err(Error::corrupt("place of the log", LOG_OFF));
         }
         Ok(Some(LogArea { off, bytes, uuid: [word(UUID_OFF)?, word(UUID_OFF + 8)?] }))
     }
 
-    /// True if no folio has both pages of the ring and others.
-    pub(super) fn stands_apart(self) -> bool {
-        let folio = FOLIO_PAGES_MAX * page_size() as u64;
-        let ring = self.off + Layout::of(self.bytes).block_off(0);
-        ring.is_multiple_of(folio) && (self.off + self.bytes).is_multiple_of(folio)
+    /// The parts of all of it, for a log that has `head`: the ring begins and ends with a folio where the
+    /// area ends with one.
+    pub(super) fn whole(self, head: &Head) -> Layout {
+        let (folio, end) = (folio_bytes(), self.off + self.bytes);
+        let (plain, now) = (Layout::of(self.bytes), head.layout(self.bytes));
+        let plain = if plain.ring_off() < now.ring_off() { now } else { plain };
+        if now.bytes() == self.bytes {
+            return now;
+        }
+        if head.parts.is_none() || !end.is_multiple_of(folio) {
+            return plain;
+        }
+        // The folio nearest to where an eighth is for staged lines; none in which there were staged lines.
+        let first = self.off + now.ring_off().max(Layout::first(self.bytes).ring_off());
+        let near = (self.off + plain.ring_off() + folio / 2) / folio * folio;
+        let ring = near.max(first.next_multiple_of(folio));
+        if ring < end { Layout::with_ring_at(self.bytes, ring - self.off) } else { plain }
+    }
+
+    /// True if no folio has both pages of the ring and others, once all of it is used with these parts.
+    pub(super) fn stands_apart(self, whole: Layout) -> bool {
+        let (ring, end) = (self.off + whole.ring_off(), self.off + whole.bytes());
+        ring.is_multiple_of(folio_bytes()) && end.is_multiple_of(folio_bytes())
     }
 }
 
@@ -162,6 +195,8 @@ pub(in crate::medium) fn is_copy(region: &Region, file: FileId) -> Result<bool> 
 /// The contents of a file's log when it was opened.
 pub(in crate::medium) struct OldLog {
     pub(super) area: LogArea,
+    /// The parts of the area when all of it is used.
+    pub(super) whole: Layout,
     pub(super) found: Recovered,
 }
 
@@ -177,12 +212,13 @@ impl OldLog {
             view.map_privately()?;
         }
         // Where it cannot be had, through the page cache.
-        let past_cache = if area.stands_apart() {
+        let whole = area.whole(&head);
+        let past_cache = if area.stands_apart(whole) {
             open_same(view, sys::open_direct).map_err(|e| view.error(OPENING, e))?
         } else {
             None
         };
-        let ring = area.off + Layout::of(area.bytes).block_off(0);
+        let ring = area.off + head.layout(area.bytes).ring_off();
         let mut buffer = Vec::new();
         let block = aligned(&mut buffer, BLOCK_BYTES);
         let past_cache = past_cache.filter(|file| sys::read_at(file, block, ring).is_ok());
@@ -194,12 +230,18 @@ impl OldLog {
                 LOG_OFF,
             ));
         }
-        Ok(Some(OldLog { area, found }))
+        Ok(Some(OldLog { area, whole, found }))
     }
 
     /// True if the pool in `region` still has this log.
     pub(super) fn is_there(&self, region: &Region) -> Result<bool> {
         Ok(LogArea::find(region)? == Some(self.area))
+    }
+
+    /// What the log does not use of its area: a hole of the file.
+    pub(in crate::medium) fn unused(&self) -> Range<u64> {
+        let LogArea { off, bytes, .. } = self.area;
+        off + self.found.used_bytes(bytes)..off + bytes
     }
 
     /// True if the pages of the view are private.
@@ -321,4 +363,41 @@ pub(super) fn open_same(
     let (own, other) = (sys::metadata(view.file())?, sys::metadata(&file)?);
     let same = (own.dev(), own.ino()) == (other.dev(), other.ino());
     Ok(Some(file).filter(|_| same))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::make::end_of_log;
+    use super::*;
+    use crate::medium::logged::recover::Recovered;
+
+    /// Wherever an area lies, what is written past the cache was never staged, in whichever parts.
+    #[test]
+    fn all_of_an_area_has_its_ring_behind_what_was_staged_before() {
+        const EXTENT_BYTES: u64 = 64 << 10;
+        for log_bytes in [512 << 10, 2 << 20, 8 << 20, 33 << 20, 64 << 20] {
+            for off in (2..300).map(|i| i * EXTENT_BYTES) {
+                let near = end_of_log(off, log_bytes).unwrap_or(off + log_bytes);
+                for end in [near, (off + log_bytes).next_multiple_of(folio_bytes())] {
+                    let bytes = end - off;
+                    assert!(bytes >= log_bytes);
+                    let area = LogArea { off, bytes, uuid: [0, 0] };
+                    let mut parts = Layout::first(bytes);
+                    for _ in 0..20 {
+                        let nothing = Recovered::nothing(area.uuid, parts);
+                        let whole = area.whole(&nothing.next(true).unwrap());
+                        assert!(whole.bytes() <= bytes && whole.ring_blocks > 0);
+                        assert!(whole.ring_off() >= parts.ring_off(), "{area:?}");
+                        let next = Layout::of(parts.bytes() * 2);
+                        let fits = next.bytes() < whole.bytes();
+                        parts =
+                            if fits && next.ring_off() <= whole.ring_off() { next } else { whole };
+                    }
+                    assert_eq!(parts.bytes(), bytes);
+                    let head = Recovered::nothing(area.uuid, parts).next(true).unwrap();
+                    assert_eq!(area.whole(&head), parts, "the same on a machine with other pages");
+                }
+            }
+        }
+    }
 }

@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering;
 
 use super::disk::Disk;
 use super::gate;
-use super::log::Log;
+use super::log::{Log, lock};
 
 impl<D: Disk> Log<D> {
     /// Gives private pages back until half of what is allowed is left, as far as they are equal to the
@@ -51,7 +51,11 @@ impl<D: Disk> Log<D> {
             return;
         }
         let mut unwritten = HashSet::new();
-        let until = self.unwritten(None, &mut unwritten);
+        let until = {
+            // The parts of the area stay where they are.
+            let _head = lock(&self.head);
+            self.unwritten(None, &mut unwritten)
+        };
         let _ = gate::closed(|| {
             self.while_unnumbered(|| {
                 self.unwritten(Some(until), &mut unwritten);

@@ -62,9 +62,11 @@ pub(crate) struct Recovered {
 
 impl Recovered {
     #[cfg(any(not(loom), test, feature = "sim"))]
-    /// The contents of a new area, which is zero.
-    pub(crate) fn nothing(uuid: [u64; 2]) -> Recovered {
-        let from = Head { generation: 0, uuid, salt: 0, line: 1, block: 0, chain: 0, closed: true };
+    /// The contents of a new area, which is zero, with these parts.
+    pub(crate) fn nothing(uuid: [u64; 2], parts: Layout) -> Recovered {
+        let (closed, parts) = (true, Some(parts));
+        let from =
+            Head { generation: 0, uuid, salt: 0, line: 1, block: 0, chain: 0, closed, parts };
         Recovered::behind(from, false)
     }
 
@@ -82,6 +84,11 @@ impl Recovered {
     /// True if the pool was closed, or used without the log since.
     pub(crate) fn is_closed(&self) -> bool {
         self.from.closed
+    }
+
+    /// Bytes of the area that the log uses.
+    pub(super) fn used_bytes(&self, area_bytes: u64) -> u64 {
+        self.from.layout(area_bytes).bytes()
     }
 
     /// The second of the two heads with which the log begins anew, as of another open.
@@ -141,7 +148,8 @@ pub(crate) fn newest_head<D: Disk>(disk: &D, uuid: [u64; 2]) -> Result<Head> {
     }
     let mut heads = vec![0; 2 * BLOCK_BYTES];
     disk.read_log(0, &mut heads).map_err(failed(disk, READING))?;
-    let sound = heads.chunks_exact(BLOCK_BYTES).filter_map(Head::from_bytes);
+    let head = |bytes| Head::from_bytes(bytes, disk.log_bytes());
+    let sound = heads.chunks_exact(BLOCK_BYTES).filter_map(head);
     sound
         .filter(|head| head.uuid == uuid)
         .max_by_key(|head| head.generation)
@@ -175,10 +183,10 @@ fn replay<D: Disk>(
     replaying: &mut Replaying<'_, '_, D>,
 ) -> Result<()> {
     let pool_bytes = disk.region().len();
-    let ring = Layout::of(disk.log_bytes()).ring_blocks;
     let from = found.from;
+    let layout = from.layout(disk.log_bytes());
     let head = &mut found.head;
-    each_block(disk, from.block..from.block + ring, &mut |_, block| {
+    each_block(disk, layout, from.block..from.block + layout.ring_blocks, &mut |_, block| {
         let Some(next) = BlockHead::next(head, block) else {
             return Ok(false);
         };
@@ -199,7 +207,8 @@ fn replay<D: Disk>(
 /// Refuses a log in which a line is missing that was on the disk.
 fn look_behind<D: Disk>(disk: &D, found: &Recovered) -> Result<()> {
     let Head { uuid, line, block, .. } = found.head;
-    let end = found.from.block + Layout::of(disk.log_bytes()).ring_blocks;
+    let layout = found.from.layout(disk.log_bytes());
+    let end = found.from.block + layout.ring_blocks;
     let mut refuse = |off, bytes: &[u8]| {
         if BlockHead::proves(bytes, uuid, line) {
             let what = "the log is damaged before its end, so what was acknowledged is missing; \
@@ -209,10 +218,10 @@ fn look_behind<D: Disk>(disk: &D, found: &Recovered) -> Result<()> {
         Ok(true)
     };
     let near = end.min(block + NEAR_BLOCKS);
-    each_block(disk, block..near, &mut refuse)?;
+    each_block(disk, layout, block..near, &mut refuse)?;
     (near..end)
         .step_by(FAR_BLOCKS as usize)
-        .try_for_each(|far| each_block(disk, far..far + 1, &mut refuse))
+        .try_for_each(|far| each_block(disk, layout, far..far + 1, &mut refuse))
 }
 
 /// Calls `f` with the place and the bytes of blocks of the ring, by their numbers, as long as it says so.
@@ -220,10 +229,10 @@ fn look_behind<D: Disk>(disk: &D, found: &Recovered) -> Result<()> {
 /// The next ones are read meanwhile, once it has come far enough.
 fn each_block<D: Disk>(
     disk: &D,
+    layout: Layout,
     numbers: Range<u64>,
     f: &mut dyn FnMut(u64, &[u8]) -> Result<bool>,
 ) -> Result<()> {
-    let layout = Layout::of(disk.log_bytes());
     // Mostly there is nothing, so one is read at first.
     let (mut most, in_the_end) = READ_BLOCKS;
     let mut number = numbers.start;
@@ -300,7 +309,7 @@ fn replay_staged<D: Disk>(
     found: &mut Recovered,
     replaying: &mut Replaying<'_, '_, D>,
 ) -> Result<()> {
-    let lines = Layout::of(disk.log_bytes()).staged_lines();
+    let lines = found.from.layout(disk.log_bytes()).staged_lines();
     for _ in 0..lines {
         let number = found.head.line;
         let mut bytes = [0; STAGED_WORDS * 8];
@@ -343,9 +352,10 @@ pub(crate) fn begin<D: Disk>(disk: &D, found: &Recovered, next: Head) -> Result<
 
 fn write_again<D: Disk>(disk: &D, found: &Recovered) -> Result<()> {
     let write = |off, bytes: &[u8]| disk.rewrite_log(off, bytes).map_err(failed(disk, WRITING));
+    let layout = found.from.layout(disk.log_bytes());
     write(found.from.off(), &found.from.to_bytes())?;
     if found.staged {
-        let mut bytes = vec![0; Layout::of(disk.log_bytes()).staged_bytes as usize];
+        let mut bytes = vec![0; layout.staged_bytes as usize];
         disk.read_log(Layout::STAGED_OFF, &mut bytes).map_err(failed(disk, READING))?;
         write(Layout::STAGED_OFF, &bytes)?;
     }
@@ -355,7 +365,7 @@ fn write_again<D: Disk>(disk: &D, found: &Recovered) -> Result<()> {
     // Blocks that adjoin, together.
     let mut head = found.from;
     let (mut first, mut blocks) = (0, Vec::new());
-    each_block(disk, found.from.block..found.head.block, &mut |off, block| {
+    each_block(disk, layout, found.from.block..found.head.block, &mut |off, block| {
         let Some(next) = BlockHead::next(&head, block) else {
             return Err(Error::corrupt("the log changed while it was read", off));
         };

@@ -669,3 +669,59 @@ fn threads_that_drain_share_writes() {
     let stats = medium.log_stats().unwrap();
     assert!(stats.writes < stats.lines, "{stats:?}");
 }
+
+/// What it used before is left until the heads that say so are durable; then it goes on in the new parts, from
+/// whatever instant it is recovered.
+#[test]
+fn a_log_uses_more_of_its_area_when_its_pool_has_become_longer() {
+    const LONG_BYTES: u64 = 64 * 4096;
+    for mode in [SyncMode::Strict, SyncMode::INTERVAL] {
+        let disk = SimDisk::new(POOL_BYTES, LONG_BYTES, mode != SyncMode::Strict);
+        let medium = disk.clone().create_with(mode, AREA_BYTES).unwrap();
+        let used = || medium.log_stats().unwrap().area_bytes;
+        medium.grow(AREA_BYTES / 8).unwrap();
+        write(&medium, 1..5);
+        medium.steps().checkpoint().unwrap();
+        assert_eq!(used(), AREA_BYTES, "long enough for so short a pool");
+        medium.grow(POOL_BYTES).unwrap();
+        write(&medium, 5..30);
+        medium.steps().checkpoint().unwrap();
+        assert_eq!(used(), LONG_BYTES.min((POOL_BYTES * 4).next_power_of_two()));
+        write(&medium, 30..60);
+        medium.sync(0, POOL_BYTES).unwrap();
+        let steps = disk.steps();
+        let start = SimDisk::new(POOL_BYTES, LONG_BYTES, mode != SyncMode::Strict).image();
+        let long = steps.iter().rposition(|step| matches!(step, DiskStep::Resize(_))).unwrap();
+        for cut in long + 1..=steps.len() {
+            let mut image = start.clone();
+            steps[..cut].iter().for_each(|step| image.apply(step));
+            let medium = left(image, mode).open(mode).unwrap();
+            medium.begin().unwrap();
+            let found = (1..60).take_while(|i| medium.load(word(&medium, i * 64)) == *i).count();
+            // What was staged only is not among the steps yet.
+            assert!(mode != SyncMode::Strict || found >= 4, "only {found} after {cut} steps");
+            assert!((found as u64 + 1..60).all(|i| medium.load(word(&medium, i * 64)) == 0));
+            assert!(cut < steps.len() || found == 59);
+        }
+    }
+}
+
+/// Where there is no space, the log stays as it is.
+#[test]
+fn a_log_that_cannot_use_more_goes_on() {
+    let disk = SimDisk::new(POOL_BYTES, 64 * 4096, false);
+    let medium = disk.clone().create_with(SyncMode::Strict, AREA_BYTES).unwrap();
+    disk.set_full_log(true);
+    medium.grow(POOL_BYTES).unwrap();
+    medium.steps().checkpoint().unwrap();
+    write(&medium, 1..90);
+    assert_eq!(medium.log_stats().unwrap().area_bytes, AREA_BYTES);
+    disk.set_full_log(false);
+    medium.steps().checkpoint().unwrap();
+    assert_eq!(medium.log_stats().unwrap().area_bytes, AREA_BYTES, "not before the pool grows");
+    let after = reopen(disk.image(), SyncMode::Strict);
+    assert!((1..90).all(|i| after.load(word(&after, i * 64)) == i));
+    after.steps().checkpoint().unwrap();
+    assert!(after.log_stats().unwrap().area_bytes > AREA_BYTES);
+    assert!((1..90).all(|i| after.load(word(&after, i * 64)) == i));
+}

@@ -2,10 +2,11 @@
 
 use std::fs::{File, Metadata};
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::io::Errno;
@@ -19,6 +20,9 @@ pub(super) struct PoolFile {
     file: File,
     path: PathBuf,
     unpublished: Mutex<Option<Unpublished>>,
+    /// True until it is about to get its name: after a loss of power there is no such file, so nothing of it need be
+    /// on the disk. What is synced for the name has all that was skipped before.
+    is_new: AtomicBool,
     /// The process whose lock it is.
     process: u32,
 }
@@ -60,7 +64,9 @@ impl PoolFile {
 
     fn new(file: File, path: &Path, unpublished: Option<Unpublished>) -> Self {
         let process = std::process::id();
-        PoolFile { file, path: path.into(), unpublished: Mutex::new(unpublished), process }
+        let is_new = AtomicBool::new(unpublished.is_some());
+        let unpublished = Mutex::new(unpublished);
+        PoolFile { file, path: path.into(), unpublished, is_new, process }
     }
 
     /// The file at `path`, which is a regular one and not empty.
@@ -143,35 +149,46 @@ impl PoolFile {
         Error::io(doing, Some(self.path.clone()), e)
     }
 
-    /// Lengthens the file from `from` to `to` bytes, with space on the disk under all of it; cuts
-    /// it back to `from` where that fails.
-    pub(super) fn extend(&self, from: u64, to: u64) -> Result<()> {
+    /// Lengthens the file from `from` to `to` bytes, with space on the disk under all of it but what is from
+    /// `hole` on; cuts it back to `from` where that fails.
+    pub(super) fn extend(&self, from: u64, to: u64, hole: u64) -> Result<()> {
         // The system answers an attempt beyond this limit with a signal that ends the process.
         if to > sys::file_size_limit() {
             return Err(Error::full(to - from, Limit::FileSize).at_path(self.path()));
         }
-        let extended = match sys::allocate(&self.file, from, to - from) {
-            Err(e) if sys::is(&e, Errno::OPNOTSUPP) => self.write_zeros(from, to),
-            other => other,
-        };
+        let mut extended = Ok(());
+        if from < hole {
+            extended = match sys::allocate(&self.file, from, hole - from) {
+                Err(e) if sys::is(&e, Errno::OPNOTSUPP) => self.write_zeros(from, hole),
+                other => other,
+            };
+        }
+        if hole < to {
+            extended = extended.and_then(|()| sys::truncate(&self.file, to));
+        }
         extended.map_err(|e| {
             self.cut_back(from);
             self.no_space(e, to - from)
         })
     }
 
-    /// Takes the space of holes in the first `bytes` bytes, which a copy by other means may have left: a store into one would
-    /// end the process when the disk is full. Fewer blocks than bytes may also mean compression, on
-    /// a file system that has no holes to fill then.
-    pub(super) fn fill_holes(&self, bytes: u64) -> Result<()> {
+    /// Takes the space of holes in the first `bytes` bytes but for `unused` ones, which a copy by other means may
+    /// have left: a store into one would end the process when the disk is full. Fewer blocks than bytes may also
+    /// mean compression, on a file system that has no holes to fill then.
+    pub(super) fn fill_holes(&self, bytes: u64, unused: Range<u64>) -> Result<()> {
         let metadata = self.metadata()?;
-        if metadata.blocks() * 512 >= metadata.len() {
+        // Of what is unused some may have space, and hide that as much lacks it elsewhere.
+        if unused.is_empty() && metadata.blocks() * 512 >= metadata.len() {
             return Ok(());
         }
-        match sys::allocate(&self.file, 0, bytes) {
-            Err(e) if !sys::is(&e, Errno::OPNOTSUPP) => {
-                Err(self.no_space(e, bytes.saturating_sub(metadata.blocks() * 512)))
-            }
+        self.fill(0, unused.start)?;
+        self.fill(unused.end, bytes)
+    }
+
+    /// Takes the space of holes from byte `from` up to `to`, where the file system can.
+    pub(super) fn fill(&self, from: u64, to: u64) -> Result<()> {
+        match if from < to { sys::allocate(&self.file, from, to - from) } else { Ok(()) } {
+            Err(e) if !sys::is(&e, Errno::OPNOTSUPP) => Err(self.no_space(e, to - from)),
             _ => Ok(()),
         }
     }
@@ -211,13 +228,25 @@ impl PoolFile {
         sys::sync_file(&self.file).map_err(|e| self.error("syncing the pool", e))
     }
 
+    /// True if it need not be synced yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.is_new.load(Ordering::SeqCst)
+    }
+
+    /// Syncs all of it, and lets nobody skip a sync from now on. In this order: what another thread has written
+    /// before it skipped a sync is on the disk.
+    fn sync_new(&self) -> Result<()> {
+        self.is_new.store(false, Ordering::SeqCst);
+        self.sync()
+    }
+
     /// Gives a created file its own name, durably.
     pub(super) fn publish(&self) -> Result<()> {
         let mut slot = self.unpublished.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(unpublished) = &*slot else {
             return Ok(());
         };
-        self.sync()?;
+        self.sync_new()?;
         let mut leftover = None;
         let named = match (sys::link(unpublished.path(), &self.path), unpublished) {
             // A file system without hard links.
@@ -267,7 +296,7 @@ impl PoolFile {
         if mode != is.mode() & MODE_BITS {
             sys::change_mode(&self.file, mode).map_err(|e| old.error(DOING, e))?;
         }
-        self.sync()?;
+        self.sync_new()?;
         if !old.has_its_name()? {
             let other = io::Error::other("another file has its name now, or none");
             return Err(old.error(DOING, other));

@@ -22,6 +22,7 @@ mod tests;
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -255,8 +256,49 @@ impl Mapped {
         self.reach(image, Sharing::Private, bytes)
     }
 
-    pub(super) fn fill_holes(&self) -> Result<()> {
-        self.file.fill_holes(self.region.len())
+    pub(super) fn fill_holes(&self, unused: Range<u64>) -> Result<()> {
+        self.file.fill_holes(self.region.len(), unused)
+    }
+
+    /// Grows to `bytes` bytes, of which those from `hole` on take no space on the disk, and are not to be
+    /// stored to.
+    pub(super) fn grow_with_hole(&self, bytes: u64, hole: u64) -> Result<()> {
+        if self.read_only {
+            return Err(Error::from(ErrorKind::ReadOnly).at_path(self.file.path()));
+        }
+        let trimmed = self.trimmed.lock().unwrap_or_else(PoisonError::into_inner);
+        let len = self.region.len();
+        if bytes <= len {
+            return Ok(());
+        }
+        if bytes > self.region.max_bytes() || *trimmed {
+            return Err(Error::full(bytes - len, self.region.limit()).at_path(self.file.path()));
+        }
+        self.reach(&self.mapping, self.sharing, bytes)?;
+        let hole = hole.max(len);
+        self.file.extend(len, bytes, hole)?;
+        // SAFETY: the file was just extended over the range, and the region does not reach there.
+        let populated = unsafe { self.mapping.populate(len, hole - len) }
+            .map_err(|e| self.file.error("growing the pool", e));
+        // With DAX what is stored there is durable when fenced, so the length must be before.
+        let durable = populated.and_then(|()| if self.dax { self.file.sync() } else { Ok(()) });
+        if let Err(e) = durable {
+            self.file.cut_back(len);
+            return Err(e);
+        }
+        // SAFETY: all of the file is mapped readable and writable.
+        unsafe { self.region.set_len(bytes) };
+        Ok(())
+    }
+
+    /// As [`PoolFile::is_new`].
+    pub(super) fn is_new(&self) -> bool {
+        self.file.is_new()
+    }
+
+    /// As [`PoolFile::fill`].
+    pub(super) fn fill(&self, from: u64, to: u64) -> Result<()> {
+        self.file.fill(from, to)
     }
 
     pub(super) fn is_log_closed(&self) -> bool {
@@ -388,7 +430,7 @@ impl PoolView for Mapped {
     }
 
     fn sync_pages(&self, off: u64, bytes: u64) -> io::Result<()> {
-        if bytes == 0 { Ok(()) } else { self.mapping.sync(off, bytes) }
+        if bytes == 0 || self.is_new() { Ok(()) } else { self.mapping.sync(off, bytes) }
     }
 }
 
@@ -439,8 +481,9 @@ impl Storage for Mapped {
         if self.read_only {
             return Ok(());
         }
-        self.file.fill_holes(self.region.len())?;
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let len = self.region.len();
+        self.fill_holes(log.as_ref().map_or(len..len, OldLog::unused))?;
         if let Some(old) = &*log {
             logged::begin_file(self, old)?;
             if old.is_private() {
@@ -452,31 +495,7 @@ impl Storage for Mapped {
     }
 
     fn grow(&self, bytes: u64) -> Result<()> {
-        if self.read_only {
-            return Err(Error::from(ErrorKind::ReadOnly).at_path(self.file.path()));
-        }
-        let trimmed = self.trimmed.lock().unwrap_or_else(PoisonError::into_inner);
-        let len = self.region.len();
-        if bytes <= len {
-            return Ok(());
-        }
-        if bytes > self.region.max_bytes() || *trimmed {
-            return Err(Error::full(bytes - len, self.region.limit()).at_path(self.file.path()));
-        }
-        self.reach(&self.mapping, self.sharing, bytes)?;
-        self.file.extend(len, bytes)?;
-        // SAFETY: the file was just extended over the range, and the region does not reach there.
-        let populated = unsafe { self.mapping.populate(len, bytes - len) }
-            .map_err(|e| self.file.error("growing the pool", e));
-        // With DAX what is stored there is durable when fenced, so the length must be before.
-        let durable = populated.and_then(|()| if self.dax { self.file.sync() } else { Ok(()) });
-        if let Err(e) = durable {
-            self.file.cut_back(len);
-            return Err(e);
-        }
-        // SAFETY: all of the file is mapped readable and writable.
-        unsafe { self.region.set_len(bytes) };
-        Ok(())
+        self.grow_with_hole(bytes, bytes)
     }
 
     fn sync(&self, off: u64, bytes: u64) -> Result<()> {
@@ -490,12 +509,20 @@ impl Storage for Mapped {
             self.fence();
             return Ok(());
         }
+        if self.is_new() {
+            return Ok(());
+        }
         // What is synced is on the disk then, also where an earlier process, or this one, has tried in
         // vain: else a close could call such a pool clean.
         let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
         let len = self.region.len();
         if *unsynced {
-            self.dirty_pages(off, bytes.min(len.saturating_sub(off)))?;
+            let end = off.saturating_add(bytes).min(len);
+            // Not the log, which is not in use, and may be a hole.
+            let log = logged::log_range(&self.region).unwrap_or(len..len);
+            for (from, to) in [(off, end.min(log.start)), (off.max(log.end), end)] {
+                self.dirty_pages(from, to.saturating_sub(from))?;
+            }
         }
         let synced = self.mapping.sync(off, bytes);
         match &synced {

@@ -5,7 +5,7 @@
 //! [`Disk`] (crate `durahash-crash`, model `block`).
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
@@ -108,11 +108,14 @@ struct Inner {
     buffer: Option<Buffer>,
     area_bytes: u64,
     staged: Option<Box<[PmU64]>>,
+    /// As many of these words as the log uses.
+    staged_words: AtomicUsize,
     state: Mutex<State>,
     /// True if writes to the log wait until they are let go, and how many do.
     held: Mutex<(bool, u64)>,
     let_go: Condvar,
     past_cache: AtomicBool,
+    full_log: AtomicBool,
 }
 
 struct State {
@@ -166,10 +169,12 @@ impl SimDisk {
             buffer,
             area_bytes,
             staged,
+            staged_words: AtomicUsize::new(0),
             state: Mutex::new(state),
             held: Mutex::default(),
             let_go: Condvar::new(),
             past_cache: AtomicBool::new(false),
+            full_log: AtomicBool::new(false),
         }))
     }
 
@@ -178,12 +183,27 @@ impl SimDisk {
         self.0.past_cache.store(past_cache, Ordering::Relaxed);
     }
 
+    /// Says whether there is no space for more of the log's area.
+    pub fn set_full_log(&self, full: bool) {
+        self.0.full_log.store(full, Ordering::Relaxed);
+    }
+
     /// An empty pool behind a log on this disk.
     ///
     /// # Errors
     /// [`Options`](crate::ErrorKind::Options) for a mode without a log.
     pub fn create(self, mode: SyncMode) -> Result<Logged<SimDisk>> {
-        let logged = Logged::over(self, Recovered::nothing(UUID), mode.is_strict()?)?;
+        let bytes = self.0.area_bytes;
+        self.create_with(mode, bytes)
+    }
+
+    /// The same, of a log that uses the first `bytes` bytes of its area until the pool is longer.
+    ///
+    /// # Errors
+    /// As [`create`](SimDisk::create).
+    pub fn create_with(self, mode: SyncMode, bytes: u64) -> Result<Logged<SimDisk>> {
+        let nothing = Recovered::nothing(UUID, Layout::of(bytes.max(AREA_BYTES_MIN)));
+        let logged = Logged::over(self, nothing, mode.is_strict()?)?;
         logged.begin()?;
         Ok(logged)
     }
@@ -252,7 +272,8 @@ impl SimDisk {
 
     fn record_staged(&self) {
         if let Some(words) = &self.0.staged {
-            let bytes = words.iter().flat_map(|word| word.load().to_le_bytes()).collect();
+            let count = self.0.staged_words.load(Ordering::Relaxed);
+            let bytes = words[..count].iter().flat_map(|word| word.load().to_le_bytes()).collect();
             let step = DiskStep::Staged(bytes);
             let mut state = self.state();
             let State { image, steps, .. } = &mut *state;
@@ -303,6 +324,26 @@ impl Disk for SimDisk {
 
     fn log_bytes(&self) -> u64 {
         self.0.area_bytes
+    }
+
+    fn bytes_beside_small_pool(&self) -> u64 {
+        self.0.region.len()
+    }
+
+    fn fill_log(&self, from: u64, to: u64) -> io::Result<()> {
+        if self.0.full_log.load(Ordering::Relaxed) {
+            return Err(Errno::NOSPC.into());
+        }
+        self.write_log(from, &vec![0; (to - from) as usize])
+    }
+
+    fn lay_out(&self, parts: Layout) {
+        let state = self.state();
+        let bytes = &state.image.area[Layout::STAGED_OFF as usize..][..parts.staged_bytes as usize];
+        for (word, bytes) in self.0.staged.iter().flatten().zip(bytes.as_chunks::<8>().0) {
+            word.store(u64::from_le_bytes(*bytes));
+        }
+        self.0.staged_words.store(parts.staged_bytes as usize / 8, Ordering::Relaxed);
     }
 
     fn read_log(&self, off: u64, bytes: &mut [u8]) -> io::Result<()> {
