@@ -24,7 +24,8 @@ fn mixed(i: u64) -> u64 {
 
 /// Prints the rows of a map with so many entries.
 fn measure<T: Data + ?Sized>(
-    (path, kind, new): (&Path, &str, fn(u64) -> T::Owned),
+    path: &Path,
+    (kind, new): (&str, fn(u64) -> T::Owned),
     (mode, design): (SyncMode, Design),
     entries: u64,
 ) -> Result<()> {
@@ -86,8 +87,8 @@ fn main() -> Result<()> {
     for design in Design::ALL.iter().filter(|design| only.is_none_or(|only| **design == only)) {
         for mode in [SyncMode::Process, SyncMode::INTERVAL] {
             let text = |i| format!("{i:032}");
-            measure::<u64>((path, "words", |i| i), (mode, *design), entries)?;
-            measure::<str>((path, "records", text), (mode, *design), entries)?;
+            measure::<u64>(path, ("words", |i| i), (mode, *design), entries)?;
+            measure::<str>(path, ("records", text), (mode, *design), entries)?;
         }
     }
     Ok(())
