@@ -239,6 +239,7 @@ macro_rules! accept {
 accept! {
     ACCEPTED {
         "take" "medium.fence();" [Drop Delay] "only another thread needs it: tests/schedules.rs"
+        "alloc_of" "medium.fence();" [Drop Delay] "the same"
         "close" "self.store_state(state)?;" [Drop Delay SwapAcrossFence]
             "a clean pool that is taken for an unclean one is recovered"
         "move_to" "medium.flush_fresh(marks);" [FirstLine] "no pool here has more than 512 blocks"
