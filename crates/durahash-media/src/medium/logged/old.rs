@@ -365,7 +365,7 @@ pub(super) fn open_same(
     Ok(Some(file).filter(|_| same))
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::super::make::end_of_log;
     use super::*;
