@@ -320,6 +320,15 @@ impl<'a> EpochLock<'a> {
         Ok(())
     }
 
+    /// Notes that this process has had the lock, with W held: [`stamp`](EpochLock::stamp) leaves it as it is. It is
+    /// noted when the lock gets its epoch, but damage may have given it that epoch before.
+    ///
+    /// # Errors
+    /// As [`stamp`](EpochLock::stamp).
+    pub fn note_present<M: Memory>(self, medium: &M) -> Result<()> {
+        self.present.add(medium.region().offset_of(self.word))
+    }
+
     /// True if a thread holds W.
     #[track_caller]
     pub fn is_locked<M: Memory>(self, medium: &M) -> bool {
@@ -360,6 +369,20 @@ mod tests {
 
     fn word_of(epoch: u64, version: u64, flags: u64) -> u64 {
         sealed(epoch << EPOCH_SHIFT | (version * VERSION) | flags)
+    }
+
+    /// Else a thread that found its segment just before would see the same version as before it was given up.
+    #[test]
+    fn a_lock_that_was_had_stays_as_it_is_where_damage_gave_it_its_epoch() {
+        let place = Place::new();
+        place.medium.store(place.word(), word_of(9, 0, 0));
+        assert_eq!(place.lock().lock(&place.medium).unwrap(), Taken::Yes);
+        place.lock().note_present(&place.medium).unwrap();
+        place.lock().unlock_changed(&place.medium);
+        let word = place.word().load();
+        assert_ne!(word, word_of(9, 0, 0));
+        place.lock().stamp(&place.medium).unwrap();
+        assert_eq!(place.word().load(), word);
     }
 
     #[test]

@@ -258,6 +258,10 @@ impl<M: Medium> Esh<M> {
     /// Lets go of a segment that nothing names any more.
     fn give_up(&self, whole: Whole<'_, M>) {
         let number = whole.place.number();
+        for bucket in (0..whole.count).filter_map(|b| self.bucket(whole.place, b).ok()) {
+            // It fails where there are no addresses, and then the lock was noted when it was taken, or is damaged.
+            let _ = self.lock_of(bucket).note_present(self.medium());
+        }
         whole.release_changed();
         // It fails for no extent of this pool.
         let _ = self.give_segment(number);

@@ -482,6 +482,8 @@ impl<M: Medium> IndexBase for Esh<M> {
     }
 
     fn close(&self) {
+        // If it fails, the next open finds what is free.
+        let _ = self.release_extents();
         if let Some(live) = self.live_count.get() {
             self.pool.save(recover::SAVED, live + 1);
         }

@@ -74,7 +74,8 @@ impl<M: Medium> Esh<M> {
         // First, as a segment may be repaired and written to before the pool takes no more writes.
         let is_writable = self.pool.writable().is_ok();
         let _on_the_way = self.writers.arrivals.enter();
-        if self.is_repaired(place)? || self.find(h) != place {
+        // In this order: what is not named any more may have foreign words where its locks were.
+        if self.find(h) != place || self.is_repaired(place)? {
             return Ok(true);
         }
         if !is_writable {

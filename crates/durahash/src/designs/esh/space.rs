@@ -23,7 +23,7 @@
 //!   the view has changed since.
 //!
 //! Nobody waits for the threads that are on the way, of which one may wait for a lock: what is due is looked for
-//! again when the next segment is given, and in a step of background work.
+//! again when the next segment is given, in a step of background work, and at the close.
 
 use std::sync::MutexGuard;
 
@@ -75,7 +75,10 @@ impl<M: Medium> Esh<M> {
         let mut free = self.free();
         if free.units.count() < 2 {
             let extent = match free.leaving.pop() {
-                Some((extent, _)) => extent,
+                Some((extent, _)) => {
+                    self.pool.renew_extent(extent);
+                    extent
+                }
                 None => self.pool.take_unit_extent()?,
             };
             free.units.add(extent, self.segments_of(extent));
@@ -100,6 +103,10 @@ impl<M: Medium> Esh<M> {
 
     /// Gives extents back to the pool, if nobody is on the way to them any more.
     pub(super) fn release_extents(&self) -> Result<()> {
+        if self.pool.writable().is_err() {
+            // The next open does it.
+            return Ok(());
+        }
         loop {
             let mut free = self.free();
             let arrivals = &self.writers.arrivals;
