@@ -102,8 +102,8 @@ survive! {
         ("reh-cells", WORD, 1, 6, 8), ("pea-cells", X86, 1, 4, 16), ("reh-cells", PROGRAM, 2, 6, 1);
     /// Of deaths of the process: under the other models it takes too long; `soak --design esh-map` has them.
     maps_over_esh_survive_the_death_of_their_process: > 10, ("esh-map", PROGRAM, 0, 0, 1);
-    several_maps_of_a_pool_survive_on_every_medium: > 20_000, ("maps", X86, 1, 4, 1024),
-        ("maps", WORD, 1, 2, 1024), ("maps", PROGRAM, 1, 4, 1);
+    several_maps_of_a_pool_survive_on_every_medium: > 20_000, ("maps", X86, 1, 4, 4096),
+        ("maps", WORD, 1, 2, 4096), ("maps", PROGRAM, 1, 4, 8);
     maps_over_rewo_survive_on_every_medium: > 60_000, ("rewo-map", X86, 2, 10, 1),
         ("rewo-map", WORD, 1, 1, 1), ("rewo-map", PROGRAM, 2, 10, 1);
     batches_over_reh_survive_on_every_medium: > 60_000, ("reh-batch", X86, 2, 10, 32),
@@ -359,15 +359,15 @@ fn unreached(verdicts: &BTreeMap<Mutant, Verdict>, dirs: &[&str]) -> Vec<String>
 fn every_flush_fence_and_release_is_needed() {
     let verdicts = needed(
         &[
-            ("reh", &[X86, WORD], Corpus::Scripts(2, 150, 32)),
+            ("reh", &[X86, WORD], Corpus::Scripts(2, 150, 64)),
             ("reh", &[X86], Corpus::Closed(1)),
-            ("reh-map", &[X86, WORD], Corpus::Scripts(2, 150, 32)),
-            ("reh-cells", &[X86, WORD], Corpus::Scripts(1, 60, 32)),
+            ("reh-map", &[X86, WORD], Corpus::Scripts(2, 150, 64)),
+            ("reh-cells", &[X86, WORD], Corpus::Scripts(1, 60, 64)),
             ("reh-map", &[X86], Corpus::Closed(2)),
-            ("pea", &[X86, WORD], Corpus::Scripts(2, 150, 32)),
-            ("pea-multi", &[X86, WORD], Corpus::Scripts(0, 150, 32)),
-            ("reh-batch", &[X86, WORD], Corpus::Scripts(2, 60, 32)),
-            ("reh-batch-full", &[X86, WORD], Corpus::Scripts(2, 60, 32)),
+            ("pea", &[X86, WORD], Corpus::Scripts(2, 150, 64)),
+            ("pea-multi", &[X86, WORD], Corpus::Scripts(0, 150, 64)),
+            ("reh-batch", &[X86, WORD], Corpus::Scripts(2, 60, 64)),
+            ("reh-batch-full", &[X86, WORD], Corpus::Scripts(2, 60, 64)),
         ],
         ACCEPTED,
         &[

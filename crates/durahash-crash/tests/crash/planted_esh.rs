@@ -10,7 +10,7 @@ use durahash_crash::cases::named;
 use durahash_crash::mutate::{Verdict, source};
 use durahash_crash::run::{Failure, Tester};
 use durahash_crash::states::Model;
-use durahash_media::sim::{Action, Sim, Site, Step};
+use durahash_media::sim::{Action, Sim, Site, Step, budget};
 use durahash_media::{Memory, PmU64, Pool};
 
 /// What is written wrongly.
@@ -160,7 +160,7 @@ impl Written {
 
 /// Short scripts from states that are durable as a whole, and what follows crashes in them.
 fn corpus<'s>(case: &'s Case, model: Model) -> Result<Tester<'s>, Box<Failure>> {
-    let mut tester = Tester::new(case, model);
+    let mut tester = Tester::new(case, model).one_in(budget(4, 1));
     tester.keep_corpus();
     tester.exhaustive_settled(1, true)?;
     tester.exhaustive_settled(1, false)?;

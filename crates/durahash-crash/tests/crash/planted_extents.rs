@@ -5,7 +5,7 @@ use durahash_crash::cases::named;
 use durahash_crash::mutate::{Verdict, source};
 use durahash_crash::run::Tester;
 use durahash_crash::states::Model;
-use durahash_media::sim::{Action, Step};
+use durahash_media::sim::{Action, Step, budget};
 
 /// True if a step was done by this function of this file, where the line says so.
 fn is_in(step: &Step, file: &str, function: &str, line: &str) -> bool {
@@ -49,7 +49,7 @@ fn an_extent_that_is_released_too_early_is_found() {
         ("esh", ("extendible/array.rs", "store", "medium.store(word")),
     ] {
         let case = &named(name);
-        let mut tester = Tester::new(case, Model::X86);
+        let mut tester = Tester::new(case, Model::X86).one_in(budget(16, 1));
         tester.keep_corpus();
         let base = tester.base("emptied").unwrap_or_else(|failure| panic!("{failure}"));
         assert!(base.is_some(), "crashes on the way there were looked at");
