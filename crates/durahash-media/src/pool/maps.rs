@@ -254,7 +254,8 @@ impl<M: Medium> Pool<M> {
     fn make_table(&self) -> Result<u64> {
         let medium = &self.medium;
         let off = self
-            .alloc_block(TABLE_BYTES, true)?
+            // A power of two, as the blocks of some other sizes are not aligned to an entry.
+            .alloc_block(TABLE_BYTES.next_power_of_two(), true)?
             .ok_or_else(|| Error::corrupt("no block where the pool may grow", 0))?;
         for map in 1..=MAPS_MAX {
             self.store_map_state(off, map, 0)?;

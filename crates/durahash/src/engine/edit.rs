@@ -146,6 +146,7 @@ impl<'a> Edit<'a> {
             Some(payload) => self.present(payload, None)?,
             None => self.absent(0)?,
         };
+        debug_assert!(self.again.is_none(), "a batch waits for sweeps before");
         Ok(match change {
             Change::Keep => payload,
             Change::Set(name) => Some(name),

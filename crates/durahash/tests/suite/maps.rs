@@ -436,3 +436,18 @@ fn an_emptied_map_of_any_kind_leaves_its_room_to_others() {
         pool.check(&mut |_, finding| panic!("{finding:?}")).unwrap();
     }
 }
+
+/// The table of the maps is a block among records of nearly its size.
+#[test]
+fn a_map_is_made_behind_records_of_every_size() {
+    let geometry = Geometry { extent_shift: 13, ..Geometry::default() };
+    let main: Map<u64, [u8]> = Options::new().seed(1).geometry(geometry).in_memory().unwrap();
+    for i in 0..20 {
+        main.put(&i, &vec![7; 19_500 + i as usize * 50]).unwrap();
+    }
+    let pool = Pool::of(&main);
+    let map: Map<u64, u64> = pool.create("other", &Options::new()).unwrap();
+    map.put(&1, &2).unwrap();
+    assert_eq!(map.get(&1).unwrap(), Some(2));
+    pool.check(&mut |map, finding| panic!("{map}: {finding:?}")).unwrap();
+}
