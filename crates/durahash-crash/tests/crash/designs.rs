@@ -102,8 +102,8 @@ survive! {
         ("reh-cells", WORD, 1, 6, 8), ("pea-cells", X86, 1, 4, 16), ("reh-cells", PROGRAM, 2, 6, 1);
     /// Of deaths of the process: under the other models it takes too long; `soak --design esh-map` has them.
     maps_over_esh_survive_the_death_of_their_process: > 10, ("esh-map", PROGRAM, 0, 0, 1);
-    several_maps_of_a_pool_survive_on_every_medium: > 20_000, ("maps", X86, 1, 4, 4096),
-        ("maps", WORD, 1, 2, 4096), ("maps", PROGRAM, 1, 4, 8);
+    several_maps_of_a_pool_survive_on_every_medium: > 20_000, ("maps", X86, 0, 1, 256),
+        ("maps", WORD, 0, 0, 256), ("maps", PROGRAM, 1, 4, 8);
     maps_over_rewo_survive_on_every_medium: > 60_000, ("rewo-map", X86, 2, 10, 1),
         ("rewo-map", WORD, 1, 1, 1), ("rewo-map", PROGRAM, 2, 10, 1);
     batches_over_reh_survive_on_every_medium: > 60_000, ("reh-batch", X86, 2, 10, 32),
@@ -117,8 +117,8 @@ survive! {
     /// Batches that are undone.
     batches_survive_on_a_full_medium: > 30_000, ("reh-batch-full", X86, 2, 8, 64),
         ("reh-batch-full", WORD, 1, 4, 64), ("pea-batch-full", X86, 2, 8, 64);
-    batches_over_two_maps_survive_on_every_medium: > 10_000, ("two-batch-maps", X86, 1, 4, 512),
-        ("two-batch-maps", WORD, 0, 1, 512), ("two-batch-maps", PROGRAM, 2, 4, 1);
+    batches_over_two_maps_survive_on_every_medium: > 10_000, ("two-batch-maps", X86, 0, 1, 64),
+        ("two-batch-maps", WORD, 0, 0, 64), ("two-batch-maps", PROGRAM, 2, 4, 1);
     batches_of_texts_survive_on_every_medium: > 30_000, ("reh-batch-map", X86, 2, 6, 32),
         ("reh-batch-map", WORD, 1, 2, 64), ("reh-batch-map", PROGRAM, 2, 6, 1);
 }
