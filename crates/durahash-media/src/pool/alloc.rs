@@ -78,14 +78,6 @@ impl<M: Medium> Pool<M> {
         }
         let [need, mut count] = blocks.extents_of(class);
         let kinds = [ExtentKind::Blocks(class), ExtentKind::RunRest];
-        // Rather a shorter chunk where there is one than a longer pool.
-        let mut shorter = count;
-        while shorter > need && extents.find_run(shorter).is_none() {
-            shorter = (shorter / 2).max(need);
-        }
-        if extents.find_run(shorter).is_some() {
-            count = shorter;
-        }
         let first = loop {
             if may_grow || extents.find_run(count).is_some() {
                 match extents.take_run(medium, count, kinds) {

@@ -19,7 +19,7 @@ fn a_new_pool_is_small() {
     for mode in [SyncMode::Process, SyncMode::INTERVAL, SyncMode::Strict] {
         for design in Design::ALL {
             // The segments of Pea Hash have half a mebibyte.
-            let most = if *design == Design::Pea { 13 << 18 } else { 1 << 20 };
+            let most = if *design == Design::Pea { 9 << 19 } else { 1 << 20 };
             let (_dir, path) = new_path();
             let options = Options::new().design(*design).sync_mode(mode);
             let map: Map<u64, u64> = options.create(&path).unwrap();
