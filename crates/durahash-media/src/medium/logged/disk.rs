@@ -34,9 +34,9 @@ pub trait Disk: Send + Sync {
         Layout::of(self.log_bytes())
     }
 
-    /// Bytes by which the pool, without the area, is longer than a small one of 4 MiB.
+    /// Bytes by which the pool, without the area, is longer than a small one of 1 MiB.
     fn bytes_beside_small_pool(&self) -> u64 {
-        const SMALL_BYTES: u64 = 4 << 20;
+        const SMALL_BYTES: u64 = 1 << 20;
         self.region().len().saturating_sub(self.log_bytes() + SMALL_BYTES)
     }
 

@@ -327,7 +327,7 @@ impl Disk for SimDisk {
     }
 
     fn bytes_beside_small_pool(&self) -> u64 {
-        self.0.region.len()
+        self.0.region.len() / 16
     }
 
     fn fill_log(&self, from: u64, to: u64) -> io::Result<()> {
