@@ -19,7 +19,7 @@ fn a_new_pool_is_small() {
     for mode in [SyncMode::Process, SyncMode::INTERVAL, SyncMode::Strict] {
         for design in [Design::Reh, Design::Esh, Design::Rewo] {
             let (_dir, path) = new_path();
-            let options = Options::new().design(design).sync_mode(mode);
+            let options = Options::new().design(design).sync_mode(mode).log_bytes(SHORT_LOG);
             let map: Map<u64, u64> = options.create(&path).unwrap();
             map.put(&1, &1).unwrap();
             assert!(on_disk(&path) <= 1 << 20, "{design}, {mode}: {}", on_disk(&path));
@@ -36,7 +36,7 @@ fn a_new_pool_is_small() {
 #[test]
 fn what_a_log_does_not_use_takes_no_space() {
     let (_dir, path) = new_path();
-    let options = |mode| Options::new().sync_mode(mode);
+    let options = |mode| Options::new().sync_mode(mode).log_bytes(SHORT_LOG);
     let first: Map<u64, u64> = options(SyncMode::INTERVAL).create(&path).unwrap();
     let mut open = vec![(path.clone(), first)];
     // A copy of what is open is what a death leaves.

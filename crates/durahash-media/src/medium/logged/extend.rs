@@ -1,9 +1,8 @@
 //! A log that uses more of its area when its pool has become longer.
 //!
 //! A small pool shall be a small file, and a long load wants a long log, since a checkpoint writes each page of
-//! the pool that was changed. So a log uses the first part of its area: 512 KiB, and once the rest of the pool is
-//! longer than 1 MiB, 64 times as much as it is longer: a pool that is loaded soon has all of it. With a quarter of
-//! that an insert into 100,000 keys took four times as long, and twice as much was written. What is behind that is a hole of the file. The heads say
+//! the pool that was changed. So a log uses the first part of its area: 128 MiB, and once the rest of the pool is
+//! longer than 1 MiB, 64 times as much as it is longer. What is behind that is a hole of the file. The heads say
 //! where the parts are. They change while the log is empty:
 //!
 //! | Step | Who | If it stops after this step |
