@@ -380,7 +380,7 @@ fn run_and_kill(
 
 fn rounds() -> u64 {
     // Every other one is measured, and growth takes two to be seen.
-    let default = budget(3, 25);
+    let default = budget(4, 25);
     std::env::var("DURAHASH_KILL_ROUNDS").map_or(default, |rounds| rounds.parse().unwrap())
 }
 
