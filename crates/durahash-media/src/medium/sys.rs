@@ -113,6 +113,9 @@ calls! {
     /// Reserves space on the disk and lengthens the file over it.
     fn allocate(file: &File, off: u64, bytes: u64) -> () =
         Ok(retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), off, bytes))?);
+    /// Reserves space on the disk for what reads as zeros from now on.
+    fn zero(file: &File, off: u64, bytes: u64) -> () =
+        Ok(retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::ZERO_RANGE, off, bytes))?);
     /// Gives space back: what is there reads as zeros from now on.
     fn punch(file: &File, off: u64, bytes: u64) -> () = {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;

@@ -97,14 +97,16 @@ impl<M: LogSpace> Pool<M> {
         self.make_log(bytes)
     }
 
-    /// Makes a log of about `bytes` bytes in the place of a shorter one, if the pool was closed. Comes before
-    /// [`begin`](Pool::begin), as [`add_log`](Pool::add_log). The pool has no check words then until it is closed
+    /// Makes a log of about one `part`-th of the rest of the pool, at the most `most` bytes, in the place of a shorter
+    /// one, if the pool was closed. Comes before [`begin`](Pool::begin), as [`add_log`](Pool::add_log). The pool has no check words then until it is closed
     /// again: to `verify` the pool is to do so now.
     ///
     /// # Errors
     /// As [`add_log`](Pool::add_log), and [`verify`](Pool::verify).
-    pub fn replace_log(&self, bytes: u64, verify: bool) -> Result<()> {
+    pub fn replace_log(&self, part: u64, most: u64, verify: bool) -> Result<()> {
         let had = self.medium.load(&self.at::<Superblock>(0)?.log[1]);
+        let rest = self.stats().bytes.saturating_sub(had);
+        let bytes = (rest / part).next_power_of_two().min(most);
         if bytes > had && self.was_clean && self.medium.is_log_closed() {
             if verify {
                 self.verify()?;

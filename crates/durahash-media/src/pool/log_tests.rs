@@ -202,13 +202,13 @@ fn a_log_is_replaced_whole_or_not_at_all() {
     pool.add_log(LOG_BYTES).unwrap();
     let (before, image) = (area(&pool), pool.medium.image());
     let pool = open(&image).unwrap();
-    let steps = steps_of(&pool, || pool.replace_log(2 * LOG_BYTES, true).unwrap());
+    let steps = steps_of(&pool, || pool.replace_log(1, 2 * LOG_BYTES, true).unwrap());
     let after = area(&pool);
     assert_eq!(after[1], 2 * before[1]);
     let wholes = [(before, image.clone()), (after, pool.medium.image())];
     let found = cut_all(&image, &steps, &wholes).unwrap();
     assert!(found[&before[1]] > 100 && found[&0] > 5 && found[&after[1]] > 5, "{found:?}");
-    let again = steps_of(&pool, || pool.replace_log(2 * LOG_BYTES, true).unwrap());
+    let again = steps_of(&pool, || pool.replace_log(1, 2 * LOG_BYTES, true).unwrap());
     assert!(again.is_empty(), "it is as long");
 
     // Without the step between the two logs, and without a sync before the new one is named.

@@ -203,9 +203,9 @@ impl Options {
         sync_mode: SyncMode => sync_mode;
 
         /// The most bytes of the log that a pool gets when it is first used in a mode that needs one: 64 MiB
-        /// unless set. A longer log is written back to the pool less often. Of a log of more than
-        /// 128 MiB only so much is used until the pool is as long; the rest is a hole of the file. An
-        /// open that does not set this gives a closed pool a longer one when it is less than an eighth of the
+        /// unless set. A longer log is written back to the pool less often. The log uses 512 KiB at
+        /// first, and more once these are half full, up to 16 times the rest of the pool; what it does not use is a
+        /// hole of the file. An open that does not set this gives a closed pool a longer one when it is less than an eighth of the
         /// pool, up to 64 MiB.
         ///
         /// ```

@@ -118,8 +118,7 @@ fn open_behind_log(
     }
     pool.add_log(settings.log_bytes.unwrap_or(LOG_BYTES))?;
     if settings.log_bytes.is_none() {
-        let part = (pool.stats().bytes / LOG_PART).next_power_of_two();
-        match pool.replace_log(part.min(LOG_BYTES), settings.verify) {
+        match pool.replace_log(LOG_PART, LOG_BYTES, settings.verify) {
             // The one that is there does.
             Err(e) if !matches!(e.kind(), ErrorKind::Full { .. }) => return Err(e),
             _ => {}

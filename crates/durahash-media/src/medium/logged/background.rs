@@ -24,7 +24,7 @@ impl Background {
         let stop = Arc::new(AtomicBool::new(false));
         let mut background = Background { stop, threads: Vec::new(), process };
         let checkpointer = background.spawn("durahash-check", log, |log| {
-            if (log.is_half_full() || log.wants_more()) && !log.has_failed() {
+            if (log.is_half_full() || log.is_short()) && !log.has_failed() {
                 log.checkpoint();
             } else {
                 if log.private.is_too_much() && !log.has_failed() {

@@ -34,17 +34,16 @@ pub trait Disk: Send + Sync {
         Layout::of(self.log_bytes())
     }
 
-    /// Bytes by which the pool, without the area, is longer than a small one of 1 MiB.
-    fn bytes_beside_small_pool(&self) -> u64 {
-        const SMALL_BYTES: u64 = 1 << 20;
-        self.region().len().saturating_sub(self.log_bytes() + SMALL_BYTES)
+    /// Bytes of the pool without the area.
+    fn bytes_beside_log(&self) -> u64 {
+        self.region().len().saturating_sub(self.log_bytes())
     }
 
     /// The parts of the area are these from now on.
     fn lay_out(&self, _parts: Layout) {}
 
-    /// Writes zeros to the area, which no part has reached yet, from byte `from` up to `to`, whole blocks:
-    /// there is space for it when this returns.
+    /// Makes zeros of the area, which no part has reached yet, from byte `from` up to `to`, whole blocks: there is
+    /// space for it when this returns, and after the next sync of the pool it is on the disk.
     ///
     /// # Errors
     /// The system's error. For want of space nothing is lost, and the disk is as usable as before.

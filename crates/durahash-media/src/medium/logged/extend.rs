@@ -1,15 +1,15 @@
-//! A log that uses more of its area when its pool has become longer.
+//! A log that uses more of its area once it is half full.
 //!
 //! A small pool shall be a small file, and a long load wants a long log, since a checkpoint writes each page of
-//! the pool that was changed. So a log uses the first part of its area: 128 MiB, and once the rest of the pool is
-//! longer than 1 MiB, 64 times as much as it is longer. What is behind that is a hole of the file. The heads say
+//! the pool that was changed. So a log uses the first part of its area: 512 KiB, and when these are half full, up to 16
+//! times as many bytes as the rest of the pool has. What is behind that is a hole of the file. The heads say
 //! where the parts are. They change while the log is empty:
 //!
 //! | Step | Who | If it stops after this step |
 //! |---|---|---|
-//! | the pool became longer: what the log shall use is noted | who made it so | as before |
-//! | zeros are written to what is used in addition; where there is no space or memory for it, the log stays as it is until the pool grows again | the thread in the background | as before, in a file that takes more space |
-//! | a [checkpoint](super) | the same | as in any |
+//! | a block is written: half of what the log uses is in use, which is noted, since a writer that finds no room makes a checkpoint at once | who writes | as before |
+//! | zeros are what is used in addition, in `Interval` without being written; where there is no space or memory for it, the log stays as it is | the thread in the background | as before, in a file that takes more space |
+//! | a [checkpoint](super), whose sync has that on the disk, too | the same | as in any |
 //! | no line gets a number, and no other thread writes, from here on | | |
 //! | what is staged is written to the log and to the pool, which is synced | the same | lines of the log, in its old parts |
 //! | both heads: the new parts, from the line behind the last one on; each is durable before the next | the same | the old head, whose lines are where they were; or a new one, behind which there is nothing that the pool lacks |
@@ -28,36 +28,33 @@ use super::format::{Head, Layout};
 use super::log::{Log, lock};
 use crate::medium::sys;
 
-/// Bytes of the area that are used for each byte by which the rest of the pool is longer than a small pool.
-const PER_BYTE: u64 = 64;
+/// Bytes of the area that may be used for each byte of the rest of the pool.
+const PER_BYTE: u64 = 16;
 
 impl<D: Disk> Log<D> {
-    /// Notes how long the pool is. True if the log is to use more of its area.
-    pub(super) fn note_length(&self) -> bool {
-        let rest = self.disk.bytes_beside_small_pool().min(self.disk.log_bytes());
-        self.wanted.store((rest * PER_BYTE).next_power_of_two(), Ordering::Relaxed);
-        self.wants_more()
-    }
-
-    /// True if the log is to use more of its area.
-    pub(super) fn wants_more(&self) -> bool {
-        self.extends && self.wanted_parts().bytes() > self.layout().bytes()
-    }
-
-    fn wanted_parts(&self) -> Layout {
+    /// The parts that the log may have, as long as its pool is now.
+    fn parts_to_have(&self) -> Layout {
         let whole = self.disk.whole();
-        let wanted = Layout::of(self.wanted.load(Ordering::Relaxed));
+        let rest = self.disk.bytes_beside_log().min(self.disk.log_bytes());
+        let parts = Layout::of((rest * PER_BYTE).next_power_of_two());
         // Where the ring is written past the page cache nothing was ever staged.
-        let fits = wanted.bytes() < whole.bytes() && wanted.ring_off() <= whole.ring_off();
-        if fits { wanted } else { whole }
+        let fits = parts.bytes() < whole.bytes() && parts.ring_off() <= whole.ring_off();
+        if fits { parts } else { whole }
     }
 
-    /// Takes the space for the parts that the log is to have, if these are others than it has. Nobody waits for it.
+    /// True if half of it was in use, and it may use more.
+    pub(super) fn is_short(&self) -> bool {
+        self.was_half_full.load(Ordering::Relaxed)
+            && self.parts_to_have().bytes() > self.layout().bytes()
+    }
+
+    /// Takes the space for more of the area, if the log is short. Nobody waits for it.
     pub(super) fn prepare(&self) -> Option<Layout> {
-        if !self.wants_more() || self.has_failed() {
+        let (used, parts) = (self.layout().bytes(), self.parts_to_have());
+        if !self.is_short() || self.has_failed() {
             return None;
         }
-        let (used, parts) = (self.layout().bytes(), self.wanted_parts());
+        self.was_half_full.store(false, Ordering::Relaxed);
         let filled = match self.grow_own(parts) {
             Ok(()) => self.disk.fill_log(used, parts.bytes()),
             Err(_) => Err(Errno::NOSPC.into()),
@@ -66,9 +63,7 @@ impl<D: Disk> Log<D> {
             Ok(()) => return Some(parts),
             Err(e) => {
                 let no_space = [Errno::NOSPC, Errno::DQUOT, Errno::FBIG];
-                if no_space.into_iter().any(|errno| sys::is(&e, errno)) {
-                    self.wanted.store(0, Ordering::Relaxed);
-                } else {
+                if !no_space.into_iter().any(|errno| sys::is(&e, errno)) {
                     self.fail(&e);
                 }
             }

@@ -23,7 +23,7 @@
 //! itself. Lines are numbered from 1 on and never again. The salt changes at every open, so that
 //! nothing of an earlier open continues a sequence of this one.
 //!
-//! A log uses the first part of its area, which grows with the pool (`extend.rs`): staged lines and ring end
+//! A log uses the first part of its area, which grows when it is half full (`extend.rs`): staged lines and ring end
 //! where the head says. What is behind them is a hole of the file. A log of format 3 has "DURALOGH" as its
 //! heads' first word and no word at 72: it always uses all of its area, an eighth of it for staged lines.
 
@@ -65,9 +65,8 @@ pub(super) const STAGED_WORDS: usize = 11;
 
 /// The smallest area: two heads, a block of staged lines, and four blocks.
 pub(crate) const AREA_BYTES_MIN: u64 = 7 * BLOCK_BYTES as u64;
-/// What a new log uses of its area, at the most: all of one of the usual length. With 512 KiB the first 100,000
-/// inserts took six times as long, as they are over before the log has grown.
-pub(super) const BEGIN_BYTES: u64 = 128 << 20;
+/// What a new log uses of its area.
+pub(super) const BEGIN_BYTES: u64 = 512 << 10;
 
 /// Where the parts of an area are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The log: lines are numbered and staged, written as blocks, and forgotten by a checkpoint.
 
 use std::io;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::Thread;
 
@@ -35,9 +35,10 @@ pub(super) struct Log<D: Disk> {
     pub(super) disk: D,
     /// Where the parts of the area are. Who holds `writer` or `tail` sees it as it is.
     layout: AtomicU64,
-    /// Bytes of the area that the log is to use, and true if it can come to use more (`extend.rs`).
-    pub(super) wanted: AtomicU64,
+    /// True if it can come to use more of its area (`extend.rs`).
     pub(super) extends: bool,
+    /// Half of it was in use since this was asked for the last time.
+    pub(super) was_half_full: AtomicBool,
     salt: u64,
     /// Number of the line that comes next. The lock is held while a line gets its number and is
     /// copied; the mirror is for those who only look.
@@ -114,8 +115,8 @@ impl<D: Disk> Log<D> {
         let log = Log {
             private: Private::new(disk.region(), disk.private_bytes_max())?,
             layout: AtomicU64::new(layout.to_word()),
-            wanted: AtomicU64::new(0),
             extends: head.parts.is_some(),
+            was_half_full: AtomicBool::new(false),
             salt: head.salt,
             tail: Mutex::new(head.line),
             next: AtomicU64::new(head.line),
@@ -267,10 +268,11 @@ impl<D: Disk> Log<D> {
             if self.has_failed() {
                 return;
             }
-            if let Some(wake) = self.wake.get()
-                && in_use * 2 >= self.layout().ring_blocks
-            {
-                wake.checkpointer.unpark();
+            if in_use * 2 >= self.layout().ring_blocks {
+                self.was_half_full.store(self.extends, Ordering::Relaxed);
+                if let Some(wake) = self.wake.get() {
+                    wake.checkpointer.unpark();
+                }
             }
             if self.is_tight(in_use) {
                 self.relieve();
@@ -353,7 +355,6 @@ impl<D: Disk> Log<D> {
     /// The last checkpoint: nothing is logged behind it. Both heads say so, and no line is left that
     /// the other one would bring back when the pool was changed without the log.
     pub(super) fn close(&self) {
-        self.wanted.store(0, Ordering::Relaxed);
         self.checkpoint_from(&mut lock(&self.head), true);
     }
 

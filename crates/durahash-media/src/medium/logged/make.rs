@@ -1,6 +1,6 @@
 //! A log made in the file of a pool that has none.
 
-use super::format::{BEGIN_BYTES, BLOCK_BYTES, LOG_ALIGN, Layout};
+use super::format::{BLOCK_BYTES, LOG_ALIGN, Layout};
 use super::old::{PoolView, folio_bytes};
 use super::recover::Recovered;
 use crate::error::Result;
@@ -33,7 +33,7 @@ pub(crate) fn place_log(bytes: u64) -> Option<(u64, u64)> {
 pub(crate) fn end_of_log(off: u64, bytes: u64) -> Option<u64> {
     let folio = folio_bytes();
     let end = off.checked_add(bytes)?.checked_next_multiple_of(folio)?;
-    (bytes >= 4 * folio && bytes > BEGIN_BYTES).then_some(end)
+    (bytes >= 4 * folio).then_some(end)
 }
 
 /// A medium over a file in which a log can be made.

@@ -24,7 +24,7 @@
 //! | a head with what was noted, over the older of two | the same | *the pool is synced* | the one or the other head; both are right |
 //! | blocks before it may be written over | | *the head is durable* | |
 //!
-//! How much of its area a log uses depends on the pool's length (`extend.rs`).
+//! A log uses more of its area once it is half full (`extend.rs`).
 //!
 //! Recovery has a table of its own (`recover.rs`). Two rules carry everything:
 //!
@@ -176,15 +176,6 @@ impl<D: Disk + 'static> Logged<D> {
     #[cfg(any(test, feature = "sim"))]
     pub fn steps(&self) -> LogSteps<D> {
         LogSteps(Arc::clone(&self.log))
-    }
-
-    /// The log uses more of its area from now on, or soon, where the pool is long enough.
-    fn note_length(&self) {
-        if self.log.note_length()
-            && let Some(wake) = self.log.wake.get()
-        {
-            wake.checkpointer.unpark();
-        }
     }
 
     fn defers(&self) -> bool {
@@ -362,15 +353,13 @@ impl<D: Disk + 'static> Storage for Logged<D> {
             }
         }
         *old = None;
-        self.note_length();
         Ok(())
     }
 
     fn grow(&self, bytes: u64) -> Result<()> {
         self.log.failure()?;
         self.log.private.cover(bytes)?;
-        let grown = self.log.disk.grow(bytes);
-        grown.inspect(|()| self.note_length()).inspect_err(|e| match e.kind() {
+        self.log.disk.grow(bytes).inspect_err(|e| match e.kind() {
             ErrorKind::Full { .. } => {}
             // Of a write that failed, perhaps of something else, the system tells this once.
             ErrorKind::Io { source, .. } => self.log.fail(source),

@@ -326,8 +326,8 @@ impl Disk for SimDisk {
         self.0.area_bytes
     }
 
-    fn bytes_beside_small_pool(&self) -> u64 {
-        self.0.region.len() / 16
+    fn bytes_beside_log(&self) -> u64 {
+        self.0.region.len()
     }
 
     fn fill_log(&self, from: u64, to: u64) -> io::Result<()> {
