@@ -191,11 +191,15 @@ impl Disk for FileDisk {
     fn fill_log(&self, from: u64, to: u64) -> io::Result<()> {
         const CHUNK_BYTES: u64 = 1 << 20;
         let off = self.area.off;
+        // The pool may need the space. If it is not given back, the next try finds it.
+        let give_back = |_: &io::Error| {
+            let _ = sys::punch(self.view.file(), off + from, to - from);
+        };
         let reserved = sys::zero(self.view.file(), off + from, to - from);
         match &reserved {
             // The first write to what is only reserved takes twice as long, and in `Strict` is waited for.
             Ok(()) if self.keeps_staged => return Ok(()),
-            Err(e) if !sys::is(e, Errno::OPNOTSUPP) => return reserved,
+            Err(e) if !sys::is(e, Errno::OPNOTSUPP) => return reserved.inspect_err(give_back),
             _ => {}
         }
         // An open file of its own: a write that fails for want of space says nothing about those of others.
@@ -207,10 +211,7 @@ impl Disk for FileDisk {
             let bytes = (to - at).min(CHUNK_BYTES) as usize;
             sys::write_at(&file, &zeros[..bytes], off + at)
         };
-        (from..to).step_by(CHUNK_BYTES as usize).try_for_each(write).inspect_err(|_| {
-            // The pool may need the space. If it is not given back, the next try finds it.
-            let _ = sys::punch(&file, off + from, to - from);
-        })
+        (from..to).step_by(CHUNK_BYTES as usize).try_for_each(write).inspect_err(give_back)
     }
 
     fn read_log(&self, off: u64, bytes: &mut [u8]) -> io::Result<()> {
