@@ -166,6 +166,12 @@ impl<'a> Edit<'a> {
         self.by
     }
 
+    /// A block for a record, while the bucket is locked; `None` where a sweep has to find one.
+    fn alloc(&self, draft: &Draft<'_>) -> Result<Option<u64>> {
+        // No sweep is pending where the pool is full, so none waits for the lock.
+        self.engine.with_room(|| self.engine.records.alloc(draft))
+    }
+
     /// Does what `decide` says of the key, whose slot has this payload. `room` keeps the new value.
     pub(crate) fn decide(
         &mut self,
@@ -199,7 +205,7 @@ impl<'a> Edit<'a> {
                 let (key, value) = (self.key, room.get_or_init(|| value));
                 let draft = Draft { key_hash, key, value, next: 0 };
                 let none = || Error::corrupt("a sweep is reported, but none is pending", 0);
-                let off = engine.records.alloc(&draft)?.ok_or_else(none)?;
+                let off = self.alloc(&draft)?.ok_or_else(none)?;
                 self.draft = Some((draft, off));
                 self.is_not_at(found.as_ref())?;
                 self.name = engine.records.write(off, &draft)?;
@@ -235,17 +241,17 @@ impl<'a> Edit<'a> {
     /// tried again.
     fn link(&mut self, next: u64) -> Result<bool> {
         let engine = self.engine;
-        let Some((draft, off)) = &mut self.draft else { return Ok(true) };
-        let linked = Draft { next, ..*draft };
-        if !engine.records.has_room(draft, next) {
-            let Some(larger) = engine.records.alloc(&linked)? else {
+        let Some((draft, mut off)) = self.draft else { return Ok(true) };
+        let linked = Draft { next, ..draft };
+        if !engine.records.has_room(&draft, next) {
+            let Some(larger) = self.alloc(&linked)? else {
                 self.again = Some(Again::AfterSweep);
                 return Ok(false);
             };
-            engine.release(std::mem::replace(off, larger));
+            engine.release(std::mem::replace(&mut off, larger));
         }
-        *draft = linked;
-        self.name = engine.records.write(*off, draft)?;
+        self.draft = Some((linked, off));
+        self.name = engine.records.write(off, &linked)?;
         Ok(true)
     }
 
@@ -302,7 +308,7 @@ impl<'a> Edit<'a> {
             let (key, value) = engine.records.load(record)?;
             let key_hash = engine.records.hashes.key(&key);
             let draft = Draft { key_hash, key: &key, value: &value, next: rest };
-            let Some(copy) = engine.records.alloc(&draft)? else {
+            let Some(copy) = self.alloc(&draft)? else {
                 self.again = Some(Again::AfterSweep);
                 return Ok(Change::Keep);
             };

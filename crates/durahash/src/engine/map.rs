@@ -153,17 +153,17 @@ fn durable<I: Index + 'static, M: Medium>(index: I, pool: &Arc<Pool<M>>) -> Box<
 }
 
 impl Engine<Single> {
-    /// As [`Index::update`], in a map of words. If the room that is missing may be that of records of the pool's
-    /// other maps, it is found first.
+    /// As [`Index::update`], in a map of words. If the pool is full, room is found first: that of records of its
+    /// other maps.
     #[inline(always)]
     pub(crate) fn update_word(&self, h: u64, room: Room, f: Updater<'_>) -> Result<Option<u64>> {
         let done = self.index.update(h, room, f);
         // It is returned in place: a copy costs.
-        if done.is_err() { self.update_after_sweep(done, h, room, f) } else { done }
+        if done.is_err() { self.update_with_room(done, h, room, f) } else { done }
     }
 
     #[cold]
-    fn update_after_sweep(
+    fn update_with_room(
         &self,
         done: Result<Option<u64>>,
         h: u64,
@@ -171,8 +171,9 @@ impl Engine<Single> {
         f: Updater<'_>,
     ) -> Result<Option<u64>> {
         match done {
-            Err(e) if self.is_full_for_now(&e) => {
-                self.finish_sweep()?;
+            // Then `f` did not run.
+            Err(e) if self.is_full(&e) => {
+                self.find_room()?;
                 self.index.update(h, room, f)
             }
             done => done,
@@ -240,6 +241,17 @@ impl Engine<Single> {
         if let Some(outcome) = self.refused(key, rule, old.as_deref_mut())? {
             return Ok((outcome, outcome == Outcome::Present(())));
         }
+        self.with_room(|| self.change_once(key, new, rule, old.as_deref_mut()))
+    }
+
+    /// The same, if there is room.
+    fn change_once(
+        &self,
+        key: &[u8],
+        new: Option<&[u8]>,
+        rule: Rule<'_>,
+        mut old: Option<&mut Vec<u8>>,
+    ) -> Result<(Outcome, bool)> {
         let key_hash = self.records.hashes.key(key);
         let h = self.records.hashes.h(key_hash);
         let room = match (new, rule) {
@@ -247,24 +259,16 @@ impl Engine<Single> {
             _ => Room::None,
         };
         loop {
+            // What a try before this one has found.
+            old.iter_mut().for_each(|old| old.clear());
             let draft = new.map(|value| Draft { key_hash, key, value, next: 0 });
-            let mut edit = match Edit::new(self, h, key, rule, draft) {
-                Err(e) if self.is_full_for_now(&e) => {
-                    self.finish_sweep()?;
-                    continue;
-                }
-                edit => edit?,
-            };
+            let mut edit = Edit::new(self, h, key, rule, draft)?;
             let updated = self.index.update(h, room, &mut |payload| match payload {
                 Some(payload) => edit.present(payload, old.as_deref_mut()),
                 None => edit.absent(0),
             });
             if let Err(e) = updated {
                 edit.abandon();
-                if self.is_full_for_now(&e) {
-                    self.finish_sweep()?;
-                    continue;
-                }
                 return Err(e);
             }
             if let Some(again) = edit.again {
@@ -298,16 +302,12 @@ impl Engine<Single> {
         };
         let mut value = Vec::new();
         let old = old.unwrap_or(&mut value);
-        let refused = match (self.get_bytes(key, old)?, want) {
+        Ok(match (self.get_bytes(key, old)?, want) {
             (true, Some(want)) => (old != want).then_some(Outcome::Present(())),
             (true, None) => Some(Outcome::Present(())),
             (false, Some(_)) => Some(Outcome::Absent),
             (false, None) => None,
-        };
-        if refused.is_none() {
-            old.clear();
-        }
-        Ok(refused)
+        })
     }
 
     /// Does what `decide` says, which is called once with the value of `key`, while its bucket is locked.
@@ -317,6 +317,22 @@ impl Engine<Single> {
         if self.sweep_pending() {
             self.finish_sweep()?;
         }
+        let mut decided = false;
+        let mut once = |old: Option<&[u8]>| {
+            decided = true;
+            decide(old)
+        };
+        match self.update_once(key, room, &mut once) {
+            Err(e) if !decided && self.is_full(&e) => {
+                self.find_room()?;
+                self.update_once(key, room, decide)
+            }
+            done => done,
+        }
+    }
+
+    /// The same, if there is room for a slot.
+    fn update_once(&self, key: &[u8], room: Room, decide: Decide<'_>) -> Result<()> {
         let h = self.records.hash(key);
         let value = OnceCell::new();
         loop {

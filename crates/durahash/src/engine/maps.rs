@@ -201,8 +201,8 @@ impl OpenPool {
         // Nobody removes the map before it has its handle.
         let _changing = lock(&self.changing, &*self.store);
         let map = match self.create_once(name, spec, start) {
-            Err(e) if matches!(e.kind(), ErrorKind::Full { .. }) && self.store.sweep_pending() => {
-                while self.sweep_step()? {}
+            Err(e) if matches!(e.kind(), ErrorKind::Full { .. }) => {
+                self.find_room()?;
                 self.create_once(name, spec, start)
             }
             made => made,
@@ -377,6 +377,11 @@ impl Peers for OpenPool {
             }
         }
         self.store.finish_sweep().map(|()| false)
+    }
+
+    fn find_room(&self) -> Result<()> {
+        while self.sweep_step()? {}
+        Ok(())
     }
 
     fn is_alone(&self) -> bool {

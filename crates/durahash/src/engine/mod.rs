@@ -230,6 +230,9 @@ pub(crate) trait Peers: Send + Sync {
     /// Marks the blocks of one more unit of one of the maps; whether more is left.
     fn sweep_step(&self) -> Result<bool>;
 
+    /// Finds the free space that nobody was told of yet: ends the sweep.
+    fn find_room(&self) -> Result<()>;
+
     /// True if there is one map.
     fn is_alone(&self) -> bool;
 }
@@ -384,7 +387,7 @@ impl<K: Kind> Engine<K> {
             let limit = if bytes > max_bytes { Limit::Pool { max_bytes } } else { no_pool };
             return Err(Error::full(bytes, limit));
         }
-        self.index.reserve(entries)
+        self.with_room(|| self.index.reserve(entries))
     }
 
     /// Puts everything that has returned where loss of power does not reach it.
@@ -405,9 +408,27 @@ impl<K: Kind> Engine<K> {
         pending
     }
 
-    /// True if the pool is full only until a sweep has found the free space.
-    pub(crate) fn is_full_for_now(&self, e: &Error) -> bool {
-        matches!(e.kind(), ErrorKind::Full { .. }) && self.sweep_pending()
+    /// Runs `f`, which changes nothing where the pool is full; once more then, after all room was
+    /// [found](Peers::find_room). So it does even if nothing is left to be found: another thread may have found it
+    /// since `f` failed.
+    pub(crate) fn with_room<T>(&self, mut f: impl FnMut() -> Result<T>) -> Result<T> {
+        match f() {
+            Err(e) if self.is_full(&e) => {
+                self.find_room()?;
+                f()
+            }
+            done => done,
+        }
+    }
+
+    /// True if the operation that has failed so is tried once more, when room was found.
+    pub(crate) fn is_full(&self, e: &Error) -> bool {
+        matches!(e.kind(), ErrorKind::Full { .. }) && self.store.writable().is_ok()
+    }
+
+    /// As [`Peers::find_room`].
+    pub(crate) fn find_room(&self) -> Result<()> {
+        self.peers.upgrade().map_or(Ok(()), |peers| peers.find_room())
     }
 
     /// Gives a block back that nothing durable names.

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use durahash_media::{Error, ErrorKind, Medium, Place, Result};
+use durahash_media::{ErrorKind, Medium, Place, Result};
 
 use super::design::Design;
 use super::durable::Durable;
@@ -211,10 +211,6 @@ type OfHash<'a> = &'a mut dyn FnMut(u64, &[(u64, Scanned)]) -> Result<()>;
 /// How many values are copied before it is asked whether that was in vain.
 const ASKED_EVERY: usize = 64;
 
-fn is_full(e: &Error) -> bool {
-    matches!(e.kind(), ErrorKind::Full { .. })
-}
-
 /// Values of bytes that were copied, one behind the other.
 #[derive(Default)]
 struct Copies {
@@ -230,14 +226,7 @@ impl Engine<Multi> {
 
     /// Adds a value that is a word.
     pub(crate) fn add_word(&self, h: u64, v: u64) -> Result<()> {
-        loop {
-            // Asked before: another thread may end the sweep that this try was refused for.
-            let pending = self.sweep_pending();
-            match self.index.add(h, v, &OneKey) {
-                Err(e) if pending && is_full(&e) => self.finish_sweep()?,
-                done => return done,
-            }
-        }
+        self.with_room(|| self.index.add(h, v, &OneKey))
     }
 
     /// Adds a value of bytes.
@@ -246,15 +235,12 @@ impl Engine<Multi> {
         self.store.writable()?;
         let keys = self.byte_key(key);
         let draft = Draft { key_hash: self.records.hashes.key(key), key, value, next: 0 };
-        loop {
-            let pending = self.sweep_pending();
-            match self.add_record(&keys, &draft) {
-                Ok(true) => return Ok(()),
-                Ok(false) => self.finish_sweep()?,
-                Err(e) if pending && is_full(&e) => self.finish_sweep()?,
-                Err(e) => return Err(e),
+        self.with_room(|| {
+            while !self.add_record(&keys, &draft)? {
+                self.finish_sweep()?;
             }
-        }
+            Ok(())
+        })
     }
 
     /// One try; false where a sweep has to find space.

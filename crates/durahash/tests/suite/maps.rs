@@ -1,11 +1,13 @@
 //! Several maps in one pool.
 
+use std::sync::{Arc, Mutex};
+
 use durahash::{
     AnyMap, AnyMultiMap, Design, Error, ErrorKind, Map, MultiMap, Openable, Options, Pool,
     SyncMode, Type,
 };
-use durahash_media::sim::Sim;
-use durahash_media::{Geometry, MapEntry, Superblock};
+use durahash_media::sim::{Call, Hook, Sim, Site};
+use durahash_media::{Event, Geometry, MapEntry, Superblock};
 use durahash_testkit::budget;
 
 /// Extents of so many bytes make units, directories and runs in a few hundred entries.
@@ -370,6 +372,66 @@ fn what_is_full_for_now_is_full_only_after_a_sweep() {
         } else {
             pool.create::<Map<u64, u64>>("other", &options(Design::Reh)).unwrap();
         }
+        pool.check(&mut |map, finding| panic!("{map}: {finding:?}")).unwrap();
+    }
+}
+
+/// Ends the sweep when an operation has ended, before the engine above the design learns how.
+struct Sweeps(Arc<Mutex<Option<Pool>>>);
+
+impl Hook for Sweeps {
+    fn before(&self, call: Call, _site: Site) {
+        if call == Call::Event(Event::Ack)
+            && let Some(pool) = self.0.lock().unwrap().take()
+        {
+            while pool.step().unwrap() {}
+        }
+    }
+}
+
+/// Another thread ends the sweep when an operation was refused for it already: it is tried once more.
+#[test]
+fn what_a_sweep_has_found_meanwhile_is_room() {
+    const BYTES: u64 = 1 << 20;
+    let sim = Sim::new(BYTES);
+    let pool: Pool = options(Design::Reh).create_on(sim.clone()).unwrap();
+    pool.create::<Map<u64, u64>>("words", &options(Design::Reh)).unwrap();
+    pool.create::<MultiMap<u64, u64>>("lists", &options(Design::Pea)).unwrap();
+    let text: Map<str, [u8]> = pool.create("text", &options(Design::Reh)).unwrap();
+    let keys = (0..).take_while(|i| text.put(&format!("{i}"), &[7; 1500]).is_ok()).count();
+    drop(text);
+    pool.close().unwrap();
+    let open = || {
+        let sim = Sim::from_image(&sim.image(), BYTES);
+        let pool: Pool = on_sim(sim.clone()).unwrap();
+        let text: Map<str, [u8]> = pool.open("text").unwrap();
+        (0..keys).for_each(|i| drop(text.remove(&i.to_string()).unwrap()));
+        assert!(pool.stats().sweep_pending);
+        (sim, pool)
+    };
+    type Insert = fn(&Pool, u64);
+    let inserts: [Insert; 3] = [
+        |pool, i| pool.open::<Map<u64, u64>>("words").unwrap().put(&i, &1).unwrap(),
+        |pool, i| {
+            let words: Map<u64, u64> = pool.open("words").unwrap();
+            assert_eq!(words.fetch_add(&i, 1).unwrap(), 0);
+        },
+        |pool, i| pool.open::<MultiMap<u64, u64>>("lists").unwrap().add(&i, &1).unwrap(),
+    ];
+    for insert in inserts {
+        let (_, pool) = open();
+        let needs_sweep = |i: &u64| {
+            insert(&pool, *i);
+            !pool.stats().sweep_pending
+        };
+        let late = (0..).find(needs_sweep).unwrap();
+        let (sim, pool) = open();
+        (0..late).for_each(|i| insert(&pool, i));
+        assert!(pool.stats().sweep_pending);
+        let others = Arc::new(Mutex::new(Some(pool.clone())));
+        sim.set_hook(Box::new(Sweeps(Arc::clone(&others))));
+        insert(&pool, late);
+        assert!(others.lock().unwrap().is_none() && !pool.stats().sweep_pending);
         pool.check(&mut |map, finding| panic!("{map}: {finding:?}")).unwrap();
     }
 }
