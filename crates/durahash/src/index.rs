@@ -205,6 +205,15 @@ pub trait IndexBase: Send + Sync {
         Ok(false)
     }
 
+    /// Gives space that nothing needs back to the pool, where that was put off. It waits for no other thread's
+    /// operation.
+    ///
+    /// # Errors
+    /// As [`IndexBase::step`].
+    fn give_back(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// The last call before the pool is closed: leaves there what the next open can use.
     fn close(&self) {}
 

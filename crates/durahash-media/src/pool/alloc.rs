@@ -7,7 +7,8 @@
 //! small pool stays small, and a large one has blocks without gaps. Objects larger than the largest class, and those
 //! that whole extents hold as well, take a run of these.
 //!
-//! An extent that holds nothing any more goes back to the pool at once, also for another use. A
+//! An extent that holds nothing any more goes back to the pool at once, also for another use; but for the last one of
+//! a class, and for the end of a chunk. These go back when the pool is full. A
 //! reader that is late may then find foreign words where a record was; its version check rejects
 //! what it read, and words are words, so nothing undefined happens.
 
@@ -205,6 +206,19 @@ impl<M: Medium> Pool<M> {
                 _ => {}
             }
         }
+    }
+
+    /// Gives extents of record blocks in which no block is in use back to the pool, also those at the end of a
+    /// chunk. It is for a pool that is full: else they are kept, for blocks of the same class.
+    ///
+    /// # Errors
+    /// Never for the extents of this pool.
+    pub fn give_back_blocks(&self) -> Result<()> {
+        self.retire_free_block_extents()?;
+        let mut extents = wait_lock(&self.extents, &self.medium);
+        let mut blocks = wait_lock(&self.blocks, &self.medium);
+        (0..blocks.by_extent.len() as u64)
+            .try_for_each(|i| blocks.shorten(&mut extents, &self.medium, i))
     }
 
     /// Gives all extents of blocks that are free as a whole back to the pool.

@@ -267,6 +267,38 @@ impl Blocks {
         release_all(extents, medium, i..i + extent.extents)
     }
 
+    /// Gives the extents at the end of a chunk back to the pool in which no block is in use. There is one.
+    pub(crate) fn shorten<M: Medium>(
+        &mut self,
+        extents: &mut Extents,
+        medium: &M,
+        i: u64,
+    ) -> Result<()> {
+        let extent_bytes = self.extent_bytes;
+        let Some(extent) = self.by_extent[i as usize].as_deref_mut() else {
+            return Ok(());
+        };
+        let bytes = self.classes.bytes(extent.class);
+        let is_used = |block: &u64| !extent.free.contains(*block);
+        let last = (0..extent.count).rev().find(is_used);
+        let had = extent.extents;
+        let keep = last.map_or(had, |last| ((last + 1) * bytes).div_ceil(extent_bytes));
+        if keep == had {
+            return Ok(());
+        }
+        let count = self.classes.blocks_in(extent.class, keep);
+        (count..extent.count).for_each(|block| extent.free.remove(block));
+        extent.free_count -= extent.count - count;
+        (extent.count, extent.extents) = (count, keep);
+        let (class, is_full) = (extent.class, extent.free_count == 0);
+        let of_class = self.class_mut(class);
+        of_class.extents -= had - keep;
+        if is_full {
+            of_class.partial.retain(|other| *other != i);
+        }
+        release_all(extents, medium, i + keep..i + had)
+    }
+
     /// Frees the object at `off`, of which no sweep needs to hear.
     pub(crate) fn free<M: Medium>(
         &mut self,

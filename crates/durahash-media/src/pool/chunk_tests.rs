@@ -46,6 +46,9 @@ fn script() -> (Vec<u64>, Vec<Action>) {
             pool.medium.mark(off | FREED);
             pool.free_block(off).unwrap();
         }
+        if step % 30 == 29 {
+            pool.give_back_blocks().unwrap();
+        }
     }
     assert!(longest >= 6, "chunks of up to {longest} rests");
     (image, pool.medium.recorded().into_iter().map(|step| step.action).collect())
@@ -142,4 +145,41 @@ fn a_class_takes_longer_chunks_the_more_it_has() {
     assert_eq!(chunks[..6], [2, 2, 2, 3, 4, 6]);
     assert!(chunks.iter().all(|extents| *extents <= 32));
     assert!(used * 20 <= 600 * block * 21, "{used} bytes");
+}
+
+/// In a pool that is full other uses get the end of a chunk, and blocks of its class what is left of it.
+#[test]
+fn the_end_of_a_chunk_goes_back_when_the_pool_is_full() {
+    let pool = create();
+    let alloc = || pool.alloc_block(1100, true).unwrap();
+    let free = || kinds(&pool).iter().filter(|kind| **kind == ExtentKind::Free).count();
+    let (mut blocks, mut extents) = (Vec::new(), 0);
+    // Until one is the first of a long chunk.
+    while extents < 6 {
+        let off = alloc().unwrap();
+        blocks.push(off);
+        let is_first = matches!(kinds(&pool)[(off >> 10) as usize], ExtentKind::Blocks(_));
+        let rests = wait_lock(&pool.extents, &pool.medium).rests(off >> 10);
+        extents = if is_first && off.is_multiple_of(1024) { 1 + rests as usize } else { 0 };
+    }
+    let before = free();
+    pool.give_back_blocks().unwrap();
+    // Its first block takes two extents.
+    let given = extents - 2;
+    assert_eq!(free(), before + given);
+    pool.give_back_blocks().unwrap();
+    assert_eq!(free(), before + given);
+    // The next ones have the rest of the extent, and a chunk that is as short as before.
+    blocks.extend((0..100).map(|_| alloc().unwrap()));
+    let mut sorted = blocks.clone();
+    sorted.sort_unstable();
+    let bytes = pool.block_bytes(blocks[0]).unwrap();
+    assert!(sorted.windows(2).all(|pair| pair[0] + bytes <= pair[1]));
+    assert!(blocks.iter().all(|off| pool.block_bytes(*off).unwrap() == bytes));
+    let mut in_use = 0;
+    pool.each_block(&mut |_| in_use += 1);
+    assert_eq!(in_use, blocks.len());
+    blocks.into_iter().for_each(|off| pool.free_block(off).unwrap());
+    pool.give_back_blocks().unwrap();
+    assert!(kinds(&pool).iter().skip(1).all(|kind| *kind == ExtentKind::Free));
 }

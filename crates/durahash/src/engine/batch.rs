@@ -125,6 +125,16 @@ pub(crate) fn apply(maps: &[Handle<Single>], ops: &[Op], bytes: &[u8]) -> Result
         return Ok(());
     };
     engine.store.writable()?;
+    engine.with_room(|| apply_once(engine, maps, ops, bytes))
+}
+
+/// The same, if there is room.
+fn apply_once(
+    engine: &Engine<Single>,
+    maps: &[Handle<Single>],
+    ops: &[Op],
+    bytes: &[u8],
+) -> Result<()> {
     let gate = engine.store.gate();
     let turn = lock(gate.turn(), &*engine.store);
     // Nothing below waits for a sweep.

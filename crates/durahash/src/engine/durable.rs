@@ -89,6 +89,10 @@ impl<I: IndexBase, M: Medium> IndexBase for Durable<I, M> {
         Ok(more)
     }
 
+    fn give_back(&self) -> Result<()> {
+        self.index.give_back()
+    }
+
     fn close(&self) {
         self.index.close();
     }

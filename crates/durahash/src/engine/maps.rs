@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Instant;
 
 use durahash_media::{ErrorKind, Format, Result};
@@ -123,7 +123,7 @@ impl OpenPool {
     }
 
     fn members(&self) -> MutexGuard<'_, BTreeMap<u8, Member>> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.members, &*self.store)
     }
 
     /// Makes or recovers the index of a map. `start`: when that, or the open, began.
@@ -381,7 +381,11 @@ impl Peers for OpenPool {
 
     fn find_room(&self) -> Result<()> {
         while self.sweep_step()? {}
-        Ok(())
+        // Held, so that no other thread finds a map open that is not.
+        let members = self.members();
+        let mut each = members.values();
+        each.try_for_each(|member| with!(member, engine => engine.index.give_back()))?;
+        self.store.give_back_blocks()
     }
 
     fn is_alone(&self) -> bool {

@@ -230,7 +230,8 @@ pub(crate) trait Peers: Send + Sync {
     /// Marks the blocks of one more unit of one of the maps; whether more is left.
     fn sweep_step(&self) -> Result<bool>;
 
-    /// Finds the free space that nobody was told of yet: ends the sweep.
+    /// Finds the free space that the pool does not know of yet: ends the sweep, lets the maps give back what they
+    /// put off, and takes back what is kept for further records. It may be called while a bucket is locked, if the sweep has ended.
     fn find_room(&self) -> Result<()>;
 
     /// True if there is one map.

@@ -213,6 +213,8 @@ pub(crate) trait Store: Send + Sync {
     fn sweep_pending(&self) -> bool;
     /// As [`Pool::finish_sweep`].
     fn finish_sweep(&self) -> Result<()>;
+    /// As [`Pool::give_back_blocks`].
+    fn give_back_blocks(&self) -> Result<()>;
     /// Writes a record into the block at `off`, which nothing names yet, and fences it; its name.
     fn write(&self, off: u64, hashes: &Hashes, draft: &Draft<'_>) -> Result<u64>;
     /// The same of a cell of these bytes.
@@ -314,6 +316,10 @@ impl<M: Medium> Store for Pool<M> {
 
     fn finish_sweep(&self) -> Result<()> {
         Pool::finish_sweep(self)
+    }
+
+    fn give_back_blocks(&self) -> Result<()> {
+        Pool::give_back_blocks(self)
     }
 
     fn write(&self, off: u64, hashes: &Hashes, draft: &Draft<'_>) -> Result<u64> {

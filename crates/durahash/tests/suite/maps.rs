@@ -1,5 +1,6 @@
 //! Several maps in one pool.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use durahash::{
@@ -376,17 +377,30 @@ fn what_is_full_for_now_is_full_only_after_a_sweep() {
     }
 }
 
-/// Ends the sweep when an operation has ended, before the engine above the design learns how.
-struct Sweeps(Arc<Mutex<Option<Pool>>>);
+/// What other threads do before the first call for which `is_it` says so.
+struct Meanwhile<F> {
+    is_it: F,
+    others: Mutex<Option<Others>>,
+}
 
-impl Hook for Sweeps {
+type Others = Box<dyn FnOnce() + Send>;
+
+impl<F: Fn(Call) -> bool + Send + Sync> Hook for Meanwhile<F> {
     fn before(&self, call: Call, _site: Site) {
-        if call == Call::Event(Event::Ack)
-            && let Some(pool) = self.0.lock().unwrap().take()
-        {
-            while pool.step().unwrap() {}
+        if (self.is_it)(call) {
+            let others = self.others.lock().unwrap().take();
+            others.into_iter().for_each(|others| others());
         }
     }
+}
+
+fn meanwhile(
+    sim: &Sim,
+    is_it: impl Fn(Call) -> bool + Send + Sync + 'static,
+    others: impl FnOnce() + Send + 'static,
+) {
+    let others: Others = Box::new(others);
+    sim.set_hook(Box::new(Meanwhile { is_it, others: Mutex::new(Some(others)) }));
 }
 
 /// Another thread ends the sweep when an operation was refused for it already: it is tried once more.
@@ -428,12 +442,82 @@ fn what_a_sweep_has_found_meanwhile_is_room() {
         let (sim, pool) = open();
         (0..late).for_each(|i| insert(&pool, i));
         assert!(pool.stats().sweep_pending);
-        let others = Arc::new(Mutex::new(Some(pool.clone())));
-        sim.set_hook(Box::new(Sweeps(Arc::clone(&others))));
+        let others = pool.clone();
+        let sweep = move || while others.step().unwrap() {};
+        // The design's operation has ended; the engine above has not learned how yet.
+        meanwhile(&sim, |call| call == Call::Event(Event::Ack), sweep);
         insert(&pool, late);
-        assert!(others.lock().unwrap().is_none() && !pool.stats().sweep_pending);
+        assert!(!pool.stats().sweep_pending);
         pool.check(&mut |map, finding| panic!("{map}: {finding:?}")).unwrap();
     }
+}
+
+/// Extents that waited for a thread, which was on its way to a bucket, are room for other maps as soon as it has
+/// arrived.
+#[test]
+fn what_waited_for_a_thread_is_room_when_it_has_arrived() {
+    const BYTES: u64 = 256 << 10;
+    let sim = Sim::new(BYTES);
+    let pool: Pool = options(Design::Reh).create_on(sim.clone()).unwrap();
+    let words: Map<u64, u64> = pool.create("words", &options(Design::Esh)).unwrap();
+    pool.create::<Map<u64, [u8]>>("texts", &options(Design::Reh)).unwrap();
+    let count = (0..).take_while(|i| words.put(i, i).is_ok()).count() as u64;
+    drop(words);
+    pool.close().unwrap();
+    let mut waited = 0;
+    for at in 1.. {
+        let sim = Sim::from_image(&sim.image(), BYTES);
+        let pool: Pool = on_sim(sim.clone()).unwrap();
+        let words: Map<u64, u64> = pool.open("words").unwrap();
+        let texts: Map<u64, [u8]> = pool.open("texts").unwrap();
+        let (left, held_up) = (AtomicUsize::new(at), Arc::new(AtomicBool::new(false)));
+        let is_it = move |call| {
+            if matches!(call, Call::Event(Event::Locked(_))) {
+                left.store(0, Ordering::Relaxed);
+            }
+            let less = |left: usize| left.checked_sub(1);
+            left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less) == Ok(1)
+        };
+        let (others, is_held_up) = (words.clone(), Arc::clone(&held_up));
+        meanwhile(&sim, is_it, move || {
+            is_held_up.store(true, Ordering::Relaxed);
+            (1..count).for_each(|i| assert_eq!(others.remove(&i).unwrap(), Some(i)));
+        });
+        words.put(&0, &1).unwrap();
+        if !held_up.load(Ordering::Relaxed) {
+            break;
+        }
+        waited += u64::from(pool.stats().unit_bytes > BYTES / 2);
+        let values = (0..).take_while(|i| texts.put(i, &[7; 3000]).is_ok()).count() as u64;
+        assert!(values * 4096 > BYTES * 3 / 4, "{values} values, {:?}", pool.stats());
+        pool.check(&mut |map, finding| panic!("{map}: {finding:?}")).unwrap();
+    }
+    assert!(waited > 0);
+}
+
+/// The extents at the end of a chunk of which no block is in use yet are room for other maps.
+#[test]
+fn the_end_of_a_chunk_is_room_when_the_pool_is_full() {
+    const BYTES: u64 = 1 << 20;
+    let pool: Pool = options(Design::Reh).max_bytes(BYTES).in_memory().unwrap();
+    let words: Map<u64, u64> = pool.create("words", &options(Design::Reh)).unwrap();
+    let texts: Map<u64, [u8]> = pool.create("texts", &options(Design::Reh)).unwrap();
+    let room = || BYTES - pool.stats().bytes + pool.stats().free_bytes;
+    // Until one is the first of a long chunk.
+    let (mut texts_count, mut chunk) = (0, 0);
+    while chunk < 5 << 12 {
+        let before = room();
+        texts.put(&texts_count, &[7; 1500]).unwrap();
+        (texts_count, chunk) = (texts_count + 1, before - room());
+    }
+    let (before, room) = (pool.stats().unit_bytes, room());
+    let count = (0..).take_while(|i| words.put(i, i).is_ok()).count();
+    println!("{count} words beside {texts_count} texts, {chunk} bytes, {room} bytes");
+    let units = pool.stats().unit_bytes - before;
+    // Its first block stays.
+    assert!(units >= room + chunk - (2 << 12), "{units} bytes of {room} and {chunk}");
+    assert!((0..texts_count).all(|i| texts.get(&i).unwrap().as_deref() == Some(&[7; 1500][..])));
+    pool.check(&mut |map, finding| panic!("{map}: {finding:?}")).unwrap();
 }
 
 /// A sweep that ended while a map is removed freed records that the removal freed once more, after another

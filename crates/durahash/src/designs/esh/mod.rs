@@ -473,6 +473,10 @@ impl<M: Medium> IndexBase for Esh<M> {
         self.repair_some()
     }
 
+    fn give_back(&self) -> Result<()> {
+        self.release_extents()
+    }
+
     fn mend(&self) -> Result<()> {
         self.mend_all()
     }

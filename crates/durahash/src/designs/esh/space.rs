@@ -23,7 +23,7 @@
 //!   the view has changed since.
 //!
 //! Nobody waits for the threads that are on the way, of which one may wait for a lock: what is due is looked for
-//! again when the next segment is given, in a step of background work, and at the close.
+//! again when the next segment is given, when the pool is full, in a step of background work, and at the close.
 
 use std::sync::MutexGuard;
 
@@ -97,28 +97,32 @@ impl<M: Medium> Esh<M> {
         if let Some(extent) = free.units.give(number) {
             free.leaving.push((extent, Passed::default()));
         }
-        drop(free);
-        self.release_extents()
+        self.release_due(&mut free)
     }
 
     /// Gives extents back to the pool, if nobody is on the way to them any more.
     pub(super) fn release_extents(&self) -> Result<()> {
-        if self.pool.writable().is_err() {
+        self.release_due(&mut self.free())
+    }
+
+    /// The same. All that was due is in the pool when another thread has the lock.
+    fn release_due(&self, free: &mut Free) -> Result<()> {
+        if free.leaving.is_empty() || self.pool.writable().is_err() {
             // The next open does it.
             return Ok(());
         }
-        loop {
-            let mut free = self.free();
-            let arrivals = &self.writers.arrivals;
-            let due = free.leaving.iter_mut().position(|(_, passed)| arrivals.have_passed(passed));
-            let Some((extent, _)) = due.map(|due| free.leaving.swap_remove(due)) else {
-                return Ok(());
-            };
-            drop(free);
-            let bytes = self.pool.extent_bytes();
+        let bytes = self.pool.extent_bytes();
+        let mut i = 0;
+        while let Some((_, passed)) = free.leaving.get_mut(i) {
+            if !self.writers.arrivals.have_passed(passed) {
+                i += 1;
+                continue;
+            }
+            let (extent, _) = free.leaving.swap_remove(i);
             self.directory.change_use();
             self.present.remove(extent * bytes..(extent + 1) * bytes);
             self.pool.release_extent(extent)?;
         }
+        Ok(())
     }
 }
