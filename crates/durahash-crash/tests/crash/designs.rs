@@ -115,16 +115,16 @@ survive! {
     batches_over_pea_survive_on_every_medium: > 60_000, ("pea-batch", X86, 1, 4, 32),
         ("pea-batch", WORD, 1, 4, 64), ("pea-batch", PROGRAM, 2, 10, 1);
     /// Of deaths of the process, as maps over ESH.
-    batches_over_esh_survive_the_death_of_their_process: > 100, ("esh-batch", PROGRAM, 1, 2, 1);
-    batches_over_rewo_survive_on_every_medium: > 60_000, ("rewo-batch", X86, 1, 4, 32),
-        ("rewo-batch", WORD, 1, 4, 64), ("rewo-batch", PROGRAM, 2, 10, 1);
+    batches_over_esh_survive_the_death_of_their_process: > 100, ("esh-batch", PROGRAM, 1, 2, 4);
+    batches_over_rewo_survive_on_every_medium: > 60_000, ("rewo-batch", X86, 1, 4, 128),
+        ("rewo-batch", WORD, 1, 4, 256), ("rewo-batch", PROGRAM, 2, 10, 4);
     /// Batches that are undone.
     batches_survive_on_a_full_medium: > 30_000, ("reh-batch-full", X86, 1, 2, 64),
         ("reh-batch-full", WORD, 1, 4, 64), ("pea-batch-full", X86, 1, 2, 64);
-    batches_over_two_maps_survive_on_every_medium: > 10_000, ("two-batch-maps", X86, 0, 1, 64),
-        ("two-batch-maps", WORD, 0, 0, 64), ("two-batch-maps", PROGRAM, 2, 4, 1);
-    batches_of_texts_survive_on_every_medium: > 30_000, ("reh-batch-map", X86, 1, 2, 32),
-        ("reh-batch-map", WORD, 1, 2, 64), ("reh-batch-map", PROGRAM, 2, 6, 1);
+    batches_over_two_maps_survive_on_every_medium: > 10_000, ("two-batch-maps", X86, 0, 1, 256),
+        ("two-batch-maps", WORD, 0, 0, 256), ("two-batch-maps", PROGRAM, 2, 4, 8);
+    batches_of_texts_survive_on_every_medium: > 30_000, ("reh-batch-map", X86, 1, 2, 128),
+        ("reh-batch-map", WORD, 1, 2, 256), ("reh-batch-map", PROGRAM, 2, 6, 4);
 }
 
 /// Deaths inside repairs, and inside the repairs of what they leave. Under the other models these are tens
