@@ -8,7 +8,7 @@
 //! | Step | Who | If it stops after this step |
 //! |---|---|---|
 //! | a block is written: half of what the log uses is in use, which is noted, since a writer that finds no room makes a checkpoint at once | who writes | as before |
-//! | zeros are what is used in addition, in `Interval` without being written; where there is no space or memory for it, the log stays as it is | the thread in the background | as before, in a file that takes more space |
+//! | zeros are what is used in addition, in `Interval` without being written; where there is no space or memory for it, the log stays as it is until the pool is twice as long | the thread in the background | as before, in a file that takes more space |
 //! | a [checkpoint](super), whose sync has that on the disk, too | the same | as in any |
 //! | no line gets a number, and no other thread writes, from here on | | |
 //! | what is staged is written to the log and to the pool, which is synced | the same | lines of the log, in its old parts |
@@ -32,41 +32,43 @@ use crate::medium::sys;
 const PER_BYTE: u64 = 16;
 
 impl<D: Disk> Log<D> {
-    /// The parts that the log may have, as long as its pool is now.
-    fn parts_to_have(&self) -> Layout {
-        let whole = self.disk.whole();
-        let rest = self.disk.bytes_beside_log().min(self.disk.log_bytes());
-        let parts = Layout::of((rest * PER_BYTE).next_power_of_two());
-        // Where the ring is written past the page cache nothing was ever staged.
-        let fits = parts.bytes() < whole.bytes() && parts.ring_off() <= whole.ring_off();
-        if fits { parts } else { whole }
-    }
-
-    /// True if half of it was in use, and it may use more.
-    pub(super) fn is_short(&self) -> bool {
-        self.was_half_full.load(Ordering::Relaxed)
-            && self.parts_to_have().bytes() > self.layout().bytes()
-    }
-
-    /// Takes the space for more of the area, if the log is short. Nobody waits for it.
-    pub(super) fn prepare(&self) -> Option<Layout> {
-        let (used, parts) = (self.layout().bytes(), self.parts_to_have());
-        if !self.is_short() || self.has_failed() {
+    /// The parts of more of the area, if half of the log was in use and the pool is long enough.
+    fn wanted_parts(&self) -> Option<Layout> {
+        let rest = self.disk.bytes_beside_log();
+        let refused = self.refused_at.load(Ordering::Relaxed);
+        if !self.extends
+            || !self.was_half_full.load(Ordering::Relaxed)
+            || rest < refused.saturating_mul(2)
+        {
             return None;
         }
+        let whole = self.disk.whole();
+        let bytes = rest.min(self.disk.log_bytes()) * PER_BYTE;
+        let parts = Layout::of(bytes.next_power_of_two());
+        // Where the ring is written past the page cache nothing was ever staged.
+        let fits = parts.bytes() < whole.bytes() && parts.ring_off() <= whole.ring_off();
+        let parts = if fits { parts } else { whole };
+        (parts.bytes() > self.layout().bytes()).then_some(parts)
+    }
+
+    /// True if the next checkpoint is to let the log use more of its area.
+    pub(super) fn is_short(&self) -> bool {
+        self.wanted_parts().is_some()
+    }
+
+    /// Takes the space for more of the area, if the log is short. Nobody waits for it, and one thread does it.
+    pub(super) fn prepare(&self) -> Option<Layout> {
+        let parts = self.wanted_parts().filter(|_| !self.has_failed())?;
         self.was_half_full.store(false, Ordering::Relaxed);
         let filled = match self.grow_own(parts) {
-            Ok(()) => self.disk.fill_log(used, parts.bytes()),
-            Err(_) => Err(Errno::NOSPC.into()),
+            Ok(()) => self.disk.fill_log(self.layout().bytes(), parts.bytes()),
+            Err(_) => Err(Errno::NOMEM.into()),
         };
         match filled {
             Ok(()) => return Some(parts),
-            Err(e) => {
-                let no_space = [Errno::NOSPC, Errno::DQUOT, Errno::FBIG];
-                if !no_space.into_iter().any(|errno| sys::is(&e, errno)) {
-                    self.fail(&e);
-                }
-            }
+            Err(e) if sys::is(&e, Errno::IO) => self.fail(&e),
+            // Each try takes the last space of a disk for a moment.
+            Err(_) => self.refused_at.store(self.disk.bytes_beside_log(), Ordering::Relaxed),
         }
         None
     }

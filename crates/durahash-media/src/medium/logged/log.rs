@@ -39,6 +39,8 @@ pub(super) struct Log<D: Disk> {
     pub(super) extends: bool,
     /// Half of it was in use since this was asked for the last time.
     pub(super) was_half_full: AtomicBool,
+    /// Bytes of the rest of the pool when there was no space for a longer log.
+    pub(super) refused_at: AtomicU64,
     salt: u64,
     /// Number of the line that comes next. The lock is held while a line gets its number and is
     /// copied; the mirror is for those who only look.
@@ -117,6 +119,7 @@ impl<D: Disk> Log<D> {
             layout: AtomicU64::new(layout.to_word()),
             extends: head.parts.is_some(),
             was_half_full: AtomicBool::new(false),
+            refused_at: AtomicU64::new(0),
             salt: head.salt,
             tail: Mutex::new(head.line),
             next: AtomicU64::new(head.line),
