@@ -30,11 +30,11 @@ fn measure<T: Data + ?Sized>(
     entries: u64,
 ) -> Result<()> {
     let map: Map<T, T> = Options::new().sync_mode(mode).design(design).create(path)?;
-    let pairs = |numbers: &mut dyn Iterator<Item = u64>| -> Vec<_> {
-        numbers.map(|i| (new(mixed(i)), new(i))).collect()
+    let pairs = |numbers: &mut dyn Iterator<Item = u64>, round: u64| -> Vec<_> {
+        numbers.map(|i| (new(mixed(i)), new(i + round))).collect()
     };
     for i in (0..entries).step_by(PUTS as usize) {
-        map.put_many(&pairs(&mut (i..i + PUTS)))?;
+        map.put_many(&pairs(&mut (i..i + PUTS), 0))?;
     }
     let rounds = entries.div_ceil(5000);
     let mut batch = Batch::new();
@@ -45,6 +45,8 @@ fn measure<T: Data + ?Sized>(
             let pairs = pairs(
                 &mut numbers
                     .map(|i| if is_new { 1 << 40 | i } else { mixed(i | 1 << 50) % entries }),
+                // What is there already would be no change.
+                round + 1,
             );
             let start = Instant::now();
             if round % 2 == 0 {

@@ -35,7 +35,8 @@ impl PmU64 {
 
     #[inline(always)]
     pub(crate) fn cas(&self, old: u64, new: u64) -> Result<u64, u64> {
-        self.0.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
+        // In one order with the closing of a pool's gate, where the word is a lock.
+        self.0.compare_exchange(old, new, Ordering::SeqCst, Ordering::Acquire)
     }
 
     #[inline(always)]

@@ -308,6 +308,14 @@ pub trait Index: IndexBase<Slot = u64> {
     /// slot could be made; [`ReadOnly`](crate::ErrorKind::ReadOnly),
     /// [`Poisoned`](crate::ErrorKind::Poisoned).
     fn update(&self, h: u64, room: Room, f: Updater<'_>) -> Result<Option<u64>>;
+
+    /// The payload of `h`, found without a lock, for a batch that has closed the pool's [gate](durahash_media::Gate)
+    /// for it: no writer had the locks of `h`, so none that did not see the gate changes it any more. `None` where
+    /// that cannot be said, or where `room` asks for a slot and none is free: the batch looks by an
+    /// [`update`](Index::update) then. Starts to fetch the line of that slot.
+    fn look_in_batch(&self, _h: u64, _room: Room) -> Option<Option<u64>> {
+        None
+    }
 }
 
 /// Tells the keys of entries apart whose hashes are equal.

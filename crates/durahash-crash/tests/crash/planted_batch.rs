@@ -78,5 +78,7 @@ fn what_a_batch_writes_too_early_is_found() {
 
 #[test]
 fn what_a_batch_does_to_other_threads_is_found() {
-    println!("{}", hurts_threads(Fault::GateOpen).expect("not found"));
+    for fault in [Fault::GateOpen, Fault::LockUnseen] {
+        println!("{fault:?}: {}", hurts_threads(fault).expect("not found"));
+    }
 }

@@ -205,6 +205,16 @@ impl<'a> EpochLock<'a> {
         medium.load(self.word) & !(W | PARITY) == version.0
     }
 
+    /// True if besides no thread holds W, as [`VersionLock::is_free_at`]: false where that cannot be said.
+    ///
+    /// [`VersionLock::is_free_at`]: super::VersionLock::is_free_at
+    #[inline]
+    #[must_use]
+    #[track_caller]
+    pub fn is_free_at<M: Memory>(self, medium: &M, version: Version) -> bool {
+        medium.load(self.word) & !PARITY == version.0
+    }
+
     /// True if what the lock guards may be relied on.
     #[track_caller]
     pub fn is_covered<M: Memory>(self, medium: &M) -> bool {
@@ -414,12 +424,14 @@ mod tests {
             place.word().store(word_of(8, version, X));
             let before = lock.try_read(medium).expect("a leftover keeps nobody out");
             assert_eq!(lock.read(medium, || true).unwrap(), Some(before));
-            assert!(lock.validate(medium, before));
+            assert!(lock.validate(medium, before) && lock.is_free_at(medium, before));
             assert_eq!(lock.lock(medium).unwrap(), Taken::Yes);
             assert!(lock.is_locked(medium));
             let under_lock = lock.read(medium, || true).unwrap().unwrap();
+            assert!(lock.validate(medium, under_lock) && !lock.is_free_at(medium, under_lock));
             lock.unlock_unchanged(medium);
             assert!(lock.validate(medium, under_lock), "nothing was changed");
+            assert!(lock.is_free_at(medium, under_lock));
             assert_eq!(lock.lock(medium).unwrap(), Taken::Yes);
             lock.exclude_readers(medium);
             assert!(!lock.validate(medium, under_lock));

@@ -109,9 +109,10 @@ impl<'a> VersionLock<'a> {
     pub fn try_lock<M: Memory>(self, medium: &M) -> bool {
         let word = self.0.load(Ordering::Relaxed);
         let taken = word & W == 0
+            // In one order with the closing of a pool's gate.
             && self
                 .0
-                .compare_exchange(word, word | W, Ordering::Acquire, Ordering::Relaxed)
+                .compare_exchange(word, word | W, Ordering::SeqCst, Ordering::Relaxed)
                 .is_ok();
         if taken {
             medium.event(Event::Locked(self.id()));

@@ -2,11 +2,17 @@
 //! the hashes that it changes.
 //!
 //! A writer looks at one byte, under the lock of its bucket, and as a rule that is all. A batch closes the gate
-//! for its hashes before it takes the first lock. A writer of one of them therefore either releases the lock
+//! for its hashes before it looks at the first lock. A writer of one of them therefore either releases the lock
 //! before the batch comes to the bucket, which finds what it did; or takes it later, sees the gate closed, and
 //! has changed nothing.
+//!
+//! The batch need not take the lock for that: it is enough to find it free. A writer stores to the lock, then loads
+//! the state; the batch stores to the state, then loads the lock. So that one of them sees the other's store,
+//! the writer's two accesses are sequentially consistent (on x86-64 the same instructions as without), and so are the
+//! batch's store and the fence after it. If the batch loads the lock as it was before the writer's store, then
+//! that fence is before the store in their one order, and the state that the writer loads after it is closed.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, OnceLock};
 
 /// Nobody may write.
@@ -37,7 +43,7 @@ impl Gate {
     /// True if everybody may write.
     #[inline(always)]
     pub(super) fn is_open(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == 0
+        self.state.load(Ordering::SeqCst) == 0
     }
 
     pub(super) fn is_stopped(&self) -> bool {
@@ -66,7 +72,8 @@ impl Gate {
     }
 
     /// Keeps others from changing these hashes, from the next time on that one of them takes the lock of its
-    /// bucket. The caller has the [turn](Gate::turn).
+    /// bucket: not those who have a lock that the caller does not find free afterwards. The caller has the
+    /// [turn](Gate::turn).
     pub fn close_for(&self, hashes: impl Iterator<Item = u64>) {
         let words = self.hashes.get_or_init(|| (0..WORDS).map(|_| AtomicU64::new(0)).collect());
         for (word, bit) in hashes.map(bit) {
@@ -74,6 +81,7 @@ impl Gate {
             words[word].store(words[word].load(Ordering::Relaxed) | bit, Ordering::Relaxed);
         }
         self.state.fetch_or(BATCH, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
     }
 
     /// Ends that; `hashes` are the same.

@@ -52,6 +52,10 @@ macro_rules! index_methods {
             }
             Ok(found)
         }
+
+        fn look_in_batch(&self, h: u64, room: Room) -> Option<Option<u64>> {
+            operation(self.medium(), || self.look_unlocked(h, room))
+        }
     };
 }
 

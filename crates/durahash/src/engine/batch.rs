@@ -10,7 +10,7 @@
 //! | Step | Stores | Then | If it stops after this step |
 //! |---|---|---|---|
 //! | 1 | (DRAM) the [gate](durahash_media::Gate) is closed for the hashes | | nothing happened |
-//! | 2 | each bucket is locked, its payload before is read; new records and copies | flush, fence | nothing names them: free |
+//! | 2 | each bucket is found free of writers, its payload before is read; new records and copies | flush, fence | nothing names them: free |
 //! | 3 | the intent | flush, fence | the same |
 //! | 4 | `batch` := the intent's name, **the commit** | flush, drain | the next open does steps 5 and 6 |
 //! | 5 | the payloads: what is put, then what is removed | flush, drain each | the same |
@@ -34,9 +34,11 @@
 //! waits for the disk once, at its end.
 //!
 //! # Concurrency
-//! One batch at a time in a pool. A writer of another thread looks at the gate under the lock of its bucket. If it
-//! had the lock before step 2 came to the bucket, step 2 reads what it stored. If it has it afterwards, it sees
-//! the gate closed, releases the lock, and waits until the batch has ended. So from step 2 to step 7 the payloads
+//! One batch at a time in a pool. A writer of another thread looks at the gate under the lock of its bucket. Step 2
+//! reads as a reader does, and what it reads counts if it finds the lock free afterwards; else it takes the lock
+//! ([`Index::look_in_batch`](crate::index::Index::look_in_batch)). If a writer had the lock before, step 2 reads what
+//! it stored. If it has it afterwards, it sees the gate closed ([`Gate`](durahash_media::Gate)), releases the lock,
+//! and waits until the batch has ended. So from step 2 to step 7 the payloads
 //! of the hashes are what the intent says, before or after, and an intent that is done again at the next
 //! open writes over no change that was acknowledged: such a change was made before step 2, or after step 6 was durable.
 //!
@@ -46,8 +48,9 @@
 //! # Cost
 //! Against puts of the same entries a batch goes to every bucket twice, in steps 2 and 5, and writes 16 to 24 bytes an
 //! operation. Both steps take hashes in groups, and fetch the lines of a group, and the records that they name, before
-//! the first of them is used. Where step 2 finds nothing, the index fetches the line in which step 5 will insert
-//! ([`Room::ForNewOfBatch`]): a store to a line that is not there would hold up the next locked instruction.
+//! the first of them is used. Step 2 takes no lock, so the misses of a hash overlap those of the next ones. Where it
+//! finds nothing, the index fetches the line in which step 5 will insert: a store to a line that is not there would
+//! hold up the next locked instruction.
 //!
 //! # The intent
 //!
@@ -229,7 +232,8 @@ impl<'a> Batch<'a> {
                 ops.iter().try_for_each(|op| self.read_one(op))?;
             }
         }
-        Ok(())
+        // An operation that broke off may have left a bucket half done.
+        self.store.writable()
     }
 
     /// Finds out the payloads of one operation's slot, before and after.
@@ -257,14 +261,16 @@ impl<'a> Batch<'a> {
                 let is_put =
                     !matches!(op.what, What::Word(None) | What::Bytes { value_bytes: None, .. });
                 let room = if is_put { Room::ForNewOfBatch } else { Room::OfBatch };
-                let mut new = None;
-                let old = engine.index.update(op.h, room, &mut |payload| {
-                    new = payload_after(payload)?;
-                    Ok(Change::Keep)
-                });
-                old.map(|old| {
+                let old = match engine.index.look_in_batch(op.h, room) {
+                    _ if planted(Fault::LockUnseen) => engine.index.get(op.h),
+                    Some(old) => Ok(old),
+                    None => engine.index.update(op.h, room, &mut |_| Ok(Change::Keep)),
+                };
+                old.and_then(|old| {
+                    let new = payload_after(old)?;
                     self.slots.push(Slot { map: op.map, h: op.h, old, new });
                     self.places[place] = self.slots.len() as u32;
+                    Ok(())
                 })
             }
             // No other thread changes it any more.
@@ -499,6 +505,8 @@ pub(crate) fn recover(
 pub enum Fault {
     /// Others write to what a batch changes.
     GateOpen,
+    /// A batch reads what a writer that has the lock is about to change.
+    LockUnseen,
 }
 
 thread_local! {

@@ -114,6 +114,10 @@ impl<I: Index, M: Medium> Index for Durable<I, M> {
     fn update(&self, h: u64, room: Room, f: Updater<'_>) -> Result<Option<u64>> {
         self.changed(|index| index.update(h, room, f))
     }
+
+    fn look_in_batch(&self, h: u64, room: Room) -> Option<Option<u64>> {
+        self.index.look_in_batch(h, room)
+    }
 }
 
 impl<I: MultiIndex, M: Medium> MultiIndex for Durable<I, M> {

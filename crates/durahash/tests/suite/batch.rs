@@ -4,11 +4,16 @@ use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::thread;
 
+use durahash::esh::Esh;
+use durahash::index::{Change, Index, Room};
+use durahash::pea::{Pea, Policy};
+use durahash::reh::Reh;
+use durahash::rewo::{Cache, Rewo};
 use durahash::{AnyMap, Batch, Design, ErrorKind, Map, Options, Pool};
 use durahash_media::hash::WordMix;
-use durahash_media::{Geometry, Superblock};
+use durahash_media::{Dram, Geometry, Superblock};
 use durahash_testkit::{
-    Exit, Model, Sample, Setup, assert_equal, assert_sound, budget, colliding, seed, tiny,
+    Exit, Model, Sample, Setup, assert_equal, assert_sound, budget, colliding, pool_on, seed, tiny,
 };
 
 const KEYS: u64 = 200;
@@ -170,6 +175,32 @@ fn batches_and_writers_of_the_same_keys_wait_for_each_other() {
         assert_sound(&map);
         let all: Vec<_> = (100..108).map(|key| map.get(&key).unwrap()).collect();
         assert!(all.iter().all(|value| *value == all[0]), "{all:?}");
+    }
+}
+
+#[test]
+fn what_a_batch_sees_without_a_lock_no_writer_is_changing() {
+    let dram = || pool_on(Dram::new(64 << 20).unwrap(), Geometry::default());
+    let designs: [&dyn Index; 4] = [
+        &Reh::create(dram()).unwrap(),
+        &Pea::create(dram(), Policy::default()).unwrap(),
+        &Esh::create(dram()).unwrap(),
+        &Rewo::create(dram(), Cache::default()).unwrap(),
+    ];
+    for index in designs {
+        for h in (0..1000).map(random) {
+            let look = |room| index.look_in_batch(h, room);
+            assert_eq!(look(Room::OfBatch), Some(None));
+            let mut under_lock = |_| {
+                assert_eq!(look(Room::ForNewOfBatch), None);
+                Ok(Change::Set(!h))
+            };
+            assert_eq!(index.update(h, Room::ForNew, &mut under_lock).unwrap(), None);
+            assert_eq!(look(Room::ForNewOfBatch), Some(Some(!h)));
+            assert_eq!(index.update(h, Room::None, &mut |_| Ok(Change::Remove)).unwrap(), Some(!h));
+            assert_eq!(look(Room::ForNewOfBatch), Some(None));
+            index.update(h, Room::ForNew, &mut |_| Ok(Change::Set(h))).unwrap();
+        }
     }
 }
 

@@ -311,6 +311,16 @@ impl<M: Medium> Esh<M> {
     /// repaired yet, or the medium is damaged. [`look_again`](Self::look_again) knows what to do then.
     #[inline(always)]
     fn look(&self, h: u64) -> Option<Option<u64>> {
+        self.look_if(h, |lock, version| lock.validate(self.medium(), version))
+    }
+
+    /// The same; `is_valid` says if what was seen under a version of the home's lock counts.
+    #[inline(always)]
+    fn look_if<'a>(
+        &'a self,
+        h: u64,
+        is_valid: impl Fn(EpochLock<'a>, Version) -> bool,
+    ) -> Option<Option<u64>> {
         let sought = self.directory.seek(h)?;
         let place = Unit::from_word(sought.entry());
         self.prefetch_home(h, place);
@@ -321,8 +331,7 @@ impl<M: Medium> Esh<M> {
             return None;
         }
         let found = self.probe(h, place, home).ok()?;
-        let is_valid =
-            lock.validate(self.medium(), version) && self.directory.is_unchanged(&sought);
+        let is_valid = is_valid(lock, version) && self.directory.is_unchanged(&sought);
         is_valid.then_some(found.map(|found| found.payload))
     }
 

@@ -174,16 +174,26 @@ impl<M: Medium> Esh<M> {
                     self.remove_at_home(held, h, at)?;
                 }
                 (Change::Remove, Some(at)) => self.remove_elsewhere(held, h, at)?,
-                (Change::Keep, None) if room == Room::ForNewOfBatch => {
-                    // It comes back, to insert there.
-                    let (bucket, slot) = self.free_slot(&held, h);
-                    self.medium().prefetch(&bucket.slots[slot as usize]);
-                    held.release_unchanged();
-                }
                 (Change::Keep, _) | (Change::Remove, None) => held.release_unchanged(),
             }
             return Ok((payload, change));
         }
+    }
+
+    /// The body of [`Index::look_in_batch`](crate::index::Index::look_in_batch).
+    pub(super) fn look_unlocked(&self, h: u64, room: Room) -> Option<Option<u64>> {
+        let found = self.look_if(h, |lock, version| lock.is_free_at(self.medium(), version))?;
+        if found.is_none() && room.is_for_new() {
+            let (place, number) = (self.find(h), self.shape.home(h));
+            let mut bucket = self.bucket(place, number).ok()?;
+            if !self.has_room(bucket) {
+                bucket = self.bucket(place, self.neighbour(place, number)?).ok()?;
+            }
+            let slot = slot_for(h, self.shape.used & !self.commit(bucket).live());
+            // Another writer may have filled the bucket.
+            self.medium().prefetch(bucket.slots.get(slot as usize)?);
+        }
+        Some(found)
     }
 
     /// The slot of `h`, whose bucket is held then; else, if that may be needed, the bucket for it.
@@ -213,12 +223,7 @@ impl<M: Medium> Esh<M> {
             return Ok(Secured::Yes);
         }
         loop {
-            let live = |number| match self.bucket(held.place, number) {
-                Ok(bucket) => self.commit(bucket).count(),
-                // Not there: nothing goes into it.
-                Err(_) => self.shape.slots,
-            };
-            let Some(number) = self.shape.choose(held.number, live) else {
+            let Some(number) = self.neighbour(held.place, held.number) else {
                 return Ok(Secured::Full);
             };
             match held.take(number)? {
@@ -231,6 +236,15 @@ impl<M: Medium> Esh<M> {
             }
             held.give_back();
         }
+    }
+
+    /// The bucket that takes what has no room at home; `None` if the segment was full a moment ago.
+    fn neighbour(&self, place: Unit, home: u32) -> Option<u32> {
+        self.shape.choose(home, |number| match self.bucket(place, number) {
+            Ok(bucket) => self.commit(bucket).count(),
+            // Not there: nothing goes into it.
+            Err(_) => self.shape.slots,
+        })
     }
 
     /// Stores an entry into a free slot of a bucket, with its fingerprint, and flushes as far as the

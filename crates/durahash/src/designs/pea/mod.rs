@@ -227,6 +227,11 @@ impl Seen<'_> {
         let valid = |(lock, version): (VersionLock<'_>, Version)| lock.validate(version);
         self.second.is_none_or(valid) && self.stash.is_none_or(valid) && valid(self.first)
     }
+
+    /// True if besides no writer has the lock that all writers of the hash take.
+    fn is_free(&self) -> bool {
+        self.is_valid() && self.first.0.is_free_at(self.first.1)
+    }
 }
 
 impl<M: Medium, const MULTI: bool> Table<M, MULTI> {

@@ -189,30 +189,39 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
                     held.release_unchanged();
                     panic!("Room::None was given for what inserts");
                 }
-                (Change::Keep, None, Some(bucket)) if room == Room::ForNewOfBatch => {
-                    // It comes back, to insert there.
-                    self.prefetch_free(bucket, h);
-                    held.release_unchanged();
-                }
                 (Change::Keep | Change::Remove, ..) => held.release_unchanged(),
             }
             return Ok((payload, change));
         }
     }
 
+    /// The body of [`Index::look_in_batch`](crate::index::Index::look_in_batch).
+    pub(super) fn look_unlocked(&self, h: u64, room: Room) -> Option<Option<u64>> {
+        let (found, _) = self.glance(h).filter(|(_, seen)| seen.is_free())?;
+        let found = found.ok()?;
+        if found.is_none() && room.is_for_new() {
+            let place = self.find(h);
+            let number = self.bucket_with_room(place, self.shape.homes(h))?;
+            self.prefetch_free(self.bucket(place.number(), number).ok()?, h);
+        }
+        Some(found.map(|found| found.payload))
+    }
+
     /// The slot of `h`, or the bucket that has room for it; neither where none has.
     fn target(&self, held: &mut Locks<'_, M, MULTI>, h: u64) -> Result<(Option<Hit>, Option<u32>)> {
         let found = held.find(h)?;
-        if found.is_some() {
-            return Ok((found, None));
-        }
-        let segment = held.place.number();
+        let is_new = found.is_none();
+        Ok((found, is_new.then(|| self.bucket_with_room(held.place, held.homes)).flatten()))
+    }
+
+    fn bucket_with_room(&self, place: Unit, homes: Homes) -> Option<u32> {
+        let segment = place.number();
         let live = |number| match self.bucket(segment, number) {
             Ok(bucket) => self.head(bucket).live().count_ones(),
             // Not there: nothing goes into it.
             Err(_) => self.shape.slots,
         };
-        Ok((None, self.shape.choose(Strategy::of(held.place), held.homes, live)))
+        self.shape.choose(Strategy::of(place), homes, live)
     }
 
     fn insert(

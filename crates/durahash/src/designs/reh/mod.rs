@@ -88,7 +88,7 @@ mod write;
 
 use std::sync::Mutex;
 
-use durahash_media::{Event, Medium, Place, Reserved, Result};
+use durahash_media::{Event, Medium, Place, Reserved, Result, Version, VersionLock};
 
 use crate::extendible::directory::{Directory, Sought};
 use crate::extendible::extend::{self, MAX_DEPTH};
@@ -200,11 +200,17 @@ impl<M: Medium> Reh<M> {
     fn look(&self, h: u64) -> Option<Option<u64>> {
         let sought = self.directory.seek(h)?;
         self.prefetch_slot(h, sought.entry());
-        self.look_in(h, &sought)
+        self.look_in(h, &sought, VersionLock::validate)
     }
 
+    /// The same in one bucket; `is_valid` says if what was seen under a version of its lock counts.
     #[inline(always)]
-    fn look_in(&self, h: u64, sought: &Sought<'_, u32>) -> Option<Option<u64>> {
+    fn look_in<'a>(
+        &'a self,
+        h: u64,
+        sought: &Sought<'_, u32>,
+        is_valid: impl Fn(VersionLock<'a>, Version) -> bool,
+    ) -> Option<Option<u64>> {
         let medium = self.medium();
         let meta = self.meta(sought.entry());
         let version = meta.lock().try_read(medium)?;
@@ -224,7 +230,7 @@ impl<M: Medium> Reh<M> {
                 }
             }
         }
-        meta.lock().validate(version).then_some(found)
+        is_valid(meta.lock(), version).then_some(found)
     }
 
     /// The buckets of a few hashes, of which everything that a lookup reads is on its way.
@@ -363,7 +369,10 @@ impl<M: Medium> Index for Reh<M> {
             self.approach(h, &mut sought);
             for ((h, out), sought) in h.iter().zip(out).zip(&sought) {
                 *out = operation(self.medium(), || {
-                    match sought.as_ref().and_then(|sought| self.look_in(*h, sought)) {
+                    match sought
+                        .as_ref()
+                        .and_then(|sought| self.look_in(*h, sought, VersionLock::validate))
+                    {
                         Some(found) => Ok(found),
                         None => self.look_again(*h),
                     }

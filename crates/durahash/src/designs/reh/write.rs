@@ -1,6 +1,6 @@
 //! Insert, update and remove: one commit word each.
 
-use durahash_media::{Medium, Result};
+use durahash_media::{Medium, Result, VersionLock};
 
 use super::layout::{BUCKET_BYTES, Bucket, marker, preferred_slot, slot_for};
 use super::meta::Meta;
@@ -130,16 +130,22 @@ impl<M: Medium> Reh<M> {
                 (Change::Set(v), Some((i, _))) => self.set(held, bucket, i, v),
                 (Change::Set(v), None) => self.insert(held, bucket, h, v),
                 (Change::Remove, Some((i, _))) => self.remove(held, bucket, h, i),
-                (Change::Keep, None) if room == Room::ForNewOfBatch => {
-                    // It comes back, to insert there.
-                    let free = self.full() & !held.meta.live();
-                    self.medium().prefetch(&bucket.slots[slot_for(h, free) as usize]);
-                    held.release_unchanged();
-                }
                 (Change::Keep, _) | (Change::Remove, None) => held.release_unchanged(),
             }
             return Ok((payload, change));
         }
+    }
+
+    /// The body of [`Index::look_in_batch`](crate::index::Index::look_in_batch).
+    pub(super) fn look_unlocked(&self, h: u64, room: Room) -> Option<Option<u64>> {
+        let sought = self.directory.seek(h)?;
+        let found = self.look_in(h, &sought, VersionLock::is_free_at)?;
+        if found.is_none() && room.is_for_new() {
+            let free = self.full() & !self.meta(sought.entry()).live();
+            let bucket = self.bucket(sought.entry()).ok().filter(|_| free != 0)?;
+            self.medium().prefetch(&bucket.slots[slot_for(h, free) as usize]);
+        }
+        Some(found)
     }
 
     fn insert(&self, held: Guard<'_, M>, bucket: &Bucket, h: u64, payload: u64) {

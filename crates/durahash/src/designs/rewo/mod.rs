@@ -314,6 +314,16 @@ impl<M: Medium> Rewo<M> {
     /// damaged. [`look_again`](Self::look_again) knows what to do then.
     #[inline(always)]
     fn look(&self, h: u64, remixed: u64) -> Option<Option<u64>> {
+        let (places, versions, found) = self.glance(h, remixed)?;
+        if let Some(found) = found {
+            self.copy(h, remixed, &places, &versions, found);
+        }
+        Some(found.map(|found| found.payload))
+    }
+
+    /// The same past the cached table, with all that was relied on.
+    #[inline(always)]
+    fn glance(&self, h: u64, remixed: u64) -> Option<(Places, Versions, Option<Hit>)> {
         let view = self.live_tables.load();
         self.medium().event(Event::Look);
         let places = self.live_tables.places(view, h, remixed);
@@ -326,13 +336,7 @@ impl<M: Medium> Rewo<M> {
             return None;
         }
         let found = self.probe_all(h, &places).ok()?;
-        if !self.are_valid(&places, &versions) {
-            return None;
-        }
-        if let Some(found) = found {
-            self.copy(h, remixed, &places, &versions, found);
-        }
-        Some(found.map(|found| found.payload))
+        self.are_valid(&places, &versions).then_some((places, versions, found))
     }
 
     /// Makes a copy of what was found in the cached table, unless a writer came meanwhile.
@@ -485,5 +489,9 @@ impl<M: Medium> Index for Rewo<M> {
         let (found, left) = operation(self.medium(), || self.update_slot(h, room, f))?;
         self.maintain(h, left);
         Ok(found)
+    }
+
+    fn look_in_batch(&self, h: u64, room: Room) -> Option<Option<u64>> {
+        operation(self.medium(), || self.look_unlocked(h, room))
     }
 }

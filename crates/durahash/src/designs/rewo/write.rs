@@ -1,6 +1,6 @@
 //! Insert, update and remove. The commit steps are in the [module docs](super).
 
-use durahash_media::{Event, Medium, Result};
+use durahash_media::{Event, Medium, Result, Version};
 
 use super::cache_sync::Ordered;
 use super::cached::Copy;
@@ -19,7 +19,7 @@ pub(super) enum Left {
     Full,
     /// A bucket with few slots that are live.
     Sparse,
-    /// Whatever: a batch has only looked, or the operation needed room and has done its piece of a resize.
+    /// Whatever: the operation needed room and has done its piece of a resize.
     Excused,
 }
 
@@ -62,19 +62,30 @@ impl<M: Medium> Rewo<M> {
                     self.insert(&mut held, (h, remixed), target, v)
                 }
                 (Change::Remove, Some(at)) => self.remove(&mut held, (h, remixed), at),
-                (Change::Keep, _) if room.is_of_batch() => {
-                    // It comes back, and helps then.
-                    if found.is_none() && room.is_for_new() {
-                        self.prefetch_free(target)?;
-                    }
-                    Ok(Left::Excused)
-                }
                 (Change::Keep, _) | (Change::Remove, None) => Ok(Left::Nothing),
             });
             held.release();
             let left = done?;
             return Ok((payload, if has_helped { Left::Excused } else { left }));
         }
+    }
+
+    /// The body of [`Index::look_in_batch`](crate::index::Index::look_in_batch).
+    pub(super) fn look_unlocked(&self, h: u64, room: Room) -> Option<Option<u64>> {
+        let (places, versions, found) = self.glance(h, self.remix.mix(h))?;
+        let is_free = |(number, version): (&u64, &Option<Version>)| {
+            version.is_some_and(|version| self.lock_of(*number).is_free_at(version))
+        };
+        if !places.all().iter().zip(&versions).all(is_free) {
+            return None;
+        }
+        if found.is_none() && room.is_for_new() {
+            let bucket = self.bucket(self.choose(places.target()).ok()??).ok()?;
+            let slot = (self.used & !self.commit(bucket).live()).trailing_zeros();
+            // Another writer may have filled the bucket.
+            self.medium().prefetch(bucket.slots.get(slot as usize)?);
+        }
+        Some(found.map(|found| found.payload))
     }
 
     /// The slot of `h`; else, if that may be needed, a bucket with room for it.
@@ -114,15 +125,6 @@ impl<M: Medium> Rewo<M> {
         let other = count(pair[1])?;
         let (number, count) = if other < one { (pair[1], other) } else { (pair[0], one) };
         Ok((count < self.slots).then_some(number))
-    }
-
-    /// Starts to fetch the line in which something would be inserted into a bucket.
-    fn prefetch_free(&self, number: u64) -> Result<()> {
-        let bucket = self.bucket(number)?;
-        let free = self.used & !self.commit(bucket).live();
-        let region = self.medium().region();
-        region.speculate(region.offset_of(&bucket.slots[free.trailing_zeros() as usize].h));
-        Ok(())
     }
 
     /// Stores an entry into a slot of a bucket that is neither live nor taken, past the cache, and its
