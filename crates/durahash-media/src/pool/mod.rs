@@ -271,7 +271,7 @@ impl<M: Medium> Pool<M> {
 
     /// Begins to write: from here on the pool is unclean, on the disk. A design calls this when its
     /// recovery has found the map sound, and before its first store; what is refused before is
-    /// left as it was. Of several maps the first begins for all.
+    /// left as it was. Of several maps, all of which are sound, the first begins for all.
     ///
     /// # Errors
     /// [`Full`](ErrorKind::Full) where the file has holes and there is no space to fill them;

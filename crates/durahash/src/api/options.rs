@@ -45,7 +45,7 @@ macro_rules! setters {
 }
 
 impl Options {
-    /// The defaults: design REH (for a multimap Pea Hash), a random seed, files of up to 1 TiB, DAX where it is had.
+    /// The defaults: design REH (for a multimap Pea Hash), a random seed, no limit to the size, DAX where it is had.
     ///
     /// ```
     /// let map = durahash::Options::new().in_memory::<durahash::Map<u64, u64>>()?;

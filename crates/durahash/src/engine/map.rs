@@ -13,7 +13,7 @@ use super::outcome::Outcome;
 use super::record::{Draft, check_sizes, is_chained, offset};
 use super::records::{Pair, Record, is_whole};
 use super::settings::DesignOptions;
-use super::{CHAINED_COUNTER, Engine, Host, Kind, Member, Single};
+use super::{CHAINED_COUNTER, Engine, Host, Kind, Member, Rest, Single};
 use crate::designs::esh::Esh;
 use crate::designs::pea::Pea;
 use crate::designs::reh::Reh;
@@ -31,17 +31,18 @@ impl Kind for Single {
         design: Design,
         options: DesignOptions,
         is_new: bool,
-    ) -> Result<Box<dyn Index>> {
-        let pool = &Arc::clone(place.pool());
+    ) -> Result<Rest<dyn Index>> {
+        let pool = Arc::clone(place.pool());
+        let DesignOptions { policy, cache } = options;
         Ok(match (design, is_new) {
-            (Design::Reh, true) => durable(Reh::create(place)?, pool),
-            (Design::Reh, false) => durable(Reh::open(place)?, pool),
-            (Design::Pea, true) => durable(Pea::create(place, options.policy)?, pool),
-            (Design::Pea, false) => durable(Pea::open(place, options.policy)?, pool),
-            (Design::Esh, true) => durable(Esh::create(place)?, pool),
-            (Design::Esh, false) => durable(Esh::open(place)?, pool),
-            (Design::Rewo, true) => durable(Rewo::create(place, options.cache)?, pool),
-            (Design::Rewo, false) => durable(Rewo::open(place, options.cache)?, pool),
+            (Design::Reh, true) => durable(|| Reh::create(place), pool),
+            (Design::Reh, false) => durable(Reh::read(place)?, pool),
+            (Design::Pea, true) => durable(move || Pea::create(place, policy), pool),
+            (Design::Pea, false) => durable(Pea::read(place, policy)?, pool),
+            (Design::Esh, true) => durable(|| Esh::create(place), pool),
+            (Design::Esh, false) => durable(Esh::read(place)?, pool),
+            (Design::Rewo, true) => durable(move || Rewo::create(place, cache), pool),
+            (Design::Rewo, false) => durable(Rewo::read(place, cache)?, pool),
         })
     }
 
@@ -51,7 +52,7 @@ impl Kind for Single {
         design: Design,
         options: DesignOptions,
         is_new: bool,
-    ) -> Result<Box<dyn Index>> {
+    ) -> Result<Rest<dyn Index>> {
         host.single(map, design, options, is_new)
     }
 
@@ -148,8 +149,14 @@ impl Kind for Single {
 
 /// Behind a log, an index whose operations wait until they are durable. A constant decides, so that what is
 /// not used is not compiled.
-fn durable<I: Index + 'static, M: Medium>(index: I, pool: &Arc<Pool<M>>) -> Box<dyn Index> {
-    if M::DRAIN_WAITS { Box::new(Durable::new(index, Arc::clone(pool))) } else { Box::new(index) }
+fn durable<I: Index + 'static, M: Medium>(
+    index: impl FnOnce() -> Result<I> + 'static,
+    pool: Arc<Pool<M>>,
+) -> Rest<dyn Index> {
+    Box::new(move || {
+        let index = index()?;
+        Ok(if M::DRAIN_WAITS { Box::new(Durable::new(index, pool)) } else { Box::new(index) })
+    })
 }
 
 impl Engine<Single> {

@@ -126,36 +126,50 @@ impl OpenPool {
         lock(&self.members, &*self.store)
     }
 
-    /// Makes or recovers the index of a map. `start`: when that, or the open, began.
+    /// Makes the index of a map, or opens it. `start`: when that, or the open of the pool, began.
     pub(crate) fn start(
         self: &Arc<Self>,
-        (map, format): (u8, &Format),
+        map: (u8, &Format),
         options: DesignOptions,
         is_new: bool,
         start: Instant,
     ) -> Result<()> {
-        let member = if format.kind == Multi::NUMBER {
-            Multi::member(self.engine((map, format), options, is_new, start)?)
-        } else {
-            Single::member(self.engine((map, format), options, is_new, start)?)
-        };
-        self.members().insert(map, member);
-        Ok(())
+        self.read(map, options, is_new, start)?()
     }
 
-    fn engine<K: Kind>(
+    /// The part of [`start`](Self::start) that stores nothing in a map that is there; it returns the other one.
+    pub(crate) fn read(
+        self: &Arc<Self>,
+        map: (u8, &Format),
+        options: DesignOptions,
+        is_new: bool,
+        start: Instant,
+    ) -> Result<Box<dyn FnOnce() -> Result<()>>> {
+        if map.1.kind == Multi::NUMBER {
+            self.read_as::<Multi>(map, options, is_new, start)
+        } else {
+            self.read_as::<Single>(map, options, is_new, start)
+        }
+    }
+
+    fn read_as<K: Kind>(
         self: &Arc<Self>,
         (map, format): (u8, &Format),
         options: DesignOptions,
         is_new: bool,
         start: Instant,
-    ) -> Result<Arc<Engine<K>>> {
-        let (design, key, value) = known(format)?;
-        let index = K::index_of(&*self.host, map, design, options, is_new)?;
-        let peers: Weak<dyn Peers> = Arc::<OpenPool>::downgrade(self);
-        let store = Arc::clone(&self.store);
-        let types = (design, key, value);
-        Ok(Arc::new(Engine::new(index, (store, peers), (map, format), types, is_new, start)))
+    ) -> Result<Box<dyn FnOnce() -> Result<()>>> {
+        let types = known(format)?;
+        let index = K::index_of(&*self.host, map, types.0, options, is_new)?;
+        let (pool, format) = (Arc::clone(self), format.clone());
+        Ok(Box::new(move || {
+            let peers: Weak<dyn Peers> = Arc::<OpenPool>::downgrade(&pool);
+            let store = Arc::clone(&pool.store);
+            let engine =
+                Engine::new(index()?, (store, peers), (map, &format), types, is_new, start);
+            pool.members().insert(map, K::member(Arc::new(engine)));
+            Ok(())
+        }))
     }
 
     /// A handle of a map. `types`: of keys and values, if it must have these.

@@ -80,6 +80,9 @@ const POOL_BYTES: u64 = 1 << 48;
 /// Designs take theirs from the other end.
 const CHAINED_COUNTER: usize = 6;
 
+/// The rest of making or opening an index: the part that may store.
+pub(crate) type Rest<I> = Box<dyn FnOnce() -> Result<Box<I>>>;
+
 /// The differences between a map and a multimap.
 pub(crate) trait Kind: Sized + 'static {
     /// The kind's number in the superblock.
@@ -91,13 +94,14 @@ pub(crate) trait Kind: Sized + 'static {
     /// The content of a slot, as an index scans it.
     type Slot: Copy;
 
-    /// The index of a map: a new one where there is nothing, or the one that is there.
+    /// The index of a map: a new one where there is nothing, or the one that is there, which is read, and found
+    /// sound, here.
     fn index<M: Medium>(
         place: Place<M>,
         design: Design,
         options: DesignOptions,
         is_new: bool,
-    ) -> Result<Box<Self::Index>>;
+    ) -> Result<Rest<Self::Index>>;
 
     /// The same, of a pool whose medium is forgotten.
     fn index_of(
@@ -106,7 +110,7 @@ pub(crate) trait Kind: Sized + 'static {
         design: Design,
         options: DesignOptions,
         is_new: bool,
-    ) -> Result<Box<Self::Index>>;
+    ) -> Result<Rest<Self::Index>>;
 
     /// An engine of this kind as one of any.
     fn member(engine: Arc<Engine<Self>>) -> Member;
@@ -187,7 +191,7 @@ pub(crate) trait Host: Send + Sync {
         design: Design,
         options: DesignOptions,
         is_new: bool,
-    ) -> Result<Box<dyn Index>>;
+    ) -> Result<Rest<dyn Index>>;
 
     /// As [`Kind::index`] of a multimap.
     fn multi(
@@ -196,7 +200,7 @@ pub(crate) trait Host: Send + Sync {
         design: Design,
         options: DesignOptions,
         is_new: bool,
-    ) -> Result<Box<dyn MultiIndex>>;
+    ) -> Result<Rest<dyn MultiIndex>>;
 }
 
 impl<M: Medium> Host for Arc<Pool<M>> {
@@ -210,7 +214,7 @@ impl<M: Medium> Host for Arc<Pool<M>> {
         design: Design,
         options: DesignOptions,
         is_new: bool,
-    ) -> Result<Box<dyn Index>> {
+    ) -> Result<Rest<dyn Index>> {
         Single::index(Place::of(self, map)?, design, options, is_new)
     }
 
@@ -220,7 +224,7 @@ impl<M: Medium> Host for Arc<Pool<M>> {
         design: Design,
         options: DesignOptions,
         is_new: bool,
-    ) -> Result<Box<dyn MultiIndex>> {
+    ) -> Result<Rest<dyn MultiIndex>> {
         Multi::index(Place::of(self, map)?, design, options, is_new)
     }
 }

@@ -7,14 +7,14 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use durahash_media::{ErrorKind, Medium, Place, Result};
+use durahash_media::{ErrorKind, Medium, Place, Pool, Result};
 
 use super::design::Design;
 use super::durable::Durable;
 use super::record::{Draft, check_sizes, has_checksum, lengths, offset};
 use super::records::{Pair, Record, Records, is_damage, is_whole};
 use super::settings::DesignOptions;
-use super::{Engine, Host, Kind, Member, Multi};
+use super::{Engine, Host, Kind, Member, Multi, Rest};
 use crate::designs::pea::{EXTRA_COUNTER, MultiPea};
 use crate::index::{Finding, Keys, MultiIndex, OneKey, Scanned, Values};
 
@@ -29,16 +29,16 @@ impl Kind for Multi {
         design: Design,
         options: DesignOptions,
         is_new: bool,
-    ) -> Result<Box<dyn MultiIndex>> {
+    ) -> Result<Rest<dyn MultiIndex>> {
+        if design != Design::Pea {
+            return Err(ErrorKind::Options { what: "only Pea Hash has multimaps" }.into());
+        }
         let pool = Arc::clone(place.pool());
-        let pea = match (design, is_new) {
-            (Design::Pea, true) => MultiPea::create(place, options.policy)?,
-            (Design::Pea, false) => MultiPea::open(place, options.policy)?,
-            (Design::Reh | Design::Esh | Design::Rewo, _) => {
-                return Err(ErrorKind::Options { what: "only Pea Hash has multimaps" }.into());
-            }
-        };
-        Ok(if M::DRAIN_WAITS { Box::new(Durable::new(pea, pool)) } else { Box::new(pea) })
+        Ok(if is_new {
+            durable(move || MultiPea::create(place, options.policy), pool)
+        } else {
+            durable(MultiPea::read(place, options.policy)?, pool)
+        })
     }
 
     fn index_of(
@@ -47,7 +47,7 @@ impl Kind for Multi {
         design: Design,
         options: DesignOptions,
         is_new: bool,
-    ) -> Result<Box<dyn MultiIndex>> {
+    ) -> Result<Rest<dyn MultiIndex>> {
         host.multi(map, design, options, is_new)
     }
 
@@ -177,6 +177,17 @@ impl Kind for Multi {
         let beyond = engine.index.extra_count();
         engine.store.save(engine.map, EXTRA_COUNTER, beyond.map_or(0, |count| count + 1));
     }
+}
+
+/// As that of maps.
+fn durable<M: Medium>(
+    index: impl FnOnce() -> Result<MultiPea<M>> + 'static,
+    pool: Arc<Pool<M>>,
+) -> Rest<dyn MultiIndex> {
+    Box::new(move || {
+        let index = index()?;
+        Ok(if M::DRAIN_WAITS { Box::new(Durable::new(index, pool)) } else { Box::new(index) })
+    })
 }
 
 /// A key of bytes among those of its hash.

@@ -234,11 +234,12 @@ pub(crate) fn open_on<M: Medium>(
         maps.iter().any(|(map, _, format)| *map == number && format.kind == Single::NUMBER)
     };
     let pending = batch::pending(&open.store, is_map, settings.accept_suspect)?;
-    // The first that is sound begins to write. Where a later one is damaged, the pool is refused, and is one that
-    // nobody has closed.
-    for (map, _, format) in &maps {
-        open.start((*map, format), settings.design_options, false, start)?;
-    }
+    // All are found sound before the first begins to write: a pool that is refused stays as it is.
+    let read = maps
+        .iter()
+        .map(|(map, _, format)| open.read((*map, format), settings.design_options, false, start));
+    let rests = read.collect::<Result<Vec<_>>>()?;
+    rests.into_iter().try_for_each(|rest| rest())?;
     // Where there is no map that has done it.
     pool.begin()?;
     batch::recover(&open.store, pending, |map| open.single(map), settings.accept_suspect)?;

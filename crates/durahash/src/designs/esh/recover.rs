@@ -73,7 +73,11 @@ impl<M: Medium> Esh<M> {
     /// [`Corrupt`](ErrorKind::Corrupt) where the words of the array do not follow each other;
     /// [`Options`](ErrorKind::Options) for a geometry that cannot be.
     pub fn open(pool: impl Into<Place<M>>) -> Result<Self> {
-        let pool = pool.into();
+        Self::read(pool.into())?()
+    }
+
+    /// The part of [`open`](Self::open) that stores nothing; it returns the other one.
+    pub(crate) fn read(pool: Place<M>) -> Result<impl FnOnce() -> Result<Self>> {
         let now = pool.epoch();
         let mut esh = Self::new(pool, Epochs { now, trusted_from: now })?;
         let (sound, named) = esh.read_array()?;
@@ -84,14 +88,16 @@ impl<M: Medium> Esh<M> {
         {
             esh.live_count.set(live);
         }
-        esh.pool.begin()?;
-        if !is_dated && !esh.pool.is_read_only() {
-            // Before anything has this date.
-            esh.pool.set_root(DATES_ROOT, esh.dates_word())?;
-        }
-        esh.find_free(&named)?;
-        esh.writers.array.release_others(&esh.pool, sound.depth)?;
-        Ok(esh)
+        Ok(move || {
+            esh.pool.begin()?;
+            if !is_dated && !esh.pool.is_read_only() {
+                // Before anything has this date.
+                esh.pool.set_root(DATES_ROOT, esh.dates_word())?;
+            }
+            esh.find_free(&named)?;
+            esh.writers.array.release_others(&esh.pool, sound.depth)?;
+            Ok(esh)
+        })
     }
 
     fn new(pool: Place<M>, epochs: Epochs) -> Result<Self> {

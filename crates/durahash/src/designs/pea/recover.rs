@@ -54,7 +54,11 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// [`Corrupt`](ErrorKind::Corrupt) where the words of the array do not follow each other;
     /// [`Options`](ErrorKind::Options) for a policy that cannot be.
     pub fn open(pool: impl Into<Place<M>>, policy: Policy) -> Result<Self> {
-        let pool = pool.into();
+        Self::read(pool.into(), policy)?()
+    }
+
+    /// The part of [`open`](Self::open) that stores nothing; it returns the other one.
+    pub(crate) fn read(pool: Place<M>, policy: Policy) -> Result<impl FnOnce() -> Result<Self>> {
         let mut pea = Self::new(pool, policy)?;
         let sound = pea.read_array()?;
         sound.units.iter().for_each(|(_, place)| pea.count_strategy(*place, 1));
@@ -65,14 +69,16 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         if let Some(count) = saved.filter(|count| MULTI && *count <= max_bytes) {
             pea.writers.extra_count.set(count);
         }
-        pea.pool.begin()?;
-        let named: HashSet<u64> = sound.units.iter().map(|(_, place)| place.number()).collect();
-        let units = pea.pool.unit_extents();
-        for segment in units.into_iter().filter(|extent| !named.contains(extent)) {
-            pea.give_up(segment)?;
-        }
-        pea.writers.array.release_others(&pea.pool, sound.depth)?;
-        Ok(pea)
+        Ok(move || {
+            pea.pool.begin()?;
+            let named: HashSet<u64> = sound.units.iter().map(|(_, place)| place.number()).collect();
+            let units = pea.pool.unit_extents();
+            for segment in units.into_iter().filter(|extent| !named.contains(extent)) {
+                pea.give_up(segment)?;
+            }
+            pea.writers.array.release_others(&pea.pool, sound.depth)?;
+            Ok(pea)
+        })
     }
 
     fn new(pool: Place<M>, policy: Policy) -> Result<Self> {

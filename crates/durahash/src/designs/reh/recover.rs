@@ -63,7 +63,11 @@ impl<M: Medium> Reh<M> {
     /// # Errors
     /// [`Corrupt`](ErrorKind::Corrupt) where the siblings do not cover all hashes in order.
     pub fn open(pool: impl Into<Place<M>>) -> Result<Self> {
-        let pool = pool.into();
+        Self::read(pool.into())?()
+    }
+
+    /// The part of [`open`](Self::open) that stores nothing; it returns the other one.
+    pub(crate) fn read(pool: Place<M>) -> Result<impl FnOnce() -> Result<Self>> {
         let mut reh = Self::new(pool)?;
         let mut extents = reh.pool.unit_extents();
         let per_extent = reh.pool.extent_bytes() / BUCKET_BYTES;
@@ -95,10 +99,12 @@ impl<M: Medium> Reh<M> {
             live += i64::from(reh.meta(unit.bucket).live().count_ones());
         }
         reh.live.add(live);
-        reh.pool.begin()?;
-        reh.find_free(&extents, per_extent, &seen)?;
-        beyond.into_iter().try_for_each(|i| reh.pool.release_extent(i))?;
-        Ok(reh)
+        Ok(move || {
+            reh.pool.begin()?;
+            reh.find_free(&extents, per_extent, &seen)?;
+            beyond.into_iter().try_for_each(|i| reh.pool.release_extent(i))?;
+            Ok(reh)
+        })
     }
 
     fn new(pool: Place<M>) -> Result<Self> {

@@ -76,7 +76,11 @@ impl<M: Medium> Rewo<M> {
     /// [`Corrupt`](crate::ErrorKind::Corrupt) where the block of tables is damaged;
     /// [`Options`](crate::ErrorKind::Options) for a geometry that cannot be.
     pub fn open(pool: impl Into<Place<M>>, cache: Cache) -> Result<Self> {
-        let pool = pool.into();
+        Self::read(pool.into(), cache)?()
+    }
+
+    /// The part of [`open`](Self::open) that stores nothing; it returns the other one.
+    pub(crate) fn read(pool: Place<M>, cache: Cache) -> Result<impl FnOnce() -> Result<Self>> {
         let mut found = read_block(&pool)?;
         let rewo = Self::new(pool, cache, &found.wanted)?;
         let slots: u64 = found.wanted.all().map(|(_, table)| table.buckets()).sum();
@@ -93,29 +97,31 @@ impl<M: Medium> Rewo<M> {
             }
         };
         rewo.live.add(scanned.live as i64);
-        // Before the first store, and before what a process that was killed left in caches is built upon.
-        rewo.pool.begin()?;
-        rewo.undo_moves(&scanned.leaving)?;
-        {
-            let mut resizing = rewo.resizing();
-            resizing.block = found.number;
-            (resizing.cursor, resizing.saved) = (found.cursor, found.cursor);
-            if is_behind && rewo.pool.writable().is_ok() {
-                // After a clean close nobody would look again.
-                rewo.write_block(&mut resizing, &found.wanted, found.cursor)?;
+        Ok(move || {
+            // Before the first store, and before what a process that was killed left in caches is built upon.
+            rewo.pool.begin()?;
+            rewo.undo_moves(&scanned.leaving)?;
+            {
+                let mut resizing = rewo.resizing();
+                resizing.block = found.number;
+                (resizing.cursor, resizing.saved) = (found.cursor, found.cursor);
+                if is_behind && rewo.pool.writable().is_ok() {
+                    // After a clean close nobody would look again.
+                    rewo.write_block(&mut resizing, &found.wanted, found.cursor)?;
+                }
+                rewo.live_tables.pass(&found.wanted, found.cursor);
+                rewo.set_pace(&found.wanted, found.cursor);
             }
-            rewo.live_tables.pass(&found.wanted, found.cursor);
-            rewo.set_pace(&found.wanted, found.cursor);
-        }
-        let tables: Vec<Table> = found.wanted.all().map(|(_, table)| table).collect();
-        for extent in rewo.unnamed(&tables, found.number) {
-            rewo.pool.release_extent(extent)?;
-        }
-        rewo.cached.begin(rewo.cache_buckets(&found.wanted), rewo.live.get() == 0);
-        if cache.fill {
-            rewo.fill_cache(&found.wanted)?;
-        }
-        Ok(rewo)
+            let tables: Vec<Table> = found.wanted.all().map(|(_, table)| table).collect();
+            for extent in rewo.unnamed(&tables, found.number) {
+                rewo.pool.release_extent(extent)?;
+            }
+            rewo.cached.begin(rewo.cache_buckets(&found.wanted), rewo.live.get() == 0);
+            if cache.fill {
+                rewo.fill_cache(&found.wanted)?;
+            }
+            Ok(rewo)
+        })
     }
 
     fn new(pool: Place<M>, cache: Cache, wanted: &TableSet) -> Result<Self> {
