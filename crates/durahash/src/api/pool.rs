@@ -23,8 +23,7 @@ use crate::index::Finding;
 /// leaves the others as they are.
 ///
 /// A pool has room for `main` and 63 other maps. A name has 1 to 64 bytes, none of them a control character.
-/// Each map takes at least an extent of the file, which has 64 KiB, or 512 KiB where the design of `main` is Pea Hash; most
-/// take two.
+/// An empty map takes one to three extents of the file, of 64 KiB; of 512 KiB where the design of `main` is Pea Hash.
 ///
 /// Clones, and the maps that were opened, are handles of one pool. The last of them closes it.
 ///
