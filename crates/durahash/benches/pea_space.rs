@@ -35,7 +35,7 @@ fn main() -> durahash::Result<()> {
     let all = (Strategy::Single, Strategy::Stash);
     let mut policies: Vec<(u32, u32, (Strategy, Strategy))> = Vec::new();
     for split_bits in [1, 2] {
-        for first_until in [0, 6, 8, 9, 10, 12] {
+        for first_until in [0, 6, 10, 12, 13, 14, 15] {
             policies.push((split_bits, first_until, all));
         }
     }

@@ -217,7 +217,7 @@ pub trait IndexBase: Send + Sync {
     /// The last call before the pool is closed: leaves there what the next open can use.
     fn close(&self) {}
 
-    /// Drops what is live and yet found by no lookup, which only damage leaves behind.
+    /// Makes lookups find what a walk does, and drops what neither finds, which only damage leaves behind.
     ///
     /// # Errors
     /// Errors that keep it from being done.

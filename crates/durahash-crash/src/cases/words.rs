@@ -5,7 +5,7 @@ use std::sync::Arc;
 use durahash::Result;
 use durahash::esh::Esh;
 use durahash::index::{Index, IndexBase};
-use durahash::pea::{Pea, Policy};
+use durahash::pea::{Pea, Policy, Strategy};
 use durahash::reh::Reh;
 use durahash::rewo::{Cache, Rewo};
 use durahash_media::sim::Sim;
@@ -148,6 +148,15 @@ pub(super) fn pea_upper(count: usize) -> impl Iterator<Item = u16> {
     (20..PEA_KEYS).step_by(2).chain((20..PEA_KEYS).skip(1).step_by(2)).take(count)
 }
 
+/// As the default one, but that entries leave buckets that are not full.
+const PEA_POLICY: Policy = Policy {
+    split_bits: 1,
+    first_until: 2,
+    first: Strategy::Single,
+    last: Strategy::Stash,
+    moving: true,
+};
+
 /// Pea Hash with three slots a bucket, two main buckets and two of stash a segment.
 pub(super) fn pea(name: &'static str, max_bytes: u64) -> Case {
     let mut shrunk = puts(0..PEA_KEYS);
@@ -167,8 +176,8 @@ pub(super) fn pea(name: &'static str, max_bytes: u64) -> Case {
             name,
             max_bytes,
             (2, TINY),
-            |pool| Pea::create(pool, Policy::default()),
-            |pool| Pea::open(pool, Policy::default()),
+            |pool| Pea::create(pool, PEA_POLICY),
+            |pool| Pea::open(pool, PEA_POLICY),
         )
     }
 }

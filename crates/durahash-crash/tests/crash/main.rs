@@ -10,6 +10,7 @@ mod logged;
 mod planted_batch;
 mod planted_esh;
 mod planted_extents;
+mod planted_pea;
 mod planted_rewo;
 mod preempt;
 mod schedules;

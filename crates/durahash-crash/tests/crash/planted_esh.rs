@@ -34,11 +34,11 @@ enum Written {
 
 /// Functions of ESH by the sites that are in them: reading sources takes time.
 #[derive(Default)]
-struct Functions(RefCell<HashMap<Site, (String, String)>>);
+pub(crate) struct Functions(RefCell<HashMap<Site, (String, String)>>);
 
 impl Functions {
     /// Whether a step was done by this function of this file, where the line says so.
-    fn is(&self, step: &Step, file: &str, function: &str, line: &str) -> bool {
+    pub(crate) fn is(&self, step: &Step, file: &str, function: &str, line: &str) -> bool {
         if !step.site.file().ends_with(file) {
             return false;
         }
@@ -48,11 +48,11 @@ impl Functions {
     }
 }
 
-fn is_store(step: &Step) -> bool {
+pub(crate) fn is_store(step: &Step) -> bool {
     matches!(step.action, Action::Store { .. })
 }
 
-fn is_flush(step: &Step) -> bool {
+pub(crate) fn is_flush(step: &Step) -> bool {
     matches!(step.action, Action::Flush { .. })
 }
 
@@ -61,7 +61,7 @@ fn put_before(steps: &mut [Step], from: usize, to: usize, at: usize) {
     steps[at..to].rotate_right(to - from);
 }
 
-fn next_drain(steps: &[Step], from: usize) -> Option<usize> {
+pub(crate) fn next_drain(steps: &[Step], from: usize) -> Option<usize> {
     (from..steps.len()).find(|at| steps[*at].action == Action::Drain)
 }
 

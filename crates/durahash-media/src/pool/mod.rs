@@ -338,6 +338,11 @@ impl<M: Medium> Pool<M> {
         &self.format
     }
 
+    /// True for a pool of format 3, which is read and written as it is.
+    pub fn is_of_format_3(&self) -> bool {
+        self.table.is_flat()
+    }
+
     /// The random name of this pool.
     pub fn uuid(&self) -> [u64; 2] {
         self.uuid

@@ -125,6 +125,9 @@ fn spec_of<K: Kind>(engine: &Engine<K>, settings: &Settings) -> MapSpec {
 /// Copies all entries into a new map.
 fn copy<K: Kind>(old: &Engine<K>, new: Handle<K>, watch: &mut dyn FnMut(u64)) -> Result<()> {
     let (mut words, mut pairs) = (Vec::new(), Vec::new());
+    // Records are copied by lookups, from which damage may hide what the walk meets. What cannot be mended, as in a
+    // full pool, stays as it is.
+    let _ = old.index.mend();
     each_hash(old, &mut |unit| {
         let slots = unit.len() as u64;
         K::take(old, unit, &mut words, &mut pairs)?;

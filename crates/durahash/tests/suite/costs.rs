@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use durahash::esh::Esh;
 use durahash::index::{Index, IndexBase};
-use durahash::pea::{Pea, Policy};
+use durahash::pea::{Pea, Policy, Strategy};
 use durahash::rewo::{Cache, Rewo};
 use durahash::{Design, Map, MultiMap, Options};
 use durahash_media::metered::{Counts, Metered};
@@ -220,8 +220,8 @@ fn pea_meets_its_costs() {
         (&mut keys).take(more as usize).for_each(|i| put(&*pea, i));
         assert_eq!(pea.stats().pea.unwrap().strategies, strategies);
         let costs = pea_costs(&*pea, &pool, keys.start);
-        assert!(costs[2] <= 1.4 && costs[3] <= 1.4);
         println!("{strategies:?} with {} keys: {costs:?}", keys.start);
+        assert!(costs[2] <= 1.4 && costs[3] <= 1.4);
         costs
     };
     let single = costs_in([2, 0, 0], 10_000);
@@ -235,6 +235,54 @@ fn pea_meets_its_costs() {
     let [flushes, fences] = persists(steady(&*pea, &pool, more, |i| put(&*pea, i)));
     println!("{flushes} flushes and {fences} fences of an insert");
     assert!(flushes <= 1.4 && fences <= 1.4);
+}
+
+/// Means over a doubling, during which segments fill and split: few lookups leave the first bucket.
+#[test]
+fn pea_reads_one_bucket_for_most_misses() {
+    const FROM: u64 = 150_000;
+    const POINTS: u32 = 24;
+    let pool = pool(Metered::new(dram()));
+    let pea = index_on(Design::Pea, pool.clone());
+    let mut keys = 0;
+    let mut means = [0.0; 4];
+    for point in 0..POINTS {
+        let until = (FROM as f64 * (f64::from(point) / f64::from(POINTS)).exp2()) as u64;
+        (keys..until).for_each(|i| put(&*pea, i));
+        keys = keys.max(until);
+        let costs = pea_costs(&*pea, &pool, keys);
+        println!("{keys} keys, load {:.3}: {costs:.3?}", load_factor(&*pea));
+        means.iter_mut().zip(costs).for_each(|(sum, one)| *sum += one / f64::from(POINTS));
+    }
+    println!("means: {means:.3?}");
+    let [hit, miss, flushes, fences] = means;
+    assert!((1.0..=1.06).contains(&hit), "{hit} blocks read by a hit");
+    assert!((1.0..=1.35).contains(&miss), "{miss} blocks read by a miss");
+    assert!(flushes <= 1.4 && fences <= 1.4, "{flushes} flushes, {fences} fences of an insert");
+}
+
+/// The first entry of a bucket that goes elsewhere costs a flush and a fence more, the others nothing; nor does
+/// the first one if the bucket is full.
+#[test]
+fn pea_opens_a_bucket_once() {
+    for first_until in [14, 15] {
+        let pool = pool(Metered::new(dram()));
+        let policy = Policy { first: Strategy::TwoChoice, first_until, ..Policy::default() };
+        let pea = Pea::create(pool.clone(), policy).unwrap();
+        // All of bucket 0.
+        let mut next = (1..).map(|i: u64| i << 40);
+        let mut insert = || {
+            let before = pool.medium().counts();
+            assert_eq!(super::put(&pea, next.next().unwrap(), 7), None);
+            let counts = pool.medium().counts() - before;
+            [counts.flushes, counts.fences + counts.drains]
+        };
+        for _ in 0..first_until {
+            assert!(insert().iter().all(|count| (1..=2).contains(count)));
+        }
+        let opening = if first_until < 15 { [2, 2] } else { [1, 1] };
+        assert_eq!([insert(), insert(), insert()], [opening, [1, 1], [1, 1]]);
+    }
 }
 
 /// Entry moving saves persists (§3.4).

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use durahash::index::{Index, IndexBase};
 use durahash::pea::{Pea, Policy};
+use durahash::{Design, Map, Options, SyncMode};
 use durahash_media::sim::Sim;
 use durahash_media::{Dram, Geometry, Medium, Pool};
-use durahash_testkit::pool_on;
+use durahash_testkit::{new_path, pool_on};
 
 use super::{put, remove, scanned};
 
@@ -157,6 +158,89 @@ fn every_policy_holds_what_it_is_given() {
             assert_sound(&pea);
         }
     }
+}
+
+/// The heads of all segments of an image.
+fn heads(image: &mut [u64]) -> impl Iterator<Item = &mut u64> {
+    const UNITS: u8 = 2;
+    let kinds: Vec<u8> = image[64..].iter().flat_map(|word| word.to_le_bytes()).collect();
+    let extents = image.chunks_mut(128).zip(kinds).filter(|(_, kind)| *kind == UNITS);
+    extents.flat_map(|(words, _)| words.chunks_mut(32).map(|bucket| &mut bucket[0]))
+}
+
+/// Lookups end where an end bit says so: where it is wrong, what is behind it is lost until it is mended.
+#[test]
+fn an_end_bit_that_is_wrong_is_found_and_mended() {
+    let sim = Sim::new(TINY_BYTES);
+    let hashes = fill_with_stash(&pea(sim.clone()));
+    let mut image = sim.image();
+    heads(&mut image).for_each(|head| *head |= 1);
+    let sim = Sim::from_image(&image, TINY_BYTES);
+    let pea = Pea::open(Arc::new(Pool::open(sim, false).unwrap()), Policy::default()).unwrap();
+    let mut found = Vec::new();
+    pea.check(&mut |finding| found.push(finding.invariant)).unwrap();
+    assert_eq!(found, ["PEA-10"; 6], "what is in the stash");
+    let lost = hashes.iter().filter(|h| pea.get(**h).unwrap().is_none());
+    assert_eq!(lost.count(), 6);
+    assert_eq!(scanned(&pea).len(), 12, "an iteration has them");
+    pea.mend().unwrap();
+    assert_sound(&pea);
+    assert!(hashes.iter().all(|h| pea.get(*h).unwrap() == Some(!h)));
+}
+
+/// The same of records, which an iteration finds by lookups.
+#[test]
+fn compaction_finds_what_an_end_bit_hides() {
+    let (_dir, path) = new_path();
+    // Without a log, which would have the first extents.
+    let options = Options::new().design(Design::Pea).geometry(TINY).sync_mode(SyncMode::Process);
+    let options = options.seed(1);
+    let map: Map<str, str> = options.create(&path).unwrap();
+    let keys: Vec<String> = (0..60).map(|i| i.to_string()).collect();
+    keys.iter().for_each(|key| map.put(key, key).unwrap());
+    map.close().unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    let words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+    let mut words: Vec<u64> = words.collect();
+    heads(&mut words).for_each(|head| *head |= 1);
+    std::fs::write(&path, words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>())
+        .unwrap();
+    let found = || {
+        let map: Map<str, str> = Options::new().open(&path).unwrap();
+        keys.iter().filter(|key| map.get(*key).unwrap().is_some_and(|v| v == **key)).count()
+    };
+    assert!(found() < keys.len());
+    Options::new().compact::<Map<str, str>>(&path).unwrap();
+    assert_eq!(found(), keys.len());
+}
+
+/// In a map of format 3 bit 0 of every head is one and no end bit.
+#[test]
+fn a_pool_of_format_3_has_no_end_bits() {
+    // So that the head of both formats has one extent.
+    const BYTES: u64 = 256 << 10;
+    let sim = Sim::new(BYTES);
+    let mut hashes = fill_with_stash(&pea(sim.clone()));
+    let mut image = sim.image();
+    // In extents of 1 KiB the tables of both formats begin at the same byte.
+    image[2] = 3;
+    let fixed: Vec<u8> = image[..11].iter().flat_map(|word| word.to_le_bytes()).collect();
+    image[11] = u64::from(crate::logged::crc32(&fixed));
+    heads(&mut image).for_each(|head| *head |= 1);
+    let sim = Sim::from_image(&image, BYTES);
+    let pool = Arc::new(Pool::open(sim.clone(), false).unwrap());
+    let pea = Pea::open(pool, Policy::default()).unwrap();
+    assert!(hashes.iter().all(|h| pea.get(*h).unwrap() == Some(!h)));
+    for i in 6..40 {
+        hashes.extend([in_bucket_0(i), in_bucket_1(i)]);
+        put(&pea, in_bucket_0(i), !in_bucket_0(i));
+        put(&pea, in_bucket_1(i), !in_bucket_1(i));
+        assert_sound(&pea);
+    }
+    assert!(pea.stats().splits > 5);
+    assert!(hashes.iter().all(|h| pea.get(*h).unwrap() == Some(!h)));
+    let mut image = sim.image();
+    assert!(heads(&mut image).all(|head| *head & 1 == 1));
 }
 
 /// A head that says more slots are live than the geometry uses is damaged; what is in them is read, and

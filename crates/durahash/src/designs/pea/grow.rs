@@ -469,6 +469,16 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         })
     }
 
+    /// True if an end bit keeps lookups of `h` from this bucket (PEA-10).
+    pub(super) fn is_cut_off(&self, segment: Segment, bucket: u32, h: u64) -> Result<bool> {
+        for before in self.shape.homes(h).before(bucket) {
+            if self.head(self.bucket(segment, before)?).0[0] & self.shape.end != 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Writes every segment anew that has live slots which no lookup finds, or heads that are gone.
     pub(super) fn mend_all(&self) -> Result<()> {
         let mut at = Some(0);
@@ -491,12 +501,17 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
 
     /// True if there was something to mend.
     fn mend_segment(&self, whole: &Whole<'_, M, MULTI>, prefix: u64) -> Result<bool> {
-        let mut found = 0;
-        self.each_hash(whole.place, prefix, &mut |_, _, entries| found += entries.len() as u64)?;
         let segment = whole.place.number();
+        let (mut found, mut cut_off) = (0, Ok(false));
+        self.each_hash(whole.place, prefix, &mut |number, h, entries| {
+            found += entries.len() as u64;
+            if let Ok(false) = cut_off {
+                cut_off = self.is_cut_off(segment, number, h);
+            }
+        })?;
         let is_gone = |number| Ok(self.head(self.bucket(segment, number)?).is_gone());
         let gone: Result<Vec<bool>> = (0..self.shape.buckets()).map(is_gone).collect();
-        if found == self.count(segment)? && !gone?.contains(&true) {
+        if found == self.count(segment)? && !cut_off? && !gone?.contains(&true) {
             return Ok(false);
         }
         let mut images = vec![self.new_image()];

@@ -25,9 +25,7 @@ impl<const MULTI: bool> Image<MULTI> {
         words.clear();
         words.resize(shape.buckets() as usize * BUCKET_WORDS, 0);
         let mut image = Image { shape, words, strategy: shape.policy.first, live: 0 };
-        for bucket in 0..shape.buckets() {
-            image.set_head(bucket, Head::EMPTY);
-        }
+        image.restart(shape.policy.first);
         image
     }
 
@@ -63,8 +61,8 @@ impl<const MULTI: bool> Image<MULTI> {
         }
     }
 
-    /// Adds entries to this bucket, which any of its strategies allows; false where it has no room
-    /// for them.
+    /// Adds entries to this bucket, which any of its strategies allows, and opens those before it; false
+    /// where it has no room for them.
     pub(super) fn add_to(&mut self, bucket: u32, h: u64, entries: &[Entry]) -> bool {
         let mut head = self.head(bucket);
         let has_room = |slots: u16| (slots & !head.live()).count_ones() >= entries.len() as u32;
@@ -80,14 +78,19 @@ impl<const MULTI: bool> Image<MULTI> {
             self.words[at..at + 2].copy_from_slice(&[h, entry.payload]);
         }
         self.set_head(bucket, head);
+        for before in self.shape.homes(h).before(bucket) {
+            let Head([first, second]) = self.head(before);
+            self.set_head(before, Head([first & !self.shape.end, second]));
+        }
         self.live += entries.len() as u64;
         true
     }
 
-    /// Empties it, for another try by another strategy.
+    /// Empties it, for entries that this strategy places.
     pub(super) fn restart(&mut self, strategy: Strategy) {
+        let [first, second] = Head::<MULTI>::EMPTY.0;
         for bucket in 0..self.shape.buckets() {
-            self.set_head(bucket, Head::EMPTY);
+            self.set_head(bucket, Head([first | self.shape.end, second]));
         }
         (self.strategy, self.live) = (strategy, 0);
     }

@@ -10,8 +10,12 @@
 //! 3     192  slot 11               208 slot 12   224 slot 13   240 slot 14 (no fingerprint)
 //! ```
 //!
-//! Bit 0 of the bitmap is one; bit `i + 1` says that slot `i` is live. The first word of the head is
-//! the commit word: it has the whole bitmap, so what moves within a bucket moves at once.
+//! Bit 0 of the bitmap is the *end bit*; bit `i + 1` says that slot `i` is live. The first word of the
+//! head is the commit word: it has the whole bitmap, so what moves within a bucket moves at once.
+//!
+//! A lookup goes from bucket to bucket (`strategy.rs`). Where the end bit is set, it ends: no entry whose
+//! lookup comes by this bucket lies in a later one. The bit is set in a new bucket, and cleared before
+//! the first such entry is there. Pools of format 3 have no such bit: in a map's heads bit 0 is one.
 //!
 //! The buckets of a multimap have two sets of slots and fewer fingerprints:
 //!
@@ -20,10 +24,11 @@
 //! ```
 //!
 //! Bit `i` of the first set says that slot `i` is live, of the second that its payload names a value
-//! buffer (`buffer.rs`) instead of being a value. Slots 12 to 14 have no fingerprint.
+//! buffer (`buffer.rs`) instead of being a value. Slots 12 to 14 have no fingerprint. Bit 15 of the first
+//! set is the end bit.
 //!
-//! A segment is an extent: main buckets, and behind them two stash buckets. Its word in the array of
-//! the directory (`crate::extendible::array`) has the strategy as its tag.
+//! A segment is an extent: main buckets, and behind them pairs of stash buckets, as many as `strategy.rs`
+//! says. Its word in the array of the directory (`crate::extendible::array`) has the strategy as its tag.
 
 use durahash_media::hash::fingerprint;
 use durahash_media::probe::{self, BitMask};
@@ -31,9 +36,6 @@ use durahash_media::{PmU64, bits, on_media};
 
 /// Slots of a bucket.
 pub(super) const SLOTS: u32 = 15;
-
-/// Stash buckets of a segment.
-pub(super) const STASH: u32 = 2;
 
 /// Bytes of a bucket: one block.
 pub(super) const BUCKET_BYTES: u64 = 256;
@@ -107,10 +109,14 @@ pub(super) fn used_slots(count: u32) -> u16 {
 pub(super) struct Head<const MULTI: bool>(pub(super) [u64; 2]);
 
 impl<const MULTI: bool> Head<MULTI> {
-    /// Of a new bucket: its slots have zeros, but not the fingerprint of that.
+    /// The end bit.
+    pub(super) const END: u64 = if MULTI { 1 << 15 } else { 1 };
+
+    /// Of a new bucket: its slots have zeros, but not the fingerprint of that. In a multimap the end bit
+    /// is not set yet.
     pub(super) const EMPTY: Self = Head(if MULTI { [u64::MAX << 32, !0] } else { [!0xfffe, !0] });
 
-    /// The bits before those of live slots: one, which is set.
+    /// Bits before those of live slots.
     const FIRST_BIT: u32 = if MULTI { 0 } else { 1 };
     /// Bytes before the fingerprints.
     const FIRST_BYTE: u32 = if MULTI { 4 } else { 2 };
@@ -121,9 +127,10 @@ impl<const MULTI: bool> Head<MULTI> {
     /// The first bit of those that tell lists from values.
     const LISTS_BIT: u32 = 16;
 
-    /// True if damage, such as a page of zeros, has replaced the head. A multimap's has no bit that tells.
+    /// True if damage, such as a page of zeros, has replaced the head: slots that are not live have no
+    /// fingerprint of zero. In multimaps of format 3 they may.
     pub(super) const fn is_gone(self) -> bool {
-        !MULTI && self.0[0] & 1 == 0
+        !MULTI && self.0[0] == 0
     }
 
     /// Live slots, one bit each.
@@ -158,7 +165,7 @@ impl<const MULTI: bool> Head<MULTI> {
     /// With `h` in slot `i`.
     #[inline]
     pub(super) const fn with(mut self, i: u32, h: u64) -> Self {
-        self.0[0] |= Self::FIRST_BIT as u64 | 1 << (i + Self::FIRST_BIT);
+        self.0[0] |= 1 << (i + Self::FIRST_BIT);
         if MULTI {
             // Where it was set, it was damaged.
             self.0[0] &= !(1 << (Self::LISTS_BIT + i));
@@ -179,16 +186,17 @@ impl<const MULTI: bool> Head<MULTI> {
     }
 
     /// Without slot `i`. Its fingerprint is made wrong as well, so that a flipped bit in the bitmap
-    /// does not bring back what was there.
+    /// does not bring back what was there, and not zero, so that a head of zeros is damaged.
     #[inline]
     pub(super) const fn without(mut self, i: u32) -> Self {
-        self.0[0] = (self.0[0] | Self::FIRST_BIT as u64) & !(1 << (i + Self::FIRST_BIT));
+        self.0[0] &= !(1 << (i + Self::FIRST_BIT));
         if MULTI {
             self.0[0] &= !(1 << (Self::LISTS_BIT + i));
         }
         if i < Self::NAMED {
             let at = i + Self::FIRST_BYTE;
-            self.0[at as usize / 8] ^= 0xff << (at % 8 * 8);
+            let (word, shift) = (at as usize / 8, at % 8 * 8);
+            self.0[word] = (self.0[word] ^ 0xff << shift) | 1 << shift;
         }
         self
     }
@@ -221,6 +229,10 @@ mod tests {
             assert_eq!(revived.names(i, u64::from(i) + 100), i == 14);
         }
         assert_eq!((0..SLOTS).fold(head, Head::without).live(), 0);
+        for fingerprint in 0..=255 {
+            let head = Head::<false>([0, 0]).with(0, fingerprint).without(0);
+            assert!(!head.is_gone() && head.0[0] >> 16 != fingerprint);
+        }
         assert_eq!(LINES.iter().fold(0, |all, line| all | line), used_slots(SLOTS));
     }
 

@@ -11,10 +11,10 @@
 //! Segments and the directory are in the pool; a root word names the array of the directory. Locks,
 //! a copy of the directory (`crate::extendible::directory`), and one count for each segment are in DRAM. The copy and
 //! the locks are made at every open from the array alone, a count when it is first asked for: no segment is read. A
-//! lookup reads one bucket while its segment is single, and at most four.
+//! lookup reads one bucket, and up to three more where no end bit ends it.
 //!
 //! # Layout
-//! `layout.rs`, with a picture. A segment is one extent, and its stash buckets are its own last two.
+//! `layout.rs`, with a picture. A segment is one extent, and its stash buckets are its own last ones.
 //! The parts that only a multimap has are in `multi/`, with commit steps of its own, and `buffer.rs`.
 //!
 //! # Invariants
@@ -33,7 +33,9 @@
 //! - **PEA-7** In a multimap, all live slots of an `h` are in one bucket, and in every bucket one slot
 //!   is not live.
 //! - **PEA-8** A list is a chain of sound value buffers of its `h` with two values or more.
-//! - **PEA-9** Bit 0 of every head of a map is set: that of a page of zeros is not.
+//! - **PEA-9** The first word of no head of a map is zero, as that of a page of zeros is.
+//! - **PEA-10** Of the buckets that a lookup of a live slot's `h` visits before that slot's, none has its end
+//!   bit set.
 //!
 //! # Commit steps
 //! A point write holds W of the locks of its key's buckets; X of the lock of the bucket that it
@@ -43,6 +45,7 @@
 //!
 //! | Operation | Stores | Then | If power fails after this step |
 //! |---|---|---|---|
+//! | insert, not into the first bucket | heads of the buckets before this one, without their end bits, if any is set | flush, a fence before the commit | lookups look further, and find nothing there |
 //! | insert, slot in line 0 | payload and `h` of a free slot | flush, fence where lines keep no order | slot not live |
 //! | | ✕ head word 0 with its bit and fingerprint | flush, drain | inserted |
 //! | insert, slot in another line | payload and `h` there; copies of entries of line 0 in free slots of that line; head word 1 | flush (with the head only where lines keep no order), fence | slots not live |
@@ -63,6 +66,12 @@
 //! old array go back to the pool after that; one segment is kept, also by a close, so that a merge needs
 //! no space.
 //!
+//! An end bit is set in the heads of a new segment, cleared in the memory in which a split, a merge or a repair
+//! makes one, cleared by the commit that fills a bucket, and never set again: what is removed may leave it clear in vain. The insert that clears it holds W of
+//! the bucket's lock and does not stop readers. A reader that saw the bit set, and no `h` in the bucket until the
+//! version was confirmed, saw that nothing of `h` was elsewhere at that instant either. A bit that is set in vain,
+//! which only damage does, hides entries until `compact` has mended it.
+//!
 //! A new segment takes entries by the policy, from the first strategy on. Should their number fit
 //! but not their places, which only tiny segments see, it keeps the places of the old segment, of
 //! whose entries it has a part.
@@ -73,8 +82,8 @@
 //!
 //! # Concurrency
 //! A segment has fourteen locks for its main buckets and one for its stash. Readers: directory
-//! entry, version of the first bucket, entry again, bucket; where the strategy has more buckets, the
-//! version of each before it is read; at the end all versions again. What changes an entry of the directory raises
+//! entry, version of the first bucket, entry again, bucket; where its end bit is clear and the strategy has
+//! more buckets, the version of each before it is read; at the end all versions again. What changes an entry of the directory raises
 //! all versions of its segments, so the version that was read before the entry was confirmed vouches
 //! for the entry too. Every writer of a key holds the lock of its first bucket, whatever the
 //! strategy; locks of a segment are taken in ascending order (two buckets may share one), then a
@@ -85,9 +94,12 @@
 //! over.
 //!
 //! # Departures from the paper
-//! - Two-way splits are the default, and an entry goes to its first bucket until that holds six:
-//!   uniform keys fill all segments at the same time, so four-way splits leave three quarters of the
-//!   space empty at once. Both are a [`Policy`].
+//! - Two-way splits are the default: uniform keys fill all segments at the same time, so four-way splits
+//!   leave three quarters of the space empty at once.
+//! - End bits, and an entry goes to its first bucket until that holds fourteen: so most misses read one
+//!   bucket. As the buckets are less even than with the balanced insert, the stash is a 32nd of a segment, in
+//!   pairs of buckets, instead of two buckets. These are a [`Policy`], but for the stash.
+//! - In pools of format 3 the stash is one pair and no head has an end bit: misses read all buckets.
 //! - The stash is part of the segment's extent. Its own segments, and the array that finds them,
 //!   would have to be allocated, recovered and locked.
 //! - Lookups use the copy of the directory, so on the medium only the first word of a segment's
@@ -273,15 +285,10 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         Head([word, medium.load(&bucket.head[1])])
     }
 
-    /// Starts to fetch the heads of the buckets in which `h` may be.
+    /// Starts to fetch the head of the bucket in which `h` most probably is.
     #[inline(always)]
-    fn prefetch_heads(&self, place: Unit, homes: Homes) {
+    fn prefetch_head(&self, place: Unit, homes: Homes) {
         if let Ok(bucket) = self.bucket(place.number(), homes.first) {
-            self.medium().prefetch(&bucket.head);
-        }
-        if Strategy::of(place) != Strategy::Single
-            && let Ok(bucket) = self.bucket(place.number(), homes.second)
-        {
             self.medium().prefetch(&bucket.head);
         }
     }
@@ -294,17 +301,21 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         self.medium().region().speculate(bucket + preferred_line(h) as u64 * LINE_BYTES);
     }
 
-    /// Starts to fetch the slot that probably has `h`, whose bucket's head was fetched.
+    /// Starts to fetch the slot that probably has `h`, whose first bucket's head was fetched; or the head
+    /// of the second bucket.
     fn prefetch_slot(&self, h: u64, place: Unit) {
         let homes = self.shape.homes(h);
-        let strategy = Strategy::of(place).min(Strategy::TwoChoice);
-        for bucket in homes.buckets(strategy, self.shape.main) {
-            if let Ok(bucket) = self.bucket(place.number(), bucket)
-                && let Some(i) = self.head(bucket).candidates(h).lowest()
-            {
-                self.medium().prefetch(&bucket.slots[i as usize]);
-                return;
-            }
+        let Ok(bucket) = self.bucket(place.number(), homes.first) else {
+            return;
+        };
+        let head = self.head(bucket);
+        if let Some(i) = head.candidates(h).lowest() {
+            self.medium().prefetch(&bucket.slots[i as usize]);
+        } else if head.0[0] & self.shape.end == 0
+            && Strategy::of(place) != Strategy::Single
+            && let Ok(bucket) = self.bucket(place.number(), homes.second)
+        {
+            self.medium().prefetch(&bucket.head);
         }
     }
 
@@ -315,27 +326,29 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         }
         for h in h {
             let place = self.find(*h);
-            self.prefetch_heads(place, self.shape.homes(*h));
+            self.prefetch_head(place, self.shape.homes(*h));
         }
         for h in h {
             self.prefetch_slot(*h, self.find(*h));
         }
     }
 
-    /// The slot of `h` in one bucket. The caller holds its lock, or validates its version afterwards.
+    /// The slot of `h` in one bucket, and true if it is in none of those that a lookup visits after it.
+    /// The caller holds its lock, or validates its version afterwards.
     #[inline(always)]
-    fn probe(&self, h: u64, segment: Segment, number: u32) -> Result<Option<Hit>> {
+    fn probe(&self, h: u64, segment: Segment, number: u32) -> Result<(Option<Hit>, bool)> {
         let medium = self.medium();
         medium.event(Event::Look);
         let bucket = self.bucket(segment, number)?;
-        for slot in self.head(bucket).candidates(h) {
+        let head = self.head(bucket);
+        for slot in head.candidates(h) {
             let words = &bucket.slots[slot as usize];
             if medium.load(&words.h) == h {
                 let payload = medium.load(&words.payload);
-                return Ok(Some(Hit { bucket: number, slot, payload }));
+                return Ok((Some(Hit { bucket: number, slot, payload }), true));
             }
         }
-        Ok(None)
+        Ok((None, head.0[0] & self.shape.end != 0))
     }
 
     /// The version of a bucket's lock, before the bucket is read.
@@ -352,7 +365,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         let sought = self.directory.seek(h)?;
         let place = Unit::from_word(sought.entry());
         let homes = self.shape.homes(h);
-        self.prefetch_heads(place, homes);
+        self.prefetch_head(place, homes);
         self.prefetch_preferred(h, place, homes);
         let first = self.version(place.number(), homes.first);
         if !self.directory.is_current(&sought) {
@@ -360,16 +373,16 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         }
         let mut seen = Seen { first, second: None, stash: None };
         let found = match self.probe(h, place.number(), homes.first) {
-            Ok(None) if Strategy::of(place) != Strategy::Single => {
+            Ok((None, false)) if Strategy::of(place) != Strategy::Single => {
                 self.glance_further(h, place, homes, &mut seen)
             }
-            found => found,
+            found => found.map(|(found, _)| found),
         };
         Some((found, seen))
     }
 
     /// The second bucket, and the stash if there is one.
-    #[inline(always)]
+    #[inline]
     fn glance_further<'a>(
         &'a self,
         h: u64,
@@ -379,22 +392,16 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     ) -> Result<Option<Hit>> {
         let segment = place.number();
         seen.second = Some(self.version(segment, homes.second));
-        let found = self.probe(h, segment, homes.second)?;
-        if found.is_some() || Strategy::of(place) == Strategy::TwoChoice {
+        let (found, ends) = self.probe(h, segment, homes.second)?;
+        if found.is_some() || ends || Strategy::of(place) == Strategy::TwoChoice {
             return Ok(found);
         }
-        seen.stash = Some(self.version(segment, self.shape.main));
-        self.probe_stash(h, segment)
-    }
-
-    /// The slot of `h` in the stash; as [`probe`](Self::probe).
-    fn probe_stash(&self, h: u64, segment: Segment) -> Result<Option<Hit>> {
-        for bucket in self.shape.main..self.shape.buckets() {
-            if let Some(found) = self.probe(h, segment, bucket)? {
-                return Ok(Some(found));
-            }
+        seen.stash = Some(self.version(segment, homes.stash));
+        let (found, ends) = self.probe(h, segment, homes.stash)?;
+        if found.is_some() || ends {
+            return Ok(found);
         }
-        Ok(None)
+        Ok(self.probe(h, segment, homes.stash + 1)?.0)
     }
 
     #[inline(always)]
@@ -484,7 +491,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         let homes = self.shape.homes(h);
         extend::covers(prefix, place.depth(), h)
             && head.names(i, h)
-            && homes.buckets(Strategy::of(place), self.shape.main).any(|home| home == bucket)
+            && homes.buckets(Strategy::of(place)).any(|home| home == bucket)
     }
 
     /// The entries of the segment that covers `at`, from `at` on. Each bucket is read by itself:

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use durahash_media::hash::WordMix;
 use durahash_media::{ErrorKind, Medium, Place, Reserved, Result, wait_lock};
 
-use super::layout::{BUCKET_BYTES, SLOTS, STASH, used_slots};
+use super::layout::{BUCKET_BYTES, Head, SLOTS, used_slots};
 use super::strategy::{Policy, Shape, Strategy};
 use super::{STASH_LOCK, Table, Writers};
 use crate::designs::slots_of;
@@ -25,6 +25,12 @@ use crate::index::{Finding, IndexStats, PeaStats};
 /// The pool's counter of a multimap's entries beyond one a slot, and one more: zero where they were
 /// not counted.
 pub(crate) const EXTRA_COUNTER: usize = 6;
+
+/// Buckets of a segment for which it has one pair of stash buckets, but at least one pair.
+const BUCKETS_PER_PAIR: u32 = 64;
+
+/// The most that [`Policy::first_until`] is in a multimap.
+const MULTI_FIRST_UNTIL: u32 = 6;
 
 /// Bytes of locks and count of a segment.
 const ROW_BYTES: u64 = 128;
@@ -88,18 +94,26 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             let what = "Pea Hash splits in two or four, and starts before it ends";
             return Err(ErrorKind::Options { what }.into());
         }
-        let main = (pool.extent_bytes() / BUCKET_BYTES) as u32 - STASH;
+        let buckets = (pool.extent_bytes() / BUCKET_BYTES) as u32;
+        // Format 3 has two stash buckets in segments of any size, and no end bits.
+        let is_older = pool.is_of_format_3();
+        let pairs = if is_older { 1 } else { (buckets / BUCKETS_PER_PAIR).max(1) };
+        // Where a bucket of a multimap is full, a key gets a list.
+        let most = if MULTI { MULTI_FIRST_UNTIL } else { SLOTS };
+        let first_until = policy.first_until.min(most);
         let max_bytes = format.max_bytes.min(pool.medium().region().max_bytes());
         let growth = Growth::default();
         Ok(Table {
             directory: Directory::new(1, &growth)?,
             rows: Reserved::growing(0, max_bytes.div_ceil(pool.extent_bytes()) * 2)?,
             shape: Shape {
-                main,
+                main: buckets - 2 * pairs,
+                pairs,
+                end: if is_older { 0 } else { Head::<MULTI>::END },
                 // The last slot of a multimap's bucket is for a list.
                 slots: slots - u32::from(MULTI),
                 used: used_slots(slots),
-                policy,
+                policy: Policy { first_until, ..policy },
             },
             mix: WordMix::new(format.seed),
             writers: Writers {
@@ -148,7 +162,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         }
     }
 
-    /// Verifies PEA-1 to PEA-6, and PEA-9; see the [module docs](super).
+    /// Verifies PEA-1 to PEA-6, PEA-9 and PEA-10; see the [module docs](super).
     pub(super) fn check_all(&self, found: &mut dyn FnMut(Finding)) -> Result<()> {
         let mut report = |invariant, off, what: String| found(Finding { invariant, off, what });
         let Sound { first, depth, units: segments } = match self.read_array() {
@@ -183,7 +197,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         Ok(())
     }
 
-    /// PEA-2, PEA-3, the count and the locks of one segment.
+    /// PEA-2, PEA-3, PEA-9 and PEA-10, the count and the locks of one segment.
     fn check_segment(
         &self,
         prefix: u64,
@@ -210,6 +224,9 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
                     report("PEA-2", off, format!("no lookup finds {h:#018x} in slot {i}"));
                 } else if !hashes.insert(h) && !MULTI {
                     report("PEA-3", off, format!("hash {h:#018x} is there twice"));
+                } else if self.is_cut_off(segment, number, h)? {
+                    let what = format!("lookups of {h:#018x} end before they come to slot {i}");
+                    report("PEA-10", off, what);
                 }
             }
         }

@@ -2,8 +2,13 @@
 //!
 //! Each strategy contains the one before: what was placed by it is found by all later ones. So a
 //! segment changes its strategy by one word, without moving an entry.
+//!
+//! A hash has a row of buckets: its first, its second, and the two of one pair of the stash. An entry
+//! goes to its first bucket as long as there is room, and a lookup ends where the end bit says so
+//! (`layout.rs`): so few buckets have entries elsewhere, and most misses read one bucket. That leaves the
+//! buckets less even than if the emptier one was taken, for which the stash makes up: a 32nd of the
+//! segment.
 
-use super::layout::STASH;
 use crate::extendible::unit::Unit;
 
 /// How the entries of a segment are placed.
@@ -56,8 +61,8 @@ impl Strategy {
 pub struct Policy {
     /// Halvings of the hashes at a split: 1 gives two segments, 2 gives four, as in the paper.
     pub split_bits: u32,
-    /// Entries that the first bucket of a key takes before the emptier one does: 0 is the paper's
-    /// balanced insert.
+    /// Entries that the first bucket of a key takes before the emptier one does, of fifteen slots: 0 is
+    /// the paper's balanced insert. In a multimap at most six: where buckets are full, keys get lists.
     pub first_until: u32,
     /// The strategy that new segments start with, if it holds their entries.
     pub first: Strategy,
@@ -71,7 +76,7 @@ impl Default for Policy {
     fn default() -> Self {
         Policy {
             split_bits: 1,
-            first_until: 6,
+            first_until: 14,
             first: Strategy::Single,
             last: Strategy::Stash,
             moving: true,
@@ -79,28 +84,40 @@ impl Default for Policy {
     }
 }
 
-/// The two main buckets of a hash. They always differ.
+/// The two main buckets of a hash, which always differ, and its pair of the stash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Homes {
     pub(super) first: u32,
     pub(super) second: u32,
+    /// The first bucket of the pair.
+    pub(super) stash: u32,
 }
 
 impl Homes {
-    /// Of `h` among `main` buckets: the first from the bits above the fingerprint, the second from a
-    /// remix of all bits.
+    /// Of `h` among `main` buckets and so many pairs: the first from the bits above the fingerprint, the
+    /// second and the pair from a remix of all bits.
     #[inline(always)]
-    pub(super) const fn of(h: u64, main: u32) -> Self {
+    pub(super) const fn of(h: u64, main: u32, pairs: u32) -> Self {
         let first = scale(h >> 8 & 0xffff_ffff, main);
-        let second = scale(h.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32, main - 1);
-        Homes { first, second: second + (second >= first) as u32 }
+        let mix = h.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let second = scale(mix >> 32, main - 1);
+        let pair = scale(mix & 0xffff_ffff, pairs);
+        Homes { first, second: second + (second >= first) as u32, stash: main + 2 * pair }
     }
 
-    /// The buckets that a lookup visits, in its order.
-    pub(super) fn buckets(self, strategy: Strategy, main: u32) -> impl Iterator<Item = u32> {
-        let second = (strategy >= Strategy::TwoChoice).then_some(self.second);
-        let stash = if strategy == Strategy::Stash { main..main + STASH } else { 0..0 };
-        [self.first].into_iter().chain(second).chain(stash)
+    /// The row of buckets that a lookup visits, in its order, as far as no end bit ends it.
+    pub(super) fn buckets(self, strategy: Strategy) -> impl Iterator<Item = u32> {
+        let count = match strategy {
+            Strategy::Single => 1,
+            Strategy::TwoChoice => 2,
+            Strategy::Stash => 4,
+        };
+        [self.first, self.second, self.stash, self.stash + 1].into_iter().take(count)
+    }
+
+    /// Those that a lookup visits before this one.
+    pub(super) fn before(self, bucket: u32) -> impl Iterator<Item = u32> {
+        self.buckets(Strategy::Stash).take_while(move |home| *home != bucket)
     }
 }
 
@@ -115,6 +132,10 @@ const fn scale(bits: u64, count: u32) -> u32 {
 pub(super) struct Shape {
     /// Main buckets.
     pub(super) main: u32,
+    /// Pairs of stash buckets.
+    pub(super) pairs: u32,
+    /// The end bit; zero where heads have none.
+    pub(super) end: u64,
     /// Slots of a bucket that are used, and which.
     pub(super) slots: u32,
     pub(super) used: u16,
@@ -125,12 +146,12 @@ impl Shape {
     /// The buckets of a hash.
     #[inline(always)]
     pub(super) const fn homes(&self, h: u64) -> Homes {
-        Homes::of(h, self.main)
+        Homes::of(h, self.main, self.pairs)
     }
 
     /// All buckets of a segment.
     pub(super) const fn buckets(&self) -> u32 {
-        self.main + STASH
+        self.main + 2 * self.pairs
     }
 
     /// The bucket for a new entry, of those that `strategy` allows; `live` says how many entries a
@@ -140,7 +161,7 @@ impl Shape {
         &self,
         strategy: Strategy,
         homes: Homes,
-        live: impl Fn(u32) -> u32,
+        mut live: impl FnMut(u32) -> u32,
     ) -> Option<u32> {
         let first = live(homes.first);
         if strategy == Strategy::Single {
@@ -156,7 +177,7 @@ impl Shape {
         if strategy == Strategy::TwoChoice {
             return None;
         }
-        (self.main..self.buckets()).find(|bucket| live(*bucket) < self.slots)
+        [homes.stash, homes.stash + 1].into_iter().find(|bucket| live(*bucket) < self.slots)
     }
 }
 
@@ -170,7 +191,8 @@ mod tests {
         for main in [2, 3, 14, 2046] {
             let mut met = vec![[false; 2]; main as usize];
             for i in 0..u64::from(main) * 40 {
-                let homes = Homes::of(durahash_media::hash::WordMix::new(1).mix(i), main);
+                let homes = Homes::of(durahash_media::hash::WordMix::new(1).mix(i), main, 3);
+                assert!([0, 2, 4].contains(&(homes.stash - main)));
                 assert!(homes.first < main && homes.second < main);
                 assert_ne!(homes.first, homes.second);
                 met[homes.first as usize][0] = true;
@@ -182,13 +204,15 @@ mod tests {
 
     #[test]
     fn every_strategy_contains_the_one_before() {
-        let homes = Homes::of(0x1234_5678_9abc_def0, 14);
-        let buckets = |strategy| homes.buckets(strategy, 14).collect::<Vec<_>>();
+        let homes = Homes::of(0x1234_5678_9abc_def0, 14, 1);
+        let buckets = |strategy| homes.buckets(strategy).collect::<Vec<_>>();
+        assert_eq!(homes.before(homes.first).count(), 0);
+        assert_eq!(homes.before(15).collect::<Vec<_>>(), [homes.first, homes.second, 14]);
         assert_eq!(buckets(Strategy::Single), [homes.first]);
         assert_eq!(buckets(Strategy::TwoChoice), [homes.first, homes.second]);
         assert_eq!(buckets(Strategy::Stash), [homes.first, homes.second, 14, 15]);
         let policy = Policy { first_until: 3, ..Policy::default() };
-        let shape = Shape { main: 14, slots: 4, used: used_slots(4), policy };
+        let shape = Shape { main: 14, pairs: 1, end: 1, slots: 4, used: used_slots(4), policy };
         let choose = |strategy, first, second| {
             shape.choose(strategy, homes, |bucket| match bucket {
                 b if b == homes.first => first,

@@ -5,7 +5,7 @@ use durahash_media::{Medium, PmU64, Result};
 
 use super::layout::{BUCKET_BYTES, Bucket, Head, LINES, better, preferred_line};
 use super::strategy::{Homes, Strategy};
-use super::{Change, Hit, Room, STASH_LOCK, Table, Updater, stripe};
+use super::{Change, Hit, Room, STASH_LOCK, Segment, Table, Updater, stripe};
 use crate::extendible::unit::Unit;
 
 /// W of the locks of a key's main buckets, and of the stash's once it is asked for, and the place
@@ -46,19 +46,34 @@ impl<'a, M: Medium, const MULTI: bool> Locks<'a, M, MULTI> {
         self.count += 1;
     }
 
+    /// Takes the lock of a bucket, if it is one of the stash's. The others are held.
+    pub(super) fn take_if_stash(&mut self, bucket: u32) {
+        let is_held = self.locks[self.count - 1] == STASH_LOCK;
+        if bucket >= self.pea.shape.main && !is_held {
+            self.take(STASH_LOCK);
+        }
+    }
+
     /// The slot of `h`. Takes the stash's lock where `h` may be there.
     pub(super) fn find(&mut self, h: u64) -> Result<Option<Hit>> {
         let (pea, segment) = (self.pea, self.place.number());
-        let strategy = Strategy::of(self.place);
-        let mut found = pea.probe(h, segment, self.homes.first)?;
-        if found.is_none() && strategy != Strategy::Single {
-            found = pea.probe(h, segment, self.homes.second)?;
+        for bucket in self.homes.buckets(Strategy::of(self.place)) {
+            self.take_if_stash(bucket);
+            let (found, ends) = pea.probe(h, segment, bucket)?;
+            if found.is_some() || ends {
+                return Ok(found);
+            }
         }
-        if found.is_none() && strategy == Strategy::Stash {
-            self.take(STASH_LOCK);
-            found = pea.probe_stash(h, segment)?;
-        }
-        Ok(found)
+        Ok(None)
+    }
+
+    /// The bucket for a new entry. Takes the stash's lock where it may be there.
+    pub(super) fn choose(&mut self) -> Option<u32> {
+        let (pea, place, homes) = (self.pea, self.place, self.homes);
+        pea.shape.choose(Strategy::of(place), homes, |number| {
+            self.take_if_stash(number);
+            pea.live_in(place.number(), number)
+        })
     }
 
     /// Should the operation break off, this word is to be durable as well.
@@ -112,7 +127,7 @@ impl<M: Medium, const MULTI: bool> Drop for Locks<'_, M, MULTI> {
         let (pea, segment) = (self.pea, self.place.number());
         pea.pool.poison();
         let medium = pea.medium();
-        for number in self.homes.buckets(Strategy::of(self.place), pea.shape.main) {
+        for number in self.homes.buckets(Strategy::of(self.place)) {
             if let Ok(bucket) = pea.bucket(segment, number) {
                 medium.flush(bucket);
                 medium.drain();
@@ -133,7 +148,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     pub(super) fn hold(&self, h: u64) -> Locks<'_, M, MULTI> {
         loop {
             let place = self.find(h);
-            self.prefetch_heads(place, self.shape.homes(h));
+            self.prefetch_head(place, self.shape.homes(h));
             let held = Locks::lock(self, h, place);
             if self.find(h) == place {
                 return held;
@@ -201,7 +216,8 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         let found = found.ok()?;
         if found.is_none() && room.is_for_new() {
             let place = self.find(h);
-            let number = self.bucket_with_room(place, self.shape.homes(h))?;
+            let live = |number| self.live_in(place.number(), number);
+            let number = self.shape.choose(Strategy::of(place), self.shape.homes(h), live)?;
             self.prefetch_free(self.bucket(place.number(), number).ok()?, h);
         }
         Some(found.map(|found| found.payload))
@@ -210,18 +226,18 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
     /// The slot of `h`, or the bucket that has room for it; neither where none has.
     fn target(&self, held: &mut Locks<'_, M, MULTI>, h: u64) -> Result<(Option<Hit>, Option<u32>)> {
         let found = held.find(h)?;
-        let is_new = found.is_none();
-        Ok((found, is_new.then(|| self.bucket_with_room(held.place, held.homes)).flatten()))
+        if found.is_some() {
+            return Ok((found, None));
+        }
+        Ok((None, held.choose()))
     }
 
-    fn bucket_with_room(&self, place: Unit, homes: Homes) -> Option<u32> {
-        let segment = place.number();
-        let live = |number| match self.bucket(segment, number) {
+    fn live_in(&self, segment: Segment, number: u32) -> u32 {
+        match self.bucket(segment, number) {
             Ok(bucket) => self.head(bucket).live().count_ones(),
             // Not there: nothing goes into it.
             Err(_) => self.shape.slots,
-        };
-        self.shape.choose(Strategy::of(place), homes, live)
+        }
     }
 
     fn insert(
@@ -246,6 +262,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         payload: u64,
     ) {
         let medium = self.medium();
+        let opened = number != held.homes.first && self.open_before(held, number);
         held.touch(number);
         let head = self.head(bucket);
         let free = self.shape.used & !head.live();
@@ -257,17 +274,43 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             medium.store(&slot.h, h);
             if !medium.same_line_order() {
                 medium.flush(slot);
+            }
+            if opened || !medium.same_line_order() {
                 medium.fence();
             }
             head.with(i, h)
         } else {
             self.insert_far(bucket, head, free, h, payload)
         };
+        let is_full = new.live().count_ones() >= self.shape.slots;
+        // What comes next goes elsewhere, and need not open it.
+        let word = if is_full { new.0[0] & !self.shape.end } else { new.0[0] };
         held.exclude_readers(number);
-        medium.store(&bucket.head[0], new.0[0]);
+        medium.store(&bucket.head[0], word);
         medium.flush(&bucket.head);
         medium.drain();
         self.add_count(held.place.number(), 1);
+    }
+
+    /// Clears the end bits of the buckets that a lookup visits before this one, and flushes what it
+    /// cleared, which the caller fences before it commits; true if there was any. Readers are not stopped:
+    /// one that saw the bit set did so before the entry was there, and one that does not looks further.
+    fn open_before(&self, held: &Locks<'_, M, MULTI>, number: u32) -> bool {
+        let medium = self.medium();
+        let mut opened = false;
+        for before in held.homes.before(number) {
+            let Ok(bucket) = self.bucket(held.place.number(), before) else {
+                continue;
+            };
+            let word = medium.load(&bucket.head[0]);
+            if word & self.shape.end != 0 {
+                held.touch(before);
+                medium.store(&bucket.head[0], word & !self.shape.end);
+                medium.flush(&bucket.head[0]);
+                opened = true;
+            }
+        }
+        opened
     }
 
     /// Slots of the first line that may be moved.

@@ -95,18 +95,12 @@ impl<M: Medium> MultiPea<M> {
         keys: &dyn Keys,
     ) -> Result<Tried> {
         let segment = held.place.number();
-        let strategy = Strategy::of(held.place);
-        let live = |number| match self.bucket(segment, number) {
-            Ok(bucket) => self.head(bucket).live().count_ones(),
-            // Not there: nothing goes into it.
-            Err(_) => self.shape.slots,
-        };
-        if let Some(number) = self.shape.choose(strategy, held.homes, live) {
+        if let Some(number) = held.choose() {
             let bucket = self.bucket(segment, number)?;
             self.insert_into(held, bucket, number, h, payload);
             return Ok(Tried::Added(number));
         }
-        for number in held.homes.buckets(strategy, self.shape.main) {
+        for number in held.homes.buckets(Strategy::of(held.place)) {
             let bucket = self.bucket(segment, number)?;
             let head = self.head(bucket);
             if let Some(slots) = self.most_slots(bucket, head, keys)? {

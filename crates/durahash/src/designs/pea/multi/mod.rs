@@ -10,7 +10,8 @@
 //! (compaction). A bucket whose keys all differ is full with one slot less than that of a map.
 //!
 //! # Commit steps
-//! As in the [module docs](super), whose rows for insert and remove hold for values in slots.
+//! As in the [module docs](super), whose rows for insert and remove hold for values in slots. What is in
+//! a bucket stays in it, so only the first value of a hash may have to clear end bits.
 //!
 //! | Operation | Stores | Then | If power fails after this step |
 //! |---|---|---|---|
