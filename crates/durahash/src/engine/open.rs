@@ -15,6 +15,7 @@ use super::maps::OpenPool;
 use super::settings::{DesignOptions, LOG_BYTES, Settings};
 use super::spec::{MapSpec, Wanted, check_wanted, known, refused, seed};
 use super::{At, Kind, Single};
+use crate::designs::rewo::Cache;
 
 /// A pool that may not grow to so many times its log has none unless one is asked for.
 const LOG_PART: u64 = 8;
@@ -113,8 +114,9 @@ fn open_behind_log(
     let pool = Pool::open(file, settings.accept_suspect)?;
     if !pool.has_log()? {
         let reader = pool.medium().reader()?;
-        let defaults = Settings { design_options: DesignOptions::default(), ..settings.clone() };
-        let _ = open_on(&defaults, reader, wanted)?;
+        // Without a cache of its own. A policy that cannot be is refused now.
+        let design_options = DesignOptions { cache: Cache::default(), ..settings.design_options };
+        let _ = open_on(&Settings { design_options, ..settings.clone() }, reader, wanted)?;
     }
     pool.add_log(settings.log_bytes.unwrap_or(LOG_BYTES))?;
     if settings.log_bytes.is_none() {

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use durahash::pea::Policy;
 use durahash::{AnyMap, Design, Durability, ErrorKind, Map, Options, SyncMode};
 use durahash_media::Geometry;
 use durahash_media::sim::{SimDisk, copies_pass, faults};
@@ -52,6 +53,19 @@ fn a_pool_keeps_its_mode_and_an_open_may_have_another() {
         drop(map);
         std::fs::remove_file(&path).unwrap();
     }
+}
+
+/// An open that is refused for its options leaves a pool as it is, also one that was to get its first log.
+#[test]
+fn options_that_cannot_be_are_refused_before_a_log_is_made() {
+    let (_dir, path) = new_path();
+    let made = options(SyncMode::Process).design(Design::Pea).create::<Map<u64, u64>>(&path);
+    made.unwrap().close().unwrap();
+    let before = fs::read(&path).unwrap();
+    let in_eight = Policy { split_bits: 3, ..Policy::default() };
+    let refused = options(SyncMode::Strict).policy(in_eight).open::<Map<u64, u64>>(&path);
+    assert!(matches!(refused.unwrap_err().kind(), ErrorKind::Options { .. }));
+    assert!(fs::read(&path).unwrap() == before);
 }
 
 #[test]
