@@ -257,7 +257,7 @@ accept! {
     }
     /// The same of ESH.
     ACCEPTED_OF_ESH {
-        "open" "esh.pool.set_root(DATES_ROOT" [SwapAcrossFence]
+        "read" "esh.pool.set_root(DATES_ROOT" [SwapAcrossFence]
             "the next store, if it is of the open, gives back an extent: nothing is dated yet"
         "insert" "medium.fence();" [Delay]
             "the next store is to a lock on the medium, of which nothing counts after a crash"
