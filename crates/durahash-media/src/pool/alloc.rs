@@ -214,11 +214,17 @@ impl<M: Medium> Pool<M> {
     /// # Errors
     /// Never for the extents of this pool.
     pub fn give_back_blocks(&self) -> Result<()> {
+        // Each operation on a full pool asks for it, and it looks at all extents.
+        if wait_lock(&self.blocks, &self.medium).has_none_to_give {
+            return Ok(());
+        }
         self.retire_free_block_extents()?;
         let mut extents = wait_lock(&self.extents, &self.medium);
         let mut blocks = wait_lock(&self.blocks, &self.medium);
-        (0..blocks.by_extent.len() as u64)
-            .try_for_each(|i| blocks.shorten(&mut extents, &self.medium, i))
+        let count = blocks.by_extent.len() as u64;
+        (0..count).try_for_each(|i| blocks.shorten(&mut extents, &self.medium, i))?;
+        blocks.has_none_to_give = true;
+        Ok(())
     }
 
     /// Gives all extents of blocks that are free as a whole back to the pool.

@@ -91,6 +91,8 @@ pub(crate) struct Blocks {
     pub(crate) by_extent: Vec<Option<Box<BlockExtent>>>,
     of_class: Vec<OfClass>,
     pub(crate) sweep: Option<Sweep>,
+    /// Nothing became free since all that could go back to the pool went back.
+    pub(crate) has_none_to_give: bool,
 }
 
 /// Figures about the space of a pool.
@@ -131,6 +133,7 @@ impl Blocks {
             by_extent: Vec::new(),
             of_class: Vec::new(),
             sweep: None,
+            has_none_to_give: false,
         };
         let mut sweep = Sweep::default();
         for (i, kind) in extents.kinds().iter().enumerate() {
@@ -154,6 +157,7 @@ impl Blocks {
 
     /// Adds an extent, or a chunk, whose blocks are all free (`new`), or not known yet.
     pub(crate) fn add(&mut self, range: Range<u64>, class: u8, new: bool) {
+        self.has_none_to_give = false;
         let (i, extents) = (range.start, range.end - range.start);
         let count = self.classes.blocks_in(class, extents);
         if self.by_extent.len() <= i as usize {
@@ -230,6 +234,7 @@ impl Blocks {
         i: u64,
         block: u64,
     ) -> Result<()> {
+        self.has_none_to_give = false;
         let Some(extent) = self.extent_mut(i) else {
             return Err(Error::corrupt("a freed address is not a block", i));
         };
@@ -324,6 +329,7 @@ impl Blocks {
         let Some(mut sweep) = self.sweep.take() else {
             return Ok(());
         };
+        self.has_none_to_give = false;
         for i in sweep.extents {
             let Some(extent) = self.extent_mut(i) else { continue };
             let (class, count) = (extent.class, extent.count);

@@ -240,9 +240,10 @@ impl Seen<'_> {
         self.second.is_none_or(valid) && self.stash.is_none_or(valid) && valid(self.first)
     }
 
-    /// True if besides no writer has the lock that all writers of the hash take.
+    /// True if besides no writer has the lock that all writers of the hash take. That comes first: who changes a
+    /// slot elsewhere leaves its version, and has changed that of the other lock before it lets go of this one.
     fn is_free(&self) -> bool {
-        self.is_valid() && self.first.0.is_free_at(self.first.1)
+        self.first.0.is_free_at(self.first.1) && self.is_valid()
     }
 }
 
