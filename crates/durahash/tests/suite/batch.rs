@@ -2,6 +2,8 @@
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use durahash::esh::Esh;
@@ -11,6 +13,7 @@ use durahash::reh::Reh;
 use durahash::rewo::{Cache, Rewo};
 use durahash::{AnyMap, Batch, Design, ErrorKind, Map, Options, Pool};
 use durahash_media::hash::WordMix;
+use durahash_media::sim::{Call, Hook, Sim, Site};
 use durahash_media::{Dram, Geometry, Superblock};
 use durahash_testkit::{
     Exit, Model, Sample, Setup, assert_equal, assert_sound, budget, colliding, pool_on, seed, tiny,
@@ -201,6 +204,84 @@ fn what_a_batch_sees_without_a_lock_no_writer_is_changing() {
             assert_eq!(look(Room::ForNewOfBatch), Some(None));
             index.update(h, Room::ForNew, &mut |_| Ok(Change::Set(h))).unwrap();
         }
+    }
+}
+
+/// What happens before the n-th call from now on of the thread that made it.
+#[derive(Clone)]
+struct Meanwhile(Arc<(AtomicUsize, Mutex<Option<Box<dyn FnOnce() + Send>>>)>, thread::ThreadId);
+
+impl Meanwhile {
+    fn happen(&self) {
+        let what = self.0.1.lock().unwrap().take();
+        what.into_iter().for_each(|what| what());
+    }
+}
+
+impl Hook for Meanwhile {
+    fn before(&self, _: Call, _: Site) {
+        let is_own = thread::current().id() == self.1;
+        if is_own && self.0.0.fetch_sub(1, Ordering::Relaxed) == 0 {
+            self.happen();
+        }
+    }
+}
+
+/// A writer that has the lock when a look begins may end at any instant of it.
+#[test]
+fn a_batch_sees_nothing_from_before_a_change_that_ended_meanwhile() {
+    fn pool(sim: &Sim) -> Arc<durahash_media::Pool<Sim>> {
+        pool_on(sim.clone(), tiny())
+    }
+    let make: [fn(&Sim) -> Box<dyn Index>; 4] = [
+        |sim| Box::new(Reh::create(pool(sim)).unwrap()),
+        |sim| Box::new(Pea::create(pool(sim), Policy::default()).unwrap()),
+        |sim| Box::new(Esh::create(pool(sim)).unwrap()),
+        |sim| Box::new(Rewo::create(pool(sim), Cache::default()).unwrap()),
+    ];
+    for make in make {
+        let sim = Sim::new(8 << 20);
+        let meanwhile = Meanwhile(Arc::default(), thread::current().id());
+        sim.set_hook(Box::new(meanwhile.clone()));
+        let index = make(&sim);
+        let mut seen_after = 0;
+        // New, then with another payload, then removed; in a table that fills.
+        let changes = [Change::Set(1), Change::Set(2), Change::Remove];
+        for i in 0..budget(3000, 20_000) {
+            let h = random(i);
+            for change in changes {
+                let (locked, is_locked) = mpsc::channel();
+                let (go, goes) = mpsc::channel::<()>();
+                let (end, has_ended) = mpsc::channel::<()>();
+                let seen = thread::scope(|scope| {
+                    let index = &index;
+                    scope.spawn(move || {
+                        let mut under_lock = |_| {
+                            locked.send(()).unwrap();
+                            // Until the other end is dropped.
+                            let _ = goes.recv();
+                            Ok(change)
+                        };
+                        index.update(h, Room::ForNew, &mut under_lock).unwrap();
+                        drop(end);
+                    });
+                    is_locked.recv().unwrap();
+                    *meanwhile.0.1.lock().unwrap() = Some(Box::new(move || {
+                        drop(go);
+                        let _ = has_ended.recv();
+                    }));
+                    meanwhile.0.0.store(random(i) as usize % 16, Ordering::Relaxed);
+                    let seen = index.look_in_batch(h, Room::ForNewOfBatch);
+                    meanwhile.happen();
+                    seen
+                });
+                let after = index.get(h).unwrap();
+                assert!(seen.is_none_or(|seen| seen == after), "{i}: {seen:?} for {after:?}");
+                seen_after += u32::from(seen.is_some());
+            }
+            index.update(h, Room::ForNew, &mut |_| Ok(Change::Set(i))).unwrap();
+        }
+        assert!(seen_after > 500, "only {seen_after}");
     }
 }
 

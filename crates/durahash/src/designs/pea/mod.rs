@@ -242,8 +242,10 @@ impl Seen<'_> {
 
     /// True if besides no writer has the lock that all writers of the hash take. That comes first: who changes a
     /// slot elsewhere leaves its version, and has changed that of the other lock before it lets go of this one.
-    fn is_free(&self) -> bool {
-        self.first.0.is_free_at(self.first.1) && self.is_valid()
+    fn is_free(&self, medium: &impl Medium) -> bool {
+        let is_free = self.first.0.is_free_at(self.first.1);
+        medium.event(Event::Look);
+        is_free && self.is_valid()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Insert, update and remove: one commit word each.
 
+use std::cell::Cell;
+
 use durahash_media::probe::BitMask;
 use durahash_media::{Medium, PmU64, Result};
 
@@ -15,9 +17,10 @@ pub(super) struct Locks<'a, M: Medium, const MULTI: bool> {
     pea: &'a Table<M, MULTI>,
     pub(super) place: Unit,
     pub(super) homes: Homes,
-    /// The locks that are held, ascending.
+    /// The locks that are held, ascending, and which of them are of buckets that were opened.
     locks: [u32; 3],
     count: usize,
+    opened: Cell<[bool; 3]>,
     /// The word of a list that is about to be changed.
     touched: Option<&'a PmU64>,
     released: bool,
@@ -28,8 +31,9 @@ impl<'a, M: Medium, const MULTI: bool> Locks<'a, M, MULTI> {
     fn lock(pea: &'a Table<M, MULTI>, h: u64, place: Unit) -> Self {
         let homes = pea.shape.homes(h);
         let (a, b) = (stripe(homes.first, pea.shape.main), stripe(homes.second, pea.shape.main));
+        let (locks, opened) = ([0; 3], Cell::default());
         let mut held =
-            Locks { pea, place, homes, locks: [0; 3], count: 0, touched: None, released: false };
+            Locks { pea, place, homes, locks, count: 0, opened, touched: None, released: false };
         if Strategy::of(place) == Strategy::Single || a == b {
             held.take(a);
         } else {
@@ -94,6 +98,15 @@ impl<'a, M: Medium, const MULTI: bool> Locks<'a, M, MULTI> {
         self.pea.lock(self.place.number(), i).exclude_readers();
     }
 
+    /// A bucket's end bit is cleared: its version is raised when the locks are released, as that is all that says so
+    /// to the [look of a batch](Table::look_unlocked) that ended there.
+    fn opens(&self, bucket: u32) {
+        let i = stripe(bucket, self.pea.shape.main);
+        let mut opened = self.opened.get();
+        (0..self.count).for_each(|at| opened[at] |= self.locks[at] == i);
+        self.opened.set(opened);
+    }
+
     /// Releases all locks, after a change of one bucket.
     #[track_caller]
     pub(super) fn release_changed(mut self, bucket: u32) {
@@ -108,9 +121,9 @@ impl<'a, M: Medium, const MULTI: bool> Locks<'a, M, MULTI> {
     #[track_caller]
     fn release(&mut self, changed: Option<u32>) {
         self.released = true;
-        for i in &self.locks[..self.count] {
+        for (i, opened) in self.locks[..self.count].iter().zip(self.opened.get()) {
             let lock = self.pea.lock(self.place.number(), *i);
-            if changed == Some(*i) {
+            if opened || changed == Some(*i) {
                 lock.unlock_changed(self.pea.medium());
             } else {
                 lock.unlock_unchanged(self.pea.medium());
@@ -212,7 +225,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
 
     /// The body of [`Index::look_in_batch`](crate::index::Index::look_in_batch).
     pub(super) fn look_unlocked(&self, h: u64, room: Room) -> Option<Option<u64>> {
-        let (found, _) = self.glance(h).filter(|(_, seen)| seen.is_free())?;
+        let (found, _) = self.glance(h).filter(|(_, seen)| seen.is_free(self.medium()))?;
         let found = found.ok()?;
         if found.is_none() && room.is_for_new() {
             let place = self.find(h);
@@ -305,6 +318,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
             let word = medium.load(&bucket.head[0]);
             if word & self.shape.end != 0 {
                 held.touch(before);
+                held.opens(before);
                 medium.store(&bucket.head[0], word & !self.shape.end);
                 medium.flush(&bucket.head[0]);
                 opened = true;
