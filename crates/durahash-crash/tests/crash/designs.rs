@@ -35,7 +35,7 @@ fn survives(all: &[Scripts], at_least: u64) {
 /// How many states were looked at.
 fn explore(tester: &mut Tester<'_>, (name, model, length, randoms, _): Scripts) -> u64 {
     let done = tester.exhaustive(budget(length.min(1), length)).and_then(|()| {
-        (seed(0)..seed(budget(randoms.min(2), randoms))).try_for_each(|seed| {
+        (seed(0)..seed(budget(randoms.min(1), randoms))).try_for_each(|seed| {
             tester.forget();
             tester.random(seed, budget(100, 300))
         })
@@ -363,15 +363,15 @@ fn unreached(verdicts: &BTreeMap<Mutant, Verdict>, dirs: &[&str]) -> Vec<String>
 fn every_flush_fence_and_release_is_needed() {
     let verdicts = needed(
         &[
-            ("reh", &[X86, WORD], Corpus::Scripts(2, 150, 64)),
+            ("reh", &[X86, WORD], Corpus::Scripts(2, 150, 128)),
             ("reh", &[X86], Corpus::Closed(1)),
-            ("reh-map", &[X86, WORD], Corpus::Scripts(2, 150, 64)),
-            ("reh-cells", &[X86, WORD], Corpus::Scripts(1, 60, 64)),
+            ("reh-map", &[X86, WORD], Corpus::Scripts(2, 150, 128)),
+            ("reh-cells", &[X86, WORD], Corpus::Scripts(1, 60, 128)),
             ("reh-map", &[X86], Corpus::Closed(2)),
-            ("pea", &[X86, WORD], Corpus::Scripts(2, 150, 64)),
-            ("pea-multi", &[X86, WORD], Corpus::Scripts(0, 150, 64)),
-            ("reh-batch", &[X86, WORD], Corpus::Scripts(2, 60, 64)),
-            ("reh-batch-full", &[X86, WORD], Corpus::Scripts(2, 60, 64)),
+            ("pea", &[X86, WORD], Corpus::Scripts(2, 150, 128)),
+            ("pea-multi", &[X86, WORD], Corpus::Scripts(0, 150, 128)),
+            ("reh-batch", &[X86, WORD], Corpus::Scripts(2, 60, 128)),
+            ("reh-batch-full", &[X86, WORD], Corpus::Scripts(2, 60, 128)),
         ],
         ACCEPTED,
         &[
