@@ -207,9 +207,11 @@ fn what_a_batch_sees_without_a_lock_no_writer_is_changing() {
     }
 }
 
+type Event = Box<dyn FnOnce() + Send>;
+
 /// What happens before the n-th call from now on of the thread that made it.
 #[derive(Clone)]
-struct Meanwhile(Arc<(AtomicUsize, Mutex<Option<Box<dyn FnOnce() + Send>>>)>, thread::ThreadId);
+struct Meanwhile(Arc<(AtomicUsize, Mutex<Option<Event>>)>, thread::ThreadId);
 
 impl Meanwhile {
     fn happen(&self) {
@@ -227,13 +229,15 @@ impl Hook for Meanwhile {
     }
 }
 
+type Make = fn(&Sim) -> Box<dyn Index>;
+
 /// A writer that has the lock when a look begins may end at any instant of it.
 #[test]
 fn a_batch_sees_nothing_from_before_a_change_that_ended_meanwhile() {
     fn pool(sim: &Sim) -> Arc<durahash_media::Pool<Sim>> {
         pool_on(sim.clone(), tiny())
     }
-    let make: [fn(&Sim) -> Box<dyn Index>; 4] = [
+    let make: [Make; 4] = [
         |sim| Box::new(Reh::create(pool(sim)).unwrap()),
         |sim| Box::new(Pea::create(pool(sim), Policy::default()).unwrap()),
         |sim| Box::new(Esh::create(pool(sim)).unwrap()),
