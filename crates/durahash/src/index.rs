@@ -377,6 +377,9 @@ pub struct Values {
 /// The reader's closure of [`MultiIndex::read`], as [`Reader`].
 pub type MultiReader<'a> = &'a mut dyn FnMut(&[u64], &dyn Fn() -> bool) -> Result<()>;
 
+/// Is told of the payloads of a key right before they are removed, under the lock.
+pub type Gone<'a> = &'a mut dyn FnMut(&[u64]) -> Result<()>;
+
 /// One design over one pool: any number of 64-bit payloads for each 64-bit hash, equal ones too.
 ///
 /// Every operation is linearizable and strictly durably linearizable, as those of [`Index`].
@@ -437,18 +440,17 @@ pub trait MultiIndex: IndexBase<Slot = Scanned> {
         wanted: &mut dyn FnMut(u64) -> Result<bool>,
     ) -> Result<Option<u64>>;
 
-    /// Removes all entries of a key at once; their payloads, if they are asked for, and how many
-    /// they were.
+    /// Removes all entries of a key at once; how many they were. `gone` is told of their payloads before.
     ///
     /// # Errors
-    /// As [`MultiIndex::remove_one`].
-    fn remove_all(&self, h: u64, keys: &dyn Keys, removed: Option<&mut Vec<u64>>) -> Result<u64>;
+    /// As [`MultiIndex::remove_one`]; those of `gone`.
+    fn remove_all(&self, h: u64, keys: &dyn Keys, gone: Option<Gone<'_>>) -> Result<u64>;
 
-    /// Removes everything of a hash at once, damaged or not; the payloads that could be read.
+    /// Removes everything of a hash, damaged or not. `gone` is told before of the payloads that could be read.
     ///
     /// # Errors
-    /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Poisoned`](crate::ErrorKind::Poisoned).
-    fn wipe(&self, h: u64, removed: &mut Vec<u64>) -> Result<()>;
+    /// [`ReadOnly`](crate::ErrorKind::ReadOnly), [`Poisoned`](crate::ErrorKind::Poisoned); those of `gone`.
+    fn wipe(&self, h: u64, gone: Gone<'_>) -> Result<()>;
 
     /// How many entries there are beyond one a slot, if that is known.
     fn extra_count(&self) -> Option<u64>;

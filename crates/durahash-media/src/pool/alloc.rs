@@ -17,7 +17,7 @@ use super::class::{CHUNK_MAX, class_of_cell};
 use super::extents::{ExtentKind, kind_on_medium};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::wait_lock;
-use crate::medium::Medium;
+use crate::medium::{Event, Medium};
 
 impl<M: Medium> Pool<M> {
     /// Bytes of an extent.
@@ -96,12 +96,15 @@ impl<M: Medium> Pool<M> {
         Ok(blocks.pop(class))
     }
 
-    /// Frees the block at `off`, which nothing durable names any more.
+    /// Frees the block at `off`, which nothing durable names any more. If it may be older than this open, it was
+    /// [marked](Pool::mark_block) before the commit that says so.
     ///
     /// # Errors
     /// [`Corrupt`](ErrorKind::Corrupt) where there is no block.
     pub fn free_block(&self, off: u64) -> Result<()> {
         let medium = &self.medium;
+        // Others may have ended a sweep since the commit, and taken what it found.
+        medium.event(Event::Look);
         let mut extents = wait_lock(&self.extents, medium);
         let mut blocks = wait_lock(&self.blocks, medium);
         if blocks.mark(off)?.is_some() {

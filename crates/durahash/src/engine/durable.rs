@@ -10,8 +10,8 @@ use std::sync::Arc;
 use durahash_media::{Medium, Pool, Result};
 
 use crate::index::{
-    Finding, Index, IndexBase, IndexStats, Keys, MultiIndex, MultiReader, Reader, Room, Updater,
-    Values,
+    Finding, Gone, Index, IndexBase, IndexStats, Keys, MultiIndex, MultiReader, Reader, Room,
+    Updater, Values,
 };
 
 /// Of known types, so that a lookup costs no further call.
@@ -142,12 +142,12 @@ impl<I: MultiIndex, M: Medium> MultiIndex for Durable<I, M> {
         self.changed(|index| index.remove_one(h, keys, wanted))
     }
 
-    fn remove_all(&self, h: u64, keys: &dyn Keys, removed: Option<&mut Vec<u64>>) -> Result<u64> {
-        self.changed(|index| index.remove_all(h, keys, removed))
+    fn remove_all(&self, h: u64, keys: &dyn Keys, gone: Option<Gone<'_>>) -> Result<u64> {
+        self.changed(|index| index.remove_all(h, keys, gone))
     }
 
-    fn wipe(&self, h: u64, removed: &mut Vec<u64>) -> Result<()> {
-        self.changed(|index| index.wipe(h, removed))
+    fn wipe(&self, h: u64, gone: Gone<'_>) -> Result<()> {
+        self.changed(|index| index.wipe(h, gone))
     }
 
     fn extra_count(&self) -> Option<u64> {

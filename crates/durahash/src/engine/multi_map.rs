@@ -329,7 +329,11 @@ impl Engine<Multi> {
             }
             self.records.copy_value(&record, &mut found, &|| true)?;
             self.records.verify(&record, key_hash, &found)?;
-            Ok(found == value)
+            let is_same = found == value;
+            if is_same {
+                self.mark_records(&[name])?;
+            }
+            Ok(is_same)
         };
         // First only where the name says that it may be: the records of other values are not loaded.
         // A damaged name may say anything, so no value is called absent before all were looked at.
@@ -350,7 +354,11 @@ impl Engine<Multi> {
     pub(crate) fn remove_all(&self, key: &[u8]) -> Result<u64> {
         let keys = self.byte_key(key);
         let mut removed = Vec::new();
-        let count = self.index.remove_all(keys.h, &keys, Some(&mut removed))?;
+        let mut gone = |names: &[u64]| {
+            removed.extend_from_slice(names);
+            self.mark_records(names)
+        };
+        let count = self.index.remove_all(keys.h, &keys, Some(&mut gone))?;
         for name in removed {
             self.release(offset(name));
         }
@@ -430,12 +438,16 @@ impl Engine<Multi> {
         for off in values.buffers {
             self.store.mark(off)?;
         }
-        if !self.is_words() {
-            for name in values.payloads {
-                self.store.mark(offset(name))?;
-            }
+        self.mark_records(&values.payloads)
+    }
+
+    /// Before the commit after which nothing names these records, if the entries are any, as Pea Hash does with its
+    /// buffers; and in a walk.
+    fn mark_records(&self, names: &[u64]) -> Result<()> {
+        if self.is_words() || !self.sweep_pending() {
+            return Ok(());
         }
-        Ok(())
+        names.iter().try_for_each(|name| self.store.mark(offset(*name)).map(drop))
     }
 
     /// A piece of background work; whether more is waiting.
@@ -460,7 +472,11 @@ impl Engine<Multi> {
             self.index.mend()?;
             self.each_hash(&mut |h, _| {
                 let mut removed = Vec::new();
-                self.index.wipe(h, &mut removed)?;
+                let mut gone = |names: &[u64]| {
+                    removed.extend_from_slice(names);
+                    self.mark_records(names)
+                };
+                self.index.wipe(h, &mut gone)?;
                 self.release_records(h, &removed);
                 Ok(())
             })

@@ -413,9 +413,9 @@ struct Meanwhile<F> {
 
 type Others = Box<dyn FnOnce() + Send>;
 
-impl<F: Fn(Call) -> bool + Send + Sync> Hook for Meanwhile<F> {
-    fn before(&self, call: Call, _site: Site) {
-        if (self.is_it)(call) {
+impl<F: Fn(Call, Site) -> bool + Send + Sync> Hook for Meanwhile<F> {
+    fn before(&self, call: Call, site: Site) {
+        if (self.is_it)(call, site) {
             let others = self.others.lock().unwrap().take();
             others.into_iter().for_each(|others| others());
         }
@@ -424,7 +424,7 @@ impl<F: Fn(Call) -> bool + Send + Sync> Hook for Meanwhile<F> {
 
 fn meanwhile(
     sim: &Sim,
-    is_it: impl Fn(Call) -> bool + Send + Sync + 'static,
+    is_it: impl Fn(Call, Site) -> bool + Send + Sync + 'static,
     others: impl FnOnce() + Send + 'static,
 ) {
     let others: Others = Box::new(others);
@@ -473,7 +473,7 @@ fn what_a_sweep_has_found_meanwhile_is_room() {
         let others = pool.clone();
         let sweep = move || while others.step().unwrap() {};
         // The design's operation has ended; the engine above has not learned how yet.
-        meanwhile(&sim, |call| call == Call::Event(Event::Ack), sweep);
+        meanwhile(&sim, |call, _| call == Call::Event(Event::Ack), sweep);
         insert(&pool, late);
         assert!(!pool.stats().sweep_pending);
         pool.check(&mut |map, finding| panic!("{map}: {finding:?}")).unwrap();
@@ -499,7 +499,7 @@ fn what_waited_for_a_thread_is_room_when_it_has_arrived() {
         let words: Map<u64, u64> = pool.open("words").unwrap();
         let texts: Map<u64, [u8]> = pool.open("texts").unwrap();
         let (left, held_up) = (AtomicUsize::new(at), Arc::new(AtomicBool::new(false)));
-        let is_it = move |call| {
+        let is_it = move |call, _| {
             if matches!(call, Call::Event(Event::Locked(_))) {
                 left.store(0, Ordering::Relaxed);
             }
@@ -583,6 +583,63 @@ fn a_sweep_does_not_end_while_a_map_is_removed() {
         }
         while pool.step().unwrap() {}
         pool.check(&mut |map, finding| panic!("{name}, {map}: {finding:?}")).unwrap();
+    }
+}
+
+/// A sweep ends, and others take what it found, between the commit of what removes a list or values and the release
+/// of their blocks, which freed them once more.
+#[test]
+fn what_goes_while_a_sweep_ends_is_freed_once() {
+    const BYTES: u64 = 8 << 20;
+    type Lists = MultiMap<u64, u64>;
+    type Texts = MultiMap<u64, [u8]>;
+    let text = |key: u64, i: u64| vec![(key + i) as u8; 100];
+    let sim = Sim::new(BYTES);
+    let pool: Pool = options(Design::Pea).create_on(sim.clone()).unwrap();
+    let open = |pool: &Pool, name: &str| -> (Lists, Texts) {
+        let [lists, texts] = ["lists", "texts"].map(|of| format!("{name} {of}"));
+        let options = options(Design::Pea);
+        let lists = pool.open_or_create(&lists, &options).unwrap();
+        (lists, pool.open_or_create(&texts, &options).unwrap())
+    };
+    let fill = move |lists: &Lists, texts: &Texts, keys: std::ops::Range<u64>| {
+        for (key, i) in keys.flat_map(|key| (0..30).map(move |i| (key, i))) {
+            lists.add(&key, &i).unwrap();
+            texts.add(&key, &text(key, i)).unwrap();
+        }
+    };
+    for name in ["own", "other"] {
+        let (lists, texts) = open(&pool, name);
+        fill(&lists, &texts, 0..40);
+    }
+    pool.close().unwrap();
+    let changes: [&dyn Fn(&Lists, &Texts); 8] = [
+        &|lists, _| (30..70).for_each(|i| lists.add(&0, &i).unwrap()),
+        &|lists, _| (10..30).for_each(|i| assert!(lists.remove_one(&0, &i).unwrap())),
+        &|lists, _| (1..30).for_each(|i| assert!(lists.remove_one(&0, &i).unwrap())),
+        &|lists, _| assert_eq!(lists.remove_all(&0).unwrap(), 30),
+        &|_, texts| assert!(texts.remove_one(&0, &text(0, 1)).unwrap()),
+        &|_, texts| assert_eq!(texts.remove_all(&0).unwrap(), 30),
+        &|lists, _| lists.clear().unwrap(),
+        &|_, texts| texts.clear().unwrap(),
+    ];
+    for change in changes {
+        let sim = Sim::from_image(&sim.image(), BYTES);
+        let pool: Pool = on_sim(sim.clone()).unwrap();
+        let ((lists, texts), others) = (open(&pool, "own"), open(&pool, "other"));
+        let sweeper = pool.clone();
+        let is_release = |call, site: Site| {
+            call == Call::Event(Event::Look) && site.file().ends_with("pool/alloc.rs")
+        };
+        meanwhile(&sim, is_release, move || {
+            while sweeper.step().unwrap() {}
+            fill(&others.0, &others.1, 1000..1040);
+        });
+        assert!(pool.stats().sweep_pending);
+        change(&lists, &texts);
+        assert!(!pool.stats().sweep_pending, "nothing was released");
+        fill(&lists, &texts, 2000..2040);
+        pool.check(&mut |map, finding| panic!("{map}: {finding:?}")).unwrap();
     }
 }
 

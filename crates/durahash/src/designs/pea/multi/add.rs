@@ -129,7 +129,9 @@ impl<M: Medium> MultiPea<M> {
             self.store_word_of(held, number, &buffer.header.state, word);
         } else {
             let name = if buffer.bytes() < self.largest_bytes() {
-                dead = Some(offset(buffer.name));
+                let old = offset(buffer.name);
+                self.mark_buffers(&[old])?;
+                dead = Some(old);
                 let values = buffer.state.positions().map(|i| medium.load(&buffer.values[i]));
                 self.write_buffer(h, buffer.bytes() * 2, buffer.next, values.chain([v]))?
             } else {

@@ -30,7 +30,8 @@
 //! | | ✕ head word 0: that slot, and not the list | flush, drain | removed |
 //! | remove all | ✕ head word 0 without the key's slots; then word 1 where lines keep order | flush, drain | all are there, or none |
 //!
-//! Buffers that nothing names any more go back to the pool after that.
+//! Buffers that nothing names any more go back to the pool after that; before the commit they are marked, so that
+//! no sweep takes them for free in between.
 
 mod add;
 mod check;
@@ -47,7 +48,7 @@ use durahash_media::{Medium, Result};
 use super::layout::{Bucket, Head};
 use super::{Entry, MultiPea};
 use crate::index::{
-    Finding, IndexBase, IndexStats, Keys, MultiIndex, MultiReader, Scanned, Values, operation,
+    Finding, Gone, IndexBase, IndexStats, Keys, MultiIndex, MultiReader, Scanned, Values, operation,
 };
 
 /// The slots of a key in its bucket.
@@ -163,18 +164,18 @@ impl<M: Medium> MultiIndex for MultiPea<M> {
         Ok(removed)
     }
 
-    fn remove_all(&self, h: u64, keys: &dyn Keys, removed: Option<&mut Vec<u64>>) -> Result<u64> {
+    fn remove_all(&self, h: u64, keys: &dyn Keys, gone: Option<Gone<'_>>) -> Result<u64> {
         self.pool.writable()?;
-        let count = operation(self.medium(), || self.remove_key(h, keys, removed))?;
+        let count = operation(self.medium(), || self.remove_key(h, keys, gone))?;
         if count > 0 {
             self.merge_around(h);
         }
         Ok(count)
     }
 
-    fn wipe(&self, h: u64, removed: &mut Vec<u64>) -> Result<()> {
+    fn wipe(&self, h: u64, gone: Gone<'_>) -> Result<()> {
         self.pool.writable()?;
-        while self.wipe_bucket(h, removed)? {}
+        while self.wipe_bucket(h, gone)? {}
         self.merge_around(h);
         Ok(())
     }

@@ -106,15 +106,18 @@ impl<M: Medium> MultiPea<M> {
                 dead.push(offset(buffer.name));
                 Ok(true)
             })?;
+            self.mark_buffers(dead)?;
             let head = self.head(bucket);
             self.replace_slots(held, (number, bucket), head, 1 << slot, (h, rest, false));
         } else if buffer.state.live() == 1 {
-            self.store_word_of(held, number, link, buffer.next);
             dead.push(offset(buffer.name));
+            self.mark_buffers(dead)?;
+            self.store_word_of(held, number, link, buffer.next);
         } else if let Some(name) = self.smaller(h, &buffer, i) {
+            dead.push(offset(buffer.name));
+            self.mark_buffers(dead)?;
             medium.fence();
             self.store_word_of(held, number, link, name);
-            dead.push(offset(buffer.name));
         } else {
             let (copy_to, state) = buffer.state.without(i);
             if let Some(at) = copy_to {

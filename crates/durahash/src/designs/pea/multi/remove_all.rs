@@ -5,18 +5,18 @@ use durahash_media::{Medium, Result};
 
 use crate::designs::pea::MultiPea;
 use crate::designs::pea::buffer::offset;
-use crate::index::{Keys, Room};
+use crate::index::{Gone, Keys, Room};
 
 impl<M: Medium> MultiPea<M> {
     pub(super) fn remove_key(
         &self,
         h: u64,
         keys: &dyn Keys,
-        mut removed: Option<&mut Vec<u64>>,
+        mut gone: Option<Gone<'_>>,
     ) -> Result<u64> {
         let medium = self.medium();
         let mut held = self.hold_to_write(h, Room::None)?;
-        let mut dead = Vec::new();
+        let (mut dead, mut removed) = (Vec::new(), Vec::new());
         let segment = held.place.number();
         let mut look = || {
             let Some(found) = held.find(h)? else {
@@ -27,21 +27,21 @@ impl<M: Medium> MultiPea<M> {
             let own = self.own(bucket, head, h, keys)?;
             let mut count = u64::from(own.values.count_ones());
             let mut slots = own.values;
-            for i in BitMask(own.values) {
-                if let Some(removed) = &mut removed {
-                    removed.push(self.payload(bucket, i));
-                }
-            }
+            removed.extend(BitMask(own.values).map(|i| self.payload(bucket, i)));
             if let Some(slot) = own.list {
                 slots |= 1 << slot;
                 self.walk(h, self.payload(bucket, slot), &|| true, &mut |buffer| {
                     count += buffer.state.live() as u64;
                     dead.push(offset(buffer.name));
-                    if let Some(removed) = &mut removed {
+                    if gone.is_some() {
                         buffer.each(medium, |v| removed.push(v));
                     }
                     Ok(true)
                 })?;
+            }
+            self.mark_buffers(&dead)?;
+            if let Some(gone) = &mut gone {
+                gone(&removed)?;
             }
             Ok((slots != 0).then_some((found.bucket, bucket, head, slots, count)))
         };
@@ -61,7 +61,7 @@ impl<M: Medium> MultiPea<M> {
     }
 
     /// Removes the slots of a hash in one bucket, damaged or not; whether there were any.
-    pub(super) fn wipe_bucket(&self, h: u64, removed: &mut Vec<u64>) -> Result<bool> {
+    pub(super) fn wipe_bucket(&self, h: u64, gone: Gone<'_>) -> Result<bool> {
         let medium = self.medium();
         let mut held = self.hold_to_write(h, Room::None)?;
         let segment = held.place.number();
@@ -78,7 +78,8 @@ impl<M: Medium> MultiPea<M> {
         };
         let head = self.head(bucket);
         let slots = self.slots_of(bucket, head, h);
-        let (mut dead, mut beyond, mut whole) = (Vec::new(), 0, true);
+        let (mut dead, mut removed) = (Vec::new(), Vec::new());
+        let (mut beyond, mut whole) = (0, true);
         for i in BitMask(slots) {
             let payload = self.payload(bucket, i);
             if head.lists() & 1 << i == 0 {
@@ -95,6 +96,7 @@ impl<M: Medium> MultiPea<M> {
             whole &= walked.is_ok();
             beyond += count - 1;
         }
+        or_release!(held, self.mark_buffers(&dead).and_then(|()| gone(&removed)));
         held.exclude_readers(number);
         self.store_head(bucket, head.without_all(slots));
         self.add_count(segment, -i64::from(slots.count_ones()));

@@ -1,6 +1,6 @@
 //! The stores that the commit steps consist of.
 
-use durahash_media::{Medium, PmU64};
+use durahash_media::{Medium, PmU64, Result};
 
 use crate::designs::pea::MultiPea;
 use crate::designs::pea::buffer::{BESIDE_HEADER, Buffer};
@@ -76,6 +76,12 @@ impl<M: Medium> MultiPea<M> {
             medium.flush(&buffer.values[at]);
             medium.fence();
         }
+    }
+
+    /// Before the commit after which nothing names these buffers: a sweep that ends between the two does not find
+    /// them free, whose release is still to come.
+    pub(super) fn mark_buffers(&self, offs: &[u64]) -> Result<()> {
+        offs.iter().try_for_each(|off| self.pool.mark_block(*off).map(drop))
     }
 
     /// Gives buffers back that nothing names.
