@@ -221,9 +221,9 @@ impl<M: Medium> Pool<M> {
         if wait_lock(&self.blocks, &self.medium).has_none_to_give {
             return Ok(());
         }
-        self.retire_free_block_extents()?;
         let mut extents = wait_lock(&self.extents, &self.medium);
         let mut blocks = wait_lock(&self.blocks, &self.medium);
+        blocks.retire_free(&mut extents, &self.medium)?;
         let count = blocks.by_extent.len() as u64;
         (0..count).try_for_each(|i| blocks.shorten(&mut extents, &self.medium, i))?;
         blocks.has_none_to_give = true;
@@ -233,15 +233,6 @@ impl<M: Medium> Pool<M> {
     /// Gives all extents of blocks that are free as a whole back to the pool.
     pub(crate) fn retire_free_block_extents(&self) -> Result<()> {
         let mut extents = wait_lock(&self.extents, &self.medium);
-        let mut blocks = wait_lock(&self.blocks, &self.medium);
-        for i in 0..blocks.by_extent.len() {
-            let empty = blocks.by_extent[i]
-                .as_ref()
-                .is_some_and(|e| e.marks.is_none() && e.free_count == e.count);
-            if empty {
-                blocks.retire(&mut extents, &self.medium, i as u64)?;
-            }
-        }
-        Ok(())
+        wait_lock(&self.blocks, &self.medium).retire_free(&mut extents, &self.medium)
     }
 }

@@ -272,6 +272,21 @@ impl Blocks {
         release_all(extents, medium, i..i + extent.extents)
     }
 
+    /// Gives all extents and chunks back that are free as a whole.
+    pub(crate) fn retire_free<M: Medium>(
+        &mut self,
+        extents: &mut Extents,
+        medium: &M,
+    ) -> Result<()> {
+        for i in 0..self.by_extent.len() {
+            let is_free = |e: &BlockExtent| e.marks.is_none() && e.free_count == e.count;
+            if self.by_extent[i].as_deref().is_some_and(is_free) {
+                self.retire(extents, medium, i as u64)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Gives the extents at the end of a chunk back to the pool in which no block is in use. There is one.
     pub(crate) fn shorten<M: Medium>(
         &mut self,

@@ -72,15 +72,11 @@ impl Kind for Single {
     }
 
     fn mark_unit(engine: &Engine<Self>, unit: &[(u64, u64)]) -> Result<()> {
-        for (h, payload) in unit {
-            let mut offs = Vec::new();
-            // What cannot be reached through damage cannot be read either: nothing is lost by
-            // leaving it unmarked, and the damage must not keep the space of all others.
-            if !is_whole(engine.chain(*h, *payload, &mut offs))? {
-                offs.push(offset(*payload));
-            }
-            for off in offs {
-                engine.store.mark(off)?;
+        // Of a chain that was changed since the scan, the writer has marked what it had.
+        for (_, payload) in unit {
+            engine.store.mark(offset(*payload))?;
+            if is_chained(*payload) {
+                engine.records.mark_chain(*payload)?;
             }
         }
         Ok(())

@@ -430,6 +430,7 @@ impl Engine<Multi> {
                 }
             }
         }
+        self.mark_records(&values.payloads)?;
         if many {
             // What cannot be reached through damage cannot be read either: nothing is lost by
             // leaving it unmarked, and the damage must not keep the space of all others.

@@ -285,7 +285,8 @@ impl Records {
         Ok(pair)
     }
 
-    /// Marks every record of the chain that `payload` begins, as far as damage lets it be followed.
+    /// Marks every record of the chain that `payload` begins, as far as damage lets it be followed: what lies behind
+    /// cannot be read either, and must not keep the space of all others.
     pub(crate) fn mark_chain(&self, payload: u64) -> Result<()> {
         is_whole(
             self.walk((0, payload), &always, &mut |record| {

@@ -32,6 +32,7 @@ impl<M: Medium> MultiPea<M> {
         let medium = self.medium();
         let bucket = self.bucket_of(h, found)?;
         let head = self.head(bucket);
+        let mut damage = None;
         for i in BitMask(self.slots_of(bucket, head, h)) {
             let payload = self.payload(bucket, i);
             if head.lists() & 1 << i == 0 {
@@ -41,7 +42,7 @@ impl<M: Medium> MultiPea<M> {
                 continue;
             }
             let mut is_meant = None;
-            self.walk(h, payload, still, &mut |buffer| {
+            let walked = self.walk(h, payload, still, &mut |buffer| {
                 let meant = match is_meant {
                     Some(meant) => meant,
                     None => *is_meant.insert(keys.is_meant(buffer.any(medium))?),
@@ -53,9 +54,11 @@ impl<M: Medium> MultiPea<M> {
                 out.buffers.push(offset(buffer.name));
                 buffer.each(medium, |v| out.payloads.push(v));
                 Ok(true)
-            })?;
+            });
+            // The lists of other keys of the hash are sound.
+            damage = damage.or(walked.err());
         }
-        Ok(())
+        damage.map_or(Ok(()), Err)
     }
 
     pub(super) fn read_values(
