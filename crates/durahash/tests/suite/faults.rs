@@ -311,6 +311,10 @@ fn pages_of_an_index_that_are_gone_or_elsewhere_are_found() {
             let (zeros, page) = ([0; PAGE], &sound[other..][..PAGE]);
             for bytes in [&zeros[..], page] {
                 let mut damaged = sound.clone();
+                if damaged[one..][..PAGE] == *bytes {
+                    // Pages of stash buckets without entries, of Pea Hash: the file stays as it is.
+                    continue;
+                }
                 damaged[one..][..PAGE].copy_from_slice(bytes);
                 fs::write(&path, &damaged).unwrap();
                 tried += 1;
