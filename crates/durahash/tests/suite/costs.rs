@@ -262,11 +262,11 @@ fn pea_reads_one_bucket_for_most_misses() {
 }
 
 /// The first entry of a bucket that goes elsewhere costs a flush and a fence more, the others nothing; nor does
-/// the first one if the bucket is full.
+/// the first one if the bucket is full. Second buckets are empty: a bucket of fifteen slots takes one entry fewer.
 #[test]
 fn pea_opens_a_bucket_once() {
-    for first_until in [14, 15] {
-        let pool = pool(Metered::new(dram()));
+    for (slots, first_until, takes) in [(15, 14, 13), (4, 3, 3), (4, 4, 4)] {
+        let pool = pool_on(Metered::new(dram()), Geometry { slots, ..Geometry::default() });
         let policy = Policy { first: Strategy::TwoChoice, first_until, ..Policy::default() };
         let pea = Pea::create(pool.clone(), policy).unwrap();
         // All of bucket 0.
@@ -277,10 +277,10 @@ fn pea_opens_a_bucket_once() {
             let counts = pool.medium().counts() - before;
             [counts.flushes, counts.fences + counts.drains]
         };
-        for _ in 0..first_until {
+        for _ in 0..takes {
             assert!(insert().iter().all(|count| (1..=2).contains(count)));
         }
-        let opening = if first_until < 15 { [2, 2] } else { [1, 1] };
+        let opening = if takes < slots { [2, 2] } else { [1, 1] };
         assert_eq!([insert(), insert(), insert()], [opening, [1, 1], [1, 1]]);
     }
 }

@@ -96,9 +96,9 @@
 //! # Departures from the paper
 //! - Two-way splits are the default: uniform keys fill all segments at the same time, so four-way splits
 //!   leave three quarters of the space empty at once.
-//! - End bits, and an entry goes to its first bucket until that holds fourteen: so most misses read one
-//!   bucket. As the buckets are less even than with the balanced insert, the stash is a 32nd of a segment, in
-//!   pairs of buckets, instead of two buckets. These are a [`Policy`], but for the stash.
+//! - End bits, and an entry goes to its first bucket until that holds fourteen, or thirteen where the second is much
+//!   emptier: so most misses read one bucket. As the buckets are less even than with the balanced insert, the stash
+//!   is a 32nd of a segment, in pairs of buckets, instead of two buckets. These are a [`Policy`], but for the stash.
 //! - In pools of format 3 the stash is one pair and no head has an end bit: misses read all buckets.
 //! - The stash is part of the segment's extent. Its own segments, and the array that finds them,
 //!   would have to be allocated, recovered and locked.

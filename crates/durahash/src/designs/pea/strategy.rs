@@ -6,8 +6,9 @@
 //! A hash has a row of buckets: its first, its second, and the two of one pair of the stash. An entry
 //! goes to its first bucket as long as there is room, and a lookup ends where the end bit says so
 //! (`layout.rs`): so few buckets have entries elsewhere, and most misses read one bucket. That leaves the
-//! buckets less even than if the emptier one was taken, for which the stash makes up: a 32nd of the
-//! segment.
+//! buckets less even than if the emptier one was taken, for which two things make up: the stash, a 32nd of the
+//! segment, and the last entry but one that a first bucket would take, which goes to the second one where that is
+//! much emptier. Few entries do, but they fill the buckets that no other would.
 
 use crate::extendible::unit::Unit;
 
@@ -55,14 +56,17 @@ impl Strategy {
     }
 }
 
+/// A second bucket that has so many entries fewer than the first, or less, takes an entry one early.
+const MUCH_EMPTIER: u32 = 4;
+
 /// How a table grows: which strategies its segments go through, and what a split does. It is no part
 /// of the format, and may differ from open to open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Halvings of the hashes at a split: 1 gives two segments, 2 gives four, as in the paper.
     pub split_bits: u32,
-    /// Entries that the first bucket of a key takes before the emptier one does, of fifteen slots: 0 is
-    /// the paper's balanced insert. In a multimap at most six: where buckets are full, keys get lists.
+    /// Entries that the first bucket of a key takes before the emptier one does, of fifteen slots: one fewer where the
+    /// second has at least four fewer, and 0 is the paper's balanced insert. In a multimap at most six: where buckets are full, keys get lists.
     pub first_until: u32,
     /// The strategy that new segments start with, if it holds their entries.
     pub first: Strategy,
@@ -167,10 +171,14 @@ impl Shape {
         if strategy == Strategy::Single {
             return (first < self.slots).then_some(homes.first);
         }
-        if first < self.policy.first_until.min(self.slots) {
+        let until = self.policy.first_until.min(self.slots);
+        if first + 1 < until {
             return Some(homes.first);
         }
         let second = live(homes.second);
+        if first < until && second + MUCH_EMPTIER > first {
+            return Some(homes.first);
+        }
         if first.min(second) < self.slots {
             return Some(if first <= second { homes.first } else { homes.second });
         }
@@ -227,5 +235,17 @@ mod tests {
         assert_eq!(choose(Strategy::TwoChoice, 3, 2), Some(homes.second));
         assert_eq!(choose(Strategy::TwoChoice, 4, 4), None);
         assert_eq!(choose(Strategy::Stash, 4, 4), Some(15));
+
+        let shape = Shape { slots: 15, policy: Policy::default(), ..shape };
+        let choose = |first, second| {
+            let live = |bucket| if bucket == homes.first { first } else { second };
+            shape.choose(Strategy::TwoChoice, homes, live)
+        };
+        assert_eq!(choose(12, 0), Some(homes.first));
+        assert_eq!([10, 9].map(|second| choose(13, second)), [homes.first, homes.second].map(Some));
+        assert_eq!(
+            [14, 13].map(|second| choose(14, second)),
+            [homes.first, homes.second].map(Some)
+        );
     }
 }
