@@ -397,6 +397,20 @@ impl Blocks {
         Ok(None)
     }
 
+    /// Forgets an older extent, so that nothing of it is handed out or given back.
+    pub(crate) fn keep(&mut self, i: u64) {
+        let Some(extent) = self.by_extent.get_mut(i as usize).and_then(Option::take) else {
+            return;
+        };
+        let of_class = self.class_mut(extent.class);
+        of_class.partial.retain(|other| *other != i);
+        of_class.extents -= extent.extents;
+        let extent_bytes = self.extent_bytes;
+        if let Some(sweep) = &mut self.sweep {
+            sweep.freed.retain(|off| !(i..i + extent.extents).contains(&(off / extent_bytes)));
+        }
+    }
+
     pub(crate) fn stats(&self, extents: &Extents, extent_bytes: u64) -> PoolStats {
         let of = |wanted: fn(&ExtentKind) -> bool| {
             extents.kinds().iter().filter(|kind| wanted(kind)).count() as u64 * extent_bytes

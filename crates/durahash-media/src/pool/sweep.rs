@@ -8,6 +8,9 @@
 //! - a thread that publishes, moves or clears a slot that names such a block marks it first, so a record
 //!   that changes its place behind the walk is not taken for free.
 //!
+//! What is in use lies in blocks of the class that the extent's kind says, or else that kind is damaged. Where a slot
+//! names a sound entry that does not, nothing of the extent is handed out or given back.
+//!
 //! Marks live in DRAM. A crash during a sweep loses nothing: the next open sweeps again.
 
 use super::Pool;
@@ -28,6 +31,13 @@ impl<M: Medium> Pool<M> {
     /// Never now; a medium that reports damage may.
     pub fn mark_block(&self, off: u64) -> Result<bool> {
         Ok(wait_lock(&self.blocks, &self.medium).mark(off)? == Some(true))
+    }
+
+    /// Keeps the whole extent that `off` lies in as it is, until the next open: nothing of it is handed out or
+    /// given back. Its kind is damaged: it is one of blocks, but not of those that are in use there.
+    pub fn keep_extent(&self, off: u64) {
+        let i = off / self.extent_bytes();
+        wait_lock(&self.blocks, &self.medium).keep(i);
     }
 
     /// Ends the sweep, after every slot was walked: what is not marked is free.

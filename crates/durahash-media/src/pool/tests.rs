@@ -200,6 +200,41 @@ fn blocks_never_overlap_and_come_back_after_a_sweep() {
     }
 }
 
+/// An extent that is kept stays as it is: no block of it is handed out, freed or given back, until the next open.
+#[test]
+fn nothing_of_an_extent_that_is_kept_is_given_away() {
+    let pool = create();
+    let extent_bytes = pool.extent_bytes();
+    let blocks: Vec<u64> = (0..3 * extent_bytes / 112)
+        .map(|_| pool.alloc_block(100, true).unwrap().unwrap())
+        .collect();
+    let kept = blocks[0] / extent_bytes;
+    let is_in_kept = |off: &u64| off / extent_bytes == kept;
+    let pool = reopen(&pool).unwrap();
+    // One is freed before it is known.
+    pool.free_block(blocks[1]).unwrap();
+    pool.keep_extent(blocks[0]);
+    pool.finish_sweep().unwrap();
+    let of_kept = || {
+        let mut found = Vec::new();
+        pool.each_block(&mut |off| found.push(off));
+        found.retain(is_in_kept);
+        found
+    };
+    assert_eq!(of_kept(), []);
+    pool.free_block(blocks[2]).unwrap_err();
+    pool.give_back_blocks().unwrap();
+    loop {
+        match pool.alloc_block(100, true) {
+            Ok(off) => assert!(!is_in_kept(&off.unwrap())),
+            Err(e) => break assert!(matches!(e.kind(), ErrorKind::Full { .. }), "{e}"),
+        }
+    }
+    let pool = reopen(&pool).unwrap();
+    pool.finish_sweep().unwrap();
+    assert_eq!(pool.stats().record_bytes, 0, "the next open looks again");
+}
+
 /// Everything that is not reachable comes back, so opening without closing does not grow a pool.
 #[test]
 fn kills_do_not_grow_a_pool() {

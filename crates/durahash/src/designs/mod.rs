@@ -11,6 +11,34 @@ fn slots_of(format: &Format, all: u32, what: &'static str) -> Result<u32> {
     }
 }
 
+/// Leaves one slot of each hash of a unit, whose slots are sorted by it. A slot that is on its way is there twice,
+/// with one payload. Where payloads differ, damage has made two of one, or it was changed meanwhile: the one that a
+/// lookup finds is left.
+fn one_of_each(
+    unit: &mut Vec<(u64, u64)>,
+    find: impl Fn(u64) -> Result<Option<u64>>,
+) -> Result<()> {
+    let mut unsure = Vec::new();
+    unit.dedup_by(|next, kept| {
+        let is_double = next.0 == kept.0;
+        if is_double && next.1 != kept.1 {
+            unsure.push(kept.0);
+        }
+        is_double
+    });
+    for h in unsure {
+        let found = find(h)?;
+        unit.retain_mut(|slot| {
+            slot.0 != h
+                || found.is_some_and(|payload| {
+                    slot.1 = payload;
+                    true
+                })
+        });
+    }
+    Ok(())
+}
+
 /// The value of a result; where that is an error, releases the locks that are held and returns it.
 macro_rules! or_release {
     ($held:ident, $done:expr) => {

@@ -259,7 +259,7 @@ impl<'a> Edit<'a> {
     pub(crate) fn present(&mut self, head: u64, old: Option<&mut Vec<u8>>) -> Result<Change> {
         let engine = self.engine;
         if engine.sweep_pending() {
-            engine.records.mark_chain(head)?;
+            engine.records.mark_chain(self.h, head)?;
         }
         let found = engine.records.find(self.h, head, self.key, &mut self.before, &always)?;
         let Some(record) = found else {

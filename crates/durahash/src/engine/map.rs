@@ -73,10 +73,10 @@ impl Kind for Single {
 
     fn mark_unit(engine: &Engine<Self>, unit: &[(u64, u64)]) -> Result<()> {
         // Of a chain that was changed since the scan, the writer has marked what it had.
-        for (_, payload) in unit {
+        for (h, payload) in unit {
             engine.store.mark(offset(*payload))?;
-            if is_chained(*payload) {
-                engine.records.mark_chain(*payload)?;
+            if is_chained(*payload) || engine.records.is_displaced(*payload) {
+                engine.records.mark_chain(*h, *payload)?;
             }
         }
         Ok(())
@@ -402,9 +402,9 @@ impl Engine<Single> {
                 let mut count = 0;
                 self.each_slot(&mut |h, payload| {
                     if is_chained(payload) {
-                        let mut offs = Vec::new();
-                        self.chain(h, payload, &mut offs)?;
-                        count += offs.len().saturating_sub(1) as u64;
+                        let mut names = Vec::new();
+                        self.chain(h, payload, &mut names)?;
+                        count += names.len().saturating_sub(1) as u64;
                     }
                     Ok(())
                 })?;
@@ -420,20 +420,20 @@ impl Engine<Single> {
         self.each_unit(&mut |slots| slots.iter().try_for_each(|(h, payload)| f(*h, *payload)))
     }
 
-    /// The offsets of the records that hang on slot `h`, whose payload was `payload` a moment ago;
+    /// The names of the records that hang on slot `h`, whose payload was `payload` a moment ago;
     /// those before the damage where there is some.
-    fn chain(&self, h: u64, payload: u64, offs: &mut Vec<u64>) -> Result<()> {
+    fn chain(&self, h: u64, payload: u64, names: &mut Vec<u64>) -> Result<()> {
         if !is_chained(payload) {
-            offs.push(offset(payload));
+            names.push(payload);
             return Ok(());
         }
         self.index.read(h, &mut |payload, still| {
-            offs.clear();
-            let Some(payload) = payload else {
+            names.clear();
+            let Some(mut name) = payload else {
                 return Ok(());
             };
-            self.records.walk((h, payload), still, &mut |record| {
-                offs.push(record.off);
+            self.records.walk((h, name), still, &mut |record| {
+                names.push(std::mem::replace(&mut name, record.header.next));
                 Ok(true)
             })
         })
@@ -493,7 +493,7 @@ impl Engine<Single> {
                 return Ok(Change::Remove);
             };
             if self.sweep_pending() {
-                self.records.mark_chain(payload)?;
+                self.records.mark_chain(h, payload)?;
             }
             whole = self.own_records(h, payload, &mut offs)?;
             if is_chained(payload) || !whole {
@@ -545,14 +545,17 @@ impl Engine<Single> {
         self.each_slot(&mut |h, payload| {
             looked_at_one();
             let mut rec = |invariant, off, what: String| found(Finding { invariant, off, what });
-            let mut offs = Vec::new();
-            if let Err(e) = self.chain(h, payload, &mut offs) {
+            let mut names = Vec::new();
+            if let Err(e) = self.chain(h, payload, &mut names) {
                 rec("REC-1", offset(payload), format!("slot {h:#018x}: {e}"));
             }
-            chained += offs.len().saturating_sub(1) as u64;
-            for off in offs {
+            chained += names.len().saturating_sub(1) as u64;
+            for name in names {
+                let off = offset(name);
                 if let Err(e) = self.store.block_bytes(off) {
                     rec("REC-1", off, format!("slot {h:#018x}: {e}"));
+                } else if self.records.is_displaced(name) {
+                    rec("REC-1", off, format!("slot {h:#018x}: a cell in a block of other size"));
                 }
                 if !named.insert(off) {
                     rec("REC-2", off, format!("named twice, also by slot {h:#018x}"));

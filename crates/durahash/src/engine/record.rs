@@ -209,6 +209,8 @@ pub(crate) trait Store: Send + Sync {
     fn free(&self, off: u64) -> Result<()>;
     /// As [`Pool::mark_block`].
     fn mark(&self, off: u64) -> Result<bool>;
+    /// As [`Pool::keep_extent`].
+    fn keep_extent(&self, off: u64);
     /// As [`Pool::sweep_pending`].
     fn sweep_pending(&self) -> bool;
     /// As [`Pool::finish_sweep`].
@@ -308,6 +310,10 @@ impl<M: Medium> Store for Pool<M> {
 
     fn mark(&self, off: u64) -> Result<bool> {
         self.mark_block(off)
+    }
+
+    fn keep_extent(&self, off: u64) {
+        Pool::keep_extent(self, off);
     }
 
     fn sweep_pending(&self) -> bool {

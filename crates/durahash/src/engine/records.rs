@@ -285,14 +285,26 @@ impl Records {
         Ok(pair)
     }
 
-    /// Marks every record of the chain that `payload` begins, as far as damage lets it be followed: what lies behind
-    /// cannot be read either, and must not keep the space of all others.
-    pub(crate) fn mark_chain(&self, payload: u64) -> Result<()> {
-        is_whole(
-            self.walk((0, payload), &always, &mut |record| {
-                self.store.mark(record.off).map(|_| true)
-            }),
-        )
+    /// True if a name is a cell's, and the kind of its extent says that there is no such cell. Lookups do not ask.
+    pub(crate) fn is_displaced(&self, name: u64) -> bool {
+        self.cell.filter(|_| is_cell(name)).is_some_and(|cell| {
+            !matches!(self.store.block_bytes(offset(name)), Ok(bytes) if bytes == cell.bytes())
+        })
+    }
+
+    /// Marks every record of the chain that `payload`, of slot `h`, begins, as far as damage lets it be followed: what
+    /// lies behind cannot be read either, and must not keep the space of all others. Where a cell is sound, but the
+    /// kind of its extent is not, nothing else there is given away.
+    pub(crate) fn mark_chain(&self, h: u64, payload: u64) -> Result<()> {
+        let mut name = payload;
+        is_whole(self.walk((h, payload), &always, &mut |record| {
+            self.store.mark(record.off)?;
+            let named = std::mem::replace(&mut name, record.header.next);
+            if self.is_displaced(named) && self.load(&record).is_ok() {
+                self.store.keep_extent(record.off);
+            }
+            Ok(true)
+        }))
         .map(drop)
     }
 }

@@ -324,15 +324,25 @@ fn is_damage(e: &Error) -> bool {
 }
 
 /// Both halves of the bits at once: this is what takes the time. The default tier has one bit in 13, so
-/// that every word, and every bit of a word, has its turn.
+/// that every word, and every bit of a word, has its turn; and all bits that say how many others are read: those of
+/// kinds of extents, and of the first words of buckets.
 fn all_flips<K: Sample + ?Sized, V: Sample + ?Sized>(sound: &Sound, step: usize) {
     let step = step * budget(13, 1);
     let bits = sound.image.len() * 64;
-    println!("{} images", bits / step);
+    let is_in_use = |bucket: &[u64]| bucket.iter().any(|word| *word != 0);
+    let counts = |bit: usize| match sound.parts[bit / 64] {
+        Part::Table => true,
+        Part::Slot if (bit / 64).is_multiple_of(BUCKET_WORDS) => {
+            is_in_use(&sound.image[bit / 64..][..BUCKET_WORDS])
+        }
+        _ => false,
+    };
+    let flipped = |bit: &usize| bit.is_multiple_of(step) || counts(*bit);
+    println!("{} images", (0..bits).filter(flipped).count());
     std::thread::scope(|scope| {
         for from in 0..2 {
             scope.spawn(move || {
-                for bit in (from * step..bits).step_by(2 * step) {
+                for bit in (0..bits).filter(flipped).skip(from).step_by(2) {
                     // Hashes of two bits: flipped, they are those of other keys, as never happens
                     // to whole ones.
                     if sound.slot_keys == 1 || sound.parts[bit / 64] != Part::Slot || bit % 64 < 62

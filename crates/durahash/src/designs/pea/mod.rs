@@ -134,6 +134,7 @@ use durahash_media::{
     Event, LINE_BYTES, Medium, Place, Reserved, Result, Version, VersionLock, bits,
 };
 
+use crate::designs::one_of_each;
 use crate::extendible::array::Array;
 use crate::extendible::count::IncrementalCount;
 use crate::extendible::directory::Directory;
@@ -647,7 +648,7 @@ impl<M: Medium> IndexBase for Table<M, false> {
         let mut unit = out.split_off(from);
         unit.sort_unstable();
         // What was removed and inserted again while the walk was between its two buckets.
-        unit.dedup_by_key(|(h, _)| *h);
+        one_of_each(&mut unit, |h| self.lookup(h))?;
         out.append(&mut unit);
         Ok(next)
     }

@@ -12,6 +12,7 @@ use durahash_media::{Event, Medium, Result};
 use super::layout::Fingerprints;
 use super::tables::{TableSet, View};
 use super::{READ_TRIES, Rewo};
+use crate::designs::one_of_each;
 
 /// Where the unit after that of `at` begins, if units have so many bits in common.
 fn next_unit(at: u64, bits: u32) -> Option<u64> {
@@ -63,7 +64,14 @@ impl<M: Medium> Rewo<M> {
         // In the order of positions; a slot that was on its way is there twice.
         let mut unit = out.split_off(from);
         unit.sort_unstable_by_key(|(h, _)| self.remix.mix(*h));
-        unit.dedup_by_key(|(h, _)| *h);
+        one_of_each(&mut unit, |h| {
+            let mut found = None;
+            self.read_with(h, &mut |payload, _| {
+                found = payload;
+                Ok(())
+            })?;
+            Ok(found)
+        })?;
         out.append(&mut unit);
         Ok(next)
     }
