@@ -652,6 +652,29 @@ fn rewo_reads_no_block_for_what_is_cached() {
     }
 }
 
+/// Where a few buckets have too many slots, the others say what is absent: filled by inserts, and at an open.
+#[test]
+fn rewo_knows_what_is_absent_where_a_bucket_has_room() {
+    const KEYS: u64 = 20_000;
+    let cache = Cache { bytes: Some(1 << 20), fill: true, ..Cache::default() };
+    let (pool, rewo) = rewo_of(Metered::new(dram()), cache.bytes);
+    (0..KEYS).for_each(|i| put(&rewo, i));
+    while rewo.step().unwrap() {}
+    let misses = |rewo: &Rewo<_>| {
+        let before = pool.medium().counts();
+        (KEYS..2 * KEYS).for_each(|i| assert_eq!(rewo.get(h(i)).unwrap(), None));
+        assert!(!rewo.stats().rewo.unwrap().cached_all);
+        (pool.medium().counts() - before).blocks_read
+    };
+    let filled = misses(&rewo);
+    drop(rewo);
+    let rewo = Rewo::open(pool.clone(), cache).unwrap();
+    let filled_at_open = misses(&rewo);
+    println!("{filled} and {filled_at_open} blocks for {KEYS} misses");
+    assert!((1..KEYS / 20).contains(&filled) && (1..KEYS / 20).contains(&filled_at_open));
+    assert_eq!(crate::findings(&rewo), []);
+}
+
 /// Buckets that are full when a pool is opened do not keep others from being filled.
 #[test]
 fn rewo_fills_its_cached_table_as_far_as_it_goes() {

@@ -3,7 +3,8 @@
 //! ```text
 //! bucket, 128 bytes: version lock, word of state, then seven slots {h, payload}
 //! word of state: bits 0-6 live slots   7-13 slots that were hit since the last replacement
-//!                14-62 seven bits of each slot's hash   63 a writer waits for the lock
+//!                14-55 six bits of each slot's hash   62 the bucket does not have everything
+//!                63 a writer waits for the lock
 //! ```
 //! A lookup of what is not here reads the first 64 bytes of a bucket, and nothing else.
 //!
@@ -23,8 +24,11 @@
 //! all the same, and what is not pushes less of it out, and costs its lookups no lock.
 //!
 //! The table has one bucket for each hash, unlike the paper's two. What is not here is looked up in the
-//! pool, unless the table has everything: that ends ([`overflow`](Cached::overflow)) before the first
-//! slot is left out or replaced.
+//! pool, unless the bucket has everything that it might have: it is [marked](Cached::leave_out), for good, before
+//! the first slot is left out or replaced. A lookup that saw it without the mark did so before that, and the slot
+//! that is left out is seen by nobody before its writer lets go of the locks in the pool. Where most buckets are
+//! marked, or the table began without what is in the pool, or has another size since, all count as marked
+//! ([`overflow`](Cached::overflow)), and inserts do not come here.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -42,9 +46,10 @@ pub(super) const SLOTS: u32 = 7;
 const ALL: u64 = (1 << SLOTS) - 1;
 const HIT_BIT: u32 = SLOTS;
 const TAG_BIT: u32 = 2 * SLOTS;
-const TAG_BITS: u32 = 7;
+const TAG_BITS: u32 = 6;
+const PARTIAL: u64 = 1 << 62;
 const WANTED: u64 = 1 << 63;
-const _: () = assert!(TAG_BIT + SLOTS * TAG_BITS <= 63);
+const _: () = assert!(TAG_BIT + SLOTS * TAG_BITS <= 62);
 /// The lowest bit of every tag.
 const TAG_ONES: u64 = {
     let (mut ones, mut slot) = (0, 0);
@@ -130,8 +135,10 @@ pub(super) struct Cached {
     rows: Reserved<16>,
     /// Buckets in use: a power of two, or none.
     buckets: AtomicU64,
-    /// True if there are slots that are not here.
+    /// True if all buckets count as marked.
     overflow: AtomicBool,
+    /// How many buckets are marked.
+    partial: AtomicU64,
     /// True if copies are made: not while the number of buckets changes.
     fills: AtomicBool,
     /// True if nobody looks here any more.
@@ -146,6 +153,7 @@ impl Cached {
             rows: Reserved::growing(0, most)?,
             buckets: AtomicU64::new(0),
             overflow: AtomicBool::new(true),
+            partial: AtomicU64::new(0),
             fills: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             replaced: Count::new(),
@@ -189,9 +197,32 @@ impl Cached {
         self.buckets.load(Ordering::Relaxed) == 0
     }
 
-    /// True if some slots are not here.
-    pub(super) fn overflow(&self) -> bool {
-        self.overflow.load(Ordering::SeqCst) || self.stopped.load(Ordering::SeqCst)
+    /// True if every slot is here.
+    pub(super) fn has_all(&self) -> bool {
+        let has_any = !self.overflow.load(Ordering::SeqCst) && !self.stopped.load(Ordering::SeqCst);
+        has_any && self.partial.load(Ordering::SeqCst) == 0
+    }
+
+    /// True if the slot of a hash is here, if there is one.
+    pub(super) fn has_all_like(&self, remixed: u64) -> bool {
+        self.row(remixed).is_some_and(|(row, _)| self.is_whole(row))
+    }
+
+    /// True if every slot is here that this bucket might have.
+    #[inline(always)]
+    fn is_whole(&self, row: &[AtomicU64; 16]) -> bool {
+        row[1].load(Ordering::SeqCst) & PARTIAL == 0 && !self.overflow.load(Ordering::SeqCst)
+    }
+
+    /// A slot that this bucket might have is not here from now on. Its lock is held.
+    fn leave_out(&self, row: &[AtomicU64; 16]) {
+        if planted(Fault::OverflowKept) || row[1].fetch_or(PARTIAL, Ordering::SeqCst) & PARTIAL != 0
+        {
+            return;
+        }
+        if self.partial.fetch_add(1, Ordering::SeqCst) >= self.buckets() / 2 {
+            self.overflow.store(true, Ordering::SeqCst);
+        }
     }
 
     /// How often a slot was replaced by another.
@@ -277,11 +308,12 @@ impl Cached {
     pub(super) fn look<M: Medium>(&self, medium: &M, h: u64, remixed: u64) -> Looked {
         match self.seek(medium, h, remixed) {
             Some((_, Some(payload))) => Looked::Hit(payload),
-            // After the bucket: what was taken out of it was so after this was set.
-            Some((seen, None)) if !self.overflow.load(Ordering::SeqCst) && seen.is_valid() => {
-                Looked::Absent
+            // After the slots: what was taken out of them was so after the mark.
+            Some((seen, None)) => {
+                let is_whole = self.is_whole(self.rows.row(Self::at(remixed, seen.buckets)));
+                if is_whole && seen.is_valid() { Looked::Absent } else { Looked::Miss }
             }
-            _ => Looked::Miss,
+            None => Looked::Miss,
         }
     }
 
@@ -335,9 +367,7 @@ impl Cached {
         if live != ALL {
             return live.trailing_ones();
         }
-        if !planted(Fault::OverflowKept) {
-            self.overflow.store(true, Ordering::SeqCst);
-        }
+        self.leave_out(row);
         self.replaced.add(1);
         let hit = bits(state, HIT_BIT, SLOTS);
         if hit == ALL {
@@ -429,8 +459,8 @@ impl Cached {
                 if has_room {
                     lock.exclude_readers();
                     Self::put(row, live.trailing_ones(), (h, remixed), payload);
-                } else if !planted(Fault::OverflowKept) {
-                    self.overflow.store(true, Ordering::SeqCst);
+                } else {
+                    self.leave_out(row);
                 }
                 has_room
             }
@@ -449,8 +479,9 @@ impl Cached {
     /// The same, of a change of which nobody knows whether it became durable: it is forgotten, and so are the
     /// others of its bucket.
     pub(super) fn withdraw<M: Medium>(&self, medium: &M, bucket: u64) {
-        self.overflow.store(true, Ordering::SeqCst);
-        self.rows.row(bucket)[1].fetch_and(!ALL, Ordering::Release);
+        let row = self.rows.row(bucket);
+        self.leave_out(row);
+        row[1].fetch_and(!ALL, Ordering::Release);
         self.show(medium, bucket);
     }
 
@@ -469,13 +500,13 @@ impl Cached {
 
     /// Drops all copies of a hash, of which there may be several in a pool that is damaged.
     pub(super) fn forget<M: Medium>(&self, medium: &M, h: u64, remixed: u64) {
-        // One of its slots may stay.
-        self.overflow.store(true, Ordering::SeqCst);
         let Some((row, _)) = self.row(remixed) else {
             return;
         };
         let lock = VersionLock::new(&row[0]);
         lock.lock(medium);
+        // One of its slots may stay.
+        self.leave_out(row);
         lock.exclude_readers();
         while let Some(slot) = Self::slot_of(row, h, remixed) {
             row[1].fetch_and(!(1 << slot), Ordering::Release);

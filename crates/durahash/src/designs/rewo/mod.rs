@@ -31,8 +31,8 @@
 //! - **REWO-5** Every extent of units belongs to a table, or to one that is being prepared; there is one
 //!   extent of directories, that of the block.
 //! - **REWO-6** The counter of live slots is exact, and no lock is held.
-//! - **REWO-7** Every copy in the cached table has the payload of its slot; while nothing has overflowed,
-//!   every slot has a copy.
+//! - **REWO-7** Every copy in the cached table has the payload of its slot; every slot has a copy but in buckets of
+//!   that table that are marked.
 //!
 //! # Commit steps
 //! A writer holds W of all buckets that its hash may be in: two, during a resize four or six. X of a bucket is

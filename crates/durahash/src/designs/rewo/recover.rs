@@ -279,7 +279,7 @@ impl<M: Medium> Rewo<M> {
                 migrated: self.writers.migrated.get(),
                 walked: self.writers.walked.get(),
                 cached_slots: cached * u64::from(cached::SLOTS),
-                cached_all: !self.cached.overflow(),
+                cached_all: self.cached.has_all(),
                 replaced: self.cached.replaced(),
                 synced: self.cache_sync.as_ref().map_or(0, CacheSync::done),
             }),
