@@ -613,8 +613,8 @@ fn what_goes_while_a_sweep_ends_is_freed_once() {
         fill(&lists, &texts, 0..40);
     }
     pool.close().unwrap();
-    type Change = dyn Fn(&Lists, &Texts);
-    let changes: [&Change; 8] = [
+    type Change<'a> = &'a dyn Fn(&Lists, &Texts);
+    let changes: [Change<'_>; 8] = [
         &|lists, _| (30..70).for_each(|i| lists.add(&0, &i).unwrap()),
         &|lists, _| (10..30).for_each(|i| assert!(lists.remove_one(&0, &i).unwrap())),
         &|lists, _| (1..30).for_each(|i| assert!(lists.remove_one(&0, &i).unwrap())),
