@@ -82,7 +82,7 @@ pub(super) enum Looked {
 /// A writer's change of the copy of a slot.
 #[derive(Clone, Copy)]
 pub(super) enum Copy {
-    /// The slot is new: it is here, too, while everything is.
+    /// The slot is new: it is here, too, where its bucket has room.
     Insert(u64),
     /// It has another payload.
     Set(u64),
@@ -216,10 +216,11 @@ impl Cached {
 
     /// A slot that this bucket might have is not here from now on. Its lock is held.
     fn leave_out(&self, row: &[AtomicU64; 16]) {
-        if planted(Fault::OverflowKept) || row[1].fetch_or(PARTIAL, Ordering::SeqCst) & PARTIAL != 0
-        {
+        let is_marked = row[1].load(Ordering::SeqCst) & PARTIAL != 0;
+        if is_marked || planted(Fault::OverflowKept) {
             return;
         }
+        row[1].fetch_or(PARTIAL, Ordering::SeqCst);
         if self.partial.fetch_add(1, Ordering::SeqCst) >= self.buckets() / 2 {
             self.overflow.store(true, Ordering::SeqCst);
         }
