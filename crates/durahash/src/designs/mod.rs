@@ -92,3 +92,19 @@ pub mod esh;
 pub mod pea;
 pub mod reh;
 pub mod rewo;
+
+#[cfg(test)]
+mod tests {
+    use super::one_of_each;
+
+    #[test]
+    fn of_two_slots_of_a_hash_the_one_that_lookups_find_is_left() {
+        let mut unit = vec![(1, 5), (1, 7), (2, 3), (2, 3), (4, 8), (4, 9), (6, 6)];
+        let find = |h| {
+            assert!([1, 4].contains(&h), "{h}: nothing to ask");
+            Ok((h == 1).then_some(7))
+        };
+        one_of_each(&mut unit, find).unwrap();
+        assert_eq!(unit, [(1, 7), (2, 3), (6, 6)]);
+    }
+}
