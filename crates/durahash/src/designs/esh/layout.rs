@@ -110,6 +110,8 @@ const COUNT_BIT: u32 = 21;
 const MEMBERS_BIT: u32 = 31;
 const DEPTH_BIT: u32 = 35;
 const PARITY_BIT: u32 = 63;
+/// The largest OC.
+const OVERFLOWED_MOST: u32 = (1 << (MEMBERS_BIT - COUNT_BIT)) - 1;
 
 /// The commit word of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,10 +143,11 @@ impl Commit {
         self.live().count_ones()
     }
 
-    /// How many slots elsewhere belong here, but that a crash may leave it wrong.
+    /// How many slots elsewhere belong here, but that a crash may leave it wrong. Of a damaged word it is more than
+    /// there can be, so that it does not come to none while there are any.
     #[inline]
     pub(super) const fn overflowed(self) -> u32 {
-        bits(self.0, COUNT_BIT, 10) as u32
+        if self.is_intact() { bits(self.0, COUNT_BIT, 10) as u32 } else { OVERFLOWED_MOST }
     }
 
     /// How far from home a hash may be, in a segment of `buckets` buckets. A damaged word does not
@@ -182,8 +185,7 @@ impl Commit {
     /// is damage.
     #[inline]
     pub(super) const fn with_overflow(self, (overflowed, reach): (u32, u32)) -> Self {
-        let most = (1 << (MEMBERS_BIT - COUNT_BIT)) - 1;
-        let overflowed = if overflowed > most { most } else { overflowed };
+        let overflowed = if overflowed > OVERFLOWED_MOST { OVERFLOWED_MOST } else { overflowed };
         Commit::new(self.live(), (overflowed, reach), self.depth())
     }
 }
@@ -243,6 +245,7 @@ mod tests {
             for bit in 0..64 {
                 let flipped = Commit(commit.0 ^ 1 << bit);
                 assert!(!flipped.is_sound());
+                assert_eq!(flipped.with_live(1, 64).overflowed(), OVERFLOWED_MOST);
                 assert_eq!(flipped.reach(64), 63, "a lookup looks everywhere");
             }
         }
