@@ -82,7 +82,7 @@ use checks::Checks;
 use class::Classes;
 use extents::Extents;
 use map_table::Maps;
-use superblock::State;
+use superblock::{FORMAT_VERSION, State};
 use table::Table;
 
 /// A pool on a medium. See the module docs in the source.
@@ -356,6 +356,20 @@ impl<M: Medium> Pool<M> {
     /// True if the pool was ever opened although pages may have been missing.
     pub fn is_suspect(&self) -> bool {
         self.state.suspect
+    }
+
+    /// True if pages may be missing, or older than others, since the last open: power was lost, or the file was
+    /// copied while it was in use.
+    pub fn may_lack_pages(&self) -> bool {
+        self.lost.is_some()
+    }
+
+    /// True if a design may keep what libraries before format 5 do not know, and would not keep right.
+    ///
+    /// # Errors
+    /// Never for a pool that is open; the bounds are checked all the same.
+    pub fn is_kept_right(&self) -> Result<bool> {
+        Ok(self.medium.load(&self.at::<Superblock>(0)?.version) >= FORMAT_VERSION)
     }
 
     /// True if the pool is new or was closed cleanly before this open.

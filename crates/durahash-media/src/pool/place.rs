@@ -75,6 +75,19 @@ impl<M: Medium> Place<M> {
         Ok(())
     }
 
+    /// Stores and flushes root word `i`, of which nothing depends but speed.
+    ///
+    /// # Errors
+    /// As [`Place::root`].
+    #[track_caller]
+    pub fn note_root(&self, i: usize, v: u64) -> Result<()> {
+        let root = self.root_word(i)?;
+        self.touch(self.roots_off + i as u64 * 8);
+        self.medium.store(root, v);
+        self.medium.flush(root);
+        Ok(())
+    }
+
     /// Counter `i` as the last clean close saved it.
     pub fn saved(&self, i: usize) -> Option<u64> {
         self.pool.saved(self.map, i)

@@ -26,9 +26,9 @@ pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"DURAHASH");
 /// Reads differently on a machine of the other byte order.
 pub(crate) const BYTE_ORDER: u64 = 0x0102_0304_0506_0708;
 /// The format that this library reads and writes.
-pub(crate) const FORMAT_VERSION: u64 = 4;
-/// The one before, which differs in the place of the extent table and always has a maximum; it is read and
-/// written, too.
+pub(crate) const FORMAT_VERSION: u64 = 5;
+/// Of those that are read and written, too, the first: it differs in the place of the extent table and always
+/// has a maximum. In both before the last REH has no array of words.
 pub(crate) const FLAT_VERSION: u64 = 3;
 
 pub(crate) const SUPERBLOCK_BYTES: u64 = size_of::<Superblock>() as u64;
@@ -45,7 +45,7 @@ const CRC_WORDS: u64 = 11;
 const _: () = assert!(std::mem::offset_of!(Superblock, log) as u64 == LOG_OFF);
 const _: () = assert!(std::mem::offset_of!(Superblock, tables) as u64 == TABLES_OFF);
 const _: () = assert!(FURTHER_TABLES as u64 == TABLES);
-const _: () = assert!(FORMAT_VERSION == LOG_VERSIONS[1] && FLAT_VERSION == LOG_VERSIONS[0]);
+const _: () = assert!(FORMAT_VERSION == LOG_VERSIONS[2] && FLAT_VERSION == LOG_VERSIONS[0]);
 
 on_media! {
     /// The superblock, at offset 0. See `docs/format.md`.
@@ -305,7 +305,7 @@ impl Superblock {
         }
         let found = medium.load(&self.version);
         let intact = self.fixed_crc(medium)? == medium.load(&self.crc);
-        if ![FORMAT_VERSION, FLAT_VERSION].contains(&found) && intact {
+        if !LOG_VERSIONS.contains(&found) && intact {
             return Err(ErrorKind::Version { found, expected: FORMAT_VERSION }.into());
         }
         if !intact {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::superblock::FORMAT_VERSION;
+use super::superblock::{FLAT_VERSION, FORMAT_VERSION};
 use super::*;
 use crate::medium::metered::Metered;
 use crate::medium::sim::{Sim, SimDisk};
@@ -88,7 +88,7 @@ fn other_versions_byte_orders_and_lengths_are_named() {
     assert!(matches!(error(&swapped).kind(), ErrorKind::ByteOrder));
 
     // An earlier and a later version, with checksums that are right.
-    for version in [FORMAT_VERSION - 2, FORMAT_VERSION + 1] {
+    for version in [FLAT_VERSION - 1, FORMAT_VERSION + 1] {
         let other = Sim::from_image(&image, MAX_BYTES);
         let superblock = other.region().at::<Superblock>(0).unwrap();
         other.store(&superblock.version, version);
