@@ -10,6 +10,9 @@
 //! is not deeper than itself, and says `DEEP` where units are: then the whole directory knows. There
 //! is an array for each depth of either, kept and reused; the two depths in use are one word, the
 //! view.
+//!
+//! An entry is zero as long as its unit was not found, of a design that looks for units only when somebody comes to
+//! them. The front says the same, or `DEEP`.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -86,6 +89,18 @@ const ENTRIES_ALWAYS: u64 = 1 << 16;
 /// With uniform hashes there are about 16 at the most.
 const ENTRIES_PER_UNIT: u64 = 256;
 
+/// How many entries a directory of so many units may have.
+fn most_entries(units: u64) -> u64 {
+    ENTRIES_ALWAYS.max(units.saturating_mul(ENTRIES_PER_UNIT))
+}
+
+/// The depth of a directory of so many units, and that of its front, from what was noted of them when there may have
+/// been others: within what is allowed.
+pub(crate) fn noted_depths(depth: u32, front: u32, units: u64) -> (u32, u32) {
+    let depth = depth.clamp(1, MAX_DEPTH).min(most_entries(units).ilog2());
+    (depth, front.clamp(1, depth))
+}
+
 /// Up to this depth, half a gigabyte of directory, a pool is opened whatever its size: one that was
 /// far larger may keep a deep unit.
 const RECOVERED_DEPTH_MAX: u32 = 26;
@@ -103,6 +118,10 @@ pub(crate) fn is_proportionate(depth: u32, units: u64) -> bool {
 /// costs its lookups another line.
 const DEEP_SHARE: u64 = 8;
 
+/// While not all units were found, those that were are few if they are not even one to this power of two of the front's
+/// entries.
+const FEW_SHIFT: u32 = 4;
+
 impl<W: DepthWord> Directory<W> {
     /// The entry of the front where units are deeper than itself.
     pub(crate) const DEEP: W = W::MAX;
@@ -112,8 +131,16 @@ impl<W: DepthWord> Directory<W> {
     /// # Errors
     /// [`Io`](ErrorKind::Io) when the system has no address space for it.
     pub(crate) fn new(depth: u32, growth: &Growth) -> Result<Self> {
-        const { assert!(MAX_DEPTH <= ByDepth::<W>::MAX_DEPTH) }
         let front = (1..depth).find(|front| !is_shallow(*front, growth)).unwrap_or(depth);
+        Self::of_depths(depth, front)
+    }
+
+    /// The same with a front of this depth, which is not larger.
+    ///
+    /// # Errors
+    /// As [`Directory::new`].
+    pub(crate) fn of_depths(depth: u32, front: u32) -> Result<Self> {
+        const { assert!(MAX_DEPTH <= ByDepth::<W>::MAX_DEPTH) }
         let directory = Directory {
             view: AtomicU64::new(View::new(depth, front).0),
             front: ByDepth::new(),
@@ -140,7 +167,19 @@ impl<W: DepthWord> Directory<W> {
         self.view().depth()
     }
 
-    /// The entry of `h` now.
+    /// The global depth, and above it that of the front.
+    pub(crate) fn depths(&self) -> (u32, u32) {
+        let view = self.view();
+        (view.depth(), view.front())
+    }
+
+    /// True if the unit of `h` was found.
+    pub(crate) fn has<M: Medium>(&self, medium: &M, h: u64) -> bool {
+        // An array that is being given up, or filled, has zeros of its own.
+        self.lock.shared(medium, || W::load(self.whole.word(self.view().depth(), h)) != W::ZERO)
+    }
+
+    /// The entry of `h` now, whose unit was found.
     #[inline(always)]
     pub(crate) fn find(&self, h: u64) -> u64 {
         self.sought(h).entry()
@@ -250,8 +289,7 @@ impl<W: DepthWord> Directory<W> {
             let view = self.view();
             let depth = depth.max(view.depth());
             let doublings = depth - view.depth();
-            let allowed = ENTRIES_ALWAYS.max(growth.units().saturating_mul(ENTRIES_PER_UNIT));
-            if doublings > 0 && (depth > MAX_DEPTH || 1 << depth > allowed) {
+            if doublings > 0 && (depth > MAX_DEPTH || 1 << depth > most_entries(growth.bound())) {
                 return Err(ErrorKind::Skewed { depth }.into());
             }
             let deepens = view.front() < depth && is_shallow(view.front(), growth);
@@ -259,6 +297,36 @@ impl<W: DepthWord> Directory<W> {
             growth.doublings.add(doublings.into());
             Ok(())
         })
+    }
+
+    /// Makes the whole directory as deep as a unit that was found needs it, where there may be so many `units`.
+    ///
+    /// # Errors
+    /// [`Skewed`](ErrorKind::Skewed) where that is out of proportion; [`Io`](ErrorKind::Io) without memory.
+    pub(crate) fn deepen<M: Medium>(&self, medium: &M, depth: u32, units: u64) -> Result<()> {
+        if depth <= self.view().depth() {
+            return Ok(());
+        }
+        if !is_proportionate(depth, units) {
+            return Err(ErrorKind::Skewed { depth }.into());
+        }
+        self.lock.exclusive(medium, || {
+            let view = self.view();
+            if depth <= view.depth() {
+                return Ok(());
+            }
+            self.change(View::new(depth, view.front()), |_, _| Ok(()))
+        })
+    }
+
+    /// Makes the front deeper until it is not too shallow, when all units were found. Without memory it stays as it
+    /// is, and is only slower.
+    pub(crate) fn fit_front<M: Medium>(&self, medium: &M, growth: &Growth) {
+        let mut before = 0;
+        while before < self.view().front() {
+            before = self.view().front();
+            let _ = self.fit(medium, 0, growth, |_, _| Ok(()));
+        }
     }
 
     /// Halves the directory if, under the lock, no unit has the present depth or the `spare` ones
@@ -280,7 +348,8 @@ impl<W: DepthWord> Directory<W> {
             let front = view.front();
             front > 1 && growth.deeper_than(front - 1) * 2 * DEEP_SHARE < growth.units()
         };
-        if !halves(self.view()) && !lowers(self.view()) {
+        // Those that were not found yet may be deep.
+        if !growth.is_complete() || !halves(self.view()) && !lowers(self.view()) {
             return;
         }
         self.lock.exclusive(medium, || {
@@ -332,7 +401,11 @@ impl<W: DepthWord> Directory<W> {
         self.whole.make(to)?;
         for i in 0..1_u64 << to {
             let h = i << (64 - to);
-            W::load(self.whole.word(from, h)).store(self.whole.word(to, h));
+            let entry = W::load(self.whole.word(from, h));
+            // Zeros are there already, and their memory need not be.
+            if entry != W::ZERO {
+                entry.store(self.whole.word(to, h));
+            }
         }
         Ok(())
     }
@@ -344,8 +417,9 @@ impl<W: DepthWord> Directory<W> {
             let h = i << (64 - to);
             let last = h | (u64::MAX >> to);
             let [first, last] = [h, last].map(|h| W::load(self.whole.word(depth, h)));
-            // A unit is all of this range, or more, or there are several.
-            let entry = if first == last { first } else { Self::DEEP };
+            // A unit is all of this range, or more; or there are several, or some that were not found.
+            let is_one = first == last && first != W::ZERO;
+            let entry = if is_one { first } else { Self::DEEP };
             entry.store(self.front.word(to, h));
         }
         Ok(())
@@ -377,9 +451,11 @@ impl<W: DepthWord> Drop for Unused<'_, W> {
     }
 }
 
-/// True if too many units are deeper than a front of depth `front`.
+/// True if too many units are deeper than a front of depth `front`. A few that were found first do not say so.
 fn is_shallow(front: u32, growth: &Growth) -> bool {
-    growth.deeper_than(front) * DEEP_SHARE > growth.units()
+    let units = growth.units();
+    let says_something = growth.is_complete() || units >> front.saturating_sub(FEW_SHIFT) > 0;
+    says_something && growth.deeper_than(front) * DEEP_SHARE > units
 }
 
 /// The words of a unit in the array of depth `depth`.
@@ -526,6 +602,49 @@ mod tests {
             assert_eq!(directory.is_unchanged(&sought), directory.depth() == 1 || round > 0);
         }
         assert_eq!((directory.find(0), directory.find(u64::MAX)), (1, 2));
+    }
+
+    /// What was not found is zero, however the depths change, and nothing becomes shallower before all is there.
+    #[test]
+    fn units_are_found_one_by_one() {
+        let medium = Dram::new(4096).unwrap();
+        let growth = Growth::default();
+        growth.expect(1 << 20);
+        let directory = Directory::<u32>::of_depths(5, 3).unwrap();
+        let found = |h: u64| directory.seek(h).map(|sought| sought.entry());
+        let add = |prefix: u64, depth: u32, entry: u64| {
+            directory.deepen(&medium, depth, growth.bound()).unwrap();
+            growth.count(depth, 1);
+            directory.set(prefix, depth, entry);
+        };
+        add(0, 3, 7);
+        add(0b0011 << 60, 7, 8);
+        assert_eq!((directory.depth(), found(1), found(0b0011 << 60)), (7, Some(7), Some(8)));
+        assert!(directory.has(&medium, 1) && !directory.has(&medium, u64::MAX));
+        // The front gets deeper, between units that were found and others.
+        for front in 4..=5 {
+            growth.count(7, 1 << 10);
+            directory.fit(&medium, 7, &growth, |_, _| Ok(())).unwrap();
+            assert_eq!(directory.depths(), (7, front));
+            assert_eq!((found(1), found(0b0011 << 60)), (Some(7), Some(8)));
+            assert!([u64::MAX, 1 << 61, 0b0011 << 60 | 1 << 58].map(found) == [None; 3]);
+        }
+        add(0b11 << 62, 2, 9);
+        assert_eq!(found(u64::MAX), Some(9));
+        growth.count(7, -(2 << 10));
+        growth.count(7, -1);
+        directory.set(0b001 << 61, 3, 8);
+        let shrink = || directory.shrink(&medium, &growth, 0, |_, _| Ok(()));
+        shrink();
+        assert_eq!(directory.depths(), (7, 5));
+        growth.expect(0);
+        shrink();
+        assert_eq!((directory.depths(), growth.halvings.get()), ((6, 4), 1));
+        // Notes are kept to what is allowed.
+        assert_eq!(noted_depths(20, 18, 1 << 20), (20, 18));
+        assert_eq!(noted_depths(0, 0, 1), (1, 1));
+        assert_eq!(noted_depths(255, 255, 1 << 10), (18, 18));
+        assert!(directory.deepen(&medium, 40, 5).is_err());
     }
 
     #[test]

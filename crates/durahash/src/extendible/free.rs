@@ -69,6 +69,22 @@ impl FreeUnits {
         }
     }
 
+    /// The same where some may be here. The extent, if all of its units are free now: they are no longer here.
+    pub(crate) fn add_found(&mut self, extent: u64, units: Vec<u64>) -> Option<u64> {
+        if units.is_empty() {
+            return None;
+        }
+        let of_extent = self.by_extent.entry(extent).or_default();
+        if (of_extent.len() + units.len()) as u64 == self.per_extent {
+            self.count -= of_extent.len() as u64;
+            self.by_extent.remove(&extent);
+            return Some(extent);
+        }
+        self.count += units.len() as u64;
+        of_extent.extend(units);
+        None
+    }
+
     /// How many there are.
     pub(crate) fn count(&self) -> u64 {
         self.count
@@ -106,5 +122,20 @@ mod tests {
         assert_eq!([(); 4].map(|()| free.take()), [0, 2, 1, 27].map(Some));
         assert_eq!([1, 2, 0, 27].map(|unit| free.give(unit)), [None, None, None, Some(9)]);
         assert_eq!(free.count(), 3);
+    }
+
+    #[test]
+    fn what_a_sweep_finds_joins_what_was_given() {
+        let mut free = FreeUnits::new(3);
+        assert_eq!(
+            (free.give(7), free.add_found(2, vec![]), free.add_found(3, vec![9])),
+            (None, None, None)
+        );
+        // The whole of an extent goes back at once.
+        assert_eq!(free.add_found(2, vec![8, 6]), Some(2));
+        assert_eq!(free.add_found(4, vec![12, 13, 14]), Some(4));
+        assert_eq!((free.count(), free.iter().collect::<Vec<_>>()), (1, vec![9]));
+        assert_eq!((free.give(10), free.add_found(3, vec![])), (None, None));
+        assert_eq!((free.take(), free.take(), free.take()), (Some(10), Some(9), None));
     }
 }

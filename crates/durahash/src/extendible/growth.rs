@@ -11,6 +11,10 @@ use crate::index::IndexStats;
 /// entries that are stored: whether it may be halved is decided by these counters.
 pub(crate) struct Growth {
     depths: [AtomicU64; MAX_DEPTH as usize + 1],
+    /// Their sum.
+    units: AtomicU64,
+    /// While not all units were found and counted: how many there may be at the most. Else zero.
+    most: AtomicU64,
     pub(crate) splits: Count,
     pub(crate) merges: Count,
     pub(crate) doublings: Count,
@@ -80,6 +84,8 @@ impl Default for Growth {
     fn default() -> Self {
         Growth {
             depths: [const { AtomicU64::new(0) }; MAX_DEPTH as usize + 1],
+            units: AtomicU64::new(0),
+            most: AtomicU64::new(0),
             splits: Count::default(),
             merges: Count::default(),
             doublings: Count::default(),
@@ -92,6 +98,22 @@ impl Growth {
     /// Adds to the number of units of one depth.
     pub(crate) fn count(&self, depth: u32, by: i64) {
         self.depths[depth as usize].fetch_add(by as u64, Ordering::Relaxed);
+        self.units.fetch_add(by as u64, Ordering::Relaxed);
+    }
+
+    /// Says that units are still to be found, and that there are no more than `most`; zero says that all were.
+    pub(crate) fn expect(&self, most: u64) {
+        self.most.store(most, Ordering::Release);
+    }
+
+    /// True if every unit is counted.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.most.load(Ordering::Acquire) == 0
+    }
+
+    /// A number of units that there are not more of, but for those of splits since it was expected.
+    pub(crate) fn bound(&self) -> u64 {
+        self.units().max(self.most.load(Ordering::Acquire))
     }
 
     /// How many units have this depth.
@@ -115,9 +137,9 @@ impl Growth {
         deeper.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// How many units there are. None has depth 0.
+    /// How many units there are.
     pub(crate) fn units(&self) -> u64 {
-        self.deeper_than(0)
+        self.units.load(Ordering::Relaxed)
     }
 
     /// Figures, but for those of slots and space.

@@ -30,7 +30,11 @@ impl Counter {
 
     /// The sum: exact while no thread adds.
     pub(crate) fn get(&self) -> u64 {
-        let sum: i64 = self.0.iter().map(|stripe| stripe.0.load(Ordering::Acquire)).sum();
-        sum.max(0) as u64
+        self.change().max(0) as u64
+    }
+
+    /// The same of what may be taken from another number.
+    pub(crate) fn change(&self) -> i64 {
+        self.0.iter().map(|stripe| stripe.0.load(Ordering::Acquire)).sum()
     }
 }
