@@ -3,6 +3,8 @@
 //! A design stores words, a 64-bit hash and a 64-bit payload, and never sees a key. The engine above these traits
 //! turns typed keys and values into words or records, once for all designs.
 
+use std::sync::atomic::AtomicBool;
+
 use durahash_media::{Event, Medium, Result};
 
 /// Hashes to a call of [`Index::prefetch`]: enough to overlap their misses, few enough for the
@@ -189,6 +191,12 @@ pub trait IndexBase: Send + Sync {
     /// [`Corrupt`](crate::ErrorKind::Corrupt) where the medium contradicts the format.
     fn scan(&self, at: u64, out: &mut Vec<(u64, Self::Slot)>) -> Result<Option<u64>>;
 
+    /// Where a scan can go on behind a unit at `at` that it could not read, if it is not the last; `None` where that
+    /// is not known.
+    fn behind(&self, _at: u64) -> Option<Option<u64>> {
+        None
+    }
+
     /// Splits units until there are enough for so many entries. What grows in another way does nothing.
     ///
     /// # Errors
@@ -214,10 +222,14 @@ pub trait IndexBase: Send + Sync {
         Ok(())
     }
 
+    /// Makes in DRAM, by all processors, what operations would make as they come to it, until `stop` says so.
+    fn warm(&self, _stop: &AtomicBool) {}
+
     /// The last call before the pool is closed: leaves there what the next open can use.
     fn close(&self) {}
 
-    /// Makes lookups find what a walk does, and drops what neither finds, which only damage leaves behind.
+    /// Makes lookups find what a walk does, and drops what neither finds, which only damage leaves behind; and makes
+    /// right what is to help lookups.
     ///
     /// # Errors
     /// Errors that keep it from being done.

@@ -6,6 +6,7 @@
 //! for all designs. Media without a log have nothing to wait for, and their indexes are not wrapped.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use durahash_media::{Medium, Pool, Result};
 
@@ -91,6 +92,14 @@ impl<I: IndexBase, M: Medium> IndexBase for Durable<I, M> {
 
     fn give_back(&self) -> Result<()> {
         self.index.give_back()
+    }
+
+    fn behind(&self, at: u64) -> Option<Option<u64>> {
+        self.index.behind(at)
+    }
+
+    fn warm(&self, stop: &AtomicBool) {
+        self.index.warm(stop);
     }
 
     fn close(&self) {

@@ -1,13 +1,24 @@
 //! Split and merge. The commit steps are in the [module docs](super).
 
 use durahash_media::probe::BitMask;
-use durahash_media::{Error, Limit, Medium, Result, wait_lock};
+use durahash_media::{Error, Medium, PmU64, Pool, Result};
 
 use super::Reh;
-use super::layout::{ALL_SLOTS, BUCKET_BYTES, Bucket, Link, MAX_BUCKETS, SLOTS, marker, slot_for};
+use super::layout::{ALL_SLOTS, BUCKET_BYTES, Bucket, Link, SLOTS, marker, slot_for};
+use super::planted::{Fault, planted};
 use super::write::Guard;
 use crate::extendible::extend::{self, MAX_DEPTH};
 use crate::extendible::growth::{Merge, merge_all};
+
+/// Closes the pool to writes when it is dropped: the directory in DRAM may name a bucket that is merged away by then,
+/// and no array may be written from it.
+struct Broken<'a, M: Medium>(&'a Pool<M>);
+
+impl<M: Medium> Drop for Broken<'_, M> {
+    fn drop(&mut self) {
+        self.0.poison();
+    }
+}
 
 impl<M: Medium> Reh<M> {
     /// The bucket of `h`, which is held, with its prefix and link. What is on the medium must agree
@@ -20,7 +31,10 @@ impl<M: Medium> Reh<M> {
         let bucket = self.bucket(held.bucket)?;
         let depth = held.meta.depth();
         let prefix = extend::prefix(h, depth);
-        let sibling = extend::next(prefix, depth).map_or(0, |next| self.find(next));
+        let sibling = match extend::next(prefix, depth) {
+            Some(next) => self.find(next)?,
+            None => 0,
+        };
         let link = Link { depth, sibling };
         if medium.load(&bucket.prefix) == prefix && medium.load(&bucket.link) == link.to_word() {
             Ok((bucket, prefix, link))
@@ -76,16 +90,23 @@ impl<M: Medium> Reh<M> {
         medium.flush_fresh(new_bucket);
         medium.fence();
 
+        if planted(Fault::WordFirst) {
+            self.switch_directory(|| self.words.set(&self.pool, upper_prefix, new));
+        }
         // Step 2: the commit.
         medium.store(&old_bucket.link, Link { depth: depth + 1, sibling: new }.to_word());
         medium.flush(&old_bucket.link);
         // Who sees the switch need not wait for it: no key comes or goes by it.
-        medium.fence();
+        if !planted(Fault::WordUnfenced) {
+            medium.fence();
+        }
 
         self.switch_directory(|| {
             // Not before: a thread that makes another directory may hold its lock for long.
             held.exclude_readers();
             self.count_depths(depth, -1, 2);
+            // The new bucket is linked, durably.
+            self.words.set(&self.pool, upper_prefix, new);
             self.directory.set(upper_prefix, depth + 1, new);
             self.directory.set(prefix, depth + 1, held.bucket);
         });
@@ -94,6 +115,52 @@ impl<M: Medium> Reh<M> {
         self.writers.growth.splits.add(1);
         upper.release_changed();
         held.release_changed();
+        self.words.note(&self.pool, self.directory.depths());
+        self.renew_words();
+        Ok(())
+    }
+
+    /// Writes the array anew where it is out of proportion to the buckets, all of which are known.
+    pub(super) fn renew_words(&self) {
+        let due = || self.words.due(self.writers.growth.units());
+        let may_be = || self.keeps_words && self.is_complete() && self.pool.writable().is_ok();
+        if !may_be() || due().is_none() {
+            return;
+        }
+        // No bucket comes or goes meanwhile, and no word is stored.
+        let old = self.directory.lock.exclusive(self.medium(), || match due() {
+            Some(depth) if may_be() => {
+                self.words.write(&self.pool, depth, |prefix| self.begins_now(prefix))
+            }
+            _ => Ok(0..0),
+        });
+        // Without space it is tried again when another depth is due.
+        if let Ok(mut old) = old {
+            // It fails for no extent of this pool.
+            let _ = old.try_for_each(|extent| self.pool.release_extent(extent));
+            self.words.note(&self.pool, self.directory.depths());
+        }
+    }
+
+    /// The bucket that begins at a hash, as the directory says; 0 if none does. The caller has its lock exclusively.
+    fn begins_now(&self, prefix: u64) -> u64 {
+        let [before, here] = [prefix - 1, prefix].map(|h| self.directory.find(h));
+        if before == here { 0 } else { here }
+    }
+
+    /// Makes words right that damage has made wrong.
+    pub(super) fn mend_words(&self) -> Result<()> {
+        self.make_all()?;
+        let array = self.words.depth();
+        self.directory.lock.exclusive(self.medium(), || {
+            for prefix in (1..1_u64 << array).map(|i| i << (64 - array)) {
+                let bucket = self.begins_now(prefix);
+                if self.words.is_wrong(&self.pool, prefix, bucket) {
+                    self.words.set(&self.pool, prefix, bucket);
+                }
+            }
+            self.medium().fence();
+        });
         Ok(())
     }
 
@@ -109,38 +176,6 @@ impl<M: Medium> Reh<M> {
         Ok(new)
     }
 
-    pub(super) fn take_bucket(&self) -> Result<u64> {
-        let mut free = wait_lock(&self.writers.free, self.medium());
-        if let Some(bucket) = free.take() {
-            // The next split's: its stores would wait for these lines.
-            if let Some(Ok(next)) = free.peek().map(|next| self.bucket(next)) {
-                self.medium().prefetch(next);
-            }
-            return Ok(bucket);
-        }
-        let extent = self.pool.take_unit_extent()?;
-        let per_extent = self.pool.extent_bytes() / BUCKET_BYTES;
-        let first = extent * per_extent;
-        if first + per_extent > MAX_BUCKETS {
-            self.pool.release_extent(extent)?;
-            let limit = Limit::Design("REH can number no more buckets");
-            return Err(Error::full(BUCKET_BYTES, limit));
-        }
-        if let Err(e) = self.metas.cover(first + per_extent) {
-            self.pool.release_extent(extent)?;
-            return Err(e);
-        }
-        free.add(extent, (first + 1..first + per_extent).rev());
-        Ok(first)
-    }
-
-    /// Gives back a bucket that nothing durable links to, and its extent, if that is empty now. Its metadata
-    /// stay: their versions tell a late reader that the bucket is none.
-    fn give_bucket(&self, bucket: u64) -> Result<()> {
-        let empty = wait_lock(&self.writers.free, self.medium()).give(bucket);
-        empty.map_or(Ok(()), |extent| self.pool.release_extent(extent))
-    }
-
     /// The most live slots of two buddies that are merged: 11 of 15. A lower bound would leave more
     /// space in use after deletions, a higher one would split again soon.
     fn merge_limit(&self) -> u32 {
@@ -153,7 +188,10 @@ impl<M: Medium> Reh<M> {
     }
 
     fn merge_once(&self, h: u64) -> Merge {
-        let bucket = self.find(h);
+        // What is damaged is not merged.
+        let Ok(bucket) = self.find(h) else {
+            return Merge::NotDue;
+        };
         let depth = self.meta(bucket).depth();
         let live = |bucket: u64| self.meta(bucket).live().count_ones();
         // The buddy's line is looked at only if it matters. A bucket that is about to leave the
@@ -162,7 +200,9 @@ impl<M: Medium> Reh<M> {
             return Merge::NotDue;
         }
         let h_buddy = h ^ extend::span(depth);
-        let buddy = self.find(h_buddy);
+        let Ok(buddy) = self.find(h_buddy) else {
+            return Merge::NotDue;
+        };
         if bucket == buddy {
             // Another writer has merged them; the depth above was that before.
             return Merge::Busy;
@@ -229,24 +269,26 @@ impl<M: Medium> Reh<M> {
                 medium.flush(slot);
             }
         }
-        medium.fence();
-
-        // Step 2: the commit.
         let link = Link { depth: depth - 1, ..link };
-        medium.store(&to.link, link.to_word());
-        medium.flush(&to.link);
-        medium.fence();
-
-        // All of them before the depth changes: a scan takes the depth first, and then whatever is
-        // live and within it.
-        for (i, h) in moved.iter().enumerate() {
-            if let Some(h) = h {
-                lower.meta.add(i as u32, *h);
-            }
+        if planted(Fault::LockedLate) {
+            self.commit_merge(&to.link, link, upper_prefix);
         }
+        // No array that is written from the directory in DRAM names the upper bucket while its word is cleared.
         self.switch_directory(|| {
+            let broken = Broken(&self.pool);
+            if !planted(Fault::LockedLate) {
+                self.commit_merge(&to.link, link, upper_prefix);
+            }
+            // All of them before the depth changes: a scan takes the depth first, and then whatever
+            // is live and within it.
+            for (i, h) in moved.iter().enumerate() {
+                if let Some(h) = h {
+                    lower.meta.add(i as u32, *h);
+                }
+            }
             self.count_depths(depth - 1, 1, -2);
             self.directory.set(prefix, depth - 1, lower.bucket);
+            std::mem::forget(broken);
         });
         lower.meta.set_depth(depth - 1);
         self.writers.growth.merges.add(1);
@@ -255,8 +297,43 @@ impl<M: Medium> Reh<M> {
         lower.release_changed();
         // It fails for no extent of this pool.
         let _ = self.give_bucket(dead);
-        self.directory.shrink(self.medium(), &self.writers.growth, 1, |_, _| Ok(()));
+        let growth = &self.writers.growth;
+        let shrink = || self.directory.shrink(self.medium(), growth, 1, |_, _| Ok(()));
+        if planted(Fault::HalvedEarly) {
+            let most = if growth.is_complete() { 0 } else { growth.bound() };
+            growth.expect(0);
+            shrink();
+            growth.expect(most);
+        }
+        shrink();
+        self.words.note(&self.pool, self.directory.depths());
+        self.renew_words();
         Merge::Done
+    }
+
+    /// Clears the word of the upper bucket, makes this durable with all that was stored before, and links past that
+    /// bucket.
+    fn commit_merge(&self, to: &PmU64, link: Link, upper_prefix: u64) {
+        let medium = self.medium();
+        let clear = || self.words.set(&self.pool, upper_prefix, 0);
+        let faults = [Fault::WordKept, Fault::ClearedUnfenced, Fault::ClearedLate];
+        let fault = faults.into_iter().find(|fault| planted(*fault));
+        if fault.is_none() {
+            clear();
+        }
+        medium.fence();
+        if fault == Some(Fault::ClearedUnfenced) {
+            clear();
+        }
+
+        // Step 2: the commit.
+        medium.store(to, link.to_word());
+        medium.flush(to);
+        medium.fence();
+        if fault == Some(Fault::ClearedLate) {
+            clear();
+            self.medium().fence();
+        }
     }
 
     /// Runs `f`, which stores directory entries and counts the depths that it makes.

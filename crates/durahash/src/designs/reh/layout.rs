@@ -1,4 +1,4 @@
-//! REH on the medium: buckets and nothing else.
+//! REH on the medium: buckets, and root words. The array of words is in `words.rs`.
 //!
 //! ```text
 //! line  bytes
@@ -11,8 +11,8 @@
 //! ```
 //!
 //! A slot lies within one line. The link is the commit word of splits and merges. The paper leaves
-//! the last word reserved; with the prefix in it a bucket can be read without knowing its place in
-//! the chain, so recovery reads all extents at once.
+//! the last word reserved; with the prefix in it a bucket says where its place in the chain is, so a walk
+//! can begin at it, and a sweep can ask if it is still there.
 
 use durahash_media::{PmU64, bits, on_media};
 
@@ -32,6 +32,22 @@ pub(crate) const BUCKET_BYTES: u64 = 256;
 /// a pool's first tebibyte, and REH is full when that is, even if a larger pool still has room for
 /// records.
 pub(crate) const MAX_BUCKETS: u64 = Directory::<u32>::DEEP as u64;
+
+/// The root word that names the first bucket, by its number. It never changes: the first bucket is
+/// the lower one in every merge.
+pub(crate) const ROOT: usize = 0;
+
+/// The root word that names the array of words, and says how deep it is.
+pub(crate) const WORDS_ROOT: usize = 1;
+
+/// The root word with the depths of directory (bits 8-15) and front (bits 0-7) when they last changed.
+pub(crate) const HINT_ROOT: usize = 2;
+
+/// The root word that counts extents taken before a sweep was through, since one was.
+pub(crate) const TAKEN_ROOT: usize = 3;
+
+/// The pool's counter of live slots, and one more: zero where they were not counted.
+pub(crate) const SAVED: usize = 0;
 
 /// Bytes of a slot.
 pub(crate) const SLOT_BYTES: u64 = 16;

@@ -8,6 +8,8 @@
 //! 16  fingerprints of slots 8-14; local depth
 //! 24  bitmap of live slots
 //! ```
+//!
+//! A row is zero until its bucket is met, or made. It is never made zero again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -73,6 +75,18 @@ impl<'a> Meta<'a> {
     #[inline]
     pub(crate) fn set_live(self, live: u16) {
         self.0[3].store(u64::from(live), Ordering::Release);
+    }
+
+    /// Stores everything but the lock, of a bucket that nobody can be in.
+    pub(crate) fn fill(self, fingerprints: [u64; 2], live: u16, depth: u32) {
+        self.0[1].store(fingerprints[0], Ordering::Release);
+        self.0[2].store(fingerprints[1] | u64::from(depth) << DEPTH_SHIFT, Ordering::Release);
+        self.set_live(live);
+    }
+
+    /// True if there is a row: the bucket is on the chain, or was since the open.
+    pub(crate) fn is_made(self) -> bool {
+        self.depth() != 0
     }
 
     /// The fingerprint kept for a slot.

@@ -7,8 +7,9 @@
 //! optimistic readers (§III-F), recovery by the sibling chain (§III-G, Algorithm 1).
 //!
 //! # Where state lives
-//! Buckets are in the pool, one root word names the first. Directory, bitmaps, fingerprints and
-//! locks are in DRAM and rebuilt at every open. A lookup that hits reads one line
+//! Buckets are in the pool, one root word names the first. Another names an array of words, by which a walk along the
+//! buckets can begin in the middle (`words.rs`). Directory, bitmaps, fingerprints and
+//! locks are in DRAM and made again after every open, each part when somebody first comes to it (`ranges.rs`). A lookup that hits reads one line
 //! of the medium; a miss needs none, but for a fingerprint that happens to be equal. The line in
 //! which a hash most probably is is asked for together with the metadata, before it is known
 //! whether it is needed, except on persistent memory: that hides one of two latencies of a hit, and
@@ -22,13 +23,15 @@
 //! - **REH-1** From the first bucket on, the siblings cover all hashes in order, each once: every
 //!   bucket begins where the one before ends, and its prefix word says so.
 //! - **REH-2** A slot is live if and only if the first `local depth` bits of its `h` are the
-//!   bucket's prefix; the bitmap says the same, and the fingerprint is that of `h`.
+//!   bucket's prefix; the bitmap says the same, and the fingerprint is that of `h`, if the bucket was met.
 //! - **REH-3** No two live slots have the same `h`.
 //! - **REH-4** The directory entries of a bucket's range, and no others, name it; the metadata say
 //!   its depth; no local depth exceeds the global depth. The front names it too, or says that it is
 //!   deeper than itself.
-//! - **REH-5** Every bucket of an extent of units is on the chain or on the free list, never both.
-//! - **REH-6** The counters of depths and of live slots are exact, and no lock is held.
+//! - **REH-5** Every bucket of an extent of units that is swept is on the chain or on the free list, never both.
+//! - **REH-6** The counters of depths and of live slots are exact when every bucket was met, and no lock is held.
+//! - **REH-7** A word of the array is missing or right, at every moment and after every crash: if it is not zero, the
+//!   bucket that it names is on the durable chain and begins there.
 //!
 //! # Commit steps
 //! The lock's X is held from the first store of a row marked ✕ to the end of its operation. An
@@ -41,18 +44,44 @@
 //! | update | ✕ payload | flush, drain | old or new payload, one word |
 //! | remove | ✕ `h` := marker | flush, drain | there or not, one word |
 //! | split | new bucket: live slots of the upper half, else markers; prefix; link {depth + 1, old sibling} | flush, fence | nothing links to it: free |
-//! | | old bucket's link := {depth + 1, new bucket} | flush, fence | split; what moved no longer matches the old prefix |
-//! | merge | free slots of the lower bucket: live slots of the upper; marker where a stale `h` belongs to the upper | flush, fence | none of it matches the lower prefix: free |
+//! | | old bucket's link := {depth + 1, new bucket} | flush, fence | split; what moved no longer matches the old prefix; the word of the new bucket is missing, if there is a place for one |
+//! | | under the directory's lock, shared: word := new bucket, if it begins at a place; the entries in DRAM | flush | word missing or right |
+//! | merge | free slots of the lower bucket: live slots of the upper; marker where a stale `h` belongs to the upper | flush | none of it matches the lower prefix: free |
+//! | | under the directory's lock, shared, to the end: word of the upper := 0, if there is one | flush, fence | not merged; word missing |
 //! | | lower bucket's link := {depth − 1, upper's sibling} | flush, fence | merged; nothing links to the upper: free |
-//! | | kind of its extent := free, if no bucket of that is linked | flush, fence | given back by the next open |
+//! | | the entries in DRAM | | the same |
+//! | | kind of its extent := free, if no bucket of that is linked | flush, fence | given back by the sweep of the next open |
+//! | another array | under the directory's lock, exclusively: kinds of its extents; all words, from the directory in DRAM | flush, fence | the array before; extents that no root names are given back by the next open |
+//! | | root of the array | flush, fence | the new array; the extents of the one before are given back by the next open |
+//! | directory or front of another depth | their depths, if there is an array | flush | those before: deepened where deeper buckets are met |
+//! | extent taken before the sweep is through | count of these + 1 | flush, fence | counted; what is free is found by a sweep |
+//! | | kind of the extent | flush, fence | a sweep finds its buckets to be free |
+//! | end of the sweep | count := free buckets / buckets of an extent | flush, fence | the count before |
+//! | making a range, sweeping an extent | nothing | | |
+//!
+//! # Words that are missing or right
+//! Of two halves the lower one keeps its place in all splits and merges, so a word stays right until its bucket is the
+//! *upper* one of a merge. That merge clears the word, and the fence that it has anyway makes this durable before its
+//! commit. A split stores a word after the fence of its commit, so a durable word means a durable link. Stores of
+//! words, and a merge from the clearing until DRAM names the lower bucket, are under the directory's lock, shared; an
+//! array is written under it exclusively, from the directory in DRAM. So nothing ever leads to a bucket that is free,
+//! was used again, or lies in an extent that holds records by now. A word that fails its check sum, or leads to no
+//! bucket that begins there, counts as missing: that makes a range longer.
+//!
+//! The array is written anew when there are twice as many buckets, so it has a word for four to eight. In between a
+//! bucket that splits is nearly always deeper than the array, and nothing is stored. A pool whose buckets take less
+//! than sixteen extents has none: an open walks all of it. So does one of a format before, whose writers would leave
+//! wrong words, and one that lost pages with the power, where words may be older than buckets.
 //!
 //! Nothing is erased by a split, so the lower bucket keeps stale copies. A merge would revive them
 //! with their old payloads, and even what was removed since; therefore it overwrites all of them
 //! before its commit.
 //!
 //! # Recovery
-//! `recover.rs`. No store to the medium is needed: the chain says which buckets are live, and a
-//! slot's `h` says whether it is. So recovery is idempotent, however often it is cut short.
+//! `recover.rs`, `ranges.rs`, `sweep.rs`. No store to the medium is needed: the chain says which buckets are live, and a
+//! slot's `h` says whether it is. So recovery is idempotent, however often it is cut short. It goes on while the pool
+//! is used. Until every range is made, the directory is not halved and its front not lowered, no other array is
+//! written, and the bound of a directory's size takes every bucket of an extent of units for one on the chain.
 //!
 //! # Concurrency
 //! Readers: directory entry, version, entry again, metadata, one slot, version. Writers take W of
@@ -63,50 +92,62 @@
 //! copying. A merge needs no X: what a reader finds in either bucket stays true until the upper's
 //! version is raised, and only then is the lower's lock released to the next writer. A bucket that
 //! leaves the chain gets a higher version before it can be
-//! reused, so a reader that is still in it starts over. Locks are taken buckets first, then the
-//! directory's, which is held for DRAM stores only.
+//! reused, so a reader that is still in it starts over. Rows are never made zero again, and versions never restart.
+//!
+//! Locks are taken in this order: buckets, the sweep's mutex, the mutex for making a range, the directory's lock. A
+//! merge holds the last of these, shared, while it waits for its two fences; else it is held for DRAM stores, and
+//! exclusively for another array. The mutex of the list of free buckets is held for the list only. A split or merge
+//! may make the next range, as it compares its link with it.
 //!
 //! # Departures from the paper
 //! - An empty slot holds a marker that cannot match the prefix instead of a reserved key; global
 //!   depth therefore starts at 1.
 //! - Algorithm 1 compares with the raw index `i`; it must be shifted to the local depth, and the
 //!   global depth is not known before the walk. Siblings are offsets, not pointers.
-//! - The reserved word holds the prefix, so that recovery reads all extents in parallel and follows
-//!   the chain in DRAM afterwards. Because the chain decides what is live, a bucket that left it
-//!   needs no mark of its own.
+//! - The reserved word holds the prefix, so that a bucket tells where it begins. Because the chain decides what is
+//!   live, a bucket that left it needs no mark of its own.
+//! - The paper walks the whole chain at every open. Here an array of words, which takes a 128th of the buckets' space at the most, lets
+//!   each part be walked when somebody first comes to it.
 //! - A second, shallower directory in DRAM answers most lookups (`crate::extendible::directory`): the paper's has
 //!   a local depth in each entry and is asked alone. An entry is the number of a bucket here, and the
 //!   local depth is with the metadata.
 //! - The lock word is 62 bits of version with W and X instead of 31 bits with one.
 //! - Merge is not simply the inverse of split (see above).
 
+mod check;
 mod grow;
 mod layout;
 mod meta;
+mod planted;
+mod ranges;
 mod recover;
+mod space;
+mod sweep;
+mod words;
 mod write;
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use durahash_media::{Event, Medium, Place, Reserved, Result, Version, VersionLock};
 
 use crate::extendible::directory::{Directory, Sought};
 use crate::extendible::extend::{self, MAX_DEPTH};
-use crate::extendible::free::FreeUnits;
 use crate::extendible::growth::{Growth, split_ahead};
 use crate::index::{
     Change, Finding, Index, IndexBase, IndexStats, PREFETCHED, Reader, Room, Updater, last_read,
     operation,
 };
 use crate::util::counter::Counter;
-use layout::{BUCKET_BYTES, SLOT_BYTES, preferred_slot};
+use layout::{BUCKET_BYTES, SAVED, SLOT_BYTES, preferred_slot};
 use meta::Meta;
+use space::Space;
+use words::Words;
 
 pub use layout::{Bucket, Slot};
-
-/// The root word that names the first bucket, by its number. It never changes: the first bucket is
-/// the lower one in every merge.
-pub(crate) const ROOT: usize = 0;
+pub use planted::Fault;
+#[cfg(feature = "planted")]
+pub use planted::plant;
 
 /// Tries of an optimistic reader before it takes the lock.
 const READ_TRIES: u32 = 16;
@@ -120,6 +161,12 @@ pub struct Reh<M: Medium> {
     metas: Reserved<4>,
     /// Slots of a bucket that are used.
     slots: u32,
+    words: Words,
+    /// False where a library that does not know the array may write to the pool.
+    keeps_words: bool,
+    /// The extents that were of units at the open, one bit each.
+    recovered: Vec<u64>,
+    /// By how much the number of live slots has changed since the open.
     live: Counter,
     writers: Writers,
 }
@@ -127,9 +174,19 @@ pub struct Reh<M: Medium> {
 /// The state that splits and merges store to: kept off the lines that every lookup reads.
 #[repr(align(128))]
 struct Writers {
-    /// Buckets that exist and are not on the chain.
-    free: Mutex<FreeUnits>,
+    space: Mutex<Space>,
+    /// Held while extents are swept or taken.
+    sweeping: Mutex<()>,
+    /// Held while what was found of a range is taken over.
+    making: Mutex<()>,
     growth: Growth,
+    /// Parts of all hashes whose ranges are not made.
+    parts_to_make: AtomicU64,
+    /// Where background work goes on.
+    next_place: AtomicU64,
+    /// Live slots in the ranges that were made, when they were; and of all, if the last close saved them.
+    found_live: AtomicU64,
+    saved_live: Option<u64>,
 }
 
 impl<M: Medium> Reh<M> {
@@ -148,17 +205,11 @@ impl<M: Medium> Reh<M> {
         Meta::of(&self.metas, bucket)
     }
 
-    /// The bucket of `h` now.
-    #[inline(always)]
-    fn find(&self, h: u64) -> u64 {
-        self.directory.find(h)
-    }
-
     /// True if `h` still belongs to a bucket: asked after reading the version of that bucket, or
     /// taking its lock.
     #[inline(always)]
     fn still(&self, h: u64, bucket: u64) -> bool {
-        self.find(h) == bucket
+        self.directory.find(h) == bucket
     }
 
     /// The bitmap of a bucket without a free slot.
@@ -261,7 +312,7 @@ impl<M: Medium> Reh<M> {
     fn read_with(&self, h: u64, f: Reader<'_>) -> Result<()> {
         let medium = self.medium();
         for _ in 0..READ_TRIES {
-            let bucket = self.find(h);
+            let bucket = self.find(h)?;
             self.prefetch_slot(h, bucket);
             let lock = self.meta(bucket).lock();
             let version = lock.read(medium);
@@ -277,11 +328,26 @@ impl<M: Medium> Reh<M> {
             }
             medium.event(Event::Wait);
         }
-        let held = self.hold(h);
+        let held = self.hold(h)?;
         let found = self.probe(h, held.bucket);
         let done = found.and_then(|found| f(found.map(|(_, payload)| payload), &|| true));
         held.release_unchanged();
         done
+    }
+
+    /// How many live slots there are, if that is known without making ranges.
+    fn known_count(&self) -> Option<u64> {
+        let found = || self.writers.found_live.load(Ordering::Acquire);
+        let before = if self.is_complete() { Some(found()) } else { self.writers.saved_live };
+        before.map(|before| before.saturating_add_signed(self.live.change()))
+    }
+
+    fn count(&self) -> Result<u64> {
+        if let Some(count) = self.known_count() {
+            return Ok(count);
+        }
+        self.make_all()?;
+        Ok(self.known_count().unwrap_or(0))
     }
 
     fn scan_unit(&self, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
@@ -308,13 +374,13 @@ impl<M: Medium> Reh<M> {
         let mut tries = 0;
         let depth = loop {
             if tries == READ_TRIES {
-                let held = self.hold(at);
+                let held = self.hold(at)?;
                 let done = collect(held.bucket, out);
                 held.release_unchanged();
                 break done?;
             }
             tries += 1;
-            let bucket = self.find(at);
+            let bucket = self.find(at)?;
             let lock = self.meta(bucket).lock();
             let version = lock.read(self.medium());
             if self.still(at, bucket) {
@@ -327,6 +393,14 @@ impl<M: Medium> Reh<M> {
         };
         out[from..].sort_unstable();
         Ok(extend::next(extend::prefix(at, depth), depth))
+    }
+}
+
+#[cfg(feature = "planted")]
+impl<M: Medium> Reh<M> {
+    /// The depth of the directory's front, for tests.
+    pub fn front_depth(&self) -> u32 {
+        self.directory.depths().1
     }
 }
 
@@ -347,8 +421,33 @@ impl<M: Medium> IndexBase for Reh<M> {
         self.scan_unit(at, out)
     }
 
+    fn behind(&self, at: u64) -> Option<Option<u64>> {
+        self.behind_range(at)
+    }
+
     fn len(&self) -> Result<u64> {
-        Ok(self.live.get())
+        self.count()
+    }
+
+    fn step(&self) -> Result<bool> {
+        self.work()
+    }
+
+    fn mend(&self) -> Result<()> {
+        self.mend_words()
+    }
+
+    fn give_back(&self) -> Result<()> {
+        if self.pool.writable().is_ok() { self.sweep_all() } else { Ok(()) }
+    }
+
+    fn warm(&self, stop: &AtomicBool) {
+        self.make_in_parts(stop);
+    }
+
+    fn close(&self) {
+        // One more; zero where nobody came to all ranges, and no close has saved it.
+        self.pool.save(SAVED, self.known_count().map_or(0, |count| count + 1));
     }
 
     base_methods!();

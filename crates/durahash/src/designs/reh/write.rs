@@ -65,10 +65,13 @@ impl<M: Medium> Drop for Guard<'_, M> {
 
 impl<M: Medium> Reh<M> {
     /// Takes W of the bucket of `h`.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find).
     #[inline]
-    pub(super) fn hold(&self, h: u64) -> Guard<'_, M> {
+    pub(super) fn hold(&self, h: u64) -> Result<Guard<'_, M>> {
         loop {
-            let bucket = self.find(h);
+            let bucket = self.find(h)?;
             // The line that will be stored to, together with the lock's: a store, a write-back and
             // the next locked instruction would wait for it.
             if let Ok(bucket) = self.bucket(bucket) {
@@ -76,7 +79,7 @@ impl<M: Medium> Reh<M> {
             }
             let held = Guard::lock(self, bucket);
             if self.still(h, held.bucket) {
-                return held;
+                return Ok(held);
             }
             held.release_unchanged();
         }
@@ -88,7 +91,7 @@ impl<M: Medium> Reh<M> {
     #[inline(always)]
     fn hold_to_write(&self, h: u64, room: Room) -> Result<Guard<'_, M>> {
         loop {
-            let held = self.hold(h);
+            let held = self.hold(h)?;
             if or_release!(held, self.pool.admits(h, room.is_of_batch())) {
                 return Ok(held);
             }

@@ -1,24 +1,4 @@
-//! Faults of Rewo-Hash that tests plant, to prove that they would be found.
-//!
-//! The design asks [`planted`] where it may be wrong. Without the cargo feature `planted` that is constant, and
-//! nothing is left of it. With it, as the crash tester's tests are built, [`plant`] says which fault the tables
-//! have that a thread works on.
-
-use std::cell::Cell;
-
-/// Declares the faults, and a list of all.
-macro_rules! faults {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// A fault of a Rewo-Hash.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Fault { $($(#[$doc])* $name,)* }
-
-        impl Fault {
-            /// All of them.
-            pub const ALL: &[Fault] = &[$(Fault::$name,)*];
-        }
-    };
-}
+//! Faults of Rewo-Hash that tests plant.
 
 faults! {
     /// The commit word may be durable before the slot.
@@ -67,19 +47,4 @@ faults! {
     TablesOnceToWrite,
     /// The tables are switched without passing through all locks.
     NotPassed,
-}
-
-thread_local! {
-    static PLANTED: Cell<Option<Fault>> = const { Cell::new(None) };
-}
-
-/// From now on the tables that this thread works on have this fault.
-#[cfg(feature = "planted")]
-pub fn plant(fault: Option<Fault>) {
-    PLANTED.set(fault);
-}
-
-/// True if the table that this thread works on has this fault.
-pub(super) fn planted(fault: Fault) -> bool {
-    cfg!(feature = "planted") && PLANTED.get() == Some(fault)
 }

@@ -1,0 +1,28 @@
+//! Faults of recovery by ranges that tests plant.
+
+faults! {
+    /// A merge leaves the word of the upper bucket.
+    WordKept,
+    /// It clears the word after its commit.
+    ClearedLate,
+    /// It commits before the cleared word is durable.
+    ClearedUnfenced,
+    /// It takes the directory's lock after its commit.
+    LockedLate,
+    /// A split stores the word before the link of the new bucket.
+    WordFirst,
+    /// It stores the word when that link is not durable yet.
+    WordUnfenced,
+    /// Who has walked a range does not ask again if others have made it.
+    NoSecondLook,
+    /// The sweep takes every bucket for free that the directory does not name.
+    FreeByName,
+    /// Extents that are taken before the sweep is through are not counted.
+    Uncounted,
+    /// An open does not make the front as deep as it was.
+    FrontShallow,
+    /// A directory is out of proportion to the buckets that were met.
+    SkewedEarly,
+    /// The directory is halved before all buckets were met.
+    HalvedEarly,
+}

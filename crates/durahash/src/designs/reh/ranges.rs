@@ -1,0 +1,332 @@
+//! Recovery, range by range: a range reaches from a bucket that the array names to the next one.
+//!
+//! A range is made as a whole, by the thread that first comes to it, before anybody can be in it. Until then the
+//! directory in DRAM has zeros for its hashes.
+//!
+//! 1. Without a lock, its buckets are walked by their siblings. Each must lie in an extent that was one of units
+//!    at the open, have a sound link and begin where the one before ends; the last one's link must name the bucket
+//!    where the next range begins.
+//! 2. Under the mutex for making, the directory is asked again. If it has the range by now, all is forgotten. Else
+//!    nobody has stored to a bucket of the range since the open, nor to the words where it begins and ends: writers
+//!    come through the directory, and a merge that clears the word of a range has found the range before it, too. So
+//!    what was read is true, also what is [`Corrupt`](ErrorKind::Corrupt): that is told to whoever comes, and only
+//!    to them.
+//! 3. Rows are stored and counted, and then the entries of the directory, under its lock, exclusively: a writer that
+//!    finds the first entry of a bucket may split it, or merge it, while the others are being stored, but stores
+//!    entries only when all of these are.
+//!
+//! Work is bounded by the number of buckets, whatever the bytes are: positions only rise, and a bucket has one
+//! prefix, so it is in one range at one place. Who makes a range takes no lock of a bucket and waits for none.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use durahash_media::hash::fingerprint;
+use durahash_media::{Error, ErrorKind, Event, Medium, Result, wait_lock};
+
+use super::Reh;
+use super::layout::{BUCKET_BYTES, Bucket, Link, ROOT};
+use super::planted::{Fault, planted};
+use crate::extendible::extend::{self, MAX_DEPTH};
+use crate::util::parallel::in_parts;
+
+/// All hashes, in parts of which the deepest bucket has one.
+pub(super) const ALL_PARTS: u64 = 1 << MAX_DEPTH;
+
+/// Words whose ranges a step of background work makes.
+const WORDS_PER_STEP: u64 = 64;
+
+/// Words whose ranges a thread makes at a time, when all are made.
+const WORDS_PER_PART: usize = 1 << 10;
+
+/// Extents that a thread reads ahead, at least.
+const EXTENTS_PER_THREAD: usize = 16;
+
+/// A bucket that a walk has met, and what the slots say.
+pub(super) struct Met {
+    pub(super) number: u64,
+    pub(super) prefix: u64,
+    pub(super) depth: u32,
+    live: u16,
+    fingerprints: [u64; 2],
+}
+
+impl<M: Medium> Reh<M> {
+    /// The bucket of `h`, whose range is made if nobody has come there before.
+    ///
+    /// # Errors
+    /// [`Corrupt`](ErrorKind::Corrupt) where the buckets of the range do not follow each other;
+    /// [`Skewed`](ErrorKind::Skewed) for one that is deeper than there can be; [`Io`](ErrorKind::Io).
+    #[inline(always)]
+    pub(super) fn find(&self, h: u64) -> Result<u64> {
+        match self.directory.seek(h) {
+            Some(sought) => Ok(sought.entry()),
+            None => self.find_again(h),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_again(&self, h: u64) -> Result<u64> {
+        loop {
+            if self.is_complete() {
+                return Ok(self.directory.find(h));
+            }
+            if !self.directory.has(self.medium(), h) {
+                self.make(h)?;
+            }
+            if let Some(sought) = self.directory.seek(h) {
+                return Ok(sought.entry());
+            }
+            // The view is being changed.
+            self.medium().event(Event::Wait);
+        }
+    }
+
+    /// True if every range is made.
+    #[inline]
+    pub(super) fn is_complete(&self) -> bool {
+        self.writers.growth.is_complete()
+    }
+
+    /// Makes the range of `h`, unless another thread does it first.
+    fn make(&self, h: u64) -> Result<()> {
+        let medium = self.medium();
+        let met = self.walk(h);
+        let making = wait_lock(&self.writers.making, medium);
+        if self.directory.has(medium, h) && !planted(Fault::NoSecondLook) {
+            return Ok(());
+        }
+        let met = met?;
+        debug_assert!(!met.iter().any(|met| self.meta(met.number).is_made()), "made twice");
+        let growth = &self.writers.growth;
+        let deepest = met.iter().map(|met| met.depth).max().unwrap_or(1);
+        self.directory.deepen(medium, deepest, growth.bound())?;
+        self.store_rows(&met);
+        self.directory.lock.exclusive(medium, || self.enter(&met));
+        let parts: u64 = met.iter().map(|met| 1 << (MAX_DEPTH - met.depth)).sum();
+        if self.writers.parts_to_make.fetch_sub(parts, Ordering::AcqRel) == parts {
+            growth.expect(0);
+            self.directory.fit_front(medium, growth);
+        }
+        drop(making);
+        Ok(())
+    }
+
+    /// Counts buckets whose rows are stored, and stores their entries.
+    pub(super) fn enter(&self, met: &[Met]) {
+        for met in met {
+            self.writers.growth.count(met.depth, 1);
+            self.directory.set(met.prefix, met.depth, met.number);
+        }
+    }
+
+    /// Stores the rows of buckets that nobody can be in, and counts their live slots.
+    pub(super) fn store_rows(&self, met: &[Met]) {
+        let mut live = 0;
+        for met in met {
+            self.meta(met.number).fill(met.fingerprints, met.live, met.depth);
+            live += u64::from(met.live.count_ones());
+        }
+        self.writers.found_live.fetch_add(live, Ordering::Release);
+    }
+
+    /// The bucket that a word names, if it begins there.
+    fn begins(&self, prefix: u64) -> Option<u64> {
+        let number = self.words.get(&self.pool, prefix)?;
+        let bucket = self.recovered_bucket(number)?;
+        let link = Link::from_word(self.medium().load(&bucket.link))?;
+        let is_there = self.medium().load(&bucket.prefix) == prefix
+            && extend::prefix(prefix, link.depth) == prefix;
+        is_there.then_some(number)
+    }
+
+    /// A bucket of an extent that was one of units at the open.
+    fn recovered_bucket(&self, number: u64) -> Option<&Bucket> {
+        let extent = number / self.per_extent();
+        let word = self.recovered.get((extent / 64) as usize)?;
+        if word & 1 << (extent % 64) == 0 { None } else { self.bucket(number).ok() }
+    }
+
+    fn prefetch_bucket(&self, number: u64) {
+        if let Some(bucket) = self.recovered_bucket(number) {
+            self.medium().prefetch(bucket);
+        }
+    }
+
+    /// Where the range behind that of `h` begins, and its first bucket; the end of all hashes, and no bucket.
+    fn next_range(&self, h: u64) -> (Option<u64>, u64) {
+        let depth = self.words.depth();
+        if depth == 0 {
+            return (None, 0);
+        }
+        let next = |h: &u64| extend::next(extend::prefix(*h, depth), depth);
+        let mut places = std::iter::successors(next(&h), next);
+        let found = places.find_map(|place| Some((place, self.begins(place)?)));
+        found.map_or((None, 0), |(place, number)| (Some(place), number))
+    }
+
+    /// Where hashes behind a range begin that could not be made, if there are any.
+    pub(super) fn behind_range(&self, h: u64) -> Option<Option<u64>> {
+        (!self.is_complete()).then(|| self.next_range(h).0)
+    }
+
+    /// The buckets of the range of `h`.
+    pub(super) fn walk(&self, h: u64) -> Result<Vec<Met>> {
+        let depth = self.words.depth();
+        let step = if depth == 0 { 0 } else { extend::span(depth) };
+        let mut position = if depth == 0 { 0 } else { extend::prefix(h, depth) };
+        let mut number = loop {
+            if position == 0 {
+                break self.pool.root(ROOT)?;
+            }
+            if let Some(number) = self.begins(position) {
+                break number;
+            }
+            position -= step;
+        };
+        self.prefetch_bucket(number);
+        let (end, next) = self.next_range(h);
+        let mut met = Vec::with_capacity(16);
+        let mut at = Some(position);
+        while at != end {
+            let corrupt = |what| Error::corrupt(what, number.wrapping_mul(BUCKET_BYTES));
+            let is_inside = |at: &u64| end.is_none_or(|end| *at < end);
+            let Some(prefix) = at.filter(is_inside) else {
+                return Err(corrupt("a bucket reaches beyond the next one"));
+            };
+            let bucket = self
+                .recovered_bucket(number)
+                .ok_or_else(|| corrupt("a sibling is not a bucket"))?;
+            let (one, sibling) = self
+                .read_bucket(number, bucket, prefix)
+                .ok_or_else(|| corrupt("the buckets do not follow each other"))?;
+            at = extend::next(prefix, one.depth);
+            met.push(one);
+            number = sibling;
+        }
+        if number != next {
+            let what = if end.is_none() {
+                "the last bucket has a sibling"
+            } else {
+                "a bucket's sibling is not the next one"
+            };
+            return Err(Error::corrupt(what, number.wrapping_mul(BUCKET_BYTES)));
+        }
+        Ok(met)
+    }
+
+    /// A bucket that begins at `prefix`, and its sibling; `None` where it does not.
+    fn read_bucket(&self, number: u64, bucket: &Bucket, prefix: u64) -> Option<(Met, u64)> {
+        let medium = self.medium();
+        let Link { depth, sibling } = Link::from_word(medium.load(&bucket.link))?;
+        if medium.load(&bucket.prefix) != prefix || extend::prefix(prefix, depth) != prefix {
+            return None;
+        }
+        // These come while the slots are looked at.
+        self.prefetch_bucket(sibling);
+        self.metas.prefetch(number);
+        let (mut live, mut fingerprints) = (0, [0; 2]);
+        for (i, h) in self.valid_slots(bucket, prefix, depth) {
+            live |= 1 << i;
+            fingerprints[(i / 8) as usize] |= u64::from(fingerprint(h)) << (i % 8 * 8);
+        }
+        Some((Met { number, prefix, depth, live, fingerprints }, sibling))
+    }
+
+    /// The live slots of a bucket, from what is on the medium alone (REH-2).
+    pub(super) fn valid_slots<'a>(
+        &'a self,
+        bucket: &'a Bucket,
+        prefix: u64,
+        depth: u32,
+    ) -> impl Iterator<Item = (u32, u64)> + 'a {
+        (0..self.slots)
+            .map(move |i| (i, self.medium().load(&bucket.slots[i as usize].h)))
+            .filter(move |(_, h)| extend::covers(prefix, depth, *h))
+    }
+
+    /// How many places there are where ranges may begin.
+    fn places(&self) -> u64 {
+        1 << self.words.depth()
+    }
+
+    /// Makes the range in which place `i` is.
+    fn make_place(&self, i: u64) -> Result<()> {
+        let depth = self.words.depth();
+        self.find(if depth == 0 { 0 } else { i << (64 - depth) }).map(drop)
+    }
+
+    /// Makes all ranges that are sound.
+    ///
+    /// # Errors
+    /// That of the first that is not.
+    pub(super) fn make_all(&self) -> Result<()> {
+        if self.is_complete() {
+            return Ok(());
+        }
+        let mut done = Ok(());
+        for i in 0..self.places() {
+            let made = self.make_place(i);
+            done = done.and(made);
+        }
+        done
+    }
+
+    /// The same by several threads, and then all other background work, until `stop` says so; damage is told to
+    /// whoever comes to it.
+    pub(super) fn make_in_parts(&self, stop: &AtomicBool) {
+        let places: Vec<u64> = (0..self.places()).collect();
+        // A part that ends early has met damage, or is told to.
+        let _ = in_parts(&places, WORDS_PER_PART, |places| {
+            for i in places {
+                if stop.load(Ordering::Relaxed) || self.is_complete() {
+                    break;
+                }
+                let _ = self.make_place(*i);
+            }
+            Ok(())
+        });
+        while !stop.load(Ordering::Relaxed) && matches!(self.work(), Ok(true)) {}
+    }
+
+    /// Reads every extent of units, so that a walk that goes from one to the other finds it in memory.
+    pub(super) fn read_ahead(&self, extents: &[u64]) -> Result<()> {
+        in_parts(extents, EXTENTS_PER_THREAD, |extents| {
+            for number in extents.iter().flat_map(|i| self.numbers(*i)).step_by(16) {
+                self.medium().load(&self.bucket(number)?.link);
+            }
+            Ok(())
+        })
+    }
+
+    /// A piece of background work: a few ranges, and when all are made an extent of the sweep; whether more is
+    /// waiting.
+    pub(super) fn work(&self) -> Result<bool> {
+        if !self.is_complete() {
+            let from = self.writers.next_place.fetch_add(WORDS_PER_STEP, Ordering::Relaxed);
+            let places = from..self.places().min(from.saturating_add(WORDS_PER_STEP));
+            if !places.is_empty() {
+                for i in places {
+                    match self.make_place(i) {
+                        Err(e) if !is_damage(&e) => return Err(e),
+                        _ => {}
+                    }
+                }
+                return Ok(true);
+            }
+        }
+        if self.pool.writable().is_err() {
+            return Ok(false);
+        }
+        if self.sweep_extent()? {
+            return Ok(true);
+        }
+        self.renew_words();
+        Ok(false)
+    }
+}
+
+/// True if an error is of what lies on the medium.
+pub(super) fn is_damage(e: &Error) -> bool {
+    matches!(e.kind(), ErrorKind::Corrupt { .. } | ErrorKind::Skewed { .. })
+}

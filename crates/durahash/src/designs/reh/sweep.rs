@@ -1,0 +1,170 @@
+//! Buckets that are free: known ones, those of the sweep, and new extents.
+//!
+//! Until the sweep of an open is through, an extent that is older than the open may have free buckets that nobody
+//! knows of. The sweep goes by these extents, each once: for every bucket it makes the range of whatever its prefix
+//! word says. A bucket without a row is free then: one that was on the chain at the open has a row by now, and one
+//! that was freed since has one, too, and is on the list already. One whose prefix leads into a damaged range is kept.
+//!
+//! Who needs a bucket takes a known one; else a new extent, if not too many were taken since a sweep ended, over all
+//! opens; else it sweeps extents until one has a free bucket. The count is on the medium, durable before the
+//! extent's kind, so crashes that let no sweep end keep no more than a sixteenth of the extents beyond what is needed.
+
+use durahash_media::{Error, ErrorKind, Limit, Medium, Result, wait_lock};
+
+use super::Reh;
+use super::layout::{BUCKET_BYTES, MAX_BUCKETS, TAKEN_ROOT};
+use super::planted::{Fault, planted};
+use super::ranges::is_damage;
+
+/// So many extents may always be taken before a sweep ends, and a part of all where that is more.
+const TAKEN_ALWAYS: u64 = 4;
+const TAKEN_PART: u64 = 16;
+
+impl<M: Medium> Reh<M> {
+    /// Buckets to an extent.
+    pub(super) fn per_extent(&self) -> u64 {
+        self.pool.extent_bytes() / BUCKET_BYTES
+    }
+
+    /// The numbers of the buckets of an extent.
+    pub(super) fn numbers(&self, extent: u64) -> std::ops::Range<u64> {
+        extent * self.per_extent()..(extent + 1) * self.per_extent()
+    }
+
+    pub(super) fn take_bucket(&self) -> Result<u64> {
+        if let Some(bucket) = self.take_known() {
+            return Ok(bucket);
+        }
+        let _sweeping = wait_lock(&self.writers.sweeping, self.medium());
+        loop {
+            if let Some(bucket) = self.take_known() {
+                return Ok(bucket);
+            }
+            let is_swept = self.is_swept();
+            if is_swept || self.may_take_extent()? {
+                match self.take_extent(is_swept) {
+                    Err(e) if !is_swept && matches!(e.kind(), ErrorKind::Full { .. }) => {
+                        while self.sweep_next()? {}
+                        continue;
+                    }
+                    taken => return taken,
+                }
+            }
+            self.sweep_next()?;
+        }
+    }
+
+    fn take_known(&self) -> Option<u64> {
+        let mut space = wait_lock(&self.writers.space, self.medium());
+        let bucket = space.free.take()?;
+        // The next split's: its stores would wait for these lines.
+        if let Some(Ok(next)) = space.free.peek().map(|next| self.bucket(next)) {
+            self.medium().prefetch(next);
+        }
+        Some(bucket)
+    }
+
+    /// True if every free bucket is known.
+    pub(super) fn is_swept(&self) -> bool {
+        wait_lock(&self.writers.space, self.medium()).unswept.is_empty()
+    }
+
+    fn may_take_extent(&self) -> Result<bool> {
+        let extents = self.pool.unit_extents().len() as u64;
+        Ok(self.pool.root(TAKEN_ROOT)? < TAKEN_ALWAYS.max(extents / TAKEN_PART))
+    }
+
+    /// Takes an extent and returns its first bucket; the others are free. The caller has the sweep's mutex.
+    fn take_extent(&self, is_swept: bool) -> Result<u64> {
+        let count = if is_swept { 0 } else { self.pool.root(TAKEN_ROOT)? };
+        if !is_swept {
+            let more = u64::from(!planted(Fault::Uncounted));
+            self.pool.set_root(TAKEN_ROOT, count.saturating_add(more))?;
+        }
+        let taken = self.pool.take_unit_extent().and_then(|extent| {
+            let numbers = self.numbers(extent);
+            let limit = Limit::Design("REH can number no more buckets");
+            let covered = if numbers.end > MAX_BUCKETS {
+                Err(Error::full(BUCKET_BYTES, limit))
+            } else {
+                self.metas.cover(numbers.end)
+            };
+            if let Err(e) = covered {
+                self.pool.release_extent(extent)?;
+                return Err(e);
+            }
+            let mut space = wait_lock(&self.writers.space, self.medium());
+            space.free.add(extent, (numbers.start + 1..numbers.end).rev());
+            Ok(numbers.start)
+        });
+        if taken.is_err() && !is_swept {
+            self.pool.set_root(TAKEN_ROOT, count)?;
+        }
+        taken
+    }
+
+    /// Gives back a bucket that nothing durable links to, and its extent, if that is empty now. Its metadata
+    /// stay: their versions tell a late reader that the bucket is none.
+    pub(super) fn give_bucket(&self, bucket: u64) -> Result<()> {
+        let empty = wait_lock(&self.writers.space, self.medium()).give(bucket);
+        empty.map_or(Ok(()), |extent| self.pool.release_extent(extent))
+    }
+
+    /// Sweeps one extent; false if all are swept.
+    ///
+    /// # Errors
+    /// As [`find`](Reh::find), but for damage.
+    pub(super) fn sweep_extent(&self) -> Result<bool> {
+        let _sweeping = wait_lock(&self.writers.sweeping, self.medium());
+        self.sweep_next()
+    }
+
+    /// The same. The caller has the sweep's mutex.
+    fn sweep_next(&self) -> Result<bool> {
+        let medium = self.medium();
+        let next = wait_lock(&self.writers.space, medium).unswept.first().copied();
+        let Some(extent) = next else {
+            return Ok(false);
+        };
+        let mut free = Vec::new();
+        for number in self.numbers(extent).rev() {
+            let by_name = planted(Fault::FreeByName);
+            if self.meta(number).is_made() && !by_name {
+                continue;
+            }
+            let found = match self.find(medium.load(&self.bucket(number)?.prefix)) {
+                Err(e) if is_damage(&e) => continue,
+                found => found?,
+            };
+            let is_free = if by_name { found != number } else { !self.meta(number).is_made() };
+            if is_free {
+                free.push(number);
+            }
+        }
+        let (empty, is_last) = {
+            let mut space = wait_lock(&self.writers.space, medium);
+            let empty = space.add_swept(extent, free);
+            (empty, space.unswept.is_empty().then(|| space.free.count()))
+        };
+        if let Some(extent) = empty {
+            self.pool.release_extent(extent)?;
+        }
+        if let Some(count) = is_last {
+            // What is free now is not known to the next open, which may take as much as is left.
+            let count = count / self.per_extent();
+            if self.pool.root(TAKEN_ROOT)? != count {
+                self.pool.set_root(TAKEN_ROOT, count)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Finds all space that is free. Who sweeps waits for no bucket, so the caller may have one.
+    ///
+    /// # Errors
+    /// As [`sweep_extent`](Reh::sweep_extent).
+    pub(super) fn sweep_all(&self) -> Result<()> {
+        while self.sweep_extent()? {}
+        Ok(())
+    }
+}

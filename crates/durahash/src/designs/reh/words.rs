@@ -1,0 +1,271 @@
+//! The array of words on the medium that lets a walk along the siblings begin in the middle.
+//!
+//! ```text
+//! word i of 2^a: the bucket whose hashes begin at i << (64 - a), if one begins there and is known
+//! bits 0-31 number of the bucket   32-63 check sum of the place and the number; zero is none
+//! root word: bits 0-5 depth a   6-43 first extent   44-63 check sum; zero is no array
+//! ```
+//!
+//! Word 0 is never looked at: another root names the first bucket. The words are right or missing at every moment
+//! (REH-7); what is stored when stands in the [module docs](super).
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use durahash_media::hash::WordMix;
+use durahash_media::{Medium, Place, PmU64, Result, bits};
+
+use super::layout::{BUCKET_BYTES, HINT_ROOT, WORDS_ROOT};
+use crate::extendible::extend::{self, MAX_DEPTH};
+
+/// Where the sum of a word begins, and that of the root.
+const SUM_SHIFT: u32 = 32;
+const ROOT_SUM_SHIFT: u32 = 44;
+
+/// Where the extent stands in the root.
+const EXTENT_SHIFT: u32 = 6;
+
+/// Stands for the place of the root in its sum. No bucket begins there.
+const ROOT_PLACE: u64 = u64::MAX;
+
+/// Buckets to a word when an array is written, at the least, and its double at the most.
+const PER_WORD: u64 = 4;
+
+/// An array takes no more space than this part of the buckets that it is written for.
+const SPACE_PART: u64 = 16;
+
+/// The array in use. Its words are stored under the directory's lock, shared; another array exclusively.
+pub(super) struct Words {
+    mix: WordMix,
+    /// Buckets to a word.
+    per_word: u64,
+    /// Buckets below which there is none.
+    least: u64,
+    /// Offset of its first word, and its depth in bits 0-5; zero is none.
+    place: AtomicU64,
+    /// The depth of the one that found no space, to be tried again when another is due.
+    refused: AtomicU64,
+    /// The hint on the medium.
+    hint: AtomicU64,
+}
+
+impl Words {
+    /// None yet.
+    pub(super) fn new<M: Medium>(pool: &Place<M>) -> Self {
+        let (least, per_word) = match u64::from(pool.format().geometry.buckets) {
+            0 => {
+                let by_space = SPACE_PART * pool.extent_bytes() / BUCKET_BYTES;
+                (by_space.max(SPACE_PART * PER_WORD), PER_WORD)
+            }
+            // For tests.
+            buckets => (2 * buckets, buckets),
+        };
+        let [place, refused, hint] = [const { AtomicU64::new(0) }; 3];
+        Words { mix: WordMix::new(pool.format().seed), per_word, least, place, refused, hint }
+    }
+
+    fn sum(&self, place: u64, word: u64, shift: u32) -> u64 {
+        self.mix.mix(self.mix.mix(place) ^ bits(word, 0, shift)) >> shift
+    }
+
+    /// Takes over the array that the root names, if it is sound and may be relied on; whether there is one.
+    pub(super) fn adopt<M: Medium>(&self, pool: &Place<M>) -> Result<bool> {
+        let root = pool.root(WORDS_ROOT)?;
+        let (depth, first) = (bits(root, 0, EXTENT_SHIFT) as u32, bits(root, EXTENT_SHIFT, 38));
+        let is_sound = root >> ROOT_SUM_SHIFT == self.sum(ROOT_PLACE, root, ROOT_SUM_SHIFT);
+        if !is_sound || !(1..=MAX_DEPTH).contains(&depth) || pool.may_lack_pages() {
+            return Ok(false);
+        }
+        let extents = pool.directory_extents();
+        if !(first..first + Self::extents(pool, depth)).all(|i| extents.binary_search(&i).is_ok()) {
+            return Ok(false);
+        }
+        self.set_place(pool, first, depth);
+        self.hint.store(pool.root(HINT_ROOT)?, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    fn set_place<M: Medium>(&self, pool: &Place<M>, first: u64, depth: u32) {
+        let place = (first * pool.extent_bytes()) | u64::from(depth);
+        self.place.store(place, Ordering::Release);
+    }
+
+    /// How many extents an array of this depth takes.
+    fn extents<M: Medium>(pool: &Place<M>, depth: u32) -> u64 {
+        if depth == 0 { 0 } else { (8_u64 << depth).div_ceil(pool.extent_bytes()) }
+    }
+
+    /// The extents of the array.
+    pub(super) fn own_extents<M: Medium>(&self, pool: &Place<M>) -> Range<u64> {
+        let place = self.place.load(Ordering::Acquire);
+        let first = (place & !0x3f) / pool.extent_bytes();
+        first..first + Self::extents(pool, bits(place, 0, 6) as u32)
+    }
+
+    /// The depth of the array; zero is none.
+    #[inline]
+    pub(super) fn depth(&self) -> u32 {
+        bits(self.place.load(Ordering::Acquire), 0, 6) as u32
+    }
+
+    /// The word for the hashes from `prefix` on, if the array has one.
+    fn word<'a, M: Medium>(&self, pool: &'a Place<M>, prefix: u64) -> Option<(u64, &'a PmU64)> {
+        let place = self.place.load(Ordering::Acquire);
+        let depth = bits(place, 0, 6) as u32;
+        if depth == 0 || prefix == 0 || extend::prefix(prefix, depth) != prefix {
+            return None;
+        }
+        let off = (place & !0x3f) + extend::index(prefix, depth) * 8;
+        Some((off, pool.at(off).ok()?))
+    }
+
+    /// The bucket that the word for `prefix` names; `None` where it names none, or has a wrong sum.
+    pub(super) fn get<M: Medium>(&self, pool: &Place<M>, prefix: u64) -> Option<u64> {
+        let (_, word) = self.word(pool, prefix)?;
+        let word = pool.medium().load(word);
+        let is_sound = word != 0 && word >> SUM_SHIFT == self.sum(prefix, word, SUM_SHIFT);
+        is_sound.then_some(bits(word, 0, SUM_SHIFT))
+    }
+
+    /// True if the word for `prefix` is neither missing nor that of this bucket.
+    pub(super) fn is_wrong<M: Medium>(&self, pool: &Place<M>, prefix: u64, bucket: u64) -> bool {
+        let word = self.word(pool, prefix).map_or(0, |(_, word)| pool.medium().load(word));
+        word != 0 && word != self.encoded(prefix, bucket)
+    }
+
+    fn encoded(&self, prefix: u64, bucket: u64) -> u64 {
+        if bucket == 0 { 0 } else { bucket | self.sum(prefix, bucket, SUM_SHIFT) << SUM_SHIFT }
+    }
+
+    /// Stores and flushes the word for a bucket that begins at `prefix`, or zero, if the array has one. The caller
+    /// holds the directory's lock.
+    pub(super) fn set<M: Medium>(&self, pool: &Place<M>, prefix: u64, bucket: u64) {
+        if let Some((off, word)) = self.word(pool, prefix) {
+            let medium = pool.medium();
+            if bucket != 0 || medium.load(word) != 0 {
+                pool.touch(off);
+                medium.store(word, self.encoded(prefix, bucket));
+                medium.flush(word);
+            }
+        }
+    }
+
+    /// The depth of the array that is due for so many buckets, if it is another one, and was not tried in vain.
+    pub(super) fn due(&self, buckets: u64) -> Option<u32> {
+        let have = self.depth();
+        let best = if buckets < self.least { 0 } else { (buckets / self.per_word).ilog2() };
+        // Longer at once, shorter with reluctance.
+        let is_due = best > have || have > best + 1;
+        (is_due && self.refused.load(Ordering::Relaxed) != u64::from(best) + 1).then_some(best)
+    }
+
+    /// Writes an array of this depth aside and switches the root to it. `begins` says which bucket begins at a
+    /// hash, 0 if none does. The caller holds the directory's lock exclusively, and gives the extents of the one before back.
+    pub(super) fn write<M: Medium>(
+        &self,
+        pool: &Place<M>,
+        depth: u32,
+        begins: impl Fn(u64) -> u64,
+    ) -> Result<Range<u64>> {
+        let old = self.own_extents(pool);
+        if depth == 0 {
+            pool.set_root(WORDS_ROOT, 0)?;
+            self.place.store(0, Ordering::Release);
+            return Ok(old);
+        }
+        let medium = pool.medium();
+        // Until it is done.
+        self.refused.store(u64::from(depth) + 1, Ordering::Relaxed);
+        let first = pool.take_directory_extents(Self::extents(pool, depth))?;
+        let words = pool.words(first * pool.extent_bytes(), 1 << depth)?;
+        for (i, word) in (0..).zip(words) {
+            let prefix: u64 = i << (64 - depth);
+            let bucket = if prefix == 0 { 0 } else { begins(prefix) };
+            medium.store(word, self.encoded(prefix, bucket));
+        }
+        medium.flush_fresh(words);
+        medium.fence();
+        let root = first << EXTENT_SHIFT | u64::from(depth);
+        pool.set_root(
+            WORDS_ROOT,
+            root | self.sum(ROOT_PLACE, root, ROOT_SUM_SHIFT) << ROOT_SUM_SHIFT,
+        )?;
+        self.set_place(pool, first, depth);
+        self.refused.store(0, Ordering::Relaxed);
+        Ok(old)
+    }
+
+    /// The depths of directory and front that were noted for this array.
+    pub(super) fn noted(&self) -> (u32, u32) {
+        let hint = self.hint.load(Ordering::Relaxed);
+        (bits(hint, 8, 8) as u32, bits(hint, 0, 8) as u32)
+    }
+
+    /// Notes the depths of directory and front for the next open, if there is an array: it makes the directory as
+    /// deep from the start. An older note costs time.
+    pub(super) fn note<M: Medium>(&self, pool: &Place<M>, (depth, front): (u32, u32)) {
+        let hint = u64::from(depth) << 8 | u64::from(front);
+        if self.depth() != 0 && self.hint.load(Ordering::Relaxed) != hint {
+            self.hint.store(hint, Ordering::Relaxed);
+            // It fails for no pool that is open.
+            let _ = pool.note_root(HINT_ROOT, hint);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use durahash_media::{Dram, Format, Geometry, Memory, Pool};
+
+    use super::*;
+
+    #[test]
+    fn words_come_back_and_damage_does_not() {
+        let geometry = Geometry { extent_shift: 10, ..Geometry::default() };
+        let (kind, cells, key_type, value_type) = (0, false, 0, 0);
+        let (seed, max_bytes) = (7, 1 << 20);
+        let format =
+            Format { design: 1, kind, cells, key_type, value_type, geometry, seed, max_bytes };
+        let pool = Pool::create(Dram::new(max_bytes).unwrap(), &format).unwrap();
+        let pool: Place<Dram> = Arc::new(pool).into();
+        let words = Words::new(&pool);
+        assert_eq!((words.depth(), words.due(63), words.due(64)), (0, None, Some(4)));
+        assert_eq!(words.write(&pool, 9, |prefix| prefix >> 55).unwrap(), 0..0);
+        assert_eq!(
+            (words.due(64), words.due(1 << 11), words.due(1 << 12)),
+            (Some(4), None, Some(10))
+        );
+
+        // Another open finds it.
+        let again = Words::new(&pool);
+        assert!(again.adopt(&pool).unwrap());
+        assert_eq!((again.depth(), again.own_extents(&pool).count()), (9, 4));
+        assert_eq!((again.get(&pool, 0), again.get(&pool, 1 << 54)), (None, None));
+        for i in 1..1 << 9 {
+            assert_eq!(again.get(&pool, i << 55), Some(i));
+            assert!(!again.is_wrong(&pool, i << 55, i) && again.is_wrong(&pool, i << 55, i + 1));
+        }
+        let (_, word) = again.word(&pool, 5 << 55).unwrap();
+        let sound = pool.medium().load(word);
+        for bit in 0..64 {
+            pool.medium().store(word, sound ^ 1 << bit);
+            assert_eq!(again.get(&pool, 5 << 55), None);
+            assert!(again.is_wrong(&pool, 5 << 55, 0));
+        }
+        again.set(&pool, 5 << 55, 0);
+        assert!(again.get(&pool, 5 << 55).is_none() && !again.is_wrong(&pool, 5 << 55, 7));
+        again.set(&pool, 5 << 55, 70);
+        assert_eq!(again.get(&pool, 5 << 55), Some(70));
+
+        // A root that is damaged names none.
+        let root = pool.root(WORDS_ROOT).unwrap();
+        for bit in 0..64 {
+            pool.set_root(WORDS_ROOT, root ^ 1 << bit).unwrap();
+            assert!(!Words::new(&pool).adopt(&pool).unwrap(), "{bit}");
+        }
+        assert_eq!(again.write(&pool, 0, |_| 0).unwrap().count(), 4);
+        assert!(!Words::new(&pool).adopt(&pool).unwrap() && again.depth() == 0);
+    }
+}
