@@ -138,6 +138,21 @@ impl Options {
         /// ```
         read_only: bool => read_only;
 
+        /// Makes the state of REH in DRAM in the background, by all processors, as soon as a pool is open. Else each
+        /// part of it is made by the operation that first comes to it, which takes some microseconds more: most
+        /// parts of a large pool are made after as many lookups as it has buckets.
+        ///
+        /// ```
+        /// use durahash::{Map, Options};
+        /// # let dir = tempfile::tempdir().unwrap();
+        /// # let path = dir.path().join("map.pool");
+        /// # Options::new().create::<Map<u64, u64>>(&path)?.close()?;
+        /// let map: Map<u64, u64> = Options::new().warm(true).open(&path)?;
+        /// assert_eq!(map.get(&1)?, None);
+        /// # Ok::<(), durahash::Error>(())
+        /// ```
+        warm: bool => warm;
+
         /// Opens a pool that lay in the page cache when the machine went down, although whole pages may
         /// be missing. It is marked as suspect for good; [`Map::check`](crate::Map::check) finds much, but not all.
         ///

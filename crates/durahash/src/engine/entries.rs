@@ -63,11 +63,11 @@ impl<E: Kind> Entries<E> {
                 return Some(Err(e));
             }
             if self.unit.is_empty() {
-                match self.engine.index.scan(self.at?, &mut self.unit) {
+                let at = self.at?;
+                match self.engine.index.scan(at, &mut self.unit) {
                     Ok(next) => self.at = next,
                     Err(e) => {
-                        // Where the next unit begins is not known.
-                        self.at = None;
+                        self.at = self.engine.index.behind(at).flatten();
                         self.unit.clear();
                         return Some(Err(e));
                     }

@@ -11,7 +11,7 @@ use super::durable::Durable;
 use super::edit::{Again, Decide, Edit, Rule};
 use super::outcome::Outcome;
 use super::record::{Draft, check_sizes, is_chained, offset};
-use super::records::{Pair, Record, is_whole};
+use super::records::{Pair, Record, is_damage, is_whole};
 use super::settings::DesignOptions;
 use super::{CHAINED_COUNTER, Engine, Host, Kind, Member, Rest, Single};
 use crate::designs::esh::Esh;
@@ -119,11 +119,15 @@ impl Kind for Single {
         watch: &mut dyn FnMut(u64, u64),
     ) -> Result<HashSet<u64>> {
         engine.index.check(found)?;
-        let slots = engine.index.len()?;
+        let slots = match engine.index.len() {
+            // What keeps them from being counted was found.
+            Err(e) if is_damage(&e) => 0,
+            len => len?,
+        };
         let mut looked = 0;
         let mut looked_at_one = || {
             looked += 1;
-            watch(looked, slots);
+            watch(looked, slots.max(looked));
         };
         if engine.is_words() {
             engine.check_words(found, &mut looked_at_one).map(|()| HashSet::new())
@@ -420,6 +424,12 @@ impl Engine<Single> {
         self.each_unit(&mut |slots| slots.iter().try_for_each(|(h, payload)| f(*h, *payload)))
     }
 
+    /// The same with every slot that can be read.
+    fn each_sound_slot(&self, f: &mut dyn FnMut(u64, u64) -> Result<()>) -> Result<()> {
+        let f = &mut |slots: &[(u64, u64)]| slots.iter().try_for_each(|(h, v)| f(*h, *v));
+        self.each_sound_unit(f)
+    }
+
     /// The names of the records that hang on slot `h`, whose payload was `payload` a moment ago;
     /// those before the damage where there is some.
     fn chain(&self, h: u64, payload: u64, names: &mut Vec<u64>) -> Result<()> {
@@ -523,7 +533,7 @@ impl Engine<Single> {
         found: &mut dyn FnMut(Finding),
         looked_at_one: &mut dyn FnMut(),
     ) -> Result<()> {
-        self.each_slot(&mut |h, payload| {
+        self.each_sound_slot(&mut |h, payload| {
             looked_at_one();
             self.check_word_pair(h, payload, found);
             Ok(())
@@ -542,7 +552,7 @@ impl Engine<Single> {
     ) -> Result<HashSet<u64>> {
         let mut named = HashSet::new();
         let mut chained = 0;
-        self.each_slot(&mut |h, payload| {
+        self.each_sound_slot(&mut |h, payload| {
             looked_at_one();
             let mut rec = |invariant, off, what: String| found(Finding { invariant, off, what });
             let mut names = Vec::new();

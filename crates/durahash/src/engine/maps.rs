@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::thread::JoinHandle;
 use std::time::Instant;
 
 use durahash_media::{ErrorKind, Format, Result};
@@ -98,6 +99,8 @@ pub struct OpenPool {
     sweep_at: Mutex<(u8, u64)>,
     /// True from when all maps are recovered until the close.
     is_open: AtomicBool,
+    /// The thread that warms the maps, and what stops it.
+    warming: Mutex<Option<(Arc<AtomicBool>, JoinHandle<()>)>>,
     /// The process that opened it: a forked child has a copy of this, without the mapped file.
     process: u32,
 }
@@ -112,6 +115,7 @@ impl OpenPool {
             changing: Mutex::default(),
             sweep_at: Mutex::default(),
             is_open: AtomicBool::new(false),
+            warming: Mutex::default(),
             process: std::process::id(),
         })
     }
@@ -120,6 +124,34 @@ impl OpenPool {
     pub(crate) fn opened(self: Arc<Self>) -> Arc<Self> {
         self.is_open.store(true, Ordering::Relaxed);
         self
+    }
+
+    /// Has a thread make in DRAM what operations would make as they come to it.
+    pub(crate) fn warm(&self) {
+        let members: Vec<Member> = self.members().values().cloned().collect();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let warm = move || {
+            for member in &members {
+                with!(member, engine => engine.index.warm(&stopped));
+            }
+        };
+        // Where the system gives no more threads, operations do it.
+        let thread = std::thread::Builder::new().name("durahash-warm".into()).spawn(warm);
+        *self.warming() = thread.ok().map(|thread| (stop, thread));
+    }
+
+    fn warming(&self) -> MutexGuard<'_, Option<(Arc<AtomicBool>, JoinHandle<()>)>> {
+        lock(&self.warming, &*self.store)
+    }
+
+    /// Ends that: nobody but the handles of a map keeps its engine from here on.
+    fn stop_warming(&self) {
+        if let Some((stop, thread)) = self.warming().take() {
+            stop.store(true, Ordering::Relaxed);
+            // A panic was told, and what was not made is made by operations.
+            let _ = thread.join();
+        }
     }
 
     fn members(&self) -> MutexGuard<'_, BTreeMap<u8, Member>> {
@@ -253,6 +285,7 @@ impl OpenPool {
         let _changing = lock(&self.changing, &*self.store);
         let map = self.number(name)?;
         self.store.writable()?;
+        self.stop_warming();
         // No sweep ends before its records are free: it would free those that it did not come to, and others
         // would take them.
         let sweeping = lock(&self.sweep_at, &*self.store);
@@ -360,6 +393,7 @@ impl OpenPool {
             let what = "a forked child has no part in the pools of its parent";
             return Err(ErrorKind::Options { what }.into());
         }
+        self.stop_warming();
         if !self.is_open.swap(false, Ordering::Relaxed) || self.store.is_read_only() {
             return Ok(());
         }

@@ -541,12 +541,27 @@ impl<K: Kind> Engine<K> {
 
     /// Calls `f` with the slots of each unit.
     pub(crate) fn each_unit(&self, f: OfUnit<'_, K::Slot>) -> Result<()> {
+        self.units(f, false)
+    }
+
+    /// The same of those that can be read, where it is known behind which damage others are. The damage is a finding
+    /// of the index.
+    pub(crate) fn each_sound_unit(&self, f: OfUnit<'_, K::Slot>) -> Result<()> {
+        self.units(f, true)
+    }
+
+    fn units(&self, f: OfUnit<'_, K::Slot>, skips: bool) -> Result<()> {
         let mut slots = Vec::new();
         let mut at = Some(0);
         while let Some(from) = at {
             slots.clear();
-            at = self.index.scan(from, &mut slots)?;
-            f(&slots)?;
+            at = match self.index.scan(from, &mut slots) {
+                Ok(next) => {
+                    f(&slots)?;
+                    next
+                }
+                Err(e) => self.index.behind(from).filter(|_| skips).ok_or(e)?,
+            };
         }
         Ok(())
     }

@@ -116,7 +116,8 @@ fn open_behind_log(
         let reader = pool.medium().reader()?;
         // Without a cache of its own. A policy that cannot be is refused now.
         let design_options = DesignOptions { cache: Cache::default(), ..settings.design_options };
-        let _ = open_on(&Settings { design_options, ..settings.clone() }, reader, wanted)?;
+        let _ =
+            open_on(&Settings { design_options, warm: false, ..settings.clone() }, reader, wanted)?;
     }
     pool.add_log(settings.log_bytes.unwrap_or(LOG_BYTES))?;
     if settings.log_bytes.is_none() {
@@ -245,6 +246,9 @@ pub(crate) fn open_on<M: Medium>(
     // Where there is no map that has done it.
     pool.begin()?;
     batch::recover(&open.store, pending, |map| open.single(map), settings.accept_suspect)?;
+    if settings.warm {
+        open.warm();
+    }
     Ok(open.opened())
 }
 
