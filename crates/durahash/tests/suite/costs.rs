@@ -9,7 +9,7 @@ use durahash::pea::{Pea, Policy, Strategy};
 use durahash::rewo::{Cache, Rewo};
 use durahash::{Design, Map, MultiMap, Options};
 use durahash_media::metered::{Counts, Metered};
-use durahash_media::{Dram, Geometry, Medium, Pool};
+use durahash_media::{Dram, Geometry, Medium, Place, Pool};
 use durahash_testkit::{budget, index_on, pool_on};
 
 use super::spread as h;
@@ -165,6 +165,40 @@ fn reh_splits_with_two_fences() {
     assert!(splits > 40);
     assert_eq!(counts.flushes, 800 + 5 * splits);
     assert_eq!(counts.fences + counts.drains, 800 + 2 * splits);
+}
+
+/// The array of words costs a flush where a bucket is as shallow as the array, which are few, and no fence.
+#[test]
+fn reh_keeps_its_words_for_nothing() {
+    // Sixteen buckets an extent: there is an array from 256 buckets on, and the next one comes with 1024.
+    let geometry = Geometry { extent_shift: 12, ..Geometry::default() };
+    let pool = pool_on(Metered::new(dram()), geometry);
+    let reh = index_on(Design::Reh, pool.clone());
+    let place: Place<Metered<Dram>> = pool.clone().into();
+    (0..6000).for_each(|i| put(&*reh, i));
+    let array = place.directory_extents();
+    assert_eq!(array.len(), 1);
+    let counted = |changes: &dyn Fn()| {
+        let (stats, before) = (reh.stats(), pool.medium().counts());
+        let units = pool.stats().unit_bytes;
+        changes();
+        let (after, counts) = (reh.stats(), pool.medium().counts() - before);
+        let extents = units.abs_diff(pool.stats().unit_bytes) / pool.extent_bytes();
+        let merged = after.merges - stats.merges;
+        (counts, after.splits - stats.splits, merged, extents)
+    };
+    // Extents are taken and given back, the pool and the directory grow now and then.
+    const OTHERS: u64 = 16;
+    let (counts, splits, _, extents) = counted(&|| (6000..9000).for_each(|i| put(&*reh, i)));
+    let most = [3000 + 5 * splits + extents + OTHERS, 3000 + 2 * splits + extents + OTHERS];
+    let found = [counts.flushes, counts.fences + counts.drains];
+    println!("{splits} splits: {found:?} flushes and fences, at most {most:?}");
+    assert!(splits > 200 && found[0] <= most[0] && found[1] <= most[1]);
+    let (counts, _, merges, extents) = counted(&|| (6000..9000).for_each(|i| remove(&*reh, i)));
+    let (fences, most) = (counts.fences + counts.drains, 3000 + 2 * merges + 2 * extents + OTHERS);
+    println!("{merges} merges: {fences} fences, at most {most}");
+    assert!(merges > 50 && fences <= most);
+    assert_eq!(place.directory_extents(), array, "no other array was written meanwhile");
 }
 
 #[test]

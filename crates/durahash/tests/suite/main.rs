@@ -19,6 +19,7 @@ mod maps;
 mod model;
 mod multi;
 mod pea;
+mod ranges;
 mod records;
 mod reh;
 mod rewo;
