@@ -25,6 +25,8 @@ pub struct Case {
     pub may_fill: bool,
     /// Whether there is work that a step does in the middle of others' operations.
     pub synced: bool,
+    /// A recovery goes on while the table is used: more operations are also done on one that nobody has read.
+    pub is_lazy: bool,
     /// How many calls into the medium a recovery may need at most.
     pub recovery_calls: u64,
     /// Makes an empty table on an empty medium and publishes it.
@@ -53,6 +55,7 @@ impl Case {
             max_bytes,
             may_fill: false,
             synced: false,
+            is_lazy: false,
             recovery_calls: 200_000,
             create,
             open,

@@ -285,8 +285,16 @@ impl<'s> Judge<'s> {
             if continued {
                 self.counts.continued += 1;
                 sim.set_budget(None);
-                catch(|| self.go_on(&*table, held.clone(), hash))
-                    .unwrap_or_else(|said| Err(format!("an operation panicked: {said}")))?;
+                let go_on = |table: &dyn Table| {
+                    catch(|| self.go_on(table, held.clone(), hash))
+                        .unwrap_or_else(|said| Err(format!("an operation panicked: {said}")))
+                };
+                go_on(&*table)?;
+                if case.is_lazy {
+                    let unread = (case.open)(self.medium(image))
+                        .map_err(|error| format!("recovery failed: {error}"))?;
+                    go_on(&*unread).map_err(|wrong| format!("before it was read: {wrong}"))?;
+                }
             }
             if nested {
                 self.nest(image, &trace, held, level)?;

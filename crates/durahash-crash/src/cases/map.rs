@@ -14,27 +14,33 @@ use crate::script::Op;
 
 /// Maps over every design; then over Rewo-Hash with whole hashes and the smallest tables, so that these are
 /// resized, and what is copied of them in DRAM with them.
-pub(super) fn all() -> [Case; 7] {
+pub(super) fn all() -> [Case; 8] {
+    let ranges = Geometry { buckets: 1, ..of(12, 4) };
     [
-        over("reh-map", Design::Reh, 12, 4, texts),
-        over("pea-map", Design::Pea, 12, 4, texts),
-        over("esh-map", Design::Esh, 12, 4, texts),
-        over("rewo-map", Design::Rewo, 12, 4, texts),
-        over("rewo-small-map", Design::Rewo, 10, 0, texts),
-        over("reh-cells", Design::Reh, 10, 0, digests),
-        over("pea-cells", Design::Pea, 10, 0, digests),
+        over("reh-map", Design::Reh, of(12, 4), texts),
+        // REH opens by ranges here.
+        Case { is_lazy: true, ..over("reh-ranges-map", Design::Reh, ranges, texts) },
+        over("pea-map", Design::Pea, of(12, 4), texts),
+        over("esh-map", Design::Esh, of(12, 4), texts),
+        over("rewo-map", Design::Rewo, of(12, 4), texts),
+        over("rewo-small-map", Design::Rewo, of(10, 0), texts),
+        over("reh-cells", Design::Reh, of(10, 0), digests),
+        over("pea-cells", Design::Pea, of(10, 0), digests),
     ]
+}
+
+/// Three slots a bucket, extents of so many bytes, so many bits of hashes.
+fn of(extent_shift: u8, hash_bits: u8) -> Geometry {
+    Geometry { extent_shift, slots: 3, hash_bits, buckets: 0 }
 }
 
 fn over<K: Data + ?Sized, V: Data + ?Sized>(
     name: &'static str,
     design: Design,
-    extent_shift: u8,
-    hash_bits: u8,
+    geometry: Geometry,
     table: fn(Map<K, V>) -> Box<dyn Table>,
 ) -> Case {
     const KEYS: u16 = 16;
-    let geometry = Geometry { extent_shift, slots: 3, hash_bits, buckets: 0 };
     let create = Options::new().design(design).seed(SEED).geometry(geometry);
     let open = create.clone();
     let kinds = vec![

@@ -21,6 +21,8 @@ pub fn all() -> Vec<Case> {
     let words = [
         words::reh("reh", ROOMY),
         words::reh("reh-full", 3 << 10),
+        words::reh_ranges("reh-ranges", ROOMY),
+        words::reh_ranges("reh-ranges-full", 7 << 10),
         words::pea("pea", ROOMY),
         words::pea("pea-full", 8 << 10),
         words::esh("esh", ROOMY, false),

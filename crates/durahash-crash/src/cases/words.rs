@@ -109,6 +109,15 @@ fn hashes(groups: &[(u64, u32, u64)], mark: impl Fn(usize, u64) -> u64) -> Vec<u
 /// REH with three slots a bucket and four buckets an extent. Keys 0 to 7 begin with 00, 8 to 15 with 01,
 /// 16 to 23 with 1; then the smallest and the largest.
 pub(super) fn reh(name: &'static str, max_bytes: u64) -> Case {
+    reh_of(name, max_bytes, TINY)
+}
+
+/// The same with an array of as many words as there are buckets, so that an open makes nothing.
+pub(super) fn reh_ranges(name: &'static str, max_bytes: u64) -> Case {
+    Case { is_lazy: true, ..reh_of(name, max_bytes, Geometry { buckets: 1, ..TINY }) }
+}
+
+fn reh_of(name: &'static str, max_bytes: u64, geometry: Geometry) -> Case {
     const GROUP: u16 = 8;
     let all = 0..3 * GROUP;
     let mut shrunk = puts(all.clone());
@@ -127,7 +136,7 @@ pub(super) fn reh(name: &'static str, max_bytes: u64) -> Case {
             prefill("shrunk", shrunk, kinds(9, 0, 1)),
             prefill("emptied", emptied, kinds(0, 22, 23)),
         ],
-        ..case(name, max_bytes, (1, TINY), Reh::create, Reh::open)
+        ..case(name, max_bytes, (1, geometry), Reh::create, Reh::open)
     }
 }
 

@@ -235,6 +235,7 @@ macro_rules! breaks {
 }
 
 breaks! {
+    reh_breaks_anywhere_by_ranges: > 3000, "reh-ranges" X86 after 1, "reh-ranges" Word after 1;
     reh_breaks_anywhere: > 3000, "reh" X86 after 1, "reh" Word after 1;
     pea_breaks_anywhere: > 3000, "pea" Word after 1;
     /// The prefills lead to each kind of change by themselves, and what breaks is repaired before.

@@ -11,7 +11,7 @@ use durahash_crash::run::{Failure, Look, Tester};
 use durahash_crash::script::{Op, parse};
 use durahash_crash::states::Model;
 use durahash_media::sim::{Action, Sim, Step, budget};
-use durahash_media::{Format, Geometry, Place, Pool};
+use durahash_media::{Format, Geometry, Pool};
 
 /// Every operation from pools that were closed, and a close after it.
 fn explore(tester: &mut Tester<'_>) -> std::result::Result<(), Box<Failure>> {
@@ -44,10 +44,10 @@ const GROWING_BYTES: u64 = 512 << 10;
 impl Table for Growing {
     fn apply(&self, op: Op, key: u64) -> Result<Option<u64>> {
         if matches!(op, Op::Step) {
-            // Another design's: REH does not look at them.
-            let place = Place::from(Arc::clone(&self.pool));
-            if place.directory_extents().is_empty() {
-                place.take_directory_extents(EXTENTS)?;
+            // Of a record: REH does not look at them.
+            let bytes = EXTENTS * self.pool.extent_bytes();
+            if self.pool.stats().bytes < bytes {
+                self.pool.alloc_block(bytes, true)?;
             }
             return Ok(None);
         }
@@ -87,7 +87,8 @@ fn growing() -> Case {
         let geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 0 };
         let format = Format {
             design: 1,
-            kind: 0,
+            // Whose records have check words.
+            kind: 1,
             key_type: 0,
             value_type: 0,
             geometry,

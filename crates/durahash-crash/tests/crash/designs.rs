@@ -77,6 +77,10 @@ survive! {
     reh_survives_the_death_of_its_process: > 15_000, ("reh", PROGRAM, 4, 12, 1);
     reh_survives_on_a_full_medium: > 100_000,
         ("reh-full", X86, 2, 8, 16), ("reh-full", WORD, 2, 2, 16);
+    reh_survives_by_ranges: > 1_000_000, ("reh-ranges", X86, 4, 80, 4),
+        ("reh-ranges", WORD, 4, 4, 16), ("reh-ranges", PROGRAM, 4, 12, 1);
+    reh_survives_by_ranges_on_a_full_medium: > 100_000,
+        ("reh-ranges-full", X86, 2, 8, 16), ("reh-ranges-full", WORD, 2, 2, 16);
     pea_survives_on_x86: > 400_000, ("pea", X86, 2, 30, 16);
     pea_survives_where_words_have_no_order: > 600_000, ("pea", WORD, 2, 12, 16);
     pea_survives_the_death_of_its_process: > 15_000, ("pea", PROGRAM, 3, 12, 1);
@@ -108,6 +112,8 @@ survive! {
         ("pea-multi-map", PROGRAM, 2, 6, 1);
     maps_over_reh_survive_on_every_medium: > 100_000, ("reh-map", X86, 2, 6, 1),
         ("reh-map", WORD, 2, 6, 8), ("reh-map", PROGRAM, 2, 6, 1);
+    maps_over_reh_survive_by_ranges: > 100_000, ("reh-ranges-map", X86, 2, 6, 1),
+        ("reh-ranges-map", WORD, 2, 6, 8), ("reh-ranges-map", PROGRAM, 2, 6, 1);
     maps_over_pea_survive_on_every_medium: > 100_000, ("pea-map", X86, 2, 6, 1),
         ("pea-map", WORD, 2, 6, 8), ("pea-map", PROGRAM, 2, 6, 1);
     maps_of_cells_survive_on_every_medium: > 20_000, ("reh-cells", X86, 2, 6, 8),
@@ -253,6 +259,14 @@ macro_rules! accept {
 
 accept! {
     ACCEPTED {
+        "note" "pool.note_root(HINT_ROOT, hint)" [Drop Delay SwapAcrossFence]
+            "a hint: what is older costs time only"
+        "take_extent" "self.pool.set_root(TAKEN_ROOT, count.sat" [Drop Delay]
+            "a crash that forgets to count one extent loses nothing: planted_reh.rs forgets them all"
+        "sweep_next" "self.pool.set_root(TAKEN_ROOT, count)" [Drop Delay]
+            "the count before lets the next open take fewer extents, or more by one sweep's"
+        "write" "pool.set_root(" [Delay]
+            "an extent of the array before is given back by the next fence: a root that names it counts for none"
         "take" "medium.fence();" [Drop Delay] "only another thread needs it: tests/schedules.rs"
         "alloc_of" "medium.fence();" [Drop Delay] "the same"
         "close" "self.store_state(state)?;" [Drop Delay SwapAcrossFence]
@@ -376,6 +390,7 @@ fn every_flush_fence_and_release_is_needed() {
         &[
             ("reh", &[X86, WORD], Corpus::Scripts(2, 150, 128)),
             ("reh", &[X86], Corpus::Closed(1)),
+            ("reh-ranges", &[X86, WORD], Corpus::Scripts(2, 150, 64)),
             ("reh-map", &[X86, WORD], Corpus::Scripts(2, 150, 128)),
             ("reh-cells", &[X86, WORD], Corpus::Scripts(1, 60, 128)),
             ("reh-map", &[X86], Corpus::Closed(2)),

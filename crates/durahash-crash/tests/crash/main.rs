@@ -11,6 +11,7 @@ mod planted_batch;
 mod planted_esh;
 mod planted_extents;
 mod planted_pea;
+mod planted_reh;
 mod planted_rewo;
 mod preempt;
 mod schedules;

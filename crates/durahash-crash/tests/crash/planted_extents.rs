@@ -45,7 +45,7 @@ fn released_first(commit: Place, steps: &[Step], out: &mut Vec<Step>) -> Option<
 #[test]
 fn an_extent_that_is_released_too_early_is_found() {
     for (name, commit) in [
-        ("reh", ("reh/grow.rs", "merge", "to.link")),
+        ("reh", ("reh/grow.rs", "commit_merge", "medium.store(to")),
         ("esh", ("extendible/array.rs", "store", "medium.store(word")),
     ] {
         let case = &named(name);

@@ -243,7 +243,7 @@ fn run(
 ) -> Option<String> {
     let &Work { ref case, model, crowd, .. } = work;
     let mut rng = Rng::new(seed);
-    let sim = Sim::new(case.max_bytes).with_line_order(model.same_line_order());
+    let mut sim = Sim::new(case.max_bytes).with_line_order(model.same_line_order());
     let mut table: Arc<dyn Table> = Arc::from((case.create)(sim.clone()).unwrap());
     let keys = case.keys.clone();
     let mut prefill = case.prefills[rng.below(case.prefills.len())].clone();
@@ -261,7 +261,12 @@ fn run(
     }
     let mut before = Vec::new();
     table.contents(&mut before).unwrap();
-    if work.left {
+    if case.is_lazy {
+        // A copy: who drops a map closes its pool.
+        let copy = Sim::from_image(&sim.image(), case.max_bytes);
+        sim = copy.with_line_order(model.same_line_order());
+    }
+    if work.left || case.is_lazy {
         table = Arc::from((case.open)(sim.clone()).unwrap());
     }
     let value = |h: &u64| before.iter().find(|(other, _)| other == h).map(|(_, v)| *v);
@@ -468,6 +473,9 @@ macro_rules! schedules {
 }
 
 schedules! {
+    reh_ranges_at_random_x86: "reh-ranges" X86 AtRandom(51);
+    reh_ranges_by_priorities_word: "reh-ranges" Word ByPriorities(52);
+    maps_of_ranges_at_random_x86: "reh-ranges-map"/5 X86 AtRandom(53);
     reh_at_random_x86: "reh" X86 AtRandom(1);
     reh_by_priorities_x86: "reh" X86 ByPriorities(2);
     reh_at_random_word: "reh" Word AtRandom(3);

@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use durahash::reh;
 use durahash::rewo::{Fault, plant};
 use durahash_crash::case::{Case, Table};
 use durahash_crash::linear::{Operation, outcomes};
@@ -17,6 +18,9 @@ use durahash_crash::script::Op;
 use durahash_crash::states::{CrashState, Explorer, Model};
 use durahash_media::Event;
 use durahash_media::sim::{Call, Hook, Sim, Site, name_thread, seed};
+
+/// Calls into the medium after which something waits for what never comes.
+const CALLS_MAX: u64 = 100_000;
 
 /// What is done, and in which states.
 #[derive(Clone, Debug, Default)]
@@ -35,8 +39,11 @@ pub(crate) struct Scene {
     pub(crate) meanwhile: Vec<Op>,
     /// Crashes are looked at, after the others' answers.
     pub(crate) crashes: bool,
-    /// The fault of the other thread; who plays plants its own.
+    /// The table was opened again before the one begins.
+    pub(crate) reopens: bool,
+    /// The fault of the other thread, of Rewo-Hash or of REH; who plays plants its own.
     pub(crate) fault: Option<Fault>,
+    pub(crate) reh_fault: Option<reh::Fault>,
 }
 
 /// Another thread, and how far it is.
@@ -171,6 +178,7 @@ impl Stage {
             ROLE.set(Role::Other);
             name_thread(2);
             plant(stage.of.1.fault);
+            reh::plant(stage.of.1.reh_fault);
             stage.of.1.other.iter().for_each(|op| stage.apply(&*held, *op));
         });
         *self.thread.lock().unwrap() = Some(thread);
@@ -228,13 +236,17 @@ impl Hook for Switch {
 /// held up before its own.
 fn play(of: &Arc<(Case, Scene)>, one: usize, other: usize) -> Result<(bool, State), String> {
     let (case, scene) = &**of;
-    let sim = Sim::new(case.max_bytes);
-    let table: Arc<dyn Table> = Arc::from((case.create)(sim.clone()).expect("a table"));
+    let mut sim = Sim::new(case.max_bytes);
+    let mut table: Arc<dyn Table> = Arc::from((case.create)(sim.clone()).expect("a table"));
     let mut initial = vec![None; case.keys.len()];
     for op in &scene.before {
         let key = usize::from(op.key().expect("every one has a key"));
         table.apply(*op, case.keys[key]).expect("nothing fails here");
         initial[key] = op.outcome(initial[key]);
+    }
+    if scene.reopens {
+        sim = Sim::from_image(&sim.image(), case.max_bytes);
+        table = Arc::from((case.open)(sim.clone()).expect("it opens"));
     }
     let stage = Arc::new(Stage {
         of: Arc::clone(of),
@@ -249,6 +261,7 @@ fn play(of: &Arc<(Case, Scene)>, one: usize, other: usize) -> Result<(bool, Stat
         wrong: Mutex::default(),
     });
     sim.set_hook(Box::new(Switch(Arc::clone(&stage))));
+    sim.set_budget(Some(CALLS_MAX));
     name_thread(1);
     if scene.crashes {
         sim.record(Vec::new());
