@@ -44,6 +44,12 @@ impl Target for OpenImage {
                     maps::images::<str, [u8]>(&options, 1, rng, &mut seeds);
                     maps::images::<str, u64>(&options, 2, rng, &mut seeds);
                 }
+                if hash_bits == 0 {
+                    // Where REH opens by ranges.
+                    let options = options(Design::Reh, Geometry { buckets: 1, ..geometry });
+                    maps::images::<u64, u64>(&options, 0, rng, &mut seeds);
+                    seeds.push(input(0, rng, &maps::deep(&options)));
+                }
                 let options = Options::new().geometry(geometry).seed(SEED).max_bytes(MAX_BYTES);
                 if hash_bits == 0 {
                     multis::images::<u64, u64>(&options, 0, rng, &mut seeds);

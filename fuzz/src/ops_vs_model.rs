@@ -101,7 +101,8 @@ impl Target for OpsVsModel {
             extent_shift: [10, 12][bytes.below(2)],
             slots: [2, 3, 4, 0][bytes.below(4)],
             hash_bits: [0, 0, 1, 3][bytes.below(4)],
-            buckets: 0,
+            // Of segments of ESH; REH opens by ranges.
+            buckets: [0, 2][bytes.below(2)],
         };
         let sim = Sim::new(MAX_BYTES).with_line_order(bytes.below(2) == 0);
         if let Some(types) = types.checked_sub(MAP_TYPES) {

@@ -83,7 +83,7 @@ fn known_damage() -> BTreeSet<String> {
         "durahash/src/engine/records.rs",
         "durahash/src/engine/record.rs",
         "durahash/src/designs/reh/grow.rs",
-        "durahash/src/designs/reh/recover.rs",
+        "durahash/src/designs/reh/ranges.rs",
         "durahash/src/designs/pea",
         "durahash/src/designs/rewo",
         "durahash-media/src/medium/region.rs",
