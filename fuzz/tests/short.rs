@@ -38,7 +38,7 @@ fn found_after(target: &dyn Target, first: u64, executions_max: u64) -> u64 {
 }
 
 /// Damage that the library can report, and that no image leads to, with the reason.
-const UNREACHED: [(&str, &str); 11] = [
+const UNREACHED: [(&str, &str); 12] = [
     (
         "a record's key length exceeds the maximum",
         "no block of an input is larger than the largest key",
@@ -48,6 +48,10 @@ const UNREACHED: [(&str, &str); 11] = [
     (
         "a bucket's prefix or link is invalid",
         "an image is as it was opened; `images.rs` changes open ones",
+    ),
+    (
+        "a bucket reaches beyond the next one",
+        "takes the last bucket of a range: `images.rs` has every bit of such pools",
     ),
     ("a slot names a block that was free", "takes a record that is written again just as it was"),
     ("a freed address is not a block", "told to nobody: the operation has its result"),
