@@ -43,7 +43,7 @@ impl<M: Medium> Pool<M> {
 
     /// Takes a block of at least `bytes` bytes and returns its offset. Its contents are anything.
     /// `None` when the pool would have to grow although a sweep may still find space, unless
-    /// `may_grow`.
+    /// `may_grow`, or the sweep was [given up](Pool::give_up_sweep).
     ///
     /// # Errors
     /// [`Full`](ErrorKind::Full); nothing has changed then.
@@ -63,7 +63,7 @@ impl<M: Medium> Pool<M> {
         let medium = &self.medium;
         let mut extents = wait_lock(&self.extents, medium);
         let mut blocks = wait_lock(&self.blocks, medium);
-        let may_grow = may_grow || blocks.sweep.is_none();
+        let may_grow = may_grow || blocks.sweep.as_ref().is_none_or(|sweep| sweep.given_up);
         let extent_bytes = self.extent_bytes();
         let Some(class) = class else {
             let count = bytes.div_ceil(extent_bytes);
@@ -110,7 +110,7 @@ impl<M: Medium> Pool<M> {
         if blocks.mark(off)?.is_some() {
             // Older than this open: the sweep may have passed the slot that named it, or not; it is
             // released when the sweep ends.
-            if let Some(sweep) = &mut blocks.sweep {
+            if let Some(sweep) = blocks.sweep.as_mut().filter(|sweep| !sweep.given_up) {
                 sweep.freed.push(off);
             }
             return Ok(());

@@ -72,6 +72,8 @@ pub(crate) struct Sweep {
     pub(crate) runs: BTreeMap<u64, bool>,
     /// Older blocks freed meanwhile.
     pub(crate) freed: Vec<u64>,
+    /// It does not end in this open.
+    pub(crate) given_up: bool,
 }
 
 /// What a class has.

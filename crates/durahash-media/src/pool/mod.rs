@@ -21,7 +21,8 @@
 //! | Operation | Stores | Then | If it stops after this step |
 //! |---|---|---|---|
 //! | begin | (file) | holes filled | the same bytes |
-//! | begin, if power was lost | state: suspect | flush, drain, sync | lost and suspect |
+//! | begin, if power was lost | root words that are doubted: 0 | flush, drain, sync | lost; a design does without them |
+//! | | state: suspect | flush, drain, sync | lost and suspect |
 //! | begin | boot id, then state: epoch + 1, unclean (one line) | flush, drain, sync | recovered at the next open |
 //! | grow | (file) | allocated and mapped | file longer than the pool: cut or used later |
 //! | | extents | flush, fence | extents exist, kind 0 |
@@ -93,6 +94,8 @@ pub struct Pool<M: Medium> {
     state: State,
     /// The state of a pool that lost power, until this open has marked it as suspect.
     lost: Option<State>,
+    /// Offsets of the root words that become zero then.
+    doubted: Mutex<Vec<u64>>,
     /// True if the last writer closed the pool.
     was_clean: bool,
     read_only: bool,
@@ -171,6 +174,7 @@ impl<M: Medium> Pool<M> {
             uuid,
             state,
             lost: None,
+            doubted: Mutex::default(),
             was_clean: true,
         })
     }
@@ -257,6 +261,7 @@ impl<M: Medium> Pool<M> {
             uuid,
             state,
             lost,
+            doubted: Mutex::default(),
             was_clean: before.clean,
             has_checks: extents.checks.exist(),
             checks: Arc::clone(&extents.checks),
@@ -290,6 +295,10 @@ impl<M: Medium> Pool<M> {
         let bytes = size_of::<Superblock>() as u64;
         if let Some(before) = self.lost {
             // First of all: under the new boot id nothing would tell that power was lost.
+            for off in wait_lock(&self.doubted, medium).drain(..) {
+                self.store_word(self.at(off)?, 0);
+                medium.sync(off, size_of::<PmU64>() as u64)?;
+            }
             self.store_state(State { suspect: true, ..before })?;
             medium.sync(0, bytes)?;
         }
@@ -311,11 +320,15 @@ impl<M: Medium> Pool<M> {
 
     #[track_caller]
     fn store_state(&self, state: State) -> Result<()> {
-        let word = &self.at::<Superblock>(0)?.state;
-        self.medium.store(word, state.to_word());
+        self.store_word(&self.at::<Superblock>(0)?.state, state.to_word());
+        Ok(())
+    }
+
+    #[track_caller]
+    fn store_word(&self, word: &PmU64, v: u64) {
+        self.medium.store(word, v);
         self.medium.flush(word);
         self.medium.drain();
-        Ok(())
     }
 
     /// Puts a new pool in its place: everything is synced, then its file gets its name.

@@ -88,6 +88,12 @@ impl<M: Medium> Place<M> {
         Ok(())
     }
 
+    /// Root word `i` is worth nothing where the pool [may lack pages](Pool::may_lack_pages): [`begin`](Pool::begin)
+    /// makes it zero then, durably before the next open can believe it. It comes before that.
+    pub fn doubt_root(&self, i: usize) {
+        wait_lock(&self.doubted, &self.medium).push(self.roots_off + i as u64 * 8);
+    }
+
     /// Counter `i` as the last clean close saved it.
     pub fn saved(&self, i: usize) -> Option<u64> {
         self.pool.saved(self.map, i)

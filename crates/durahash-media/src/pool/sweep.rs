@@ -10,6 +10,8 @@
 //!
 //! What is in use lies in blocks of the class that the extent's kind says, or else that kind is damaged. Where a slot
 //! names a sound entry that does not, nothing of the extent is handed out or given back.
+//! Where damage hides slots, the sweep cannot end in this open ([`Pool::give_up_sweep`]): what is older stays as it
+//! is, and the pool grows instead.
 //!
 //! Marks live in DRAM. A crash during a sweep loses nothing: the next open sweeps again.
 
@@ -22,6 +24,21 @@ impl<M: Medium> Pool<M> {
     /// True if free record space is still to be found.
     pub fn sweep_pending(&self) -> bool {
         wait_lock(&self.blocks, &self.medium).sweep.is_some()
+    }
+
+    /// True if the sweep has something to do: it is pending, and was not given up.
+    pub fn sweep_goes_on(&self) -> bool {
+        let blocks = wait_lock(&self.blocks, &self.medium);
+        blocks.sweep.as_ref().is_some_and(|sweep| !sweep.given_up)
+    }
+
+    /// Damage hides slots: nothing older than this open is found to be free until the next one, and nobody waits
+    /// for that.
+    pub fn give_up_sweep(&self) {
+        if let Some(sweep) = &mut wait_lock(&self.blocks, &self.medium).sweep {
+            sweep.given_up = true;
+            sweep.freed = Vec::new();
+        }
     }
 
     /// Marks the block at `off` as reachable. Returns whether that is new; false when no sweep is
