@@ -71,7 +71,8 @@
 //! The array is written anew when there are twice as many buckets, so it has a word for four to eight. In between a
 //! bucket that splits is nearly always deeper than the array, and nothing is stored. A pool whose buckets take less
 //! than sixteen extents has none: an open walks all of it. So does one of a format before, whose writers would leave
-//! wrong words, and one that lost pages with the power, where words may be older than buckets.
+//! wrong words, and one that lost pages with the power, where words may be older than buckets: its root becomes zero
+//! before the pool forgets the loss.
 //!
 //! Nothing is erased by a split, so the lower bucket keeps stale copies. A merge would revive them
 //! with their old payloads, and even what was removed since; therefore it overwrites all of them
@@ -81,7 +82,8 @@
 //! `recover.rs`, `ranges.rs`, `sweep.rs`. No store to the medium is needed: the chain says which buckets are live, and a
 //! slot's `h` says whether it is. So recovery is idempotent, however often it is cut short. It goes on while the pool
 //! is used. Until every range is made, the directory is not halved and its front not lowered, no other array is
-//! written, and the bound of a directory's size takes every bucket of an extent of units for one on the chain.
+//! written, nothing is swept, and the bound of a directory's size takes every bucket of an extent of units for one on
+//! the chain. A damaged range keeps it so; who needs a bucket then gets one of a new extent.
 //!
 //! # Concurrency
 //! Readers: directory entry, version, entry again, metadata, one slot, version. Writers take W of
@@ -115,6 +117,7 @@
 //! - Merge is not simply the inverse of split (see above).
 
 mod check;
+mod damaged;
 mod grow;
 mod layout;
 mod meta;
@@ -139,6 +142,7 @@ use crate::index::{
     operation,
 };
 use crate::util::counter::Counter;
+use damaged::Damaged;
 use layout::{BUCKET_BYTES, SAVED, SLOT_BYTES, preferred_slot};
 use meta::Meta;
 use space::Space;
@@ -179,6 +183,8 @@ struct Writers {
     sweeping: Mutex<()>,
     /// Held while what was found of a range is taken over.
     making: Mutex<()>,
+    /// Ranges that cannot be made.
+    damaged: Mutex<Damaged>,
     growth: Growth,
     /// Parts of all hashes whose ranges are not made.
     parts_to_make: AtomicU64,
@@ -337,17 +343,22 @@ impl<M: Medium> Reh<M> {
 
     /// How many live slots there are, if that is known without making ranges.
     fn known_count(&self) -> Option<u64> {
-        let found = || self.writers.found_live.load(Ordering::Acquire);
-        let before = if self.is_complete() { Some(found()) } else { self.writers.saved_live };
-        before.map(|before| before.saturating_add_signed(self.live.change()))
+        let saved = self.writers.saved_live;
+        let known = || saved.map(|before| before.saturating_add_signed(self.live.change()));
+        if self.is_complete() { Some(self.met_count()) } else { known() }
+    }
+
+    /// How many there are in ranges that are made.
+    fn met_count(&self) -> u64 {
+        let found = self.writers.found_live.load(Ordering::Acquire);
+        found.saturating_add_signed(self.live.change())
     }
 
     fn count(&self) -> Result<u64> {
         if let Some(count) = self.known_count() {
             return Ok(count);
         }
-        self.make_all()?;
-        Ok(self.known_count().unwrap_or(0))
+        self.make_all().map(|()| self.met_count())
     }
 
     fn scan_unit(&self, at: u64, out: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {

@@ -9,14 +9,14 @@
 //! 2. Under the mutex for making, the directory is asked again. If it has the range by now, all is forgotten. Else
 //!    nobody has stored to a bucket of the range since the open, nor to the words where it begins and ends: writers
 //!    come through the directory, and a merge that clears the word of a range has found the range before it, too. So
-//!    what was read is true, also what is [`Corrupt`](ErrorKind::Corrupt): that is told to whoever comes, and only
-//!    to them.
+//!    what was read is true, also what is [`Corrupt`](ErrorKind::Corrupt): that is remembered, and told to whoever
+//!    comes, and only to them.
 //! 3. Rows are stored and counted, and then the entries of the directory, under its lock, exclusively: a writer that
 //!    finds the first entry of a bucket may split it, or merge it, while the others are being stored, but stores
 //!    entries only when all of these are.
 //!
 //! Work is bounded by the number of buckets, whatever the bytes are: positions only rise, and a bucket has one
-//! prefix, so it is in one range at one place. Who makes a range takes no lock of a bucket and waits for none.
+//! prefix, so it is in one range at one place; a range that is damaged is walked once. Who makes a range takes no lock of a bucket and waits for none.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -48,6 +48,14 @@ pub(super) struct Met {
     pub(super) depth: u32,
     live: u16,
     fingerprints: [u64; 2],
+}
+
+/// Where a range begins and where the next one does, and the first bucket of each; the end of all hashes, and none.
+pub(super) struct Range {
+    from: u64,
+    first: u64,
+    end: Option<u64>,
+    next: u64,
 }
 
 impl<M: Medium> Reh<M> {
@@ -91,12 +99,18 @@ impl<M: Medium> Reh<M> {
     /// Makes the range of `h`, unless another thread does it first.
     fn make(&self, h: u64) -> Result<()> {
         let medium = self.medium();
-        let met = self.walk(h);
+        if let Some((_, e)) = self.known_damage(h) {
+            return Err(e);
+        }
+        let range = self.range(h)?;
+        let met = self.walk(&range);
         let making = wait_lock(&self.writers.making, medium);
         if self.directory.has(medium, h) && !planted(Fault::NoSecondLook) {
             return Ok(());
         }
-        let met = met?;
+        let met = met.inspect_err(|e| {
+            wait_lock(&self.writers.damaged, medium).add(range.from, range.end, e);
+        })?;
         debug_assert!(!met.iter().any(|met| self.meta(met.number).is_made()), "made twice");
         let growth = &self.writers.growth;
         let deepest = met.iter().map(|met| met.depth).max().unwrap_or(1);
@@ -110,6 +124,25 @@ impl<M: Medium> Reh<M> {
         }
         drop(making);
         Ok(())
+    }
+
+    /// What is wrong with the range of `h`, where that is known, and where the range ends.
+    fn known_damage(&self, h: u64) -> Option<(Option<u64>, Error)> {
+        wait_lock(&self.writers.damaged, self.medium()).at(h)
+    }
+
+    /// True if every bucket on the chain has a row. Where damage hides some, it never becomes true.
+    pub(super) fn knows_all(&self) -> Result<bool> {
+        if self.is_complete() {
+            return Ok(true);
+        }
+        if !wait_lock(&self.writers.damaged, self.medium()).is_empty() {
+            return Ok(false);
+        }
+        match self.make_all() {
+            Err(e) if is_damage(&e) => Ok(false),
+            made => made.map(|()| true),
+        }
     }
 
     /// Counts buckets whose rows are stored, and stores their entries.
@@ -167,27 +200,34 @@ impl<M: Medium> Reh<M> {
 
     /// Where hashes behind a range begin that could not be made, if there are any.
     pub(super) fn behind_range(&self, h: u64) -> Option<Option<u64>> {
-        (!self.is_complete()).then(|| self.next_range(h).0)
+        let end = || self.known_damage(h).map_or_else(|| self.next_range(h).0, |(end, _)| end);
+        (!self.is_complete()).then(end)
     }
 
-    /// The buckets of the range of `h`.
-    pub(super) fn walk(&self, h: u64) -> Result<Vec<Met>> {
+    /// The range of `h`.
+    pub(super) fn range(&self, h: u64) -> Result<Range> {
         let depth = self.words.depth();
         let step = if depth == 0 { 0 } else { extend::span(depth) };
-        let mut position = if depth == 0 { 0 } else { extend::prefix(h, depth) };
-        let mut number = loop {
-            if position == 0 {
+        let mut from = if depth == 0 { 0 } else { extend::prefix(h, depth) };
+        let first = loop {
+            if from == 0 {
                 break self.pool.root(ROOT)?;
             }
-            if let Some(number) = self.begins(position) {
+            if let Some(number) = self.begins(from) {
                 break number;
             }
-            position -= step;
+            from -= step;
         };
-        self.prefetch_bucket(number);
+        self.prefetch_bucket(first);
         let (end, next) = self.next_range(h);
+        Ok(Range { from, first, end, next })
+    }
+
+    /// The buckets of a range.
+    pub(super) fn walk(&self, range: &Range) -> Result<Vec<Met>> {
+        let Range { from, first: mut number, end, next } = *range;
         let mut met = Vec::with_capacity(16);
-        let mut at = Some(position);
+        let mut at = Some(from);
         while at != end {
             let corrupt = |what| Error::corrupt(what, number.wrapping_mul(BUCKET_BYTES));
             let is_inside = |at: &u64| end.is_none_or(|end| *at < end);
@@ -250,25 +290,36 @@ impl<M: Medium> Reh<M> {
         1 << self.words.depth()
     }
 
-    /// Makes the range in which place `i` is.
-    fn make_place(&self, i: u64) -> Result<()> {
+    /// Makes the ranges in which these places are, until `stop` says so.
+    ///
+    /// # Errors
+    /// Damage of the first that is not sound, when all others are made; any other error at once.
+    fn make_places(&self, places: std::ops::Range<u64>, stop: impl Fn() -> bool) -> Result<()> {
         let depth = self.words.depth();
-        self.find(if depth == 0 { 0 } else { i << (64 - depth) }).map(drop)
+        let at = |i| if depth == 0 { 0 } else { i << (64 - depth) };
+        let (mut i, mut done) = (places.start, Ok(()));
+        while i < places.end && !stop() {
+            match self.find(at(i)) {
+                Ok(_) => i += 1,
+                Err(e) if is_damage(&e) => {
+                    done = done.and(Err(e));
+                    let behind = self.behind_range(at(i)).flatten();
+                    i = behind.map_or(places.end, |h| extend::index(h, depth).max(i + 1));
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        done
     }
 
     /// Makes all ranges that are sound.
     ///
     /// # Errors
-    /// That of the first that is not.
+    /// As [`make_places`](Self::make_places).
     pub(super) fn make_all(&self) -> Result<()> {
-        if self.is_complete() {
-            return Ok(());
-        }
-        let mut done = Ok(());
-        for i in 0..self.places() {
-            let made = self.make_place(i);
-            done = done.and(made);
-        }
+        let done = self.make_places(0..self.places(), || self.is_complete());
+        // Others find the entries of the last one before it is counted, and all are known to be made.
+        drop(wait_lock(&self.writers.making, self.medium()));
         done
     }
 
@@ -276,14 +327,10 @@ impl<M: Medium> Reh<M> {
     /// whoever comes to it.
     pub(super) fn make_in_parts(&self, stop: &AtomicBool) {
         let places: Vec<u64> = (0..self.places()).collect();
-        // A part that ends early has met damage, or is told to.
+        let stops = || stop.load(Ordering::Relaxed) || self.is_complete();
         let _ = in_parts(&places, WORDS_PER_PART, |places| {
-            for i in places {
-                if stop.load(Ordering::Relaxed) || self.is_complete() {
-                    break;
-                }
-                let _ = self.make_place(*i);
-            }
+            let from = places.first().copied().unwrap_or_default();
+            let _ = self.make_places(from..from + places.len() as u64, stops);
             Ok(())
         });
         while !stop.load(Ordering::Relaxed) && matches!(self.work(), Ok(true)) {}
@@ -306,13 +353,10 @@ impl<M: Medium> Reh<M> {
             let from = self.writers.next_place.fetch_add(WORDS_PER_STEP, Ordering::Relaxed);
             let places = from..self.places().min(from.saturating_add(WORDS_PER_STEP));
             if !places.is_empty() {
-                for i in places {
-                    match self.make_place(i) {
-                        Err(e) if !is_damage(&e) => return Err(e),
-                        _ => {}
-                    }
-                }
-                return Ok(true);
+                return match self.make_places(places, || false) {
+                    Err(e) if !is_damage(&e) => Err(e),
+                    _ => Ok(true),
+                };
             }
         }
         if self.pool.writable().is_err() {

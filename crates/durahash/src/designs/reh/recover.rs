@@ -1,12 +1,12 @@
 //! Making a table, and opening one.
 //!
 //! An open that finds an array of words reads no bucket: ranges are made as somebody comes to them (`ranges.rs`), and
-//! free buckets found by a sweep (`space.rs`). Where there is no array, because the pool is small, or older than it,
+//! free buckets found by a sweep (`sweep.rs`). Where there is no array, because the pool is small, or older than it,
 //! or lost it, and where pages may be missing, so that words cannot be relied on, the open walks the whole chain:
 //! all is one range then, and damage is told by the open.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use durahash_media::{ErrorKind, Medium, Place, Reserved, Result, wait_lock};
 
@@ -70,6 +70,10 @@ impl<M: Medium> Reh<M> {
         for extent in &extents {
             reh.recovered[(extent / 64) as usize] |= 1 << (extent % 64);
         }
+        if reh.pool.may_lack_pages() {
+            // This open alone is told so.
+            reh.pool.doubt_root(WORDS_ROOT);
+        }
         let has_words = reh.keeps_words && reh.words.adopt(&reh.pool)?;
         if has_words {
             reh.expect(&extents)?;
@@ -96,7 +100,8 @@ impl<M: Medium> Reh<M> {
         let slots = slots_of(format, SLOTS, "REH has 2 to 15 slots a bucket")?;
         let bytes = format.max_bytes.min(pool.medium().region().max_bytes());
         let (growth, per_extent) = (Growth::default(), pool.extent_bytes() / BUCKET_BYTES);
-        let space = Space { free: FreeUnits::new(per_extent), unswept: Default::default() };
+        let (free, unswept) = (FreeUnits::new(per_extent), Default::default());
+        let space = Space { free, unswept, is_counted: true };
         Ok(Reh {
             metas: Reserved::growing(0, (bytes / BUCKET_BYTES).min(MAX_BUCKETS))?,
             directory: Directory::new(1, &growth)?,
@@ -109,6 +114,7 @@ impl<M: Medium> Reh<M> {
                 space: Mutex::new(space),
                 sweeping: Mutex::default(),
                 making: Mutex::default(),
+                damaged: Mutex::default(),
                 growth,
                 parts_to_make: AtomicU64::new(0),
                 next_place: AtomicU64::new(0),
@@ -131,14 +137,16 @@ impl<M: Medium> Reh<M> {
         // A number that the buckets cannot hold is none, whatever its checksum says.
         let saved = self.pool.saved(SAVED).and_then(|saved| saved.checked_sub(1));
         self.writers.saved_live = saved.filter(|n| *n <= buckets * u64::from(self.slots));
-        wait_lock(&self.writers.space, self.medium()).unswept = extents.iter().copied().collect();
+        let mut space = wait_lock(&self.writers.space, self.medium());
+        (space.unswept, space.is_counted) = (extents.iter().copied().collect(), false);
+        drop(space);
         Ok(())
     }
 
     /// Walks the whole chain, as one range.
     fn recover_all(&mut self, extents: &[u64]) -> Result<()> {
         self.read_ahead(extents)?;
-        let met = self.walk(0)?;
+        let met = self.walk(&self.range(0)?)?;
         let depth = met.iter().map(|met| met.depth).max().unwrap_or(1);
         if !is_proportionate(depth, met.len() as u64) {
             let numbers = extents.iter().flat_map(|i| self.numbers(*i));
@@ -176,9 +184,8 @@ impl<M: Medium> Reh<M> {
         let _ = self.make_all();
         let growth = &self.writers.growth;
         let buckets = growth.units();
-        let found = self.writers.found_live.load(Ordering::Acquire);
         IndexStats {
-            slots_used: found.saturating_add_signed(self.live.change()),
+            slots_used: self.met_count(),
             slots: buckets * u64::from(self.slots),
             medium_bytes: buckets * BUCKET_BYTES,
             dram_bytes: self.directory.bytes() + buckets * size_of::<[AtomicU64; 4]>() as u64,

@@ -10,6 +10,8 @@ pub(super) struct Space {
     pub(super) free: FreeUnits,
     /// Extents older than this open that the sweep has not come to.
     pub(super) unswept: BTreeSet<u64>,
+    /// The count of extents taken before the sweep's end has begun anew.
+    pub(super) is_counted: bool,
 }
 
 impl Space {

@@ -1,12 +1,14 @@
 //! Buckets that are free: known ones, those of the sweep, and new extents.
 //!
 //! Until the sweep of an open is through, an extent that is older than the open may have free buckets that nobody
-//! knows of. The sweep goes by these extents, each once: for every bucket it makes the range of whatever its prefix
-//! word says. A bucket without a row is free then: one that was on the chain at the open has a row by now, and one
-//! that was freed since has one, too, and is on the list already. One whose prefix leads into a damaged range is kept.
+//! knows of. The sweep begins when every range is made, and goes by these extents, each once. A bucket without a row
+//! is free: one that was on the chain at the open has a row by now, and one that was freed since has one, too, and is
+//! on the list already. Where damage hides a part of the chain there is no sweep in this open: any bucket may lie in
+//! that part, whatever its own words say.
 //!
 //! Who needs a bucket takes a known one; else a new extent, if not too many were taken since a sweep ended, over all
-//! opens; else it sweeps extents until one has a free bucket. The count is on the medium, durable before the
+//! opens, or damage allows no sweep; else it makes all ranges, and sweeps extents until one has a free bucket. The
+//! count is on the medium, durable before the
 //! extent's kind, so crashes that let no sweep end keep no more than a sixteenth of the extents beyond what is needed.
 
 use durahash_media::{Error, ErrorKind, Limit, Medium, Result, wait_lock};
@@ -14,7 +16,6 @@ use durahash_media::{Error, ErrorKind, Limit, Medium, Result, wait_lock};
 use super::Reh;
 use super::layout::{BUCKET_BYTES, MAX_BUCKETS, TAKEN_ROOT};
 use super::planted::{Fault, planted};
-use super::ranges::is_damage;
 
 /// So many extents may always be taken before a sweep ends, and a part of all where that is more.
 const TAKEN_ALWAYS: u64 = 4;
@@ -40,17 +41,20 @@ impl<M: Medium> Reh<M> {
             if let Some(bucket) = self.take_known() {
                 return Ok(bucket);
             }
-            let is_swept = self.is_swept();
-            if is_swept || self.may_take_extent()? {
+            let is_swept = self.is_swept()?;
+            if is_swept || self.may_take_extent()? || !self.knows_all()? {
                 match self.take_extent(is_swept) {
-                    Err(e) if !is_swept && matches!(e.kind(), ErrorKind::Full { .. }) => {
+                    Err(e) if matches!(e.kind(), ErrorKind::Full { .. }) && !is_swept => {
+                        if !self.knows_all()? {
+                            return Err(e);
+                        }
                         while self.sweep_next()? {}
-                        continue;
                     }
                     taken => return taken,
                 }
+            } else {
+                self.sweep_next()?;
             }
-            self.sweep_next()?;
         }
     }
 
@@ -64,9 +68,19 @@ impl<M: Medium> Reh<M> {
         Some(bucket)
     }
 
-    /// True if every free bucket is known.
-    pub(super) fn is_swept(&self) -> bool {
-        wait_lock(&self.writers.space, self.medium()).unswept.is_empty()
+    /// True if every free bucket is known. When that is so for the first time, the count begins anew: what is free is
+    /// not known to the next open, which may take as much as is left. The caller has the sweep's mutex.
+    fn is_swept(&self) -> Result<bool> {
+        let mut space = wait_lock(&self.writers.space, self.medium());
+        if !space.unswept.is_empty() || std::mem::replace(&mut space.is_counted, true) {
+            return Ok(space.unswept.is_empty());
+        }
+        let count = space.free.count() / self.per_extent();
+        drop(space);
+        if self.pool.root(TAKEN_ROOT)? != count {
+            self.pool.set_root(TAKEN_ROOT, count)?;
+        }
+        Ok(true)
     }
 
     fn may_take_extent(&self) -> Result<bool> {
@@ -110,7 +124,7 @@ impl<M: Medium> Reh<M> {
         empty.map_or(Ok(()), |extent| self.pool.release_extent(extent))
     }
 
-    /// Sweeps one extent; false if all are swept.
+    /// Sweeps one extent; false if all are swept, or damage allows no sweep.
     ///
     /// # Errors
     /// As [`find`](Reh::find), but for damage.
@@ -121,41 +135,27 @@ impl<M: Medium> Reh<M> {
 
     /// The same. The caller has the sweep's mutex.
     fn sweep_next(&self) -> Result<bool> {
+        if !self.knows_all()? || self.is_swept()? {
+            return Ok(false);
+        }
         let medium = self.medium();
         let next = wait_lock(&self.writers.space, medium).unswept.first().copied();
         let Some(extent) = next else {
-            return Ok(false);
+            return Ok(true);
         };
-        let mut free = Vec::new();
-        for number in self.numbers(extent).rev() {
-            let by_name = planted(Fault::FreeByName);
-            if self.meta(number).is_made() && !by_name {
-                continue;
+        let is_free = |number: &u64| {
+            let prefix = || self.bucket(*number).map_or(0, |bucket| medium.load(&bucket.prefix));
+            if planted(Fault::FreeByName) {
+                return self.directory.find(prefix()) != *number;
             }
-            let found = match self.find(medium.load(&self.bucket(number)?.prefix)) {
-                Err(e) if is_damage(&e) => continue,
-                found => found?,
-            };
-            let is_free = if by_name { found != number } else { !self.meta(number).is_made() };
-            if is_free {
-                free.push(number);
-            }
-        }
-        let (empty, is_last) = {
-            let mut space = wait_lock(&self.writers.space, medium);
-            let empty = space.add_swept(extent, free);
-            (empty, space.unswept.is_empty().then(|| space.free.count()))
+            !self.meta(*number).is_made()
         };
+        let free = self.numbers(extent).rev().filter(is_free).collect();
+        let empty = wait_lock(&self.writers.space, medium).add_swept(extent, free);
         if let Some(extent) = empty {
             self.pool.release_extent(extent)?;
         }
-        if let Some(count) = is_last {
-            // What is free now is not known to the next open, which may take as much as is left.
-            let count = count / self.per_extent();
-            if self.pool.root(TAKEN_ROOT)? != count {
-                self.pool.set_root(TAKEN_ROOT, count)?;
-            }
-        }
+        self.is_swept()?;
         Ok(true)
     }
 
