@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use durahash_media::{ErrorKind, Format, Result};
+use durahash_media::{Error, ErrorKind, Format, Result};
 
 use super::data::Type;
 use super::design::Design;
@@ -145,13 +145,16 @@ impl OpenPool {
         lock(&self.warming, &*self.store)
     }
 
-    /// Ends that: nobody but the handles of a map keeps its engine from here on.
-    fn stop_warming(&self) {
-        if let Some((stop, thread)) = self.warming().take() {
-            stop.store(true, Ordering::Relaxed);
-            // A panic was told, and what was not made is made by operations.
-            let _ = thread.join();
-        }
+    /// Ends that, and says if there was something to end: nobody but the handles of a map keeps its engine from
+    /// here on.
+    fn stop_warming(&self) -> bool {
+        let Some((stop, thread)) = self.warming().take() else {
+            return false;
+        };
+        stop.store(true, Ordering::Relaxed);
+        // A panic was told, and what was not made is made by operations.
+        let _ = thread.join();
+        true
     }
 
     fn members(&self) -> MutexGuard<'_, BTreeMap<u8, Member>> {
@@ -285,7 +288,16 @@ impl OpenPool {
         let _changing = lock(&self.changing, &*self.store);
         let map = self.number(name)?;
         self.store.writable()?;
-        self.stop_warming();
+        let was_warming = self.stop_warming();
+        let removed = self.remove_unused(map);
+        if was_warming {
+            // The others, and this one, if it was refused.
+            self.warm();
+        }
+        removed
+    }
+
+    fn remove_unused(&self, map: u8) -> Result<()> {
         // No sweep ends before its records are free: it would free those that it did not come to, and others
         // would take them.
         let sweeping = lock(&self.sweep_at, &*self.store);
@@ -407,18 +419,28 @@ impl OpenPool {
     }
 }
 
+/// True if it is damage that keeps slots from being read.
+fn hides_slots(e: &Error) -> bool {
+    matches!(e.kind(), ErrorKind::Corrupt { .. } | ErrorKind::Skewed { .. })
+}
+
 impl Peers for OpenPool {
     fn sweep_step(&self) -> Result<bool> {
         let mut at = lock(&self.sweep_at, &*self.store);
-        if !self.store.sweep_pending() {
+        if !self.store.sweep_goes_on() {
             return Ok(false);
         }
         let next = self.members().range(at.0..).next().map(|(map, member)| (*map, member.clone()));
         if let Some((map, member)) = next {
             let from = if map == at.0 { at.1 } else { 0 };
-            *at = match with!(member, engine => engine.mark_from(from))? {
-                Some(next) => (map, next),
-                None => (map + 1, 0),
+            *at = match with!(member, engine => engine.mark_from(from)) {
+                Ok(Some(next)) => (map, next),
+                Ok(None) => (map + 1, 0),
+                Err(e) if hides_slots(&e) => {
+                    self.store.give_up_sweep();
+                    return Ok(false);
+                }
+                Err(e) => return Err(e),
             };
             if self.members().range(at.0..).next().is_some() {
                 return Ok(true);
@@ -446,5 +468,39 @@ impl Drop for OpenPool {
         // Nothing is left that could report a failure: the pool stays unclean and is recovered when it is
         // opened. `close` reports.
         let _ = self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use durahash_media::{Dram, Geometry, Pool};
+
+    use super::*;
+
+    /// What is warmed is warmed on, whether a map was removed meanwhile or refused to be.
+    #[test]
+    fn a_removal_does_not_end_the_warming_of_others() {
+        let geometry = Geometry::default();
+        let spec = MapSpec {
+            kind: Single::NUMBER,
+            design: Design::Reh,
+            key: Type::Bytes,
+            value: Type::Bytes,
+            geometry,
+            seed: 7,
+            design_options: DesignOptions::default(),
+        };
+        let max_bytes = 16 << 20;
+        let format = Format { kind: Format::NO_MAP, max_bytes, ..spec.format() };
+        let pool = Pool::create(Dram::new(max_bytes).unwrap(), &format).unwrap();
+        let pool = OpenPool::new(Box::new(Arc::new(pool))).opened();
+        let make = |name| pool.create(name, &spec, |map| pool.handle::<Single>(map, None)).unwrap();
+        let (one, other) = (make("one"), make("other"));
+        pool.warm();
+        assert!(pool.remove("one").is_err() && pool.warming().is_some());
+        drop(one);
+        pool.remove("one").unwrap();
+        assert!(pool.warming().is_some());
+        drop(other);
     }
 }

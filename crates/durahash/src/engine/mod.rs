@@ -231,7 +231,8 @@ impl<M: Medium> Host for Arc<Pool<M>> {
 
 /// The maps of a pool, as one of them needs them.
 pub(crate) trait Peers: Send + Sync {
-    /// Marks the blocks of one more unit of one of the maps; whether more is left.
+    /// Marks the blocks of one more unit of one of the maps; whether more is left. Damage that hides slots ends
+    /// it for this open: the pool grows then, and is full although there may be space.
     fn sweep_step(&self) -> Result<bool>;
 
     /// Finds the free space that the pool does not know of yet: ends the sweep, lets the maps give back what they
@@ -401,12 +402,12 @@ impl<K: Kind> Engine<K> {
         self.store.sync()
     }
 
-    /// True while free record space is still to be found.
+    /// True while free record space is still to be found in this open.
     pub(crate) fn sweep_pending(&self) -> bool {
         if self.swept.load(Ordering::Relaxed) {
             return false;
         }
-        let pending = self.store.sweep_pending();
+        let pending = self.store.sweep_goes_on();
         if !pending {
             self.swept.store(true, Ordering::Relaxed);
         }

@@ -201,7 +201,7 @@ pub(crate) trait Store: Send + Sync {
     fn format(&self) -> &Format;
     /// As [`Pool::writable`].
     fn writable(&self) -> Result<()>;
-    /// As [`Pool::alloc_block`], where nothing may grow while a sweep is pending.
+    /// As [`Pool::alloc_block`], where nothing may grow while a sweep goes on.
     fn alloc(&self, bytes: u64) -> Result<Option<u64>>;
     /// The same of a cell.
     fn alloc_cell(&self, bytes: u64) -> Result<Option<u64>>;
@@ -211,8 +211,10 @@ pub(crate) trait Store: Send + Sync {
     fn mark(&self, off: u64) -> Result<bool>;
     /// As [`Pool::keep_extent`].
     fn keep_extent(&self, off: u64);
-    /// As [`Pool::sweep_pending`].
-    fn sweep_pending(&self) -> bool;
+    /// As [`Pool::sweep_goes_on`].
+    fn sweep_goes_on(&self) -> bool;
+    /// As [`Pool::give_up_sweep`].
+    fn give_up_sweep(&self);
     /// As [`Pool::finish_sweep`].
     fn finish_sweep(&self) -> Result<()>;
     /// As [`Pool::give_back_blocks`].
@@ -316,8 +318,12 @@ impl<M: Medium> Store for Pool<M> {
         Pool::keep_extent(self, off);
     }
 
-    fn sweep_pending(&self) -> bool {
-        Pool::sweep_pending(self)
+    fn sweep_goes_on(&self) -> bool {
+        Pool::sweep_goes_on(self)
+    }
+
+    fn give_up_sweep(&self) {
+        Pool::give_up_sweep(self);
     }
 
     fn finish_sweep(&self) -> Result<()> {
