@@ -7,6 +7,7 @@ mod cells;
 mod checks;
 mod concurrent;
 mod costs;
+mod damage;
 mod esh;
 mod faults;
 mod format;

@@ -14,26 +14,26 @@ use durahash_testkit::pool_on;
 
 use super::{assert_holds, findings, put, remove, spread};
 
-const MAX_BYTES: u64 = 4 << 20;
+pub(super) const MAX_BYTES: u64 = 4 << 20;
 /// A word for each bucket.
-const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 1 };
+pub(super) const TINY: Geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 1 };
 const EXTENT_WORDS: usize = 128;
-const BUCKET_WORDS: usize = 32;
-const LINK: usize = 30;
-const PREFIX: usize = 31;
+pub(super) const BUCKET_WORDS: usize = 32;
+pub(super) const LINK: usize = 30;
+pub(super) const PREFIX: usize = 31;
 const VERSION: usize = 2;
 /// Root words: of the first bucket, the array, the depths, and the extents taken.
-const ROOTS: usize = 32;
+pub(super) const ROOTS: usize = 32;
 
-struct Run {
-    sim: Sim,
+pub(super) struct Run {
+    pub(super) sim: Sim,
     pool: Arc<Pool<Sim>>,
     reh: Reh<Sim>,
     model: HashMap<u64, u64>,
 }
 
 /// The table in an image.
-fn open(image: &[u64]) -> Result<(Sim, Arc<Pool<Sim>>, Reh<Sim>)> {
+pub(super) fn open(image: &[u64]) -> Result<(Sim, Arc<Pool<Sim>>, Reh<Sim>)> {
     let sim = Sim::from_image(image, MAX_BYTES);
     let pool = Arc::new(Pool::open(sim.clone(), false)?);
     Ok((sim, Arc::clone(&pool), Reh::open(pool)?))
@@ -47,7 +47,7 @@ impl Run {
         Run { sim, pool, reh, model: HashMap::new() }
     }
 
-    fn with(count: u64) -> Self {
+    pub(super) fn with(count: u64) -> Self {
         let mut run = Run::new(TINY);
         (0..count).for_each(|i| run.put(i, i));
         run
@@ -57,7 +57,7 @@ impl Run {
         assert_eq!(put(&self.reh, spread(i), v), self.model.insert(spread(i), v));
     }
 
-    fn remove(&mut self, i: u64) {
+    pub(super) fn remove(&mut self, i: u64) {
         assert_eq!(remove(&self.reh, spread(i)), self.model.remove(&spread(i)));
     }
 
@@ -84,7 +84,7 @@ impl Run {
 }
 
 /// The words of the array in an image.
-fn array(image: &[u64]) -> std::ops::Range<usize> {
+pub(super) fn array(image: &[u64]) -> std::ops::Range<usize> {
     let root = image[ROOTS + 1];
     assert_ne!(root, 0, "there is an array");
     let first = (root >> 6 & ((1 << 38) - 1)) as usize * EXTENT_WORDS;
@@ -92,7 +92,7 @@ fn array(image: &[u64]) -> std::ops::Range<usize> {
 }
 
 /// Buckets on the chain of an image, with the first of their hashes.
-fn chain(image: &[u64]) -> Vec<(usize, u64)> {
+pub(super) fn chain(image: &[u64]) -> Vec<(usize, u64)> {
     let (mut bucket, mut all) = (image[ROOTS] as usize, Vec::new());
     while bucket != 0 {
         all.push((bucket, image[bucket * BUCKET_WORDS + PREFIX]));
@@ -101,7 +101,7 @@ fn chain(image: &[u64]) -> Vec<(usize, u64)> {
     all
 }
 
-fn is_corrupt(e: &Error) -> bool {
+pub(super) fn is_corrupt(e: &Error) -> bool {
     matches!(e.kind(), ErrorKind::Corrupt { .. })
 }
 
