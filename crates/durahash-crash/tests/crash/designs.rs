@@ -263,7 +263,7 @@ accept! {
             "a hint: what is older costs time only"
         "take_extent" "self.pool.set_root(TAKEN_ROOT, count.sat" [Drop Delay]
             "a crash that forgets to count one extent loses nothing: planted_reh.rs forgets them all"
-        "sweep_next" "self.pool.set_root(TAKEN_ROOT, count)" [Drop Delay]
+        "is_swept" "self.pool.set_root(TAKEN_ROOT, count)" [Drop Delay]
             "the count before lets the next open take fewer extents, or more by one sweep's"
         "write" "pool.set_root(" [Delay]
             "an extent of the array before is given back by the next fence: a root that names it counts for none"
