@@ -122,7 +122,7 @@ pub struct PoolStats {
     pub checked_blocks: u64,
     /// Of these, blocks that have one: they were not stored to since the last close.
     pub verifiable_blocks: u64,
-    /// True if free record space is still to be found.
+    /// True if free record space is still to be found: until the next open, where damage allows no sweep.
     pub sweep_pending: bool,
 }
 

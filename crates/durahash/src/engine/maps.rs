@@ -11,14 +11,16 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use durahash_media::{Error, ErrorKind, Format, Result};
+use durahash_media::{ErrorKind, Format, Result};
 
 use super::data::Type;
 use super::design::Design;
 use super::record::Store;
 use super::settings::DesignOptions;
 use super::spec::{MapSpec, check_wanted, known};
-use super::{Engine, Host, Kind, Member, Multi, Peers, Single, check_blocks, lock, unnamed};
+use super::{
+    Engine, Host, Kind, Member, Multi, Peers, Single, check_blocks, hides_slots, lock, unnamed,
+};
 use crate::index::Finding;
 
 /// A map and the pool that it keeps open.
@@ -417,11 +419,6 @@ impl OpenPool {
         }
         self.store.close()
     }
-}
-
-/// True if it is damage that keeps slots from being read.
-fn hides_slots(e: &Error) -> bool {
-    matches!(e.kind(), ErrorKind::Corrupt { .. } | ErrorKind::Skewed { .. })
 }
 
 impl Peers for OpenPool {

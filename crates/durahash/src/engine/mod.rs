@@ -561,7 +561,8 @@ impl<K: Kind> Engine<K> {
                     f(&slots)?;
                     next
                 }
-                Err(e) => self.index.behind(from).filter(|_| skips).ok_or(e)?,
+                Err(e) if skips && hides_slots(&e) => self.index.behind(from).ok_or(e)?,
+                Err(e) => return Err(e),
             };
         }
         Ok(())
@@ -593,6 +594,11 @@ impl<K: Kind> Engine<K> {
         while self.sweep_step()? {}
         Ok(())
     }
+}
+
+/// True if it is damage that keeps slots from being read.
+fn hides_slots(e: &Error) -> bool {
+    matches!(e.kind(), ErrorKind::Corrupt { .. } | ErrorKind::Skewed { .. })
 }
 
 /// A closure over the slots of a unit.

@@ -286,7 +286,7 @@ impl<M: Medium> Reh<M> {
     }
 
     /// How many places there are where ranges may begin.
-    fn places(&self) -> u64 {
+    pub(super) fn places(&self) -> u64 {
         1 << self.words.depth()
     }
 
@@ -326,8 +326,8 @@ impl<M: Medium> Reh<M> {
     /// The same by several threads, and then all other background work, until `stop` says so; damage is told to
     /// whoever comes to it.
     pub(super) fn make_in_parts(&self, stop: &AtomicBool) {
-        let places: Vec<u64> = (0..self.places()).collect();
         let stops = || stop.load(Ordering::Relaxed) || self.is_complete();
+        let places: Vec<u64> = if stops() { Vec::new() } else { (0..self.places()).collect() };
         let _ = in_parts(&places, WORDS_PER_PART, |places| {
             let from = places.first().copied().unwrap_or_default();
             let _ = self.make_places(from..from + places.len() as u64, stops);
@@ -346,18 +346,27 @@ impl<M: Medium> Reh<M> {
         })
     }
 
+    /// Makes the ranges in so many more places, but those that are damaged; false if there are no more places.
+    pub(super) fn make_some(&self, count: u64) -> Result<bool> {
+        if self.is_complete() {
+            return Ok(false);
+        }
+        let from = self.writers.next_place.fetch_add(count, Ordering::Relaxed);
+        let places = from..self.places().min(from.saturating_add(count));
+        if places.is_empty() {
+            return Ok(false);
+        }
+        match self.make_places(places, || false) {
+            Err(e) if !is_damage(&e) => Err(e),
+            _ => Ok(true),
+        }
+    }
+
     /// A piece of background work: a few ranges, and when all are made an extent of the sweep; whether more is
     /// waiting.
     pub(super) fn work(&self) -> Result<bool> {
-        if !self.is_complete() {
-            let from = self.writers.next_place.fetch_add(WORDS_PER_STEP, Ordering::Relaxed);
-            let places = from..self.places().min(from.saturating_add(WORDS_PER_STEP));
-            if !places.is_empty() {
-                return match self.make_places(places, || false) {
-                    Err(e) if !is_damage(&e) => Err(e),
-                    _ => Ok(true),
-                };
-            }
+        if self.make_some(WORDS_PER_STEP)? {
+            return Ok(true);
         }
         if self.pool.writable().is_err() {
             return Ok(false);

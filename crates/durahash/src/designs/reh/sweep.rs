@@ -7,9 +7,11 @@
 //! that part, whatever its own words say.
 //!
 //! Who needs a bucket takes a known one; else a new extent, if not too many were taken since a sweep ended, over all
-//! opens, or damage allows no sweep; else it makes all ranges, and sweeps extents until one has a free bucket. The
-//! count is on the medium, durable before the
-//! extent's kind, so crashes that let no sweep end keep no more than a sixteenth of the extents beyond what is needed.
+//! opens, or damage allows no sweep; else it makes all ranges, and sweeps extents until one has a free bucket. Who
+//! takes an extent makes its part of the ranges, so that few are left for the last; but an open that begins with all
+//! of them taken, after several crashes, has one split wait for all: about 20 ms for a million keys.
+//! The count is on the medium, durable before the extent's kind, so crashes that let no sweep end keep no more than
+//! a sixteenth of the extents beyond what is needed.
 
 use durahash_media::{Error, ErrorKind, Limit, Medium, Result, wait_lock};
 
@@ -84,14 +86,19 @@ impl<M: Medium> Reh<M> {
     }
 
     fn may_take_extent(&self) -> Result<bool> {
-        let extents = self.pool.unit_extents().len() as u64;
-        Ok(self.pool.root(TAKEN_ROOT)? < TAKEN_ALWAYS.max(extents / TAKEN_PART))
+        Ok(self.pool.root(TAKEN_ROOT)? < self.taken_most())
+    }
+
+    /// How many extents may be taken before a sweep ends.
+    fn taken_most(&self) -> u64 {
+        TAKEN_ALWAYS.max(self.pool.unit_extents().len() as u64 / TAKEN_PART)
     }
 
     /// Takes an extent and returns its first bucket; the others are free. The caller has the sweep's mutex.
     fn take_extent(&self, is_swept: bool) -> Result<u64> {
         let count = if is_swept { 0 } else { self.pool.root(TAKEN_ROOT)? };
         if !is_swept {
+            self.make_some(self.places() / self.taken_most() + 1)?;
             let more = u64::from(!planted(Fault::Uncounted));
             self.pool.set_root(TAKEN_ROOT, count.saturating_add(more))?;
         }
