@@ -295,6 +295,8 @@ impl<M: Medium> Pool<M> {
         let bytes = size_of::<Superblock>() as u64;
         if let Some(before) = self.lost {
             // First of all: under the new boot id nothing would tell that power was lost.
+            self.checks.forget(medium)?;
+            medium.sync(0, bytes)?;
             for off in wait_lock(&self.doubted, medium).drain(..) {
                 self.store_word(self.at(off)?, 0);
                 medium.sync(off, size_of::<PmU64>() as u64)?;

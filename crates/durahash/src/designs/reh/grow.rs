@@ -25,7 +25,7 @@ impl<M: Medium> Reh<M> {
     /// with the directory: a split or merge on top of damage would spread it to other buckets.
     ///
     /// The next bucket is the same for as long as this one is held: it stays the lower one in all
-    /// that happens to it, unless it merges with this one.
+    /// that happens to it, unless it merges with this one. Where damage hides the next one, nothing splits or merges.
     fn sound(&self, held: &Guard<'_, M>, h: u64) -> Result<(&Bucket, u64, Link)> {
         let medium = self.medium();
         let bucket = self.bucket(held.bucket)?;
