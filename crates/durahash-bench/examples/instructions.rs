@@ -13,7 +13,30 @@ fn key(i: u64) -> u64 {
     i.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
+/// The same as a text.
+fn text(i: u64) -> String {
+    format!("a name, {:016x}", key(i))
+}
+
+/// Lookups of texts with values of a usual length.
+fn run_texts(is_hit: bool, count: u64) -> Result<()> {
+    let map: Map<str, str> = Options::new().seed(1).max_bytes(64 << 20).in_memory()?;
+    for i in 0..KEYS {
+        map.put(&text(i), &"text".repeat(25))?;
+    }
+    // As many whatever the count is: texts take more than lookups.
+    let keys: Vec<String> = (0..KEYS).map(|i| text(if is_hit { i } else { !i })).collect();
+    for key in keys.iter().cycle().take(count as usize) {
+        let found = map.get_with(key, str::len)?;
+        assert_eq!(std::hint::black_box(found).is_some(), is_hit);
+    }
+    Ok(())
+}
+
 fn run(operation: &str, count: u64) -> Result<bool> {
+    if let Some(kind) = operation.strip_prefix("text_") {
+        return run_texts(kind == "hit", count).map(|()| true);
+    }
     // Little address space: a counting tool has not much of it.
     let map: Map<u64, u64> = Options::new().seed(1).max_bytes(64 << 20).in_memory()?;
     for i in 0..KEYS {
@@ -53,7 +76,7 @@ fn run(operation: &str, count: u64) -> Result<bool> {
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [operation, count] = args.as_slice() else {
-        eprintln!("usage: instructions hit|miss|get_many|update|insert COUNT");
+        eprintln!("usage: instructions hit|miss|get_many|update|insert|text_hit|text_miss COUNT");
         return ExitCode::from(2);
     };
     match count.parse().map(|count| run(operation, count)) {

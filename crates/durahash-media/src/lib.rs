@@ -23,6 +23,7 @@ mod error;
 mod primitive;
 mod word;
 
+mod copied;
 mod flush;
 pub mod hash;
 pub mod probe;
@@ -47,6 +48,7 @@ mod pool;
 
 #[cfg(not(loom))]
 pub use by_depth::{ByDepth, DepthWord};
+pub use copied::{COPIED_WORDS, CopiedWords};
 pub use error::{Error, ErrorKind, Limit, Result};
 pub use identity::FileId;
 pub use lock::{DirectoryLock, Version, VersionLock, wait_lock};

@@ -85,6 +85,13 @@ impl<const N: usize, W: DepthWord> Reserved<N, W> {
         unsafe { &*self.memory.base().as_ptr().cast::<[W::Atomic; N]>().add(i as usize) }
     }
 
+    /// Row `i`, if there is one.
+    #[inline(always)]
+    #[must_use]
+    pub fn get(&self, i: u64) -> Option<&[W::Atomic; N]> {
+        (i < self.count()).then(|| self.row(i))
+    }
+
     /// Starts to fetch row `i`; nothing where there is none.
     #[inline(always)]
     pub fn prefetch(&self, i: u64) {

@@ -312,6 +312,13 @@ pub trait Index: IndexBase<Slot = u64> {
     /// Those of `f`'s last run, and as [`Index::get`].
     fn read(&self, h: u64, f: Reader<'_>) -> Result<()>;
 
+    /// Looks once for `h`, without a lock, and runs `f` with its payload before it reads the version again: true if
+    /// there is a payload, and what `f` loaded is consistent with it. `None` where the look was in vain; a
+    /// [`read`](Index::read) makes as many as it takes.
+    fn read_once(&self, _h: u64, _f: &mut dyn FnMut(u64)) -> Option<bool> {
+        None
+    }
+
     /// Runs `f` once with the payload of `h`, the bucket locked and a slot secured if `room` says
     /// so, then does what it answers. Returns the payload found. An error of `f` changes nothing.
     ///

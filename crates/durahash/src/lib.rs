@@ -75,8 +75,8 @@
 //!
 //! # Performance
 //!
-//! - Words (integers, short arrays) are several times as fast as byte strings, which cost a record each and a checksum
-//!   on every read.
+//! - Words (integers, short arrays) are several times as fast as byte strings, which cost a record each, and a
+//!   checksum when it is written and when it is first read.
 //! - Keys and values of fixed size of up to 64 bytes, as digests, are kept in cells without header: next to words, the
 //!   smallest and the fastest.
 //! - [`Map::get_many`] hides the latency of memory: two to four times the rate of [`Map::get`]. [`Map::put_many`]

@@ -9,8 +9,9 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use super::room::{HUGE_PAGE_BYTES, Room};
 use super::{ADDRESS_BYTES, Durability, Memory, Region, Storage, sys};
+use crate::copied::{COPIED_WORDS, CopiedWords};
 use crate::error::{Error, Limit, Result};
-use crate::word::OnMedia;
+use crate::word::{OnMedia, PmU64};
 
 /// An anonymous mapping, zeroed, huge pages asked for. Nothing outlives the process, so flush,
 /// fence and drain are nothing.
@@ -40,6 +41,10 @@ impl Memory for Dram {
     #[inline(always)]
     fn same_line_order(&self) -> bool {
         true
+    }
+    #[inline(always)]
+    fn copy_words(&self, src: &[PmU64; COPIED_WORDS], dst: &mut CopiedWords) {
+        dst.fill_at_once(src);
     }
     #[inline(always)]
     fn region(&self) -> &Region {

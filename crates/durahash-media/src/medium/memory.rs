@@ -1,6 +1,7 @@
 //! Touching bytes: words, lines and their order. Compiled into each design.
 
 use super::{Region, each_line, prefetch_line};
+use crate::copied::{COPIED_WORDS, CopiedWords};
 use crate::error::Result;
 use crate::word::{OnMedia, PmU64, copy_out};
 
@@ -156,6 +157,13 @@ pub trait Memory: Send + Sync + Sized + 'static {
         copy_out(src, skip, dst, |word| self.load(word));
     }
 
+    /// Copies some words, for a reader that validates a version afterwards: one that is stored to meanwhile may come
+    /// in parts.
+    #[inline(always)]
+    fn copy_words(&self, src: &[PmU64; COPIED_WORDS], dst: &mut CopiedWords) {
+        dst.fill(src, |word| self.load(word));
+    }
+
     /// Copies `out.len()` bytes from `off`, whole words, as they are durable after a fence: they are flushed, or
     /// read where what was flushed goes. What was flushed before was synced.
     ///
@@ -181,7 +189,15 @@ pub trait Memory: Send + Sync + Sized + 'static {
                 return false;
             }
         }
-        rest.is_empty() || self.load(&src[words.len()]).to_le_bytes()[..rest.len()] == *rest
+        if rest.is_empty() {
+            return true;
+        }
+        let bits = 8 * rest.len() as u32;
+        let want = match bytes.last_chunk() {
+            Some(last) => u64::from_le_bytes(*last) >> (64 - bits),
+            None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+        };
+        self.load(&src[words.len()]) & !(u64::MAX << bits) == want
     }
 }
 

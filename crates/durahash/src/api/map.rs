@@ -17,6 +17,7 @@ use crate::engine::design::Design;
 use crate::engine::edit::Rule;
 use crate::engine::maps::Handle;
 use crate::engine::outcome::Outcome;
+use crate::engine::record::{KeyHash, Short};
 use crate::engine::stats::Stats;
 use crate::index::{Change, Finding, IndexStats, PREFETCHED, Room};
 
@@ -90,6 +91,9 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
     /// True if slots hold keys and values themselves.
     pub(super) const WORDS: bool = K::TYPE.is_word() && V::TYPE.is_word();
 
+    /// True if keys and values have fixed sizes: most entries are cells, which have a way of their own.
+    const FIXED: bool = K::TYPE.fixed_bytes().is_some() && V::TYPE.fixed_bytes().is_some();
+
     pub(crate) fn new(engine: Handle<Single>) -> Self {
         debug_assert!(engine.key == K::TYPE && engine.value == V::TYPE);
         Map { engine, types: PhantomData }
@@ -129,26 +133,59 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         if Self::WORDS {
             return Self::value(self.engine.index.get(self.hash(key))?);
         }
+        self.with_bytes(key, V::from_bytes, |key, key_hash, _| {
+            if V::TYPE.fixed_bytes().is_some() {
+                return self.with_copy(key, key_hash, V::from_bytes);
+            }
+            let mut value = Vec::new();
+            if !self.engine.get_bytes(key, key_hash, &mut value)? {
+                return Ok(None);
+            }
+            V::from_vec(value).map(Some).ok_or_else(no_value)
+        })
+    }
+
+    /// Calls `f` with the bytes of the value of `key`, if there is one; `f` answers `None` if they are no value.
+    /// Where one look does not find it, `long` does.
+    #[inline]
+    fn with_bytes<R, F: FnOnce(&[u8]) -> Option<R>>(
+        &self,
+        key: &K::Ref,
+        f: F,
+        long: impl FnOnce(&[u8], KeyHash, F) -> Result<Option<R>>,
+    ) -> Result<Option<R>> {
         let mut buffer = K::Buffer::default();
         let key = K::bytes(key, &mut buffer);
-        if V::TYPE.fixed_bytes().is_some() {
-            return with_scratch(|buffer| {
-                if !self.engine.get_bytes(key, buffer)? {
-                    return Ok(None);
-                }
-                V::from_bytes(buffer).map(Some).ok_or_else(no_value)
-            });
+        let key_hash = self.engine.key_hash(key);
+        if Self::FIXED {
+            return long(key, key_hash, f);
         }
-        let mut value = Vec::new();
-        if !self.engine.get_bytes(key, &mut value)? {
-            return Ok(None);
+        let mut short = Short::new();
+        match self.engine.look_once(key, key_hash, Some(&mut short)) {
+            Some(false) => Ok(None),
+            Some(true) => f(short.value()).map(Some).ok_or_else(no_value),
+            None => long(key, key_hash, f),
         }
-        V::from_vec(value).map(Some).ok_or_else(no_value)
+    }
+
+    /// The same, of a value that is copied to a buffer of the thread.
+    fn with_copy<R>(
+        &self,
+        key: &[u8],
+        key_hash: KeyHash,
+        f: impl FnOnce(&[u8]) -> Option<R>,
+    ) -> Result<Option<R>> {
+        with_scratch(|buffer| {
+            if !self.engine.get_bytes(key, key_hash, buffer)? {
+                return Ok(None);
+            }
+            f(buffer).map(Some).ok_or_else(no_value)
+        })
     }
 
     /// Calls `f` with the value of `key`, if there is one, and returns its result.
     ///
-    /// The value is a copy in a buffer of the thread, which is reused (up to 64 KiB). No lock is
+    /// The value is a copy, where it is not short in a buffer of the thread, which is reused (up to 64 KiB). No lock is
     /// held: `f` may use the map.
     ///
     /// **Concurrency.** As [`get`](Map::get).
@@ -166,14 +203,11 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
         if Self::WORDS {
             return Ok(self.get(key)?.map(|v| f(v.borrow())));
         }
-        let mut buffer = K::Buffer::default();
-        let key = K::bytes(key, &mut buffer);
-        with_scratch(|buffer| {
-            if !self.engine.get_bytes(key, buffer)? {
-                return Ok(None);
-            }
-            V::with(buffer, f).map(Some).ok_or_else(no_value)
-        })
+        self.with_bytes(
+            key,
+            |bytes| V::with(bytes, f),
+            |key, key_hash, f| self.with_copy(key, key_hash, f),
+        )
     }
 
     /// True if `key` has a value.

@@ -315,6 +315,8 @@ impl<K: Data + ?Sized, V: Data<Ref = [u8]> + ?Sized> Map<K, V> {
     /// ```
     pub fn get_into(&self, key: &K::Ref, out: &mut Vec<u8>) -> Result<bool> {
         out.clear();
-        self.engine.get_bytes(K::bytes(key, &mut K::Buffer::default()), out)
+        let mut buffer = K::Buffer::default();
+        let key = K::bytes(key, &mut buffer);
+        self.engine.get_bytes(key, self.engine.key_hash(key), out)
     }
 }

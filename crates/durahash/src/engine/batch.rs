@@ -455,7 +455,8 @@ pub(crate) fn pending(
         return Ok(Pending { named, slots: Vec::new() });
     }
     let name = named & !UNDO;
-    let records = Records { store: Arc::clone(store), hashes: hashes(&**store), cell: None };
+    let records =
+        Records { store: Arc::clone(store), hashes: hashes(&**store), cell: None, known: None };
     let damaged = || Error::corrupt("the batch that a crash has cut off", offset(name));
     let value = records.at(name).and_then(|record| records.load(&record));
     let slots = value.and_then(|(_, value)| {

@@ -88,6 +88,7 @@ fn copy_all(
         sync_mode: old.store.sync_mode()?,
         publish: false,
         is_for_log: false,
+        verify: false,
     };
     let medium = Mapped::create_private(path, &settings.mapped(format.max_bytes))?;
     let lock = medium.file_lock();

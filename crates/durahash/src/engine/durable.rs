@@ -120,6 +120,12 @@ impl<I: Index, M: Medium> Index for Durable<I, M> {
         self.seen(self.index.read(h, f))
     }
 
+    fn read_once(&self, h: u64, f: &mut dyn FnMut(u64)) -> Option<bool> {
+        let found = self.index.read_once(h, f)?;
+        // Where it never will be durable, the read that follows says so.
+        self.seen(Ok(found)).ok()
+    }
+
     fn update(&self, h: u64, room: Room, f: Updater<'_>) -> Result<Option<u64>> {
         self.changed(|index| index.update(h, room, f))
     }

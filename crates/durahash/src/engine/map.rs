@@ -10,7 +10,7 @@ use super::design::Design;
 use super::durable::Durable;
 use super::edit::{Again, Decide, Edit, Rule};
 use super::outcome::Outcome;
-use super::record::{Draft, check_sizes, is_chained, offset};
+use super::record::{Draft, KeyHash, Short, check_sizes, is_chained, offset};
 use super::records::{Pair, Record, is_damage, is_whole};
 use super::settings::DesignOptions;
 use super::{CHAINED_COUNTER, Engine, Host, Kind, Member, Rest, Single};
@@ -187,25 +187,58 @@ impl Engine<Single> {
         }
     }
 
+    /// The hash of a key of bytes, for those that look for it.
+    #[inline]
+    pub(crate) fn key_hash(&self, key: &[u8]) -> KeyHash {
+        self.records.hashes.key(key)
+    }
+
+    /// Looks once for `key`: true if it is there. Its value goes to `out`, if that is asked for. `None` where the look
+    /// was in vain, or the value is not short or its record not known: [`get_bytes`](Self::get_bytes) does all that.
+    #[inline]
+    pub(crate) fn look_once(
+        &self,
+        key: &[u8],
+        key_hash: KeyHash,
+        mut out: Option<&mut Short>,
+    ) -> Option<bool> {
+        let known = self.records.known.as_ref()?;
+        let mut is_it = false;
+        let found = self.index.read_once(self.records.hashes.h(key_hash), &mut |name| {
+            // For the key alone a record is not verified, only its header.
+            is_it = (known.has(offset(name)) || out.is_none() && self.store.header(name).is_ok())
+                && self.store.copy_short(name, key, out.as_deref_mut());
+        })?;
+        (is_it || !found).then_some(found)
+    }
+
     /// Copies the value of `key` into `out`; whether there is one.
-    pub(crate) fn get_bytes(&self, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
-        let key_hash = self.records.hashes.key(key);
+    pub(crate) fn get_bytes(
+        &self,
+        key: &[u8],
+        key_hash: KeyHash,
+        out: &mut Vec<u8>,
+    ) -> Result<bool> {
         let h = self.records.hashes.h(key_hash);
-        let mut found = None;
+        let (mut found, mut is_known) = (None, false);
         self.index.read(h, &mut |payload, still| {
             found = match payload {
                 Some(payload) => self.records.find(h, payload, key, &mut Vec::new(), still)?,
                 None => None,
             };
             match &found {
-                Some(record) => self.records.copy_value(record, out, still),
+                Some(record) => {
+                    is_known = self.records.is_known(record.off);
+                    self.records.copy_value(record, out, still)
+                }
                 None => Ok(()),
             }
         })?;
-        match found {
-            Some(record) => self.records.verify(&record, key_hash, out).map(|()| true),
-            None => Ok(false),
+        if let Some(record) = found.filter(|_| !is_known) {
+            self.records.verify(&record, key_hash, out)?;
+            self.records.add_known(record.off);
         }
+        Ok(found.is_some())
     }
 
     /// Starts to fetch the records of a few hashes, after what the index has of them. `room` is as
@@ -220,7 +253,11 @@ impl Engine<Single> {
 
     /// True if `key` has a value.
     pub(crate) fn contains_bytes(&self, key: &[u8]) -> Result<bool> {
-        let h = self.records.hash(key);
+        let key_hash = self.key_hash(key);
+        if let Some(found) = self.look_once(key, key_hash, None) {
+            return Ok(found);
+        }
+        let h = self.records.hashes.h(key_hash);
         let mut found = false;
         self.index.read(h, &mut |payload, still| {
             found = match payload {
@@ -309,7 +346,7 @@ impl Engine<Single> {
         };
         let mut value = Vec::new();
         let old = old.unwrap_or(&mut value);
-        Ok(match (self.get_bytes(key, old)?, want) {
+        Ok(match (self.get_bytes(key, self.key_hash(key), old)?, want) {
             (true, Some(want)) => (old != want).then_some(Outcome::Present(())),
             (true, None) => Some(Outcome::Present(())),
             (false, Some(_)) => Some(Outcome::Absent),

@@ -94,6 +94,8 @@ pub(crate) struct Listed {
 pub struct OpenPool {
     host: Box<dyn Host>,
     pub(crate) store: Arc<dyn Store>,
+    /// Lookups verify every record.
+    verifies: bool,
     members: Mutex<BTreeMap<u8, Member>>,
     /// Held while a map is made, renamed or removed, or all are looked at.
     changing: Mutex<()>,
@@ -109,10 +111,11 @@ pub struct OpenPool {
 
 impl OpenPool {
     /// A pool whose maps are still to be [started](OpenPool::start), before it is [opened](OpenPool::opened).
-    pub(crate) fn new(host: Box<dyn Host>) -> Arc<Self> {
+    pub(crate) fn new(host: Box<dyn Host>, verifies: bool) -> Arc<Self> {
         Arc::new(OpenPool {
             store: host.store(),
             host,
+            verifies,
             members: Mutex::default(),
             changing: Mutex::default(),
             sweep_at: Mutex::default(),
@@ -202,8 +205,14 @@ impl OpenPool {
         Ok(Box::new(move || {
             let peers: Weak<dyn Peers> = Arc::<OpenPool>::downgrade(&pool);
             let store = Arc::clone(&pool.store);
-            let engine =
-                Engine::new(index()?, (store, peers), (map, &format), types, is_new, start);
+            let engine = Engine::new(
+                index()?,
+                (store, peers),
+                (map, &format),
+                types,
+                (is_new, pool.verifies),
+                start,
+            )?;
             pool.members().insert(map, K::member(Arc::new(engine)));
             Ok(())
         }))
@@ -490,7 +499,7 @@ mod tests {
         let max_bytes = 16 << 20;
         let format = Format { kind: Format::NO_MAP, max_bytes, ..spec.format() };
         let pool = Pool::create(Dram::new(max_bytes).unwrap(), &format).unwrap();
-        let pool = OpenPool::new(Box::new(Arc::new(pool))).opened();
+        let pool = OpenPool::new(Box::new(Arc::new(pool)), false).opened();
         let make = |name| pool.create(name, &spec, |map| pool.handle::<Single>(map, None)).unwrap();
         let (one, other) = (make("one"), make("other"));
         pool.warm();

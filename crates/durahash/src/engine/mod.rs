@@ -26,6 +26,7 @@ use durahash_media::{Durability, Error, ErrorKind, Format, Limit, Medium, Place,
 use self::cell::Cell;
 use self::data::{Data, Type};
 use self::design::Design;
+use self::known::Known;
 use self::record::{Hashes, Store, offset};
 use self::records::{Pair, Records};
 use self::settings::DesignOptions;
@@ -39,6 +40,7 @@ pub(crate) mod durable;
 pub(crate) mod outcome;
 
 pub(crate) mod cell;
+pub(crate) mod known;
 pub(crate) mod record;
 
 pub(crate) mod records;
@@ -292,18 +294,22 @@ pub(crate) struct Engine<K: Kind> {
 }
 
 impl<K: Kind> Engine<K> {
-    /// `start`: when the open began.
+    /// `verifies`: lookups verify every record. `start`: when the open began.
     fn new(
         index: Box<K::Index>,
         (store, peers): (Arc<dyn Store>, Weak<dyn Peers>),
         (map, format): (u8, &Format),
         (design, key, value): (Design, Type, Type),
-        is_new: bool,
+        (is_new, verifies): (bool, bool),
         start: Instant,
-    ) -> Self {
+    ) -> Result<Self> {
         let hash_bits = format.geometry.hash_bits;
         let cell = Cell::of(key, value, hash_bits).filter(|_| format.cells);
         let hashes = Hashes::new(format.seed, hash_bits, cell.is_some());
+        let is_words = key.is_word() && value.is_word();
+        let has_known = K::NUMBER == Single::NUMBER && !is_words && cell.is_none() && !verifies;
+        let max_bytes = format.max_bytes.min(POOL_BYTES);
+        let known = has_known.then(|| Known::new(max_bytes)).transpose()?;
         let chained = if is_new {
             Some(0)
         } else {
@@ -311,9 +317,9 @@ impl<K: Kind> Engine<K> {
             let saved = store.saved(map, CHAINED_COUNTER).and_then(|count| count.checked_sub(1));
             saved.filter(|count| *count <= format.max_bytes)
         };
-        Engine {
+        Ok(Engine {
             index,
-            records: Records { store: Arc::clone(&store), hashes, cell },
+            records: Records { store: Arc::clone(&store), hashes, cell, known },
             store,
             map,
             format: format.clone(),
@@ -325,7 +331,7 @@ impl<K: Kind> Engine<K> {
             open_time: start.elapsed(),
             chained: Mutex::new(chained),
             swept: AtomicBool::new(false),
-        }
+        })
     }
 
     /// True if slots hold keys and values themselves.

@@ -161,6 +161,8 @@ pub(crate) struct CreateSpec {
     pub(crate) publish: bool,
     /// A log is made when it is closed.
     pub(crate) is_for_log: bool,
+    /// Lookups verify every record.
+    pub(crate) verify: bool,
 }
 
 impl CreateSpec {
@@ -177,6 +179,7 @@ impl CreateSpec {
             sync_mode: SyncMode::Process,
             publish: true,
             is_for_log: false,
+            verify: settings.verify,
         })
     }
 
@@ -202,7 +205,7 @@ impl CreateSpec {
 pub(crate) fn create_on<M: Medium>(medium: M, spec: &CreateSpec) -> Result<Arc<OpenPool>> {
     let start = Instant::now();
     let pool = Arc::new(Pool::create(medium, &spec.format())?);
-    let open = OpenPool::new(Box::new(Arc::clone(&pool)));
+    let open = OpenPool::new(Box::new(Arc::clone(&pool)), spec.verify);
     if let Some(map) = &spec.map {
         open.start((0, pool.format()), map.design_options, true, start)?;
     }
@@ -232,7 +235,7 @@ pub(crate) fn open_on<M: Medium>(
     }
     let maps = pool.maps();
     maps.iter().try_for_each(|(.., format)| known(format).map(drop))?;
-    let open = OpenPool::new(Box::new(Arc::clone(&pool)));
+    let open = OpenPool::new(Box::new(Arc::clone(&pool)), settings.verify);
     let is_map = |number| {
         maps.iter().any(|(map, _, format)| *map == number && format.kind == Single::NUMBER)
     };

@@ -25,8 +25,8 @@ use std::path::Path;
 
 use durahash_media::hash::{ByteHash, WordMix};
 use durahash_media::{
-    Durability, Error, ErrorKind, Event, Format, Gate, LINE_BYTES, LogStats, Medium, PmU64, Pool,
-    PoolStats, Result, SyncMode, on_media,
+    COPIED_WORDS, CopiedWords, Durability, Error, ErrorKind, Event, Format, Gate, LINE_BYTES,
+    LogStats, Medium, PmU64, Pool, PoolStats, Result, SyncMode, on_media,
 };
 
 use super::data::Type;
@@ -96,6 +96,27 @@ pub(crate) struct Header {
     pub(crate) value_bytes: usize,
     pub(crate) checksum: u64,
     pub(crate) next: u64,
+}
+
+/// A short value, copied out of its record.
+pub(crate) struct Short {
+    words: CopiedWords,
+    /// Where the value begins, and its bytes.
+    begin: usize,
+    bytes: usize,
+}
+
+impl Short {
+    /// Room for one.
+    #[inline(always)]
+    pub(crate) fn new() -> Self {
+        Short { words: CopiedWords::new(), begin: 0, bytes: 0 }
+    }
+
+    #[inline(always)]
+    pub(crate) fn value(&self) -> &[u8] {
+        &self.words.bytes()[self.begin..][..self.bytes]
+    }
 }
 
 /// The seeded hashes of a pool of byte keys.
@@ -233,6 +254,11 @@ pub(crate) trait Store: Send + Sync {
     /// Loads the last word of the cell of so many bytes that lies at `off`; the rest is on its way then. If it is a
     /// cell, its checksum alone says: the table of extents is not read.
     fn cell_end(&self, off: u64, bytes: u64) -> Result<u64>;
+    /// Copies the value out of the record that has this name, if it is short and the key is this one; true if so.
+    /// Key and value are fetched together with the header, since what a lookup waits for decides nothing: neither
+    /// the place of the value, nor how much is copied.
+    /// Without `out` the key alone decides.
+    fn copy_short(&self, name: u64, key: &[u8], out: Option<&mut Short>) -> bool;
     /// True if these bytes stand at `off`.
     fn starts_with(&self, off: u64, bytes: &[u8]) -> Result<bool>;
     /// Copies `out.len()` bytes from byte `skip` behind `off` on.
@@ -379,6 +405,35 @@ impl<M: Medium> Store for Pool<M> {
 
     fn block_bytes(&self, off: u64) -> Result<u64> {
         Pool::block_bytes(self, off)
+    }
+
+    fn copy_short(&self, named: u64, key: &[u8], out: Option<&mut Short>) -> bool {
+        let medium = self.medium();
+        let off = offset(named);
+        let key_words = key.len() / 8;
+        let header_words = HEADER_BYTES as usize / 8;
+        // Where the pool ends before that, the record is read as a long one.
+        let Ok(words) = self.words(off, (header_words + key_words + COPIED_WORDS) as u64) else {
+            return false;
+        };
+        let Some(([lengths, checksum, next], body)) = words.split_first_chunk() else {
+            return false;
+        };
+        let Some(value) = body[key_words..].first_chunk() else { return false };
+        let (have, begin) = (medium.load(lengths), key.len() % 8);
+        let bytes = (have >> 32) as usize;
+        if have & u64::from(u32::MAX) != key.len() as u64
+            || (out.is_some() && begin + bytes > 8 * COPIED_WORDS)
+            || name(off, medium.load(checksum), medium.load(next)) != named
+            || !medium.starts_with(body, key)
+        {
+            return false;
+        }
+        if let Some(out) = out {
+            medium.copy_words(value, &mut out.words);
+            (out.begin, out.bytes) = (begin, bytes);
+        }
+        true
     }
 
     fn cell_end(&self, off: u64, bytes: u64) -> Result<u64> {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use durahash_media::{Error, ErrorKind, Result};
 
 use super::cell::{self, Cell, is_cell};
+use super::known::Known;
 use super::record::{
     Draft, HEADER_BYTES, Hashes, Header, KeyHash, MAX_KEY_BYTES, MAX_VALUE_BYTES, PREFETCH_BYTES,
     Store, is_chained, lengths, offset,
@@ -55,6 +56,8 @@ pub(crate) struct Records {
     pub(crate) hashes: Hashes,
     /// The layout of cells, where what has no `next` is one.
     pub(crate) cell: Option<Cell>,
+    /// Records that lookups do not verify, if there may be such.
+    pub(crate) known: Option<Known>,
 }
 
 /// A reader that holds a lock loads nothing that is stale.
@@ -88,7 +91,9 @@ impl Records {
     /// Writes a draft into its block, as [`Store::write`].
     pub(crate) fn write(&self, off: u64, draft: &Draft<'_>) -> Result<u64> {
         let Some(cell) = self.cell_of(draft) else {
-            return self.store.write(off, &self.hashes, draft);
+            let name = self.store.write(off, &self.hashes, draft)?;
+            self.add_known(off);
+            return Ok(name);
         };
         if (draft.key.len(), draft.value.len()) != (cell.key_bytes(), cell.value_bytes()) {
             // Out of a damaged pool: what a type's values are made of has its length.
@@ -107,6 +112,9 @@ impl Records {
     pub(crate) fn prefetch(&self, name: u64) {
         let bytes = self.cell.filter(|_| is_cell(name)).map_or(PREFETCH_BYTES, Cell::bytes);
         self.store.prefetch(offset(name), bytes);
+        if let Some(known) = &self.known {
+            known.prefetch(offset(name));
+        }
     }
 
     /// The record or cell that slot `h` leads to under this name.
@@ -260,6 +268,19 @@ impl Records {
             Ok(())
         } else {
             Err(Error::corrupt("a record's checksum does not match", record.off))
+        }
+    }
+
+    /// True if the record at `off` need not be verified. A reader asks before it validates what it relied on.
+    pub(crate) fn is_known(&self, off: u64) -> bool {
+        self.known.as_ref().is_some_and(|known| known.has(off))
+    }
+
+    /// Takes note of a record that was written, or found to be intact.
+    #[inline]
+    pub(crate) fn add_known(&self, off: u64) {
+        if let Some(known) = &self.known {
+            known.add(off);
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use durahash::{Change, Design, ErrorKind, MAX_KEY_BYTES, MAX_VALUE_BYTES, Map, Options};
 use durahash_media::metered::Metered;
 use durahash_media::sim::Sim;
-use durahash_media::{Dram, Geometry};
+use durahash_media::{Dram, Geometry, Memory};
 use durahash_testkit::{
     Backing, Exit, Model, Sample, Setup, assert_equal, assert_sound, budget, colliding, new_path,
     tiny,
@@ -152,6 +152,86 @@ fn a_put_costs_what_its_record_and_slot_do() {
             assert!(cost.fences + cost.drains <= 3, "{cost:?}");
         }
     }
+}
+
+/// A record is verified when it is first read after an open, clean or not; each time if the options say so.
+#[test]
+fn a_record_is_verified_once_an_open_or_always() {
+    const VALUE: [u8; 16] = [0xa5; 16];
+    for (design, exit) in
+        Design::ALL.iter().flat_map(|d| [Exit::Closed, Exit::Dead].map(|e| (*d, e)))
+    {
+        for long in [0, 1000] {
+            let value = [&VALUE[..], &vec![7; long]].concat();
+            let sim = Sim::new(BYTES);
+            let map: Map<str, [u8]> = options(design, tiny()).create_on(sim.clone()).unwrap();
+            // A whole number of words, so that the value begins with one.
+            map.put("the key, long as three words", &value).unwrap();
+            map.put("the key of three words..", &value).unwrap();
+            map.remove("the key, long as three words").unwrap();
+            if exit == Exit::Closed {
+                map.close().unwrap();
+            }
+            let image = sim.image();
+            let open = |verify| {
+                let sim = Sim::from_image(&image, BYTES);
+                let map: Map<str, [u8]> =
+                    Options::new().verify(verify).open_on(sim.clone()).unwrap();
+                // All copies of the value: the one that counts is among them.
+                let flip = move || {
+                    for word in sim.region().words(0, image_words(&sim)).unwrap() {
+                        let v = sim.load(word);
+                        if (v | 1).to_le_bytes() == VALUE[..8] {
+                            sim.store(word, v ^ 1);
+                        }
+                    }
+                };
+                (map, flip)
+            };
+            let get = |map: &Map<str, [u8]>| {
+                let got = map.get_with("the key of three words..", |found| *found == *value);
+                assert!(got.as_ref().is_ok_and(Option::is_some) || is_corrupt(&got));
+                assert_eq!(is_corrupt(&got), is_corrupt(&map.get("the key of three words..")));
+                got.is_ok()
+            };
+            let finds = |map: &Map<str, [u8]>| {
+                let mut found = 0;
+                map.check(&mut |_| found += 1).unwrap();
+                found > 0
+            };
+            // Damaged at the open: each read says so, as it does not become known.
+            let (map, flip) = open(false);
+            flip();
+            assert!(map.contains_key("the key of three words..").unwrap(), "{design}");
+            assert!(!get(&map) && !get(&map) && finds(&map), "{design}");
+            flip();
+            assert!(get(&map) && get(&map) && !finds(&map), "{design}");
+            // From here on it is known, and only a check finds what damages it.
+            flip();
+            assert!(get(&map) && finds(&map), "{design}");
+            // What this open has written is known, too.
+            let (map, flip) = open(false);
+            map.put("the key of three words..", &value).unwrap();
+            flip();
+            assert!(get(&map) && finds(&map), "{design}");
+            let (map, flip) = open(true);
+            assert!(get(&map), "{design}");
+            flip();
+            assert!(!get(&map) && finds(&map), "{design}");
+            map.put("the key of three words..", &value).unwrap();
+            assert!(get(&map), "{design}");
+            flip();
+            assert!(!get(&map), "{design}");
+        }
+    }
+}
+
+fn image_words(sim: &Sim) -> u64 {
+    sim.region().len() / 8
+}
+
+fn is_corrupt<T>(done: &durahash::Result<T>) -> bool {
+    done.as_ref().is_err_and(|e| matches!(e.kind(), ErrorKind::Corrupt { .. }))
 }
 
 /// Space that only the sweep can find is found before anybody hears that the pool is full.

@@ -126,6 +126,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Durability, LINE_BYTES, LogStats, Memory, Region, Storage};
+use crate::copied::{COPIED_WORDS, CopiedWords};
 use crate::error::{ErrorKind, Result};
 use crate::identity::FileId;
 use crate::word::{OnMedia, PmU64};
@@ -248,6 +249,10 @@ impl<D: Disk + 'static> Memory for Logged<D> {
     #[inline(always)]
     fn same_line_order(&self) -> bool {
         true
+    }
+    #[inline(always)]
+    fn copy_words(&self, src: &[PmU64; COPIED_WORDS], dst: &mut CopiedWords) {
+        dst.fill_at_once(src);
     }
     #[inline(always)]
     fn region(&self) -> &Region {

@@ -30,7 +30,7 @@ impl AnyMap {
             }
         } else {
             let mut value = Vec::new();
-            if !engine.get_bytes(&key, &mut value)? {
+            if !engine.get_bytes(&key, engine.key_hash(&key), &mut value)? {
                 return Ok(None);
             }
             value

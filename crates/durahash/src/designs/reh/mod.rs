@@ -257,16 +257,16 @@ impl<M: Medium> Reh<M> {
     fn look(&self, h: u64) -> Option<Option<u64>> {
         let sought = self.directory.seek(h)?;
         self.prefetch_slot(h, sought.entry());
-        self.look_in(h, &sought, VersionLock::validate)
+        self.look_in(h, &sought, |lock, version, _| lock.validate(version))
     }
 
-    /// The same in one bucket; `is_valid` says if what was seen under a version of its lock counts.
+    /// The same in one bucket; `is_valid` says if the payload that was seen under a version of its lock counts.
     #[inline(always)]
     fn look_in<'a>(
         &'a self,
         h: u64,
         sought: &Sought<'_, u32>,
-        is_valid: impl Fn(VersionLock<'a>, Version) -> bool,
+        is_valid: impl FnOnce(VersionLock<'a>, Version, Option<u64>) -> bool,
     ) -> Option<Option<u64>> {
         let medium = self.medium();
         let meta = self.meta(sought.entry());
@@ -287,7 +287,7 @@ impl<M: Medium> Reh<M> {
                 }
             }
         }
-        is_valid(meta.lock(), version).then_some(found)
+        is_valid(meta.lock(), version, found).then_some(found)
     }
 
     /// The buckets of a few hashes, of which everything that a lookup reads is on its way.
@@ -479,10 +479,9 @@ impl<M: Medium> Index for Reh<M> {
             self.approach(h, &mut sought);
             for ((h, out), sought) in h.iter().zip(out).zip(&sought) {
                 *out = operation(self.medium(), || {
-                    match sought
-                        .as_ref()
-                        .and_then(|sought| self.look_in(*h, sought, VersionLock::validate))
-                    {
+                    match sought.as_ref().and_then(|sought| {
+                        self.look_in(*h, sought, |lock, version, _| lock.validate(version))
+                    }) {
                         Some(found) => Ok(found),
                         None => self.look_again(*h),
                     }
@@ -490,6 +489,18 @@ impl<M: Medium> Index for Reh<M> {
             }
         }
         Ok(())
+    }
+
+    fn read_once(&self, h: u64, f: &mut dyn FnMut(u64)) -> Option<bool> {
+        operation(self.medium(), || {
+            let sought = self.directory.seek(h)?;
+            self.prefetch_slot(h, sought.entry());
+            let found = self.look_in(h, &sought, |lock, version, found| {
+                found.into_iter().for_each(f);
+                lock.validate(version)
+            });
+            found.map(|found| found.is_some())
+        })
     }
 
     index_methods!();

@@ -1,6 +1,6 @@
 //! Insert, update and remove: one commit word each.
 
-use durahash_media::{Medium, Result, VersionLock};
+use durahash_media::{Medium, Result};
 
 use super::layout::{BUCKET_BYTES, Bucket, marker, preferred_slot, slot_for};
 use super::meta::Meta;
@@ -142,7 +142,7 @@ impl<M: Medium> Reh<M> {
     /// The body of [`Index::look_in_batch`](crate::index::Index::look_in_batch).
     pub(super) fn look_unlocked(&self, h: u64, room: Room) -> Option<Option<u64>> {
         let sought = self.directory.seek(h)?;
-        let found = self.look_in(h, &sought, VersionLock::is_free_at)?;
+        let found = self.look_in(h, &sought, |lock, version, _| lock.is_free_at(version))?;
         if found.is_none() && room.is_for_new() {
             let free = self.full() & !self.meta(sought.entry()).live();
             let bucket = self.bucket(sought.entry()).ok().filter(|_| free != 0)?;

@@ -44,6 +44,7 @@ fn with_list() -> Handle<Multi> {
         sync_mode: SyncMode::Process,
         publish: true,
         is_for_log: false,
+        verify: false,
     };
     let pool = open::create_on(Dram::new(1 << 20).unwrap(), &spec).unwrap();
     let map = pool.handle::<Multi>(0, None).unwrap();
