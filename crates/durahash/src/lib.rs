@@ -97,9 +97,9 @@
 //! [`Options::design`] chooses the design of a new pool; an existing pool keeps its own:
 //!
 //! - [`Design::Reh`], the default: the fewest reads and writes, and a steady load factor. It takes 6 bytes of DRAM for
-//!   each entry, and an open reads every bucket.
+//!   each entry, made anew after an open, as operations come to it.
 //! - [`Design::Pea`]: opens in a millisecond at any size, keeps almost nothing in DRAM, and has the multimaps. A lookup
-//!   of an absent key reads two buckets.
+//!   of an absent key reads 1.3 buckets.
 //! - [`Design::Esh`]: opens in milliseconds, and its splits are small. An insert writes one more line.
 //! - [`Design::Rewo`]: answers skewed lookups on a slow medium from a table in DRAM.
 //!
