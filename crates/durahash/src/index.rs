@@ -107,7 +107,7 @@ pub struct IndexStats {
     pub slots: u64,
     /// Bytes on the medium that hold slots (records and superblock not counted).
     pub medium_bytes: u64,
-    /// Bytes of DRAM: directory, metadata, locks.
+    /// Bytes of DRAM: directory, metadata, locks; not the bits of records that were verified.
     pub dram_bytes: u64,
     /// Splits of units; of Rewo-Hash, tables that were added.
     pub splits: u64,
@@ -313,8 +313,8 @@ pub trait Index: IndexBase<Slot = u64> {
     fn read(&self, h: u64, f: Reader<'_>) -> Result<()>;
 
     /// Looks once for `h`, without a lock, and runs `f` with its payload before it reads the version again: true if
-    /// there is a payload, and what `f` loaded is consistent with it. `None` where the look was in vain; a
-    /// [`read`](Index::read) makes as many as it takes.
+    /// there is a payload, and what `f` loaded is consistent with it. `None` where one look cannot tell, as when a
+    /// writer was in the way; a [`read`](Index::read) looks until it can.
     fn read_once(&self, _h: u64, _f: &mut dyn FnMut(u64)) -> Option<bool> {
         None
     }

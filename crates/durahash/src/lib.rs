@@ -83,7 +83,8 @@
 //!   shares the writes to the disk.
 //! - [`Map::put`] reads no old value, [`Map::get_with`] and [`Map::contains_key`] reuse a buffer of the thread
 //!   (up to 64 KiB).
-//! - A lookup in REH writes no shared memory, so lookups scale with threads.
+//! - A lookup in REH writes no shared memory, once its part of the state in DRAM is made and its record is verified, so
+//!   lookups scale with threads.
 //! - In the mode `Strict` an operation waits for one write of the disk, which threads and batches share.
 //!
 //! # Async
@@ -96,8 +97,8 @@
 //!
 //! [`Options::design`] chooses the design of a new pool; an existing pool keeps its own:
 //!
-//! - [`Design::Reh`], the default: the fewest reads and writes, and a steady load factor. It takes 6 bytes of DRAM for
-//!   each entry, made anew after an open, as operations come to it.
+//! - [`Design::Reh`], the default: the fewest reads and writes, a steady load factor, and opens in milliseconds. It
+//!   takes 6 bytes of DRAM for each entry, which the first operations after an open fill again.
 //! - [`Design::Pea`]: opens in a millisecond at any size, keeps almost nothing in DRAM, and has the multimaps. A lookup
 //!   of an absent key reads 1.3 buckets.
 //! - [`Design::Esh`]: opens in milliseconds, and its splits are small. An insert writes one more line.

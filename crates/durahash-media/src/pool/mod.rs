@@ -21,7 +21,7 @@
 //! | Operation | Stores | Then | If it stops after this step |
 //! |---|---|---|---|
 //! | begin | (file) | holes filled | the same bytes |
-//! | begin, if power was lost | root words that are doubted: 0 | flush, drain, sync | lost; a design does without them |
+//! | begin, if power was lost | root words that are doubted: 0 | flush, drain, sync | still lost to the next open; designs do without these words |
 //! | | state: suspect | flush, drain, sync | lost and suspect |
 //! | begin | boot id, then state: epoch + 1, unclean (one line) | flush, drain, sync | recovered at the next open |
 //! | grow | (file) | allocated and mapped | file longer than the pool: cut or used later |

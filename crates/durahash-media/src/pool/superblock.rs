@@ -27,8 +27,8 @@ pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"DURAHASH");
 pub(crate) const BYTE_ORDER: u64 = 0x0102_0304_0506_0708;
 /// The format that this library reads and writes.
 pub(crate) const FORMAT_VERSION: u64 = 5;
-/// Of those that are read and written, too, the first: it differs in the place of the extent table and always
-/// has a maximum. In both before the last REH has no array of words.
+/// The oldest version that is still read and written. Its extent table lies elsewhere, and it always has a
+/// maximum. Neither it nor version 4 has REH's array of words.
 pub(crate) const FLAT_VERSION: u64 = 3;
 
 pub(crate) const SUPERBLOCK_BYTES: u64 = size_of::<Superblock>() as u64;

@@ -184,10 +184,11 @@ macro_rules! common_methods {
 
         /// Does a piece of background work, and returns true if more is waiting.
         ///
-        /// There are three kinds of it: finding free record space again after a pool was not closed;
-        /// repairing what a crash may have left half changed, where the design is ESH; and going on with a
-        /// resize, where it is Rewo-Hash. Calling this is never needed for correctness: operations do
-        /// what they rely on themselves. It helps a pool without writers.
+        /// There are four kinds of it: finding free record space again after a pool was not closed;
+        /// making REH's state in DRAM, and finding its free buckets; repairing what a crash may have left
+        /// half changed, where the design is ESH; and going on with a resize, where it is Rewo-Hash.
+        /// Calling this is never needed for correctness: operations do what they rely on themselves. It
+        /// helps a pool without writers.
         ///
         /// **Concurrency.** Any thread may call this at any time.
         ///

@@ -36,8 +36,9 @@ const BATCH: usize = 64;
 ///
 /// **Concurrency.** Every operation on one key is linearizable: it takes effect at one instant
 /// between its call and its return, in one order for all threads. A reader waits only for the short commit
-/// of a writer in the same bucket, with three exceptions:
+/// of a writer in the same bucket, with four exceptions:
 ///
+/// - After an open the first lookup in a part of a REH map makes that part's state in DRAM.
 /// - After a crash the first lookup in a segment of ESH repairs it.
 /// - In the mode [`Strict`](crate::SyncMode::Strict) a lookup waits for batches that are not on the
 ///   disk yet.
@@ -185,8 +186,8 @@ impl<K: Data + ?Sized, V: Data + ?Sized> Map<K, V> {
 
     /// Calls `f` with the value of `key`, if there is one, and returns its result.
     ///
-    /// The value is a copy, where it is not short in a buffer of the thread, which is reused (up to 64 KiB). No lock is
-    /// held: `f` may use the map.
+    /// The value is a copy, on the stack or in a buffer of the thread, which is reused (up to 64 KiB). No lock is held:
+    /// `f` may use the map.
     ///
     /// **Concurrency.** As [`get`](Map::get).
     ///

@@ -174,11 +174,11 @@ impl Options {
         /// ([`PoolStats::verifiable_blocks`](crate::PoolStats::verifiable_blocks) of
         /// [`checked_blocks`](crate::PoolStats::checked_blocks)).
         ///
-        /// While the pool is open, lookups verify every record that they read. Else they verify a record of a map when
-        /// they read it for the first time after the open, if this process has not written it. Entries in cells and
-        /// those of multimaps are verified at every read. So damage of a record before the open is found at its first
-        /// read. No later read finds what comes after that, nor what this process writes over a record because a table
-        /// is damaged; [`Map::check`](crate::Map::check) does.
+        /// While the pool is open, every read of a value verifies its record. Else the record of a map is verified when
+        /// its value is read for the first time after the open, if this process has not written it. Entries in cells
+        /// and those of multimaps are verified at every read. So damage of a record before the open is found at its
+        /// first read. No later read finds what comes after that, nor what this process writes over a record because a
+        /// table is damaged; [`Map::check`](crate::Map::check) does.
         ///
         /// A map of records keeps one bit in DRAM for every 16 bytes of the pool that says which are verified: up to
         /// 1/128 of the pool, taken as records are touched, and not counted by

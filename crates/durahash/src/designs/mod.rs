@@ -89,9 +89,9 @@ macro_rules! index_methods {
 
 /// Declares the faults of a design that tests plant, to prove that they would be found.
 ///
-/// The design asks `planted` where it may be wrong. Without the cargo feature `planted` that is constant, and nothing is
-/// left of it. With it, as the crash tester's tests are built, `plant` says which fault the tables have that a thread
-/// works on.
+/// The design asks `planted` where it may be wrong. Without the cargo feature `planted` that is constant, and
+/// nothing is left of it. With it, as the crash tester's tests are built, `plant` says which fault the
+/// tables have that a thread works on.
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// A fault of the design.

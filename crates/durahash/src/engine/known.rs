@@ -1,10 +1,10 @@
 //! Records that need not be verified again: those that this open has read and found intact, or has written.
 //!
 //! A bit in DRAM for each 16 bytes of the pool says that a record of the map which begins there is known. All are zero
-//! at the open, clean or not. A bit that is set stays: what is written to a block later is written by this process.
-//! So a bit that is found set says of the record that a slot names: it was found intact since the open, or written
-//! since. A reader looks at the bit before it validates the version, under which the slot named the record. Else the
-//! block might have got another record in between, and its bit with that.
+//! at the open, clean or not. A bit that is set stays, because only this process writes the block afterwards. So a set
+//! bit means that the record there was found intact since the open, or was written since. A reader looks at the bit
+//! before it validates the version under which the slot named the record: otherwise the block might have got another
+//! record, with its bit, in between.
 //!
 //! Bits are set without a locked instruction. One that is lost to another thread costs a verification.
 

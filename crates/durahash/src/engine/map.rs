@@ -193,8 +193,9 @@ impl Engine<Single> {
         self.records.hashes.key(key)
     }
 
-    /// Looks once for `key`: true if it is there. Its value goes to `out`, if that is asked for. `None` where the look
-    /// was in vain, or the value is not short or its record not known: [`get_bytes`](Self::get_bytes) does all that.
+    /// Looks once for `key`: true if it is there. Its value goes to `out`, if that is asked for. `None` where this
+    /// cannot tell: a writer came between, the value is long, or the record is not known, or is another key's. Then
+    /// [`get_bytes`](Self::get_bytes) does.
     #[inline]
     pub(crate) fn look_once(
         &self,

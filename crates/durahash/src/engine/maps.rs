@@ -1,8 +1,8 @@
 //! The maps of a pool that is open, and what they share: finding free record space, and the close.
 //!
-//! All of them are recovered when the pool is opened, used or not: their records share the space that is
-//! found to be free. The pool stays open as long as a handle of any of its maps is left, and is closed by
-//! the last.
+//! All of them are opened with the pool, used or not: their records share the space that is found to be
+//! free. What a design puts off, it recovers later. The pool stays open as long as a handle of any of its
+//! maps is left, and is closed by the last.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Deref;

@@ -7,7 +7,7 @@
 //!   hash is a bijection of the key, the payload is the value.
 //! - Of byte strings: `map.rs` or `multi_map.rs`, which look for the key among the `records.rs` of its hash,
 //!   in the slot that the index has of it. `edit.rs` is a change of one key. Where keys and values have fixed
-//!   sizes, a record without a next one is a cell (`cell.rs`).
+//!   sizes, a record without a next one is a cell (`cell.rs`). What need not be verified again is in `known.rs`.
 //! - Of several keys, all or none: `batch.rs`.
 //! - Of files: `open.rs`.
 //!

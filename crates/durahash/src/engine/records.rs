@@ -4,8 +4,8 @@
 //! than one record practically only in tests, which shorten the hash.
 //!
 //! Readers copy a record between two reads of the bucket's version. What they load may be stale or
-//! reused meanwhile; they ask before they trust a length that would grow a buffer, and verify the
-//! checksum once the version was found unchanged.
+//! reused meanwhile; they ask before they trust a length that would grow a buffer. Once the version was
+//! found unchanged, they verify the checksum, unless the record is known to be intact (`known.rs`).
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -40,9 +40,9 @@ pub struct Stats {
     pub huge_bytes: Option<u64>,
     /// The number of this open; larger than that of every open before.
     pub epoch: u32,
-    /// How long the open took, recovery included.
+    /// How long the open took, with as much of the recovery as the design does then.
     pub open_time: Duration,
-    /// True if the pool had not been closed, so that this open recovered it.
+    /// True if the pool had not been closed, so that it had to be recovered.
     pub recovered: bool,
     /// True if the pool was ever opened although pages may have been missing.
     pub suspect: bool,

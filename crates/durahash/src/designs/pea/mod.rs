@@ -67,10 +67,10 @@
 //! no space.
 //!
 //! An end bit is set in the heads of a new segment, cleared in the memory in which a split, a merge or a repair
-//! makes one, cleared by the commit that fills a bucket, and never set again: what is removed may leave it clear in vain. The insert that clears it holds W of
-//! the bucket's lock and does not stop readers. A reader that saw the bit set, and no `h` in the bucket until the
-//! version was confirmed, saw that nothing of `h` was elsewhere at that instant either. A bit that is set in vain,
-//! which only damage does, hides entries until `compact` has mended it.
+//! makes one, cleared by the commit that fills a bucket, and never set again: what is removed may leave it clear in
+//! vain. The insert that clears it holds W of the bucket's lock and does not stop readers. A reader that saw the bit
+//! set, and no `h` in the bucket until the version was confirmed, saw that nothing of `h` was elsewhere at that instant
+//! either. A bit that is set in vain, which only damage does, hides entries until `compact` has mended it.
 //!
 //! A new segment takes entries by the policy, from the first strategy on. Should their number fit
 //! but not their places, which only tiny segments see, it keeps the places of the old segment, of

@@ -65,8 +65,9 @@ const MUCH_EMPTIER: u32 = 4;
 pub struct Policy {
     /// Halvings of the hashes at a split: 1 gives two segments, 2 gives four, as in the paper.
     pub split_bits: u32,
-    /// Entries that the first bucket of a key takes before the emptier one does, of fifteen slots: one fewer where the
-    /// second has at least four fewer, and 0 is the paper's balanced insert. In a multimap at most six: where buckets are full, keys get lists.
+    /// Entries that the first bucket of a key takes before the emptier of its two does, of fifteen slots; one fewer
+    /// where the second bucket has at least four fewer than the first. 0 is the paper's balanced insert. In a multimap
+    /// at most six, as keys get lists where buckets are full.
     pub first_until: u32,
     /// The strategy that new segments start with, if it holds their entries.
     pub first: Strategy,

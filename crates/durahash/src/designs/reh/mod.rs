@@ -8,10 +8,10 @@
 //!
 //! # Where state lives
 //! Buckets are in the pool, one root word names the first. Another names an array of words, by which a walk along the
-//! buckets can begin in the middle (`words.rs`). Directory, bitmaps, fingerprints and
-//! locks are in DRAM and made again after every open, each part when somebody first comes to it (`ranges.rs`). A lookup that hits reads one line
-//! of the medium; a miss needs none, but for a fingerprint that happens to be equal. The line in
-//! which a hash most probably is is asked for together with the metadata, before it is known
+//! buckets can begin in the middle (`words.rs`). Directory, bitmaps, fingerprints and locks are in DRAM and made
+//! again after every open, each part when somebody first comes to it (`ranges.rs`).
+//! A lookup that hits reads one line of the medium; a miss needs none, but for a fingerprint that happens to be equal.
+//! The line in which a hash most probably is is asked for together with the metadata, before it is known
 //! whether it is needed, except on persistent memory: that hides one of two latencies of a hit, and
 //! a miss does not wait for it.
 //!
@@ -108,8 +108,8 @@
 //!   global depth is not known before the walk. Siblings are offsets, not pointers.
 //! - The reserved word holds the prefix, so that a bucket tells where it begins. Because the chain decides what is
 //!   live, a bucket that left it needs no mark of its own.
-//! - The paper walks the whole chain at every open. Here an array of words, which takes a 128th of the buckets' space at the most, lets
-//!   each part be walked when somebody first comes to it.
+//! - The paper walks the whole chain at every open. Here an array of words lets each part be walked when an operation
+//!   first comes to it; the words take at most a 128th of the buckets' space when they are written.
 //! - A second, shallower directory in DRAM answers most lookups (`crate::extendible::directory`): the paper's has
 //!   a local depth in each entry and is asked alone. An entry is the number of a bucket here, and the
 //!   local depth is with the metadata.

@@ -16,7 +16,8 @@
 //!    entries only when all of these are.
 //!
 //! Work is bounded by the number of buckets, whatever the bytes are: positions only rise, and a bucket has one
-//! prefix, so it is in one range at one place; a range that is damaged is walked once. Who makes a range takes no lock of a bucket and waits for none.
+//! prefix, so it is in one range at one place; a range that is damaged is walked once.
+//! A thread that makes a range takes no lock of a bucket, and waits for none.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -6,10 +6,11 @@
 //! on the list already. Where damage hides a part of the chain there is no sweep in this open: any bucket may lie in
 //! that part, whatever its own words say.
 //!
-//! Who needs a bucket takes a known one; else a new extent, if not too many were taken since a sweep ended, over all
-//! opens, or damage allows no sweep; else it makes all ranges, and sweeps extents until one has a free bucket. Who
-//! takes an extent makes its part of the ranges, so that few are left for the last; but an open that begins with all
-//! of them taken, after several crashes, has one split wait for all: about 20 ms for a million keys.
+//! Who needs a bucket takes a known free one. If there is none, it takes a new extent, as long as not too many were
+//! taken since a sweep last ended (over all opens), or if damage allows no sweep. Otherwise it makes all ranges, and
+//! sweeps extents until one has a free bucket. Who takes an extent makes its part of the ranges, so that few are left
+//! for the last; but an open that begins with all of them taken, after several crashes, has one split wait for all:
+//! about 20 ms for a million keys.
 //! The count is on the medium, durable before the extent's kind, so crashes that let no sweep end keep no more than
 //! a sixteenth of the extents beyond what is needed.
 

@@ -160,7 +160,8 @@ impl Words {
     }
 
     /// Writes an array of this depth aside and switches the root to it. `begins` says which bucket begins at a
-    /// hash, 0 if none does. The caller holds the directory's lock exclusively, and gives the extents of the one before back.
+    /// hash, 0 if none does. The caller holds the directory's lock exclusively, and gives the extents of the old array
+    /// back afterwards.
     pub(super) fn write<M: Medium>(
         &self,
         pool: &Place<M>,

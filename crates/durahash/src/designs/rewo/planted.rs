@@ -33,7 +33,7 @@ faults! {
     CopyOutlives,
     /// A copy in DRAM is made without a look at the version of the bucket that it was read from.
     FilledUnseen,
-    /// The cached table is believed to have everything when a copy has given way, or was not made.
+    /// A bucket of the cached table is believed to have everything when a copy of it has given way, or was not made.
     OverflowKept,
     /// A copy stays where the cached table had it when it had another size.
     Unswept,
