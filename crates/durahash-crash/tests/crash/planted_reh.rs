@@ -26,6 +26,7 @@ fn with<T>(fault: Option<Fault>, f: impl FnOnce() -> T) -> T {
 
 /// Each of these faults is found, and nothing without one.
 fn are_found(faults: &[Fault], find: impl Fn(Option<Fault>) -> Option<String>) {
+    println!("{} faults", faults.len());
     for fault in faults {
         let found = find(Some(*fault)).unwrap_or_else(|| panic!("{fault:?} is missed"));
         println!("{fault:?}: {found}\n");
