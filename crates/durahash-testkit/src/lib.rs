@@ -224,16 +224,7 @@ pub fn new_path() -> (TempDir, PathBuf) {
 /// A pool without a map, for what is tested below keys and values.
 pub fn pool_on<M: durahash_media::Medium>(medium: M, geometry: Geometry) -> Arc<Pool<M>> {
     let max_bytes = medium.region().max_bytes();
-    let format = Format {
-        design: 1,
-        kind: 0,
-        cells: false,
-        key_type: 0,
-        value_type: 0,
-        geometry,
-        seed: 1,
-        max_bytes,
-    };
+    let format = Format::of_index(1, geometry, max_bytes);
     Arc::new(Pool::create(medium, &format).expect("a new pool"))
 }
 

@@ -275,7 +275,7 @@ pub trait IndexBase: Send + Sync {
 /// use durahash_media::{Dram, Format, Geometry, Pool};
 ///
 /// let (geometry, max_bytes) = (Geometry::default(), 64 << 20);
-/// let format = Format { design: 1, kind: 0, cells: false, key_type: 0, value_type: 0, geometry, seed: 1, max_bytes };
+/// let format = Format::of_index(1, geometry, max_bytes);
 /// let index = Reh::create(Arc::new(Pool::create(Dram::new(max_bytes)?, &format)?))?;
 /// // Counts how often a hash was seen.
 /// for _ in 0..3 {

@@ -30,16 +30,7 @@ pub(super) fn creates(
     created: impl Fn(Shared) -> Result<Box<dyn Table>> + Send + Sync + 'static,
 ) -> Make {
     Arc::new(move |sim| {
-        let format = Format {
-            design,
-            kind: 0,
-            cells: false,
-            key_type: 0,
-            value_type: 0,
-            geometry,
-            seed: 1,
-            max_bytes,
-        };
+        let format = Format::of_index(design, geometry, max_bytes);
         let pool = Arc::new(Pool::create(sim, &format)?);
         let table = created(Arc::clone(&pool))?;
         pool.publish()?;

@@ -144,16 +144,11 @@ impl Table for Values {
 /// REH whose values stand in blocks.
 fn blocks(bug: Bug) -> Case {
     let create = move |sim| -> Result<Box<dyn Table>> {
-        let format = Format {
-            design: 1,
-            kind: 0,
-            cells: false,
-            key_type: 0,
-            value_type: 0,
-            geometry: Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 0 },
-            seed: 1,
-            max_bytes: MAX_BYTES,
-        };
+        let format = Format::of_index(
+            1,
+            Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 0 },
+            MAX_BYTES,
+        );
         let pool = Arc::new(Pool::create(sim, &format)?);
         let index = Reh::create(Arc::clone(&pool))?;
         pool.publish()?;

@@ -85,17 +85,8 @@ fn growing() -> Case {
     };
     let create = move |sim| {
         let geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 0 };
-        let format = Format {
-            design: 1,
-            // Whose records have check words.
-            kind: 1,
-            key_type: 0,
-            value_type: 0,
-            geometry,
-            seed: 1,
-            max_bytes: GROWING_BYTES,
-            cells: false,
-        };
+        // Whose records have check words.
+        let format = Format { kind: 1, ..Format::of_index(1, geometry, GROWING_BYTES) };
         let pool = Arc::new(Pool::create(sim, &format)?);
         let index = Reh::create(Arc::clone(&pool))?;
         pool.publish()?;

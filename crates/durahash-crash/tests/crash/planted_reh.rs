@@ -132,16 +132,7 @@ type Opened = (Sim, Arc<Pool<Sim>>, Reh<Sim>);
 fn table(count: u64) -> Opened {
     let sim = Sim::new(MAX_BYTES);
     let geometry = Geometry { extent_shift: 10, slots: 3, hash_bits: 0, buckets: 1 };
-    let format = Format {
-        design: 1,
-        kind: 0,
-        cells: false,
-        key_type: 0,
-        value_type: 0,
-        geometry,
-        seed: 1,
-        max_bytes: MAX_BYTES,
-    };
+    let format = Format::of_index(1, geometry, MAX_BYTES);
     let pool = Arc::new(Pool::create(sim.clone(), &format).unwrap());
     let reh = Reh::create(Arc::clone(&pool)).unwrap();
     (0..count).for_each(|i| put(&reh, hash(i)));

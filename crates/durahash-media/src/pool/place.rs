@@ -67,15 +67,12 @@ impl<M: Medium> Place<M> {
     /// As [`Place::root`].
     #[track_caller]
     pub fn set_root(&self, i: usize, v: u64) -> Result<()> {
-        let root = self.root_word(i)?;
-        self.touch(self.roots_off + i as u64 * 8);
-        self.medium.store(root, v);
-        self.medium.flush(root);
+        self.note_root(i, v)?;
         self.medium.fence();
         Ok(())
     }
 
-    /// Stores and flushes root word `i`, of which nothing depends but speed.
+    /// Stores and flushes root word `i`, on which nothing but speed depends.
     ///
     /// # Errors
     /// As [`Place::root`].

@@ -180,6 +180,19 @@ impl Format {
     /// The kind of a pool that has further maps only.
     pub const NO_MAP: u8 = 255;
 
+    /// Of a pool for an index alone, whose hashes and payloads have no types.
+    ///
+    /// ```
+    /// use durahash_media::{Format, Geometry};
+    /// let format = Format::of_index(1, Geometry::default(), 1 << 30);
+    /// assert_eq!((format.kind, format.key_type), (0, 0));
+    /// ```
+    #[must_use]
+    pub const fn of_index(design: u8, geometry: Geometry, max_bytes: u64) -> Self {
+        let (kind, cells, key_type, value_type, seed) = (0, false, 0, 0, 1);
+        Format { design, kind, cells, key_type, value_type, geometry, seed, max_bytes }
+    }
+
     /// The words that describe a map: contents, types, geometry, seed.
     pub(crate) fn to_words(&self) -> [u64; 4] {
         [
