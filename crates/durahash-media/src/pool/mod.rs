@@ -353,6 +353,11 @@ impl<M: Medium> Pool<M> {
         &self.format
     }
 
+    /// The pool never has more bytes, where it lies.
+    pub fn max_bytes(&self) -> u64 {
+        self.format.max_bytes.min(self.medium.region().max_bytes())
+    }
+
     /// True for a pool of format 3, which is read and written as it is.
     pub fn is_of_format_3(&self) -> bool {
         self.table.is_flat()

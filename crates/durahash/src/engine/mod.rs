@@ -308,8 +308,7 @@ impl<K: Kind> Engine<K> {
         let hashes = Hashes::new(format.seed, hash_bits, cell.is_some());
         let is_words = key.is_word() && value.is_word();
         let has_known = K::NUMBER == Single::NUMBER && !is_words && cell.is_none() && !verifies;
-        let max_bytes = format.max_bytes.min(POOL_BYTES);
-        let known = has_known.then(|| Known::new(max_bytes)).transpose()?;
+        let known = has_known.then(|| Known::new(store.max_bytes())).transpose()?;
         let chained = if is_new {
             Some(0)
         } else {

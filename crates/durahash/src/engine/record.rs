@@ -220,6 +220,8 @@ pub(crate) struct PoolFacts {
 pub(crate) trait Store: Send + Sync {
     /// As [`Pool::format`].
     fn format(&self) -> &Format;
+    /// As [`Pool::max_bytes`].
+    fn max_bytes(&self) -> u64;
     /// As [`Pool::writable`].
     fn writable(&self) -> Result<()>;
     /// As [`Pool::alloc_block`], where nothing may grow while a sweep goes on.
@@ -318,6 +320,10 @@ pub(crate) trait Store: Send + Sync {
 impl<M: Medium> Store for Pool<M> {
     fn format(&self) -> &Format {
         Pool::format(self)
+    }
+
+    fn max_bytes(&self) -> u64 {
+        Pool::max_bytes(self)
     }
 
     fn writable(&self) -> Result<()> {

@@ -122,12 +122,9 @@ impl<M: Medium> Esh<M> {
             directory: Directory::new(1, &growth)?,
             shape,
             epochs,
-            present: Present::new(pool.medium().region().max_bytes())?,
+            present: Present::new(pool.max_bytes())?,
             live_count: IncrementalCount::default(),
-            counts: Reserved::growing(
-                0,
-                pool.medium().region().max_bytes().div_ceil(BUCKET_BYTES),
-            )?,
+            counts: Reserved::growing(0, pool.max_bytes().div_ceil(BUCKET_BYTES))?,
             writers: Writers {
                 growth,
                 array: Array::new(format.seed),

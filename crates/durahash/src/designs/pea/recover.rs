@@ -101,7 +101,7 @@ impl<M: Medium, const MULTI: bool> Table<M, MULTI> {
         // Where a bucket of a multimap is full, a key gets a list.
         let most = if MULTI { MULTI_FIRST_UNTIL } else { SLOTS };
         let first_until = policy.first_until.min(most);
-        let max_bytes = format.max_bytes.min(pool.medium().region().max_bytes());
+        let max_bytes = pool.max_bytes();
         let growth = Growth::default();
         Ok(Table {
             directory: Directory::new(1, &growth)?,

@@ -98,7 +98,7 @@ impl<M: Medium> Reh<M> {
     fn new(pool: Place<M>) -> Result<Self> {
         let format = pool.format();
         let slots = slots_of(format, SLOTS, "REH has 2 to 15 slots a bucket")?;
-        let bytes = format.max_bytes.min(pool.medium().region().max_bytes());
+        let bytes = pool.max_bytes();
         let (growth, per_extent) = (Growth::default(), pool.extent_bytes() / BUCKET_BYTES);
         let (free, unswept) = (FreeUnits::new(per_extent), Default::default());
         let space = Space { free, unswept, is_counted: true };

@@ -127,7 +127,7 @@ impl<M: Medium> Rewo<M> {
     fn new(pool: Place<M>, cache: Cache, wanted: &TableSet) -> Result<Self> {
         let format = pool.format();
         let slots = slots_of(format, SLOTS, "Rewo-Hash has 2 to 15 slots a bucket")?;
-        let bytes = format.max_bytes.min(pool.medium().region().max_bytes());
+        let bytes = pool.max_bytes();
         let locks = (bytes / LOCK_BYTES).clamp(LOCKS_MIN, LOCKS_MAX);
         let stripe_mask = locks.next_power_of_two() - 1;
         let cache_bytes = cache.bytes.unwrap_or(bytes / 8).min(bytes);
