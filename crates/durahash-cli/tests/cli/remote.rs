@@ -239,7 +239,6 @@ fn keys_and_values_are_any_bytes_and_bad_lines_are_left_out() {
     });
 }
 
-#[test]
 fn several_nodes_have_one_index() {
     for over in Over::ALL {
         let work = over.work();
@@ -601,12 +600,19 @@ fn a_dump_ends_with_its_node() {
     });
 }
 
-/// At the same time, as they do little but wait.
+/// What does little but wait, at the same time.
 #[test]
-fn a_client_or_a_node_that_is_stopped_is_missed() {
+fn a_client_or_a_node_that_does_not_answer_is_missed() {
+    let waiting = [
+        a_node_that_is_stopped_is_as_one_that_is_gone,
+        a_client_that_is_stopped_is_named_to_those_that_it_blocks,
+        several_nodes_have_one_index,
+        damage_is_found_and_told,
+    ];
     std::thread::scope(|scope| {
-        scope.spawn(a_node_that_is_stopped_is_as_one_that_is_gone);
-        scope.spawn(a_client_that_is_stopped_is_named_to_those_that_it_blocks);
+        for test in waiting {
+            scope.spawn(test);
+        }
     });
 }
 
@@ -696,7 +702,6 @@ fn damage(node: &Node<'_>, what: &[u8], off: usize) {
     std::os::unix::fs::FileExt::write_all_at(&file, &bytes[at..=at], at as u64).unwrap();
 }
 
-#[test]
 fn damage_is_found_and_told() {
     let work = Work::new();
     let node = Node::start(&work, Over::Local, "--size 1MiB");
