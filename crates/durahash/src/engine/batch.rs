@@ -487,6 +487,10 @@ pub(crate) fn recover(
         }
     }
     let engine = |slot: &Slot| &*engines[&slot.map];
+    if !accept_suspect {
+        // Where damage hides one of them, the batch is left whole to an open that finds it mended.
+        slots.iter().try_for_each(|slot| engine(slot).index.get(slot.h).map(drop))?;
+    }
     store.recover_copy(true);
     let name = named & !UNDO;
     let ended = if named == name && redo(&slots, engine).is_ok() {

@@ -17,6 +17,7 @@ use super::ranges::{
 use super::{findings, spread};
 
 const BOOT_ID: usize = 17;
+const BATCH: usize = 328 / 8;
 
 /// A table in which many buckets are free, with one word of a bucket on the chain changed.
 fn damaged(word: usize, bit: u32) -> (Run, Vec<u64>, usize) {
@@ -237,6 +238,58 @@ fn an_array_that_may_be_older_than_buckets_is_gone_before_the_loss_is_forgotten(
         judge(&synced, at);
     }
     assert!(!is_told(&cached) && !is_told(&synced));
+}
+
+/// A batch that a crash has cut off is done as a whole or not begun, where damage hides the bucket of one of its keys
+/// from the open: when that is mended, all of it is there.
+#[test]
+fn a_batch_whose_bucket_is_hidden_waits_for_the_mend() {
+    const KEYS: u64 = 300;
+    let geometry = Geometry { buckets: 1, ..TINY };
+    let options = Options::new().design(Design::Reh).geometry(geometry).max_bytes(MAX_BYTES);
+    let sim = Sim::new(MAX_BYTES);
+    let map: Map<u64, u64> = options.create_on(sim.clone()).unwrap();
+    (0..KEYS).for_each(|i| map.put(&i, &i).unwrap());
+    let mut image = sim.image();
+    sim.record(Vec::new());
+    let mut batch = Batch::new();
+    (0..KEYS).step_by(2).for_each(|i| batch.put(&map, &i, &(i + KEYS)).unwrap());
+    batch.apply().unwrap();
+    let steps = sim.recorded();
+    drop((batch, map));
+    let is_named = |image: &[u64]| image[BATCH] != 0;
+    let open = |image: &[u64]| {
+        let sim = Sim::from_image(image, MAX_BYTES);
+        (Options::new().open_on::<Map<u64, u64>, _>(sim.clone()), sim)
+    };
+    let chain = chain(&image);
+    let mut cut = 0;
+    for step in &steps {
+        Step::replay(std::slice::from_ref(step), &mut image);
+        if !is_named(&image) || !matches!(step.action, Action::Store { .. }) {
+            continue;
+        }
+        cut += 1;
+        if cut % 40 != 1 {
+            continue;
+        }
+        let mut damaged = image.clone();
+        let link = chain[chain.len() / 2].0 * BUCKET_WORDS + LINK;
+        damaged[link] ^= 1 << 3;
+        let (refused, sim) = open(&damaged);
+        assert!(is_corrupt(&refused.err().unwrap()), "cut {cut}");
+        let mut left = sim.image();
+        let differ: Vec<usize> =
+            (64..left.len()).filter(|word| left[*word] != damaged[*word]).collect();
+        assert!(differ.is_empty() && left[BATCH] == image[BATCH], "cut {cut}: {differ:?}");
+        left[link] ^= 1 << 3;
+        let map = open(&left).0.unwrap();
+        for i in 0..KEYS {
+            let after = if i % 2 == 0 { i + KEYS } else { i };
+            assert_eq!(map.get(&i).unwrap(), Some(after), "cut {cut}");
+        }
+    }
+    assert!(cut > KEYS / 2, "{cut} stores only");
 }
 
 /// Words to which a trace stores zero.
