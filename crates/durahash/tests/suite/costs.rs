@@ -617,13 +617,20 @@ fn rewo_meets_its_costs() {
         );
         assert!(hit <= 4.0 && miss <= 4.0);
         while rewo.step().unwrap() {}
-        for (i, most) in
-            (0..OPS).map(|i| (i * keys / OPS, 2)).chain((0..OPS).map(|i| (i + (1 << 40), 2)))
-        {
-            let before = pool.medium().counts();
-            let _ = rewo.get(h(i)).unwrap();
-            assert!((pool.medium().counts() - before).blocks_read <= most, "at rest");
-        }
+        // At rest, lines of hits and of misses.
+        let lines = [0, 1 << 40].map(|from| {
+            let mut lines = 0;
+            for i in (0..OPS).map(|i| if from == 0 { i * keys / OPS } else { from + i }) {
+                let before = pool.medium().counts();
+                let _ = rewo.get(h(i)).unwrap();
+                let made = pool.medium().counts() - before;
+                assert!(made.blocks_read <= 2);
+                lines += made.lines_read;
+            }
+            lines as f64 / OPS as f64
+        });
+        println!("    lines: {:.3} a hit, {:.3} a miss", lines[0], lines[1]);
+        assert!(lines[0] < 2.15 && lines[1] < 2.4);
         let updates = persists(steady(&rewo, &pool, 0..OPS, |i| put(&rewo, i)));
         let some = (0..OPS).map(|i| i * keys / OPS + u64::from(point));
         let removes = persists(steady(&rewo, &pool, some.clone(), |i| remove(&rewo, i)));

@@ -271,15 +271,20 @@ fn space_is_found_before_a_pool_is_full() {
 }
 
 /// A library of before may write to a pool of its own format: it would leave wrong words.
+/// What lies on a medium, as a pool of another version of the format.
+pub(super) fn of_version(sim: &Sim, version: u64) -> Vec<u64> {
+    let mut image = sim.image();
+    image[VERSION] = version;
+    let bytes: Vec<u8> = image[..11].iter().flat_map(|word| word.to_le_bytes()).collect();
+    image[11] = super::logged::crc32(&bytes).into();
+    image
+}
+
 #[test]
 fn pools_of_older_formats_get_no_array() {
     let run = Run::new(TINY);
     for version in [4_u64, 5] {
-        let mut image = run.sim.image();
-        image[VERSION] = version;
-        let bytes: Vec<u8> = image[..11].iter().flat_map(|word| word.to_le_bytes()).collect();
-        image[11] = super::logged::crc32(&bytes).into();
-        let (sim, pool, reh) = open(&image).unwrap();
+        let (sim, pool, reh) = open(&of_version(&run.sim, version)).unwrap();
         let mut run = Run { sim, pool, reh, model: HashMap::new() };
         (0..300).for_each(|i| run.put(i, i));
         assert_eq!(run.sim.image()[ROOTS + 1] != 0, version == 5);

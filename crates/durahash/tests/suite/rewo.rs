@@ -726,3 +726,32 @@ fn extents(sim: &Sim) -> u64 {
     let kind = |i: usize| image[64 + i / 8].to_le_bytes()[i % 8];
     (0..sim.region().len() as usize / 1024).filter(|i| [2, 3].contains(&kind(*i))).count() as u64
 }
+
+/// Buckets of a library before six bits of fingerprints keep four until they are empty; a pool of format 4 gets no
+/// others.
+#[test]
+fn buckets_of_older_libraries_are_read_and_written() {
+    const OLD: u64 = 400;
+    let geometry = Geometry { slots: 15, ..TINY };
+    let mut sim = Sim::new(TINY_BYTES);
+    drop(Rewo::create(pool_on(sim.clone(), geometry), NONE).unwrap());
+    for (version, keys) in [(4, OLD), (5, 3 * OLD)] {
+        sim = Sim::from_image(&super::ranges::of_version(&sim, version), TINY_BYTES);
+        let pool = Arc::new(Pool::open(sim.clone(), false).unwrap());
+        let rewo = Rewo::open(pool, NONE).unwrap();
+        let absent = |i| version == 4 || i >= OLD || i % 3 == 2;
+        for i in 0..keys {
+            assert_eq!(put(&rewo, spread(i), version), if absent(i) { None } else { Some(4) });
+        }
+        (0..keys)
+            .filter(|i| i % 3 == 2)
+            .for_each(|i| assert_eq!(remove(&rewo, spread(i)), Some(version)));
+        rest(&rewo);
+        for i in 0..keys {
+            assert_eq!(rewo.get(spread(i)).unwrap(), (i % 3 != 2).then_some(version));
+        }
+        let image = sim.image();
+        let buckets = image.chunks(BUCKET_WORDS).filter(|bucket| bucket[0] >> 60 & 1 != 0);
+        assert_eq!(buckets.count() > 0, version == 5);
+    }
+}

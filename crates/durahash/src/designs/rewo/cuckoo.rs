@@ -92,10 +92,11 @@ impl<M: Medium> Rewo<M> {
     /// is used, both of which damage left, is none: that it goes makes no room.
     fn hashes(&self, number: u64) -> Result<impl Iterator<Item = (u32, u64)>> {
         let (medium, bucket) = (self.medium(), self.bucket(number)?);
-        let live = BitMask(self.commit(bucket).live() & self.used);
+        let commit = self.commit(bucket);
+        let live = BitMask(commit.live() & self.used);
         let fingerprints = Fingerprints(medium.load(&bucket.fingerprints));
         let all = live.map(|slot| (slot, medium.load(&bucket.slots[slot as usize].h)));
-        Ok(all.filter(move |(slot, h)| fingerprints.names(*slot, *h)))
+        Ok(all.filter(move |(slot, h)| fingerprints.names(commit, *slot, *h)))
     }
 
     /// The other bucket of a hash that is in one of a table; `None` where it does not belong there.
@@ -277,7 +278,8 @@ impl<M: Medium> Rewo<M> {
         }
         for one in moves.all() {
             let target = self.bucket(one.to)?;
-            medium.store(&target.commit, self.commit(target).with(one.free).0);
+            medium
+                .store(&target.commit, self.commit(target).with(one.free, one.h, self.has_high).0);
             medium.flush(&target.commit);
         }
         medium.fence();

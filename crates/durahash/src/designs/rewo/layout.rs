@@ -9,11 +9,15 @@
 //! 3     192  slot 11 ... 14
 //!
 //! commit word
-//! bits 0-14 live slots   15-29 slots that are being moved away   63 parity
+//! bits 0-14 live slots   15-29 slots that are being moved away   30-44 bit 4 of the hashes in the live slots
+//!     45-59 bit 5 of them   60 these two bits count   63 parity
 //!
 //! fingerprints
 //! bits 4i to 4i + 3: the lowest bits of the hash in slot i
 //! ```
+//!
+//! So a fingerprint has six bits, of which two become visible with the slot. They count from a slot on that was put
+//! into an empty bucket, in pools of format 5: older libraries would take them for damage, and wrote none.
 //!
 //! A table is a run of extents of buckets, a power of two of them, and so is the number of its buckets.
 //! The block of tables, of which an extent has several, says which there are:
@@ -57,7 +61,7 @@ on_media! {
 
     /// The unit that is probed and locked.
     pub struct Bucket: 256, align 256 {
-        /// Live slots, and those that are being moved away: what commits.
+        /// Live slots with two bits of each hash, and those that are being moved away: what commits.
         pub commit: PmU64,
         /// Four bits of each hash.
         pub fingerprints: PmU64,
@@ -95,6 +99,10 @@ pub(super) fn fields(block: &Tables) -> impl Iterator<Item = &PmU64> {
 
 /// All slots of a bucket.
 const ALL: u64 = (1 << SLOTS) - 1;
+/// Where bits 4 and 5 of the hashes begin.
+const HIGH_SHIFTS: [u32; 2] = [2 * SLOTS, 3 * SLOTS];
+/// They count.
+const HIGH_BIT: u32 = 4 * SLOTS;
 const PARITY_BIT: u32 = 63;
 
 /// The commit word of a bucket. Zero is an empty bucket.
@@ -102,11 +110,11 @@ const PARITY_BIT: u32 = 63;
 pub(super) struct Commit(pub(super) u64);
 
 impl Commit {
-    /// Of these live slots, some of which are being moved away.
+    /// Changed to these bits. A parity that is wrong stays so: what damaged it is told as long as it is there.
     #[inline(always)]
-    pub(super) const fn new(live: u16, leaving: u16) -> Self {
-        let word = live as u64 | (leaving as u64) << SLOTS;
-        Commit(word | ((word.count_ones() & 1) as u64) << PARITY_BIT)
+    const fn changed(self, word: u64) -> Self {
+        let flips = ((self.0 ^ word) & !(1 << PARITY_BIT)).count_ones() as u64 & 1;
+        Commit(word & !(1 << PARITY_BIT) | self.0 & 1 << PARITY_BIT ^ flips << PARITY_BIT)
     }
 
     /// Live slots, one bit each.
@@ -127,31 +135,55 @@ impl Commit {
         self.live().count_ones()
     }
 
-    /// True if its parts agree, and nothing leaves that is not live.
+    /// True if its parts agree, nothing leaves that is not live, and no other slot has bits of a hash.
     pub(super) const fn is_sound(self) -> bool {
-        self.0 == Commit::new(self.live(), self.leaving()).0 && self.leaving() & !self.live() == 0
+        self.0.count_ones() & 1 == 0 && self.0 == self.keep(self.live(), self.leaving()).0
     }
 
-    /// With one more live slot.
+    /// With one more live slot, that of `h`. In an empty bucket `has_high` says if bits of hashes count. What
+    /// damage left of a slot that is not live goes.
     #[inline(always)]
-    pub(super) const fn with(self, slot: u32) -> Self {
-        Commit::new(self.live() | 1 << slot, self.leaving())
+    pub(super) const fn with(self, slot: u32, h: u64, has_high: bool) -> Self {
+        let begun = ((self.live() == 0 && has_high) as u64) << HIGH_BIT;
+        let all = 1 | 1 << SLOTS | 1 << HIGH_SHIFTS[0] | 1 << HIGH_SHIFTS[1];
+        let word = self.0 & !(all << slot) | begun | 1 << slot;
+        let high = bits(h, 4, 1) << HIGH_SHIFTS[0] | bits(h, 5, 1) << HIGH_SHIFTS[1];
+        self.changed(word | bits(word, HIGH_BIT, 1) * (high << slot))
+    }
+
+    /// With these of the live slots, and these of them being moved away.
+    #[inline(always)]
+    pub(super) const fn keep(self, live: u16, leaving: u16) -> Self {
+        let live = (live & self.live()) as u64;
+        let has_high = bits(self.0, HIGH_BIT, 1) * (live != 0) as u64;
+        let high = self.0 & (live << HIGH_SHIFTS[0] | live << HIGH_SHIFTS[1]);
+        let leaving = (leaving as u64 & live) << SLOTS;
+        self.changed(live | leaving | has_high * (high | 1 << HIGH_BIT))
     }
 
     /// Without a slot, whether it was being moved or not.
     #[inline(always)]
     pub(super) const fn without(self, slot: u32) -> Self {
-        Commit::new(self.live() & !(1 << slot), self.leaving() & !(1 << slot))
+        self.keep(self.live() & !(1 << slot), self.leaving())
     }
 
     /// With a slot marked as being moved away.
     #[inline(always)]
     pub(super) const fn with_leaving(self, slot: u32) -> Self {
-        Commit::new(self.live(), self.leaving() | 1 << slot)
+        self.keep(self.live(), self.leaving() | 1 << slot)
+    }
+
+    /// The slots, live or not, of which it does not say that they hold another hash.
+    #[inline(always)]
+    const fn may_hold(self, h: u64) -> u16 {
+        let fourth = self.0 >> HIGH_SHIFTS[0] ^ 0_u64.wrapping_sub(bits(h, 4, 1));
+        let fifth = self.0 >> HIGH_SHIFTS[1] ^ 0_u64.wrapping_sub(bits(h, 5, 1));
+        let counts = 0_u64.wrapping_sub(bits(self.0, HIGH_BIT, 1));
+        !((fourth | fifth) & counts) as u16
     }
 }
 
-/// The fingerprint of a hash.
+/// The part of the fingerprint of a hash that lies beside the commit word.
 #[inline(always)]
 const fn fingerprint(h: u64) -> u8 {
     bits(h, 0, 4) as u8
@@ -162,15 +194,16 @@ const fn fingerprint(h: u64) -> u8 {
 pub(super) struct Fingerprints(pub(super) u64);
 
 impl Fingerprints {
-    /// The slots that may hold `h`.
+    /// The live slots that may hold `h`.
     #[inline(always)]
-    pub(super) const fn candidates(self, h: u64, live: u16) -> BitMask {
+    pub(super) const fn candidates(self, commit: Commit, h: u64) -> BitMask {
+        let live = commit.live() & commit.may_hold(h);
         BitMask(probe::match_nibble(self.0, fingerprint(h)).0 & live)
     }
 
-    /// True if slot `i` may hold `h`.
-    pub(super) const fn names(self, i: u32, h: u64) -> bool {
-        bits(self.0, i * 4, 4) as u8 == fingerprint(h)
+    /// True if slot `i`, which is live, may hold `h`.
+    pub(super) const fn names(self, commit: Commit, i: u32, h: u64) -> bool {
+        bits(self.0, i * 4, 4) as u8 == fingerprint(h) && commit.may_hold(h) & 1 << i != 0
     }
 
     /// With that of `h` for slot `i`.
@@ -218,36 +251,61 @@ pub(super) fn sum_of(mix: WordMix, words: impl Iterator<Item = u64>) -> u64 {
 mod tests {
     use super::*;
 
+    /// Of these live slots: slot i has hash i * 16.
+    fn commit(live: u16, leaving: u16, has_high: bool) -> Commit {
+        let all = BitMask(live).fold(Commit(0), |c, i| c.with(i, u64::from(i) << 4, has_high));
+        all.keep(live, leaving)
+    }
+
     #[test]
     fn commit_words_say_what_they_were_made_of() {
-        assert_eq!(Commit(0), Commit::new(0, 0), "zeros are an empty bucket");
-        for (live, leaving) in [(0, 0), (0x7fff, 0x7fff), (0x1234, 0x0010), (1, 1)] {
-            let commit = Commit::new(live, leaving);
-            assert!(commit.is_sound());
-            assert_eq!((commit.live(), commit.leaving()), (live, leaving));
-            assert_eq!(commit.with(3), Commit::new(live | 8, leaving));
-            assert_eq!(commit.with(3).with_leaving(3), Commit::new(live | 8, leaving | 8));
-            assert_eq!(commit.without(4), Commit::new(live & !16, leaving & !16));
-            assert!((0..64).all(|bit| !Commit(commit.0 ^ 1 << bit).is_sound()));
+        for has_high in [false, true] {
+            assert_eq!(commit(0, 0, has_high), Commit(0), "zeros are an empty bucket");
+            for (live, leaving) in [(0, 0), (0x7fff, 0x7fff), (0x1234, 0x0010), (1, 1)] {
+                let of = |live, leaving| commit(live, leaving, has_high);
+                let word = of(live, leaving);
+                assert!(word.is_sound());
+                assert_eq!((word.live(), word.leaving()), (live, leaving));
+                assert_eq!(word.with(3, 3 << 4, has_high), of(live | 8, leaving & !8));
+                assert_eq!(
+                    word.with(3, 3 << 4, has_high).with_leaving(3),
+                    of(live | 8, leaving | 8)
+                );
+                assert_eq!(word.without(4), of(live & !16, leaving & !16));
+                for damaged in (0..64).map(|bit| Commit(word.0 ^ 1 << bit)) {
+                    assert!(!damaged.is_sound());
+                    let changed = damaged.with(3, 0, has_high).with_leaving(3).without(4);
+                    assert!(!changed.is_sound() && !changed.keep(0, 0).is_sound());
+                }
+            }
         }
-        assert!(!Commit::new(1, 2).is_sound());
+        assert_eq!(commit(1, 2, false), commit(1, 0, false));
+    }
+
+    #[test]
+    fn what_an_older_library_wrote_has_four_bits_of_each_hash() {
+        let older = commit(1, 0, false).with(1, 0, true);
+        assert!((0..4).all(|high| older.may_hold(high << 4) & 3 == 3));
+        let newer = commit(1, 0, true).with(1, 0, false);
+        assert!((0..4).all(|high| newer.may_hold(high << 4) & 3 == 3 * u16::from(high == 0)));
     }
 
     #[test]
     fn fingerprints_are_those_of_their_slots() {
-        let mut all = Fingerprints(0);
+        let (mut all, mut live) = (Fingerprints(0), Commit(0));
+        let hash = |i: u32| u64::from(i / 4) | u64::from(i % 4) << 4 | 1 << 9;
         for i in 0..SLOTS {
-            all = all.with(i, u64::from(i) + 16);
+            (all, live) = (all.with(i, hash(i)), live.with(i, hash(i), true));
         }
         for i in 0..SLOTS {
-            let h = u64::from(i) + 16;
-            assert_eq!(all.candidates(h, 0x7fff).collect::<Vec<_>>(), [i]);
-            assert!(all.names(i, h) && !all.names((i + 1) % SLOTS, h));
-            assert!(all.candidates(h, 0x7fff & !(1 << i)).is_empty());
-            assert!(!all.without(1 << i).names(i, h));
+            let h = hash(i);
+            assert_eq!(all.candidates(live, h).collect::<Vec<_>>(), [i]);
+            assert!(all.names(live, i, h) && !all.names(live, (i + 1) % SLOTS, h));
+            assert!(all.candidates(live.without(i), h).is_empty());
+            assert!(!all.without(1 << i).names(live, i, h));
             let others = !(1 << i) & 0x7fff;
-            assert!(all.without(others).names(i, h));
-            assert!(BitMask(others).all(|i| !all.without(others).names(i, u64::from(i) + 16)));
+            assert!(all.without(others).names(live, i, h));
+            assert!(BitMask(others).all(|i| !all.without(others).names(live, i, hash(i))));
         }
     }
 

@@ -27,7 +27,7 @@
 //!   during a resize, in a bucket from the cursor on, of the table that owned it before; its fingerprint
 //!   is that of its hash.
 //! - **REWO-3** No two live slots have the same `h`.
-//! - **REWO-4** Commit words agree with their parity. No slot is marked as leaving while nothing moves.
+//! - **REWO-4** Commit words agree with their parity, and have bits of hashes of live slots only. No slot is marked as leaving while nothing moves.
 //! - **REWO-5** Every extent of units belongs to a table, or to one that is being prepared; there is one
 //!   extent of directories, that of the block.
 //! - **REWO-6** The counter of live slots is exact, and no lock is held.
@@ -41,7 +41,7 @@
 //! | Operation | Stores | Then | If power fails after this step |
 //! |---|---|---|---|
 //! | insert | payload and `h` of a free slot past the cache; its fingerprint, flushed where lines keep no order | fence | slot not live |
-//! | | ✕ commit word: live | flush, drain | inserted |
+//! | | ✕ commit word: live, with two bits of the hash | flush, drain | inserted |
 //! | update | ✕ payload | flush, drain | old or new payload, one word |
 //! | remove | ✕ commit word without it; then, where lines keep order, its fingerprint | flush, drain | there or not, one word |
 //! | move | commit word: the slot is leaving; into another bucket: a copy, as for an insert | flush, fence | leaving and alone: the mark is dropped |
@@ -86,8 +86,8 @@
 //! background that needs space for a table, and there is none, answers that nothing is waiting.
 //!
 //! # Departures from the paper
-//! - Fifteen slots of sixteen bytes, bitmap and lock map in one word and fingerprints in another. Eight
-//!   slots of 31 bytes would straddle lines and words.
+//! - Fifteen slots of sixteen bytes; bitmap, lock map and two bits of each hash in one word, four more bits of
+//!   it in another. Eight slots of 31 bytes would straddle lines and words.
 //! - An update stores the payload in place, by one word. The paper's takes another slot of the bucket,
 //!   and evicts where there is none.
 //! - Versions in DRAM instead of hardware transactions and of locks in the lock map, which is the mark of
@@ -187,6 +187,8 @@ pub struct Rewo<M: Medium> {
     /// Slots of a bucket that are used, and how many they are.
     used: u16,
     slots: u32,
+    /// True if commit words may have bits of hashes.
+    has_high: bool,
     cached: Arc<Cached>,
     cache: Cache,
     live: Counter,
@@ -276,9 +278,9 @@ impl<M: Medium> Rewo<M> {
         let medium = self.medium();
         medium.event(Event::Look);
         let bucket = self.bucket(number)?;
-        let live = self.commit(bucket).live();
+        let commit = self.commit(bucket);
         let fingerprints = Fingerprints(medium.load(&bucket.fingerprints));
-        for slot in fingerprints.candidates(h, live) {
+        for slot in fingerprints.candidates(commit, h) {
             let words = &bucket.slots[slot as usize];
             if medium.load(&words.h) == h {
                 let payload = medium.load(&words.payload);

@@ -139,6 +139,7 @@ impl<M: Medium> Rewo<M> {
             remix: remix_of(format.seed),
             used: used_slots(slots),
             slots,
+            has_high: pool.is_kept_right()?,
             cache_sync: CacheSync::start(cache.sync_threads, &pool, &cached)?,
             cached,
             cache,
@@ -217,7 +218,7 @@ impl<M: Medium> Rewo<M> {
                 }
             }
             let marks = if planted(Fault::MarksStay) { before.leaving() & live } else { 0 };
-            self.clear(bucket, layout::Commit::new(live, marks));
+            self.clear(bucket, before.keep(live, marks));
         }
         if !leaving.is_empty() {
             medium.drain();

@@ -131,7 +131,7 @@ impl<M: Medium> Rewo<M> {
             let words = &bucket.slots[slot as usize];
             let (h, payload) = (medium.load(&words.h), medium.load(&words.payload));
             let places = self.live_tables.places(view, h, self.remix.mix(h));
-            let is_found = places.all().contains(&number) && fingerprints.names(slot, h);
+            let is_found = places.all().contains(&number) && fingerprints.names(commit, slot, h);
             let leaves = commit.leaving() & 1 << slot != 0;
             f(Listed { slot, h, payload, is_found, leaves });
         }
