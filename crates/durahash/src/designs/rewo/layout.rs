@@ -148,7 +148,7 @@ impl Commit {
         let all = 1 | 1 << SLOTS | 1 << HIGH_SHIFTS[0] | 1 << HIGH_SHIFTS[1];
         let word = self.0 & !(all << slot) | begun | 1 << slot;
         let high = bits(h, 4, 1) << HIGH_SHIFTS[0] | bits(h, 5, 1) << HIGH_SHIFTS[1];
-        self.changed(word | bits(word, HIGH_BIT, 1) * (high << slot))
+        self.changed(word | (bits(word, HIGH_BIT, 1) * (high << slot)))
     }
 
     /// With these of the live slots, and these of them being moved away.
@@ -158,7 +158,7 @@ impl Commit {
         let has_high = bits(self.0, HIGH_BIT, 1) * (live != 0) as u64;
         let high = self.0 & (live << HIGH_SHIFTS[0] | live << HIGH_SHIFTS[1]);
         let leaving = (leaving as u64 & live) << SLOTS;
-        self.changed(live | leaving | has_high * (high | 1 << HIGH_BIT))
+        self.changed(live | leaving | (has_high * (high | 1 << HIGH_BIT)))
     }
 
     /// Without a slot, whether it was being moved or not.
