@@ -246,7 +246,8 @@ fn an_array_that_may_be_older_than_buckets_is_gone_before_the_loss_is_forgotten(
 fn a_batch_whose_bucket_is_hidden_waits_for_the_mend() {
     const KEYS: u64 = 300;
     let geometry = Geometry { buckets: 1, ..TINY };
-    let options = Options::new().design(Design::Reh).geometry(geometry).max_bytes(MAX_BYTES);
+    let options =
+        Options::new().design(Design::Reh).geometry(geometry).seed(7).max_bytes(MAX_BYTES);
     let sim = Sim::new(MAX_BYTES);
     let map: Map<u64, u64> = options.create_on(sim.clone()).unwrap();
     (0..KEYS).for_each(|i| map.put(&i, &i).unwrap());
