@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use durahash::index::{self, Index, IndexBase, Room};
 use durahash::reh::Reh;
 use durahash::{Error, ErrorKind, Result};
+use durahash_media::metered::Metered;
 use durahash_media::sim::{Sim, budget};
 use durahash_media::{Geometry, Pool};
 use durahash_testkit::pool_on;
@@ -103,6 +104,30 @@ pub(super) fn chain(image: &[u64]) -> Vec<(usize, u64)> {
 
 pub(super) fn is_corrupt(e: &Error) -> bool {
     matches!(e.kind(), ErrorKind::Corrupt { .. })
+}
+
+/// Who comes first waits for the own range alone; later those beside it are made with it.
+#[test]
+fn ranges_beside_each_other_are_made_together() {
+    let image = Run::with(2000).sim.image();
+    let places = array(&image).len() as u64;
+    let pool = Metered::new(Sim::from_image(&image, MAX_BYTES));
+    let pool = Arc::new(Pool::open(pool, false).unwrap());
+    let reh = Reh::open(Arc::clone(&pool)).unwrap();
+    let shift = 64 - places.ilog2();
+    let loaded = |places: std::ops::Range<u64>| {
+        let before = pool.medium().counts();
+        places.for_each(|i| _ = reh.get(i << shift).unwrap());
+        (pool.medium().counts() - before).bytes_loaded
+    };
+    // A walk reads links, prefixes and hashes; a miss has next to nothing to read.
+    loaded(0..1);
+    assert!(loaded(1..8) > 7 * 32);
+    loaded(8..places / 8);
+    let middle = places / 16 * 8;
+    assert!(loaded(middle + 3..middle + 4) > 8 * 32);
+    assert!(loaded(middle..middle + 8) <= 64);
+    assert!(loaded(middle + 8..middle + 9) > 8 * 32);
 }
 
 #[test]

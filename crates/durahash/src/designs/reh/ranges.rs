@@ -15,6 +15,10 @@
 //!    finds the first entry of a bucket may split it, or merge it, while the others are being stored, but stores
 //!    entries only when all of these are.
 //!
+//! Each bucket of a walk is known by the one before, so a walk waits for every one of them. When not only a few ranges
+//! are made, those of eight places are therefore walked together, one bucket of each in turn, and taken over under one
+//! lock. Each is looked at for itself in step 2, and damage of one is that one's alone.
+//!
 //! Work is bounded by the number of buckets, whatever the bytes are: positions only rise, and a bucket has one
 //! prefix, so it is in one range at one place; a range that is damaged is walked once.
 //! A thread that makes a range takes no lock of a bucket, and waits for none.
@@ -32,6 +36,13 @@ use crate::util::parallel::in_parts;
 
 /// All hashes, in parts of which the deepest bucket has one.
 pub(super) const ALL_PARTS: u64 = 1 << MAX_DEPTH;
+
+/// Ranges are made together whose places are the same but for so many bits: words of one line. Each next bucket is
+/// known by the one before, so one range alone waits for every bucket of it.
+const PLACES_BESIDE: u32 = 3;
+
+/// Until this part of all hashes is made, each range is made alone: who comes to few waits for no more than these.
+const MADE_ALONE_PART: u64 = 16;
 
 /// Words whose ranges a step of background work makes.
 const WORDS_PER_STEP: u64 = 64;
@@ -52,11 +63,33 @@ pub(super) struct Met {
 }
 
 /// Where a range begins and where the next one does, and the first bucket of each; the end of all hashes, and none.
+#[derive(Clone, Copy)]
 pub(super) struct Range {
     from: u64,
     first: u64,
     end: Option<u64>,
     next: u64,
+}
+
+/// How far a range was walked.
+struct Walk {
+    range: Range,
+    at: Option<u64>,
+    number: u64,
+    met: Vec<Met>,
+}
+
+impl Range {
+    fn has(&self, h: u64) -> bool {
+        self.from <= h && self.end.is_none_or(|end| h < end)
+    }
+}
+
+impl Walk {
+    fn new(range: Range) -> Self {
+        let (at, number) = (Some(range.from), range.first);
+        Walk { range, at, number, met: Vec::with_capacity(16) }
+    }
 }
 
 impl<M: Medium> Reh<M> {
@@ -97,34 +130,84 @@ impl<M: Medium> Reh<M> {
         self.writers.growth.is_complete()
     }
 
-    /// Makes the range of `h`, unless another thread does it first.
+    /// Makes the range of `h`, unless another thread does it first, and those beside it.
     fn make(&self, h: u64) -> Result<()> {
         let medium = self.medium();
         if let Some((_, e)) = self.known_damage(h) {
             return Err(e);
         }
-        let range = self.range(h)?;
-        let met = self.walk(&range);
+        let walked = self.walk_beside(h)?;
         let making = wait_lock(&self.writers.making, medium);
-        if self.directory.has(medium, h) && !planted(Fault::NoSecondLook) {
-            return Ok(());
-        }
-        let met = met.inspect_err(|e| {
-            wait_lock(&self.writers.damaged, medium).add(range.from, range.end, e);
-        })?;
-        debug_assert!(!met.iter().any(|met| self.meta(met.number).is_made()), "made twice");
         let growth = &self.writers.growth;
-        let deepest = met.iter().map(|met| met.depth).max().unwrap_or(1);
-        self.directory.deepen(medium, deepest, growth.bound())?;
-        self.store_rows(&met);
-        self.directory.lock.exclusive(medium, || self.enter(&met));
-        let parts: u64 = met.iter().map(|met| 1 << (MAX_DEPTH - met.depth)).sum();
-        if self.writers.parts_to_make.fetch_sub(parts, Ordering::AcqRel) == parts {
+        let (mut all, mut done) = (Vec::new(), Ok(()));
+        for (range, met) in walked {
+            if self.directory.has(medium, range.from) && !planted(Fault::NoSecondLook) {
+                continue;
+            }
+            let deepest = |met: &[Met]| met.iter().map(|met| met.depth).max().unwrap_or(1);
+            let fits = |met: &Vec<_>| self.directory.deepen(medium, deepest(met), growth.bound());
+            match met.and_then(|met| fits(&met).map(|()| met)) {
+                Ok(met) => all.extend(met),
+                Err(e) => {
+                    wait_lock(&self.writers.damaged, medium).add(range.from, range.end, &e);
+                    if range.has(h) {
+                        done = Err(e);
+                    }
+                }
+            }
+        }
+        debug_assert!(!all.iter().any(|met| self.meta(met.number).is_made()), "made twice");
+        self.store_rows(&all);
+        self.directory.lock.exclusive(medium, || self.enter(&all));
+        let parts: u64 = all.iter().map(|met| 1 << (MAX_DEPTH - met.depth)).sum();
+        if parts != 0 && self.writers.parts_to_make.fetch_sub(parts, Ordering::AcqRel) == parts {
             growth.expect(0);
             self.directory.fit_front(medium, growth);
         }
         drop(making);
-        Ok(())
+        done
+    }
+
+    /// The range of `h`, and when not only a few are made those beside it that are not, each with its buckets.
+    fn walk_beside(&self, h: u64) -> Result<Vec<(Range, Result<Vec<Met>>)>> {
+        let depth = self.words.depth();
+        let to_make = self.writers.parts_to_make.load(Ordering::Relaxed);
+        if to_make > ALL_PARTS - ALL_PARTS / MADE_ALONE_PART || depth <= PLACES_BESIDE {
+            let range = self.range(h)?;
+            return Ok(vec![(range, self.walk(&range))]);
+        }
+        let first = extend::prefix(h, depth - PLACES_BESIDE);
+        let end = extend::next(first, depth - PLACES_BESIDE);
+        // The first buckets come all at the same time.
+        for i in 0..1 << PLACES_BESIDE {
+            let number = self.words.get(&self.pool, first + i * extend::span(depth));
+            number.into_iter().for_each(|number| self.prefetch_bucket(number));
+        }
+        let mut walks = Vec::with_capacity(1 << PLACES_BESIDE);
+        let mut range = self.range(first)?;
+        loop {
+            if self.directory.seek(range.from).is_none() {
+                walks.push((Walk::new(range), None));
+            }
+            match range.end {
+                Some(from) if end.is_none_or(|end| from < end) => {
+                    range = self.range_from(from, range.next)
+                }
+                _ => break,
+            }
+        }
+        // One bucket of each in turn, so that none is waited for alone.
+        let mut left = walks.len();
+        while left > 0 {
+            for (walk, done) in walks.iter_mut().filter(|(_, done)| done.is_none()) {
+                *done = self.step_walk(walk).map(|goes_on| (!goes_on).then_some(())).transpose();
+                left -= usize::from(done.is_some());
+            }
+        }
+        let walked = |(walk, done): (Walk, Option<Result<()>>)| {
+            (walk.range, done.unwrap_or(Ok(())).map(|()| walk.met))
+        };
+        Ok(walks.into_iter().map(walked).collect())
     }
 
     /// What is wrong with the range of `h`, where that is known, and where the range ends.
@@ -148,10 +231,10 @@ impl<M: Medium> Reh<M> {
 
     /// Counts buckets whose rows are stored, and stores their entries.
     pub(super) fn enter(&self, met: &[Met]) {
-        for met in met {
-            self.writers.growth.count(met.depth, 1);
-            self.directory.set(met.prefix, met.depth, met.number);
+        for same in met.chunk_by(|a, b| a.depth == b.depth) {
+            self.writers.growth.count(same[0].depth, same.len() as i64);
         }
+        met.iter().for_each(|met| self.directory.set(met.prefix, met.depth, met.number));
     }
 
     /// Stores the rows of buckets that nobody can be in, and counts their live slots.
@@ -205,6 +288,12 @@ impl<M: Medium> Reh<M> {
         (!self.is_complete()).then(end)
     }
 
+    /// The range that begins with this bucket, at the place of its word.
+    fn range_from(&self, from: u64, first: u64) -> Range {
+        let (end, next) = self.next_range(from);
+        Range { from, first, end, next }
+    }
+
     /// The range of `h`.
     pub(super) fn range(&self, h: u64) -> Result<Range> {
         let depth = self.words.depth();
@@ -226,26 +315,19 @@ impl<M: Medium> Reh<M> {
 
     /// The buckets of a range.
     pub(super) fn walk(&self, range: &Range) -> Result<Vec<Met>> {
-        let Range { from, first: mut number, end, next } = *range;
-        let mut met = Vec::with_capacity(16);
-        let mut at = Some(from);
-        while at != end {
-            let corrupt = |what| Error::corrupt(what, number.wrapping_mul(BUCKET_BYTES));
-            let is_inside = |at: &u64| end.is_none_or(|end| *at < end);
-            let Some(prefix) = at.filter(is_inside) else {
-                return Err(corrupt("a bucket reaches beyond the next one"));
-            };
-            let bucket = self
-                .recovered_bucket(number)
-                .ok_or_else(|| corrupt("a sibling is not a bucket"))?;
-            let (one, sibling) = self
-                .read_bucket(number, bucket, prefix)
-                .ok_or_else(|| corrupt("the buckets do not follow each other"))?;
-            at = extend::next(prefix, one.depth);
-            met.push(one);
-            number = sibling;
-        }
-        if number != next {
+        let mut walk = Walk::new(*range);
+        while self.step_walk(&mut walk)? {}
+        Ok(walk.met)
+    }
+
+    /// Reads one more bucket of a range; false at its end.
+    #[inline]
+    fn step_walk(&self, walk: &mut Walk) -> Result<bool> {
+        let (number, Range { end, next, .. }) = (walk.number, walk.range);
+        if walk.at == end {
+            if number == next {
+                return Ok(false);
+            }
             let what = if end.is_none() {
                 "the last bucket has a sibling"
             } else {
@@ -253,7 +335,20 @@ impl<M: Medium> Reh<M> {
             };
             return Err(Error::corrupt(what, number.wrapping_mul(BUCKET_BYTES)));
         }
-        Ok(met)
+        let corrupt = |what| Error::corrupt(what, number.wrapping_mul(BUCKET_BYTES));
+        let is_inside = |at: &u64| end.is_none_or(|end| *at < end);
+        let Some(prefix) = walk.at.filter(is_inside) else {
+            return Err(corrupt("a bucket reaches beyond the next one"));
+        };
+        let bucket =
+            self.recovered_bucket(number).ok_or_else(|| corrupt("a sibling is not a bucket"))?;
+        let (one, sibling) = self
+            .read_bucket(number, bucket, prefix)
+            .ok_or_else(|| corrupt("the buckets do not follow each other"))?;
+        walk.at = extend::next(prefix, one.depth);
+        walk.met.push(one);
+        walk.number = sibling;
+        Ok(true)
     }
 
     /// A bucket that begins at `prefix`, and its sibling; `None` where it does not.
