@@ -295,7 +295,6 @@ fn space_is_found_before_a_pool_is_full() {
     assert_eq!(findings(&reh), []);
 }
 
-/// A library of before may write to a pool of its own format: it would leave wrong words.
 /// What lies on a medium, as a pool of another version of the format.
 pub(super) fn of_version(sim: &Sim, version: u64) -> Vec<u64> {
     let mut image = sim.image();
@@ -305,6 +304,7 @@ pub(super) fn of_version(sim: &Sim, version: u64) -> Vec<u64> {
     image
 }
 
+/// A library of before may write to a pool of its own format: it would leave wrong words.
 #[test]
 fn pools_of_older_formats_get_no_array() {
     let run = Run::new(TINY);

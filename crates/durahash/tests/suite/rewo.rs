@@ -71,6 +71,7 @@ fn find(image: &[u64], h: u64) -> (usize, usize) {
     found.next().expect("it is there")
 }
 
+/// As libraries before six bits of fingerprints.
 fn set_commit(image: &mut [u64], bucket: usize, live: u64, leaving: u64) {
     let word = live | leaving << 15;
     image[bucket] = word | u64::from(word.count_ones() % 2) << 63;
@@ -753,5 +754,33 @@ fn buckets_of_older_libraries_are_read_and_written() {
         let image = sim.image();
         let buckets = image.chunks(BUCKET_WORDS).filter(|bucket| bucket[0] >> 60 & 1 != 0);
         assert_eq!(buckets.count() > 0, version == 5);
+    }
+}
+
+/// The bits of hashes in a commit word whose parity is wrong hide nothing, and mending it brings nothing back.
+#[test]
+fn a_flipped_bit_of_a_commit_word_hides_no_key() {
+    const KEYS: u64 = 100;
+    for version in [4, 5] {
+        let sim = Sim::new(TINY_BYTES);
+        let geometry = Geometry { slots: 15, ..TINY };
+        drop(Rewo::create(pool_on(sim.clone(), geometry), NONE).unwrap());
+        let open = |image: &[u64]| {
+            let pool = Pool::open(Sim::from_image(image, TINY_BYTES), false).unwrap();
+            (pool.medium().clone(), Rewo::open(Arc::new(pool), NONE).unwrap())
+        };
+        let (sim, rewo) = open(&super::ranges::of_version(&sim, version));
+        (0..KEYS).for_each(|i| assert_eq!(put(&rewo, spread(i), i), None));
+        let (bucket, slot) = find(&sim.image(), spread(7));
+        for bit in [30 + slot, 45 + slot, 60] {
+            let mut image = sim.image();
+            image[bucket] ^= 1 << bit;
+            let (_, rewo) = open(&image);
+            assert_ne!(findings(&rewo), []);
+            (0..KEYS).for_each(|i| assert_eq!(put(&rewo, spread(i), i + 1), Some(i)));
+            rewo.mend().unwrap();
+            assert_eq!(findings(&rewo), []);
+            (0..KEYS).for_each(|i| assert_eq!(rewo.get(spread(i)).unwrap(), Some(i + 1)));
+        }
     }
 }

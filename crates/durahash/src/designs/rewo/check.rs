@@ -132,13 +132,6 @@ impl<M: Medium> Rewo<M> {
             let done = self.pool.writable().and_then(|()| {
                 let bucket = self.bucket(number)?;
                 let before = self.commit(bucket);
-                if !before.is_sound() {
-                    let h = |slot| self.medium().load(&bucket.slots[slot as usize].h);
-                    let anew = |all: Commit, slot| all.with(slot, h(slot), self.has_high);
-                    held.exclude_readers(number);
-                    self.clear(bucket, BitMask(before.live()).fold(Commit(0), anew));
-                    self.medium().drain();
-                }
                 let mut lost = Vec::new();
                 self.each_slot(view, number, &mut |slot| {
                     if self.is_lost(&slot, view, (table, is_done)) {
@@ -149,6 +142,15 @@ impl<M: Medium> Rewo<M> {
                     self.drop_slots(&mut held, number, 1 << slot.slot)?;
                     self.live.add(-1);
                     self.cached.forget(self.medium(), slot.h, self.remix.mix(slot.h));
+                }
+                // Of what lookups find, so that nothing comes back.
+                if !before.is_sound() {
+                    let h = |slot| self.medium().load(&bucket.slots[slot as usize].h);
+                    let anew = |all: Commit, slot| all.with(slot, h(slot), self.has_high);
+                    held.exclude_readers(number);
+                    let live = BitMask(self.commit(bucket).live());
+                    self.clear(bucket, live.fold(Commit(0), anew));
+                    self.medium().drain();
                 }
                 Ok(())
             });

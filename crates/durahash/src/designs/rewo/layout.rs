@@ -110,7 +110,7 @@ const PARITY_BIT: u32 = 63;
 pub(super) struct Commit(pub(super) u64);
 
 impl Commit {
-    /// Changed to these bits. A parity that is wrong stays so: what damaged it is told as long as it is there.
+    /// Changed to these bits. A parity that is wrong stays so, until the bucket is mended.
     #[inline(always)]
     const fn changed(self, word: u64) -> Self {
         let flips = ((self.0 ^ word) & !(1 << PARITY_BIT)).count_ones() as u64 & 1;
@@ -173,12 +173,14 @@ impl Commit {
         self.keep(self.live(), self.leaving() | 1 << slot)
     }
 
-    /// The slots, live or not, of which it does not say that they hold another hash.
+    /// The slots, live or not, of which it does not say that they hold another hash. Where the parity is wrong, it
+    /// says nothing: one flipped bit of 30 to 60 hides no slot.
     #[inline(always)]
     const fn may_hold(self, h: u64) -> u16 {
         let fourth = self.0 >> HIGH_SHIFTS[0] ^ 0_u64.wrapping_sub(bits(h, 4, 1));
         let fifth = self.0 >> HIGH_SHIFTS[1] ^ 0_u64.wrapping_sub(bits(h, 5, 1));
-        let counts = 0_u64.wrapping_sub(bits(self.0, HIGH_BIT, 1));
+        let is_right = !(self.0.count_ones() as u64);
+        let counts = 0_u64.wrapping_sub(bits(self.0, HIGH_BIT, 1) & is_right);
         !((fourth | fifth) & counts) as u16
     }
 }
@@ -273,7 +275,7 @@ mod tests {
                 );
                 assert_eq!(word.without(4), of(live & !16, leaving & !16));
                 for damaged in (0..64).map(|bit| Commit(word.0 ^ 1 << bit)) {
-                    assert!(!damaged.is_sound());
+                    assert!(!damaged.is_sound() && damaged.may_hold(!0) == !0);
                     let changed = damaged.with(3, 0, has_high).with_leaving(3).without(4);
                     assert!(!changed.is_sound() && !changed.keep(0, 0).is_sound());
                 }
