@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::by_depth::DepthWord;
 use crate::error::Result;
+use crate::medium::SMALL_BYTES;
 use crate::zeroed::Zeroed;
 
 /// Rows of `N` atomic words each, all zero at first.
@@ -39,7 +40,10 @@ impl<const N: usize, W: DepthWord> Reserved<N, W> {
     pub fn growing(count: u64, most: u64) -> Result<Self> {
         const { assert!(N > 0 && N <= 16) }
         let memory = Zeroed::growing(count, most, Self::ROW_BYTES)?;
-        let count = memory.mapped_bytes().map_or(most, |bytes| (bytes / Self::ROW_BYTES).min(most));
+        // Who comes to a row behind the first ones asks for huge pages.
+        let first = count.max(SMALL_BYTES / Self::ROW_BYTES).min(most);
+        let count =
+            memory.mapped_bytes().map_or(most, |bytes| (bytes / Self::ROW_BYTES).min(first));
         Ok(Self::over(memory, count, most))
     }
 
@@ -149,7 +153,7 @@ mod tests {
     fn covered_rows_stay_put() {
         let rows = Reserved::<4>::growing(1, 1 << 40).unwrap();
         let before = rows.count();
-        assert!(before < 1 << 30, "not all are reserved");
+        assert_eq!(before * 32, SMALL_BYTES, "who comes behind these asks for huge pages");
         let first = rows.row(0);
         first[0].store(5, Relaxed);
         rows.cover(3 * before).unwrap();

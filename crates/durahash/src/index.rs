@@ -315,7 +315,11 @@ pub trait Index: IndexBase<Slot = u64> {
     /// Looks once for `h`, without a lock, and runs `f` with its payload before it reads the version again: true if
     /// there is a payload, and what `f` loaded is consistent with it. `None` where one look cannot tell, as when a
     /// writer was in the way; a [`read`](Index::read) looks until it can.
-    fn read_once(&self, _h: u64, _f: &mut dyn FnMut(u64)) -> Option<bool> {
+    #[inline(always)]
+    fn read_once(&self, _h: u64, _f: impl FnOnce(u64)) -> Option<bool>
+    where
+        Self: Sized,
+    {
         None
     }
 

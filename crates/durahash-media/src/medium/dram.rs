@@ -91,7 +91,7 @@ pub(crate) struct Anonymous {
 
 /// Memory that can grow is wished in huge pages when more of it than this is in use: the first word in such
 /// a page takes all of it.
-const SMALL_BYTES: u64 = 2 * HUGE_PAGE_BYTES;
+pub(crate) const SMALL_BYTES: u64 = 2 * HUGE_PAGE_BYTES;
 
 impl Anonymous {
     /// Reserves `bytes`, in huge pages where there is at least one.

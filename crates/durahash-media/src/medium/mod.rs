@@ -39,9 +39,9 @@ pub mod sim;
 #[cfg(test)]
 mod zero_cost;
 
-#[cfg(not(loom))]
-pub(crate) use dram::Anonymous;
 pub use dram::Dram;
+#[cfg(not(loom))]
+pub(crate) use dram::{Anonymous, SMALL_BYTES};
 pub(crate) use line::{ADDRESS_BYTES, each_line, prefetch_line};
 pub use line::{BLOCK_BYTES, LINE_BYTES};
 #[cfg(not(loom))]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use durahash_media::{Medium, Place, Pool, Result};
 
 use super::design::Design;
-use super::durable::Durable;
+use super::durable::{Durable, Lookup};
 use super::edit::{Again, Decide, Edit, Rule};
 use super::outcome::Outcome;
 use super::record::{Draft, KeyHash, Short, check_sizes, is_chained, offset};
@@ -23,7 +23,7 @@ use crate::index::{Change, Finding, Index, Room, Updater};
 impl Kind for Single {
     const NUMBER: u8 = 0;
     const DESIGN: Design = Design::Reh;
-    type Index = dyn Index;
+    type Index = dyn Lookup;
     type Slot = u64;
 
     fn index<M: Medium>(
@@ -31,7 +31,7 @@ impl Kind for Single {
         design: Design,
         options: DesignOptions,
         is_new: bool,
-    ) -> Result<Rest<dyn Index>> {
+    ) -> Result<Rest<dyn Lookup>> {
         let pool = Arc::clone(place.pool());
         let DesignOptions { policy, cache } = options;
         Ok(match (design, is_new) {
@@ -52,7 +52,7 @@ impl Kind for Single {
         design: Design,
         options: DesignOptions,
         is_new: bool,
-    ) -> Result<Rest<dyn Index>> {
+    ) -> Result<Rest<dyn Lookup>> {
         host.single(map, design, options, is_new)
     }
 
@@ -147,16 +147,11 @@ impl Kind for Single {
     }
 }
 
-/// Behind a log, an index whose operations wait until they are durable. A constant decides, so that what is
-/// not used is not compiled.
 fn durable<I: Index + 'static, M: Medium>(
     index: impl FnOnce() -> Result<I> + 'static,
     pool: Arc<Pool<M>>,
-) -> Rest<dyn Index> {
-    Box::new(move || {
-        let index = index()?;
-        Ok(if M::DRAIN_WAITS { Box::new(Durable::new(index, pool)) } else { Box::new(index) })
-    })
+) -> Rest<dyn Lookup> {
+    Box::new(move || Ok(Box::new(Durable::new(index()?, pool))))
 }
 
 impl Engine<Single> {
@@ -193,24 +188,16 @@ impl Engine<Single> {
         self.records.hashes.key(key)
     }
 
-    /// Looks once for `key`: true if it is there. Its value goes to `out`, if that is asked for. `None` where this
-    /// cannot tell: a writer came between, the value is long, or the record is not known, or is another key's. Then
-    /// [`get_bytes`](Self::get_bytes) does.
+    /// As [`Lookup::look_once`]; where it cannot tell, [`get_bytes`](Self::get_bytes) does.
     #[inline]
     pub(crate) fn look_once(
         &self,
         key: &[u8],
         key_hash: KeyHash,
-        mut out: Option<&mut Short>,
+        out: Option<&mut Short>,
     ) -> Option<bool> {
         let known = self.records.known.as_ref()?;
-        let mut is_it = false;
-        let found = self.index.read_once(self.records.hashes.h(key_hash), &mut |name| {
-            // For the key alone a record is not verified, only its header.
-            is_it = (known.has(offset(name)) || out.is_none() && self.store.header(name).is_ok())
-                && self.store.copy_short(name, key, out.as_deref_mut());
-        })?;
-        (is_it || !found).then_some(found)
+        self.index.look_once(known, self.records.hashes.h(key_hash), key, out)
     }
 
     /// Copies the value of `key` into `out`; whether there is one.

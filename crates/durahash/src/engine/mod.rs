@@ -11,7 +11,7 @@
 //! - Of several keys, all or none: `batch.rs`.
 //! - Of files: `open.rs`.
 //!
-//! Behind a log, `durable.rs` stands between these and the design.
+//! `durable.rs` stands between these and the design: behind a log an operation waits there until it is durable.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -26,23 +26,24 @@ use durahash_media::{Durability, Error, ErrorKind, Format, Limit, Medium, Place,
 use self::cell::Cell;
 use self::data::{Data, Type};
 use self::design::Design;
+use self::durable::Lookup;
 use self::known::Known;
 use self::record::{Hashes, Store, offset};
 use self::records::{Pair, Records};
 use self::settings::DesignOptions;
 use self::stats::Stats;
-use crate::index::{Finding, Index, IndexBase, IndexStats, MultiIndex, PREFETCHED};
+use crate::index::{Finding, IndexBase, IndexStats, MultiIndex, PREFETCHED};
 
 // From low to high.
 pub(crate) mod data;
 pub(crate) mod design;
-pub(crate) mod durable;
 pub(crate) mod outcome;
 
 pub(crate) mod cell;
 pub(crate) mod known;
 pub(crate) mod record;
 
+pub(crate) mod durable;
 pub(crate) mod records;
 pub(crate) mod settings;
 pub(crate) mod stats;
@@ -193,7 +194,7 @@ pub(crate) trait Host: Send + Sync {
         design: Design,
         options: DesignOptions,
         is_new: bool,
-    ) -> Result<Rest<dyn Index>>;
+    ) -> Result<Rest<dyn Lookup>>;
 
     /// As [`Kind::index`] of a multimap.
     fn multi(
@@ -216,7 +217,7 @@ impl<M: Medium> Host for Arc<Pool<M>> {
         design: Design,
         options: DesignOptions,
         is_new: bool,
-    ) -> Result<Rest<dyn Index>> {
+    ) -> Result<Rest<dyn Lookup>> {
         Single::index(Place::of(self, map)?, design, options, is_new)
     }
 

@@ -256,11 +256,6 @@ pub(crate) trait Store: Send + Sync {
     /// Loads the last word of the cell of so many bytes that lies at `off`; the rest is on its way then. If it is a
     /// cell, its checksum alone says: the table of extents is not read.
     fn cell_end(&self, off: u64, bytes: u64) -> Result<u64>;
-    /// Copies the value out of the record that has this name, if it is short and the key is this one; true if so.
-    /// Key and value are fetched together with the header, since what a lookup waits for decides nothing: neither
-    /// the place of the value, nor how much is copied.
-    /// Without `out` the key alone decides.
-    fn copy_short(&self, name: u64, key: &[u8], out: Option<&mut Short>) -> bool;
     /// True if these bytes stand at `off`.
     fn starts_with(&self, off: u64, bytes: &[u8]) -> Result<bool>;
     /// Copies `out.len()` bytes from byte `skip` behind `off` on.
@@ -411,35 +406,6 @@ impl<M: Medium> Store for Pool<M> {
 
     fn block_bytes(&self, off: u64) -> Result<u64> {
         Pool::block_bytes(self, off)
-    }
-
-    fn copy_short(&self, named: u64, key: &[u8], out: Option<&mut Short>) -> bool {
-        let medium = self.medium();
-        let off = offset(named);
-        let key_words = key.len() / 8;
-        let header_words = HEADER_BYTES as usize / 8;
-        // Where the pool ends before that, the record is read as a long one.
-        let Ok(words) = self.words(off, (header_words + key_words + COPIED_WORDS) as u64) else {
-            return false;
-        };
-        let Some(([lengths, checksum, next], body)) = words.split_first_chunk() else {
-            return false;
-        };
-        let Some(value) = body[key_words..].first_chunk() else { return false };
-        let (have, begin) = (medium.load(lengths), key.len() % 8);
-        let bytes = (have >> 32) as usize;
-        if have & u64::from(u32::MAX) != key.len() as u64
-            || (out.is_some() && begin + bytes > 8 * COPIED_WORDS)
-            || name(off, medium.load(checksum), medium.load(next)) != named
-            || !medium.starts_with(body, key)
-        {
-            return false;
-        }
-        if let Some(out) = out {
-            medium.copy_words(value, &mut out.words);
-            (out.begin, out.bytes) = (begin, bytes);
-        }
-        true
     }
 
     fn cell_end(&self, off: u64, bytes: u64) -> Result<u64> {
@@ -601,6 +567,45 @@ impl<M: Medium> Store for Pool<M> {
             log: medium.log_stats(),
         }
     }
+}
+
+/// Copies the value out of the record that has this name, if it is short and the key is this one; true if so.
+/// Key and value are fetched together with the header, since what a lookup waits for decides nothing: neither
+/// the place of the value, nor how much is copied.
+/// Without `out` the key alone decides.
+#[inline(always)]
+pub(crate) fn copy_short<M: Medium>(
+    pool: &Pool<M>,
+    named: u64,
+    key: &[u8],
+    out: Option<&mut Short>,
+) -> bool {
+    let medium = pool.medium();
+    let off = offset(named);
+    let key_words = key.len() / 8;
+    let header_words = HEADER_BYTES as usize / 8;
+    // Where the pool ends before that, the record is read as a long one.
+    let Ok(words) = pool.words(off, (header_words + key_words + COPIED_WORDS) as u64) else {
+        return false;
+    };
+    let Some(([lengths, checksum, next], body)) = words.split_first_chunk() else {
+        return false;
+    };
+    let Some(value) = body[key_words..].first_chunk() else { return false };
+    let (have, begin) = (medium.load(lengths), key.len() % 8);
+    let bytes = (have >> 32) as usize;
+    if have & u64::from(u32::MAX) != key.len() as u64
+        || (out.is_some() && begin + bytes > 8 * COPIED_WORDS)
+        || name(off, medium.load(checksum), medium.load(next)) != named
+        || !medium.starts_with(body, key)
+    {
+        return false;
+    }
+    if let Some(out) = out {
+        medium.copy_words(value, &mut out.words);
+        (out.begin, out.bytes) = (begin, bytes);
+    }
+    true
 }
 
 /// Refuses keys and values that are too large.

@@ -670,7 +670,8 @@ impl<M: Medium> Index for Table<M, false> {
         operation(self.medium(), || self.lookup(h))
     }
 
-    fn read_once(&self, h: u64, f: &mut dyn FnMut(u64)) -> Option<bool> {
+    #[inline(always)]
+    fn read_once(&self, h: u64, f: impl FnOnce(u64)) -> Option<bool> {
         operation(self.medium(), || {
             let (found, seen) = self.glance(h)?;
             let found = found.ok()?.map(|found| f(found.payload));

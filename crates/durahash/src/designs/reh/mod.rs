@@ -491,12 +491,15 @@ impl<M: Medium> Index for Reh<M> {
         Ok(())
     }
 
-    fn read_once(&self, h: u64, f: &mut dyn FnMut(u64)) -> Option<bool> {
+    #[inline(always)]
+    fn read_once(&self, h: u64, f: impl FnOnce(u64)) -> Option<bool> {
         operation(self.medium(), || {
             let sought = self.directory.seek(h)?;
             self.prefetch_slot(h, sought.entry());
             let found = self.look_in(h, &sought, |lock, version, found| {
-                found.into_iter().for_each(f);
+                if let Some(payload) = found {
+                    f(payload);
+                }
                 lock.validate(version)
             });
             found.map(|found| found.is_some())
