@@ -108,7 +108,7 @@ impl<M: Medium> Reh<M> {
 
     #[cold]
     #[inline(never)]
-    fn find_again(&self, h: u64) -> Result<u64> {
+    pub(super) fn find_again(&self, h: u64) -> Result<u64> {
         loop {
             if self.is_complete() {
                 return Ok(self.directory.find(h));

@@ -68,17 +68,21 @@ impl<M: Medium> Reh<M> {
     ///
     /// # Errors
     /// As [`find`](Self::find).
-    #[inline]
+    #[inline(always)]
     pub(super) fn hold(&self, h: u64) -> Result<Guard<'_, M>> {
         loop {
-            let bucket = self.find(h)?;
+            let Some(sought) = self.directory.seek(h) else {
+                self.find_again(h)?;
+                continue;
+            };
+            let bucket = sought.entry();
             // The line that will be stored to, together with the lock's: a store, a write-back and
             // the next locked instruction would wait for it.
             if let Ok(bucket) = self.bucket(bucket) {
                 self.medium().prefetch(&bucket.slots[preferred_slot(h) as usize]);
             }
             let held = Guard::lock(self, bucket);
-            if self.still(h, held.bucket) {
+            if self.directory.is_current(&sought) {
                 return Ok(held);
             }
             held.release_unchanged();
