@@ -156,11 +156,14 @@ impl<M: Medium> Reh<M> {
                 }
             }
         }
+        if all.is_empty() {
+            return done;
+        }
         debug_assert!(!all.iter().any(|met| self.meta(met.number).is_made()), "made twice");
         self.store_rows(&all);
         self.directory.lock.exclusive(medium, || self.enter(&all));
         let parts: u64 = all.iter().map(|met| 1 << (MAX_DEPTH - met.depth)).sum();
-        if parts != 0 && self.writers.parts_to_make.fetch_sub(parts, Ordering::AcqRel) == parts {
+        if self.writers.parts_to_make.fetch_sub(parts, Ordering::AcqRel) == parts {
             growth.expect(0);
             self.directory.fit_front(medium, growth);
         }
@@ -186,7 +189,11 @@ impl<M: Medium> Reh<M> {
         let mut walks = Vec::with_capacity(1 << PLACES_BESIDE);
         let mut range = self.range(first)?;
         loop {
-            if self.directory.seek(range.from).is_none() {
+            // What goes on elsewhere may be long, and is left to who comes there.
+            let is_beside = range.from >= first
+                && end.is_none_or(|end| range.end.is_some_and(|own| own <= end))
+                && self.known_damage(range.from).is_none();
+            if (range.has(h) || is_beside) && self.directory.seek(range.from).is_none() {
                 walks.push((Walk::new(range), None));
             }
             match range.end {
