@@ -16,7 +16,11 @@ pub(crate) fn compact(pool: &Path) -> Result<Exit, Failure> {
     let mut progress = Progress::without_end("compacting");
     let watch = &mut |done, of| progress.watch(done, of);
     Options::new().compact_watched::<Pool>(pool, watch).map_err(|e| {
-        Failure::pool_or_full(pool, &e, "the new file did not fit beside the old one, which stays")
+        Failure::pool_or_full(
+            pool,
+            &e,
+            |_| "the new file did not fit beside the old one, which stays",
+        )
     })?;
     drop(progress);
     let after = file_bytes(pool)?;

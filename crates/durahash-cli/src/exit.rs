@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use durahash::{Error, ErrorKind};
+use durahash::{Error, ErrorKind, Limit};
 
 /// The exit codes, as the help of the command lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,13 +60,16 @@ impl Failure {
         Failure::new(exit_of(e.kind()), message)
     }
 
-    /// The same, where a lack of space means `then` and not what it means to a single operation.
-    pub(crate) fn pool_or_full(path: &Path, e: &Error, then: &str) -> Self {
+    /// The same, where a lack of space means what `then` says and not what it means to a single operation.
+    pub(crate) fn pool_or_full(path: &Path, e: &Error, then: fn(&Limit) -> &'static str) -> Self {
         let ErrorKind::Full { wanted_bytes, limit } = e.kind() else {
             return Failure::pool(path, e);
         };
-        let message =
-            format!("{}: no space for {wanted_bytes} more bytes: {limit}; {then}", path.display());
+        let message = format!(
+            "{}: no space for {wanted_bytes} more bytes: {limit}; {}",
+            path.display(),
+            then(limit)
+        );
         Failure::new(exit_of(e.kind()), message)
     }
 
@@ -139,8 +142,13 @@ fn exit_of(kind: &ErrorKind) -> Exit {
 }
 
 /// Advice where a pool that exists cannot grow.
-pub(crate) const MAKE_SPACE: &str = "make space on the file system, or dump the pool and load the \
-                                     dump into one with a larger --max-size";
+pub(crate) fn make_room(limit: &Limit) -> &'static str {
+    match limit {
+        Limit::Disk => "make space on the file system",
+        Limit::Pool { .. } => "dump the pool and load the dump into one with a larger --max-size",
+        _ => "raise that limit, or put the rest into another pool",
+    }
+}
 
 /// Advice where the error itself has none.
 fn advice(kind: &ErrorKind, pool: &dyn Display) -> Option<String> {
@@ -158,7 +166,7 @@ fn advice(kind: &ErrorKind, pool: &dyn Display) -> Option<String> {
                 "`durahash check {pool}` says where, `durahash dump {pool}` saves what can be read"
             ));
         }
-        ErrorKind::Full { .. } => MAKE_SPACE,
+        ErrorKind::Full { limit, .. } => make_room(limit),
         ErrorKind::Locked => "try again when it has been closed",
         ErrorKind::NoMap { .. } => return Some(format!("`durahash maps {pool}` lists its maps")),
         ErrorKind::Exists => "take another name, or remove the file first",
@@ -175,8 +183,6 @@ fn advice(kind: &ErrorKind, pool: &dyn Display) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use durahash::Limit;
-
     use super::*;
 
     #[test]

@@ -7,7 +7,7 @@ use durahash::rewo::Cache;
 use durahash::{Design, Error, ErrorKind, Options};
 
 use crate::args::{Create, File, Kind, New, Read, Write};
-use crate::exit::{Exit, Failure, MAKE_SPACE};
+use crate::exit::{Exit, Failure, make_room};
 use crate::opened::{Opened, either};
 use crate::store::{Pair, Store};
 
@@ -70,7 +70,7 @@ impl Store for Pool<'_> {
     }
 
     fn load_failed(&self, e: &Error) -> Failure {
-        Failure::pool_or_full(self.path, e, MAKE_SPACE)
+        Failure::pool_or_full(self.path, e, make_room)
     }
 
     /// That is when its file is cut and marked as whole.
@@ -210,7 +210,7 @@ fn creation_failed(pool: &Path, e: &Error) -> Failure {
     if is_missing(e) {
         return Failure::new(Exit::Io, format!("{e}; check that its directory exists"));
     }
-    Failure::pool_or_full(pool, e, "no pool was made")
+    Failure::pool_or_full(pool, e, |_| "no pool was made")
 }
 
 /// True if there was no file.

@@ -122,7 +122,11 @@ pub(crate) fn guard_main() -> Option<ExitCode> {
     // Half a number names no memory. Without one the node has ended before there was any.
     let (dir, inode) = place.place();
     let removed = match told.strip_suffix('\n').and_then(|id| id.parse().ok()) {
-        Some(id) => Local::remove(dir, id),
+        // Memory with a damaged header is nobody else's; with another id it may be.
+        Some(id) => Local::remove(dir, id).or_else(|e| match e.kind() {
+            ErrorKind::Region { expected, .. } if *expected == id => Err(e),
+            _ => LentPlace::clear(dir, inode),
+        }),
         None => LentPlace::clear(dir, inode),
     };
     // The node may have removed it itself, and nobody is left to be told.

@@ -704,8 +704,8 @@ fn damage(node: &Node<'_>, what: &[u8], off: usize) {
 
 fn damage_is_found_and_told() {
     let work = Work::new();
-    let node = Node::start(&work, Over::Local, "--size 1MiB");
-    let address = &node.address;
+    let mut node = Node::start(&work, Over::Local, "--size 1MiB");
+    let address = &node.address.clone();
     node.feed("load", b"key\tvalue of it\nother\tsound\n").ok();
     // A value, whose checksum tells.
     damage(&node, b"value of it", 0);
@@ -744,6 +744,8 @@ fn damage_is_found_and_told() {
         assert_eq!(answer["ok"], false);
         assert!(answer["error"].as_str().unwrap().contains(wanted), "{answer}");
     }
+    node.kill();
+    node.wait_until_removed();
 }
 
 #[test]

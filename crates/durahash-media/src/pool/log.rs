@@ -120,9 +120,11 @@ impl<M: LogSpace> Pool<M> {
         let medium = &self.medium;
         let superblock = self.at::<Superblock>(0)?;
         // Sizes near the end of the number range would overflow where the log is placed.
-        let max_bytes = self.format.max_bytes.min(1 << 42);
-        if bytes > max_bytes {
-            return Err(Error::full(bytes, Limit::Pool { max_bytes }));
+        let max_bytes = self.format.max_bytes;
+        if bytes > max_bytes.min(1 << 42) {
+            let long = Limit::Design("no log has more than 4 TiB");
+            let limit = if bytes > max_bytes { Limit::Pool { max_bytes } } else { long };
+            return Err(Error::full(bytes, limit));
         }
         let extent_bytes = self.extent_bytes();
         let [off_word, bytes_word] = &superblock.log;
