@@ -85,6 +85,10 @@ impl Options {
         /// The seed of a new pool's hashes; random unless set, so that no attacker can choose keys that
         /// collide. A fixed one makes costs repeatable.
         ///
+        /// Do not fill a map in the order in which another one with the same seed iterates: a few hundred
+        /// thousand keys meet [`Skewed`](crate::ErrorKind::Skewed). Give the new map another seed, or use
+        /// [`compact`](Options::compact).
+        ///
         /// ```
         /// let map = durahash::Options::new().seed(42).in_memory::<durahash::Map<u64, u64>>()?;
         /// # Ok::<(), durahash::Error>(())
