@@ -50,7 +50,7 @@ pub enum ErrorKind {
     Version {
         /// Version found in the file.
         found: u64,
-        /// Version that this library reads and writes.
+        /// Version that this library writes. It may read older ones, too.
         expected: u64,
     },
     /// The pool was written on a machine of the other byte order.
@@ -308,15 +308,15 @@ impl fmt::Display for Error {
             ErrorKind::NotAPool { why } => write!(f, "this is not a durahash pool: {why}"),
             ErrorKind::Version { found, expected } => write!(
                 f,
-                "the pool has format version {found}, this build reads version {expected}: dump it with \
-                 the build that wrote it, and load the dump"
+                "the pool has format version {found}, which this build does not read (it makes pools of version \
+                 {expected}): dump it with the build that wrote it, and load the dump"
             ),
             ErrorKind::ByteOrder => f.write_str(
                 "the pool was written on a machine of the other byte order: dump it on a machine of that byte \
                  order, and load the dump here",
             ),
             ErrorKind::Design { found, wanted } | ErrorKind::Types { found, wanted } => {
-                write!(f, "the pool holds {found}, but {wanted} was asked for")
+                write!(f, "the pool holds {found}, not {wanted}")
             }
             ErrorKind::Truncated { found_bytes, expected_bytes } => write!(
                 f,
@@ -351,8 +351,8 @@ impl fmt::Display for Error {
             ErrorKind::Copied => write!(
                 f,
                 "this file is a copy that was made while the pool was open, or after a kill, so its pages may be \
-                 of different times; open and close the original, then copy it, or `compact` or dump it to \
-                 another path. accept_suspect opens the copy all the same"
+                 of different times; open and close the original, then copy it, or dump it and load the dump \
+                 into a new pool. accept_suspect opens the copy all the same"
             ),
             ErrorKind::NoDax => write!(
                 f,

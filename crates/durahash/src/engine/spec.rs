@@ -1,4 +1,4 @@
-//! What a map is: as somebody wants it, and as a pool describes it.
+//! The properties of a map: as a caller sets them, and as a pool describes them.
 
 use durahash_media::{Error, ErrorKind, Format, Geometry, Result};
 
@@ -97,7 +97,7 @@ pub(crate) fn known(format: &Format) -> Result<(Design, Type, Type)> {
     else {
         return Err(ErrorKind::Types {
             found: format!("types {:#x} and {:#x}", format.key_type, format.value_type),
-            wanted: "some that this build knows".into(),
+            wanted: "types that this build knows".into(),
         }
         .into());
     };
@@ -111,7 +111,7 @@ pub(crate) fn known(format: &Format) -> Result<(Design, Type, Type)> {
 pub(crate) fn check_wanted(format: &Format, kind: u8, types: Option<(Type, Type)>) -> Result<()> {
     let name = |kind: u8| KINDS[usize::from(kind)];
     if format.kind == Format::NO_MAP {
-        let (found, wanted) = ("named maps only".into(), format!("its own {}", name(kind)));
+        let (found, wanted) = ("named maps only".into(), format!("a {} of its own", name(kind)));
         return Err(ErrorKind::Design { found, wanted }.into());
     }
     let (design, key, value) = known(format)?;
