@@ -380,7 +380,7 @@ pub(crate) struct New {
     /// Keys and values of a new pool: any bytes, or integers below 2^64 [default: bytes]
     #[arg(long, value_enum)]
     pub(crate) codec: Option<Codec>,
-    /// Bytes beyond which a new pool never grows, as 10GiB [default: 1TiB]
+    /// Bytes beyond which a new pool never grows, as 10GiB [default: none]
     #[arg(long, value_name = "SIZE", value_parser = parse_max_size)]
     pub(crate) max_size: Option<u64>,
     #[command(flatten)]
@@ -408,7 +408,7 @@ pub(crate) struct BenchArgs {
     /// Designs to measure, separated by commas [default: all; reh in the suite summary]
     #[arg(long, value_parser = parse_design, value_delimiter = ',')]
     pub(crate) design: Option<Vec<Design>>,
-    /// Keys to load, at least 1000 [default: 1000000; 150000 in the suite summary]
+    /// Keys to load, at least 1000 [default: 1000000; 100000 in the suite summary]
     #[arg(long, value_name = "N")]
     pub(crate) keys: Option<u64>,
     /// Numbers of threads, separated by commas, at most 256 and one for each 100 keys
