@@ -11,7 +11,7 @@
 //! is an array for each depth of either, kept and reused; the two depths in use are one word, the
 //! view.
 //!
-//! An entry is zero as long as its unit was not found, of a design that looks for units only when somebody comes to
+//! An entry is zero as long as its unit was not found, of a design that looks for units only when an operation comes to
 //! them. The front says the same, or `DEEP`.
 
 use std::ops::Deref;

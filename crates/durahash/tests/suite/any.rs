@@ -139,7 +139,7 @@ fn a_name_that_is_a_link_stays_one() {
 }
 
 #[test]
-fn a_pool_is_open_as_long_as_somebody_has_a_handle() {
+fn a_pool_is_open_as_long_as_it_has_a_handle() {
     let (_dir, path) = new_path();
     let map: Map<u64, u64> = options().create(&path).unwrap();
     map.put(&1, &10).unwrap();

@@ -71,7 +71,7 @@ fn a_check_of_a_damaged_table_changes_nothing() {
     }
 }
 
-/// All is one range, in the middle of which a link is damaged: it is walked once, whoever comes how often.
+/// All is one range, in the middle of which a link is damaged: it is walked once, however many operations come to it.
 #[test]
 fn a_damaged_range_is_walked_once() {
     let run = Run::with(2000);

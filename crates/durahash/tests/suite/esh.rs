@@ -58,7 +58,7 @@ fn figures(index: &dyn Index) -> (u64, u64, u64) {
 
 /// The paper discards what a crash left in doubt (§4.1): nothing that was acknowledged may go.
 #[test]
-fn segments_are_repaired_where_somebody_comes_and_nothing_is_discarded() {
+fn segments_are_repaired_on_first_use_and_nothing_is_discarded() {
     let (sim, esh) = tiny();
     (0..400).for_each(|i| assert_eq!(put(&esh, spread(i), i), None));
     let segments: u64 = esh.stats().depths.iter().sum();

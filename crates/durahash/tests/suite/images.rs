@@ -34,7 +34,7 @@ enum Part {
     Record,
     /// Kinds of extents, and their number.
     Table,
-    /// What leads from bucket to bucket in a range: damage is told to whoever comes to it.
+    /// What leads from bucket to bucket in a range: operations that come to it return the damage.
     Chain,
     /// Nothing depends on it.
     Loose,
@@ -381,7 +381,7 @@ fn every_bit_of_words() {
     }
 }
 
-/// Where ranges are made when somebody comes to them: damage is told there, and words of the array make them longer.
+/// Where ranges are made when an operation comes to them: damage is told there, and words of the array make them longer.
 #[test]
 fn every_bit_of_ranges() {
     let geometry = Geometry { buckets: 1, ..geometry(0) };

@@ -9,7 +9,7 @@
 //! # Where state lives
 //! Buckets are in the pool, one root word names the first. Another names an array of words, by which a walk along the
 //! buckets can begin in the middle (`words.rs`). Directory, bitmaps, fingerprints and locks are in DRAM and made
-//! again after every open, each part when somebody first comes to it (`ranges.rs`).
+//! again after every open, each part when an operation first comes to it (`ranges.rs`).
 //! A lookup that hits reads one line of the medium; a miss needs none, but for a fingerprint that happens to be equal.
 //! The line in which a hash most probably is is asked for together with the metadata, before it is known
 //! whether it is needed, except on persistent memory: that hides one of two latencies of a hit, and

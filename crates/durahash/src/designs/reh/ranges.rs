@@ -9,8 +9,8 @@
 //! 2. Under the mutex for making, the directory is asked again. If it has the range by now, all is forgotten. Else
 //!    nobody has stored to a bucket of the range since the open, nor to the words where it begins and ends: writers
 //!    come through the directory, and a merge that clears the word of a range has found the range before it, too. So
-//!    what was read is true, also what is [`Corrupt`](ErrorKind::Corrupt): that is remembered, and told to whoever
-//!    comes, and only to them.
+//!    what was read is true, also what is [`Corrupt`](ErrorKind::Corrupt): that is remembered, and operations that
+//!    come to the range return it, and no others.
 //! 3. Rows are stored and counted, and then the entries of the directory, under its lock, exclusively: a writer that
 //!    finds the first entry of a bucket may split it, or merge it, while the others are being stored, but stores
 //!    entries only when all of these are.
@@ -426,8 +426,8 @@ impl<M: Medium> Reh<M> {
         done
     }
 
-    /// The same by several threads, and then all other background work, until `stop` says so; damage is told to
-    /// whoever comes to it.
+    /// The same by several threads, and then all other background work, until `stop` says so; damage is returned
+    /// by the operations that come to it.
     pub(super) fn make_in_parts(&self, stop: &AtomicBool) {
         let stops = || stop.load(Ordering::Relaxed) || self.is_complete();
         let places: Vec<u64> = if stops() { Vec::new() } else { (0..self.places()).collect() };

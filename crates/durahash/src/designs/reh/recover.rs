@@ -1,6 +1,6 @@
 //! Making a table, and opening one.
 //!
-//! An open that finds an array of words reads no bucket: ranges are made as somebody comes to them (`ranges.rs`), and
+//! An open that finds an array of words reads no bucket: ranges are made as operations come to them (`ranges.rs`), and
 //! free buckets found by a sweep (`sweep.rs`). Where there is no array, because the pool is small, or older than it,
 //! or lost it, and where pages may be missing, so that words cannot be relied on, the open walks the whole chain:
 //! all is one range then, and damage is told by the open.
@@ -49,7 +49,7 @@ impl<M: Medium> Reh<M> {
         Ok(reh)
     }
 
-    /// Opens a table, and recovers what cannot wait until somebody comes to it.
+    /// Opens a table, and recovers what cannot wait until an operation comes to it.
     ///
     /// # Errors
     /// Where there is no array of words, [`Corrupt`](ErrorKind::Corrupt) if the siblings do not cover all hashes in
