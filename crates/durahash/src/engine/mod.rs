@@ -76,9 +76,6 @@ pub(crate) enum Multi {}
 /// Bytes of a slot, of any design.
 const ENTRY_BYTES: u64 = 16;
 
-/// The most that an offset in a pool can reach.
-const POOL_BYTES: u64 = 1 << 48;
-
 /// The pool's counter of records that hang on others, and one more: zero where they were not counted.
 /// Designs take theirs from the other end.
 const CHAINED_COUNTER: usize = 6;
@@ -394,7 +391,7 @@ impl<K: Kind> Engine<K> {
         let entries = self.index.len()?.saturating_add(additional);
         let bytes = entries.saturating_mul(ENTRY_BYTES);
         let max_bytes = self.format.max_bytes;
-        if bytes > max_bytes.min(POOL_BYTES) {
+        if bytes > self.store.max_bytes() {
             let no_pool = Limit::Design("no pool has so many bytes");
             let limit = if bytes > max_bytes { Limit::Pool { max_bytes } } else { no_pool };
             return Err(Error::full(bytes, limit));
