@@ -155,9 +155,9 @@ fn esh_survives_crashes_of_its_repair() {
 
 /// What mutants change.
 enum Corpus {
-    /// Scripts of up to so many operations from every prefill, and random ones of so many; of many states at
-    /// a point the suite looks at one in so many, and a deep run at sixteen times as many.
-    Scripts(u32, usize, u64),
+    /// Scripts of up to so many operations from every prefill, and random ones, so many of so many; of many
+    /// states at a point the suite looks at one in so many, and a deep run at sixteen times as many.
+    Scripts(u32, (u64, usize), u64),
     /// Scripts from states that are durable as a whole, and what is done after crashes in them: all states of
     /// these are few. A close writes no check words.
     Settled,
@@ -167,9 +167,9 @@ enum Corpus {
 
 impl Corpus {
     fn run(&self, tester: &mut Tester<'_>, prefills: &[Prefill]) -> Result<(), Box<Failure>> {
-        if let Corpus::Scripts(length, ops, _) = *self {
+        if let Corpus::Scripts(length, (seeds, ops), _) = *self {
             tester.exhaustive(length.min(budget(1, length)))?;
-            return known(4).try_for_each(|seed| tester.random(seed, ops));
+            return known(seeds).try_for_each(|seed| tester.random(seed, ops));
         }
         if let Corpus::Closed(length) = *self {
             return tester.exhaustive_settled(length, true);
@@ -299,8 +299,6 @@ accept! {
             "the next store is to a block of tables that nothing names yet"
         "create" "medium.flush(&bucket.commit);" [Drop]
             "a new medium is zeros here; one that was used before need not be"
-        "undo_moves" "medium.drain();" [Drop Delay]
-            "only another thread needs it: the next drain of this one does the same"
     }
 }
 
@@ -392,16 +390,16 @@ fn unreached(verdicts: &BTreeMap<Mutant, Verdict>, dirs: &[&str]) -> Vec<String>
 fn every_flush_fence_and_release_is_needed() {
     let verdicts = needed(
         &[
-            ("reh", &[X86, WORD], Corpus::Scripts(2, 150, 128)),
+            ("reh", &[X86, WORD], Corpus::Scripts(2, (4, 150), 128)),
             ("reh", &[X86], Corpus::Closed(1)),
-            ("reh-ranges", &[X86, WORD], Corpus::Scripts(2, 150, 64)),
-            ("reh-map", &[X86, WORD], Corpus::Scripts(2, 150, 128)),
-            ("reh-cells", &[X86, WORD], Corpus::Scripts(1, 60, 128)),
+            ("reh-ranges", &[X86, WORD], Corpus::Scripts(2, (4, 150), 64)),
+            ("reh-map", &[X86, WORD], Corpus::Scripts(2, (4, 150), 128)),
+            ("reh-cells", &[X86, WORD], Corpus::Scripts(1, (4, 60), 128)),
             ("reh-map", &[X86], Corpus::Closed(2)),
-            ("pea", &[X86, WORD], Corpus::Scripts(2, 150, 128)),
-            ("pea-multi", &[X86, WORD], Corpus::Scripts(0, 150, 128)),
-            ("reh-batch", &[X86, WORD], Corpus::Scripts(2, 60, 128)),
-            ("reh-batch-full", &[X86, WORD], Corpus::Scripts(2, 60, 128)),
+            ("pea", &[X86, WORD], Corpus::Scripts(2, (4, 150), 128)),
+            ("pea-multi", &[X86, WORD], Corpus::Scripts(0, (4, 150), 128)),
+            ("reh-batch", &[X86, WORD], Corpus::Scripts(2, (4, 60), 128)),
+            ("reh-batch-full", &[X86, WORD], Corpus::Scripts(2, (4, 60), 128)),
         ],
         ACCEPTED,
         &[
@@ -431,7 +429,7 @@ fn every_flush_and_fence_of_maps_is_needed() {
     let case = named("maps");
     let mut tester = Tester::new(&case, X86).one_in(budget(64, 8));
     tester.keep_corpus();
-    let done = Corpus::Scripts(1, 100, 64).run(&mut tester, &case.prefills);
+    let done = Corpus::Scripts(1, (4, 100), 64).run(&mut tester, &case.prefills);
     done.unwrap_or_else(|failure| panic!("{failure}"));
     let mut verdicts = BTreeMap::new();
     add(&mut verdicts, tester.mutants(|one| one.site.file().ends_with("pool/maps.rs")));
@@ -445,9 +443,9 @@ fn every_flush_and_fence_of_maps_is_needed() {
 #[test]
 fn every_flush_fence_and_release_of_rewo_is_needed() {
     let corpora: [(&str, &[Model], _); 2] = [
-        ("rewo", &[X86, WORD], Corpus::Scripts(2, 150, 4)),
+        ("rewo", &[X86, WORD], Corpus::Scripts(2, (12, 150), 4)),
         // Long enough for a table where records were.
-        ("rewo-small-map", &[X86], Corpus::Scripts(1, 1000, 4)),
+        ("rewo-small-map", &[X86], Corpus::Scripts(1, (4, 1000), 4)),
     ];
     needed(&corpora, ACCEPTED_OF_REWO, &["crates/durahash/src/designs/rewo"]);
 }
